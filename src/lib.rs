@@ -1,0 +1,29 @@
+//! distkv: a masterless, gossip-replicated, in-memory key-value node.
+//!
+//! The layers, from the bottom; `tests/tidy.rs` enforces who may import whom.
+//!
+//! | module | pure? | what |
+//! |---|---|---|
+//! | [`model`] | yes | the vocabulary: paths, values, ticks, chains, entries, the tree |
+//! | [`protocol`] | yes | bytes to types and back: frames, peer messages, client messages |
+//! | [`replica`] | yes | the replicated state: which version wins, catch-up, digests, watches |
+//! | [`engine`] | yes | the composition: one state, two doors (`read`, `handle`) |
+//! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
+//! | [`rt`] | no | the only file that names the async runtime and the clock |
+//! | [`server`] | no | client connections |
+//! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
+//! | [`client`] | no | the client library |
+//! | [`cli`] | no | the command line |
+//! | [`testing`] | no | a node and a cluster in process, for users' own tests |
+
+pub mod cli;
+pub mod client;
+pub mod engine;
+pub mod membership;
+pub mod model;
+pub mod node;
+pub mod protocol;
+pub mod replica;
+pub mod rt;
+pub mod server;
+pub mod testing;

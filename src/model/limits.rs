@@ -1,0 +1,22 @@
+//! The constants of the protocol: what an entry may be. They are the same on every node,
+//! because a limit that differs from node to node is divergence (DESIGN, data model). Peers
+//! compare them when they greet each other and refuse a mismatch.
+
+/// Most events in a chain. A shorter chain costs at most a spurious conflict report.
+pub const CHAIN_LEN_MAX: usize = 8;
+/// Most elements of a path (the system's nil element included).
+pub const PATH_ELEMENTS_MAX: usize = 64;
+/// Most bytes of a path in its canonical MessagePack form.
+pub const PATH_BYTES_MAX: usize = 4096;
+/// Most bytes of a value in MessagePack form: 4 MiB.
+pub const VALUE_BYTES_MAX: usize = 4 << 20;
+/// Deepest nesting of a value; a scalar has depth 0.
+pub const VALUE_DEPTH_MAX: usize = 64;
+/// Most bytes of a node's or network's name.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Ticks and tocks from here on are refused, wherever they come from.
+pub const COUNTER_LIMIT: u64 = 1 << 62;
+/// Most bytes of fields unknown to this version that a change record may carry along.
+pub const RECORD_EXTRA_BYTES_MAX: usize = 1024;
+/// Most components of a mark (one per Delete lineage; nearly always one).
+pub const MARK_COMPONENTS_MAX: usize = 256;

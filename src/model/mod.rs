@@ -1,0 +1,13 @@
+//! The vocabulary of the system, pure: no clock, randomness, socket, file or environment.
+
+pub mod chain;
+pub mod entry;
+pub mod ids;
+pub mod limits;
+pub mod path;
+pub mod path_text;
+pub mod seen;
+pub mod shard;
+pub mod tick_set;
+pub mod tree;
+pub mod value;
