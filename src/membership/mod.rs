@@ -86,6 +86,9 @@
 //!   meet. Hence the durable list.
 //! - When a suspect's time is up it is told that it is down even if it has refuted that long ago, and
 //!   needlessly renews itself: at 2 % loss in a cluster of two, every 15 s. Such timers are not fired.
+//! - A suspicion is spread a few times when it is new and then no more, nor does an answer end it. A
+//!   suspect that missed the news stays one until the next lost probe finishes it. So suspects are
+//!   told directly, every second.
 //! - Timers that became void stay with the caller; a peer could pile them up. Hence one slot each.
 //! - "Down" does not say why. Hence the leaving flag in the identity.
 //! - It takes calls only to the advertised address; see `readdress` in `receive.rs`.
