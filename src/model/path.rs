@@ -1,1 +1,419 @@
-//! (being built)
+//! Paths: where an entry stands in the tree.
+//!
+//! A path is a list of elements, kept as their canonical MessagePack, one after the other. One
+//! path has one form, so equality and hashes are those of the bytes; the order is that of
+//! [`cmp_paths`]. What is canonical:
+//!
+//! - integers, strings and byte strings in their shortest form (`0xcc05` is `0x05`);
+//! - floats in 64 bits, -0.0 as 0.0; NaN is refused. Floats are no integers;
+//! - the empty byte string is the empty string (as in DistKV) and is kept as that;
+//! - nil only as the first element: the system's own tree;
+//! - arrays, maps and extensions are refused.
+
+pub mod bytes;
+mod element;
+mod error;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+pub use bytes::{EXT_PATH, ElementEnds, Elements, cmp_paths, common_elements};
+pub use element::Element;
+pub use error::{ElementProblem, PathError};
+
+use super::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX};
+use super::value::{Kind, ReadError, Reader};
+
+/// A path, checked and canonical; cheap to clone.
+///
+/// ```
+/// # use distkv::model::path::Path;
+/// let path: Path = "a.b:.c".parse().unwrap();
+/// assert_eq!(path.as_bytes(), b"\xa1a\xa3b.c");
+/// assert!(path.starts_with(&"a".parse().unwrap()));
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Path {
+    /// Invariant: canonical, at most [`PATH_ELEMENTS_MAX`] elements and [`PATH_BYTES_MAX`] bytes.
+    bytes: Arc<[u8]>,
+}
+
+/// A path that may still lie in the message it came in: borrowed if it was canonical there.
+/// The hot path looks entries up by it without allocating.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathBytes<'a> {
+    /// Invariant: as [`Path::bytes`].
+    bytes: Cow<'a, [u8]>,
+    /// How many elements those are.
+    count: usize,
+}
+
+impl Path {
+    /// The root of the tree: no elements.
+    pub fn root() -> Path {
+        Path::default()
+    }
+
+    /// The root of the system's own tree: only nil.
+    pub fn system_root() -> Path {
+        Path { bytes: Arc::from([0xc0]) }
+    }
+
+    /// From canonical bytes, as peers and files have them; anything else is refused.
+    pub fn from_canonical(bytes: &[u8]) -> Result<Path, PathError> {
+        let path = PathBytes::from_msgpack(bytes)?;
+        match path.bytes {
+            Cow::Borrowed(bytes) => Ok(Path { bytes: Arc::from(bytes) }),
+            Cow::Owned(canonical) => {
+                let index = bytes::common_elements(bytes, &canonical);
+                Err(PathError::NotCanonical { index })
+            }
+        }
+    }
+
+    /// From elements one after the other, of any width: the content of an extension of type 3.
+    pub fn from_msgpack(elements: &[u8]) -> Result<Path, PathError> {
+        PathBytes::from_msgpack(elements).map(PathBytes::into_path)
+    }
+
+    /// From one whole MessagePack value, an extension of type 3 or an array.
+    pub fn from_msgpack_value(value: &[u8]) -> Result<Path, PathError> {
+        PathBytes::from_msgpack_value(value).map(PathBytes::into_path)
+    }
+
+    /// From elements.
+    pub fn from_elements<'a>(
+        elements: impl IntoIterator<Item = Element<'a>>,
+    ) -> Result<Path, PathError> {
+        let mut builder = Builder::default();
+        for element in elements {
+            builder.push(element)?;
+        }
+        Ok(Path { bytes: Arc::from(builder.out) })
+    }
+
+    /// Whether this is the root.
+    pub fn is_root(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether this is in the system's own tree, its root included.
+    pub fn is_system(&self) -> bool {
+        self.bytes.first() == Some(&0xc0)
+    }
+
+    /// How many elements the path has. Walks them.
+    #[allow(clippy::len_without_is_empty, reason = "is_root says it")]
+    pub fn len(&self) -> usize {
+        bytes::count_elements(&self.bytes)
+    }
+
+    /// The canonical bytes: the elements one after the other.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Walks over the elements.
+    pub fn elements(&self) -> Elements<'_> {
+        bytes::elements(&self.bytes)
+    }
+
+    /// Walks over the offsets in [`Path::as_bytes`] at which elements end.
+    pub fn element_ends(&self) -> ElementEnds<'_> {
+        bytes::element_ends(&self.bytes)
+    }
+
+    /// The element of this number, from 0.
+    pub fn element(&self, index: usize) -> Option<Element<'_>> {
+        self.elements().nth(index)
+    }
+
+    /// The first element.
+    pub fn first(&self) -> Option<Element<'_>> {
+        self.elements().next()
+    }
+
+    /// The last element.
+    pub fn last(&self) -> Option<Element<'_>> {
+        self.elements().last()
+    }
+
+    /// The path without its last element; the root has none.
+    pub fn parent(&self) -> Option<Path> {
+        bytes::parent(&self.bytes).map(|bytes| Path { bytes: Arc::from(bytes) })
+    }
+
+    /// The first `count` elements, or all if there are fewer.
+    pub fn prefix(&self, count: usize) -> Path {
+        let end = match count.checked_sub(1) {
+            None => 0,
+            Some(last) => self.element_ends().nth(last).unwrap_or(self.bytes.len()),
+        };
+        Path { bytes: Arc::from(self.bytes.get(..end).unwrap_or_default()) }
+    }
+
+    /// This path with `rest` below it, in a new path.
+    pub fn join(&self, rest: &Path) -> Result<Path, PathError> {
+        if rest.is_root() {
+            return Ok(self.clone());
+        }
+        let mut builder = Builder::starting_with(self);
+        for element in rest.elements() {
+            builder.push(element)?;
+        }
+        Ok(Path { bytes: Arc::from(builder.out) })
+    }
+
+    /// This path with one element more, in a new path.
+    pub fn push<'a>(&self, element: impl Into<Element<'a>>) -> Result<Path, PathError> {
+        let mut builder = Builder::starting_with(self);
+        builder.push(element.into())?;
+        Ok(Path { bytes: Arc::from(builder.out) })
+    }
+
+    /// Whether this path is `prefix` or below it.
+    pub fn starts_with(&self, prefix: &Path) -> bool {
+        bytes::starts_with(&self.bytes, &prefix.bytes)
+    }
+
+    /// The canonical bytes of what this path has below `prefix`.
+    pub fn strip_prefix(&self, prefix: &Path) -> Option<&[u8]> {
+        self.bytes.strip_prefix(prefix.as_bytes())
+    }
+
+    /// Appends the path as a MessagePack extension of type 3.
+    pub fn encode_ext3(&self, out: &mut Vec<u8>) {
+        bytes::encode_ext3(&self.bytes, out);
+    }
+
+    /// Appends the path as a MessagePack array.
+    pub fn encode_array(&self, out: &mut Vec<u8>) {
+        bytes::encode_array(&self.bytes, out);
+    }
+}
+
+impl<'a> PathBytes<'a> {
+    /// From elements one after the other, of any width: the content of an extension of type 3.
+    pub fn from_msgpack(elements: &'a [u8]) -> Result<PathBytes<'a>, PathError> {
+        let mut reader = Reader::new(elements);
+        let mut count = 0;
+        while !reader.is_at_end() {
+            let start = reader.position();
+            let element = Element::read(&mut reader).map_err(|problem| problem.at(count))?;
+            check_place(element, count)?;
+            let end = reader.position();
+            if !is_canonical(element, elements.get(start..end).unwrap_or_default()) {
+                let kept = elements.get(..start).unwrap_or_default();
+                return PathBytes::canonicalise(kept, count, elements);
+            }
+            if end > PATH_BYTES_MAX {
+                return Err(PathError::TooLong);
+            }
+            count += 1;
+        }
+        Ok(PathBytes { bytes: Cow::Borrowed(elements), count })
+    }
+
+    /// From one whole MessagePack value, an extension of type 3 or an array.
+    pub fn from_msgpack_value(value: &'a [u8]) -> Result<PathBytes<'a>, PathError> {
+        let mut reader = Reader::new(value);
+        let kind = reader.peek_kind().map_err(head_error)?;
+        match kind {
+            Kind::Ext => {
+                let (kind, content) = reader.read_ext().map_err(head_error)?;
+                if kind != EXT_PATH {
+                    return Err(PathError::NotAPath("another extension"));
+                }
+                match reader.rest().len() {
+                    0 => PathBytes::from_msgpack(content),
+                    trailing => Err(PathError::Trailing(trailing)),
+                }
+            }
+            Kind::Array => {
+                let count = reader.read_array_len().map_err(head_error)?;
+                PathBytes::from_items(reader.rest(), count)
+            }
+            Kind::Nil => Err(PathError::NotAPath("nil")),
+            Kind::Bool => Err(PathError::NotAPath("a boolean")),
+            Kind::Int => Err(PathError::NotAPath("an integer")),
+            Kind::Float => Err(PathError::NotAPath("a float")),
+            Kind::Str => Err(PathError::NotAPath("a string")),
+            Kind::Bin => Err(PathError::NotAPath("a byte string")),
+            Kind::Map => Err(PathError::NotAPath("a map")),
+        }
+    }
+
+    /// The canonical bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether the bytes are those that came in, not a copy.
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.bytes, Cow::Borrowed(_))
+    }
+
+    /// Whether this is the root.
+    pub fn is_root(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether this is in the system's own tree, its root included.
+    pub fn is_system(&self) -> bool {
+        self.bytes.first() == Some(&0xc0)
+    }
+
+    /// How many elements the path has; known without walking.
+    #[allow(clippy::len_without_is_empty, reason = "is_root says it")]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Walks over the elements.
+    pub fn elements(&self) -> Elements<'_> {
+        bytes::elements(&self.bytes)
+    }
+
+    /// A path of its own.
+    pub fn to_path(&self) -> Path {
+        Path { bytes: Arc::from(&*self.bytes) }
+    }
+
+    /// A path of its own.
+    pub fn into_path(self) -> Path {
+        Path { bytes: Arc::from(self.bytes) }
+    }
+
+    /// An array's items: exactly `count` elements.
+    fn from_items(items: &'a [u8], count: usize) -> Result<PathBytes<'a>, PathError> {
+        if count > PATH_ELEMENTS_MAX {
+            return Err(PathError::TooManyElements);
+        }
+        let mut reader = Reader::new(items);
+        for index in 0..count {
+            Element::read(&mut reader).map_err(|problem| problem.at(index))?;
+        }
+        match reader.rest().len() {
+            0 => PathBytes::from_msgpack(items),
+            trailing => Err(PathError::Trailing(trailing)),
+        }
+    }
+
+    /// The slow way: `kept` (`count` elements) is canonical, what follows it in `elements` is not.
+    #[cold]
+    fn canonicalise(
+        kept: &[u8],
+        count: usize,
+        elements: &'a [u8],
+    ) -> Result<PathBytes<'a>, PathError> {
+        let mut builder = Builder { out: kept.to_vec(), count };
+        let mut reader = Reader::new(elements.get(kept.len()..).unwrap_or_default());
+        while !reader.is_at_end() {
+            let index = builder.count;
+            let element = Element::read(&mut reader).map_err(|problem| problem.at(index))?;
+            builder.push(element)?;
+        }
+        Ok(PathBytes { bytes: Cow::Owned(builder.out), count: builder.count })
+    }
+}
+
+/// A path's bytes as they grow; every element is checked as it comes.
+#[derive(Default)]
+struct Builder {
+    out: Vec<u8>,
+    count: usize,
+}
+
+impl Builder {
+    fn starting_with(path: &Path) -> Builder {
+        Builder { out: path.as_bytes().to_vec(), count: path.len() }
+    }
+
+    fn push(&mut self, element: Element<'_>) -> Result<(), PathError> {
+        let element = element.normalise().map_err(|problem| problem.at(self.count))?;
+        check_place(element, self.count)?;
+        if content_len(element) > PATH_BYTES_MAX {
+            return Err(PathError::TooLong);
+        }
+        element.encode(&mut self.out);
+        self.count += 1;
+        if self.out.len() > PATH_BYTES_MAX {
+            return Err(PathError::TooLong);
+        }
+        Ok(())
+    }
+}
+
+/// Whether an element may stand at this number.
+fn check_place(element: Element<'_>, index: usize) -> Result<(), PathError> {
+    if index >= PATH_ELEMENTS_MAX {
+        return Err(PathError::TooManyElements);
+    }
+    if element == Element::Nil && index > 0 {
+        return Err(ElementProblem::NilInside.at(index));
+    }
+    Ok(())
+}
+
+/// The bytes of an element's content, if it has some of its own.
+fn content_len(element: Element<'_>) -> usize {
+    match element {
+        Element::Str(text) => text.len(),
+        Element::Bin(bytes) => bytes.len(),
+        Element::Nil | Element::Bool(_) | Element::Int(_) | Element::Float(_) => 0,
+    }
+}
+
+/// Whether `bytes` are the canonical form of the (normalised) element read from them.
+fn is_canonical(element: Element<'_>, bytes: &[u8]) -> bool {
+    let Some(&marker) = bytes.first() else { return false };
+    match element {
+        Element::Nil | Element::Bool(_) => true,
+        Element::Int(_) | Element::Float(_) => {
+            let mut canonical = Vec::with_capacity(9);
+            element.encode(&mut canonical);
+            canonical == bytes
+        }
+        Element::Str(text) => match marker {
+            0xa0..=0xbf => true,
+            0xd9 => text.len() > 31,
+            0xda => text.len() > 0xff,
+            _ => text.len() > 0xffff,
+        },
+        Element::Bin(content) => match marker {
+            0xc4 => true,
+            0xc5 => content.len() > 0xff,
+            _ => content.len() > 0xffff,
+        },
+    }
+}
+
+/// The error for a value whose very head cannot be read.
+fn head_error(error: ReadError) -> PathError {
+    match error {
+        ReadError::Truncated { .. } => PathError::Truncated,
+        _ => PathError::NotAPath("no MessagePack"),
+    }
+}
+
+impl AsRef<[u8]> for Path {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl Ord for Path {
+    fn cmp(&self, other: &Path) -> Ordering {
+        cmp_paths(&self.bytes, &other.bytes)
+    }
+}
+
+impl PartialOrd for Path {
+    fn partial_cmp(&self, other: &Path) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
