@@ -88,8 +88,7 @@ mod tests {
         let indices = names
             .iter()
             .map(|(n, i)| {
-                let id =
-                    NodeId { name: NodeName::new(n).unwrap(), incarnation: Incarnation(*i) };
+                let id = NodeId { name: NodeName::new(n).unwrap(), incarnation: Incarnation(*i) };
                 table.intern(&id).unwrap()
             })
             .collect();

@@ -170,9 +170,8 @@ impl Entry {
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let (newest, origin) = (other.newest(), other.origin());
-        let names = |event: Event| {
-            self.events().any(|e| e.node == event.node && e.tick >= event.tick)
-        };
+        let names =
+            |event: Event| self.events().any(|e| e.node == event.node && e.tick >= event.tick);
         names(newest) || (origin != newest && names(origin))
     }
 

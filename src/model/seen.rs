@@ -105,17 +105,7 @@ impl Seen {
 /// Per incarnation a tick set, by identity: how [`Seen`] travels between nodes.
 pub type SeenById = Vec<(NodeId, TickSet)>;
 
-/// Translates what a peer has seen into local indices; incarnations that are new here are
-/// added to the table. `None` when the table is full.
-pub fn intern_seen(table: &mut NodeTable, seen: &SeenById) -> Option<Seen> {
-    let mut result = Seen::new();
-    for (id, ticks) in seen {
-        result.union_node(table.intern(id)?, ticks);
-    }
-    Some(result)
-}
-
-/// The other way round: a form that another node understands, ordered by name and incarnation.
+/// A form that another node understands, ordered by name and incarnation.
 #[must_use]
 pub fn export_seen(table: &NodeTable, seen: &Seen) -> SeenById {
     let mut result: SeenById = seen
@@ -199,7 +189,10 @@ mod tests {
         seen.insert(Event { node: a, tick: tick(1) });
         seen.insert(Event { node: b, tick: tick(5) });
         there.intern(&id("b")).unwrap();
-        let moved = intern_seen(&mut there, &export_seen(&here, &seen)).unwrap();
+        let mut moved = Seen::new();
+        for (id, ticks) in export_seen(&here, &seen) {
+            moved.union_node(there.intern(&id).unwrap(), &ticks);
+        }
         let b_there = there.find("b", Incarnation(7)).unwrap();
         assert!(moved.contains(Event { node: b_there, tick: tick(5) }));
         assert_eq!(export_seen(&there, &moved), export_seen(&here, &seen));

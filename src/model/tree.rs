@@ -17,6 +17,9 @@ use super::path::{Path, cmp_paths};
 /// the memory estimate only.
 const SLOT_BYTES: usize = 104;
 
+type Pointer = im::shared_ptr::DefaultSharedPtr;
+type EntryMap = im::GenericHashMap<Path, Entry, RandomState, Pointer>;
+
 /// A path as raw canonical bytes, for look-ups without an allocation.
 struct Query<'a>(&'a [u8]);
 
@@ -57,11 +60,7 @@ impl Comparable<Path> for Place {
             Self::Behind(p) => (p, p == path),
             Self::BehindSubtree(p) => (p, path.starts_with(p)),
         };
-        if behind {
-            Ordering::Greater
-        } else {
-            cmp_paths(own.as_bytes(), path.as_bytes())
-        }
+        if behind { Ordering::Greater } else { cmp_paths(own.as_bytes(), path.as_bytes()) }
     }
 }
 
@@ -70,7 +69,7 @@ impl Comparable<Path> for Place {
 /// that where nobody waits.
 #[derive(Clone)]
 pub struct Tree {
-    entries: im::HashMap<Path, Entry, RandomState>,
+    entries: EntryMap,
     order: im::OrdSet<Path>,
     /// Entries that are not tombstones.
     live: usize,
@@ -90,7 +89,7 @@ impl Tree {
             hash_seed.rotate_left(47) ^ 0x94d0_49bb_1331_11eb,
         );
         Self {
-            entries: im::HashMap::with_hasher(hasher),
+            entries: EntryMap::with_hasher(hasher),
             order: im::OrdSet::new(),
             live: 0,
             memory: 0,
@@ -188,7 +187,7 @@ impl Tree {
 }
 
 /// All entries of a snapshot; see [`Tree::all`].
-pub struct AllEntries(im::hashmap::ConsumingIter<(Path, Entry)>);
+pub struct AllEntries(im::hashmap::ConsumingIter<(Path, Entry), Pointer>);
 
 impl Iterator for AllEntries {
     type Item = (Path, Entry);

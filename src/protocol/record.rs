@@ -59,7 +59,9 @@ pub enum RecordError {
     #[error("a change record has keys that repeat, fall or are too many")]
     Keys,
     /// The fields unknown to this version are too long.
-    #[error("a change record carries {0} bytes of unknown fields; at most {RECORD_EXTRA_BYTES_MAX} are allowed")]
+    #[error(
+        "a change record carries {0} bytes of unknown fields; at most {RECORD_EXTRA_BYTES_MAX} are allowed"
+    )]
     ExtraTooLong(usize),
 }
 
@@ -86,12 +88,6 @@ impl EventRef<'_> {
             })?,
         };
         Some(Event { node, tick: self.tick })
-    }
-
-    /// Whether the incarnation is in the table.
-    #[must_use]
-    pub fn is_known(&self, table: &NodeTable) -> bool {
-        table.find(self.name, self.incarnation).is_some()
     }
 }
 
@@ -173,14 +169,23 @@ impl<'a> Record<'a> {
     }
 
     /// The entry in local form; incarnations that are new here are added to the table. `None`
-    /// when the table is full, or holds none of the new ones.
+    /// when the table is full.
     pub fn to_entry(&self, table: &mut NodeTable) -> Option<Entry> {
+        self.to_entry_with(|event| event.intern(table))
+    }
+
+    /// The entry in local form, its events translated by `resolve`; `None` where that gives
+    /// `None`.
+    pub fn to_entry_with(
+        &self,
+        mut resolve: impl FnMut(&EventRef<'a>) -> Option<Event>,
+    ) -> Option<Entry> {
         let mut events: SmallVec<[Event; CHAIN_LEN_MAX]> = SmallVec::new();
         for event in &self.events {
-            events.push(event.intern(table)?);
+            events.push(resolve(event)?);
         }
         let origin = match &self.origin {
-            Some(origin) => Some(origin.intern(table)?),
+            Some(origin) => Some(resolve(origin)?),
             None => None,
         };
         let chain = Chain::from_events(events, self.chain_cut)?;
@@ -191,12 +196,6 @@ impl<'a> Record<'a> {
             origin,
             extra: &self.extra,
         }))
-    }
-
-    /// Whether all incarnations it names are in the table already.
-    #[must_use]
-    pub fn is_known(&self, table: &NodeTable) -> bool {
-        self.events.iter().chain(self.origin.iter()).all(|e| e.is_known(table))
     }
 }
 
@@ -347,13 +346,11 @@ mod tests {
     #[test]
     fn absurd_counters_are_refused() {
         let (bytes, _, _) = sample(None, false, false);
-        let tock_at = bytes.windows(9).position(|w| w == (1u64 << 40).to_be_bytes_marked()).unwrap();
+        let tock_at =
+            bytes.windows(9).position(|w| w == (1u64 << 40).to_be_bytes_marked()).unwrap();
         let mut bad = bytes.clone();
         bad[tock_at + 1..tock_at + 9].copy_from_slice(&(1u64 << 62).to_be_bytes());
-        assert_eq!(
-            Record::decode(&mut Reader::new(&bad)),
-            Err(RecordError::Counter(1 << 62))
-        );
+        assert_eq!(Record::decode(&mut Reader::new(&bad)), Err(RecordError::Counter(1 << 62)));
     }
 
     trait Marked {
@@ -370,14 +367,8 @@ mod tests {
 
     #[test]
     fn repeated_or_falling_keys_are_refused() {
-        assert_eq!(
-            Record::decode(&mut Reader::new(&[0x82, 1, 5, 1, 5])),
-            Err(RecordError::Keys)
-        );
-        assert_eq!(
-            Record::decode(&mut Reader::new(&[0x80])),
-            Err(RecordError::Missing("chain"))
-        );
+        assert_eq!(Record::decode(&mut Reader::new(&[0x82, 1, 5, 1, 5])), Err(RecordError::Keys));
+        assert_eq!(Record::decode(&mut Reader::new(&[0x80])), Err(RecordError::Missing("chain")));
     }
 
     proptest! {

@@ -65,9 +65,7 @@ impl Replica {
             return Applied::Taken(self.commit(path.clone(), theirs.clone()));
         };
         match decide_apply(&ours, theirs, &self.table) {
-            ApplyDecision::TakeTheirs => {
-                Applied::Taken(self.commit(path.clone(), theirs.clone()))
-            }
+            ApplyDecision::TakeTheirs => Applied::Taken(self.commit(path.clone(), theirs.clone())),
             ApplyDecision::KeepOurs => Applied::Superseded,
             ApplyDecision::ConflictTakeTheirs => {
                 self.commit(path.clone(), theirs.clone());

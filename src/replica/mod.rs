@@ -21,9 +21,9 @@ pub mod write;
 use std::sync::Arc;
 
 use crate::model::entry::Entry;
-use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
+use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::path::Path;
-use crate::model::seen::{Mark, Seen};
+use crate::model::seen::{Mark, Seen, SeenById};
 use crate::model::tree::Tree;
 use ring::Ring;
 
@@ -139,6 +139,23 @@ impl Replica {
             return Some(index);
         }
         Arc::make_mut(&mut self.table).intern(id)
+    }
+
+    /// The same without a [`NodeId`] at hand: no allocation for one that is known.
+    pub fn intern_name(&mut self, name: &str, incarnation: Incarnation) -> Option<NodeIndex> {
+        match self.table.find(name, incarnation) {
+            Some(index) => Some(index),
+            None => self.intern(&NodeId { name: NodeName::new(name).ok()?, incarnation }),
+        }
+    }
+
+    /// Translates what a peer has seen into local indices; `None` when the table is full.
+    pub fn intern_seen(&mut self, seen: &SeenById) -> Option<Seen> {
+        let mut result = Seen::new();
+        for (id, ticks) in seen {
+            result.union_node(self.intern(id)?, ticks);
+        }
+        Some(result)
     }
 
     /// Whether this identity was met with a tick that it has not used: a cloned disk. A node

@@ -106,9 +106,8 @@ impl Watches {
         }
         for elements in 0..=path.len() {
             let Some(ids) = self.by_top.get(&path.prefix(elements)) else { continue };
-            found.extend(
-                ids.iter().filter(|id| self.scopes.get(id).is_some_and(|s| s.wants(path))),
-            );
+            found
+                .extend(ids.iter().filter(|id| self.scopes.get(id).is_some_and(|s| s.wants(path))));
         }
         found.sort_unstable();
         found

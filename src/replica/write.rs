@@ -75,7 +75,9 @@ pub enum WriteError {
     #[error("Data is different")]
     ValueMismatch,
     /// Ticks or tocks are used up, or this identity is in use elsewhere.
-    #[error("this node cannot make changes now: its counters are used up or its identity is in doubt")]
+    #[error(
+        "this node cannot make changes now: its counters are used up or its identity is in doubt"
+    )]
     NoEvent,
 }
 

@@ -1,8 +1,6 @@
 //! Bytes to peer messages and back.
 
-use super::{
-    CatchUpAsk, CatchUpEnd, ChangeMessage, Digest, PeerError, PeerMessage, RefuseReason,
-};
+use super::{CatchUpAsk, CatchUpEnd, ChangeMessage, Digest, PeerError, PeerMessage, RefuseReason};
 use crate::model::entry::Entry;
 use crate::model::ids::{Incarnation, NODE_TABLE_MAX, NodeId, NodeName, NodeTable, Tick, Tock};
 use crate::model::limits::MARK_COMPONENTS_MAX;
