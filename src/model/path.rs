@@ -330,14 +330,15 @@ impl<'a> PathBytes<'a> {
 
 /// Whether `bytes` are the canonical form of the (normalised) element read from them.
 fn is_canonical(element: Element<'_>, bytes: &[u8]) -> bool {
-    let Some(&marker) = bytes.first() else { return false };
+    let Some((&marker, body)) = bytes.split_first() else { return false };
     match element {
         Element::Nil | Element::Bool(_) => true,
-        Element::Int(_) | Element::Float(_) => {
-            let mut canonical = Vec::with_capacity(9);
-            element.encode(&mut canonical);
-            canonical == bytes
+        Element::Int(number) => {
+            let signed_form = (0xd0..=0xd3).contains(&marker);
+            bytes.len() == int_len(number) && signed_form == (number < -32)
         }
+        // Compares the bits, since -0.0 was made 0.0, and refuses the 32-bit form.
+        Element::Float(number) => body == number.to_be_bytes(),
         Element::Str(text) => match marker {
             0xa0..=0xbf => true,
             0xd9 => text.len() > 31,
@@ -349,6 +350,17 @@ fn is_canonical(element: Element<'_>, bytes: &[u8]) -> bool {
             0xc5 => content.len() > 0xff,
             _ => content.len() > 0xffff,
         },
+    }
+}
+
+/// How long an integer's shortest form is.
+fn int_len(number: i128) -> usize {
+    match number {
+        -0x20..=0x7f => 1,
+        -0x80..=0xff => 2,
+        -0x8000..=0xffff => 3,
+        -0x8000_0000..=0xffff_ffff => 5,
+        _ => 9,
     }
 }
 
