@@ -10,10 +10,13 @@
 //! - nil only as the first element: the system's own tree;
 //! - arrays, maps and extensions are refused.
 
+mod builder;
 pub mod bytes;
 mod element;
 mod error;
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +24,12 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+pub use builder::PathBuilder;
 pub use bytes::{EXT_PATH, ElementEnds, Elements, cmp_paths, common_elements};
 pub use element::Element;
 pub use error::{ElementProblem, PathError};
+
+use builder::check_place;
 
 use super::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX};
 use super::value::{Kind, ReadError, Reader};
@@ -89,11 +95,11 @@ impl Path {
     pub fn from_elements<'a>(
         elements: impl IntoIterator<Item = Element<'a>>,
     ) -> Result<Path, PathError> {
-        let mut builder = Builder::default();
+        let mut builder = PathBuilder::default();
         for element in elements {
             builder.push(element)?;
         }
-        Ok(Path { bytes: Arc::from(builder.out) })
+        Ok(builder.finish())
     }
 
     /// Whether this is the root.
@@ -161,18 +167,18 @@ impl Path {
         if rest.is_root() {
             return Ok(self.clone());
         }
-        let mut builder = Builder::starting_with(self);
+        let mut builder = PathBuilder::below(self);
         for element in rest.elements() {
             builder.push(element)?;
         }
-        Ok(Path { bytes: Arc::from(builder.out) })
+        Ok(builder.finish())
     }
 
     /// This path with one element more, in a new path.
     pub fn push<'a>(&self, element: impl Into<Element<'a>>) -> Result<Path, PathError> {
-        let mut builder = Builder::starting_with(self);
+        let mut builder = PathBuilder::below(self);
         builder.push(element.into())?;
-        Ok(Path { bytes: Arc::from(builder.out) })
+        Ok(builder.finish())
     }
 
     /// Whether this path is `prefix` or below it.
@@ -310,74 +316,29 @@ impl<'a> PathBytes<'a> {
         count: usize,
         elements: &'a [u8],
     ) -> Result<PathBytes<'a>, PathError> {
-        let mut builder = Builder { out: kept.to_vec(), count };
+        let mut builder = PathBuilder::with_elements(kept, count);
         let mut reader = Reader::new(elements.get(kept.len()..).unwrap_or_default());
         while !reader.is_at_end() {
-            let index = builder.count;
+            let index = builder.len();
             let element = Element::read(&mut reader).map_err(|problem| problem.at(index))?;
             builder.push(element)?;
         }
-        Ok(PathBytes { bytes: Cow::Owned(builder.out), count: builder.count })
-    }
-}
-
-/// A path's bytes as they grow; every element is checked as it comes.
-#[derive(Default)]
-struct Builder {
-    out: Vec<u8>,
-    count: usize,
-}
-
-impl Builder {
-    fn starting_with(path: &Path) -> Builder {
-        Builder { out: path.as_bytes().to_vec(), count: path.len() }
-    }
-
-    fn push(&mut self, element: Element<'_>) -> Result<(), PathError> {
-        let element = element.normalise().map_err(|problem| problem.at(self.count))?;
-        check_place(element, self.count)?;
-        if content_len(element) > PATH_BYTES_MAX {
-            return Err(PathError::TooLong);
-        }
-        element.encode(&mut self.out);
-        self.count += 1;
-        if self.out.len() > PATH_BYTES_MAX {
-            return Err(PathError::TooLong);
-        }
-        Ok(())
-    }
-}
-
-/// Whether an element may stand at this number.
-fn check_place(element: Element<'_>, index: usize) -> Result<(), PathError> {
-    if index >= PATH_ELEMENTS_MAX {
-        return Err(PathError::TooManyElements);
-    }
-    if element == Element::Nil && index > 0 {
-        return Err(ElementProblem::NilInside.at(index));
-    }
-    Ok(())
-}
-
-/// The bytes of an element's content, if it has some of its own.
-fn content_len(element: Element<'_>) -> usize {
-    match element {
-        Element::Str(text) => text.len(),
-        Element::Bin(bytes) => bytes.len(),
-        Element::Nil | Element::Bool(_) | Element::Int(_) | Element::Float(_) => 0,
+        let count = builder.len();
+        Ok(PathBytes { bytes: Cow::Owned(builder.into_bytes()), count })
     }
 }
 
 /// Whether `bytes` are the canonical form of the (normalised) element read from them.
 fn is_canonical(element: Element<'_>, bytes: &[u8]) -> bool {
-    let Some(&marker) = bytes.first() else { return false };
+    let Some((&marker, body)) = bytes.split_first() else { return false };
     match element {
         Element::Nil | Element::Bool(_) => true,
-        Element::Int(_) | Element::Float(_) => {
-            let mut canonical = Vec::with_capacity(9);
-            element.encode(&mut canonical);
-            canonical == bytes
+        Element::Int(number) => {
+            let signed_form = (0xd0..=0xd3).contains(&marker);
+            bytes.len() == int_len(number) && signed_form == (number < -32)
         }
+        // Compares the bits, since -0.0 was made 0.0, and refuses the 32-bit form.
+        Element::Float(number) => body == number.to_be_bytes(),
         Element::Str(text) => match marker {
             0xa0..=0xbf => true,
             0xd9 => text.len() > 31,
@@ -389,6 +350,17 @@ fn is_canonical(element: Element<'_>, bytes: &[u8]) -> bool {
             0xc5 => content.len() > 0xff,
             _ => content.len() > 0xffff,
         },
+    }
+}
+
+/// How long an integer's shortest form is.
+fn int_len(number: i128) -> usize {
+    match number {
+        -0x20..=0x7f => 1,
+        -0x80..=0xff => 2,
+        -0x8000..=0xffff => 3,
+        -0x8000_0000..=0xffff_ffff => 5,
+        _ => 9,
     }
 }
 

@@ -53,3 +53,68 @@ pub fn jump_hash(hash: u64, buckets: u32) -> u32 {
     }
     bucket as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Computed with other implementations; shared by all that route by these shards.
+    fn vectors() -> serde_json::Value {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/hash-vectors.json");
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn keys_hash_and_shard_as_elsewhere() {
+        let vectors = vectors();
+        let keys = vectors["keys"].as_array().unwrap();
+        assert_eq!(keys.len(), 25);
+        for row in keys {
+            let key = row["key"].as_str().unwrap();
+            let hash = hash_key(key.as_bytes());
+            assert_eq!(hash.to_string(), row["xxh64"].as_str().unwrap(), "{row}");
+            assert_eq!(u64::from(jump_hash(hash, 1024)), row["shard_1024"], "{row}");
+            assert_eq!(u64::from(jump_hash(hash, 256)), row["shard_256"], "{row}");
+            let below = Path::root().push(key).unwrap().push("below").unwrap();
+            assert_eq!(u64::from(shard_of(&below)), row["shard_1024"], "{row}");
+        }
+    }
+
+    #[test]
+    fn hashes_jump_to_buckets_as_elsewhere() {
+        let vectors = vectors();
+        let rows = vectors["jump"].as_array().unwrap();
+        assert_eq!(rows.len(), 9);
+        for row in rows {
+            let hash: u64 = row["hash"].as_str().unwrap().parse().unwrap();
+            assert_eq!(u64::from(jump_hash(hash, 100)), row["buckets_100"], "{row}");
+            assert_eq!(u64::from(jump_hash(hash, 1024)), row["buckets_1024"], "{row}");
+        }
+    }
+
+    #[test]
+    fn elements_other_than_strings_hash_as_their_canonical_messagepack() {
+        let shard = |text: &str| shard_of(&text.parse().unwrap());
+        let of_bytes = |bytes: &[u8]| jump_hash(hash_key(bytes), 1024) as u16;
+        assert_eq!(shard(":5"), of_bytes(&[5]));
+        assert_eq!(shard(":300:t"), of_bytes(&[0xcd, 1, 44]));
+        assert_eq!(shard(":n.a"), of_bytes(&[0xc0]));
+        assert_eq!(shard(":va.b"), of_bytes(&[0xc4, 1, b'a']));
+        assert_eq!(shard(":1:.5"), of_bytes(&[0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn the_root_shares_the_shard_of_the_empty_string() {
+        assert_eq!(shard_of(&Path::root()), shard_of(&":e".parse().unwrap()));
+        assert_eq!(hash_of_bytes(b""), hash_key(b""));
+    }
+
+    #[test]
+    fn buckets_at_the_edges_are_within_their_range() {
+        for hash in [0, 1, u64::MAX, 1 << 63, 15_853_151_322_020_650_993] {
+            for buckets in [0, 1, 2, 1024, u32::MAX] {
+                assert!(jump_hash(hash, buckets) < buckets.max(1));
+            }
+        }
+    }
+}

@@ -10,7 +10,7 @@ pub enum PathError {
     #[error("a path must be an array or a path extension, not {0}")]
     NotAPath(&'static str),
     /// One of the elements cannot be one.
-    #[error("bad path: element {index} {problem}")]
+    #[error("element {index} of the path {problem}")]
     Element {
         /// Which, from 0.
         index: usize,
@@ -19,22 +19,22 @@ pub enum PathError {
     },
     /// Bytes that must be canonical have an element in a longer or other form than the one that
     /// paths are kept in.
-    #[error("bad path: element {index} is not in canonical form")]
+    #[error("element {index} of the path is not in canonical form")]
     NotCanonical {
         /// Which, from 0.
         index: usize,
     },
     /// More elements than [`PATH_ELEMENTS_MAX`].
-    #[error("bad path: more than {PATH_ELEMENTS_MAX} elements")]
+    #[error("the path has more than {PATH_ELEMENTS_MAX} elements")]
     TooManyElements,
     /// More bytes, in canonical form, than [`PATH_BYTES_MAX`].
-    #[error("bad path: longer than {PATH_BYTES_MAX} bytes")]
+    #[error("the path is longer than {PATH_BYTES_MAX} bytes")]
     TooLong,
     /// The value ends before the path does.
-    #[error("bad path: its bytes end early")]
+    #[error("the path's bytes end early")]
     Truncated,
     /// There is something behind the path.
-    #[error("bad path: {0} bytes follow it")]
+    #[error("{0} bytes follow the path")]
     Trailing(usize),
 }
 

@@ -73,6 +73,17 @@ pub fn skip_value(buf: &[u8], limits: SkipLimits) -> Result<usize, SkipError> {
     }
 }
 
+/// The length of the scalar that `buf` starts with, all of which must be there; none for arrays,
+/// maps and what is no MessagePack.
+#[inline]
+pub(crate) fn scalar_len(buf: &[u8]) -> Option<usize> {
+    let (&marker, body) = buf.split_first()?;
+    match head(marker, body) {
+        Head::Scalar(size) if size <= buf.len() => Some(size),
+        Head::Scalar(_) | Head::Items(..) | Head::Partial(_) | Head::Invalid => None,
+    }
+}
+
 /// A skipper for one value that arrives in pieces. Give it, each time, everything of the value
 /// that has arrived so far; it remembers how far it got.
 #[derive(Debug, Clone)]
