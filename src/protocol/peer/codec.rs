@@ -308,7 +308,7 @@ mod tests {
         NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(77) }
     }
 
-    fn samples() -> Vec<PeerMessage<'static>> {
+    fn samples<'a>() -> Vec<PeerMessage<'a>> {
         let mut ticks = TickSet::range(1, 100).unwrap();
         ticks.insert_range(150, 1 << 62);
         let seen = vec![(id("a"), ticks), (id("b"), TickSet::new())];
@@ -334,9 +334,10 @@ mod tests {
 
     #[test]
     fn messages_come_back_as_they_were() {
-        for message in samples() {
+        for at in 0..samples().len() {
             let mut bytes = Vec::new();
-            message.encode(&NodeTable::new(), &mut bytes);
+            samples()[at].encode(&NodeTable::new(), &mut bytes);
+            let message = samples().swap_remove(at);
             let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
             assert_eq!(PeerMessage::decode(&frame), Ok(Some(message)));
         }
@@ -344,23 +345,25 @@ mod tests {
 
     #[test]
     fn changes_and_parts_come_back_as_they_were() {
-        let mut record = Vec::new();
-        record.extend_from_slice(&[0x84, 0, 0xc4, 2, 0xa1, b'k', 1, 3, 2, 0x91, 0x93]);
-        record.extend_from_slice(&[0xa1, b'n', 7, 1, 3, 0xc3]);
-        let record = Record::decode(&mut Reader::new(&record)).unwrap();
+        let mut raw = Vec::new();
+        raw.extend_from_slice(&[0x84, 0, 0xc4, 2, 0xa1, b'k', 1, 3, 2, 0x91, 0x93]);
+        raw.extend_from_slice(&[0xa1, b'n', 7, 1, 3, 0xc3]);
+        let record = Record::decode(&mut Reader::new(&raw)).unwrap();
         let mut table = NodeTable::new();
         let entry = record.to_entry(&mut table).unwrap();
         let mark = Mark::default();
-        let mut bytes = Vec::new();
-        encode_change(&mark, true, &record.path, &entry, &table, &mut bytes);
-        let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
-        let change = ChangeMessage { mark: mark.clone(), ack_wanted: true, record: record.clone() };
-        assert_eq!(PeerMessage::decode(&frame), Ok(Some(PeerMessage::Change(change))));
-        bytes.clear();
-        encode_part(3, &mark, &[(record.path.clone(), entry)], &table, &mut bytes);
-        let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
-        let part = PeerMessage::CatchUpPart { id: 3, mark, records: vec![record] };
-        assert_eq!(PeerMessage::decode(&frame), Ok(Some(part)));
+        let (mut change, mut part) = (Vec::new(), Vec::new());
+        encode_change(&mark, true, &record.path, &entry, &table, &mut change);
+        encode_part(3, &mark, &[(record.path.clone(), entry)], &table, &mut part);
+        let frame = split_frame(&change, BODY_BYTES_MAX).unwrap().unwrap();
+        let decoded = PeerMessage::decode(&frame).unwrap().unwrap();
+        let Ok(record) = Record::decode(&mut Reader::new(&raw)) else { panic!("decoded before") };
+        let sent = ChangeMessage { mark: mark.clone(), ack_wanted: true, record };
+        assert_eq!(decoded, PeerMessage::Change(sent));
+        let frame = split_frame(&part, BODY_BYTES_MAX).unwrap().unwrap();
+        let decoded = PeerMessage::decode(&frame).unwrap().unwrap();
+        let Ok(record) = Record::decode(&mut Reader::new(&raw)) else { panic!("decoded before") };
+        assert_eq!(decoded, PeerMessage::CatchUpPart { id: 3, mark, records: vec![record] });
     }
 
     #[test]
