@@ -30,7 +30,6 @@ const IMPURE: &[&str] = &[
     "std::fs",
     "std::env",
     "std::thread",
-    "std::time",
     "Instant::now",
     "SystemTime",
     "rand::rng()",
