@@ -12,7 +12,8 @@
 //! socket, which ends the wait and does nothing else.
 //!
 //! ```no_run
-//! use distkv::membership::{DATAGRAM_BYTES_MAX, Millis, Swim, SwimInput, SwimOutput};
+//! use distkv::membership::{DATAGRAM_BYTES_MAX, Swim, SwimInput, SwimOutput};
+//! use distkv::model::ids::Millis;
 //! use std::{io, net::UdpSocket, sync::mpsc::Receiver, time::Duration};
 //!
 //! /// Most datagrams taken before timers are looked at again.
@@ -127,7 +128,7 @@ mod timers;
 pub use config::SwimConfig;
 pub use datagram::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 pub use error::{CodecError, MembershipError};
-pub use identity::{Identity, Millis, NetworkName, NodeName, canonical_addr};
+pub use identity::{Identity, NetworkName, canonical_addr};
 pub use io::{DownReason, MemberInfo, MemberState, PeerInfo, SwimCounters, SwimInput, SwimOutput};
 pub use peers::PEERS_MAX;
 pub use receive::REFUSAL_PATIENCE_MS;

@@ -14,12 +14,13 @@ use super::config::SwimConfig;
 use super::datagram::{Conflict, Envelope, Kind, encode_bye};
 use super::effects::Effects;
 use super::error::MembershipError;
-use super::identity::{Identity, Millis, NodeName, canonical_addr, is_unicast};
+use super::identity::{Identity, canonical_addr, is_unicast};
 use super::io::{MemberInfo, PeerInfo, SwimCounters, SwimInput, SwimOutput};
 use super::peers::PeerList;
 use super::roster::Roster;
 use super::strangers::Strangers;
 use super::timers::Timers;
+use crate::model::ids::{Incarnation, Millis, NodeName};
 
 /// A node that joined counts as having its place in the network after this time as a member: by
 /// then everybody knows everybody, and a rival of its name would have been found.
@@ -320,7 +321,7 @@ impl Swim {
     /// has to fit.
     pub(super) fn announce_to(&mut self, addr: SocketAddr, out: &mut Vec<SwimOutput>) {
         let name = self.foca.identity().name.clone();
-        let unknown = Identity::new(addr, name, 0);
+        let unknown = Identity::new(addr, name, Incarnation(0));
         let _ = self.foca.announce(unknown, &mut self.effects);
         self.settle(out);
     }

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::net::Net;
+use crate::model::ids::Millis;
 
 /// "A killed member is seen as down by all within 8 s."
 const HARD_BOUND_MS: Millis = 8_000;
