@@ -5,6 +5,7 @@
 //! (DESIGN, data model). [`read`] and [`write`] are the typed readers and writers over such bytes
 //! that the protocols are made of.
 
+pub mod equal;
 pub mod read;
 pub mod skip;
 pub mod write;
@@ -17,8 +18,13 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+pub use equal::values_equal;
 pub use read::{Kind, ReadError, Reader};
 pub use skip::{SkipError, SkipLimits, Skipper, skip_value};
+pub use write::{
+    write_array_len, write_bin, write_bool, write_ext, write_f64, write_i64, write_map_len,
+    write_nil, write_str, write_u64,
+};
 
 /// `nil` in MessagePack.
 const NIL: u8 = 0xc0;
