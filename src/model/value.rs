@@ -11,6 +11,8 @@ pub mod skip;
 pub mod write;
 
 #[cfg(test)]
+pub(crate) mod arbitrary;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
