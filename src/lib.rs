@@ -10,6 +10,7 @@
 //! | [`engine`] | yes | the composition: one state, two doors (`read`, `handle`) |
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
+//! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |
 //! | [`server`] | no | client connections |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
@@ -19,6 +20,7 @@
 pub mod cli;
 pub mod client;
 pub mod engine;
+pub mod hub;
 pub mod membership;
 pub mod model;
 pub mod node;

@@ -1,1 +1,370 @@
-//! (being built)
+//! One node's whole state behind two doors: `&self` methods read, [`Engine::write`] and
+//! [`Engine::handle`] change. Pure and deterministic: time, randomness and messages come in,
+//! and what is to be done comes out as data ([`Outbox`]). The same engine runs in a real node
+//! and in tests with a virtual clock.
+//!
+//! The caller's duties:
+//! 1. Keep the engine behind one reader-writer lock; drain the outbox under the exclusive
+//!    guard into bounded queues, in order, without ever blocking.
+//! 2. Call [`Engine::handle`] with [`Input::Tick`] every [`TICK_INTERVAL_MS`].
+//! 3. Pass a time that never goes back.
+//! 4. Keep frames on one link in order.
+//! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
+
+mod io;
+mod peers;
+mod repair;
+#[cfg(test)]
+mod tests;
+pub mod view;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
+use peers::Peers;
+use repair::Repair;
+
+use crate::model::entry::Entry;
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen};
+use crate::model::tree::Tree;
+use crate::protocol::peer::{PeerMessage, encode_change, encode_topic};
+use crate::replica::watch::{WatchId, WatchScope, Watches};
+use crate::replica::write::{Write, WriteError, Written};
+use crate::replica::{Committed, Replica};
+
+/// How often the engine wants to know that time has passed.
+pub const TICK_INTERVAL_MS: Millis = 50;
+
+/// What an engine is made with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This node's name and incarnation (a fresh one, unless its last stop is proven).
+    pub id: NodeId,
+    /// From a random source: makes hashes hard to guess.
+    pub hash_seed: u64,
+    /// Client writes are refused; changes from peers are taken.
+    pub read_only: bool,
+    /// Bytes of entries above which client writes that need more are refused; none for no
+    /// limit. Changes from peers are always taken: refusing them would be divergence.
+    pub memory_max: Option<usize>,
+}
+
+/// Why a client's write was not made. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EngineWriteError {
+    /// The node has not caught up with its network yet.
+    #[error("this node has not caught up with its network yet; try again, or another node")]
+    NotReady,
+    /// The node was started read-only.
+    #[error("this node is read-only; write to another one")]
+    ReadOnly,
+    /// The node's memory limit is reached.
+    #[error("this node's memory limit ({max} bytes) is reached; delete something or raise it")]
+    MemoryFull {
+        /// The limit, in bytes.
+        max: usize,
+    },
+    /// A precondition does not hold, or no event can be made.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// One node's state; see the module's documentation for the caller's duties.
+pub struct Engine {
+    config: Config,
+    replica: Replica,
+    watches: Watches,
+    peers: Peers,
+    repair: Repair,
+    /// Invariant: false until the node founded its network or finished a catch-up, then true
+    /// for good.
+    ready: bool,
+    /// Names that clients removed from their views.
+    killed: BTreeSet<NodeName>,
+    /// Members as SWIM sees them, without this node.
+    members: BTreeSet<NodeId>,
+    counters: EngineCounters,
+    asked_for_incarnation: bool,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EngineCounters {
+    /// Events that this node made.
+    pub writes: u64,
+    /// Versions taken in from peers that changed the tree.
+    pub applied: u64,
+    /// Conflicts found.
+    pub conflicts: u64,
+    /// Catch-ups finished, as the asking side.
+    pub catch_ups: u64,
+    /// Catch-ups answered.
+    pub catch_ups_served: u64,
+}
+
+impl Engine {
+    /// An empty node that is not ready yet: it waits for [`Input::Found`] or for a peer to
+    /// catch up from.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            replica: Replica::new(&config.id, config.hash_seed),
+            watches: Watches::new(config.hash_seed),
+            peers: Peers::default(),
+            repair: Repair::default(),
+            ready: false,
+            killed: BTreeSet::new(),
+            members: BTreeSet::new(),
+            counters: EngineCounters::default(),
+            asked_for_incarnation: false,
+            config,
+        }
+    }
+
+    /// The entry at a path in canonical bytes; tombstones included.
+    #[must_use]
+    pub fn get(&self, path: &[u8]) -> Option<&Entry> {
+        self.replica.tree().get(path)
+    }
+
+    /// The tree; a clone is an O(1) snapshot.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        self.replica.tree()
+    }
+
+    /// The known incarnations, which entries' events refer to.
+    #[must_use]
+    pub fn table(&self) -> &Arc<NodeTable> {
+        self.replica.table()
+    }
+
+    /// What is accounted for.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        self.replica.seen()
+    }
+
+    /// How far purges were applied.
+    #[must_use]
+    pub fn mark(&self) -> &Mark {
+        self.replica.mark()
+    }
+
+    /// This node's name and incarnation; it changes when the node must renew itself.
+    #[must_use]
+    pub fn id(&self) -> &NodeId {
+        &self.config.id
+    }
+
+    /// The own incarnation's index.
+    #[must_use]
+    pub fn own(&self) -> NodeIndex {
+        self.replica.own()
+    }
+
+    /// The last tick that this node used; none while it is not ready.
+    #[must_use]
+    pub fn tick(&self) -> Option<Tick> {
+        self.ready.then(|| self.replica.tick())
+    }
+
+    /// The network's counter as far as this node knows it.
+    #[must_use]
+    pub fn tock(&self) -> Tock {
+        self.replica.tock()
+    }
+
+    /// Whether the node serves clients.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether client writes are refused by configuration.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.config.read_only
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn counters(&self) -> EngineCounters {
+        self.counters
+    }
+
+    /// Members as SWIM sees them, without this node.
+    pub fn members(&self) -> impl Iterator<Item = &NodeId> {
+        self.members.iter()
+    }
+
+    /// How many watches there are.
+    #[must_use]
+    pub fn watch_count(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// How many peers have acknowledged this node's change with that tick.
+    #[must_use]
+    pub fn copies(&self, tick: Tick) -> usize {
+        self.peers.iter().filter(|(_, p)| p.acked >= tick).count()
+    }
+
+    /// How many peers are linked.
+    #[must_use]
+    pub fn link_count(&self) -> usize {
+        self.peers.iter().count()
+    }
+
+    /// Mints a fresh tock, for replies that must carry one.
+    pub fn mint_tock(&mut self) -> Tock {
+        self.replica.mint_tock()
+    }
+
+    /// A client's change. `ack_wanted`: the client waits for copies, so peers should
+    /// acknowledge at once.
+    ///
+    /// # Errors
+    /// [`EngineWriteError`]; nothing was changed.
+    pub fn write(
+        &mut self,
+        write: Write<'_>,
+        ack_wanted: bool,
+        out: &mut Outbox,
+    ) -> Result<Written, EngineWriteError> {
+        if !self.ready {
+            return Err(EngineWriteError::NotReady);
+        }
+        if self.config.read_only {
+            return Err(EngineWriteError::ReadOnly);
+        }
+        if let (Some(max), Some(_)) = (self.config.memory_max, write.value)
+            && self.replica.tree().memory_bytes() >= max
+        {
+            return Err(EngineWriteError::MemoryFull { max });
+        }
+        let written = self.replica.write(write)?;
+        if let Some(committed) = &written.committed {
+            self.counters.writes += 1;
+            self.push_change(committed, ack_wanted, out);
+            self.publish(committed.clone(), out);
+        }
+        Ok(written)
+    }
+
+    /// Sends a client's message to whoever monitors its topic, here and at the peers. Best
+    /// effort: it is kept nowhere.
+    pub fn send_topic(&mut self, topic: &Path, data: &[u8], out: &mut Outbox) {
+        if !self.peers.is_empty() {
+            let mut frame = Vec::new();
+            encode_topic(topic, data, &mut frame);
+            out.push(Output::Broadcast { frame: frame.into() });
+        }
+        out.push(Output::Topic { topic: topic.clone(), data: data.into() });
+    }
+
+    /// Adds a watch; the caller takes its snapshot of [`Engine::tree`] under the same guard,
+    /// so that nothing older follows something newer. `None` when there are too many.
+    pub fn watch(&mut self, scope: WatchScope) -> Option<WatchId> {
+        self.watches.add(scope)
+    }
+
+    /// Ends a watch; tells whether it was there.
+    pub fn unwatch(&mut self, id: WatchId) -> bool {
+        self.watches.remove(id)
+    }
+
+    /// Removes a node from the views of clients, here and at the peers, until it is heard of
+    /// again. The caller has checked that it owns nothing (see [`view`]).
+    pub fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) {
+        self.killed.insert(name.clone());
+        self.broadcast(&PeerMessage::KillNode(name.clone()), out);
+    }
+
+    /// Says farewell to all peers.
+    pub fn leave(&mut self, out: &mut Outbox) {
+        self.broadcast(&PeerMessage::Leave, out);
+    }
+
+    /// Everything that happens outside comes in here.
+    pub fn handle(&mut self, input: Input<'_>, now: Millis, out: &mut Outbox) {
+        match input {
+            Input::Found => self.on_found(out),
+            Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
+            Input::LinkDown { link } => self.on_link_down(link, now, out),
+            Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
+            Input::Lagged { link } => self.send_digest(link, out),
+            Input::MemberUp { member } => {
+                self.killed.remove(&member.name);
+                self.members.insert(member);
+            }
+            Input::MemberDown { member } => {
+                self.members.remove(&member);
+            }
+            Input::Renewed { incarnation } => self.on_renewed(incarnation, out),
+            Input::Tick => self.on_tick(now, out),
+        }
+        if self.replica.is_usurped() && !self.asked_for_incarnation {
+            self.asked_for_incarnation = true;
+            out.push(Output::NeedIncarnation);
+        }
+    }
+
+    fn on_found(&mut self, out: &mut Outbox) {
+        if !self.ready {
+            self.ready = true;
+            out.push(Output::Ready);
+        }
+    }
+
+    fn on_renewed(&mut self, incarnation: Incarnation, out: &mut Outbox) {
+        let id = NodeId { name: self.config.id.name.clone(), incarnation };
+        self.asked_for_incarnation = false;
+        if self.replica.renew(&id) {
+            self.config.id = id;
+            out.push(Output::Report(Report::Renewed { incarnation }));
+        }
+    }
+
+    /// Pushes a change of this node to all peers, encoded once. The mark is the one of this
+    /// very moment (RULES 5).
+    fn push_change(&mut self, change: &Committed, ack_wanted: bool, out: &mut Outbox) {
+        self.peers.note_change(change.entry.newest().node);
+        if self.peers.is_empty() {
+            return;
+        }
+        let mut frame =
+            Vec::with_capacity(change.path.as_bytes().len() + change.entry.memory_bytes() + 64);
+        let (mark, table) = (self.replica.mark(), self.replica.table());
+        encode_change(mark, ack_wanted, &change.path, &change.entry, table, &mut frame);
+        out.push(Output::Broadcast { frame: frame.into() });
+    }
+
+    /// Tells watchers (and later the log) of a change.
+    fn publish(&mut self, change: Committed, out: &mut Outbox) {
+        let watchers = self.watches.of(&change.path);
+        if !watchers.is_empty() {
+            out.push(Output::Notify { watchers, change: change.clone() });
+        }
+        out.push(Output::Commit(change));
+    }
+
+    fn broadcast(&mut self, message: &PeerMessage<'_>, out: &mut Outbox) {
+        if !self.peers.is_empty() {
+            out.push(Output::Broadcast { frame: encode(message, self.replica.table()) });
+        }
+    }
+
+    fn send(&self, link: LinkId, message: &PeerMessage<'_>, out: &mut Outbox) {
+        out.push(Output::Send { link, frame: encode(message, self.replica.table()) });
+    }
+}
+
+fn encode(message: &PeerMessage<'_>, table: &NodeTable) -> Arc<[u8]> {
+    let mut frame = Vec::new();
+    message.encode(table, &mut frame);
+    frame.into()
+}

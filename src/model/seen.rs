@@ -1,1 +1,214 @@
-//! (being built)
+//! What a node has accounted for: per incarnation the set of ticks it has seen. Also the mark,
+//! which says how far purges were applied (RULES, "State").
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
+use super::tick_set::TickSet;
+
+/// Per known incarnation the ticks that are accounted for. A clone is cheap: the sets are
+/// shared until one side changes them.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Indexed by [`NodeIndex`]; shorter than the node table where nothing was seen yet.
+    sets: Vec<Arc<TickSet>>,
+}
+
+impl Seen {
+    /// Nothing seen.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The ticks seen of one incarnation, if there are any.
+    #[must_use]
+    pub fn get(&self, node: NodeIndex) -> Option<&TickSet> {
+        self.sets.get(node.as_usize()).map(|s| &**s).filter(|s| !s.is_empty())
+    }
+
+    /// Whether an event is accounted for.
+    #[must_use]
+    pub fn contains(&self, event: Event) -> bool {
+        self.get(event.node).is_some_and(|s| s.contains(event.tick))
+    }
+
+    /// Accounts for an event; tells whether it was new.
+    pub fn insert(&mut self, event: Event) -> bool {
+        Arc::make_mut(self.slot(event.node)).insert(event.tick)
+    }
+
+    /// Accounts for a set of one incarnation's ticks; tells whether any was new.
+    pub fn union_node(&mut self, node: NodeIndex, ticks: &TickSet) -> bool {
+        let slot = self.slot(node);
+        !slot.contains_all(ticks) && Arc::make_mut(slot).union_with(ticks)
+    }
+
+    /// Accounts for everything in another one; tells whether anything was new.
+    pub fn union_with(&mut self, other: &Self) -> bool {
+        other.iter().fold(false, |new, (node, ticks)| self.union_node(node, ticks) | new)
+    }
+
+    /// What is in this one and not in the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let nothing = TickSet::new();
+        let mut result = Self::new();
+        for (node, ticks) in self.iter() {
+            let rest = ticks.difference(other.get(node).unwrap_or(&nothing));
+            if !rest.is_empty() {
+                *result.slot(node) = Arc::new(rest);
+            }
+        }
+        result
+    }
+
+    /// Whether all of another one is accounted for here.
+    #[must_use]
+    pub fn contains_all(&self, other: &Self) -> bool {
+        other.iter().all(|(node, ticks)| self.get(node).is_some_and(|s| s.contains_all(ticks)))
+    }
+
+    /// Whether nothing is accounted for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// The incarnations of which something was seen, by index.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &TickSet)> {
+        self.sets
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| !s.is_empty())
+            .map(|(i, s)| (NodeIndex(i as u32), &**s))
+    }
+
+    /// The highest contiguous tick of an incarnation.
+    #[must_use]
+    pub fn contiguous(&self, node: NodeIndex) -> Tick {
+        self.get(node).and_then(|s| Tick::new(s.contiguous())).unwrap_or_default()
+    }
+
+    fn slot(&mut self, node: NodeIndex) -> &mut Arc<TickSet> {
+        let at = node.as_usize();
+        if self.sets.len() <= at {
+            self.sets.resize_with(at + 1, Arc::default);
+        }
+        // The resize above made the slot; a dense index is bounded by NODE_TABLE_MAX.
+        #[allow(clippy::indexing_slicing, reason = "the line above made the slot")]
+        &mut self.sets[at]
+    }
+}
+
+/// Per incarnation a tick set, by identity: how [`Seen`] travels between nodes.
+pub type SeenById = Vec<(NodeId, TickSet)>;
+
+/// A form that another node understands, ordered by name and incarnation.
+#[must_use]
+pub fn export_seen(table: &NodeTable, seen: &Seen) -> SeenById {
+    let mut result: SeenById = seen
+        .iter()
+        .filter_map(|(node, ticks)| Some((table.get(node)?.clone(), ticks.clone())))
+        .collect();
+    result.sort_by(|a, b| a.0.cmp(&b.0));
+    result
+}
+
+/// A line of succession of the Delete group's decisions. The first one has no name; a forced
+/// change of the member list starts another, named by the event id of that change (RULES 7).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Lineage(pub Option<(NodeId, Tick)>);
+
+/// How far purges were applied: per lineage a tock. Nearly always empty or one component.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Mark {
+    components: BTreeMap<Lineage, Tock>,
+}
+
+impl Mark {
+    /// A mark from its components. Zero tocks are left out: they say nothing.
+    pub fn from_components(components: impl IntoIterator<Item = (Lineage, Tock)>) -> Self {
+        let components = components.into_iter().filter(|(_, t)| *t > Tock::default()).collect();
+        Self { components }
+    }
+
+    /// Whether no purge was ever applied.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.components.is_empty()
+    }
+
+    /// The components, by lineage.
+    pub fn iter(&self) -> impl Iterator<Item = (&Lineage, Tock)> {
+        self.components.iter().map(|(l, t)| (l, *t))
+    }
+
+    /// How far purges of one lineage were applied; 0 if never.
+    #[must_use]
+    pub fn get(&self, lineage: &Lineage) -> Tock {
+        self.components.get(lineage).copied().unwrap_or_default()
+    }
+
+    /// `hi(self, other)` of RULES, "State": the greatest component in which this mark is
+    /// ahead of the other, 0 if there is none.
+    #[must_use]
+    pub fn ahead_of(&self, other: &Self) -> Tock {
+        self.iter().filter(|(l, t)| *t > other.get(l)).map(|(_, t)| t).max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{Incarnation, NodeName};
+
+    fn tick(t: u64) -> Tick {
+        Tick::new(t).unwrap()
+    }
+
+    #[test]
+    fn a_clone_does_not_change_with_its_original() {
+        let mut seen = Seen::new();
+        let event = Event { node: NodeIndex(2), tick: tick(1) };
+        assert!(seen.insert(event));
+        let copy = seen.clone();
+        assert!(seen.insert(Event { tick: tick(2), ..event }));
+        assert!(!copy.contains(Event { tick: tick(2), ..event }));
+        assert_eq!(seen.difference(&copy).iter().count(), 1);
+        assert!(seen.contains_all(&copy) && !copy.contains_all(&seen));
+    }
+
+    #[test]
+    fn seen_travels_by_identity_and_not_by_index() {
+        let id = |n: &str| NodeId { name: NodeName::new(n).unwrap(), incarnation: Incarnation(7) };
+        let (mut here, mut there) = (NodeTable::new(), NodeTable::new());
+        let (a, b) = (here.intern(&id("a")).unwrap(), here.intern(&id("b")).unwrap());
+        let mut seen = Seen::new();
+        seen.insert(Event { node: a, tick: tick(1) });
+        seen.insert(Event { node: b, tick: tick(5) });
+        there.intern(&id("b")).unwrap();
+        let mut moved = Seen::new();
+        for (id, ticks) in export_seen(&here, &seen) {
+            moved.union_node(there.intern(&id).unwrap(), &ticks);
+        }
+        let b_there = there.find("b", Incarnation(7)).unwrap();
+        assert!(moved.contains(Event { node: b_there, tick: tick(5) }));
+        assert_eq!(export_seen(&there, &moved), export_seen(&here, &seen));
+    }
+
+    #[test]
+    fn a_mark_is_ahead_only_in_lineages_where_it_is_greater() {
+        let other = Lineage(Some((
+            NodeId { name: NodeName::new("x").unwrap(), incarnation: Incarnation(1) },
+            tick(3),
+        )));
+        let tock = |t| Tock::new(t).unwrap();
+        let a = Mark::from_components([(Lineage(None), tock(5)), (other.clone(), tock(2))]);
+        let b = Mark::from_components([(Lineage(None), tock(9))]);
+        assert_eq!(a.ahead_of(&b), tock(2));
+        assert_eq!(b.ahead_of(&a), tock(9));
+        assert_eq!(a.ahead_of(&a), tock(0));
+    }
+}

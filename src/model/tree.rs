@@ -1,1 +1,352 @@
-//! (being built)
+//! The tree: all entries by path, with O(1) snapshots. Point reads go by hash; an ordered set
+//! of the same paths serves listings and changes only when a path is created or purged, never
+//! when it is overwritten. No map type leaves this file.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::ops::Bound;
+
+use ahash::RandomState;
+use equivalent::{Comparable, Equivalent};
+
+use super::entry::Entry;
+use super::path::{Path, cmp_paths};
+
+/// Bytes that one entry costs beyond its own and its path's allocation: the slots in the hash
+/// map and the ordered set, with their nodes' share. Measured at one million entries; used for
+/// the memory estimate only.
+const SLOT_BYTES: usize = 104;
+
+type Pointer = im::shared_ptr::DefaultSharedPtr;
+type EntryMap = im::GenericHashMap<Path, Entry, RandomState, Pointer>;
+
+/// A path as raw canonical bytes, for look-ups without an allocation.
+struct Query<'a>(&'a [u8]);
+
+impl Hash for Query<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Must be what Path does; a test compares them.
+        self.0.hash(state);
+    }
+}
+
+impl Equivalent<Path> for Query<'_> {
+    fn equivalent(&self, path: &Path) -> bool {
+        self.0 == path.as_bytes()
+    }
+}
+
+/// A place in the order of paths.
+#[derive(Clone, Debug)]
+enum Place {
+    /// At the path itself.
+    At(Path),
+    /// Behind the path, before anything below it.
+    Behind(Path),
+    /// Behind the path and all that is below it.
+    BehindSubtree(Path),
+}
+
+impl Equivalent<Path> for Place {
+    fn equivalent(&self, path: &Path) -> bool {
+        matches!(self, Self::At(p) if p == path)
+    }
+}
+
+impl Comparable<Path> for Place {
+    fn compare(&self, path: &Path) -> Ordering {
+        let (own, behind) = match self {
+            Self::At(p) => return cmp_paths(p.as_bytes(), path.as_bytes()),
+            Self::Behind(p) => (p, p == path),
+            Self::BehindSubtree(p) => (p, path.starts_with(p)),
+        };
+        if behind { Ordering::Greater } else { cmp_paths(own.as_bytes(), path.as_bytes()) }
+    }
+}
+
+/// All entries by path. A clone is a snapshot: O(1), consistent, and unaffected by later
+/// changes to the original. Dropping a big snapshot that outlived many changes takes time; do
+/// that where nobody waits.
+#[derive(Clone)]
+pub struct Tree {
+    entries: EntryMap,
+    order: im::OrdSet<Path>,
+    /// Entries that are not tombstones.
+    live: usize,
+    /// Estimated memory in bytes.
+    memory: usize,
+}
+
+impl Tree {
+    /// An empty tree. The seed makes its hashes hard to guess for clients; it comes from
+    /// outside, so that runs can be repeated.
+    #[must_use]
+    pub fn new(hash_seed: u64) -> Self {
+        let hasher = RandomState::with_seeds(
+            hash_seed,
+            hash_seed.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
+            hash_seed.rotate_left(31) ^ 0xd1b5_4a32_d192_ed03,
+            hash_seed.rotate_left(47) ^ 0x94d0_49bb_1331_11eb,
+        );
+        Self {
+            entries: EntryMap::with_hasher(hasher),
+            order: im::OrdSet::new(),
+            live: 0,
+            memory: 0,
+        }
+    }
+
+    /// The entry at a path given as canonical bytes; tombstones included.
+    #[must_use]
+    pub fn get(&self, path: &[u8]) -> Option<&Entry> {
+        self.entries.get(&Query(path))
+    }
+
+    /// The same, with the path as it is stored.
+    #[must_use]
+    pub fn get_with_path(&self, path: &[u8]) -> Option<(&Path, &Entry)> {
+        self.entries.get_key_value(&Query(path))
+    }
+
+    /// Entries, tombstones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no entry, not even a tombstone.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Entries with a value.
+    #[must_use]
+    pub fn live_len(&self) -> usize {
+        self.live
+    }
+
+    /// Estimated memory of all entries, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory
+    }
+
+    /// Puts an entry at a path; gives back what was there.
+    pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
+        self.live += usize::from(!entry.is_tombstone());
+        self.memory += entry.memory_bytes();
+        if let Some(slot) = self.entries.get_mut(path) {
+            let old = std::mem::replace(slot, entry);
+            self.live -= usize::from(!old.is_tombstone());
+            self.memory -= old.memory_bytes();
+            return Some(old);
+        }
+        self.memory += Self::path_cost(path);
+        self.order.insert(path.clone());
+        self.entries.insert(path.clone(), entry)
+    }
+
+    /// Takes an entry out (a purge); gives back what was there.
+    pub fn remove(&mut self, path: &Path) -> Option<Entry> {
+        let old = self.entries.remove(path)?;
+        self.order.remove(path);
+        self.live -= usize::from(!old.is_tombstone());
+        self.memory -= old.memory_bytes() + Self::path_cost(path);
+        Some(old)
+    }
+
+    fn path_cost(path: &Path) -> usize {
+        path.as_bytes().len() + 16 + SLOT_BYTES
+    }
+
+    /// Walks a subtree in order, its own path first; tombstones included.
+    pub fn subtree<'a>(
+        &'a self,
+        top: &Path,
+    ) -> impl Iterator<Item = (&'a Path, &'a Entry)> + use<'a> {
+        let top = top.clone();
+        self.range(Place::At(top.clone())).take_while(move |(path, _)| path.starts_with(&top))
+    }
+
+    fn range(&self, from: Place) -> impl Iterator<Item = (&Path, &Entry)> {
+        self.order
+            .range((Bound::Included(from), Bound::Unbounded))
+            .filter_map(|path| self.entries.get_key_value(path))
+    }
+
+    /// A walk over a snapshot of a subtree, in order, that can be interrupted.
+    #[must_use]
+    pub fn walk(&self, top: &Path) -> Walk {
+        Walk { tree: self.clone(), top: top.clone(), next: Some(Place::At(top.clone())) }
+    }
+
+    /// All entries of a snapshot, in no useful order (but in the same order for the same seed
+    /// and history); the quickest way through everything.
+    #[must_use]
+    pub fn all(&self) -> AllEntries {
+        AllEntries(self.entries.clone().into_iter())
+    }
+}
+
+/// All entries of a snapshot; see [`Tree::all`].
+pub struct AllEntries(im::hashmap::ConsumingIter<(Path, Entry), Pointer>);
+
+impl Iterator for AllEntries {
+    type Item = (Path, Entry);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+}
+
+/// An ordered walk over a snapshot of a subtree that can be interrupted and resumed, so that a
+/// slow client costs no more than a place in the tree.
+pub struct Walk {
+    tree: Tree,
+    top: Path,
+    /// Where to go on; none at the end.
+    next: Option<Place>,
+}
+
+impl Walk {
+    /// The next entries in order, at most `max`; tombstones included. Empty at the end only
+    /// (or if `max` is 0). Finding the place again costs O(log n) per call, not per entry.
+    pub fn next_batch(&mut self, max: usize) -> Vec<(Path, Entry)> {
+        let Some(from) = self.next.clone() else { return Vec::new() };
+        let batch: Vec<(Path, Entry)> = self
+            .tree
+            .range(from)
+            .take_while(|(path, _)| path.starts_with(&self.top))
+            .take(max)
+            .map(|(path, entry)| (path.clone(), entry.clone()))
+            .collect();
+        self.next = match batch.last() {
+            Some((path, _)) => Some(Place::Behind(path.clone())),
+            None if max == 0 => self.next.take(),
+            None => None,
+        };
+        batch
+    }
+
+    /// Goes on behind everything below a path: how children are listed without visiting
+    /// their descendants.
+    pub fn skip_subtree(&mut self, path: &Path) {
+        self.next = Some(Place::BehindSubtree(path.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::chain::Chain;
+    use crate::model::entry::EntryParts;
+    use crate::model::ids::{Event, NodeIndex, Tick, Tock};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn entry(value: Option<u8>) -> Entry {
+        let chain = Chain::first(Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() });
+        let bytes = value.map(|v| [v & 0x7f]);
+        Entry::new(&EntryParts {
+            value: bytes.as_ref().map(|b| &b[..]),
+            chain: &chain,
+            tock: Tock::new(1).unwrap(),
+            origin: None,
+            extra: &[],
+        })
+    }
+
+    fn path(text: &str) -> Path {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn look_ups_by_bytes_and_by_path_agree() {
+        let mut tree = Tree::new(1);
+        for i in 0..100 {
+            tree.insert(&path(&format!("a.b{i}")), entry(Some(i)));
+        }
+        for i in 0..100 {
+            let p = path(&format!("a.b{i}"));
+            assert_eq!(tree.get(p.as_bytes()), Some(&entry(Some(i))));
+        }
+        assert_eq!(tree.get(path("a").as_bytes()), None);
+    }
+
+    #[test]
+    fn a_snapshot_does_not_see_later_changes() {
+        let mut tree = Tree::new(1);
+        tree.insert(&path("a"), entry(Some(1)));
+        let snapshot = tree.clone();
+        tree.insert(&path("a"), entry(Some(2)));
+        tree.insert(&path("b"), entry(None));
+        assert_eq!((snapshot.len(), snapshot.live_len()), (1, 1));
+        assert_eq!((tree.len(), tree.live_len()), (2, 1));
+        assert_eq!(snapshot.get(path("a").as_bytes()), Some(&entry(Some(1))));
+    }
+
+    #[test]
+    fn a_walk_goes_on_where_it_stopped_and_can_skip_subtrees() {
+        let mut tree = Tree::new(1);
+        for p in ["x", "x.a", "x.a.b", "x.a.c", "x.d", "y"] {
+            tree.insert(&path(p), entry(Some(0)));
+        }
+        let mut walk = tree.walk(&path("x"));
+        let mut all = Vec::new();
+        loop {
+            let batch = walk.next_batch(2);
+            if batch.is_empty() {
+                break;
+            }
+            all.extend(batch.into_iter().map(|(p, _)| p.to_string()));
+        }
+        assert_eq!(all, ["x", "x.a", "x.a.b", "x.a.c", "x.d"]);
+        let mut walk = tree.walk(&path("x"));
+        walk.skip_subtree(&path("x.a"));
+        assert_eq!(walk.next_batch(9), [(path("x.d"), entry(Some(0)))]);
+    }
+
+    #[test]
+    fn memory_returns_to_zero_when_everything_is_purged() {
+        let mut tree = Tree::new(1);
+        for i in 0..50u8 {
+            tree.insert(&path(&format!("k{i}")), entry(Some(i)));
+            tree.insert(&path(&format!("k{i}")), entry(None));
+        }
+        assert!(tree.memory_bytes() > 0);
+        for i in 0..50u8 {
+            assert!(tree.remove(&path(&format!("k{i}"))).is_some());
+        }
+        assert_eq!((tree.memory_bytes(), tree.len(), tree.live_len()), (0, 0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_tree_behaves_like_an_ordered_map(
+            ops in proptest::collection::vec(
+                ("[ab]{0,2}(\\.[ab]{1,2}){0,2}", proptest::option::of(0u8..100), any::<bool>()),
+                0..60),
+        ) {
+            let mut tree = Tree::new(7);
+            let mut model: BTreeMap<Path, Entry> = BTreeMap::new();
+            for (text, value, remove) in ops {
+                let text = if text.is_empty() { ":".into() } else { text };
+                let Ok(p) = text.parse::<Path>() else { continue };
+                if remove {
+                    prop_assert_eq!(tree.remove(&p), model.remove(&p));
+                } else {
+                    prop_assert_eq!(tree.insert(&p, entry(value)), model.insert(p, entry(value)));
+                }
+            }
+            let all: Vec<_> =
+                tree.subtree(&Path::root()).map(|(p, e)| (p.clone(), e.clone())).collect();
+            prop_assert_eq!(&all, &model.into_iter().collect::<Vec<_>>());
+            let mut unordered: Vec<_> = tree.all().collect();
+            unordered.sort_by(|a, b| a.0.cmp(&b.0));
+            prop_assert_eq!(&unordered, &all);
+            let live = all.iter().filter(|(_, e)| !e.is_tombstone()).count();
+            prop_assert_eq!(tree.live_len(), live);
+        }
+    }
+}

@@ -1,1 +1,3 @@
-//! (being built)
+//! A running node: owns the hub, the sockets and the timers.
+
+pub mod config;

@@ -1,1 +1,219 @@
-//! (being built)
+//! The replicated state of one node and the rules that change it, pure. Each rule of the
+//! replication rules (RULES in these docs; `ARCHITECTURE.md` has them) is in one place:
+//!
+//! | rule | where |
+//! |---|---|
+//! | State, the invariant (I) | this file |
+//! | 1 Write | [`write`] |
+//! | 2 Apply | [`decide`] chooses, [`apply`] carries out |
+//! | 3 Catch-up | [`catch_up`] (the answer; the asking side's step at the end is [`Replica::adopt`]) |
+//!
+//! Rules 4 to 9 come with deletion; entries, records and requests have the place for mark and
+//! origin already, and what a later rule will have to handle is refused, never guessed.
+
+pub mod apply;
+pub mod catch_up;
+pub mod decide;
+pub mod ring;
+#[cfg(test)]
+mod tests;
+pub mod watch;
+pub mod write;
+
+use std::sync::Arc;
+
+use crate::model::entry::Entry;
+use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen, SeenById};
+use crate::model::tree::Tree;
+use ring::Ring;
+
+/// What one node holds.
+///
+/// The invariant (I): if tick t of path p is in `seen`, then the tree holds at p a version at
+/// least as great as t's, or holds nothing there and a tombstone at least as great was purged
+/// at a mark that this node has reached.
+pub struct Replica {
+    /// Shared with the snapshots that outlive the guard; copied when a new incarnation becomes
+    /// known while one is alive.
+    table: Arc<NodeTable>,
+    own: NodeIndex,
+    tree: Tree,
+    seen: Seen,
+    mark: Mark,
+    /// The last tick that this incarnation used. Invariant: never goes back; every tick up to
+    /// it is in `seen`.
+    tick: Tick,
+    /// Invariant: at least every tock of an entry, and every component of `mark`.
+    tock: Tock,
+    ring: Ring,
+    /// A tick of this incarnation above `tick` was met: somebody else uses this identity.
+    usurped: bool,
+}
+
+/// A version that is in the tree now and was not before: what is logged, pushed, watched.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// Where.
+    pub path: Path,
+    /// The version that is there now.
+    pub entry: Entry,
+}
+
+impl Replica {
+    /// An empty state. The hash seed comes from outside (see [`Tree::new`]).
+    #[must_use]
+    pub fn new(id: &NodeId, hash_seed: u64) -> Self {
+        let mut table = NodeTable::new();
+        let own = table.intern(id).unwrap_or(NodeIndex(0));
+        Self {
+            table: Arc::new(table),
+            own,
+            tree: Tree::new(hash_seed),
+            seen: Seen::new(),
+            mark: Mark::default(),
+            tick: Tick::default(),
+            tock: Tock::default(),
+            ring: Ring::new(),
+            usurped: false,
+        }
+    }
+
+    /// The known incarnations.
+    #[must_use]
+    pub fn table(&self) -> &Arc<NodeTable> {
+        &self.table
+    }
+
+    /// This node's own incarnation.
+    #[must_use]
+    pub fn own(&self) -> NodeIndex {
+        self.own
+    }
+
+    /// The tree; clone it for a snapshot.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// What is accounted for.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// How far purges were applied.
+    #[must_use]
+    pub fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
+    /// The last tick that this incarnation used; 0 before its first change.
+    #[must_use]
+    pub fn tick(&self) -> Tick {
+        self.tick
+    }
+
+    /// The network's counter as far as this node knows it.
+    #[must_use]
+    pub fn tock(&self) -> Tock {
+        self.tock
+    }
+
+    /// Mints a fresh tock, for replies that must carry one.
+    pub fn mint_tock(&mut self) -> Tock {
+        if let Some(next) = self.tock.next() {
+            self.tock = next;
+        }
+        self.tock
+    }
+
+    /// Raises the own tock to one that was heard.
+    pub fn hear_tock(&mut self, tock: Tock) {
+        self.tock = self.tock.max(tock);
+    }
+
+    /// Adds an incarnation to the table; `None` when the table is full.
+    pub fn intern(&mut self, id: &NodeId) -> Option<NodeIndex> {
+        if let Some(index) = self.table.find(id.name.as_str(), id.incarnation) {
+            return Some(index);
+        }
+        Arc::make_mut(&mut self.table).intern(id)
+    }
+
+    /// The same without a [`NodeId`] at hand: no allocation for one that is known.
+    pub fn intern_name(&mut self, name: &str, incarnation: Incarnation) -> Option<NodeIndex> {
+        match self.table.find(name, incarnation) {
+            Some(index) => Some(index),
+            None => self.intern(&NodeId { name: NodeName::new(name).ok()?, incarnation }),
+        }
+    }
+
+    /// Translates what a peer has seen into local indices; `None` when the table is full.
+    pub fn intern_seen(&mut self, seen: &SeenById) -> Option<Seen> {
+        let mut result = Seen::new();
+        for (id, ticks) in seen {
+            result.union_node(self.intern(id)?, ticks);
+        }
+        Some(result)
+    }
+
+    /// Whether this identity was met with a tick that it has not used: a cloned disk. A node
+    /// that finds out must stop writing and renew (DESIGN, rule "no event twice").
+    #[must_use]
+    pub fn is_usurped(&self) -> bool {
+        self.usurped
+    }
+
+    /// Goes on under a new incarnation. The state stays; the old incarnation's ticks are an
+    /// ordinary peer's from now on.
+    pub fn renew(&mut self, id: &NodeId) -> bool {
+        let Some(index) = self.intern(id) else { return false };
+        if index == self.own || self.seen.get(index).is_some() {
+            return false;
+        }
+        self.own = index;
+        self.tick = Tick::default();
+        self.usurped = false;
+        true
+    }
+
+    /// Notes that somebody spoke of an event; only a tick of our own that we never used
+    /// matters here. Hearing changes nothing else (RULES 3: data before knowledge).
+    pub(crate) fn check_own(&mut self, event: Event) {
+        if event.node == self.own && event.tick > self.tick {
+            self.usurped = true;
+        }
+    }
+
+    /// The same for a set of ticks.
+    pub fn check_own_seen(&mut self, seen: &Seen) {
+        if seen.get(self.own).is_some_and(|ticks| ticks.max() > self.tick.get()) {
+            self.usurped = true;
+        }
+    }
+
+    /// RULES 3, the asking side, when the whole stream is in and nothing of it was refused:
+    /// takes the answerer's knowledge. Only legal with a mark that is not ahead of ours; tells
+    /// whether it was taken.
+    #[must_use]
+    pub fn adopt(&mut self, seen: &Seen, mark: &Mark, tock: Tock) -> bool {
+        // A mark that is ahead needs the steps of RULES 4, which come with deletion.
+        if mark.ahead_of(&self.mark) > Tock::default() {
+            return false;
+        }
+        self.check_own_seen(seen);
+        self.seen.union_with(seen);
+        self.hear_tock(tock);
+        true
+    }
+
+    /// Puts a version into the tree and remembers it as recent.
+    fn commit(&mut self, path: Path, entry: Entry) -> Committed {
+        self.ring.push(entry.newest(), path.clone());
+        self.tree.insert(&path, entry.clone());
+        Committed { path, entry }
+    }
+}

@@ -1,0 +1,207 @@
+//! What goes into the engine and what comes out, as data. Outputs are in commit order: whoever
+//! drains them into queues under the exclusive guard gives log, peers and watchers one order.
+
+use std::sync::Arc;
+
+use crate::model::ids::{Incarnation, NodeId, NodeName};
+use crate::model::path::Path;
+use crate::protocol::peer::{PeerMessage, RefuseReason};
+use crate::replica::Committed;
+use crate::replica::apply::Conflict;
+use crate::replica::catch_up::CatchUpStream;
+use crate::replica::watch::WatchId;
+
+/// Names one connection to a peer; given by the shell, never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub u64);
+
+/// Something that happened outside.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// This node is the first of its network (or goes on alone): it serves clients from now.
+    Found,
+    /// A link stands, greetings exchanged.
+    LinkUp {
+        /// The new link.
+        link: LinkId,
+        /// Who is at the other end.
+        peer: NodeId,
+    },
+    /// A link is gone.
+    LinkDown {
+        /// Which.
+        link: LinkId,
+    },
+    /// Messages that arrived on a link together.
+    Messages {
+        /// On which link.
+        link: LinkId,
+        /// In order of arrival.
+        messages: Vec<PeerMessage<'a>>,
+    },
+    /// A link's queue had overflowed, was emptied, and has room again: the peer must learn
+    /// what it missed.
+    Lagged {
+        /// Which link.
+        link: LinkId,
+    },
+    /// SWIM says that a member is there.
+    MemberUp {
+        /// Which.
+        member: NodeId,
+    },
+    /// SWIM says that a member is gone.
+    MemberDown {
+        /// Which.
+        member: NodeId,
+    },
+    /// An answer to [`Output::NeedIncarnation`].
+    Renewed {
+        /// A fresh incarnation.
+        incarnation: Incarnation,
+    },
+    /// Time has passed; wanted every [`super::TICK_INTERVAL_MS`].
+    Tick,
+}
+
+/// Something to be done outside.
+pub enum Output {
+    /// A version is in the tree that was not there before.
+    Commit(Committed),
+    /// A frame for every linked peer; the bytes are shared.
+    Broadcast {
+        /// Header and body.
+        frame: Arc<[u8]>,
+    },
+    /// A frame for one peer.
+    Send {
+        /// On which link.
+        link: LinkId,
+        /// Header and body.
+        frame: Arc<[u8]>,
+    },
+    /// A catch-up to answer, below live traffic: send its batches as parts, then its
+    /// knowledge as the end. A newer one for the same link replaces it.
+    Serve {
+        /// On which link.
+        link: LinkId,
+        /// Of the ask.
+        id: u64,
+        /// Owns its snapshot.
+        stream: Box<CatchUpStream>,
+    },
+    /// A committed change for these watchers, in this order.
+    Notify {
+        /// Who wants to hear of it.
+        watchers: Vec<WatchId>,
+        /// The change.
+        change: Committed,
+    },
+    /// A client's message for whoever monitors its topic here.
+    Topic {
+        /// Its topic.
+        topic: Path,
+        /// Its bytes.
+        data: Arc<[u8]>,
+    },
+    /// A peer acknowledged more of this node's changes; `copies` may be fulfilled.
+    AckProgress,
+    /// This node has caught up and serves clients from now.
+    Ready,
+    /// This identity is in use elsewhere; give a fresh incarnation with [`Input::Renewed`].
+    NeedIncarnation,
+    /// A link must be closed: its peer is broken, or says farewell.
+    Close {
+        /// Which.
+        link: LinkId,
+        /// Why, for the log.
+        reason: CloseReason,
+    },
+    /// Something that an operator wants to know.
+    Report(Report),
+}
+
+/// Why the engine wants a link closed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// The peer went away on purpose.
+    Left,
+    /// More incarnations are known than the table holds.
+    TableFull,
+}
+
+/// What an operator wants to know; the shell logs it.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// Two versions met, neither of which knew the other.
+    Conflict(Box<Conflict>),
+    /// A catch-up began.
+    CatchUpStarted {
+        /// From whom.
+        peer: NodeName,
+        /// How many ticks the peer has that were missing here.
+        missing: u64,
+    },
+    /// A catch-up is done.
+    CatchUpDone {
+        /// From whom.
+        peer: NodeName,
+        /// How many entries came.
+        entries: u64,
+    },
+    /// A catch-up came to nothing; another one follows.
+    CatchUpFailed {
+        /// From whom.
+        peer: NodeName,
+        /// Why.
+        reason: CatchUpFailure,
+    },
+    /// This node goes on under a new incarnation.
+    Renewed {
+        /// Which.
+        incarnation: Incarnation,
+    },
+}
+
+/// Why a catch-up came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CatchUpFailure {
+    /// The peer refused.
+    Refused(RefuseReason),
+    /// An entry was refused, or the peer's mark is ahead: a purge lies between the two.
+    AcrossPurge,
+    /// Nothing came for too long.
+    Silent,
+    /// The link broke.
+    LinkDown,
+}
+
+/// Outputs in order. Drained by the shell, or compared whole by a test.
+#[derive(Default)]
+pub struct Outbox {
+    outputs: Vec<Output>,
+}
+
+impl Outbox {
+    /// An empty outbox.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an output.
+    pub(crate) fn push(&mut self, output: Output) {
+        self.outputs.push(output);
+    }
+
+    /// Takes all outputs, in order; the room is kept for the next ones.
+    pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
+        self.outputs.drain(..)
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.outputs.is_empty()
+    }
+}

@@ -1,0 +1,185 @@
+//! What waits to be written to one peer: frames, bounded in bytes, and below them a catch-up
+//! that is being answered. The engine only ever tries to push; a peer that does not keep up is
+//! emptied and marked as lagging, and fetches later what it missed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use crate::engine::CloseReason;
+use crate::replica::catch_up::CatchUpStream;
+
+/// Most bytes that wait for one peer. Above a burst of ten thousand small changes, and far
+/// below what would be felt with 48 peers that all stand still (one frame may exceed it alone).
+pub const LINK_QUEUE_BYTES_MAX: usize = 4 << 20;
+/// What one frame costs beyond its bytes, so that tiny frames are bounded too.
+const FRAME_COST: usize = 48;
+
+/// The queue of one link. Every method is short and never blocks.
+pub struct LinkQueue {
+    state: Mutex<State>,
+    /// Fires when there may be something to do.
+    pub changed: Event,
+}
+
+#[derive(Default)]
+struct State {
+    frames: VecDeque<Arc<[u8]>>,
+    bytes: usize,
+    lagging: bool,
+    dropped: u64,
+    serve: Option<(u64, Box<CatchUpStream>)>,
+    close: Option<CloseReason>,
+}
+
+/// What the writer should do next.
+pub enum LinkWork {
+    /// Write these frames, in this order.
+    Frames(Vec<Arc<[u8]>>),
+    /// The queue had overflowed and is empty now: tell the engine
+    /// ([`crate::engine::Input::Lagged`]), which queues a digest.
+    Lagged,
+    /// Nothing waits: send the next part of this catch-up, then hand it back with
+    /// [`LinkQueue::put_back`] unless it is done.
+    Serve(u64, Box<CatchUpStream>),
+    /// Close the link.
+    Close(CloseReason),
+    /// Wait for [`LinkQueue::changed`] (listen first, then look again).
+    Wait,
+}
+
+impl LinkQueue {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::default(), changed: Event::new() }
+    }
+
+    /// Queues a frame; drops everything and marks the link as lagging on overflow.
+    pub(super) fn push(&self, frame: Arc<[u8]>) {
+        let mut state = self.state.lock();
+        if state.lagging {
+            state.dropped += 1;
+            return;
+        }
+        let cost = frame.len() + FRAME_COST;
+        if state.bytes + cost > LINK_QUEUE_BYTES_MAX && !state.frames.is_empty() {
+            state.lagging = true;
+            state.dropped += state.frames.len() as u64 + 1;
+            state.frames.clear();
+            state.bytes = 0;
+            return;
+        }
+        state.bytes += cost;
+        state.frames.push_back(frame);
+    }
+
+    pub(super) fn serve(&self, id: u64, stream: Box<CatchUpStream>) {
+        self.state.lock().serve = Some((id, stream));
+    }
+
+    pub(super) fn close(&self, reason: CloseReason) {
+        self.state.lock().close = Some(reason);
+    }
+
+    /// Whether frames were dropped and the peer was not told yet.
+    #[must_use]
+    pub fn is_lagging(&self) -> bool {
+        self.state.lock().lagging
+    }
+
+    /// How many frames were dropped since the link stands.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.state.lock().dropped
+    }
+
+    /// Bytes that wait.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    /// What to do next; frames of about `bytes_max` bytes at once. Frames that were queued go
+    /// out even when the link is to be closed, so that a farewell arrives.
+    pub fn next(&self, bytes_max: usize) -> LinkWork {
+        let mut state = self.state.lock();
+        let mut frames = Vec::new();
+        let mut taken = 0;
+        while taken < bytes_max
+            && let Some(frame) = state.frames.pop_front()
+        {
+            taken += frame.len();
+            state.bytes = state.bytes.saturating_sub(frame.len() + FRAME_COST);
+            frames.push(frame);
+        }
+        if !frames.is_empty() {
+            return LinkWork::Frames(frames);
+        }
+        if let Some(reason) = state.close.clone() {
+            return LinkWork::Close(reason);
+        }
+        if std::mem::take(&mut state.lagging) {
+            return LinkWork::Lagged;
+        }
+        match state.serve.take() {
+            Some((id, stream)) => LinkWork::Serve(id, stream),
+            None => LinkWork::Wait,
+        }
+    }
+
+    /// Hands back a catch-up that is not done, unless a newer one came meanwhile; tells
+    /// whether it is wanted still. A stream that is not taken back should be dropped on a
+    /// blocking thread if it is big.
+    pub fn put_back(&self, id: u64, stream: Box<CatchUpStream>) -> Option<Box<CatchUpStream>> {
+        let mut state = self.state.lock();
+        if state.serve.is_some() {
+            return Some(stream);
+        }
+        state.serve = Some((id, stream));
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(size: usize) -> Arc<[u8]> {
+        vec![0; size].into()
+    }
+
+    #[test]
+    fn an_overflow_empties_the_queue_and_tells_the_peer_once() {
+        let queue = LinkQueue::new();
+        for _ in 0..5 {
+            queue.push(frame(1 << 20));
+        }
+        assert!(queue.is_lagging());
+        // Three fit; the fourth empties the queue, the fifth finds it lagging.
+        assert_eq!((queue.bytes(), queue.dropped()), (0, 5));
+        queue.push(frame(10));
+        assert!(matches!(queue.next(1 << 20), LinkWork::Lagged));
+        assert!(matches!(queue.next(1 << 20), LinkWork::Wait));
+        queue.push(frame(10));
+        assert!(matches!(queue.next(1 << 20), LinkWork::Frames(f) if f.len() == 1));
+    }
+
+    #[test]
+    fn tiny_frames_are_bounded_too() {
+        let queue = LinkQueue::new();
+        for _ in 0..LINK_QUEUE_BYTES_MAX / FRAME_COST + 1 {
+            queue.push(frame(0));
+        }
+        assert!(queue.is_lagging());
+    }
+
+    #[test]
+    fn a_farewell_goes_out_before_the_link_closes() {
+        let queue = LinkQueue::new();
+        queue.push(frame(10));
+        queue.close(CloseReason::Left);
+        assert!(matches!(queue.next(1), LinkWork::Frames(_)));
+        assert!(matches!(queue.next(1), LinkWork::Close(CloseReason::Left)));
+    }
+}

@@ -1,0 +1,323 @@
+//! The one lock around the engine, and the bounded queues in which its outputs leave.
+//!
+//! Under the exclusive guard the outbox is drained, in commit order, into the queues of peers
+//! ([`link_queue`]) and clients ([`inbox`]). A push never blocks: a peer's queue that overflows
+//! is emptied and marked as lagging, a watcher's starts over. Lock order is engine, then a
+//! queue, never back; wakers fire after the engine's guard is released.
+//!
+//! No guard lives across an await: every method here is synchronous and short. Snapshots that
+//! a closure takes out of [`Hub::read`] are walked by the caller, outside.
+
+pub mod inbox;
+pub mod link_queue;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_utils::sync::ShardedLock;
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report};
+use crate::model::ids::Millis;
+use crate::model::path::{Element, Path};
+use crate::model::tree::Tree;
+use crate::replica::watch::{WatchId, WatchScope};
+use inbox::{Inbox, MonitorId};
+use link_queue::LinkQueue;
+
+/// Most monitors of topics, all clients together.
+pub const MONITORS_MAX: usize = 1 << 14;
+/// Most reports that wait for the log; older ones are dropped and counted.
+const REPORTS_MAX: usize = 4096;
+
+/// The shared heart of a running node.
+pub struct Hub {
+    engine: ShardedLock<Engine>,
+    outputs: Mutex<Outputs>,
+    /// Fires when a peer acknowledged more; who waits for copies looks again.
+    pub acknowledged: Event,
+    /// Fires when there are reports, links to close, or an incarnation is needed.
+    pub attention: Event,
+    /// Fires once, when the node starts to serve clients.
+    pub became_ready: Event,
+    needs_incarnation: AtomicBool,
+}
+
+/// Where outputs go. Its lock is only taken with the engine's exclusive guard held, or for
+/// adding and removing queues.
+#[derive(Default)]
+struct Outputs {
+    links: BTreeMap<LinkId, Arc<LinkQueue>>,
+    watches: BTreeMap<WatchId, Arc<Inbox>>,
+    monitors: BTreeMap<MonitorId, Monitor>,
+    next_link: u64,
+    next_monitor: u64,
+    reports: Vec<Report>,
+    reports_dropped: u64,
+}
+
+struct Monitor {
+    pattern: Path,
+    inbox: Arc<Inbox>,
+}
+
+/// Who must be woken after the guard is released.
+#[derive(Default)]
+struct Wakes {
+    links: Vec<Arc<LinkQueue>>,
+    inboxes: Vec<Arc<Inbox>>,
+    acknowledged: bool,
+    attention: bool,
+    ready: bool,
+}
+
+impl Hub {
+    /// Puts an engine behind its lock.
+    #[must_use]
+    pub fn new(engine: Engine) -> Self {
+        Self {
+            engine: ShardedLock::new(engine),
+            outputs: Mutex::default(),
+            acknowledged: Event::new(),
+            attention: Event::new(),
+            became_ready: Event::new(),
+            needs_incarnation: AtomicBool::new(false),
+        }
+    }
+
+    /// The first door: many at once. Keep it short; take snapshots out and walk them outside.
+    pub fn read<R>(&self, read: impl FnOnce(&Engine) -> R) -> R {
+        // The engine does not panic half way through a change; a poisoned lock would only be
+        // the echo of a bug that was reported already, and refusing to serve would add to it.
+        read(&self.engine.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The second door: one at a time. What the engine wants done is queued, in order, before
+    /// the guard is released.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Engine, &mut Outbox) -> R) -> R {
+        let mut outbox = Outbox::new();
+        let mut wakes = Wakes::default();
+        let result = {
+            let mut engine = self.engine.write().unwrap_or_else(PoisonError::into_inner);
+            let result = change(&mut engine, &mut outbox);
+            if !outbox.is_empty() {
+                self.drain(&engine, &mut outbox, &mut wakes);
+            }
+            result
+        };
+        self.wake(wakes);
+        result
+    }
+
+    /// Hands the engine something that happened.
+    pub fn handle(&self, input: Input<'_>, now: Millis) {
+        self.change(|engine, out| engine.handle(input, now, out));
+    }
+
+    fn drain(&self, engine: &Engine, outbox: &mut Outbox, wakes: &mut Wakes) {
+        let mut outputs = self.outputs.lock();
+        for output in outbox.drain() {
+            match output {
+                // The event log will take these; until then memory is all there is.
+                Output::Commit(_) => {}
+                Output::Broadcast { frame } => {
+                    for queue in outputs.links.values() {
+                        queue.push(Arc::clone(&frame));
+                        wakes.links.push(Arc::clone(queue));
+                    }
+                }
+                Output::Send { link, frame } => {
+                    if let Some(queue) = outputs.links.get(&link) {
+                        queue.push(frame);
+                        wakes.links.push(Arc::clone(queue));
+                    }
+                }
+                Output::Serve { link, id, stream } => {
+                    if let Some(queue) = outputs.links.get(&link) {
+                        queue.serve(id, stream);
+                        wakes.links.push(Arc::clone(queue));
+                    }
+                }
+                Output::Notify { watchers, change } => {
+                    for id in watchers {
+                        if let Some(inbox) = outputs.watches.get(&id) {
+                            inbox.push_change(id, &change, engine.seen());
+                            wakes.inboxes.push(Arc::clone(inbox));
+                        }
+                    }
+                }
+                Output::Topic { topic, data } => {
+                    for (id, monitor) in &outputs.monitors {
+                        if topic_matches(&monitor.pattern, &topic) {
+                            monitor.inbox.push_topic(*id, &topic, &data);
+                            wakes.inboxes.push(Arc::clone(&monitor.inbox));
+                        }
+                    }
+                }
+                Output::AckProgress => wakes.acknowledged = true,
+                Output::Ready => {
+                    wakes.ready = true;
+                    wakes.attention = true;
+                }
+                Output::NeedIncarnation => {
+                    self.needs_incarnation.store(true, Ordering::Release);
+                    wakes.attention = true;
+                }
+                Output::Close { link, reason } => {
+                    if let Some(queue) = outputs.links.get(&link) {
+                        queue.close(reason);
+                        wakes.links.push(Arc::clone(queue));
+                    }
+                }
+                Output::Report(report) => {
+                    if outputs.reports.len() < REPORTS_MAX {
+                        outputs.reports.push(report);
+                    } else {
+                        outputs.reports_dropped += 1;
+                    }
+                    wakes.attention = true;
+                }
+            }
+        }
+    }
+
+    fn wake(&self, wakes: Wakes) {
+        for queue in wakes.links {
+            queue.changed.notify(usize::MAX);
+        }
+        for inbox in wakes.inboxes {
+            inbox.changed.notify(usize::MAX);
+        }
+        if wakes.acknowledged {
+            self.acknowledged.notify(usize::MAX);
+        }
+        if wakes.ready {
+            self.became_ready.notify(usize::MAX);
+        }
+        if wakes.attention {
+            self.attention.notify(usize::MAX);
+        }
+    }
+
+    /// A new link's name and queue; nothing is queued for it before [`Input::LinkUp`] was
+    /// handled. Remove it with [`Hub::remove_link`].
+    pub fn add_link(&self) -> (LinkId, Arc<LinkQueue>) {
+        let mut outputs = self.outputs.lock();
+        let link = LinkId(outputs.next_link);
+        outputs.next_link += 1;
+        let queue = Arc::new(LinkQueue::new());
+        outputs.links.insert(link, Arc::clone(&queue));
+        (link, queue)
+    }
+
+    /// Takes a link's queue away. The engine is told with [`Input::LinkDown`].
+    pub fn remove_link(&self, link: LinkId) {
+        self.outputs.lock().links.remove(&link);
+    }
+
+    /// Links whose queue overflowed and was not made good yet.
+    #[must_use]
+    pub fn lagging_links(&self) -> Vec<LinkId> {
+        let outputs = self.outputs.lock();
+        outputs.links.iter().filter(|(_, q)| q.is_lagging()).map(|(l, _)| *l).collect()
+    }
+
+    /// Adds a watch whose changes go to the inbox, and takes the snapshot of the same moment:
+    /// what the snapshot lacks will come as a change, and nothing older follows.
+    pub fn watch(&self, scope: WatchScope, inbox: &Arc<Inbox>) -> Option<(WatchId, Tree)> {
+        self.change(|engine, _| {
+            let id = engine.watch(scope)?;
+            inbox.add_watch(id);
+            self.outputs.lock().watches.insert(id, Arc::clone(inbox));
+            Some((id, engine.tree().clone()))
+        })
+    }
+
+    /// Ends a watch.
+    pub fn unwatch(&self, id: WatchId) {
+        self.change(|engine, _| {
+            engine.unwatch(id);
+            if let Some(inbox) = self.outputs.lock().watches.remove(&id) {
+                inbox.remove_watch(id);
+            }
+        });
+    }
+
+    /// For a watch that overflowed: starts its queue again and takes the snapshot of that
+    /// moment. What the client lacks are the snapshot's entries whose newest event is not in
+    /// the returned set.
+    pub fn resume_watch(
+        &self,
+        id: WatchId,
+        inbox: &Inbox,
+    ) -> Option<(crate::model::seen::Seen, Tree)> {
+        // A shared guard keeps changes out as well, so queue and snapshot are of one moment.
+        self.read(|engine| Some((inbox.resume(id)?, engine.tree().clone())))
+    }
+
+    /// Adds a monitor for the topics that match a pattern: the same elements, where a `"+"`
+    /// stands for any one element and a `"#"` at the end for any rest (as in MQTT, which the
+    /// original used). `None` when there are too many.
+    pub fn monitor(&self, pattern: Path, inbox: &Arc<Inbox>) -> Option<MonitorId> {
+        let mut outputs = self.outputs.lock();
+        if outputs.monitors.len() >= MONITORS_MAX {
+            return None;
+        }
+        let id = MonitorId(outputs.next_monitor);
+        outputs.next_monitor += 1;
+        inbox.add_monitor(id);
+        outputs.monitors.insert(id, Monitor { pattern, inbox: Arc::clone(inbox) });
+        Some(id)
+    }
+
+    /// Ends a monitor.
+    pub fn unmonitor(&self, id: MonitorId) {
+        if let Some(monitor) = self.outputs.lock().monitors.remove(&id) {
+            monitor.inbox.remove_monitor(id);
+        }
+    }
+
+    /// Takes the reports that wait for the log, and how many were dropped before them.
+    #[must_use]
+    pub fn take_reports(&self) -> (Vec<Report>, u64) {
+        let mut outputs = self.outputs.lock();
+        let dropped = std::mem::take(&mut outputs.reports_dropped);
+        (std::mem::take(&mut outputs.reports), dropped)
+    }
+
+    /// Whether the engine asked for a fresh incarnation since the last call.
+    #[must_use]
+    pub fn take_incarnation_need(&self) -> bool {
+        self.needs_incarnation.swap(false, Ordering::AcqRel)
+    }
+
+    /// Marks a link for closing, from outside of the engine.
+    pub fn close_link(&self, link: LinkId, reason: CloseReason) {
+        let queue = self.outputs.lock().links.get(&link).cloned();
+        if let Some(queue) = queue {
+            queue.close(reason);
+            queue.changed.notify(usize::MAX);
+        }
+    }
+}
+
+/// Whether a topic matches a monitor's pattern; see [`Hub::monitor`].
+fn topic_matches(pattern: &Path, topic: &Path) -> bool {
+    let mut topic = topic.elements();
+    for wanted in pattern.elements() {
+        if wanted == Element::Str("#") {
+            return true;
+        }
+        match topic.next() {
+            Some(found) if wanted == found || wanted == Element::Str("+") => {}
+            _ => return false,
+        }
+    }
+    topic.next().is_none()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Functions on the canonical bytes of paths, wherever those live: walking, ordering, comparing.
+//!
+//! All of them take bytes that were checked before (by [`Path`](super::Path) or
+//! [`PathBytes`](super::PathBytes)). Given others they return something, without panic.
+
+use std::cmp::Ordering;
+
+use super::element::Element;
+use crate::model::value::Reader;
+use crate::model::value::skip::scalar_len;
+use crate::model::value::write::{write_array_len, write_ext};
+
+/// The extension type of paths (PROTOCOL, framing).
+pub const EXT_PATH: i8 = 3;
+
+/// The order of paths, on canonical bytes: element by element (see [`Element::order`]), a path
+/// before its extensions. So a path directly precedes its subtree, and the subtree is one range.
+pub fn cmp_paths(a: &[u8], b: &[u8]) -> Ordering {
+    let (common, _) = common_prefix(a, b);
+    let a = a.get(common..).unwrap_or_default();
+    let b = b.get(common..).unwrap_or_default();
+    match (a.first(), b.first()) {
+        (Some(_), Some(_)) => cmp_first_elements(a, b),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    }
+}
+
+/// The order of the elements that two paths start with. Strings, the usual case, are compared
+/// as they stand, without checking again that they are UTF-8.
+fn cmp_first_elements(a: &[u8], b: &[u8]) -> Ordering {
+    if let (Ok(a), Ok(b)) = (Reader::new(a).read_str_bytes(), Reader::new(b).read_str_bytes()) {
+        return a.cmp(b);
+    }
+    match (elements(a).next(), elements(b).next()) {
+        (Some(a), Some(b)) => a.order(&b),
+        (a, b) => a.is_some().cmp(&b.is_some()),
+    }
+}
+
+/// How many bytes, and how many whole elements, two paths share from their start.
+pub fn common_prefix(a: &[u8], b: &[u8]) -> (usize, usize) {
+    let same = common_bytes(a, b);
+    let (mut bytes, mut count) = (0, 0);
+    // An element that lies wholly within the equal bytes of `a` is one of `b` too, because
+    // its head says where it ends.
+    for end in element_ends(a).take_while(|end| *end <= same) {
+        bytes = end;
+        count += 1;
+    }
+    (bytes, count)
+}
+
+/// How many bytes two slices share from their start. Eight at a time: paths that are compared in
+/// a tree have most of their bytes in common.
+fn common_bytes(a: &[u8], b: &[u8]) -> usize {
+    let (a_words, _) = a.as_chunks::<8>();
+    let (b_words, _) = b.as_chunks::<8>();
+    let mut same = 0;
+    for (a, b) in a_words.iter().zip(b_words) {
+        let different = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if different != 0 {
+            return same + different.trailing_zeros() as usize / 8;
+        }
+        same += 8;
+    }
+    let a = a.get(same..).unwrap_or_default();
+    let b = b.get(same..).unwrap_or_default();
+    same + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// How many elements two paths share from their start.
+pub fn common_elements(a: &[u8], b: &[u8]) -> usize {
+    common_prefix(a, b).1
+}
+
+/// Whether the path `bytes` is `prefix` or below it.
+pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
+    // Canonical elements end where they say, so equal bytes are equal elements.
+    bytes.starts_with(prefix)
+}
+
+/// How many elements a path has.
+pub fn count_elements(bytes: &[u8]) -> usize {
+    element_ends(bytes).count()
+}
+
+/// The path without its last element; the root's is none.
+pub fn parent(bytes: &[u8]) -> Option<&[u8]> {
+    let mut start = 0;
+    for end in element_ends(bytes) {
+        if end >= bytes.len() {
+            return bytes.get(..start);
+        }
+        start = end;
+    }
+    None
+}
+
+/// The first element's canonical bytes.
+pub fn first_element(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.get(..element_ends(bytes).next()?)
+}
+
+/// Walks over the elements of a path.
+pub fn elements(bytes: &[u8]) -> Elements<'_> {
+    Elements { reader: Reader::new(bytes) }
+}
+
+/// Walks over the offsets at which elements end: the lengths of all prefixes, the root's (0) not
+/// included, the whole path's included.
+pub fn element_ends(bytes: &[u8]) -> ElementEnds<'_> {
+    ElementEnds { bytes, offset: 0 }
+}
+
+/// Walks over the canonical bytes of each element: what a list of names is made of.
+pub fn raw_elements(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    element_ends(bytes).map_while(move |end| bytes.get(std::mem::replace(&mut start, end)..end))
+}
+
+/// Appends the path as an extension of type 3, in its shortest form.
+pub fn encode_ext3(bytes: &[u8], out: &mut Vec<u8>) {
+    write_ext(EXT_PATH, bytes, out);
+}
+
+/// Appends the path (or the end of one) as an array of its elements.
+pub fn encode_array(bytes: &[u8], out: &mut Vec<u8>) {
+    write_array_len(count_elements(bytes), out);
+    out.extend_from_slice(bytes);
+}
+
+/// Walks over the elements of a path; made by [`elements`].
+#[derive(Debug, Clone)]
+pub struct Elements<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Elements<'a> {
+    /// The canonical bytes of what was not walked over yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.reader.rest()
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Element<'a>;
+
+    fn next(&mut self) -> Option<Element<'a>> {
+        Element::read(&mut self.reader).ok()
+    }
+}
+
+/// Walks over the offsets at which elements end; made by [`element_ends`].
+#[derive(Debug, Clone)]
+pub struct ElementEnds<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl Iterator for ElementEnds<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let rest = self.bytes.get(self.offset..)?;
+        self.offset += scalar_len(rest)?;
+        Some(self.offset)
+    }
+}

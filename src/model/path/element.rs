@@ -1,0 +1,154 @@
+//! One element of a path: its types, its order, and its canonical bytes.
+
+use std::cmp::Ordering;
+
+use super::error::ElementProblem;
+use crate::model::value::write::{
+    write_bin, write_bool, write_f64, write_i64, write_nil, write_str, write_u64,
+};
+use crate::model::value::{Kind, Reader};
+
+/// The extension type of integers of 2^64 and above (PROTOCOL, framing).
+const EXT_BIG_INTEGER: i8 = 2;
+
+/// One element of a path. Types are told apart: `true`, `1` and `1.0` are three elements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Element<'a> {
+    /// Only as the first element: the system's own tree.
+    Nil,
+    /// A boolean.
+    Bool(bool),
+    /// An integer from -2^63 to 2^64 - 1.
+    Int(i128),
+    /// A float; never NaN, and -0.0 is 0.0.
+    Float(f64),
+    /// A string.
+    Str(&'a str),
+    /// A byte string. The empty one is the same element as the empty string, and is read as that.
+    Bin(&'a [u8]),
+}
+
+impl<'a> Element<'a> {
+    /// Reads the element at the front of `reader`, in whatever width, and normalises it: an empty
+    /// byte string becomes the empty string, -0.0 becomes 0.0. If refused, the reader stays.
+    pub(super) fn read(reader: &mut Reader<'a>) -> Result<Element<'a>, ElementProblem> {
+        let element = match reader.peek_kind()? {
+            Kind::Nil => {
+                reader.read_nil()?;
+                Element::Nil
+            }
+            Kind::Bool => Element::Bool(reader.read_bool()?),
+            Kind::Int => Element::Int(reader.read_int()?),
+            Kind::Float => Element::Float(reader.read_f64()?),
+            Kind::Str => Element::Str(reader.read_str()?),
+            Kind::Bin => Element::Bin(reader.read_bin()?),
+            Kind::Array => return Err(ElementProblem::Array),
+            Kind::Map => return Err(ElementProblem::Map),
+            Kind::Ext => {
+                return Err(match reader.read_ext()? {
+                    (EXT_BIG_INTEGER, _) => ElementProblem::IntegerTooBig,
+                    (kind, _) => ElementProblem::Ext(kind),
+                });
+            }
+        };
+        element.normalise()
+    }
+
+    /// The form that a path keeps, or why it keeps none.
+    pub(super) fn normalise(self) -> Result<Element<'a>, ElementProblem> {
+        match self {
+            Element::Bin([]) => Ok(Element::Str("")),
+            Element::Float(number) if number.is_nan() => Err(ElementProblem::NotANumber),
+            // Also makes 0.0 of -0.0, which compares equal.
+            Element::Float(0.0) => Ok(Element::Float(0.0)),
+            Element::Int(number)
+                if i64::try_from(number).is_err() && u64::try_from(number).is_err() =>
+            {
+                Err(ElementProblem::IntegerTooBig)
+            }
+            Element::Nil
+            | Element::Bool(_)
+            | Element::Int(_)
+            | Element::Float(_)
+            | Element::Str(_)
+            | Element::Bin(_) => Ok(self),
+        }
+    }
+
+    /// Appends the canonical bytes of a normalised element.
+    pub(super) fn encode(self, out: &mut Vec<u8>) {
+        match self {
+            Element::Nil => write_nil(out),
+            Element::Bool(value) => write_bool(value, out),
+            Element::Int(number) => match u64::try_from(number) {
+                Ok(positive) => write_u64(positive, out),
+                // A normalised negative one fits.
+                Err(_) => write_i64(i64::try_from(number).unwrap_or(i64::MIN), out),
+            },
+            Element::Float(number) => write_f64(number, out),
+            Element::Str(text) => write_str(text, out),
+            Element::Bin(bytes) => write_bin(bytes, out),
+        }
+    }
+
+    /// The place of the element's type in the order of types.
+    fn rank(&self) -> u8 {
+        match self {
+            Element::Nil => 0,
+            Element::Bool(_) => 1,
+            Element::Int(_) => 2,
+            Element::Float(_) => 3,
+            Element::Str(_) => 4,
+            Element::Bin(_) => 5,
+        }
+    }
+
+    /// The order of elements: by type (nil, booleans, integers, floats, strings, byte strings),
+    /// then by value; strings by their UTF-8 bytes.
+    pub fn order(&self, other: &Element<'_>) -> Ordering {
+        match (self, other) {
+            (Element::Bool(a), Element::Bool(b)) => a.cmp(b),
+            (Element::Int(a), Element::Int(b)) => a.cmp(b),
+            (Element::Float(a), Element::Float(b)) => a.total_cmp(b),
+            (Element::Str(a), Element::Str(b)) => a.cmp(b),
+            (Element::Bin(a), Element::Bin(b)) => a.cmp(b),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for Element<'a> {
+    fn from(text: &'a str) -> Element<'a> {
+        Element::Str(text)
+    }
+}
+
+impl<'a> From<&'a [u8]> for Element<'a> {
+    fn from(bytes: &'a [u8]) -> Element<'a> {
+        Element::Bin(bytes)
+    }
+}
+
+impl From<bool> for Element<'_> {
+    fn from(value: bool) -> Self {
+        Element::Bool(value)
+    }
+}
+
+impl From<i64> for Element<'_> {
+    fn from(number: i64) -> Self {
+        Element::Int(number.into())
+    }
+}
+
+impl From<u64> for Element<'_> {
+    fn from(number: u64) -> Self {
+        Element::Int(number.into())
+    }
+}
+
+impl From<f64> for Element<'_> {
+    fn from(number: f64) -> Self {
+        Element::Float(number)
+    }
+}

@@ -1,0 +1,93 @@
+//! Why something is no path.
+
+use crate::model::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX};
+use crate::model::value::{ReadError, SkipError};
+
+/// Why something is no path, or no longer one. Whatever was asked was not done, and nothing changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// The value is neither a path extension (type 3) nor an array.
+    #[error("a path must be an array or a path extension, not {0}")]
+    NotAPath(&'static str),
+    /// One of the elements cannot be one.
+    #[error("element {index} of the path {problem}")]
+    Element {
+        /// Which, from 0.
+        index: usize,
+        /// What is wrong with it.
+        problem: ElementProblem,
+    },
+    /// Bytes that must be canonical have an element in a longer or other form than the one that
+    /// paths are kept in.
+    #[error("element {index} of the path is not in canonical form")]
+    NotCanonical {
+        /// Which, from 0.
+        index: usize,
+    },
+    /// More elements than [`PATH_ELEMENTS_MAX`].
+    #[error("the path has more than {PATH_ELEMENTS_MAX} elements")]
+    TooManyElements,
+    /// More bytes, in canonical form, than [`PATH_BYTES_MAX`].
+    #[error("the path is longer than {PATH_BYTES_MAX} bytes")]
+    TooLong,
+    /// The value ends before the path does.
+    #[error("the path's bytes end early")]
+    Truncated,
+    /// There is something behind the path.
+    #[error("{0} bytes follow the path")]
+    Trailing(usize),
+}
+
+/// What is wrong with an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ElementProblem {
+    /// nil marks the system's own tree and can only be the first element.
+    #[error("is nil, which only the first one may be")]
+    NilInside,
+    /// An array.
+    #[error("is an array; arrays cannot be path elements")]
+    Array,
+    /// A map.
+    #[error("is a map; maps cannot be path elements")]
+    Map,
+    /// An extension, other than a big integer.
+    #[error("is an extension (type {0}); extensions cannot be path elements")]
+    Ext(i8),
+    /// An integer outside of -2^63 to 2^64 - 1 (in MessagePack: an extension of type 2).
+    #[error("is an integer outside of -2^63 to 2^64 - 1")]
+    IntegerTooBig,
+    /// NaN equals nothing, not even itself, so nothing could be found under it.
+    #[error("is a float that is not a number")]
+    NotANumber,
+    /// A string that is not UTF-8.
+    #[error("is a string that is not UTF-8; bytes must be sent as a byte string")]
+    NotUtf8,
+    /// The byte 0xc1, which MessagePack never uses.
+    #[error("is not MessagePack (byte 0xc1)")]
+    Invalid,
+    /// The bytes end inside it.
+    #[error("is cut short")]
+    Truncated,
+}
+
+impl ElementProblem {
+    /// The error for the element of this number.
+    pub(super) fn at(self, index: usize) -> PathError {
+        PathError::Element { index, problem: self }
+    }
+}
+
+impl From<ReadError> for ElementProblem {
+    /// For items whose kind was looked at before they were read.
+    fn from(error: ReadError) -> ElementProblem {
+        match error {
+            ReadError::NotUtf8 => ElementProblem::NotUtf8,
+            ReadError::OutOfRange { .. } => ElementProblem::IntegerTooBig,
+            ReadError::Skip(SkipError::Invalid { .. }) => ElementProblem::Invalid,
+            ReadError::Truncated { .. }
+            | ReadError::WrongKind { .. }
+            | ReadError::Skip(_)
+            | ReadError::Trailing(_) => ElementProblem::Truncated,
+        }
+    }
+}

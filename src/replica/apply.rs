@@ -1,0 +1,128 @@
+//! RULES 2, carried out: takes in a version that was pushed or streamed.
+
+use super::decide::{ApplyDecision, decide_apply};
+use super::{Committed, Replica};
+use crate::model::chain::Chain;
+use crate::model::entry::{Entry, EntryParts};
+use crate::model::ids::{Event, Tock};
+use crate::model::path::Path;
+use crate::model::seen::Mark;
+
+/// What became of a version that arrived.
+#[must_use]
+#[derive(Debug)]
+pub enum Applied {
+    /// Its newest event was accounted for already. Not an error: gossip repeats itself.
+    AlreadyKnown,
+    /// It is at or below a purge that this node has applied and the sender had not. It stays
+    /// unseen; a stream that holds it is aborted. Nothing was changed.
+    Refused,
+    /// It was accounted for and lost to the version in hand, which had superseded it.
+    Superseded,
+    /// It was accounted for, and the tree changed.
+    Taken(Committed),
+    /// The tree changed because the greater version only re-issued what the other had
+    /// overwritten: this node made a new event that puts the other on top again. It must be
+    /// pushed like a change of its own.
+    OnTopAgain(Committed),
+    /// It was accounted for, and one of the two versions lost without having been superseded.
+    /// Both must be reported.
+    Conflict(Box<Conflict>),
+}
+
+/// Two versions, neither of which knew the other.
+#[derive(Clone, Debug)]
+pub struct Conflict {
+    /// Where.
+    pub path: Path,
+    /// The greater version, which stays.
+    pub winner: Entry,
+    /// The lesser version, which is gone.
+    pub loser: Entry,
+    /// Whether the version that arrived is the winner, so that the tree changed.
+    pub took_theirs: bool,
+}
+
+impl Replica {
+    /// RULES 2 for one version, which came from a node whose mark at the moment of sending was
+    /// `sender_mark`.
+    pub fn apply(&mut self, path: &Path, theirs: &Entry, sender_mark: &Mark) -> Applied {
+        for event in theirs.events() {
+            self.check_own(event);
+        }
+        if self.seen.contains(theirs.newest()) {
+            return Applied::AlreadyKnown;
+        }
+        let purged_below = self.mark.ahead_of(sender_mark);
+        if purged_below > Tock::default() && theirs.tock() <= purged_below {
+            return Applied::Refused;
+        }
+        for event in theirs.events() {
+            self.seen.insert(event);
+        }
+        self.hear_tock(theirs.tock());
+        let Some(ours) = self.tree.get(path.as_bytes()).cloned() else {
+            return Applied::Taken(self.commit(path.clone(), theirs.clone()));
+        };
+        match decide_apply(&ours, theirs, &self.table) {
+            ApplyDecision::TakeTheirs => Applied::Taken(self.commit(path.clone(), theirs.clone())),
+            ApplyDecision::KeepOurs => Applied::Superseded,
+            ApplyDecision::ConflictTakeTheirs => {
+                self.commit(path.clone(), theirs.clone());
+                Self::conflict(path, theirs, &ours, true)
+            }
+            ApplyDecision::ConflictKeepOurs => Self::conflict(path, &ours, theirs, false),
+            ApplyDecision::PutOursOnTop => self.put_on_top(path, &ours, theirs.tock()),
+            ApplyDecision::PutTheirsOnTop => self.put_on_top(path, theirs, ours.tock()),
+        }
+    }
+
+    fn conflict(path: &Path, winner: &Entry, loser: &Entry, took_theirs: bool) -> Applied {
+        Applied::Conflict(Box::new(Conflict {
+            path: path.clone(),
+            winner: winner.clone(),
+            loser: loser.clone(),
+            took_theirs,
+        }))
+    }
+
+    /// RULES 2, "on top again": a new event, then l's chain; l's value and origin; tock =
+    /// max(own tock, w's, l's) + 1.
+    fn put_on_top(&mut self, path: &Path, lesser: &Entry, greater_tock: Tock) -> Applied {
+        self.hear_tock(greater_tock);
+        self.hear_tock(lesser.tock());
+        let Some((event, tock)) = self.next_event() else {
+            // The counters are used up (2^62): nothing can be made here any more; the version
+            // stays as it is, and another node will put it on top.
+            return Applied::Superseded;
+        };
+        let chain = lesser.chain().extended(event, &self.table);
+        let entry = Entry::new(&EntryParts {
+            value: lesser.value(),
+            chain: &chain,
+            tock,
+            origin: Some(lesser.origin()),
+            extra: lesser.extra(),
+        });
+        self.account_for_own(event, tock, &chain);
+        Applied::OnTopAgain(self.commit(path.clone(), entry))
+    }
+
+    /// The event and tock that this node's next change would have; `None` when a counter is
+    /// used up or the identity is in doubt. Nothing is changed.
+    pub(super) fn next_event(&self) -> Option<(Event, Tock)> {
+        if self.usurped {
+            return None;
+        }
+        Some((Event { node: self.own, tick: self.tick.next()? }, self.tock.next()?))
+    }
+
+    /// Takes the event and tock into use.
+    pub(super) fn account_for_own(&mut self, event: Event, tock: Tock, chain: &Chain) {
+        self.tick = event.tick;
+        self.tock = tock;
+        for event in chain.events() {
+            self.seen.insert(*event);
+        }
+    }
+}

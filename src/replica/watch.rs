@@ -1,0 +1,151 @@
+//! Who watches what: finds the watchers of a changed path in time that depends on the path's
+//! depth, not on the number of watchers.
+
+use std::collections::HashMap;
+
+use ahash::RandomState;
+
+use crate::model::path::Path;
+
+/// Most watches of one node, all clients together. Each costs a place here and a bounded queue
+/// at its connection.
+pub const WATCHES_MAX: usize = 1 << 16;
+
+/// Names one watch of one node; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WatchId(pub u64);
+
+/// What a watch wants to hear of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchScope {
+    /// The top of the watched subtree.
+    pub top: Path,
+    /// Fewest elements below the top, 0 for the top itself.
+    pub depth_min: usize,
+    /// Most elements below the top; none for no limit.
+    pub depth_max: Option<usize>,
+}
+
+impl WatchScope {
+    /// Whether a path that lies so many elements below the top is wanted.
+    #[must_use]
+    pub fn wants_depth(&self, depth: usize) -> bool {
+        depth >= self.depth_min && self.depth_max.is_none_or(|max| depth <= max)
+    }
+
+    /// Whether a path is in scope. The system's own tree is not part of a watch of the root.
+    #[must_use]
+    pub fn wants(&self, path: &Path) -> bool {
+        path.starts_with(&self.top)
+            && path.is_system() == self.top.is_system()
+            && self.wants_depth(path.len() - self.top.len())
+    }
+}
+
+/// All watches, by the path that they watch.
+pub struct Watches {
+    by_top: HashMap<Path, Vec<WatchId>, RandomState>,
+    scopes: HashMap<WatchId, WatchScope, RandomState>,
+    next: u64,
+}
+
+impl Watches {
+    /// No watches. The seed keeps clients from choosing paths whose hashes collide.
+    #[must_use]
+    pub fn new(hash_seed: u64) -> Self {
+        let hasher = RandomState::with_seeds(hash_seed, 1, 2, 3);
+        Self {
+            by_top: HashMap::with_hasher(hasher.clone()),
+            scopes: HashMap::with_hasher(hasher),
+            next: 1,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.scopes.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.scopes.is_empty()
+    }
+
+    /// Adds a watch; `None`, and no change, when there are [`WATCHES_MAX`] already.
+    pub fn add(&mut self, scope: WatchScope) -> Option<WatchId> {
+        if self.scopes.len() >= WATCHES_MAX {
+            return None;
+        }
+        let id = WatchId(self.next);
+        self.next += 1;
+        self.by_top.entry(scope.top.clone()).or_default().push(id);
+        self.scopes.insert(id, scope);
+        Some(id)
+    }
+
+    /// Ends a watch; tells whether it was there.
+    pub fn remove(&mut self, id: WatchId) -> bool {
+        let Some(scope) = self.scopes.remove(&id) else { return false };
+        if let Some(ids) = self.by_top.get_mut(&scope.top) {
+            ids.retain(|i| *i != id);
+            if ids.is_empty() {
+                self.by_top.remove(&scope.top);
+            }
+        }
+        true
+    }
+
+    /// The watches that want to hear of a change at a path, oldest first.
+    #[must_use]
+    pub fn of(&self, path: &Path) -> Vec<WatchId> {
+        let mut found = Vec::new();
+        if self.by_top.is_empty() {
+            return found;
+        }
+        for elements in 0..=path.len() {
+            let Some(ids) = self.by_top.get(&path.prefix(elements)) else { continue };
+            found
+                .extend(ids.iter().filter(|id| self.scopes.get(id).is_some_and(|s| s.wants(path))));
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(top: &str, min: usize, max: Option<usize>) -> WatchScope {
+        WatchScope { top: top.parse().unwrap(), depth_min: min, depth_max: max }
+    }
+
+    fn path(text: &str) -> Path {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_watch_hears_of_its_subtree_within_its_depths() {
+        let mut watches = Watches::new(1);
+        let all = watches.add(scope(":", 0, None)).unwrap();
+        let a = watches.add(scope("a", 0, None)).unwrap();
+        let children = watches.add(scope("a", 1, Some(1))).unwrap();
+        assert_eq!(watches.of(&path("a")), [all, a]);
+        assert_eq!(watches.of(&path("a.b")), [all, a, children]);
+        assert_eq!(watches.of(&path("a.b.c")), [all, a]);
+        assert_eq!(watches.of(&path("ab")), [all]);
+        assert!(watches.remove(a) && !watches.remove(a));
+        assert_eq!(watches.of(&path("a")), [all]);
+    }
+
+    #[test]
+    fn the_root_watch_does_not_hear_of_the_system_tree() {
+        let mut watches = Watches::new(1);
+        let root = watches.add(scope(":", 0, None)).unwrap();
+        let system = watches.add(scope(":n", 0, None)).unwrap();
+        assert_eq!(watches.of(&path(":n.type")), [system]);
+        assert_eq!(watches.of(&path("type")), [root]);
+    }
+}

@@ -1,0 +1,144 @@
+//! RULES 1: a change that a client of this node makes, with its preconditions.
+
+use super::{Committed, Replica};
+use crate::model::chain::Chain;
+use crate::model::entry::{Entry, EntryParts};
+use crate::model::ids::Event;
+use crate::model::path::Path;
+use crate::model::value::values_equal;
+
+/// What a client wants to be the case before its change is made (PROTOCOL, set_value).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Precondition<'a> {
+    /// What the entry's newest event must be.
+    pub chain: ChainCondition,
+    /// The value that must be there, as checked MessagePack.
+    pub value: Option<&'a [u8]>,
+}
+
+/// The `chain` field of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ChainCondition {
+    /// Not sent: whatever is there.
+    #[default]
+    Any,
+    /// nil: the entry must be new (not there, or deleted).
+    MustBeNew,
+    /// The newest event must be this one.
+    Newest(Event),
+    /// A chain whose node this node has never heard of: cannot match.
+    Unknown,
+}
+
+/// A change to make.
+#[derive(Clone, Debug)]
+pub struct Write<'a> {
+    /// Where.
+    pub path: Path,
+    /// The new value as one checked MessagePack value; none deletes.
+    pub value: Option<&'a [u8]>,
+    /// What must be the case.
+    pub precondition: Precondition<'a>,
+    /// Make no event when the value is there already.
+    pub idempotent: bool,
+}
+
+/// What a write did.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Whether the value is another one than before.
+    pub changed: bool,
+    /// The version before; a tombstone or none if there was no value.
+    pub old: Option<Entry>,
+    /// The version now; none only where nothing was there and nothing was to be deleted.
+    pub entry: Option<Entry>,
+    /// The new version, where an event was made: to be logged, pushed and watched.
+    pub committed: Option<Committed>,
+}
+
+/// Why a write was not made. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The chain was nil, but there is a value.
+    #[error("Entry already exists")]
+    AlreadyExists,
+    /// A chain or an old value was given, but there is no value.
+    #[error("Entry is new")]
+    IsNew,
+    /// The chain's newest event is not the entry's.
+    #[error("Chain is different")]
+    ChainMismatch {
+        /// The entry's newest event.
+        newest: Event,
+    },
+    /// The old value is not the entry's.
+    #[error("Data is different")]
+    ValueMismatch,
+    /// Ticks or tocks are used up, or this identity is in use elsewhere.
+    #[error(
+        "this node cannot make changes now: its counters are used up or its identity is in doubt"
+    )]
+    NoEvent,
+}
+
+impl Replica {
+    /// RULES 1: tock = max(own tock, the old entry's) + 1; chain = the new event, then the old
+    /// chain without events of this node, cut to the bound.
+    ///
+    /// Deleting what is not there makes no event: a tombstone for nothing would only have to
+    /// be agreed away again.
+    ///
+    /// # Errors
+    /// [`WriteError`]; nothing was changed.
+    pub fn write(&mut self, write: Write<'_>) -> Result<Written, WriteError> {
+        let old = self.tree.get(write.path.as_bytes()).cloned();
+        check_precondition(&write.precondition, old.as_ref())?;
+        let old_value = old.as_ref().and_then(Entry::value);
+        let same = match (old_value, write.value) {
+            (Some(a), Some(b)) => values_equal(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        if same && (write.idempotent || write.value.is_none()) {
+            return Ok(Written { changed: false, entry: old.clone(), old, committed: None });
+        }
+        if let Some(old) = &old {
+            self.hear_tock(old.tock());
+        }
+        let (event, tock) = self.next_event().ok_or(WriteError::NoEvent)?;
+        let chain = match &old {
+            Some(old) => old.chain().extended(event, &self.table),
+            None => Chain::first(event),
+        };
+        let entry = Entry::new(&EntryParts {
+            value: write.value,
+            chain: &chain,
+            tock,
+            origin: None,
+            extra: &[],
+        });
+        self.account_for_own(event, tock, &chain);
+        let committed = self.commit(write.path, entry.clone());
+        Ok(Written { changed: !same, old, entry: Some(entry), committed: Some(committed) })
+    }
+}
+
+fn check_precondition(wanted: &Precondition<'_>, old: Option<&Entry>) -> Result<(), WriteError> {
+    let live = old.filter(|e| !e.is_tombstone());
+    match (wanted.chain, live) {
+        (ChainCondition::Any, _) | (ChainCondition::MustBeNew, None) => {}
+        (ChainCondition::MustBeNew, Some(_)) => return Err(WriteError::AlreadyExists),
+        // A deleted entry still has a chain, which a client that saw it may name.
+        (ChainCondition::Newest(event), _) if old.is_some_and(|e| e.newest() == event) => {}
+        (_, None) => return Err(WriteError::IsNew),
+        (_, Some(entry)) => {
+            return Err(WriteError::ChainMismatch { newest: entry.newest() });
+        }
+    }
+    match (wanted.value, live.and_then(Entry::value)) {
+        (None, _) => Ok(()),
+        (Some(_), None) => Err(WriteError::IsNew),
+        (Some(wanted), Some(value)) if values_equal(wanted, value) => Ok(()),
+        (Some(_), Some(_)) => Err(WriteError::ValueMismatch),
+    }
+}
