@@ -80,12 +80,12 @@ pub(super) fn decide_rivalry(me: (&Identity, bool), rival: (&Identity, bool)) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::identity::NodeName;
     use super::*;
+    use crate::model::ids::{Incarnation, NodeName};
 
     fn identity(name: &str, host: u8, incarnation: u64) -> Identity {
         let addr = std::net::SocketAddr::from(([10, 0, 0, host], 5));
-        Identity::new(addr, NodeName::new(name).unwrap(), incarnation)
+        Identity::new(addr, NodeName::new(name).unwrap(), Incarnation(incarnation))
     }
 
     #[test]

@@ -17,7 +17,8 @@ use bytes::{Buf, BufMut};
 use foca::{Header, Member, Message, State};
 
 use super::error::CodecError;
-use super::identity::{Identity, NodeName, canonical_addr, is_unicast};
+use super::identity::{Identity, canonical_addr, is_unicast};
+use crate::model::ids::{Incarnation, NodeName};
 use crate::model::limits::NAME_BYTES_MAX;
 
 const TAG_IPV6: u8 = 1;
@@ -149,7 +150,7 @@ pub(super) fn encode_identity(identity: &Identity, mut buf: impl BufMut) -> Resu
     let name = identity.name.as_str().as_bytes();
     buf.put_u8(u8::try_from(name.len()).map_err(|_| CodecError::OutOfBounds("name"))?);
     buf.put_slice(name);
-    buf.put_u64(identity.incarnation);
+    buf.put_u64(identity.incarnation.0);
     let mut rest = identity.generation;
     while rest > 0x7f {
         buf.put_u8((rest & 0x7f) as u8 | 0x80);
@@ -167,8 +168,7 @@ pub(super) fn decode_identity(mut buf: impl Buf) -> Result<Identity, CodecError>
     }
     let addr = read_addr(tag, &mut buf)?;
     let name = read_name(&mut buf)?;
-    let name = NodeName::new(&name).map_err(|_| CodecError::OutOfBounds("name"))?;
-    let incarnation = buf.try_get_u64().map_err(|_| CodecError::CutShort)?;
+    let incarnation = Incarnation(buf.try_get_u64().map_err(|_| CodecError::CutShort)?);
     let generation = read_leb128(&mut buf)?;
     Ok(Identity { addr, name, incarnation, generation, leaving: tag & TAG_LEAVING != 0 })
 }
@@ -189,15 +189,14 @@ pub(super) fn decode_addr(mut buf: impl Buf) -> Result<SocketAddr, CodecError> {
     read_addr(tag, &mut buf)
 }
 
-/// Reads a length-prefixed name of 1 to [`NAME_BYTES_MAX`] bytes.
-pub(super) fn read_name(mut buf: impl Buf) -> Result<String, CodecError> {
+/// Reads a length-prefixed name of a node; a network's has the same form.
+pub(super) fn read_name(mut buf: impl Buf) -> Result<NodeName, CodecError> {
+    let mut bytes = [0; NAME_BYTES_MAX];
     let len = usize::from(read_u8(&mut buf)?);
-    if len == 0 || len > NAME_BYTES_MAX {
-        return Err(CodecError::OutOfBounds("name"));
-    }
-    let mut bytes = vec![0; len];
-    buf.try_copy_to_slice(&mut bytes).map_err(|_| CodecError::CutShort)?;
-    String::from_utf8(bytes).map_err(|_| CodecError::OutOfBounds("name"))
+    let bytes = bytes.get_mut(..len).ok_or(CodecError::OutOfBounds("name"))?;
+    buf.try_copy_to_slice(bytes).map_err(|_| CodecError::CutShort)?;
+    let name = std::str::from_utf8(bytes).map_err(|_| CodecError::OutOfBounds("name"))?;
+    NodeName::new(name).map_err(|_| CodecError::OutOfBounds("name"))
 }
 
 pub(super) fn read_u8(mut buf: impl Buf) -> Result<u8, CodecError> {
@@ -281,7 +280,7 @@ mod tests {
         fn any_identity()(
             addr in any_addr(),
             name in "[a-z0-9.é-]{1,30}",
-            incarnation in any::<u64>(),
+            incarnation in any::<u64>().prop_map(Incarnation),
             generation in prop_oneof![0u32..3, any::<u32>()],
             leaving in any::<bool>(),
         ) -> Identity {
@@ -355,7 +354,7 @@ mod tests {
         let good = {
             let addr = "10.0.0.1:5".parse().unwrap();
             let mut bytes = Vec::new();
-            let identity = Identity::new(addr, NodeName::new("ab").unwrap(), 1);
+            let identity = Identity::new(addr, NodeName::new("ab").unwrap(), Incarnation(1));
             encode_identity(&identity, &mut bytes).unwrap();
             bytes
         };
@@ -372,6 +371,7 @@ mod tests {
         assert_eq!(with(7, 65), Err(CodecError::OutOfBounds("name")), "long name");
         assert_eq!(with(8, 0xff), Err(CodecError::OutOfBounds("name")), "not UTF-8");
         assert_eq!(with(8, b'~'), Err(CodecError::OutOfBounds("name")));
+        assert_eq!(with(8, b'\n'), Err(CodecError::OutOfBounds("name")), "would spoil a log");
         for cut in 0..good.len() {
             assert!(decode_identity(good.get(..cut).unwrap()).is_err());
         }

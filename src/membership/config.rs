@@ -4,7 +4,8 @@ use std::num::{NonZeroU8, NonZeroUsize};
 use std::time::Duration;
 
 use super::error::MembershipError;
-use super::identity::{Millis, NetworkName};
+use super::identity::NetworkName;
+use crate::model::ids::Millis;
 
 /// Settings of a [`Swim`](super::Swim). All times are in milliseconds. Nodes with different
 /// settings understand each other, but the slowest decides how fast a crash is noticed.

@@ -131,7 +131,8 @@ impl Envelope {
         }
         let kind = Kind::from_byte(read_u8(&mut rest)?);
         let network = read_name(&mut rest)?;
-        if network != self.network.as_str() {
+        if network.as_str() != self.network.as_str() {
+            let network = network.as_str().to_owned();
             return Ok(Opened::OtherNetwork { network, kind });
         }
         let kind = kind.ok_or(CodecError::Unknown("kind"))?;
@@ -205,8 +206,8 @@ const _: () = assert!(BODY_BYTES_LEAST > HEADER_BYTES_MAX + 2 + 5 * (IDENTITY_BY
 
 #[cfg(test)]
 mod tests {
-    use super::super::identity::NodeName;
     use super::*;
+    use crate::model::ids::{Incarnation, NodeName};
     use proptest::prelude::*;
 
     fn envelope(network: &str) -> Envelope {
@@ -215,7 +216,7 @@ mod tests {
 
     fn identity(name: &str) -> Identity {
         let addr = "[2001:db8::1]:27587".parse().unwrap();
-        Identity::new(addr, NodeName::new(name).unwrap(), 7)
+        Identity::new(addr, NodeName::new(name).unwrap(), Incarnation(7))
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::time::Duration;
 use foca::{Notification, Runtime, Timer};
 
 use super::datagram::{Envelope, Kind};
-use super::identity::{Identity, Millis};
+use super::identity::Identity;
+use crate::model::ids::Millis;
 
 /// The runtime that foca is given. Emptied after every call into foca.
 #[derive(Debug)]

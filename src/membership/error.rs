@@ -7,12 +7,6 @@ use thiserror::Error;
 /// Why a [`Swim`](super::Swim) could not be made. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MembershipError {
-    /// A node's or network's name is empty, too long, or holds a character that it must not.
-    #[error("a name must have 1 to 64 bytes and no '~' (this one has {bytes} bytes)")]
-    Name {
-        /// How long it was.
-        bytes: usize,
-    },
     /// Others could not send anything to this address.
     #[error("{addr} cannot be advertised: it needs the address of one host and a port")]
     Address {

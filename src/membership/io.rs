@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::identity::{Millis, NodeName};
+use crate::model::ids::{Incarnation, Millis, NodeName};
 
 /// Everything that can happen to a [`Swim`](super::Swim).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum SwimOutput {
         /// Its name.
         name: NodeName,
         /// Its incarnation.
-        incarnation: u64,
+        incarnation: Incarnation,
         /// Its gossip address.
         addr: SocketAddr,
     },
@@ -62,7 +62,7 @@ pub enum SwimOutput {
         /// Its name.
         name: NodeName,
         /// Its incarnation.
-        incarnation: u64,
+        incarnation: Incarnation,
         /// Its gossip address.
         addr: SocketAddr,
         /// Why.
@@ -74,7 +74,7 @@ pub enum SwimOutput {
         /// The name that both have.
         name: NodeName,
         /// The other node's incarnation.
-        incarnation: u64,
+        incarnation: Incarnation,
         /// The other node's gossip address.
         holder: SocketAddr,
     },
@@ -131,7 +131,7 @@ pub struct MemberInfo {
     /// Its name.
     pub name: NodeName,
     /// Its incarnation.
-    pub incarnation: u64,
+    pub incarnation: Incarnation,
     /// Its gossip address.
     pub addr: SocketAddr,
     /// How it is.

@@ -12,7 +12,8 @@
 //! socket, which ends the wait and does nothing else.
 //!
 //! ```no_run
-//! use distkv::membership::{DATAGRAM_BYTES_MAX, Millis, Swim, SwimInput, SwimOutput};
+//! use distkv::membership::{DATAGRAM_BYTES_MAX, Swim, SwimInput, SwimOutput};
+//! use distkv::model::ids::Millis;
 //! use std::{io, net::UdpSocket, sync::mpsc::Receiver, time::Duration};
 //!
 //! /// Most datagrams taken before timers are looked at again.
@@ -86,6 +87,9 @@
 //!   meet. Hence the durable list.
 //! - When a suspect's time is up it is told that it is down even if it has refuted that long ago, and
 //!   needlessly renews itself: at 2 % loss in a cluster of two, every 15 s. Such timers are not fired.
+//! - A suspicion is spread a few times when it is new and then no more, nor does an answer end it. A
+//!   suspect that missed the news stays one until the next lost probe finishes it. So suspects are
+//!   told directly, every second.
 //! - Timers that became void stay with the caller; a peer could pile them up. Hence one slot each.
 //! - "Down" does not say why. Hence the leaving flag in the identity.
 //! - It takes calls only to the advertised address; see `readdress` in `receive.rs`.
@@ -124,7 +128,7 @@ mod timers;
 pub use config::SwimConfig;
 pub use datagram::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 pub use error::{CodecError, MembershipError};
-pub use identity::{Identity, Millis, NetworkName, NodeName, canonical_addr};
+pub use identity::{Identity, NetworkName, canonical_addr};
 pub use io::{DownReason, MemberInfo, MemberState, PeerInfo, SwimCounters, SwimInput, SwimOutput};
 pub use peers::PEERS_MAX;
 pub use receive::REFUSAL_PATIENCE_MS;

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::identity::{Millis, NodeName};
 use super::io::PeerInfo;
+use crate::model::ids::{Millis, NodeName};
 
 /// Most peers on the list: an order of magnitude above the largest network aimed at, and still
 /// only tens of kilobytes. When it is full, those that never were up go first, then those that

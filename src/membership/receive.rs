@@ -8,9 +8,10 @@ use foca::{Codec, Header, Member, Message};
 use super::admission::{Admission, Rivalry, decide_admission, decide_rivalry};
 use super::codec::IdentityCodec;
 use super::datagram::{Conflict, Kind, Opened, decode_bye, encode_bye};
-use super::identity::{Identity, Millis, canonical_addr};
+use super::identity::{Identity, canonical_addr};
 use super::io::SwimOutput;
 use super::swim::{MEMBERS_MAX, Phase, Swim};
+use crate::model::ids::Millis;
 
 /// A generation from a conflict notice is believed up to here. Above, the address is lost until the
 /// others forget it (`remove_down_after_ms`); but own renewals can then never run out.

@@ -9,13 +9,14 @@ use std::net::SocketAddr;
 
 use foca::{Member, State};
 
-use super::identity::{Identity, Millis, NodeName};
+use super::identity::Identity;
 use super::io::{DownReason, MemberInfo, MemberState, SwimOutput};
+use crate::model::ids::{Incarnation, Millis, NodeName};
 
 #[derive(Debug, Clone)]
 struct Entry {
     name: NodeName,
-    incarnation: u64,
+    incarnation: Incarnation,
     /// `None` while it is up.
     down: Option<DownReason>,
     since: Millis,
@@ -120,7 +121,7 @@ mod tests {
 
     fn identity(incarnation: u64, generation: u32) -> Identity {
         let addr = "10.0.0.1:5".parse().unwrap();
-        let id = Identity::new(addr, NodeName::new("a").unwrap(), incarnation);
+        let id = Identity::new(addr, NodeName::new("a").unwrap(), Incarnation(incarnation));
         Identity { generation, ..id }
     }
 
@@ -128,9 +129,9 @@ mod tests {
         let mut out = Vec::new();
         roster.reconcile(&member, 5, &mut out);
         let short = |output: &SwimOutput| match output {
-            SwimOutput::MemberUp { incarnation, .. } => format!("up {incarnation}"),
+            SwimOutput::MemberUp { incarnation, .. } => format!("up {}", incarnation.0),
             SwimOutput::MemberDown { incarnation, reason, .. } => {
-                format!("down {incarnation} {reason:?}")
+                format!("down {} {reason:?}", incarnation.0)
             }
             other => format!("{other:?}"),
         };

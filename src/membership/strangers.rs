@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::identity::Millis;
+use crate::model::ids::Millis;
 
 /// A stranger is reported and answered once in this time.
 pub const STRANGER_PERIOD_MS: Millis = 60_000;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use foca::{Foca, Member, NoCustomBroadcast, State};
+use bytes::BufMut;
+use foca::{Codec, Foca, Header, Member, Message, NoCustomBroadcast, State};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -13,12 +14,13 @@ use super::config::SwimConfig;
 use super::datagram::{Conflict, Envelope, Kind, encode_bye};
 use super::effects::Effects;
 use super::error::MembershipError;
-use super::identity::{Identity, Millis, NodeName, canonical_addr, is_unicast};
+use super::identity::{Identity, canonical_addr, is_unicast};
 use super::io::{MemberInfo, PeerInfo, SwimCounters, SwimInput, SwimOutput};
 use super::peers::PeerList;
 use super::roster::Roster;
 use super::strangers::Strangers;
 use super::timers::Timers;
+use crate::model::ids::{Incarnation, Millis, NodeName};
 
 /// A node that joined counts as having its place in the network after this time as a member: by
 /// then everybody knows everybody, and a rival of its name would have been found.
@@ -271,7 +273,33 @@ impl Swim {
             if self.now < self.feed_until {
                 self.ask_for_feed(out);
             }
+            self.remind_suspects(out);
             self.remove_long_down();
+        }
+    }
+
+    /// Tells suspects of the suspicion directly, so that they can refute it. foca only spreads it a
+    /// few times when it is new; a suspect that missed that stays one, and the next lost probe
+    /// would finish it. That is so after a renewal of ours, for one.
+    fn remind_suspects(&mut self, out: &mut Vec<SwimOutput>) {
+        let suspects = self.foca.iter_members().filter(|m| m.state() == State::Suspect);
+        for suspect in suspects {
+            let header = Header {
+                src: self.foca.identity().clone(),
+                // The lowest says nothing new about us; foca does not tell the true one.
+                src_incarnation: 0,
+                dst: suspect.id().clone(),
+                message: Message::Gossip,
+            };
+            let mut body = Vec::new();
+            let encoded = IdentityCodec.encode_header(&header, &mut body).and_then(|()| {
+                body.put_u16(1);
+                IdentityCodec.encode_member(suspect, &mut body)
+            });
+            if encoded.is_ok() {
+                let bytes = self.effects.envelope.seal(self.effects.kind, &body);
+                out.push(SwimOutput::Send { to: suspect.id().addr, bytes });
+            }
         }
     }
 
@@ -293,7 +321,7 @@ impl Swim {
     /// has to fit.
     pub(super) fn announce_to(&mut self, addr: SocketAddr, out: &mut Vec<SwimOutput>) {
         let name = self.foca.identity().name.clone();
-        let unknown = Identity::new(addr, name, 0);
+        let unknown = Identity::new(addr, name, Incarnation(0));
         let _ = self.foca.announce(unknown, &mut self.effects);
         self.settle(out);
     }

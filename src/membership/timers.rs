@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 
 use foca::Timer;
 
-use super::identity::{Identity, Millis};
+use super::identity::Identity;
+use crate::model::ids::Millis;
 
 /// What is waited for. Timers that are due at the same time fire in this order; foca wants the
 /// indirect probe before the next direct one.
@@ -96,12 +97,12 @@ fn is_same_suspicion(armed: &Timer<Identity>, new: &Timer<Identity>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::identity::NodeName;
     use super::*;
+    use crate::model::ids::{Incarnation, NodeName};
 
     fn suspicion(incarnation: u16, token: u8) -> Timer<Identity> {
         let addr = "10.0.0.1:5".parse().unwrap();
-        let member_id = Identity::new(addr, NodeName::new("a").unwrap(), 7);
+        let member_id = Identity::new(addr, NodeName::new("a").unwrap(), Incarnation(7));
         Timer::ChangeSuspectToDown { member_id, incarnation, token }
     }
 

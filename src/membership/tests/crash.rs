@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::net::Net;
+use crate::model::ids::Millis;
 
 /// "A killed member is seen as down by all within 8 s."
 const HARD_BOUND_MS: Millis = 8_000;
@@ -121,6 +122,30 @@ fn a_stopped_process_is_seen_as_down_and_takes_nobody_for_dead_when_it_goes_on()
 }
 
 #[test]
+fn a_suspicion_is_not_held_against_anybody_by_a_process_that_stood_still_meanwhile() {
+    for seed in 0..10 {
+        let mut net = Net::joined(seed, 2);
+        net.run_for(6_000);
+        let since = net.now;
+        let is_suspect = |net: &Net| net.swim(0).members()[0].state == MemberState::Suspect;
+        net.split(1);
+        assert!(net.run_until(since + 5_000, is_suspect).is_some());
+        // foca has said so as often as it will, and nothing got through.
+        net.run_for(2_000);
+        // It stops before an answer can come; the suspect's time is up long before it goes on.
+        net.heal();
+        net.stop(0);
+        net.run_for(20_000);
+        net.go_on(0);
+        assert!(is_suspect(&net));
+        assert!(net.run_until(net.now + 5_000, |net| !is_suspect(net)).is_some());
+        net.run_until_all_see_all(3_000);
+        net.run_for(10_000);
+        assert_eq!(net.reports(0, since), ["renewed"]);
+    }
+}
+
+#[test]
 fn a_leaving_node_is_seen_to_leave_at_once_and_is_not_called_again() {
     for seed in 0..10 {
         let mut net = Net::joined(seed, 5);
@@ -162,6 +187,20 @@ fn who_fails_while_leaving_still_left() {
     for at in 0..4 {
         assert_eq!(net.reports(at, since), ["n4 Left"]);
     }
+}
+
+#[test]
+fn a_goodbye_that_was_lost_is_repeated_to_whoever_asks() {
+    let mut net = Net::joined(5, 2);
+    net.run_for(3_000);
+    let since = net.now;
+    net.cut(1, 0);
+    net.give(1, SwimInput::Leave);
+    net.run_for(1_000);
+    assert_eq!(net.reports(0, since), [""; 0]);
+    net.heal();
+    net.run_for(1_000);
+    assert_eq!(net.reports(0, since), ["n1 Left"]);
 }
 
 #[test]

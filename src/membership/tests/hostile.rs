@@ -9,6 +9,7 @@ use super::super::codec::IdentityCodec;
 use super::super::datagram::{Envelope, Kind};
 use super::super::*;
 use super::net::Net;
+use crate::model::ids::{Incarnation, NodeName};
 
 fn envelope(network: &str) -> Envelope {
     Envelope::new(NetworkName::new(network).unwrap())
@@ -18,7 +19,7 @@ fn envelope(network: &str) -> Envelope {
 fn forged(to: &Identity, from: u32, others: std::ops::Range<u32>) -> Vec<u8> {
     let invented = |n: u32| {
         let addr = SocketAddr::from(([172, (n >> 16) as u8, (n >> 8) as u8, n as u8], 1));
-        Identity::new(addr, NodeName::new(&format!("f{n}")).unwrap(), 1)
+        Identity::new(addr, NodeName::new(&format!("f{n}")).unwrap(), Incarnation(1))
     };
     let message = Message::Gossip;
     let header = Header { src: invented(from), src_incarnation: 0, dst: to.clone(), message };
@@ -141,7 +142,7 @@ fn two_nodes_that_claim_one_address_do_not_fight_for_ever() {
     let since = net.now;
     let wrong = net.start("wrong");
     let claimed = net.nodes[1].addr;
-    let identity = Identity::new(claimed, NodeName::new("wrong").unwrap(), u64::MAX);
+    let identity = Identity::new(claimed, NodeName::new("wrong").unwrap(), Incarnation(u64::MAX));
     net.nodes[wrong].swim = Some(Swim::new(net.config.clone(), identity, 1).unwrap());
     net.join(wrong, 0);
     net.run_for(30_000);
@@ -153,8 +154,9 @@ fn two_nodes_that_claim_one_address_do_not_fight_for_ever() {
 #[test]
 fn what_cannot_be_reached_is_not_taken_as_identity_or_called() {
     let config = Net::new(1).config;
-    let identity =
-        |addr: &str| Identity::new(addr.parse().unwrap(), NodeName::new("a").unwrap(), 1);
+    let identity = |addr: &str| {
+        Identity::new(addr.parse().unwrap(), NodeName::new("a").unwrap(), Incarnation(1))
+    };
     for addr in ["0.0.0.0:5", "10.0.0.1:0", "[::]:5", "224.0.0.1:5"] {
         let refused = Swim::new(config.clone(), identity(addr), 1).map(|_| ());
         assert!(matches!(refused, Err(MembershipError::Address { .. })), "{addr}");

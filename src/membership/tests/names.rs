@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::net::Net;
+use crate::model::ids::Millis;
 
 fn refused(net: &Net, at: usize) -> Option<Millis> {
     let is_refusal = |output: &SwimOutput| matches!(output, SwimOutput::Refused { .. });

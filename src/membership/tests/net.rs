@@ -9,6 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::super::*;
+use crate::model::ids::{Incarnation, Millis, NodeName};
 
 /// Slowest delivery, in milliseconds; the fastest takes 1.
 const DELAY_MS_MAX: Millis = 3;
@@ -19,7 +20,7 @@ pub(super) struct Node {
     /// All that came out but datagrams.
     pub(super) log: Vec<(Millis, SwimOutput)>,
     /// Who is up, going by what was reported; to check that each change is reported once.
-    up: BTreeMap<SocketAddr, (NodeName, u64)>,
+    up: BTreeMap<SocketAddr, (NodeName, Incarnation)>,
     /// The earliest tick that is on the event heap.
     wake_at: Option<Millis>,
     /// Stopped: nothing is handled until it goes on.
@@ -92,7 +93,7 @@ impl Net {
     }
 
     /// Restarts the process of a node and lets it join the first one, or the second if it is that.
-    pub(super) fn restart(&mut self, at: usize) -> u64 {
+    pub(super) fn restart(&mut self, at: usize) -> Incarnation {
         let incarnation = self.boot(at, self.config.clone(), &format!("n{at}"));
         self.join(at, usize::from(at == 0));
         incarnation
@@ -131,13 +132,19 @@ impl Net {
     }
 
     /// Starts the process at an address again, as a new incarnation that remembers nothing.
-    pub(super) fn boot(&mut self, at: usize, config: SwimConfig, name: &str) -> u64 {
-        let incarnation = self.rng.random();
+    pub(super) fn boot(&mut self, at: usize, config: SwimConfig, name: &str) -> Incarnation {
+        let incarnation = Incarnation(self.rng.random());
         self.boot_as(at, config, name, incarnation);
         incarnation
     }
 
-    pub(super) fn boot_as(&mut self, at: usize, config: SwimConfig, name: &str, incarnation: u64) {
+    pub(super) fn boot_as(
+        &mut self,
+        at: usize,
+        config: SwimConfig,
+        name: &str,
+        incarnation: Incarnation,
+    ) {
         let name = NodeName::new(name).unwrap();
         let identity = Identity::new(self.nodes[at].addr, name, incarnation);
         self.nodes[at].swim = Some(Swim::new(config, identity, self.rng.random()).unwrap());

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::net::Net;
+use crate::model::ids::{Incarnation, Millis};
 
 /// Everybody but `at` reported exactly this about it since then.
 fn everybody_reported(net: &Net, at: usize, since: Millis, expected: &[&str]) -> bool {
@@ -43,11 +44,11 @@ fn restarts_get_in_above_any_generation() {
     }
     let generation = net.swim(2).identity().generation;
     assert!(generation >= 4);
-    net.boot_as(2, net.config.clone(), "n2", 0); // the lowest incarnation there is
+    net.boot_as(2, net.config.clone(), "n2", Incarnation(0)); // the lowest incarnation there is
     net.join(2, 0);
     net.run_until_all_see_all(1_500);
     assert!(net.swim(2).identity().generation > generation);
-    assert!(net.swim(0).members().iter().any(|member| member.incarnation == 0));
+    assert!(net.swim(0).members().iter().any(|member| member.incarnation == Incarnation(0)));
 }
 
 #[test]
