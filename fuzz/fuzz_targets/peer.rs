@@ -1,0 +1,35 @@
+//! Whatever a peer sends: frames, greetings and messages must be decoded or refused, and what
+//! is decoded must not upset an engine.
+#![no_main]
+
+use distkv::engine::{Config, Engine, Input, LinkId, Outbox};
+use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
+use distkv::protocol::peer::PeerMessage;
+use distkv::protocol::peer::greeting::Greeting;
+use libfuzzer_sys::fuzz_target;
+
+fn id(name: &str) -> NodeId {
+    NodeId { name: NodeName::new(name).expect("a valid name"), incarnation: Incarnation(1) }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let config = Config { id: id("me"), hash_seed: 1, read_only: false, memory_max: None };
+    let mut engine = Engine::new(config);
+    let mut out = Outbox::new();
+    let link = LinkId(1);
+    engine.handle(Input::Found, 0, &mut out);
+    engine.handle(Input::LinkUp { link, peer: id("you") }, 0, &mut out);
+    let mut rest = data;
+    let mut now = 0;
+    while let Ok(Some(frame)) = split_frame(rest, BODY_BYTES_MAX) {
+        rest = &rest[frame.length..];
+        let _ = Greeting::decode(&frame);
+        if let Ok(Some(message)) = PeerMessage::decode(&frame) {
+            engine.handle(Input::Messages { link, messages: vec![message] }, now, &mut out);
+        }
+        now += 300;
+        engine.handle(Input::Tick, now, &mut out);
+        out.drain().for_each(drop);
+    }
+});
