@@ -60,9 +60,7 @@ impl HostPort {
         };
         let port = match rest.strip_prefix(':') {
             None if rest.is_empty() => port,
-            Some(digits) => {
-                digits.parse().map_err(|_| format!("{digits:?} is no port; {form}"))?
-            }
+            Some(digits) => digits.parse().map_err(|_| format!("{digits:?} is no port; {form}"))?,
             None => return Err(form.to_owned()),
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
@@ -177,7 +175,9 @@ impl Advertised {
             why: why.to_owned(),
         };
         if text.port == 0 {
-            return Err(bad("peers cannot connect to port 0; leave the port out to take the bound one"));
+            return Err(bad(
+                "peers cannot connect to port 0; leave the port out to take the bound one",
+            ));
         }
         let found = resolve_setting("advertised", &text).await?;
         let fits = |addr: &&SocketAddr| addr.is_ipv4() == bound.ip().to_canonical().is_ipv4();
@@ -242,7 +242,10 @@ mod tests {
         assert_eq!(fixed, Advertised::Fixed { text: addr.into(), addr });
         let named = decide(Some("localhost:5"), bound).unwrap();
         let Advertised::Fixed { text, addr } = named else { panic!("{named:?}") };
-        assert_eq!((text.to_string().as_str(), addr), ("localhost:5", "127.0.0.1:5".parse().unwrap()));
+        assert_eq!(
+            (text.to_string().as_str(), addr),
+            ("localhost:5", "127.0.0.1:5".parse().unwrap())
+        );
     }
 
     #[test]

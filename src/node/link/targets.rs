@@ -28,7 +28,7 @@ pub(super) const DIALS_MAX: usize = 32;
 
 /// Where an address comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Origin {
+pub(in crate::node) enum Origin {
     /// From the options, a configuration file, or the peer file: kept for good.
     Configured,
     /// From SWIM or another node.
@@ -61,9 +61,9 @@ struct Target {
 
 /// One address as the log shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Trouble {
-    pub(super) address: String,
-    pub(super) why: Arc<str>,
+pub(in crate::node) struct Trouble {
+    pub(in crate::node) address: String,
+    pub(in crate::node) why: Arc<str>,
 }
 
 /// All addresses.
