@@ -1,1 +1,26 @@
-//! (being built)
+//! The client side of the client protocol: one multiplexed connection to a node, and the pure
+//! parts that it is made of. It is the ground that the smart client stands on.
+//!
+//! | module | pure? | what |
+//! |---|---|---|
+//! | [`address`] | but for look-ups | `host:port`, with IPv6 and host names |
+//! | [`chain`] | yes | a chain as clients see it |
+//! | [`connection`] | no | connect, request, stream |
+//! | [`error`] | yes | what can go wrong |
+//! | [`message`] | yes | requests to bytes, bytes to messages |
+//! | [`splitter`] | yes | where one message ends and the next begins |
+//! | [`unshorten`] | yes | whole paths from shortened ones |
+
+pub mod address;
+pub mod chain;
+pub mod connection;
+pub mod error;
+pub mod message;
+pub mod splitter;
+pub mod unshorten;
+
+pub use address::HostPort;
+pub use chain::Chain;
+pub use connection::{Connection, Options, ReplyStream, StreamEvent};
+pub use error::{ClientError, ServerError};
+pub use message::{Fields, Greeting, Message};

@@ -391,7 +391,7 @@ fn int_len(number: i128) -> usize {
 fn head_error(error: ReadError) -> PathError {
     match error {
         ReadError::Truncated { .. } => PathError::Truncated,
-        _ => PathError::NotAPath("no MessagePack"),
+        _ => PathError::NotAPath("the byte 0xc1"),
     }
 }
 

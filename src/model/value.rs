@@ -2,7 +2,7 @@
 //!
 //! It is checked once, by the bounded skipper of [`skip`], and never decoded and encoded again, so
 //! unknown extension types, integer widths and strings that are not UTF-8 survive exactly
-//! (DESIGN, data model). [`read`] and [`write`] are the typed readers and writers over such bytes
+//! (DESIGN, data model). [`read`] and [`mod@write`] are the typed readers and writers over such bytes
 //! that the protocols are made of.
 
 pub mod equal;
@@ -10,6 +10,8 @@ pub mod read;
 pub mod skip;
 pub mod write;
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
 #[cfg(test)]
 mod tests;
 

@@ -44,7 +44,9 @@ impl WatchScope {
 
 /// All watches, by the path that they watch.
 pub struct Watches {
-    by_top: HashMap<Path, Vec<WatchId>, RandomState>,
+    /// By the watched path's canonical bytes, so that prefixes of a path are looked up without
+    /// an allocation.
+    by_top: HashMap<Box<[u8]>, Vec<WatchId>, RandomState>,
     scopes: HashMap<WatchId, WatchScope, RandomState>,
     next: u64,
 }
@@ -80,7 +82,7 @@ impl Watches {
         }
         let id = WatchId(self.next);
         self.next += 1;
-        self.by_top.entry(scope.top.clone()).or_default().push(id);
+        self.by_top.entry(scope.top.as_bytes().into()).or_default().push(id);
         self.scopes.insert(id, scope);
         Some(id)
     }
@@ -88,10 +90,10 @@ impl Watches {
     /// Ends a watch; tells whether it was there.
     pub fn remove(&mut self, id: WatchId) -> bool {
         let Some(scope) = self.scopes.remove(&id) else { return false };
-        if let Some(ids) = self.by_top.get_mut(&scope.top) {
+        if let Some(ids) = self.by_top.get_mut(scope.top.as_bytes()) {
             ids.retain(|i| *i != id);
             if ids.is_empty() {
-                self.by_top.remove(&scope.top);
+                self.by_top.remove(scope.top.as_bytes());
             }
         }
         true
@@ -104,8 +106,9 @@ impl Watches {
         if self.by_top.is_empty() {
             return found;
         }
-        for elements in 0..=path.len() {
-            let Some(ids) = self.by_top.get(&path.prefix(elements)) else { continue };
+        for end in std::iter::once(0).chain(path.element_ends()) {
+            let top = path.as_bytes().get(..end).unwrap_or_default();
+            let Some(ids) = self.by_top.get(top) else { continue };
             found
                 .extend(ids.iter().filter(|id| self.scopes.get(id).is_some_and(|s| s.wants(path))));
         }

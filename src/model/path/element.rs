@@ -135,6 +135,12 @@ impl From<bool> for Element<'_> {
     }
 }
 
+impl From<i32> for Element<'_> {
+    fn from(number: i32) -> Self {
+        Element::Int(number.into())
+    }
+}
+
 impl From<i64> for Element<'_> {
     fn from(number: i64) -> Self {
         Element::Int(number.into())

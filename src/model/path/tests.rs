@@ -127,7 +127,7 @@ fn a_value_is_a_path_if_it_is_an_array_or_extension_3() {
     assert_eq!(error("c0"), PathError::NotAPath("nil"));
     assert_eq!(error("80"), PathError::NotAPath("a map"));
     assert_eq!(error("d40461"), PathError::NotAPath("another extension"));
-    assert_eq!(error("c1"), PathError::NotAPath("no MessagePack"));
+    assert_eq!(error("c1"), PathError::NotAPath("the byte 0xc1"));
     assert_eq!(error(""), PathError::Truncated);
     assert_eq!(error("c70503a161"), PathError::Truncated);
     assert_eq!(error("9101a0"), PathError::Trailing(1));
@@ -286,6 +286,27 @@ fn an_extension_takes_the_shortest_of_its_forms() {
     assert_eq!(head_of(256), hex("c8010003"));
 }
 
+#[test]
+fn an_extension_on_the_wire_is_as_the_python_client_sends_it() {
+    for (text, bytes) in [
+        ("h7bbb7033.pe.a", "c70f03 a9683762626237303333 a27065 a161"),
+        ("h7bbb7033.pe:e", "c70e03 a9683762626237303333 a27065 a0"),
+        ("h7bbb7033.pe.ü", "d803 a9683762626237303333 a27065 a2c3bc"),
+        ("h7bbb7033.pe:0", "c70e03 a9683762626237303333 a27065 00"),
+        ("h7bbb7033.pe:-1", "c70e03 a9683762626237303333 a27065 ff"),
+        ("h7bbb7033.pe:1099511627776", "c71603 a9683762626237303333 a27065 cf0000010000000000"),
+        ("h7bbb7033.pe:1:.5", "c71603 a9683762626237303333 a27065 cb3ff8000000000000"),
+        ("h7bbb7033.pe:t", "c70e03 a9683762626237303333 a27065 c3"),
+        ("h7bbb7033.pe:vbytes", "c71403 a9683762626237303333 a27065 c4056279746573"),
+        (":.distkv.config", "c70f03 a72e646973746b76 a6636f6e666967"),
+    ] {
+        let mut out = Vec::new();
+        path(text).encode_ext3(&mut out);
+        assert_eq!(out, hex(bytes), "{text}");
+        assert_eq!(Path::from_msgpack_value(&out).unwrap(), path(text));
+    }
+}
+
 /// The order by the decoded elements, as simple as can be.
 fn slow_order(a: &Path, b: &Path) -> Ordering {
     let (mut a, mut b) = (a.elements(), b.elements());
@@ -322,7 +343,42 @@ fn by_rmpv(elements: &[OwnedElement]) -> Vec<u8> {
     out
 }
 
+/// The elements in their longest forms.
+fn in_wide_forms(path: &Path) -> Vec<u8> {
+    let mut out = Vec::new();
+    let long = |marker: u8, content: &[u8], out: &mut Vec<u8>| {
+        out.push(marker);
+        out.extend((content.len() as u32).to_be_bytes());
+        out.extend(content);
+    };
+    for element in path.elements() {
+        match element {
+            Element::Int(number) => match i64::try_from(number) {
+                Ok(number) => out.extend([&[0xd3][..], &number.to_be_bytes()].concat()),
+                Err(_) => out.extend([&[0xcf][..], &(number as u64).to_be_bytes()].concat()),
+            },
+            Element::Float(number) if f64::from(number as f32) == number => {
+                out.extend([&[0xca][..], &(number as f32).to_be_bytes()].concat());
+            }
+            Element::Float(number) => rmp::encode::write_f64(&mut out, number).unwrap(),
+            Element::Str("") => long(0xc6, b"", &mut out),
+            Element::Str(text) => long(0xdb, text.as_bytes(), &mut out),
+            Element::Bin(bytes) => long(0xc6, bytes, &mut out),
+            Element::Bool(value) => rmp::encode::write_bool(&mut out, value).unwrap(),
+            Element::Nil => rmp::encode::write_nil(&mut out).unwrap(),
+        }
+    }
+    out
+}
+
 proptest! {
+    #[test]
+    fn wide_forms_give_the_same_path(path in arbitrary::path()) {
+        let wide = in_wide_forms(&path);
+        prop_assert_eq!(&Path::from_msgpack(&wide).unwrap(), &path);
+        prop_assert_eq!(Path::from_canonical(&wide).is_ok(), wide == path.as_bytes());
+    }
+
     #[test]
     fn canonical_bytes_are_those_of_an_independent_encoder(elements in arbitrary::elements()) {
         let expected = by_rmpv(&elements);

@@ -1,0 +1,84 @@
+//! What can go wrong for a client.
+
+/// Why a request got no good answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The node answered with an error. What it says about a write is final: not done, unless
+    /// its code is `unknown_fate`. The connection goes on.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The name of the node's host could not be looked up. Nothing was sent.
+    #[error("cannot look up {address}: {reason}")]
+    Resolve {
+        /// What was looked up.
+        address: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// No connection came about. Nothing was sent.
+    #[error("cannot connect to {address}: {reason}")]
+    Connect {
+        /// Where to.
+        address: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The connection ended. Whether an unanswered request was carried out is not known.
+    #[error("the connection to {address} is lost: {reason}")]
+    Lost {
+        /// Where to.
+        address: String,
+        /// How.
+        reason: String,
+    },
+    /// The other side does not keep to the protocol. An unanswered request may have been
+    /// carried out.
+    #[error("{address} does not speak the client protocol: {reason}")]
+    Protocol {
+        /// Who.
+        address: String,
+        /// What was wrong.
+        reason: String,
+    },
+    /// The request is longer than any node takes. Nothing was sent.
+    #[error("the request is {0} bytes long; at most {max} can be sent", max = super::message::REQUEST_BYTES_MAX)]
+    TooLarge(usize),
+    /// Too many requests are open on this connection. Nothing was sent.
+    #[error("{0} requests are open on this connection already")]
+    Busy(usize),
+}
+
+/// A node's error message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct ServerError {
+    /// The word for programs; none from servers that have no such words (PROTOCOL, where we do
+    /// better).
+    pub code: Option<String>,
+    /// The text for people.
+    pub text: String,
+}
+
+impl ServerError {
+    /// Whether the code is this word.
+    #[must_use]
+    pub fn has_code(&self, code: &str) -> bool {
+        self.code.as_deref() == Some(code)
+    }
+}
+
+impl ClientError {
+    /// The node's error, if that is what this is.
+    #[must_use]
+    pub fn server(&self) -> Option<&ServerError> {
+        match self {
+            ClientError::Server(error) => Some(error),
+            ClientError::Resolve { .. }
+            | ClientError::Connect { .. }
+            | ClientError::Lost { .. }
+            | ClientError::Protocol { .. }
+            | ClientError::TooLarge(_)
+            | ClientError::Busy(_) => None,
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Requests to bytes and bytes to messages, pure.
+
+use super::error::ServerError;
+use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::model::path::Path;
+use crate::model::value::write::{
+    write_bin, write_bool, write_map_len, write_nil, write_str, write_u64,
+};
+use crate::model::value::{Kind, ReadError, Reader};
+
+/// Longest request that is sent: two of the longest values (`value` and `prev`), a path, and
+/// something for the rest. No node takes more.
+pub const REQUEST_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX + PATH_BYTES_MAX + 4096;
+
+/// The fields of a request, next to its `action` and `seq`.
+#[derive(Debug, Clone, Default)]
+pub struct Fields {
+    bytes: Vec<u8>,
+    /// Invariant: `bytes` is this many pairs of a key and a value.
+    count: usize,
+}
+
+impl Fields {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Fields {
+        Fields::default()
+    }
+
+    /// Only a path, which is what most requests have.
+    #[must_use]
+    pub fn at(path: &Path) -> Fields {
+        let mut fields = Fields::new();
+        fields.path("path", path);
+        fields
+    }
+
+    /// Adds a path, as an extension.
+    pub fn path(&mut self, name: &str, path: &Path) -> &mut Fields {
+        path.encode_ext3(self.key(name));
+        self
+    }
+
+    /// Adds a string.
+    pub fn str(&mut self, name: &str, text: &str) -> &mut Fields {
+        write_str(text, self.key(name));
+        self
+    }
+
+    /// Adds a boolean.
+    pub fn bool(&mut self, name: &str, value: bool) -> &mut Fields {
+        write_bool(value, self.key(name));
+        self
+    }
+
+    /// Adds an integer.
+    pub fn u64(&mut self, name: &str, number: u64) -> &mut Fields {
+        write_u64(number, self.key(name));
+        self
+    }
+
+    /// Adds a byte string.
+    pub fn bin(&mut self, name: &str, bytes: &[u8]) -> &mut Fields {
+        write_bin(bytes, self.key(name));
+        self
+    }
+
+    /// Adds nil.
+    pub fn nil(&mut self, name: &str) -> &mut Fields {
+        write_nil(self.key(name));
+        self
+    }
+
+    /// Adds one MessagePack value, which must be one ([`crate::model::value::Value`] is).
+    pub fn raw(&mut self, name: &str, value: &[u8]) -> &mut Fields {
+        self.key(name).extend_from_slice(value);
+        self
+    }
+
+    /// The fields alone, as a map.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes.len() + 5);
+        write_map_len(self.count, &mut out);
+        out.extend_from_slice(&self.bytes);
+        out
+    }
+
+    /// The whole request.
+    #[must_use]
+    pub fn encode_request(&self, seq: u64, action: &str) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.bytes.len() + action.len() + 32);
+        write_map_len(self.count + 2, &mut out);
+        write_str("action", &mut out);
+        write_str(action, &mut out);
+        out.extend_from_slice(&self.bytes);
+        write_str("seq", &mut out);
+        write_u64(seq, &mut out);
+        out
+    }
+
+    /// Starts a pair; the caller writes its value.
+    fn key(&mut self, name: &str) -> &mut Vec<u8> {
+        self.count += 1;
+        write_str(name, &mut self.bytes);
+        &mut self.bytes
+    }
+}
+
+/// The acknowledgement of a stream's messages up to number `wseq`.
+#[must_use]
+pub fn encode_ack(seq: u64, wseq: u64) -> Vec<u8> {
+    let mut fields = Fields::new();
+    fields.u64("seq", seq).str("state", "ack").u64("ack", wseq);
+    fields.encode()
+}
+
+/// The wish for flow control, which comes before all requests.
+#[must_use]
+pub fn encode_qlen(qlen: u64) -> Vec<u8> {
+    let mut fields = Fields::new();
+    fields.u64("seq", 0).u64("qlen", qlen);
+    fields.encode()
+}
+
+/// One message from a node: a map, kept as the bytes that came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Invariant: one map, whole, whose keys are all strings.
+    bytes: Box<[u8]>,
+}
+
+impl Message {
+    /// Checks and copies a message.
+    ///
+    /// # Errors
+    /// It is no map, or has a key that is no string.
+    pub fn new(bytes: &[u8]) -> Result<Message, ReadError> {
+        let mut reader = Reader::new(bytes);
+        for _ in 0..reader.read_map_len()? {
+            reader.read_str()?;
+            reader.skip()?;
+        }
+        reader.finish()?;
+        Ok(Message { bytes: Box::from(bytes) })
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The fields in the order in which they came; values as their bytes.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        map_items(&self.bytes).filter_map(|(key, value)| Some((as_str(key)?, value)))
+    }
+
+    /// A field's value, as its bytes; `None` when there is no such field.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.fields().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// A field that holds a string.
+    #[must_use]
+    pub fn str(&self, name: &str) -> Option<&str> {
+        as_str(self.get(name)?)
+    }
+
+    /// A field that holds an integer from 0.
+    #[must_use]
+    pub fn u64(&self, name: &str) -> Option<u64> {
+        as_u64(self.get(name)?)
+    }
+
+    /// A field that holds a boolean.
+    #[must_use]
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        as_bool(self.get(name)?)
+    }
+
+    /// The error that this message is, if it is one.
+    #[must_use]
+    pub fn error(&self) -> Option<ServerError> {
+        let text = self.get("error")?;
+        let text = as_str(text).unwrap_or("an error that is not told as text").to_owned();
+        Some(ServerError { code: self.str("code").map(str::to_owned), text })
+    }
+}
+
+/// What a node says first (PROTOCOL, start).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Greeting {
+    /// The node's name.
+    pub node: String,
+    /// The protocol's version, greatest part first.
+    pub version: Vec<u64>,
+    /// The node's tick; none on a node that cannot work yet.
+    pub tick: Option<u64>,
+    /// The network's tock, as the node knows it.
+    pub tock: u64,
+    /// The way to log in that the node asks for first, if it does.
+    pub auth: Option<String>,
+}
+
+impl Greeting {
+    /// From a node's first message; `None` if it is no greeting.
+    #[must_use]
+    pub fn decode(message: &Message) -> Option<Greeting> {
+        let version = array_items(message.get("version")?).filter_map(as_u64).collect();
+        let auth = message.get("auth").and_then(|auth| array_items(auth).next());
+        Some(Greeting {
+            node: message.str("node")?.to_owned(),
+            version,
+            tick: message.u64("tick"),
+            tock: message.u64("tock").unwrap_or(0),
+            auth: auth.and_then(as_str).map(str::to_owned),
+        })
+    }
+}
+
+/// The text of a MessagePack string.
+#[must_use]
+pub fn as_str(bytes: &[u8]) -> Option<&str> {
+    Reader::new(bytes).read_str().ok()
+}
+
+/// The number of a MessagePack integer from 0.
+#[must_use]
+pub fn as_u64(bytes: &[u8]) -> Option<u64> {
+    Reader::new(bytes).read_u64().ok()
+}
+
+/// A MessagePack boolean.
+#[must_use]
+pub fn as_bool(bytes: &[u8]) -> Option<bool> {
+    Reader::new(bytes).read_bool().ok()
+}
+
+/// The items of a MessagePack array, as their bytes; none if it is no array.
+pub fn array_items(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(bytes);
+    let count = match reader.peek_kind() {
+        Ok(Kind::Array) => reader.read_array_len().unwrap_or(0),
+        _ => 0,
+    };
+    (0..count).map_while(move |_| reader.read_raw().ok())
+}
+
+/// The pairs of a MessagePack map, as their bytes; none if it is no map.
+pub fn map_items(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut reader = Reader::new(bytes);
+    let count = match reader.peek_kind() {
+        Ok(Kind::Map) => reader.read_map_len().unwrap_or(0),
+        _ => 0,
+    };
+    (0..count).map_while(move |_| Some((reader.read_raw().ok()?, reader.read_raw().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_its_action_its_fields_and_its_seq() {
+        let mut fields = Fields::at(&"a".parse().unwrap());
+        fields.raw("value", &[0x05]).bool("idem", true).nil("chain");
+        assert_eq!(
+            fields.encode_request(3, "set_value"),
+            b"\x86\xa6action\xa9set_value\xa4path\xd5\x03\xa1a\xa5value\x05\xa4idem\xc3\xa5chain\xc0\xa3seq\x03"
+        );
+    }
+
+    #[test]
+    fn flow_control_is_asked_for_and_acknowledged_as_python_does() {
+        assert_eq!(encode_qlen(10), b"\x82\xa3seq\x00\xa4qlen\x0a");
+        assert_eq!(encode_ack(3, 4), b"\x83\xa3seq\x03\xa5state\xa3ack\xa3ack\x04");
+    }
+
+    #[test]
+    fn a_python_server_s_greeting_is_read() {
+        let bytes = b"\x86\xa3seq\x00\xa7version\x93\x00\x41\x00\xa4node\xa2n1\xa4tick\x01\xa4tock\x1a\xa4qlen\x0a";
+        let greeting = Greeting::decode(&Message::new(bytes).unwrap()).unwrap();
+        let expected = Greeting {
+            node: "n1".into(),
+            version: vec![0, 65, 0],
+            tick: Some(1),
+            tock: 26,
+            auth: None,
+        };
+        assert_eq!(greeting, expected);
+    }
+
+    #[test]
+    fn a_node_that_cannot_work_yet_greets_without_a_tick() {
+        let bytes = b"\x84\xa7version\x91\x01\xa4node\xa1n\xa4tick\xc0\xa4auth\x92\xa4root\xa1x";
+        let greeting = Greeting::decode(&Message::new(bytes).unwrap()).unwrap();
+        assert_eq!(greeting.tick, None);
+        assert_eq!(greeting.auth.as_deref(), Some("root"));
+    }
+
+    #[test]
+    fn what_is_no_map_with_string_keys_is_no_message() {
+        assert!(Message::new(b"\x05").is_err());
+        assert!(Message::new(b"\x81\x05\x05").is_err());
+        assert!(Message::new(b"\x81\xa1a").is_err());
+        assert!(Message::new(b"\x80\x80").is_err());
+        assert!(Message::new(b"\x80").is_ok());
+    }
+
+    #[test]
+    fn errors_carry_their_code() {
+        let message = Message::new(b"\x82\xa5error\xa4What\xa4code\xa1c").unwrap();
+        let error = message.error().unwrap();
+        assert!(error.has_code("c"));
+        assert_eq!(error.to_string(), "What");
+        assert!(Message::new(b"\x81\xa5error\x05").unwrap().error().is_some());
+        assert!(Message::new(b"\x80").unwrap().error().is_none());
+    }
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# All tests, in one command: format, lints, tests, documentation, and the real Python DistKV
+# client against real nodes. Stops at the first step that fails.
+#
+# Needs Rust, a C compiler, and Python 3.11 with venv (Debian 12: apt-get install gcc python3-venv);
+# the Python client is installed into a virtual environment below the target directory, once.
+# `cargo nextest` and `cargo deny` are used if they are there.
+#
+# The last two lines sum up: "N passed, N failed" for people, and one of JSON for programs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+target=${CARGO_TARGET_DIR:-$PWD/target}
+case $target in
+    /*) ;;
+    *) target=$PWD/$target ;;
+esac
+logs=$target/test-logs
+mkdir -p "$logs"
+rm -f "$logs"/*
+
+passed=0
+failed=0
+skipped=0
+steps=0
+current="(none)"
+started=$SECONDS
+
+finish() {
+    status=$?
+    trap - EXIT
+    result=passed
+    if [ "$status" -ne 0 ]; then
+        result=failed
+        # A step without tests of its own (lints, say) that failed is a failure, too.
+        [ "$failed" -gt 0 ] || failed=1
+        printf '\n== FAILED: %s (exit status %s)\n' "$current" "$status"
+    fi
+    printf '\n%s passed, %s failed\n' "$passed" "$failed"
+    printf '{"result":"%s","passed":%s,"failed":%s,"skipped":%s,"steps":%s,"seconds":%s}\n' \
+        "$result" "$passed" "$failed" "$skipped" "$steps" "$((SECONDS - started))"
+    exit "$status"
+}
+trap finish EXIT
+
+step() {
+    current=$1
+    steps=$((steps + 1))
+    printf '\n== %s (%ss so far)\n' "$current" "$((SECONDS - started))"
+}
+
+# Adds up what a test runner says at its end; it is in the log whether it failed or not.
+count() {
+    local sums
+    sums=$(sed 's/\x1b\[[0-9;]*m//g' "$2" | awk -v kind="$1" '
+        function add(line,    n, i, part) {
+            n = split(line, part, /[,;:.=] *| +in +/)
+            for (i = 1; i <= n; i++) {
+                sub(/^ +/, "", part[i])
+                if (part[i] ~ /^[0-9]+ passed/) p += part[i] + 0
+                else if (part[i] ~ /^[0-9]+ (failed|errors?|timed out)/) f += part[i] + 0
+                else if (part[i] ~ /^[0-9]+ (skipped|ignored)/) s += part[i] + 0
+            }
+        }
+        kind == "cargo" && /^test result: / { sub(/^test result: [A-Za-z]+\. /, ""); add($0) }
+        kind == "nextest" && /^ +Summary \[/ { last = $0 }
+        kind == "pytest" && /(passed|failed|errors?).* in [0-9.]+s/ { last = $0; gsub(/^=+ | =+$/, "", last) }
+        END {
+            if (kind == "nextest") sub(/^.* tests? run: /, "", last)
+            if (kind != "cargo") add(last)
+            print p + 0, f + 0, s + 0
+        }')
+    read -r p f s <<<"$sums"
+    passed=$((passed + p))
+    failed=$((failed + f))
+    skipped=$((skipped + s))
+}
+
+# Runs a test runner, shows its output and counts from it.
+tests() {
+    local kind=$1 log=$2 status=0
+    shift 2
+    "$@" 2>&1 | tee "$logs/$log" || status=$?
+    count "$kind" "$logs/$log"
+    return "$status"
+}
+
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+
+step "format"
+cargo fmt --all --check
+
+step "lints"
+cargo clippy --locked --all-targets -- -D warnings
+
+step "tests"
+if cargo nextest --version >/dev/null 2>&1; then
+    tests nextest rust.log cargo nextest run --locked --all-targets ${CI:+--profile ci}
+else
+    tests cargo rust.log cargo test --locked --lib --bins --tests --examples
+fi
+
+step "documentation tests"
+tests cargo doc.log cargo test --locked --doc
+
+step "documentation"
+RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --locked --no-deps
+
+if cargo deny --version >/dev/null 2>&1; then
+    step "licences, bans and sources of dependencies"
+    cargo deny --offline --locked check licenses bans sources
+fi
+
+step "the Python client: install"
+tests/python/setup-venv.sh "$target/python-venv"
+
+step "the Python client: build the node"
+cargo build --locked --bin distkv-node
+
+step "the Python client"
+DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
+    tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python
+
+current="(none)"

@@ -1,0 +1,257 @@
+//! Real nodes as processes, and a plain client to talk to them: for tests that kill, stop and
+//! restart. Everything waits for readiness, nothing sleeps for luck.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rmpv::Value;
+
+/// Longer than anything honest takes on a busy machine; a test that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node that runs as a process of its own. It is killed when this is dropped.
+pub struct NodeProcess {
+    pub name: String,
+    pub client: SocketAddr,
+    pub gossip: SocketAddr,
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl NodeProcess {
+    /// Starts the first node of a network.
+    pub fn run(name: &str) -> Self {
+        Self::start(name, &["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"])
+    }
+
+    /// Starts a node that joins.
+    pub fn join(name: &str, peers: &[&NodeProcess]) -> Self {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        Self::join_at(name, peers, any, any)
+    }
+
+    /// Starts a node that joins, at given addresses.
+    pub fn join_at(
+        name: &str,
+        peers: &[&NodeProcess],
+        client: SocketAddr,
+        gossip: SocketAddr,
+    ) -> Self {
+        let (client, gossip) = (client.to_string(), gossip.to_string());
+        let peers: Vec<String> = peers.iter().map(|p| p.gossip.to_string()).collect();
+        let mut arguments = vec!["join", "--client", &client, "--gossip", &gossip];
+        arguments.extend(peers.iter().map(String::as_str));
+        Self::start(name, &arguments)
+    }
+
+    /// Starts a node and waits until it serves clients.
+    pub fn start(name: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_distkv-node"))
+            .args(arguments)
+            .args(["--name", name, "--json"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the node's program starts");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let sink = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                sink.lock().expect("not poisoned").push(line);
+            }
+        });
+        let mut first = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        stdout.read_line(&mut first).expect("readable");
+        let ready: serde_json::Value = serde_json::from_str(&first).unwrap_or_else(|e| {
+            panic!("{name} said {first:?} ({e}); log: {:#?}", log.lock().unwrap())
+        });
+        let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
+        let (client, gossip) = (address("client"), address("gossip"));
+        Self { name: name.into(), client, gossip, child, log }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What the node wrote to its log so far.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// SIGKILL: nothing is said to anybody.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it can be waited for");
+    }
+
+    /// Sends a signal by name, to this process only.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{} does not end: {:#?}", self.name, self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.client)
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> usize {
+        let path = format!("/proc/{}/statm", self.pid());
+        let text = std::fs::read_to_string(path).unwrap();
+        text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A plain, blocking client: one socket, messages as they come.
+pub struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    seq: u64,
+    pub greeting: Value,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::try_connect(address).expect("the node takes connections")
+    }
+
+    pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut client = Self { stream, buffer: Vec::new(), seq: 0, greeting: Value::Nil };
+        client.greeting = client.receive()?;
+        Ok(client)
+    }
+
+    /// Sends a request and gives its number; fields are added to `action` and `seq`.
+    pub fn send(&mut self, action: &str, fields: &[(&str, Value)]) -> std::io::Result<u64> {
+        self.seq += 1;
+        let mut map =
+            vec![("action".into(), action.into()), (Value::from("seq"), Value::from(self.seq))];
+        map.extend(fields.iter().map(|(k, v)| (Value::from(*k), v.clone())));
+        let mut bytes = Vec::new();
+        rmpv::encode::write_value(&mut bytes, &Value::Map(map)).unwrap();
+        self.stream.write_all(&bytes)?;
+        Ok(self.seq)
+    }
+
+    /// The next message, whatever it is.
+    pub fn receive(&mut self) -> std::io::Result<Value> {
+        loop {
+            let mut rest = self.buffer.as_slice();
+            if let Ok(value) = rmpv::decode::read_value(&mut rest) {
+                let used = self.buffer.len() - rest.len();
+                self.buffer.drain(..used);
+                return Ok(value);
+            }
+            let mut chunk = [0; 64 << 10];
+            match self.stream.read(&mut chunk)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                n => self.buffer.extend_from_slice(&chunk[..n]),
+            }
+        }
+    }
+
+    /// Sends a request and waits for its one reply; nothing else may be open.
+    pub fn call(&mut self, action: &str, fields: &[(&str, Value)]) -> Value {
+        self.send(action, fields).expect("sent");
+        self.receive().expect("answered")
+    }
+
+    pub fn set(&mut self, path: &[&str], value: Value) -> Value {
+        self.call("set_value", &[("path", array(path)), ("value", value)])
+    }
+
+    pub fn get(&mut self, path: &[&str]) -> Option<Value> {
+        field(&self.call("get_value", &[("path", array(path))]), "value")
+    }
+
+    /// A whole subtree: path elements (joined by `/`) to the message's other fields, with paths
+    /// made whole again.
+    pub fn tree(&mut self, top: &[&str]) -> Vec<(String, Value)> {
+        let fields = [("path", array(top)), ("nchain", Value::from(16))];
+        self.send("get_tree", &fields).expect("sent");
+        let mut items = Vec::new();
+        let mut previous: Vec<String> = Vec::new();
+        loop {
+            let message = self.receive().expect("answered");
+            match field(&message, "state").as_ref().and_then(Value::as_str) {
+                Some("end") => return items,
+                Some(_) => continue,
+                None => {}
+            }
+            let depth = field(&message, "depth").and_then(|d| d.as_u64()).unwrap_or(0) as usize;
+            previous.truncate(depth);
+            let path = field(&message, "path").unwrap_or(Value::Array(Vec::new()));
+            previous.extend(elements(&path).into_iter().map(|e| e.to_string()));
+            let content = ["value", "chain", "tock"]
+                .map(|key| (Value::from(key), field(&message, key).unwrap_or(Value::Nil)));
+            items.push((previous.join("/"), Value::Map(content.to_vec())));
+        }
+    }
+}
+
+/// A path as a plain array.
+pub fn array(path: &[&str]) -> Value {
+    Value::Array(path.iter().map(|e| Value::from(*e)).collect())
+}
+
+fn elements(path: &Value) -> Vec<Value> {
+    match path {
+        Value::Array(elements) => elements.clone(),
+        Value::Ext(3, bytes) => {
+            let mut rest = bytes.as_slice();
+            let mut elements = Vec::new();
+            while !rest.is_empty() {
+                elements.push(rmpv::decode::read_value(&mut rest).unwrap());
+            }
+            elements
+        }
+        other => panic!("{other} is no path"),
+    }
+}
+
+/// A field of a message.
+pub fn field(message: &Value, key: &str) -> Option<Value> {
+    let map = message.as_map()?;
+    map.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, v)| v.clone())
+}
+
+/// Looks again until something holds; fails the test with `what` when it never does.
+pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

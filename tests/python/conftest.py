@@ -1,0 +1,88 @@
+"""Fixtures of all tests here: running nodes, and the real client connected to them."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path as FilePath
+
+import anyio
+import pytest
+
+sys.path.insert(0, str(FilePath(__file__).parent))
+
+# pylint: disable=wrong-import-position
+from asyncscope import main_scope
+from distkv.client import client_scope
+from moat.util import Path
+
+import nodes
+import raw
+
+_counter = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def shared_nodes():
+    """Holds the one node for all tests that keep to paths of their own and count no ticks."""
+    network = nodes.Network()
+    try:
+        yield network
+    finally:
+        network.stop()
+
+
+@pytest.fixture
+def node(shared_nodes):  # pylint: disable=redefined-outer-name
+    """A running node that others use, too: keep below `base`. If a test kills it, that is the
+    failure of that test alone; the next one gets a new node."""
+    if not shared_nodes.nodes:
+        shared_nodes.add("--init", "null")
+    (running,) = shared_nodes.nodes
+    yield running
+    if running.process.poll() is not None:
+        shared_nodes.stop()
+        pytest.fail("the node died:\n" + running.log())
+
+
+@pytest.fixture
+def base():
+    """A path that no other test uses."""
+    return Path(f"t{next(_counter)}")
+
+
+@pytest.fixture
+def network():
+    """An empty network; `network.add()` starts its nodes."""
+    net = nodes.Network()
+    try:
+        yield net
+    finally:
+        net.stop()
+
+
+@pytest.fixture
+def fresh_node(network):  # pylint: disable=redefined-outer-name
+    """A node of its own for one test: the root's value has tick 1, nothing else is there."""
+    return network.add("--init", "null")
+
+
+@pytest.fixture
+def connection(node):  # pylint: disable=redefined-outer-name
+    """A connection in bytes, without flow control."""
+    with node.raw() as conn:
+        yield conn
+
+
+@asynccontextmanager
+async def clients(*where: nodes.Node):
+    """Real clients, one connected to each node named, within a main scope as they need it."""
+    with anyio.fail_after(2 * raw.PATIENCE):
+        async with main_scope(name="test"):
+            # Without name=None all connections of a scope are silently one.
+            res = [
+                await client_scope(connect={"host": n.host, "port": n.port, "name": None})
+                for n in where
+            ]
+            yield res if len(res) > 1 else res[0]

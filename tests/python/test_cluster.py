@@ -1,0 +1,141 @@
+"""Several nodes and real clients: what is set at one is there at the others."""
+
+import time
+
+import anyio
+import msgpack_raw as mp
+import pytest
+import raw
+from conftest import clients
+
+
+@pytest.fixture
+def three(network):
+    """Three nodes of one network."""
+    return [network.add("--init", "null"), network.add(), network.add()]
+
+
+async def test_a_value_set_anywhere_is_read_everywhere(network, three):
+    async with clients(*three) as each:
+        for i, client in enumerate(each):
+            await client.set(("from", i), value=i)
+        network.settle()
+        for client in each:
+            tree = [(tuple(r.path), r.value) async for r in client.get_tree(("from",))]
+            assert tree == [((0,), 0), ((1,), 1), ((2,), 2)]
+
+
+async def test_chains_grow_over_nodes(three):
+    """As in wire/90: set on one, watch on the other, set there on top of it, and back."""
+    async with clients(*three) as (one, two, _):
+        path = ("r0", "a")
+        async with two.watch(("r0",)) as at_two, one.watch(("r0",)) as at_one:
+            first = await one.set(path, value="v", nchain=3)
+            msg = await at_two.recv()
+            assert (msg.value, msg.tock) == ("v", first.tock)
+            assert (await two.get(path, nchain=3)).chain == first.chain
+            second = await two.set(path, value="w", chain=first.chain, nchain=3)
+            assert second.chain == {"node": "n2", "tick": 1, "prev": first.chain}
+            assert second.tock > first.tock
+            assert (await at_one.recv()).value == "v"
+            assert (await at_one.recv()).value == "w"
+            third = await one.set(path, value="z", nchain=3)
+            assert third.prev == "w"
+            # n1's older event has left the chain
+            want = {"node": "n2", "tick": 1, "prev": None}
+            assert third.chain == {"node": "n1", "tick": first.chain.tick + 1, "prev": want}
+            cut = await one.get(path, nchain=1)
+            assert cut.chain == {"node": "n1", "tick": third.chain.tick}
+
+
+async def test_deletions_travel(three):
+    async with clients(*three) as (one, two, three_):
+        async with three_.watch(("r1",)) as watch:
+            await one.set(("r1",), value=1)
+            assert (await watch.recv()).value == 1
+            assert (await three_.delete(("r1",))).prev == 1
+            msg = await watch.recv()
+            assert "value" not in msg
+        async with two.watch(("r1",), fetch=True) as watch:
+            while (await watch.recv()).get("state") != "uptodate":
+                pass
+            await one.set(("r1", "last"), value=1)
+            while (await watch.recv()).get("value") != 1:
+                pass
+            assert "value" not in await two.get(("r1",))
+
+
+async def test_writes_to_one_path_everywhere_at_once_converge(network, three):
+    async with clients(*three) as each:
+        async with anyio.create_task_group() as tg:
+
+            async def writer(client, name):
+                for i in range(20):
+                    for turn in range(3):
+                        await client.set(("r2", i), value=(name, turn))
+
+            for name, client in zip("abc", each):
+                tg.start_soon(writer, client, name)
+        network.settle()
+        trees = []
+        for client in each:
+            trees.append([dict(r) async for r in client.get_tree(("r2",), nchain=-1)])
+            for r in trees[-1]:
+                r.pop("seq"), r.pop("wseq", None)  # pylint: disable=expression-not-assigned
+        assert len(trees[0]) == 20
+        assert trees[0] == trees[1] == trees[2]
+
+
+async def test_a_node_that_joins_has_everything_before_it_answers(network):
+    one = network.add("--init", "null")
+    async with clients(one) as client:
+        for i in range(300):
+            await client.set(("all", i), value=i)
+        await client.delete(("all", 7))
+    two = network.add()
+    async with clients(two) as client:
+        values = [r.value async for r in client.get_tree(("all",))]
+        assert values == [i for i in range(300) if i != 7]
+
+
+async def test_copies_wait_for_the_others(three):
+    async with clients(*three) as (one, two, three_):
+        for i in range(20):
+            await one._request(  # pylint: disable=protected-access
+                "set_value", path=("copies",), value=i, copies=2, nchain=0
+            )
+            assert (await two.get(("copies",))).value == i
+            assert (await three_.get(("copies",))).value == i
+
+
+def test_known_ticks_agree_after_many_writes(network, three):
+    connections = [node.raw() for node in three]
+    seqs = []
+    for i in range(900):
+        conn = connections[i % 3]
+        seqs.append((conn, conn.start("set_value", path=mp.path("many", i % 50), value=i)))
+    for conn, seq in seqs:
+        assert conn.reply(seq)["changed"] in (True, False)
+    network.settle()
+    for conn in connections:
+        state = conn.ok("get_state", nodes=True, missing=True, remote_missing=True)
+        assert state["nodes"] == {"n1": 301, "n2": 300, "n3": 300}
+        assert state["missing"] == {}
+        conn.sock.close()
+
+
+def test_a_lost_node_is_replaced_and_fetches_all(network, three):
+    one, two, _ = three
+    with one.raw() as conn:
+        for i in range(100):
+            conn.ok("set_value", path=mp.path("x", i), value=i)
+        network.settle()
+        two.kill()
+        network.nodes.remove(two)
+        for i in range(100, 200):
+            conn.ok("set_value", path=mp.path("x", i), value=i)
+        again = network.add(name="n4")
+        with again.raw() as fresh:
+            deadline = time.monotonic() + raw.PATIENCE
+            while len(fresh.stream("get_tree", path=mp.path("x"))) < 200:
+                assert time.monotonic() < deadline

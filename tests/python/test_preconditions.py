@@ -1,0 +1,149 @@
+"""chain, prev and idem: changes that happen only if."""
+
+import msgpack_raw as mp
+import pytest
+from conftest import clients
+from distkv.exceptions import ServerError
+
+
+async def test_chain_none_means_new(node, base):
+    async with clients(node) as client:
+        first = await client.set(base, value=1, chain=None, nchain=2)
+        assert first.changed and "prev" not in first
+        with pytest.raises(ServerError, match="already exists"):
+            await client.set(base, value=2, chain=None)
+        assert (await client.get(base)).value == 1
+
+
+async def test_a_chain_must_be_the_newest(node, base):
+    async with clients(node) as client:
+        first = await client.set(base, value=1, chain=None, nchain=2)
+        second = await client.set(base, value=2, chain=first.chain, nchain=2)
+        assert second.changed and second.chain.tick > first.chain.tick
+        with pytest.raises(ServerError, match="Chain is"):
+            await client.set(base, value=3, chain=first.chain)
+        assert (await client.get(base)).value == 2
+        with pytest.raises(ServerError, match="Entry is new"):
+            await client.set(base + ["new"], value=3, chain=first.chain)
+        # Node and tick are enough.
+        short = {"node": second.chain.node, "tick": second.chain.tick}
+        await client.set(base, value=4, chain=short)
+        assert (await client.get(base)).value == 4
+
+
+async def test_a_dead_entry_is_new(node, base):
+    async with clients(node) as client:
+        res = await client.set(base, value=1, chain=None, nchain=2)
+        res = await client.delete(base, chain=res.chain, nchain=2)
+        dead = await client.get(base, nchain=2)
+        assert "value" not in dead and dead.chain == res.chain
+        with pytest.raises(ServerError, match="Entry is new"):
+            await client.set(base, value=2, chain=res.chain)
+        assert (await client.set(base, value=2, chain=None)).changed
+
+
+async def test_prev_must_be_the_old_value(node, base):
+    async with clients(node) as client:
+        with pytest.raises(ServerError, match="Data is"):
+            await client.set(base, value="a", prev="x")
+        await client.set(base, value="a")
+        with pytest.raises(ServerError, match="Data is"):
+            await client.set(base, value="b", prev="x")
+        res = await client.set(base, value="b", prev="a")
+        assert res.changed and "prev" not in res
+        with pytest.raises(ServerError, match="Data is"):
+            await client.delete(base, prev="a")
+        assert (await client.delete(base, prev="b")).changed
+
+
+async def test_prev_none_means_the_value_nil(node, base):
+    async with clients(node) as client:
+        with pytest.raises(ServerError, match="Data is"):
+            await client.set(base, value=1, prev=None)
+        await client.set(base, value=None)
+        assert (await client.set(base, value=1, prev=None)).changed
+
+
+def test_the_words_of_the_errors(connection, base):
+    path = mp.path(*base, "k")
+    text = f"{base}.k"
+    connection.ok("set_value", path=path, value="a")
+    chain = connection.ok("set_value", path=path, value="a")["chain"]
+    error = connection.error("set_value", path=path, value=1, chain=None)["error"]
+    assert f"Entry already exists at {text}" in error
+    wrong = {"node": "n1", "tick": 1}
+    error = connection.error("set_value", path=path, value=1, chain=wrong)["error"]
+    assert "Chain is" in error and f"n1:{chain['tick']}" in error and "n1:1 " in error + " "
+    error = connection.error("set_value", path=path, value=1, prev="x")["error"]
+    assert "Data is" in error
+    error = connection.error("set_value", path=mp.path(*base, "l"), value=1, chain=chain)["error"]
+    assert f"Entry is new at {base}.l" in error
+
+
+def test_each_kind_of_refusal_has_a_code_of_its_own(connection, base):
+    path = mp.path(*base)
+    chain = connection.ok("set_value", path=path, value="a")["chain"]
+    codes = [
+        connection.error("set_value", path=path, value=1, chain=None)["code"],
+        connection.error("set_value", path=mp.path(*base, 1), value=1, chain=chain)["code"],
+        connection.error("set_value", path=path, value=1, chain={"node": "n1", "tick": 1})["code"],
+        connection.error("set_value", path=path, value=1, prev="x")["code"],
+        connection.error("set_value", path=path)["code"],
+        connection.error("get_value")["code"],
+        connection.error("no_such_action")["code"],
+    ]
+    assert len(set(codes)) >= 6, codes
+
+
+def test_a_refused_change_leaves_no_event(connection, base):
+    path = mp.path(*base)
+    before = connection.ok("set_value", path=path, value=1)["chain"]["tick"]
+    connection.error("set_value", path=path, value=2, chain=None)
+    connection.error("set_value", path=path, value=2, prev=5)
+    connection.error("delete_value", path=path, chain={"node": "n1", "tick": 1})
+    connection.error("set_value", path=path)
+    assert connection.ok("set_value", path=path, value=1)["chain"]["tick"] == before + 1
+
+
+def test_the_chain_is_asked_before_anything_is_changed_also_when_prev_fits(connection, base):
+    path = mp.path(*base)
+    connection.ok("set_value", path=path, value=1)
+    msg = connection.error("set_value", path=path, value=2, prev=1, chain={"node": "n1", "tick": 1})
+    assert "Chain is" in msg["error"]
+    assert connection.ok("get_value", path=path)["value"] == 1
+
+
+async def test_idem_makes_no_event_for_the_same_value(node, base):
+    async with clients(node) as client:
+        first = await client.set(base, value=(1, 2), nchain=1)
+        again = await client.set(base, value=(1, 2), nchain=1, idem=True)
+        assert (again.changed, again.chain, again.tock) == (False, first.chain, first.tock)
+        other = await client.set(base, value=(1, 3), nchain=1, idem=True)
+        assert (other.changed, other.prev) == (True, (1, 2))
+        plain = await client.set(base, value=(1, 3), nchain=1)
+        assert (plain.changed, plain.prev) == (False, (1, 3))
+        assert plain.chain.tick > other.chain.tick
+
+
+def test_idem_tells_apart_what_differs_in_type(connection, base):
+    path = mp.path(*base)
+    tick = connection.ok("set_value", path=path, value=1)["chain"]["tick"]
+    reply = connection.ok("set_value", path=path, value=1, idem=True)
+    assert reply.order == ["tock", "changed", "chain", "seq"]
+    assert reply["chain"]["tick"] == tick
+    for value in (1.0, True, "1", b"1"):
+        reply = connection.ok("set_value", path=path, value=value, idem=True)
+        assert reply["chain"]["tick"] > tick, value
+        tick = reply["chain"]["tick"]
+
+
+def test_idem_on_nothing_sets(connection, base):
+    assert connection.ok("set_value", path=mp.path(*base), value=None, idem=True)["changed"]
+
+
+def test_set_needs_a_value_and_delete_must_have_none(connection, base):
+    path = mp.path(*base)
+    assert "delete_value" in connection.error("set_value", path=path)["error"]
+    connection.ok("set_value", path=path, value=1)
+    connection.error("delete_value", path=path, value=1)
+    assert connection.ok("get_value", path=path)["value"] == 1
