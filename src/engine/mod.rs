@@ -219,6 +219,12 @@ impl Engine {
         self.peers.iter().count()
     }
 
+    /// Whether a linked peer serves clients: there is a network to catch up with.
+    #[must_use]
+    pub fn has_ready_peer(&self) -> bool {
+        self.peers.iter().any(|(_, p)| p.ready)
+    }
+
     /// Mints a fresh tock, for replies that must carry one.
     pub fn mint_tock(&mut self) -> Tock {
         self.replica.mint_tock()

@@ -139,6 +139,12 @@ impl LinkQueue {
         state.serve = Some((id, stream));
         None
     }
+
+    /// Takes away the catch-up that waits, when the link is over: it may hold the last
+    /// snapshot of a big tree, to be dropped on a blocking thread.
+    pub fn take_serve(&self) -> Option<Box<CatchUpStream>> {
+        self.state.lock().serve.take().map(|(_, stream)| stream)
+    }
 }
 
 #[cfg(test)]

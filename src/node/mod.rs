@@ -1,3 +1,270 @@
 //! A running node: owns the hub, the sockets and the timers.
+//!
+//! [`Node::start`] opens the ports and starts the tasks; how it comes to serve is in [`start`].
+//! Peers are [`link`]'s, membership is the thread in [`swim`] with [`members`] behind it.
 
+mod address;
+mod bind;
 pub mod config;
+mod error;
+mod identity;
+mod link;
+mod local;
+mod members;
+mod peer_file;
+mod start;
+mod stop;
+mod swim;
+mod tasks;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use config::{CLIENT_PORT, Config, GOSSIP_PORT, Start};
+pub use error::NodeError;
+use identity::Myself;
+use link::{Links, Origin, accept_peers, dial_peers};
+use members::{PeerFile, follow_members};
+use stop::Stop;
+pub use stop::StopReason;
+use swim::SwimHandle;
+
+use crate::engine::{Engine, Input};
+use crate::hub::Hub;
+use crate::membership::{NetworkName, SwimConfig};
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
+use crate::rt::{self, TcpListener};
+
+/// How long the last words to peers may take.
+const LINKS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_200);
+/// How long the last words to members may take, counted from the same moment.
+const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// How long a node waits for what, while it starts. The defaults suit everybody but tests.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// A first node with known peers goes on alone when none has answered for so long.
+    pub no_answer_ms: Millis,
+    /// The same when peers have answered, but none of them serves clients.
+    pub first_answer_ms: Millis,
+    /// The same when there was one that serves clients, and it is gone.
+    pub network_lost_ms: Millis,
+    /// A newcomer whose name is taken gives up after this time.
+    pub name_patience_ms: Millis,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            no_answer_ms: 5_000,
+            first_answer_ms: 3_000,
+            network_lost_ms: 10_000,
+            name_patience_ms: 20_000,
+        }
+    }
+}
+
+/// A running node. Dropping it is like a crash: nobody is told. See [`Node::shutdown`].
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    hub: Arc<Hub>,
+    me: Arc<Myself>,
+    links: Arc<Links>,
+    swim: SwimHandle,
+    stop: Stop,
+    /// The farewell is over.
+    done: AtomicBool,
+}
+
+impl Node {
+    /// Opens the ports and starts. When this returns, the node can be reached; it serves
+    /// clients once [`Node::ready`] returns.
+    ///
+    /// # Errors
+    /// [`NodeError`]; nothing is left running.
+    pub async fn start(config: Config) -> Result<Self, NodeError> {
+        Self::start_with(config, Timing::default()).await
+    }
+
+    /// [`Node::start`] with other patience.
+    ///
+    /// # Errors
+    /// [`NodeError`]; nothing is left running.
+    pub async fn start_with(config: Config, timing: Timing) -> Result<Self, NodeError> {
+        let network = NetworkName::new(&config.network)
+            .map_err(|_| NodeError::Network(config.network.clone()))?;
+        for peer in &config.peers {
+            address::parse_setting("peer", peer, GOSSIP_PORT)?;
+        }
+        let stored = match &config.peer_file {
+            Some(path) => peer_file::load(path)?,
+            None => Vec::new(),
+        };
+        if matches!(config.start, Start::Join) && config.peers.is_empty() && stored.is_empty() {
+            return Err(NodeError::NoPeers);
+        }
+        let gossip = bind::bind_gossip(&config.gossip, GOSSIP_PORT).await?;
+        let (client, client_addr) = bind::bind_client(&config.client, CLIENT_PORT).await?;
+        let advertised =
+            address::Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
+        let me = Arc::new(Myself::new(
+            config.name.clone(),
+            config.network.clone(),
+            client_addr,
+            gossip.addr,
+            advertised,
+        ));
+        let id = NodeId { name: config.name.clone(), incarnation: Incarnation(rt::random_u64()) };
+        let incarnation = id.incarnation;
+        let hub = Arc::new(Hub::new(Engine::new(crate::engine::Config {
+            id,
+            hash_seed: rt::random_u64(),
+            read_only: config.read_only,
+            memory_max: config.memory_max,
+        })));
+        let swim_config = SwimConfig::lan(network);
+        let (name, seed) = (config.name.clone(), rt::random_u64());
+        let swim = SwimHandle::start(gossip.udp, name, swim_config, seed)
+            .map_err(|source| NodeError::System { what: "the membership thread", source })?;
+        let stop = Stop::default();
+        let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone());
+        let inner = Arc::new(Inner {
+            hub,
+            me,
+            links: Arc::new(links),
+            swim,
+            stop,
+            done: AtomicBool::new(false),
+        });
+        if let Some(addr) = inner.me.swim_addr() {
+            inner.swim.become_member(addr, incarnation);
+        }
+        let links = &inner.links;
+        for peer in &config.peers {
+            links.add_target(peer, Origin::Configured, None);
+        }
+        for peer in &stored {
+            links.add_target(&peer.address, Origin::Configured, peer.name.clone());
+        }
+        let file = config.peer_file.clone().map(|path| PeerFile::new(path, stored));
+        rt::spawn(accept_peers(Arc::clone(links), TcpListener::from(gossip.tcp)));
+        rt::spawn(dial_peers(Arc::clone(links)));
+        rt::spawn(follow_members(Arc::clone(links), file));
+        rt::spawn(tasks::keep_time(Arc::clone(links)));
+        rt::spawn(tasks::report(Arc::clone(links)));
+        drop(client);
+        rt::spawn(come_to_serve(Arc::clone(links), config.start, timing));
+        rt::spawn(Arc::clone(&inner).wait_for_end());
+        Ok(Self { inner })
+    }
+
+    /// The node's name.
+    #[must_use]
+    pub fn name(&self) -> &NodeName {
+        &self.inner.me.name
+    }
+
+    /// Where clients connect, with the port that was taken.
+    #[must_use]
+    pub fn client_addr(&self) -> SocketAddr {
+        self.inner.me.client
+    }
+
+    /// Where peers connect, with the port that was taken; as bound, not as advertised.
+    #[must_use]
+    pub fn gossip_addr(&self) -> SocketAddr {
+        self.inner.me.gossip
+    }
+
+    /// The node's state.
+    #[must_use]
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.inner.hub
+    }
+
+    /// Waits until the node serves clients.
+    ///
+    /// # Errors
+    /// The node has ended before.
+    pub async fn ready(&self) -> Result<(), StopReason> {
+        let became_ready = async {
+            loop {
+                let listener = self.inner.hub.became_ready.listen();
+                if self.inner.hub.read(Engine::is_ready) {
+                    return;
+                }
+                listener.await;
+            }
+        };
+        match self.inner.stop.or(became_ready).await {
+            Some(()) => Ok(()),
+            None => Err(self.inner.stop.reason().unwrap_or(StopReason::Requested)),
+        }
+    }
+
+    /// Waits until the node has ended, and says why.
+    pub async fn stopped(&self) -> StopReason {
+        self.inner.stop.finished().await;
+        self.inner.stop.reason().unwrap_or(StopReason::Requested)
+    }
+
+    /// Takes leave of peers and members, and ends: in less than 3 s, whatever they do.
+    pub async fn shutdown(&self) {
+        self.inner.stop.request(StopReason::Requested);
+        self.inner.stop.finished().await;
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.inner.end_at_once();
+    }
+}
+
+impl Inner {
+    /// Carries the farewell out when it is asked for.
+    async fn wait_for_end(self: Arc<Self>) {
+        self.stop.requested().await;
+        if self.stop.is_finished() {
+            return;
+        }
+        if let Some(reason) = self.stop.reason() {
+            tracing::info!(%reason, "taking leave");
+        }
+        self.swim.leave();
+        let members = rt::timeout(SWIM_FAREWELL_TIMEOUT, self.swim.ended());
+        futures::future::join(self.links.leave(LINKS_FAREWELL_TIMEOUT), members).await;
+        self.done.store(true, Ordering::Release);
+        self.end_at_once();
+    }
+
+    fn end_at_once(&self) {
+        self.stop.finish();
+        self.swim.stop();
+        self.links.abandon();
+    }
+}
+
+/// Brings the node to serve clients, as it was told to start.
+async fn come_to_serve(links: Arc<Links>, start: Start, timing: Timing) {
+    match start {
+        Start::Join => start::wait_for_network(&links, &timing).await,
+        Start::Run { init, load: _ } => {
+            if links.addresses().is_empty() {
+                links.hub.handle(Input::Found, rt::now());
+            } else {
+                start::found_or_join(&links, &timing).await;
+            }
+            if let Some(value) = init
+                && links.hub.read(Engine::is_ready)
+            {
+                start::set_root(&links, &value);
+            }
+        }
+    }
+}

@@ -1,1 +1,74 @@
-//! (being built)
+//! Nodes and clusters in this process, on loopback ports that the system chooses, for users'
+//! own tests. No call here sleeps for luck: all wait for a condition, with a deadline.
+//!
+//! ```
+//! use distkv::model::{path::Path, value::Value};
+//! use distkv::testing::{TestCluster, block_on};
+//!
+//! block_on(async {
+//!     let cluster = TestCluster::start(2).await.unwrap();
+//!     let path: Path = "lamp.kitchen".parse().unwrap();
+//!     cluster.node(0).set(&path, &Value::new(&[0xc3]).unwrap()).unwrap();
+//!     cluster.settled().await.unwrap();
+//!     assert!(cluster.node(1).get(&path).is_some());
+//!     cluster.shutdown().await;
+//! });
+//! ```
+
+mod cluster;
+
+use std::future::Future;
+use std::time::Duration;
+
+pub use cluster::{Differs, NodeState, TestCluster, Version};
+
+use crate::model::ids::NodeName;
+use crate::node::config::{Config, NETWORK, Start};
+use crate::rt;
+
+/// How long a test waits for what should happen soon, on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a condition is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Runs a future to its end on this thread.
+pub fn block_on<F, T>(future: F) -> T
+where
+    F: Future<Output = T>,
+{
+    rt::block_on(future)
+}
+
+/// The settings of a node on loopback, with ports that the system chooses. A node without
+/// `peers` is the first of its network; with some, it joins them.
+#[must_use]
+pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
+    let start = if peers.is_empty() { Start::Run { init: None, load: None } } else { Start::Join };
+    Config {
+        name,
+        network: NETWORK.to_owned(),
+        client: "127.0.0.1:0".to_owned(),
+        gossip: "127.0.0.1:0".to_owned(),
+        advertise: None,
+        start,
+        peers,
+        peer_file: None,
+        read_only: false,
+        memory_max: None,
+        connections_max: 1024,
+    }
+}
+
+/// Waits until a condition holds; tells whether it came to hold within the time.
+pub async fn wait_until(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = rt::now() + u64::try_from(patience.as_millis()).unwrap_or(u64::MAX / 2);
+    loop {
+        if condition() {
+            return true;
+        }
+        if rt::now() >= deadline {
+            return false;
+        }
+        rt::sleep(LOOK_INTERVAL).await;
+    }
+}

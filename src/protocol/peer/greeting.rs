@@ -82,6 +82,8 @@ pub enum RefusalCode {
     NameInUse,
     /// The dialling node reached itself.
     Myself,
+    /// Another connection between the two stands already.
+    Linked,
     /// The node has too many links or is going away.
     Unavailable,
     /// Something this version does not know.
@@ -89,12 +91,13 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    const ALL: [(Self, &'static str); 7] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Version, "version"),
         (Self::Network, "network"),
         (Self::Limits, "limits"),
         (Self::NameInUse, "name_in_use"),
         (Self::Myself, "myself"),
+        (Self::Linked, "linked"),
         (Self::Unavailable, "unavailable"),
         (Self::Other, "other"),
     ];
@@ -108,7 +111,7 @@ impl RefusalCode {
     /// Whether trying again later may help without anybody changing anything.
     #[must_use]
     pub fn is_passing(self) -> bool {
-        matches!(self, Self::NameInUse | Self::Unavailable | Self::Other)
+        matches!(self, Self::NameInUse | Self::Linked | Self::Unavailable | Self::Other)
     }
 }
 

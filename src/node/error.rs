@@ -1,0 +1,88 @@
+//! Why a node did not start: what, where, and what to do about it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a node did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A setting's text is no address.
+    #[error("the {what} address {text:?} cannot be used: {why}")]
+    Address {
+        /// Which setting.
+        what: &'static str,
+        /// What was given.
+        text: String,
+        /// What is wrong and what it should be.
+        why: String,
+    },
+    /// An address that this node needs for itself is not known by the system's name service.
+    #[error(
+        "the {what} address {text:?} cannot be resolved ({source}); check the name, or give an IP \
+         address"
+    )]
+    Resolve {
+        /// Which setting.
+        what: &'static str,
+        /// What was given.
+        text: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The port is in use.
+    #[error(
+        "the {what} port {addr} is in use by another program, perhaps another node; stop that \
+         one, or choose another port (port 0 takes a free one)"
+    )]
+    InUse {
+        /// Which port.
+        what: &'static str,
+        /// Where.
+        addr: SocketAddr,
+    },
+    /// The port cannot be bound for another reason.
+    #[error("the {what} port {addr} cannot be opened: {source}")]
+    Bind {
+        /// Which port.
+        what: &'static str,
+        /// Where.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The network's name is none.
+    #[error("the network name {0:?} cannot be used: give 1 to 64 bytes of text")]
+    Network(String),
+    /// The list of peers is there and cannot be read.
+    #[error("the peer file {path:?} cannot be read{}: {why}", at(*line))]
+    PeerFile {
+        /// Which file.
+        path: PathBuf,
+        /// Which of its lines, from 1; none for the file as a whole.
+        line: Option<usize>,
+        /// What is wrong and what to do.
+        why: String,
+    },
+    /// The saved state to start with cannot be read.
+    #[error("{0}")]
+    Load(String),
+    /// A joiner was told of nobody.
+    #[error("a node that joins needs the address of at least one node of the network")]
+    NoPeers,
+    /// The membership machine does not take its settings.
+    #[error("membership cannot start: {0}")]
+    Membership(String),
+    /// The system has no thread or socket to give.
+    #[error("the system refused {what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn at(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
+}

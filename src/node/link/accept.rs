@@ -1,0 +1,81 @@
+//! Connections that peers make to us.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::greet::{read_greeting, send_hello, send_refusal};
+use super::{LinkEnd, Links, is_worth_a_warning, tune};
+use crate::protocol::peer::greeting::Greeting;
+use crate::rt::{self, TcpListener, TcpStream};
+
+/// The pause after the system refused to give us a connection (out of descriptors, say).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes connections until the node ends.
+pub(in crate::node) async fn accept_peers(links: Arc<Links>, listener: TcpListener) {
+    let stop = links.stop.clone();
+    while let Some(accepted) = stop.or(listener.accept()).await {
+        match accepted {
+            Ok((stream, remote)) => {
+                let links = Arc::clone(&links);
+                rt::spawn(async move { answer(links, stream, remote).await });
+            }
+            Err(error) => {
+                links.complain("-", "accept", &format!("cannot take connections: {error}"));
+                let _ = stop.or(rt::sleep(ACCEPT_PAUSE)).await;
+            }
+        }
+    }
+}
+
+/// Greets whoever called, and runs the link if it becomes one.
+async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
+    let Some(slot) = links.greeting_slot() else {
+        links.complain(
+            "-",
+            "crowd",
+            "too many connections that have not greeted; closing new ones",
+        );
+        return;
+    };
+    tune(&stream);
+    let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+    // Complaints are told apart by host: the port is another one each time.
+    let who = remote.ip().to_string();
+    let stop = links.stop.clone();
+    let (hello, leftover) = match stop.or(read_greeting(&stream)).await {
+        None => return,
+        Some(Ok((Greeting::Hello(hello), leftover))) => (*hello, leftover),
+        Some(Ok((Greeting::Refusal(_), _))) => return,
+        Some(Err(error)) => {
+            let text = format!("a connection to the gossip port was closed: {error}");
+            return links.complain(&who, error.reason(), &text);
+        }
+    };
+    let own = links.hello(&stream);
+    let named = format!("{} at {who}", hello.name);
+    let admitted = match own.check(&hello) {
+        Ok(()) => links.admit(stream.clone(), hello, remote, false).await,
+        Err(refusal) => Err(refusal),
+    };
+    match admitted {
+        Err(refusal) => {
+            let code = refusal.code.as_str();
+            if is_worth_a_warning(refusal.code) {
+                links.complain(&named, code, &format!("refused a peer: {refusal}"));
+            } else {
+                tracing::debug!(peer = named, code, "refused a peer: {refusal}");
+            }
+            send_refusal(&stream, &refusal).await;
+        }
+        Ok(link) => {
+            if let Err(error) = send_hello(&stream, &own).await {
+                tracing::debug!(peer = named, "the greeting could not be sent: {error}");
+                return links.finish(&link, LinkEnd::Gone);
+            }
+            drop(slot);
+            Arc::clone(&links).run(link, leftover).await;
+        }
+    }
+}

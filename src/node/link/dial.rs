@@ -1,0 +1,197 @@
+//! Connections that we make to peers: one task that sees what is due, and one per attempt.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use std::pin::pin;
+
+use super::greet::{read_greeting, send_hello};
+use super::{Dialled, Links, Origin, is_worth_a_warning, tune};
+use crate::node::address::{HostPort, route_to};
+use crate::node::config::GOSSIP_PORT;
+use crate::protocol::peer::greeting::{Greeting, RefusalCode};
+use crate::rt::{self, TcpStream};
+
+/// How long one address may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// The next address of a name is tried beside the first after this time (RFC 8305 suggests
+/// 250 ms).
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// Nothing that is due waits longer than this, whatever happens to wake-ups.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// Dials whoever should be linked and is not, until the node ends.
+pub(in crate::node) async fn dial_peers(links: Arc<Links>) {
+    while !links.stop.is_requested() {
+        let listener = links.changed.listen();
+        let now = rt::now();
+        let linked: Vec<_> = links.table.lock().keys().cloned().collect();
+        let is_linked = |name: &_| linked.binary_search(name).is_ok();
+        let (due, next) = links.targets.lock().take_due(is_linked, now);
+        for address in due {
+            let links = Arc::clone(&links);
+            rt::spawn(async move { attempt(links, address).await });
+        }
+        let pause = next.map_or(LOOK_MAX, |at| {
+            Duration::from_millis(at.saturating_sub(now).max(1)).min(LOOK_MAX)
+        });
+        let _ = links.stop.or(rt::timeout(pause, listener)).await;
+    }
+}
+
+/// One attempt at one address; a link that comes of it is run to its end.
+async fn attempt(links: Arc<Links>, address: String) {
+    let stop = links.stop.clone();
+    let outcome = stop.or(dial(&links, &address)).await;
+    let (dialled, link) = match outcome {
+        None => return,
+        Some(Ok((link, leftover))) => {
+            (Dialled::Linked(link.peer.name.clone()), Some((link, leftover)))
+        }
+        Some(Err(dialled)) => (dialled, None),
+    };
+    links.targets.lock().on_dialled(&address, dialled, rt::now(), rt::random_u64());
+    links.changed.notify(usize::MAX);
+    if let Some((link, leftover)) = link {
+        links.run(link, leftover).await;
+    }
+}
+
+type Outcome = Result<(Arc<super::Link>, Vec<u8>), Dialled>;
+
+async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
+    let failed = |why: String| Err(Dialled::Failed(why));
+    let parsed = match HostPort::parse(address, GOSSIP_PORT) {
+        Ok(parsed) => parsed,
+        Err(why) => return failed(why),
+    };
+    let addrs = match parsed.resolve().await {
+        Ok(addrs) => addrs,
+        Err(error) => return failed(format!("the name cannot be resolved: {error}")),
+    };
+    if let Some(name) = linked_at(links, &addrs) {
+        return Err(Dialled::Linked(name));
+    }
+    tell_swim(links, &addrs);
+    let (stream, remote) = match connect(&addrs).await {
+        Ok(connected) => connected,
+        Err(error) => return failed(error.to_string()),
+    };
+    tune(&stream);
+    let own = links.hello(&stream);
+    let greeted = match send_hello(&stream, &own).await {
+        Ok(()) => read_greeting(&stream).await,
+        Err(error) => Err(error),
+    };
+    let (peer, leftover) = match greeted {
+        Ok((Greeting::Hello(peer), leftover)) => (*peer, leftover),
+        Ok((Greeting::Refusal(refusal), _)) => return refused(links, address, &refusal),
+        Err(error) => {
+            links.complain(address, error.reason(), &format!("a peer did not greet: {error}"));
+            return failed(error.to_string());
+        }
+    };
+    if let Err(refusal) = own.check(&peer) {
+        return refused(links, address, &refusal);
+    }
+    if !links.hub.read(crate::engine::Engine::is_ready) {
+        // A joiner should know more than the one that it was told of.
+        for other in &peer.peers {
+            if HostPort::parse(other, 0).is_ok_and(|other| other.port != 0) {
+                links.add_target(other, Origin::Learned, None);
+            }
+        }
+    }
+    let name = peer.name.clone();
+    match links.admit(stream, peer, remote, true).await {
+        Ok(link) => Ok((link, leftover)),
+        Err(refusal) if refusal.code == RefusalCode::Linked => Err(Dialled::Linked(name)),
+        Err(refusal) => {
+            links.complain(address, refusal.code.as_str(), &format!("not linked: {refusal}"));
+            failed(refusal.to_string())
+        }
+    }
+}
+
+/// The other side, or we, do not want to talk.
+fn refused(
+    links: &Links,
+    address: &str,
+    refusal: &crate::protocol::peer::greeting::Refusal,
+) -> Outcome {
+    match refusal.code {
+        RefusalCode::Myself => return Err(Dialled::Myself),
+        RefusalCode::NameInUse => links.note_name_trouble(refusal.text.clone()),
+        _ => {}
+    }
+    if is_worth_a_warning(refusal.code) {
+        let text = format!("a peer refused this node: {refusal}");
+        links.complain(address, refusal.code.as_str(), &text);
+    }
+    Err(Dialled::Failed(refusal.text.clone()))
+}
+
+/// Whom one of these addresses belongs to, if that peer is linked already under another.
+fn linked_at(links: &Links, addrs: &[SocketAddr]) -> Option<crate::model::ids::NodeName> {
+    let table = links.table.lock();
+    let at = |link: &super::Link| {
+        let gossip = HostPort::parse(&link.peer.gossip, 0).ok().and_then(|g| g.numeric());
+        let dialled = link.dialled.then_some(link.remote);
+        [gossip, dialled].into_iter().flatten().any(|addr| addrs.contains(&addr))
+    };
+    table.values().find(|link| link.end().is_none() && at(link)).map(|l| l.peer.name.clone())
+}
+
+/// SWIM looks for the network at the same addresses, also where TCP does not get through.
+fn tell_swim(links: &Links, addrs: &[SocketAddr]) {
+    let joining = !links.hub.read(crate::engine::Engine::is_ready);
+    for addr in addrs {
+        if links.me.swim_addr().is_none()
+            && let Some(local) = route_to(*addr)
+        {
+            links.learn_route(local);
+        }
+        if joining {
+            links.swim.join(*addr);
+        } else {
+            links.swim.known_peer(None, *addr);
+        }
+    }
+}
+
+/// Connects to the first address that answers; a slow one does not hold up the next.
+async fn connect(addrs: &[SocketAddr]) -> io::Result<(TcpStream, SocketAddr)> {
+    let mut error = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    let mut pending: Vec<std::pin::Pin<Box<_>>> = Vec::new();
+    let mut rest = addrs.iter().copied();
+    loop {
+        let next = rest.next();
+        if let Some(addr) = next {
+            pending.push(Box::pin(connect_one(addr)));
+        }
+        if pending.is_empty() {
+            return Err(error);
+        }
+        let pause = if next.is_some() { NEXT_ADDRESS_AFTER } else { CONNECT_TIMEOUT };
+        let any = futures::future::select_all(pending);
+        match select(any, pin!(rt::sleep(pause))).await {
+            Either::Left(((Ok(connected), ..), _)) => return Ok(connected),
+            Either::Left(((Err(why), _, others), _)) => {
+                error = why;
+                pending = others;
+            }
+            Either::Right(((), any)) => pending = any.into_inner(),
+        }
+    }
+}
+
+async fn connect_one(addr: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
+    let stream = rt::timeout(CONNECT_TIMEOUT, TcpStream::connect(addr))
+        .await
+        .unwrap_or_else(|| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer")))
+        .map_err(|error| io::Error::new(error.kind(), format!("{addr}: {error}")))?;
+    Ok((stream, addr))
+}

@@ -1,0 +1,105 @@
+//! The first words on a connection, with their limits of time and size: before a greeting, a
+//! connection has cost next to nothing.
+
+use std::io;
+use std::time::Duration;
+
+use futures::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::protocol::frame::{FrameError, GREETING_BYTES_MAX, HEADER_BYTES, split_frame};
+use crate::protocol::peer::greeting::{Greeting, GreetingError, Hello, Refusal};
+use crate::rt::{self, TcpStream};
+
+/// How long either side may take to say who it is.
+pub(super) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much of a stranger's first bytes is shown in the log.
+const SHOWN_BYTES_MAX: usize = 24;
+
+/// Why a greeting did not come about.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GreetError {
+    #[error("it did not say who it is within {} s", GREETING_TIMEOUT.as_secs())]
+    Silent,
+    #[error("it closed the connection without a greeting")]
+    Closed,
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+    #[error("it is no distkv peer: it began with \"{shown}\" ({why})")]
+    Stranger { shown: String, why: FrameError },
+    #[error("{0}")]
+    Greeting(#[from] GreetingError),
+}
+
+impl GreetError {
+    /// A fixed word, so that the same complaint is logged once.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+            Self::Closed => "closed",
+            Self::Io(_) => "io",
+            Self::Stranger { .. } => "stranger",
+            Self::Greeting(_) => "greeting",
+        }
+    }
+}
+
+/// Reads the other side's greeting, and returns what came behind it.
+pub(super) async fn read_greeting(stream: &TcpStream) -> Result<(Greeting, Vec<u8>), GreetError> {
+    rt::timeout(GREETING_TIMEOUT, read_unlimited(stream)).await.unwrap_or(Err(GreetError::Silent))
+}
+
+async fn read_unlimited(mut stream: &TcpStream) -> Result<(Greeting, Vec<u8>), GreetError> {
+    let mut bytes = Vec::new();
+    loop {
+        match split_frame(&bytes, GREETING_BYTES_MAX) {
+            Err(why) => {
+                let shown = bytes.get(..SHOWN_BYTES_MAX).unwrap_or(&bytes);
+                let shown = shown.escape_ascii().to_string();
+                return Err(GreetError::Stranger { shown, why });
+            }
+            Ok(Some(frame)) => {
+                let greeting = Greeting::decode(&frame)?;
+                let behind = bytes.split_off(frame.length);
+                return Ok((greeting, behind));
+            }
+            Ok(None) => {}
+        }
+        // Never more than the longest greeting: `split_frame` has spoken by then.
+        let mut piece = [0; 1024];
+        let room = (HEADER_BYTES + GREETING_BYTES_MAX).saturating_sub(bytes.len()).min(piece.len());
+        let count = stream.read(piece.get_mut(..room).unwrap_or_default()).await?;
+        if count == 0 {
+            return Err(GreetError::Closed);
+        }
+        bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
+    }
+}
+
+/// Says who we are.
+pub(super) async fn send_hello(stream: &TcpStream, hello: &Hello) -> Result<(), GreetError> {
+    let mut bytes = Vec::new();
+    hello.encode(&mut bytes);
+    send(stream, &bytes).await
+}
+
+/// Says why we do not want to talk, and lets go of the connection such that the other side can
+/// read it.
+pub(super) async fn send_refusal(stream: &TcpStream, refusal: &Refusal) {
+    let mut bytes = Vec::new();
+    refusal.encode(&mut bytes);
+    if send(stream, &bytes).await.is_ok() && stream.shutdown(std::net::Shutdown::Write).is_ok() {
+        // Closing with unread bytes would reset the connection, and the refusal with it.
+        let drain = async {
+            let (mut stream, mut piece, mut left) = (stream, [0; 1024], 16);
+            while left > 0 && stream.read(&mut piece).await.is_ok_and(|count| count > 0) {
+                left -= 1;
+            }
+        };
+        let _ = rt::timeout(Duration::from_secs(1), drain).await;
+    }
+}
+
+async fn send(mut stream: &TcpStream, bytes: &[u8]) -> Result<(), GreetError> {
+    rt::timeout(GREETING_TIMEOUT, stream.write_all(bytes)).await.ok_or(GreetError::Silent)??;
+    Ok(())
+}

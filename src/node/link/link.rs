@@ -1,0 +1,176 @@
+//! One link: the connection to one peer after the greetings, and what its tasks share.
+
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::admission::Party;
+use crate::engine::LinkId;
+use crate::hub::link_queue::LinkQueue;
+use crate::model::ids::Millis;
+use crate::protocol::peer::greeting::Hello;
+use crate::rt::TcpStream;
+
+/// A link on which nothing was heard, or nothing could be written, for so long is closed. Full
+/// digests come every 5 s.
+pub(super) const SILENCE_MS: Millis = 15_000;
+/// The same where SWIM says that the peer is down: more than one full digest is overdue.
+pub(super) const SILENCE_WHEN_DOWN_MS: Millis = 6_000;
+
+/// Why a link ended, for the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum LinkEnd {
+    /// The peer closed the connection without a farewell.
+    Gone,
+    /// The connection broke.
+    Broken(String),
+    /// The peer said farewell, or this node does.
+    Left,
+    /// Another connection to the same peer took its place.
+    Replaced,
+    /// The peer sent what no peer sends.
+    Malformed(String),
+    /// The peer names more incarnations than a node remembers.
+    TableFull,
+    /// Nothing was heard of the peer for too long.
+    Silent,
+    /// The peer did not take what was sent for too long.
+    Stuck,
+    /// This node has a new incarnation, which the peer must know before anything else.
+    Renewed,
+}
+
+impl std::fmt::Display for LinkEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone => f.write_str("the peer closed the connection"),
+            Self::Broken(why) => write!(f, "the connection broke: {why}"),
+            Self::Left => f.write_str("a farewell"),
+            Self::Replaced => f.write_str("a newer connection took its place"),
+            Self::Malformed(why) => write!(f, "the peer sent what no peer sends: {why}"),
+            Self::TableFull => f.write_str("the peer names more incarnations than are remembered"),
+            Self::Silent => f.write_str("nothing was heard of the peer for too long"),
+            Self::Stuck => f.write_str("the peer did not take what was sent for too long"),
+            Self::Renewed => f.write_str("this node has a new incarnation"),
+        }
+    }
+}
+
+impl LinkEnd {
+    /// Whether an operator should look at the peer.
+    pub(super) fn is_alarming(&self) -> bool {
+        match self {
+            Self::Malformed(_) | Self::TableFull | Self::Silent | Self::Stuck => true,
+            Self::Gone | Self::Broken(_) | Self::Left | Self::Replaced | Self::Renewed => false,
+        }
+    }
+}
+
+/// What the tasks of a link share.
+pub(super) struct Link {
+    pub(super) id: LinkId,
+    pub(super) queue: Arc<LinkQueue>,
+    pub(super) peer: Hello,
+    pub(super) remote: SocketAddr,
+    /// Whether this node dialled.
+    pub(super) dialled: bool,
+    pub(super) since: Millis,
+    pub(super) stream: TcpStream,
+    /// When something last came.
+    heard: AtomicU64,
+    /// Since when a write makes no progress; 0 while none is under way.
+    writing_since: AtomicU64,
+    end: Mutex<Option<LinkEnd>>,
+    /// The engine was told that it is up, and that it is down.
+    told_up: AtomicBool,
+    told_down: AtomicBool,
+}
+
+impl Link {
+    pub(super) fn new(
+        (id, queue): (LinkId, Arc<LinkQueue>),
+        stream: TcpStream,
+        peer: Hello,
+        remote: SocketAddr,
+        dialled: bool,
+        now: Millis,
+    ) -> Self {
+        Self {
+            id,
+            queue,
+            peer,
+            remote,
+            dialled,
+            since: now,
+            stream,
+            heard: AtomicU64::new(now),
+            writing_since: AtomicU64::new(0),
+            end: Mutex::new(None),
+            told_up: AtomicBool::new(false),
+            told_down: AtomicBool::new(false),
+        }
+    }
+
+    /// As [`super::admission`] sees it.
+    pub(super) fn party(&self) -> Party<'_> {
+        Party {
+            incarnation: self.peer.incarnation,
+            gossip: &self.peer.gossip,
+            dialled: self.dialled,
+        }
+    }
+
+    /// This node's end of the connection.
+    pub(super) fn local_ip(&self) -> Option<IpAddr> {
+        self.stream.local_addr().ok().map(|addr| addr.ip().to_canonical())
+    }
+
+    /// Ends it; both tasks find out. The first reason counts.
+    pub(super) fn close(&self, end: LinkEnd) {
+        self.end.lock().get_or_insert(end);
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.queue.changed.notify(usize::MAX);
+    }
+
+    /// Why it ended, if it did.
+    pub(super) fn end(&self) -> Option<LinkEnd> {
+        self.end.lock().clone()
+    }
+
+    pub(super) fn note_heard(&self, now: Millis) {
+        self.heard.store(now, Ordering::Relaxed);
+    }
+
+    /// A write begins, or made progress.
+    pub(super) fn note_writing(&self, now: Millis) {
+        self.writing_since.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// Nothing is being written any more.
+    pub(super) fn note_written(&self) {
+        self.writing_since.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether it makes no progress any more.
+    pub(super) fn decide_stall(&self, peer_is_down: bool, now: Millis) -> Option<LinkEnd> {
+        let allowed = if peer_is_down { SILENCE_WHEN_DOWN_MS } else { SILENCE_MS };
+        let writing_since = self.writing_since.load(Ordering::Relaxed);
+        if writing_since > 0 && now.saturating_sub(writing_since) >= SILENCE_MS {
+            return Some(LinkEnd::Stuck);
+        }
+        let heard = self.heard.load(Ordering::Relaxed);
+        (now.saturating_sub(heard) >= allowed).then_some(LinkEnd::Silent)
+    }
+
+    /// Whether the engine is to be told that it is up: once, and not after it is down.
+    pub(super) fn tell_up(&self) -> bool {
+        !self.told_down.load(Ordering::Acquire) && !self.told_up.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the engine is to be told that it is down: once.
+    pub(super) fn tell_down(&self) -> bool {
+        !self.told_down.swap(true, Ordering::AcqRel)
+    }
+}

@@ -1,0 +1,493 @@
+//! Links: the one TCP connection to each peer, over which all data goes.
+//!
+//! Whom to dial is decided in [`targets`], which of two connections stays in [`admission`].
+//! [`accept`] and [`dial`] make connections and greet ([`greet`]); then a link has two tasks, a
+//! [`reader`] and a [`writer`], which share a [`link`](self::link::Link). Nothing here waits for
+//! one peer while it holds anything that concerns another.
+
+mod accept;
+mod admission;
+mod dial;
+mod greet;
+#[allow(clippy::module_inception, reason = "one link, of the links")]
+mod link;
+mod log_once;
+mod reader;
+mod targets;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_lock::Semaphore;
+use event_listener::Event;
+use parking_lot::Mutex;
+
+pub(super) use accept::accept_peers;
+use admission::{Admission, LiveMember, Party, decide_admission};
+pub(super) use dial::dial_peers;
+use link::{Link, LinkEnd};
+use log_once::LogOnce;
+use targets::{Dialled, Targets};
+pub(super) use targets::{Origin, Trouble};
+
+use super::address::HostPort;
+use super::identity::Myself;
+use super::stop::Stop;
+use super::swim::SwimHandle;
+use crate::engine::{CloseReason, Input, LinkId};
+use crate::hub::Hub;
+use crate::membership::{MemberInfo, MemberState};
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
+use crate::protocol::peer::greeting::{Hello, Refusal, RefusalCode};
+use crate::rt::{self, TcpStream};
+
+/// Most links; a few times the largest cluster that pushes to everybody.
+pub(super) const LINKS_MAX: usize = 256;
+/// Most connections that have not greeted yet. Each costs a socket for at most 5 s.
+pub(super) const GREETINGS_MAX: usize = 256;
+/// Most catch-ups that are answered at once; others are told to ask elsewhere or later.
+pub(super) const SERVES_MAX: usize = 4;
+/// How long a link may take to hand over what it has left when it is closed on purpose.
+const FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// That our name is taken is over when nobody says so any more for this long; attempts are at
+/// most 5 s apart.
+const TROUBLE_MS: Millis = 10_000;
+/// Bytes that the system may hold unsent per link, so that live frames do not stand behind
+/// megabytes of a catch-up.
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
+
+/// A peer that is linked, for display.
+#[derive(Clone, Debug)]
+pub(super) struct LinkInfo {
+    pub(super) id: LinkId,
+    pub(super) peer: Hello,
+    pub(super) since: Millis,
+    pub(super) lagging: bool,
+}
+
+/// Our name is taken, as others told us.
+#[derive(Clone, Debug)]
+pub(super) struct NameTrouble {
+    /// Since when, without a link in between.
+    pub(super) since: Millis,
+    /// When it was told last.
+    pub(super) last: Millis,
+    /// In their words.
+    pub(super) told: String,
+}
+
+/// All links of a node, and what is needed to make them.
+pub(super) struct Links {
+    pub(super) hub: Arc<Hub>,
+    pub(super) me: Arc<Myself>,
+    pub(super) swim: SwimHandle,
+    pub(super) stop: Stop,
+    /// By the peer's name: one each.
+    table: Mutex<BTreeMap<NodeName, Arc<Link>>>,
+    targets: Mutex<Targets>,
+    serves: Arc<Semaphore>,
+    log: LogOnce,
+    /// Connections that have not greeted yet.
+    greetings: AtomicUsize,
+    name_trouble: Mutex<Option<NameTrouble>>,
+    /// Fires when a link came or went, or there are new addresses to dial.
+    pub(super) changed: Event,
+}
+
+impl Links {
+    pub(super) fn new(hub: Arc<Hub>, me: Arc<Myself>, swim: SwimHandle, stop: Stop) -> Self {
+        let targets = Mutex::new(Targets::new(me.name.clone()));
+        Self {
+            hub,
+            me,
+            swim,
+            stop,
+            table: Mutex::default(),
+            targets,
+            serves: Arc::new(Semaphore::new(SERVES_MAX)),
+            log: LogOnce::default(),
+            greetings: AtomicUsize::new(0),
+            name_trouble: Mutex::new(None),
+            changed: Event::new(),
+        }
+    }
+
+    /// Adds an address to dial.
+    pub(super) fn add_target(&self, address: &str, origin: Origin, name: Option<NodeName>) {
+        self.targets.lock().add(address, origin, name, rt::now());
+        self.changed.notify(usize::MAX);
+    }
+
+    /// SWIM says that a member is there.
+    pub(super) fn on_member_up(&self, addr: SocketAddr, name: &NodeName) {
+        let address = HostPort::from(addr).to_string();
+        self.targets.lock().on_member_up(&address, name, rt::now());
+        self.changed.notify(usize::MAX);
+    }
+
+    /// SWIM says that a member is gone; `left` on purpose.
+    pub(super) fn on_member_down(&self, addr: SocketAddr, left: bool) {
+        self.targets.lock().on_member_down(&HostPort::from(addr).to_string(), left);
+    }
+
+    /// What keeps addresses from answering, for the log.
+    pub(super) fn troubles(&self) -> Vec<Trouble> {
+        self.targets.lock().troubles()
+    }
+
+    /// All addresses that are dialled, for the log.
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.targets.lock().addresses().map(str::to_owned).collect()
+    }
+
+    /// The linked peers, by name.
+    pub(super) fn infos(&self) -> Vec<LinkInfo> {
+        let table = self.table.lock();
+        table
+            .values()
+            .map(|link| LinkInfo {
+                id: link.id,
+                peer: link.peer.clone(),
+                since: link.since,
+                lagging: link.queue.is_lagging(),
+            })
+            .collect()
+    }
+
+    /// How many links stand.
+    pub(super) fn count(&self) -> usize {
+        self.table.lock().len()
+    }
+
+    /// Whether others say that our name is taken, and no link stands.
+    pub(super) fn name_trouble(&self) -> Option<NameTrouble> {
+        let mut trouble = self.name_trouble.lock();
+        if trouble.as_ref().is_some_and(|t| rt::now().saturating_sub(t.last) >= TROUBLE_MS) {
+            *trouble = None;
+        }
+        trouble.clone()
+    }
+
+    /// Somebody says that our name is taken.
+    pub(super) fn note_name_trouble(&self, told: String) {
+        let known = self.name_trouble().map(|known| known.since);
+        let last = rt::now();
+        let since = known.unwrap_or(last);
+        *self.name_trouble.lock() = Some(NameTrouble { since, last, told });
+    }
+
+    /// Our greeting for a connection with this local address.
+    fn hello(&self, stream: &TcpStream) -> Hello {
+        let local = stream.local_addr().ok().map(|addr| addr.ip().to_canonical());
+        let linked: Vec<String> =
+            self.table.lock().values().map(|link| link.peer.gossip.clone()).collect();
+        let roster = self.swim.roster();
+        let members = roster.members.iter().filter(|m| is_live(m.state));
+        let members = members.map(|m| HostPort::from(m.addr).to_string());
+        self.me.hello(&self.hub, local, linked.into_iter().chain(members))
+    }
+
+    /// Whether a connection may become a link; if so it is in the table, and an older one of
+    /// the same peer is closed.
+    async fn admit(
+        &self,
+        stream: TcpStream,
+        peer: Hello,
+        remote: SocketAddr,
+        dialled: bool,
+    ) -> Result<Arc<Link>, Refusal> {
+        let refuse = |code, text| Err(Refusal { code, text });
+        let gossip = match HostPort::parse(&peer.gossip, 0) {
+            Ok(gossip) => gossip,
+            Err(why) => {
+                let text = format!("your gossip address {:?} is none: {why}", peer.gossip);
+                return refuse(RefusalCode::Other, text);
+            }
+        };
+        // Only needed where SWIM knows another life of that name, perhaps at that very place.
+        let addrs = match self.live_member(&peer.name) {
+            Some(member) if member.incarnation != peer.incarnation => {
+                gossip.resolve().await.unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        let now = rt::now();
+        let (link, replaced) = {
+            let mut table = self.table.lock();
+            if self.stop.is_requested() {
+                let text = format!("node {} is going away", self.me.name);
+                return refuse(RefusalCode::Unavailable, text);
+            }
+            let standing = table.get(&peer.name).filter(|link| link.end().is_none());
+            let candidate = Party { incarnation: peer.incarnation, gossip: &peer.gossip, dialled };
+            let party = standing.map(|link| link.party());
+            let linked = party.as_ref().zip(standing.map(|link| now.saturating_sub(link.since)));
+            let member = self.live_member(&peer.name);
+            let own = &self.me.name;
+            match decide_admission(own, &peer.name, &candidate, &addrs, linked, member) {
+                Admission::AlreadyLinked => {
+                    let text = format!("{} and {} are linked already", self.me.name, peer.name);
+                    return refuse(RefusalCode::Linked, text);
+                }
+                Admission::NameInUse(holder) => {
+                    return refuse(
+                        RefusalCode::NameInUse,
+                        format!(
+                            "another node named {} is up at {holder}, as node {} sees it; choose \
+                             another --name, or stop that node",
+                            peer.name, self.me.name
+                        ),
+                    );
+                }
+                Admission::Take if table.len() >= LINKS_MAX => {
+                    let text = format!("node {} has {LINKS_MAX} links, the most", self.me.name);
+                    return refuse(RefusalCode::Unavailable, text);
+                }
+                Admission::Take | Admission::Replace => {}
+            }
+            let name = peer.name.clone();
+            let link = Link::new(self.hub.add_link(), stream, peer, remote, dialled, now);
+            let link = Arc::new(link);
+            (Arc::clone(&link), table.insert(name, link))
+        };
+        if let Some(old) = replaced {
+            // The engine must not see two links of one peer.
+            old.close(LinkEnd::Replaced);
+            self.tell_down(&old);
+        }
+        Ok(link)
+    }
+
+    /// The node of that name that SWIM sees alive.
+    fn live_member(&self, name: &NodeName) -> Option<LiveMember> {
+        let roster = self.swim.roster();
+        let found = roster.members.iter().find(|m| m.name == *name && is_live(m.state))?;
+        Some(LiveMember { incarnation: found.incarnation, addr: found.addr })
+    }
+
+    /// Runs an admitted link to its end. `leftover`: what came behind the greeting.
+    async fn run(self: Arc<Self>, link: Arc<Link>, leftover: Vec<u8>) {
+        self.introduce(&link);
+        let reader = {
+            let (links, link) = (Arc::clone(&self), Arc::clone(&link));
+            rt::spawn(async move {
+                let end = reader::read_link(&links.hub, &link, &leftover).await;
+                link.close(end);
+            })
+        };
+        let writer =
+            writer::Writer::new(Arc::clone(&self.hub), Arc::clone(&link), self.serves.clone());
+        let end = writer.run().await;
+        if end == LinkEnd::Left
+            && link.end().is_none()
+            && link.stream.shutdown(std::net::Shutdown::Write).is_ok()
+        {
+            // Closing with unread bytes would reset the connection before the peer has read
+            // our last words; it closes as soon as it has.
+            let _ = rt::timeout(FAREWELL_TIMEOUT, reader).await;
+            let mut end = link.end();
+            if end == Some(LinkEnd::Gone) {
+                end = Some(LinkEnd::Left);
+            }
+            self.finish(&link, end.unwrap_or(LinkEnd::Left));
+        } else {
+            link.close(end.clone());
+            reader.await;
+            self.finish(&link, link.end().unwrap_or(end));
+        }
+    }
+
+    /// Tells everybody who is interested that a link stands.
+    fn introduce(&self, link: &Link) {
+        let peer = &link.peer;
+        tune(&link.stream);
+        self.name_trouble.lock().take();
+        {
+            // Under the table's lock, so that whoever replaces this link tells of its end after
+            // its beginning, or finds that there was none.
+            let _table = self.table.lock();
+            if link.tell_up() {
+                let id = NodeId { name: peer.name.clone(), incarnation: peer.incarnation };
+                self.hub.handle(Input::LinkUp { link: link.id, peer: id }, rt::now());
+            }
+        }
+        tracing::info!(
+            peer = %peer.name,
+            gossip = %peer.gossip,
+            remote = %link.remote,
+            dialled = link.dialled,
+            software = %peer.software,
+            "linked"
+        );
+        let (origin, name) = (Origin::Learned, Some(peer.name.clone()));
+        self.targets.lock().add(&peer.gossip, origin, name, rt::now());
+        self.changed.notify(usize::MAX);
+        if let Some(local) = link.local_ip() {
+            self.learn_route(local);
+        }
+        self.tell_swim(peer);
+    }
+
+    /// SWIM may not have met this peer: whoever is told may be the only one who can.
+    fn tell_swim(&self, peer: &Hello) {
+        let Ok(gossip) = HostPort::parse(&peer.gossip, 0) else { return };
+        let (swim, name) = (self.swim.clone(), peer.name.clone());
+        match gossip.numeric() {
+            Some(addr) => swim.known_peer(Some(name), addr),
+            None => drop(rt::spawn(async move {
+                for addr in gossip.resolve().await.unwrap_or_default().into_iter().take(1) {
+                    swim.known_peer(Some(name.clone()), addr);
+                }
+            })),
+        }
+    }
+
+    /// A connection has shown at which local address peers reach this node.
+    fn learn_route(&self, local: std::net::IpAddr) {
+        if let Some(addr) = self.me.learn_route(local) {
+            tracing::info!(%addr, "peers reach this node here");
+            let incarnation = self.hub.read(|e| e.id().incarnation);
+            self.swim.become_member(addr, incarnation);
+        }
+    }
+
+    fn tell_down(&self, link: &Link) {
+        let _table = self.table.lock();
+        if link.tell_down() {
+            self.hub.handle(Input::LinkDown { link: link.id }, rt::now());
+        }
+    }
+
+    fn finish(&self, link: &Link, end: LinkEnd) {
+        link.close(end.clone());
+        self.tell_down(link);
+        self.hub.remove_link(link.id);
+        {
+            let mut table = self.table.lock();
+            if table.get(&link.peer.name).is_some_and(|standing| standing.id == link.id) {
+                table.remove(&link.peer.name);
+            }
+        }
+        let name = &link.peer.name;
+        let now = rt::now();
+        let lived = now.saturating_sub(link.since);
+        if end.is_alarming() {
+            if self.log.is_news(name.as_str(), &format!("{end:?}"), now) {
+                tracing::warn!(peer = %name, remote = %link.remote, reason = %end, "link closed");
+            }
+        } else {
+            tracing::info!(peer = %name, remote = %link.remote, reason = %end, "link closed");
+        }
+        if end != LinkEnd::Replaced {
+            self.targets.lock().on_link_end(name, lived, now, rt::random_u64());
+        }
+        self.changed.notify(usize::MAX);
+    }
+
+    /// Closes links that make no progress. To be called about once a second.
+    pub(super) fn close_stalled(&self) {
+        let now = rt::now();
+        let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
+        let roster = self.swim.roster();
+        for link in links {
+            let is_it = |m: &&MemberInfo| {
+                m.name == link.peer.name && m.incarnation == link.peer.incarnation
+            };
+            let down = roster.members.iter().find(is_it).is_some_and(|m| !is_live(m.state));
+            if let Some(end) = link.decide_stall(down, now) {
+                link.close(end);
+            }
+        }
+    }
+
+    /// This node has a new incarnation: peers must greet it anew before they hear more.
+    pub(super) fn on_renewed(&self, incarnation: Incarnation) {
+        if let Some(addr) = self.me.swim_addr() {
+            self.swim.become_member(addr, incarnation);
+        }
+        let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
+        for link in links {
+            link.close(LinkEnd::Renewed);
+        }
+    }
+
+    /// Says farewell on all links, and waits until all are closed, or for `patience`.
+    pub(super) async fn leave(&self, patience: Duration) {
+        self.hub.change(|engine, out| engine.leave(out));
+        let ids: Vec<LinkId> = self.table.lock().values().map(|link| link.id).collect();
+        for id in ids {
+            self.hub.close_link(id, CloseReason::Left);
+        }
+        let all_gone = async {
+            loop {
+                let listener = self.changed.listen();
+                if self.count() == 0 {
+                    return;
+                }
+                listener.await;
+            }
+        };
+        let _ = rt::timeout(patience, all_gone).await;
+        self.abandon();
+    }
+
+    /// Closes all links without a word.
+    pub(super) fn abandon(&self) {
+        let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
+        for link in links {
+            link.close(LinkEnd::Left);
+        }
+    }
+
+    /// Logs a complaint about a peer, once for the same reason.
+    fn complain(&self, who: &str, reason: &str, text: &str) {
+        if self.log.is_news(who, reason, rt::now()) {
+            tracing::warn!(peer = who, reason, "{text}");
+        }
+    }
+}
+
+fn is_live(state: MemberState) -> bool {
+    matches!(state, MemberState::Up | MemberState::Suspect)
+}
+
+/// Whether an operator has to do something about a refusal, or should at least know.
+fn is_worth_a_warning(code: RefusalCode) -> bool {
+    use RefusalCode as Code;
+    match code {
+        Code::Version | Code::Network | Code::Limits | Code::NameInUse | Code::Other => true,
+        Code::Myself | Code::Linked | Code::Unavailable => false,
+    }
+}
+
+/// Small messages go out at once, and little waits inside of the system.
+fn tune(stream: &TcpStream) {
+    // Should the system refuse, the link is only slower.
+    let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    #[cfg(not(target_os = "linux"))]
+    let _ = UNSENT_BYTES_MAX;
+}
+
+/// A slot among the connections that have not greeted yet.
+struct GreetingSlot<'a>(&'a Links);
+
+impl Drop for GreetingSlot<'_> {
+    fn drop(&mut self) {
+        self.0.greetings.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Links {
+    fn greeting_slot(&self) -> Option<GreetingSlot<'_>> {
+        let slot = GreetingSlot(self);
+        // Taken even if it is too many; then it is given back at once.
+        let before = self.greetings.fetch_add(1, Ordering::AcqRel);
+        (before < GREETINGS_MAX).then_some(slot)
+    }
+}

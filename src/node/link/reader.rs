@@ -1,0 +1,173 @@
+//! Reads a link: cuts frames apart and decodes them outside of any lock, then hands all that
+//! came together to the engine.
+
+use futures::io::AsyncReadExt;
+
+use super::link::{Link, LinkEnd};
+use crate::engine::Input;
+use crate::hub::Hub;
+use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
+use crate::protocol::peer::PeerMessage;
+use crate::rt;
+
+/// What a busy link reads into.
+const BUFFER_BYTES: usize = 64 << 10;
+/// What an idle one keeps.
+const BUFFER_IDLE_BYTES: usize = 4 << 10;
+/// So many small reads in a row make a link an idle one.
+const IDLE_READS: u32 = 64;
+/// After a read of this size others get to run.
+const YIELD_BYTES: usize = 32 << 10;
+/// Most messages that the engine takes under one guard, so that others get their turn.
+const MESSAGES_MAX: usize = 256;
+
+/// A buffer that is as big as what is being read.
+struct Buffer {
+    bytes: Vec<u8>,
+    filled: usize,
+    small_reads: u32,
+}
+
+impl Buffer {
+    fn new(leftover: &[u8]) -> Self {
+        let mut bytes = vec![0; BUFFER_IDLE_BYTES.max(leftover.len())];
+        if let Some(start) = bytes.get_mut(..leftover.len()) {
+            start.copy_from_slice(leftover);
+        }
+        Self { bytes, filled: leftover.len(), small_reads: 0 }
+    }
+
+    fn content(&self) -> &[u8] {
+        self.bytes.get(..self.filled).unwrap_or_default()
+    }
+
+    /// Room to read into; grows where the last read, or the frame at hand, needs more. A frame
+    /// that is only announced costs nothing: the buffer doubles as its bytes come.
+    fn room(&mut self) -> &mut [u8] {
+        if self.filled == self.bytes.len() {
+            let size = (self.bytes.len() * 2).max(BUFFER_BYTES);
+            self.bytes.resize(size, 0);
+        } else if self.filled == 0 && self.small_reads >= IDLE_READS {
+            if self.bytes.len() > BUFFER_IDLE_BYTES {
+                self.bytes = vec![0; BUFFER_IDLE_BYTES];
+            }
+        } else if self.filled == 0 && self.bytes.len() > BUFFER_BYTES {
+            self.bytes = vec![0; BUFFER_BYTES];
+        }
+        self.bytes.get_mut(self.filled..).unwrap_or_default()
+    }
+
+    fn note_read(&mut self, count: usize) {
+        self.filled += count;
+        let small = count < BUFFER_IDLE_BYTES;
+        self.small_reads = if small { self.small_reads.saturating_add(1) } else { 0 };
+    }
+
+    /// Takes what was read out of the front.
+    fn consume(&mut self, count: usize) {
+        if count > 0 {
+            self.bytes.copy_within(count..self.filled, 0);
+            self.filled -= count;
+        }
+    }
+}
+
+/// Reads until the link ends, and says why it did.
+pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEnd {
+    let mut buffer = Buffer::new(leftover);
+    let mut stream = &link.stream;
+    loop {
+        match take_in(hub, link, buffer.content()) {
+            Ok(consumed) => buffer.consume(consumed),
+            Err(end) => return end,
+        }
+        match stream.read(buffer.room()).await {
+            Ok(0) => return LinkEnd::Gone,
+            Ok(count) => {
+                link.note_heard(rt::now());
+                buffer.note_read(count);
+                if count >= YIELD_BYTES {
+                    // A peer that always has more never makes us wait; others must run too.
+                    rt::yield_now().await;
+                }
+            }
+            Err(error) => return LinkEnd::Broken(error.to_string()),
+        }
+    }
+}
+
+/// Hands all whole frames to the engine; returns how many bytes they had.
+fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<usize, LinkEnd> {
+    let malformed = |error: &dyn std::error::Error| LinkEnd::Malformed(error.to_string());
+    let (mut at, mut messages) = (0, Vec::new());
+    let mut bad = None;
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        match split_frame(rest, BODY_BYTES_MAX) {
+            Ok(Some(frame)) => {
+                at += frame.length;
+                match PeerMessage::decode(&frame) {
+                    Ok(Some(message)) => messages.push(message),
+                    // Of a later version; ours to ignore.
+                    Ok(None) => {}
+                    Err(error) => bad = Some(malformed(&error)),
+                }
+            }
+            Ok(None) => break,
+            Err(error) => bad = Some(malformed(&error)),
+        }
+        if bad.is_some() {
+            break;
+        }
+        if messages.len() >= MESSAGES_MAX {
+            let messages = std::mem::take(&mut messages);
+            hub.handle(Input::Messages { link: link.id, messages }, rt::now());
+        }
+    }
+    // What came before a bad message is good.
+    if !messages.is_empty() {
+        hub.handle(Input::Messages { link: link.id, messages }, rt::now());
+    }
+    bad.map_or(Ok(at), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(buffer: &mut Buffer, count: usize) {
+        let room = buffer.room().len();
+        assert!(room > 0);
+        buffer.note_read(count.min(room));
+    }
+
+    #[test]
+    fn the_buffer_follows_what_is_read_and_shrinks_when_idle() {
+        let mut buffer = Buffer::new(&[1, 2, 3]);
+        assert_eq!(buffer.content(), [1, 2, 3]);
+        read(&mut buffer, usize::MAX);
+        assert_eq!(buffer.bytes.len(), BUFFER_IDLE_BYTES);
+        read(&mut buffer, 10);
+        assert_eq!(buffer.bytes.len(), BUFFER_BYTES);
+        while buffer.bytes.len() < 1 << 20 {
+            read(&mut buffer, usize::MAX);
+        }
+        buffer.consume(buffer.filled);
+        read(&mut buffer, 10);
+        assert_eq!(buffer.bytes.len(), BUFFER_BYTES, "a long frame's room is given back");
+        for _ in 0..=IDLE_READS {
+            buffer.consume(buffer.filled);
+            read(&mut buffer, 10);
+        }
+        assert_eq!(buffer.bytes.len(), BUFFER_IDLE_BYTES);
+    }
+
+    #[test]
+    fn what_is_not_consumed_stays_in_front() {
+        let mut buffer = Buffer::new(&[1, 2, 3, 4]);
+        buffer.consume(3);
+        assert_eq!(buffer.content(), [4]);
+        buffer.consume(1);
+        assert_eq!(buffer.content(), [0; 0]);
+    }
+}

@@ -1,0 +1,342 @@
+//! Whom to dial, and when: configured peers, peers of earlier runs, and members. Pure; time and
+//! jitter come in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::ids::{Millis, NodeName};
+
+/// The first pause after an attempt that failed.
+pub(super) const BACKOFF_MIN_MS: Millis = 200;
+/// The longest pause for a peer that should be there: configured, or alive as SWIM says.
+pub(super) const BACKOFF_MAX_MS: Millis = 5_000;
+/// The longest pause for one that SWIM does not see. It costs nothing: when SWIM sees it, or it
+/// dials us, that is at once.
+pub(super) const BACKOFF_ABSENT_MAX_MS: Millis = 30_000;
+/// How long the node with the larger name waits for a fresh member's call, so that usually only
+/// one of the two dials.
+pub(super) const COURTESY_MS: Millis = 300;
+/// An address that turned out to be this node's own is looked at again after this time: the
+/// name may mean another host by then.
+const SELF_AGAIN_MS: Millis = 60_000;
+/// A link that stood so long was a good one: its peer is dialled again without a pause.
+const GOOD_LINK_MS: Millis = 5_000;
+/// Most addresses; an order of magnitude above the largest network aimed at.
+pub(super) const TARGETS_MAX: usize = 1024;
+/// Most dials under way at once.
+pub(super) const DIALS_MAX: usize = 32;
+
+/// Where an address comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::node) enum Origin {
+    /// From the options, a configuration file, or the peer file: kept for good.
+    Configured,
+    /// From SWIM or another node.
+    Learned,
+}
+
+/// What came of a dial.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Dialled {
+    /// A link stands, with that peer; or one stood already.
+    Linked(NodeName),
+    /// Our own address.
+    Myself,
+    /// Nothing, for this reason.
+    Failed(String),
+}
+
+struct Target {
+    origin: Origin,
+    /// Who answered there last, or who is there as SWIM says.
+    name: Option<NodeName>,
+    /// SWIM sees it.
+    live: bool,
+    dialling: bool,
+    due: Millis,
+    failures: u32,
+    /// Why the last attempt failed, if it did.
+    trouble: Option<Arc<str>>,
+}
+
+/// One address as the log shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::node) struct Trouble {
+    pub(in crate::node) address: String,
+    pub(in crate::node) why: Arc<str>,
+}
+
+/// All addresses.
+pub(super) struct Targets {
+    own: NodeName,
+    targets: BTreeMap<String, Target>,
+}
+
+impl Targets {
+    pub(super) fn new(own: NodeName) -> Self {
+        Self { own, targets: BTreeMap::new() }
+    }
+
+    /// Adds an address; nothing happens when it is there or there are too many.
+    pub(super) fn add(
+        &mut self,
+        address: &str,
+        origin: Origin,
+        name: Option<NodeName>,
+        now: Millis,
+    ) {
+        if let Some(target) = self.targets.get_mut(address) {
+            if target.name.is_none() {
+                target.name = name;
+            }
+            if origin == Origin::Configured {
+                target.origin = origin;
+            }
+            return;
+        }
+        if self.targets.len() >= TARGETS_MAX && !self.make_room() {
+            return;
+        }
+        let target = Target {
+            origin,
+            name,
+            live: false,
+            dialling: false,
+            due: now,
+            failures: 0,
+            trouble: None,
+        };
+        self.targets.insert(address.to_owned(), target);
+    }
+
+    /// Gives up a learned address that SWIM does not see.
+    fn make_room(&mut self) -> bool {
+        let useless = self
+            .targets
+            .iter()
+            .filter(|(_, t)| t.origin == Origin::Learned && !t.live && !t.dialling)
+            .max_by_key(|(_, t)| t.failures)
+            .map(|(address, _)| address.clone());
+        useless.is_some_and(|address| self.targets.remove(&address).is_some())
+    }
+
+    /// SWIM says that a member is there.
+    pub(super) fn on_member_up(&mut self, address: &str, name: &NodeName, now: Millis) {
+        self.add(address, Origin::Learned, Some(name.clone()), now);
+        let wait = if self.own > *name { COURTESY_MS } else { 0 };
+        if let Some(target) = self.targets.get_mut(address) {
+            target.name = Some(name.clone());
+            target.live = true;
+            target.failures = 0;
+            target.due = now + wait;
+        }
+    }
+
+    /// SWIM says that a member is gone; `left` on purpose.
+    pub(super) fn on_member_down(&mut self, address: &str, left: bool) {
+        let Some(target) = self.targets.get_mut(address) else { return };
+        target.live = false;
+        if left && target.origin == Origin::Learned {
+            self.targets.remove(address);
+        }
+    }
+
+    /// The addresses to dial now, which count as being dialled from here on, and when to ask
+    /// again (none: nothing is waiting for its time).
+    pub(super) fn take_due(
+        &mut self,
+        is_linked: impl Fn(&NodeName) -> bool,
+        now: Millis,
+    ) -> (Vec<String>, Option<Millis>) {
+        let under_way = self.targets.values().filter(|t| t.dialling).count();
+        let (mut waiting, mut next) = (Vec::new(), None::<Millis>);
+        for (address, target) in &mut self.targets {
+            if target.dialling || target.name.as_ref().is_some_and(&is_linked) {
+                continue;
+            }
+            if target.due <= now {
+                // Those that should be there come first: many dead addresses must not delay them.
+                let absent = !target.live && target.origin == Origin::Learned;
+                waiting.push((absent, target.due, address, &mut target.dialling));
+            } else {
+                next = Some(next.map_or(target.due, |n| n.min(target.due)));
+            }
+        }
+        waiting.sort_by_key(|(absent, due, ..)| (*absent, *due));
+        let due = waiting
+            .into_iter()
+            .take(DIALS_MAX.saturating_sub(under_way))
+            .map(|(_, _, address, dialling)| {
+                *dialling = true;
+                address.clone()
+            })
+            .collect();
+        (due, next)
+    }
+
+    /// A dial has come to something. `random`: any 64 bits.
+    pub(super) fn on_dialled(&mut self, address: &str, outcome: Dialled, now: Millis, random: u64) {
+        let Some(target) = self.targets.get_mut(address) else { return };
+        target.dialling = false;
+        target.trouble = None;
+        match outcome {
+            Dialled::Linked(name) => {
+                target.name = Some(name);
+                // If that link is not there when the time comes, it is dialled again.
+                target.due = now + backoff(target, random);
+            }
+            Dialled::Myself => {
+                target.due = now + SELF_AGAIN_MS;
+                target.trouble = Some("that is this node itself".into());
+            }
+            Dialled::Failed(why) => {
+                target.failures = target.failures.saturating_add(1);
+                target.due = now + backoff(target, random);
+                target.trouble = Some(why.into());
+            }
+        }
+    }
+
+    /// A link to that peer is gone after `lived_ms`.
+    pub(super) fn on_link_end(
+        &mut self,
+        name: &NodeName,
+        lived_ms: Millis,
+        now: Millis,
+        random: u64,
+    ) {
+        let courtesy = if self.own > *name { COURTESY_MS } else { 0 };
+        for target in self.targets.values_mut().filter(|t| t.name.as_ref() == Some(name)) {
+            if lived_ms >= GOOD_LINK_MS {
+                target.failures = 0;
+                target.due = now + courtesy + random % 100;
+            } else {
+                target.failures = target.failures.saturating_add(1);
+                target.due = now + courtesy + backoff(target, random);
+            }
+        }
+    }
+
+    /// What keeps the addresses that were tried from answering.
+    pub(super) fn troubles(&self) -> Vec<Trouble> {
+        self.targets
+            .iter()
+            .filter_map(|(address, t)| {
+                Some(Trouble { address: address.clone(), why: t.trouble.clone()? })
+            })
+            .collect()
+    }
+
+    /// All addresses, for the log.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &str> {
+        self.targets.keys().map(String::as_str)
+    }
+}
+
+/// Doubles from [`BACKOFF_MIN_MS`], plus or minus a quarter.
+fn backoff(target: &Target, random: u64) -> Millis {
+    let max = if target.live || target.origin == Origin::Configured {
+        BACKOFF_MAX_MS
+    } else {
+        BACKOFF_ABSENT_MAX_MS
+    };
+    let doublings = target.failures.saturating_sub(1).min(16);
+    let pause = (BACKOFF_MIN_MS << doublings).min(max);
+    pause - pause / 4 + random % (pause / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).unwrap()
+    }
+
+    fn due(targets: &mut Targets, now: Millis) -> Vec<String> {
+        targets.take_due(|_| false, now).0
+    }
+
+    fn fail(targets: &mut Targets, now: Millis) {
+        targets.on_dialled("x:1", Dialled::Failed("refused".into()), now, 0);
+    }
+
+    #[test]
+    fn an_address_that_fails_is_dialled_ever_less_often_up_to_a_bound() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("x:1", Origin::Configured, None, 0);
+        let (mut now, mut pauses) = (0, Vec::new());
+        for _ in 0..12 {
+            assert_eq!(due(&mut targets, now), ["x:1"]);
+            assert_eq!(due(&mut targets, now), [""; 0], "it is being dialled");
+            fail(&mut targets, now);
+            let next = targets.take_due(|_| false, now).1.unwrap();
+            pauses.push(next - now);
+            now = next;
+        }
+        assert_eq!(pauses[..3], [150, 300, 600]);
+        assert_eq!(*pauses.last().unwrap(), BACKOFF_MAX_MS * 3 / 4);
+        assert_eq!(targets.troubles().len(), 1);
+    }
+
+    #[test]
+    fn a_fresh_member_is_dialled_at_once_by_the_smaller_name_only() {
+        let mut targets = Targets::new(name("m"));
+        targets.on_member_up("a:1", &name("a"), 0);
+        targets.on_member_up("z:1", &name("z"), 0);
+        assert_eq!(due(&mut targets, 0), ["z:1"]);
+        assert_eq!(due(&mut targets, COURTESY_MS), ["a:1"]);
+    }
+
+    #[test]
+    fn who_is_linked_is_not_dialled_whatever_its_address_is_called() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("host:1", Origin::Configured, None, 0);
+        targets.on_member_up("10.0.0.1:1", &name("z"), 0);
+        assert_eq!(due(&mut targets, 0).len(), 2);
+        targets.on_dialled("host:1", Dialled::Linked(name("z")), 0, 0);
+        targets.on_dialled("10.0.0.1:1", Dialled::Linked(name("z")), 0, 0);
+        let (none, next) = targets.take_due(|n| *n == name("z"), 60_000);
+        assert_eq!((none.len(), next), (0, None));
+        targets.on_link_end(&name("z"), GOOD_LINK_MS, 60_000, 0);
+        assert_eq!(due(&mut targets, 60_000).len(), 2);
+    }
+
+    #[test]
+    fn a_link_that_breaks_at_once_is_not_dialled_in_a_tight_loop() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("x:1", Origin::Configured, None, 0);
+        let mut now = 0;
+        for round in 0..8 {
+            assert_eq!(due(&mut targets, now), ["x:1"], "{round}");
+            targets.on_dialled("x:1", Dialled::Linked(name("z")), now, 0);
+            targets.on_link_end(&name("z"), 1, now, 0);
+            now = targets.take_due(|_| false, now).1.unwrap();
+        }
+        assert!(now > 2 * BACKOFF_MAX_MS, "{now}");
+    }
+
+    #[test]
+    fn members_that_leave_are_forgotten_and_configured_peers_are_not() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("x:1", Origin::Configured, None, 0);
+        targets.on_member_up("x:1", &name("x"), 0);
+        targets.on_member_up("z:1", &name("z"), 0);
+        targets.on_member_down("x:1", true);
+        targets.on_member_down("z:1", true);
+        assert_eq!(targets.addresses().collect::<Vec<_>>(), ["x:1"]);
+    }
+
+    #[test]
+    fn invented_addresses_do_not_push_out_real_ones() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("x:1", Origin::Configured, None, 0);
+        targets.on_member_up("z:1", &name("z"), 0);
+        for n in 0..3 * TARGETS_MAX {
+            targets.add(&format!("bad{n}:1"), Origin::Learned, None, 0);
+        }
+        assert_eq!(targets.addresses().count(), TARGETS_MAX);
+        assert!(targets.addresses().any(|a| a == "x:1") && targets.addresses().any(|a| a == "z:1"));
+        assert!(due(&mut targets, 0).len() <= DIALS_MAX);
+    }
+}

@@ -1,0 +1,171 @@
+//! Writes a link: live frames first, and below them a catch-up that is being answered.
+
+use std::sync::Arc;
+
+use async_lock::{Semaphore, SemaphoreGuardArc};
+use futures::io::AsyncWriteExt;
+
+use super::link::{Link, LinkEnd};
+use crate::engine::{CloseReason, Input};
+use crate::hub::Hub;
+use crate::hub::link_queue::LinkWork;
+use crate::model::ids::NodeTable;
+use crate::model::seen::export_seen;
+use crate::protocol::frame::PART_BYTES;
+use crate::protocol::peer::{CatchUpEnd, PeerMessage, RefuseReason, encode_part};
+use crate::replica::catch_up::CatchUpStream;
+use crate::rt;
+
+/// About so many bytes of frames go into one write.
+const WRITE_BYTES: usize = 64 << 10;
+/// A frame of this size or more is written as it is, not copied together with others.
+const WHOLE_BYTES: usize = 16 << 10;
+/// What an idle link keeps for putting frames together.
+const IDLE_BYTES: usize = 4 << 10;
+
+/// What a link's writer has in hand.
+pub(super) struct Writer {
+    hub: Arc<Hub>,
+    link: Arc<Link>,
+    /// How many catch-ups this node answers at once.
+    serves: Arc<Semaphore>,
+    /// Held while a catch-up is being answered.
+    permit: Option<SemaphoreGuardArc>,
+    out: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>, serves: Arc<Semaphore>) -> Self {
+        Self { hub, link, serves, permit: None, out: Vec::new() }
+    }
+
+    /// Writes until the link ends, and says why it did. [`LinkEnd::Left`] after everything
+    /// that was queued has been given to the system.
+    pub(super) async fn run(mut self) -> LinkEnd {
+        let mut listener = None;
+        loop {
+            if let Some(end) = self.link.end() {
+                return end;
+            }
+            let wrote = match self.link.queue.next(WRITE_BYTES) {
+                LinkWork::Frames(frames) => self.write_frames(&frames).await,
+                LinkWork::Lagged => {
+                    tracing::warn!(
+                        peer = %self.link.peer.name,
+                        dropped = self.link.queue.dropped(),
+                        "the peer did not keep up; it will fetch what it missed"
+                    );
+                    self.hub.handle(Input::Lagged { link: self.link.id }, rt::now());
+                    Ok(())
+                }
+                LinkWork::Serve(id, stream) => self.serve(id, stream).await,
+                LinkWork::Close(CloseReason::Left) => return LinkEnd::Left,
+                LinkWork::Close(CloseReason::TableFull) => return LinkEnd::TableFull,
+                LinkWork::Wait => {
+                    match listener.take() {
+                        // Look again, now that nothing can be missed.
+                        None => listener = Some(self.link.queue.changed.listen()),
+                        Some(listener) => {
+                            self.out.shrink_to(IDLE_BYTES);
+                            listener.await;
+                        }
+                    }
+                    continue;
+                }
+            };
+            listener = None;
+            if let Err(error) = wrote {
+                return LinkEnd::Broken(error.to_string());
+            }
+        }
+    }
+
+    async fn write_frames(&mut self, frames: &[Arc<[u8]>]) -> std::io::Result<()> {
+        if let [frame] = frames {
+            return self.write(frame).await;
+        }
+        self.out.clear();
+        for frame in frames {
+            if frame.len() >= WHOLE_BYTES {
+                self.flush().await?;
+                self.write(frame).await?;
+            } else {
+                self.out.extend_from_slice(frame);
+            }
+        }
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> std::io::Result<()> {
+        let out = std::mem::take(&mut self.out);
+        let wrote = self.write(&out).await;
+        self.out = out;
+        self.out.clear();
+        wrote
+    }
+
+    /// Notes each piece that was taken as progress; the watchdog closes a link without any.
+    async fn write(&self, mut bytes: &[u8]) -> std::io::Result<()> {
+        let mut stream = &self.link.stream;
+        while !bytes.is_empty() {
+            self.link.note_writing(rt::now());
+            let count = stream.write(bytes).await?;
+            if count == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            bytes = bytes.get(count..).unwrap_or_default();
+        }
+        self.link.note_written();
+        Ok(())
+    }
+
+    /// Sends the next part of a catch-up, and its end behind the last.
+    async fn serve(&mut self, id: u64, mut stream: Box<CatchUpStream>) -> std::io::Result<()> {
+        self.out.clear();
+        if self.permit.is_none() {
+            self.permit = self.serves.try_acquire_arc();
+        }
+        if self.permit.is_none() {
+            drop_aside(stream);
+            let refused = PeerMessage::CatchUpRefused { id, reason: RefuseReason::Busy };
+            refused.encode(&NodeTable::new(), &mut self.out);
+            return self.flush().await;
+        }
+        let batch = stream.next_batch(PART_BYTES);
+        if !batch.entries.is_empty() {
+            encode_part(id, stream.mark(), &batch.entries, stream.table(), &mut self.out);
+        }
+        if !batch.last {
+            // A newer ask has taken its place: then nobody wants this one any more.
+            if let Some(unwanted) = self.link.queue.put_back(id, stream) {
+                drop_aside(unwanted);
+            }
+        } else {
+            if let Some((seen, mark, tock)) = stream.knowledge() {
+                let seen = export_seen(stream.table(), seen);
+                let end = CatchUpEnd { id, tock, mark: mark.clone(), seen };
+                PeerMessage::CatchUpEnd(end).encode(stream.table(), &mut self.out);
+            }
+            drop_aside(stream);
+            self.permit = None;
+        }
+        self.flush().await?;
+        // A fast peer never makes us wait, so others would not get to run.
+        rt::yield_now().await;
+        Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // A catch-up that is not over holds a snapshot, perhaps the last one of a big tree.
+        if let Some(stream) = self.link.queue.take_serve() {
+            drop_aside(stream);
+        }
+    }
+}
+
+/// Drops a snapshot where that may take its time.
+fn drop_aside(stream: Box<CatchUpStream>) {
+    rt::spawn_blocking(move || drop(stream));
+}

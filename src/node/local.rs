@@ -1,0 +1,42 @@
+//! Reading and writing a node's tree from the program that runs it, without a connection. For
+//! tests and for programs that carry a node inside of them; everybody else is a client.
+
+use super::Node;
+use crate::engine::EngineWriteError;
+use crate::model::ids::Tick;
+use crate::model::path::Path;
+use crate::model::value::Value;
+use crate::replica::write::{Precondition, Write};
+
+impl Node {
+    /// The value at a path, if there is one.
+    #[must_use]
+    pub fn get(&self, path: &Path) -> Option<Value> {
+        let entry = self.hub().read(|engine| engine.get(path.as_bytes()).cloned())?;
+        // What the tree holds was checked when it came in.
+        Value::new(entry.value()?).ok()
+    }
+
+    /// Sets the value at a path, and pushes it to the peers. Returns the change's tick.
+    ///
+    /// # Errors
+    /// [`EngineWriteError`]; nothing was changed.
+    pub fn set(&self, path: &Path, value: &Value) -> Result<Option<Tick>, EngineWriteError> {
+        self.write(path, Some(value.as_bytes()))
+    }
+
+    /// Deletes what is at a path. Returns the change's tick; none if there was nothing.
+    ///
+    /// # Errors
+    /// [`EngineWriteError`]; nothing was changed.
+    pub fn delete(&self, path: &Path) -> Result<Option<Tick>, EngineWriteError> {
+        self.write(path, None)
+    }
+
+    fn write(&self, path: &Path, value: Option<&[u8]>) -> Result<Option<Tick>, EngineWriteError> {
+        let precondition = Precondition::default();
+        let write = Write { path: path.clone(), value, precondition, idempotent: false };
+        let written = self.hub().change(|engine, out| engine.write(write, false, out))?;
+        Ok(written.committed.map(|change| change.entry.newest().tick))
+    }
+}

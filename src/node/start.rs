@@ -1,0 +1,217 @@
+//! How a node comes to serve: alone, or after it has caught up with its network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Timing;
+use super::link::Links;
+use super::stop::StopReason;
+use crate::engine::{Engine, EngineWriteError, Input};
+use crate::model::ids::Millis;
+use crate::model::path::Path;
+use crate::model::value::Value;
+use crate::replica::write::{ChainCondition, Precondition, Write, WriteError};
+use crate::rt;
+
+/// How often what keeps a node from being ready is written to the log.
+const PROGRESS_INTERVAL_MS: Millis = 5_000;
+/// What is waited for is looked at this often, besides when something happens.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What a first node has found about its known peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Found {
+    /// How long it has been looking.
+    waited_ms: Millis,
+    /// Since the first of them answered, if one did.
+    answered_ms: Option<Millis>,
+    /// One that serves clients is linked; or was, less than [`Timing::network_lost_ms`] ago.
+    network_is_there: bool,
+    /// All that are linked have greater names than this node.
+    is_smallest: bool,
+}
+
+/// What a first node with known peers does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+enum FirstStep {
+    Wait,
+    /// There is no network yet: found it.
+    GoAlone,
+}
+
+/// Decides for a first node that is not ready yet. Where several nodes start together and know
+/// each other, nobody is ready: the one with the smallest name founds, the others catch up.
+fn decide_first_step(found: Found, timing: &Timing) -> FirstStep {
+    let patience = match found.answered_ms {
+        _ if found.network_is_there => return FirstStep::Wait,
+        None => return go_if(found.waited_ms >= timing.no_answer_ms),
+        Some(_) if found.is_smallest => timing.first_answer_ms,
+        // Should the smallest not found, for whatever reason.
+        Some(_) => timing.first_answer_ms + timing.no_answer_ms,
+    };
+    go_if(found.answered_ms.is_some_and(|ms| ms >= patience))
+}
+
+fn go_if(go: bool) -> FirstStep {
+    if go { FirstStep::GoAlone } else { FirstStep::Wait }
+}
+
+/// A first node that knows peers: joins them if they are there, else founds the network.
+pub(super) async fn found_or_join(links: &Arc<Links>, timing: &Timing) {
+    let began = rt::now();
+    let (mut answered_at, mut network_at, mut told_at) = (None, None::<Millis>, began);
+    loop {
+        let listener = links.changed.listen();
+        let now = rt::now();
+        if links.hub.read(Engine::is_ready) || links.stop.is_requested() {
+            return;
+        }
+        let infos = links.infos();
+        if !infos.is_empty() {
+            answered_at.get_or_insert(now);
+        }
+        if links.hub.read(Engine::has_ready_peer) {
+            network_at = Some(now);
+        }
+        let since = |at: Millis| now.saturating_sub(at);
+        let found = Found {
+            waited_ms: since(began),
+            answered_ms: answered_at.map(since),
+            network_is_there: network_at.is_some_and(|at| since(at) < timing.network_lost_ms),
+            is_smallest: infos.iter().all(|link| links.me.name < link.peer.name),
+        };
+        if decide_first_step(found, timing) == FirstStep::GoAlone
+            // Two nodes of one name must not both found: the stay of the other decides.
+            && links.name_trouble().is_none()
+        {
+            tracing::info!(
+                tried = ?links.addresses(),
+                "no running network was found; this node founds it, and goes on calling"
+            );
+            links.hub.handle(Input::Found, now);
+            return;
+        }
+        watch_name(links, timing);
+        if since(told_at) >= PROGRESS_INTERVAL_MS {
+            told_at = now;
+            log_progress(links, since(began));
+        }
+        let _ = links.stop.or(rt::timeout(LOOK_INTERVAL, listener)).await;
+    }
+}
+
+/// A node that joins: waits, for ever if need be, until it has caught up.
+pub(super) async fn wait_for_network(links: &Arc<Links>, timing: &Timing) {
+    let began = rt::now();
+    let mut told_at = began;
+    loop {
+        let ready = links.hub.became_ready.listen();
+        if links.hub.read(Engine::is_ready) || links.stop.is_requested() {
+            return;
+        }
+        watch_name(links, timing);
+        let now = rt::now();
+        if now.saturating_sub(told_at) >= PROGRESS_INTERVAL_MS {
+            told_at = now;
+            log_progress(links, now.saturating_sub(began));
+        }
+        let pause = LOOK_INTERVAL * 4;
+        let _ = links.stop.or(rt::timeout(pause, ready)).await;
+    }
+}
+
+/// A newcomer whose name stays taken gives up: its former self would have been found dead by
+/// now.
+fn watch_name(links: &Links, timing: &Timing) {
+    if let Some(trouble) = links.name_trouble()
+        && rt::now().saturating_sub(trouble.since) >= timing.name_patience_ms
+    {
+        links.stop.request(StopReason::NameInUse {
+            name: links.me.name.to_string(),
+            network: links.me.network.clone(),
+            told: trouble.told,
+        });
+    }
+}
+
+fn log_progress(links: &Links, waited_ms: Millis) {
+    let waited_s = waited_ms / 1_000;
+    if let Some((link, entries)) = links.hub.read(Engine::catch_up_progress) {
+        let infos = links.infos();
+        let peer = infos.iter().find(|info| info.id == link).map(|info| info.peer.name.to_string());
+        tracing::info!(peer, entries, waited_s, "catching up");
+        return;
+    }
+    let troubles: Vec<String> = links
+        .troubles()
+        .into_iter()
+        .take(16)
+        .map(|trouble| format!("{}: {}", trouble.address, trouble.why))
+        .collect();
+    let linked: Vec<String> = links.infos().iter().map(|info| info.peer.name.to_string()).collect();
+    if !linked.is_empty() {
+        tracing::info!(?linked, waited_s, "no peer can be caught up with yet; trying on");
+    } else if troubles.is_empty() {
+        tracing::info!(tried = ?links.addresses(), waited_s, "no peer has answered yet; trying on");
+    } else {
+        tracing::info!(waited_s, "no peer has answered yet; trying on: {}", troubles.join("; "));
+    }
+}
+
+/// Sets the root's value, where it has none.
+pub(super) fn set_root(links: &Links, value: &Value) {
+    let write = Write {
+        path: Path::root(),
+        value: Some(value.as_bytes()),
+        precondition: Precondition { chain: ChainCondition::MustBeNew, value: None },
+        idempotent: false,
+    };
+    match links.hub.change(|engine, out| engine.write(write, false, out)) {
+        Ok(_) => {}
+        Err(EngineWriteError::Write(WriteError::AlreadyExists)) => {
+            tracing::info!("the root has a value already; the initial one is not needed");
+        }
+        Err(error) => tracing::error!("the root's initial value was not set: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Found =
+        Found { waited_ms: 0, answered_ms: None, network_is_there: false, is_smallest: true };
+
+    fn decide(found: Found) -> FirstStep {
+        decide_first_step(found, &Timing::default())
+    }
+
+    #[test]
+    fn a_first_node_goes_alone_when_nobody_answers() {
+        assert_eq!(decide(Found { waited_ms: 4_999, ..NOTHING }), FirstStep::Wait);
+        assert_eq!(decide(Found { waited_ms: 5_000, ..NOTHING }), FirstStep::GoAlone);
+    }
+
+    #[test]
+    fn a_first_node_that_finds_its_network_never_founds_another() {
+        let found = Found {
+            waited_ms: 1_000_000,
+            answered_ms: Some(999_000),
+            network_is_there: true,
+            is_smallest: true,
+        };
+        assert_eq!(decide(found), FirstStep::Wait);
+    }
+
+    #[test]
+    fn of_nodes_that_start_together_the_smallest_founds() {
+        let at = |ms, is_smallest| {
+            decide(Found { waited_ms: ms, answered_ms: Some(ms), is_smallest, ..NOTHING })
+        };
+        assert_eq!(at(2_999, true), FirstStep::Wait);
+        assert_eq!(at(3_000, true), FirstStep::GoAlone);
+        assert_eq!(at(7_999, false), FirstStep::Wait);
+        assert_eq!(at(8_000, false), FirstStep::GoAlone, "should the smallest be stuck");
+    }
+}

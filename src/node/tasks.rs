@@ -1,0 +1,122 @@
+//! The small tasks of a node: time for the engine, its reports for the log, stalled links.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::link::Links;
+use crate::engine::{CatchUpFailure, Input, Report, TICK_INTERVAL_MS};
+use crate::hub::Hub;
+use crate::model::entry::Entry;
+use crate::model::ids::{Incarnation, Millis, NodeTable};
+use crate::replica::apply::Conflict;
+use crate::rt;
+
+/// Links without progress are looked for this often.
+const STALL_CHECK_INTERVAL_MS: Millis = 1_000;
+/// A node renews its incarnation at most this often: each one is remembered for ever.
+const RENEW_INTERVAL_MS: Millis = 1_000;
+/// Most bytes of a value in the log.
+const SHOWN_VALUE_BYTES_MAX: usize = 64;
+
+/// Tells the engine that time passes, until the node ends.
+pub(super) async fn keep_time(links: Arc<Links>) {
+    let interval = Duration::from_millis(TICK_INTERVAL_MS);
+    let mut check_due = 0;
+    while links.stop.or(rt::sleep(interval)).await.is_some() {
+        let now = rt::now();
+        links.hub.handle(Input::Tick, now);
+        if now >= check_due {
+            check_due = now + STALL_CHECK_INTERVAL_MS;
+            links.close_stalled();
+        }
+    }
+}
+
+/// Writes the engine's reports to the log, and gives it fresh incarnations, until the node
+/// ends.
+pub(super) async fn report(links: Arc<Links>) {
+    let mut renewed_at = None::<Millis>;
+    loop {
+        let listener = links.hub.attention.listen();
+        let (reports, dropped) = links.hub.take_reports();
+        if !reports.is_empty() {
+            let table = links.hub.read(|e| Arc::clone(e.table()));
+            for report in &reports {
+                log(&links.hub, report, &table);
+            }
+        }
+        if dropped > 0 {
+            tracing::warn!(dropped, "more reports than the log could take");
+        }
+        if links.hub.take_incarnation_need() {
+            let since = renewed_at.map_or(RENEW_INTERVAL_MS, |at| rt::now().saturating_sub(at));
+            let wait = RENEW_INTERVAL_MS.saturating_sub(since);
+            if links.stop.or(rt::sleep(Duration::from_millis(wait))).await.is_none() {
+                return;
+            }
+            renewed_at = Some(rt::now());
+            let incarnation = Incarnation(rt::random_u64());
+            links.hub.handle(Input::Renewed { incarnation }, rt::now());
+            links.on_renewed(incarnation);
+        }
+        if links.stop.or(listener).await.is_none() {
+            return;
+        }
+    }
+}
+
+fn log(hub: &Hub, report: &Report, table: &NodeTable) {
+    match report {
+        Report::Conflict(conflict) => log_conflict(conflict, table),
+        Report::CatchUpStarted { peer, missing } => {
+            tracing::info!(%peer, missing, "catching up");
+        }
+        Report::CatchUpDone { peer, entries } => {
+            let total = hub.read(|e| e.tree().len());
+            tracing::info!(%peer, entries, total, "caught up");
+        }
+        Report::CatchUpFailed { peer, reason } => match reason {
+            CatchUpFailure::Refused(reason) => {
+                tracing::info!(%peer, ?reason, "the peer does not answer the catch-up; trying on");
+            }
+            CatchUpFailure::AcrossPurge | CatchUpFailure::Silent => {
+                tracing::warn!(%peer, ?reason, "the catch-up failed; trying on");
+            }
+            CatchUpFailure::LinkDown => {
+                tracing::info!(%peer, "the link broke during the catch-up; trying on");
+            }
+        },
+        Report::Renewed { incarnation } => tracing::warn!(
+            incarnation = format!("{:016x}", incarnation.0),
+            "somebody else uses this node's identity (a copied disk?); going on under a new \
+             incarnation"
+        ),
+    }
+}
+
+fn log_conflict(conflict: &Conflict, table: &NodeTable) {
+    tracing::warn!(
+        path = %conflict.path,
+        kept = event(&conflict.winner, table),
+        kept_value = value(&conflict.winner),
+        lost = event(&conflict.loser, table),
+        lost_value = value(&conflict.loser),
+        "two changes met that did not know of each other"
+    );
+}
+
+fn event(entry: &Entry, table: &NodeTable) -> String {
+    let newest = entry.newest();
+    format!("{} {}", table.label(newest.node), newest.tick)
+}
+
+/// The start of a value, for people.
+fn value(entry: &Entry) -> String {
+    match entry.value() {
+        None => "(deleted)".to_owned(),
+        Some(bytes) => match bytes.get(..SHOWN_VALUE_BYTES_MAX) {
+            None => bytes.escape_ascii().to_string(),
+            Some(start) => format!("{}… ({} bytes)", start.escape_ascii(), bytes.len()),
+        },
+    }
+}
