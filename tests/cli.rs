@@ -242,6 +242,7 @@ fn set_asks_for_what_its_options_say() {
     assert_eq!(asked.get("prev").unwrap(), b"\xff");
     assert_eq!(asked.bool("idem"), Some(true));
     assert_eq!(asked.u64("copies"), Some(2));
+    assert_eq!(asked.get("timeout").unwrap(), b"\xcb\x40\x24\0\0\0\0\0\0", "10.0 s");
 
     let node = FakeNode::start(|_| one(changed(false)));
     let set = cli_with(&node, &["set", "a", "hello", "-s", "--chain", "n1:17", "--json"]);

@@ -56,7 +56,7 @@ pub(super) async fn run(args: DeleteArgs) -> Result<(), CliError> {
     fields.u64("nchain", 1);
     args.condition.add_to(&mut fields);
     args.copies.add_to(&args.remote, &mut fields);
-    let remote = args.remote.connect().await?;
+    let remote = args.copies.connect(&args.remote).await?;
     let reply = remote.request(action, &fields).await?;
     let text = || match reply.bool("changed") {
         Some(false) => format!("{path}: nothing was there"),

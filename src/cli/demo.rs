@@ -159,6 +159,11 @@ fn print(args: &DemoArgs, nodes: &[Node]) -> Result<(), CliError> {
 /// Commands to copy.
 fn next_lines(nodes: &[Node]) -> Vec<String> {
     let program = env::args().next().unwrap_or_else(|| String::from("distkv-node"));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    let program = match program.chars().all(is_plain) {
+        true => program,
+        false => format!("'{}'", program.replace('\'', "'\\''")),
+    };
     let at = |index: usize| {
         let node = nodes.get(index).or(nodes.last());
         node.map(|node| node.client_addr().to_string()).unwrap_or_default()

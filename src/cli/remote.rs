@@ -16,6 +16,10 @@ use crate::rt;
 /// How long a node may take for an answer unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How much longer is waited where the node itself keeps to the time, so that it is the node that
+/// tells what came of the request.
+const NODE_TELLS: Duration = Duration::from_secs(5);
+
 /// Where the node is, and how it is asked.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Connection")]
@@ -73,6 +77,11 @@ impl Remote {
     /// A connection that is there already.
     pub(super) fn over(connection: Connection, timeout: Duration) -> Remote {
         Remote { connection, timeout }
+    }
+
+    /// The same, with time for the node to say that its time is over.
+    pub(super) fn patient(self) -> Remote {
+        Remote { timeout: self.timeout + NODE_TELLS, ..self }
     }
 
     /// Asks, and waits for the one reply.

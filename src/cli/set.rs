@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 use super::entry::{add_chain_and_tock, chain_text};
 use super::error::CliError;
 use super::output::{Output, json_of};
-use super::remote::{RemoteArgs, address_entry, parse_path};
+use super::remote::{Remote, RemoteArgs, address_entry, parse_path};
 use super::value_input::{ValueArgs, parse_json_option};
 use crate::client::{Chain, Fields, Message};
 use crate::model::path::Path;
@@ -105,12 +105,17 @@ impl ConditionArgs {
 }
 
 impl CopiesArgs {
+    /// Connects. Where there are copies to wait for, the node tells when their time is over.
+    pub(super) async fn connect(&self, remote: &RemoteArgs) -> Result<Remote, CliError> {
+        let connected = remote.connect().await?;
+        Ok(if self.copies.is_some() { connected.patient() } else { connected })
+    }
+
     /// Adds the fields.
     pub(super) fn add_to(&self, remote: &RemoteArgs, fields: &mut Fields) {
         if let Some(copies) = self.copies {
             fields.u64("copies", copies);
-            let timeout = remote.timeout_or_default().as_millis();
-            fields.u64("timeout", u64::try_from(timeout).unwrap_or(u64::MAX));
+            fields.f64("timeout", remote.timeout_or_default().as_secs_f64());
         }
     }
 }
@@ -125,7 +130,7 @@ pub(super) async fn run(args: SetArgs) -> Result<(), CliError> {
         fields.bool("idem", true);
     }
     args.copies.add_to(&args.remote, &mut fields);
-    let remote = args.remote.connect().await?;
+    let remote = args.copies.connect(&args.remote).await?;
     let reply = remote.request(action, &fields).await?;
 
     let path = args.path.to_string();

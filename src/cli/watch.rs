@@ -19,7 +19,9 @@ Examples:
   distkv-node watch site.lamp --count 1 --json
 
 A line on standard error says when the watch stands. With --json, one object per line: path,
-value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought.
+value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought;
+{\"state\": \"restart\"} where changes came faster than they were read, and only the last one of
+each entry follows.
 
 Exit code: 0 --count was reached, 1 the node ended the watch or cannot be asked, 2 usage.")]
 pub(super) struct WatchArgs {
@@ -57,7 +59,7 @@ pub(super) struct WatchArgs {
 
 pub(super) async fn run(args: WatchArgs) -> Result<(), CliError> {
     let mut fields = Fields::at(&args.path);
-    fields.bool("fetch", args.fetch);
+    fields.bool("fetch", args.fetch).bool("restart", true);
     for (name, depth) in [("max_depth", args.depth), ("min_depth", args.min_depth)] {
         if let Some(depth) = depth {
             fields.u64(name, depth);
@@ -84,6 +86,10 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), CliError> {
             Some(StreamEvent::UpToDate) => {
                 is_fetched = true;
                 print_state("uptodate", "(up to date)", &mut output)?;
+            }
+            Some(StreamEvent::State(state, _)) if state == "restart" => {
+                let text = "(too many changes at once: only the last of each entry follow)";
+                print_state(&state, text, &mut output)?;
             }
             Some(StreamEvent::State(state, _)) => {
                 print_state(&state, &format!("({})", printable(&state)), &mut output)?;
