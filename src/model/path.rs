@@ -205,21 +205,23 @@ impl Path {
 impl<'a> PathBytes<'a> {
     /// From elements one after the other, of any width: the content of an extension of type 3.
     pub fn from_msgpack(elements: &'a [u8]) -> Result<PathBytes<'a>, PathError> {
-        let mut reader = Reader::new(elements);
-        let mut count = 0;
-        while !reader.is_at_end() {
-            let start = reader.position();
-            let element = Element::read(&mut reader).map_err(|problem| problem.at(count))?;
-            check_place(element, count)?;
-            let end = reader.position();
-            if !is_canonical(element, elements.get(start..end).unwrap_or_default()) {
-                let kept = elements.get(..start).unwrap_or_default();
-                return PathBytes::canonicalise(kept, count, elements);
-            }
-            if end > PATH_BYTES_MAX {
+        let (mut offset, mut count) = (0, 0);
+        while let Some(&marker) = elements.get(offset) {
+            let rest = elements.get(offset..).unwrap_or_default();
+            let size = match short_string_len(marker, rest) {
+                Some(size) if count < PATH_ELEMENTS_MAX => size,
+                _ => match check_element(rest, count)? {
+                    Some(size) => size,
+                    None => {
+                        let kept = elements.get(..offset).unwrap_or_default();
+                        return PathBytes::canonicalise(kept, count, elements);
+                    }
+                },
+            };
+            (offset, count) = (offset + size, count + 1);
+            if offset > PATH_BYTES_MAX {
                 return Err(PathError::TooLong);
             }
-            count += 1;
         }
         Ok(PathBytes { bytes: Cow::Borrowed(elements), count })
     }
@@ -326,6 +328,27 @@ impl<'a> PathBytes<'a> {
         let count = builder.len();
         Ok(PathBytes { bytes: Cow::Owned(builder.into_bytes()), count })
     }
+}
+
+/// The usual element, told fast: the size of the ASCII string of up to 31 bytes that `rest` starts
+/// with. None if there is something else, good or bad.
+#[inline]
+fn short_string_len(marker: u8, rest: &[u8]) -> Option<usize> {
+    let length = match marker {
+        0xa0..=0xbf => usize::from(marker & 0x1f),
+        _ => return None,
+    };
+    rest.get(1..1 + length)?.is_ascii().then_some(1 + length)
+}
+
+/// The size of the element of number `count` that `rest` starts with; none if it is good, but not
+/// in canonical form.
+fn check_element(rest: &[u8], count: usize) -> Result<Option<usize>, PathError> {
+    let mut reader = Reader::new(rest);
+    let element = Element::read(&mut reader).map_err(|problem| problem.at(count))?;
+    check_place(element, count)?;
+    let size = reader.position();
+    Ok(is_canonical(element, rest.get(..size).unwrap_or_default()).then_some(size))
 }
 
 /// Whether `bytes` are the canonical form of the (normalised) element read from them.

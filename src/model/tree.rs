@@ -161,7 +161,10 @@ impl Tree {
     }
 
     /// Walks a subtree in order, its own path first; tombstones included.
-    pub fn subtree<'a>(&'a self, top: &Path) -> impl Iterator<Item = (&'a Path, &'a Entry)> {
+    pub fn subtree<'a>(
+        &'a self,
+        top: &Path,
+    ) -> impl Iterator<Item = (&'a Path, &'a Entry)> + use<'a> {
         let top = top.clone();
         self.range(Place::At(top.clone())).take_while(move |(path, _)| path.starts_with(&top))
     }

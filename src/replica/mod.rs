@@ -15,6 +15,8 @@ pub mod apply;
 pub mod catch_up;
 pub mod decide;
 pub mod ring;
+#[cfg(test)]
+mod tests;
 pub mod watch;
 pub mod write;
 

@@ -79,7 +79,7 @@ fn what_cannot_be_an_element_is_refused_with_its_place() {
     assert_eq!(refused("ca7fc00000"), (0, NotANumber));
     assert_eq!(refused("a161 a2c328"), (1, NotUtf8));
     assert_eq!(refused("a161 c1"), (1, Invalid));
-    assert_eq!(refused("a161 a26"), (1, Truncated));
+    assert_eq!(refused("a161 a261"), (1, Truncated));
     assert_eq!(refused("cd01"), (0, Truncated));
     assert_eq!(refused("dbffffffff"), (0, Truncated));
     // The error is the same if something before it was not canonical.

@@ -66,6 +66,11 @@ pub enum SkipError {
 
 /// The length of the one value that `buf` starts with; what follows it is not looked at.
 pub fn skip_value(buf: &[u8], limits: SkipLimits) -> Result<usize, SkipError> {
+    // Spares what most values, as most fields of messages, do not need: room for levels.
+    let size = small_size(buf, 0);
+    if size > 0 && size <= buf.len().min(limits.bytes_max) {
+        return Ok(size);
+    }
     let mut skipper = Skipper::new(limits);
     match skipper.advance(buf)? {
         Some(end) => Ok(end),
@@ -77,41 +82,30 @@ pub fn skip_value(buf: &[u8], limits: SkipLimits) -> Result<usize, SkipError> {
 /// maps and what is no MessagePack.
 #[inline]
 pub(crate) fn scalar_len(buf: &[u8]) -> Option<usize> {
-    let (&marker, body) = buf.split_first()?;
-    match head(marker, body) {
+    match head(buf, 0) {
         Head::Scalar(size) if size <= buf.len() => Some(size),
-        Head::Scalar(_) | Head::Items(..) | Head::Partial(_) | Head::Invalid => None,
+        Head::Scalar(_) | Head::Items(..) | Head::Invalid => None,
     }
 }
 
 /// A skipper for one value that arrives in pieces. Give it, each time, everything of the value
-/// that has arrived so far; it remembers how far it got.
+/// that has arrived so far; it remembers how far it got, so no item is skipped twice.
 #[derive(Debug, Clone)]
 pub struct Skipper {
     limits: SkipLimits,
     /// Start of the first item that is not skipped yet.
     offset: usize,
-    /// Items that must still come, on all levels together. Each takes a byte at least.
-    /// Invariant: offset + outstanding <= bytes_max <= u32::MAX, unless bytes_max is 0.
-    outstanding: usize,
-    /// Bytes that the unfinished item at `offset` needs, as far as its head told: at least 1.
-    item_bytes: usize,
-    /// Levels that are open; the value itself, on level 0, is none.
+    /// Where the value can end at the earliest: `offset`, and one byte for each item that must
+    /// still come, on all levels together. Invariant: at most `bytes_max`, unless that is 0.
+    least: usize,
+    /// As `least`, with what the head of the item at `offset` told, as far as that was there.
+    at_least: usize,
+    /// Levels that are open.
     depth: usize,
-    /// Items that must still come, per level up to `depth`. Invariant: those sum up to `outstanding`.
-    left: [u32; SKIP_DEPTH_MAX + 1],
-}
-
-/// What the head of an item says.
-enum Head {
-    /// A scalar of this many bytes in all.
-    Scalar(usize),
-    /// A head of this many bytes, then this many items.
-    Items(usize, usize),
-    /// The head itself has not arrived whole: it takes this many bytes.
-    Partial(usize),
-    /// 0xc1.
-    Invalid,
+    /// Items that must still come on the innermost level; 0 only once the value is whole.
+    left: u32,
+    /// The same for the levels around it, outermost first, up to `depth`.
+    left_outside: [u32; SKIP_DEPTH_MAX],
 }
 
 impl Skipper {
@@ -121,157 +115,163 @@ impl Skipper {
             depth_max: limits.depth_max.min(SKIP_DEPTH_MAX),
             bytes_max: limits.bytes_max.min(u32::MAX as usize),
         };
-        let mut left = [0; SKIP_DEPTH_MAX + 1];
-        left[0] = 1;
-        Skipper { limits, offset: 0, outstanding: 1, item_bytes: 1, depth: 0, left }
+        let left_outside = [0; SKIP_DEPTH_MAX];
+        Skipper { limits, offset: 0, least: 1, at_least: 1, depth: 0, left: 1, left_outside }
     }
 
     /// Goes on with `buf`, which holds the value from its first byte as far as it has arrived
     /// (it must never get shorter from call to call). `Some(length)` once the value is whole; what
     /// follows it is not looked at. `None`: more is needed, [`Skipper::at_least`] in all.
     ///
-    /// After an error the skipper is of no more use, but harmless.
+    /// An error stands: the value will not get better.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Option<usize>, SkipError> {
-        while self.outstanding > 0 {
-            let rest = buf.get(self.offset..).unwrap_or_default();
-            let Some((&marker, body)) = rest.split_first() else {
-                return self.wait_for(1);
-            };
-            match head(marker, body) {
-                Head::Scalar(size) => {
-                    if size > rest.len() {
-                        return self.wait_for(size);
-                    }
-                    self.check_size(size - 1)?;
-                    self.offset += size;
-                    self.finish_item();
-                }
-                Head::Items(size, items) => self.open_level(size, items)?,
-                Head::Partial(size) => return self.wait_for(size),
-                Head::Invalid => return Err(SkipError::Invalid { offset: self.offset }),
+        let SkipLimits { depth_max, bytes_max } = self.limits;
+        let most = buf.len().min(bytes_max);
+        let Skipper { mut offset, mut least, mut depth, mut left, .. } = *self;
+        let outcome = loop {
+            while left == 0 && depth > 0 {
+                depth -= 1;
+                left = self.left_outside.get(depth).copied().unwrap_or_default();
             }
-        }
-        Ok(Some(self.offset))
+            if left == 0 {
+                break Ok(Some(offset));
+            }
+            // The usual: a small item of a value that is all here.
+            let size = small_size(buf, offset);
+            if size > 0 && least + (size - 1) <= most {
+                (least, offset, left) = (least + (size - 1), offset + size, left - 1);
+                continue;
+            }
+            let (size, items) = match head(buf, offset) {
+                Head::Scalar(size) => (size, None),
+                Head::Items(size, items) => (size, Some(items)),
+                Head::Invalid => break Err(SkipError::Invalid { offset }),
+            };
+            // All that is announced, whether it is here or not.
+            let announced = least.saturating_add(size - 1).saturating_add(items.unwrap_or(0));
+            if announced > bytes_max {
+                break Err(SkipError::TooLarge { bytes_max, offset });
+            }
+            if items.is_some() && depth >= depth_max {
+                break Err(SkipError::TooDeep { depth_max, offset });
+            }
+            if buf.len().saturating_sub(offset) < size {
+                self.at_least = announced;
+                break Ok(None);
+            }
+            (least, offset, left) = (announced, offset + size, left - 1);
+            if let Some(items) = items {
+                if let Some(outside) = self.left_outside.get_mut(depth) {
+                    *outside = left;
+                }
+                depth += 1;
+                // Fits, since `announced` is not more than `bytes_max`.
+                left = items as u32;
+            }
+        };
+        (self.offset, self.least, self.depth, self.left) = (offset, least, depth, left);
+        outcome
     }
 
-    /// How many bytes the value takes at least, as far as is known, counted from its first byte.
-    /// Worth a buffer's growth: it is within [`SkipLimits::bytes_max`], and honest up to items
-    /// that are themselves long.
+    /// How many bytes the value takes at least, as far as is known, counted from its first byte,
+    /// and at most [`SkipLimits::bytes_max`]: worth making room for.
     pub fn at_least(&self) -> usize {
-        self.offset + (self.outstanding + self.item_bytes).saturating_sub(1)
-    }
-
-    /// How many bytes were skipped so far.
-    pub fn offset(&self) -> usize {
-        self.offset
-    }
-
-    /// Notes that the item at `offset` takes `size` bytes or more, which are not all here.
-    fn wait_for(&mut self, size: usize) -> Result<Option<usize>, SkipError> {
-        self.check_size(size.saturating_sub(1))?;
-        self.item_bytes = size;
-        Ok(None)
-    }
-
-    /// Refuses what cannot fit: all that is outstanding takes a byte each, and `extra` on top.
-    fn check_size(&self, extra: usize) -> Result<(), SkipError> {
-        let bytes_max = self.limits.bytes_max;
-        match self.offset.checked_add(self.outstanding).and_then(|n| n.checked_add(extra)) {
-            Some(least) if least <= bytes_max => Ok(()),
-            _ => Err(SkipError::TooLarge { bytes_max, offset: self.offset }),
-        }
-    }
-
-    /// Takes the head of an array or a map at `offset` and goes one level down.
-    fn open_level(&mut self, head_size: usize, items: usize) -> Result<(), SkipError> {
-        let depth_max = self.limits.depth_max;
-        if self.depth >= depth_max {
-            return Err(SkipError::TooDeep { depth_max, offset: self.offset });
-        }
-        self.check_size((head_size - 1).saturating_add(items))?;
-        self.offset += head_size;
-        if items == 0 {
-            self.finish_item();
-            return Ok(());
-        }
-        // The container is done with: from here on its items stand for it.
-        self.outstanding = self.outstanding - 1 + items;
-        if let Some(left) = self.left.get_mut(self.depth) {
-            *left = left.saturating_sub(1);
-        }
-        self.depth += 1;
-        // Fits: `check_size` compared it with a limit of 32 bits. The slot is there: depth_max.
-        if let Some(left) = self.left.get_mut(self.depth) {
-            *left = items as u32;
-        }
-        Ok(())
-    }
-
-    /// Counts an item as done, and leaves the levels that it was the last of.
-    fn finish_item(&mut self) {
-        self.item_bytes = 1;
-        self.outstanding -= 1;
-        if let Some(left) = self.left.get_mut(self.depth) {
-            *left = left.saturating_sub(1);
-        }
-        while self.depth > 0 && self.left.get(self.depth) == Some(&0) {
-            self.depth -= 1;
-        }
+        self.at_least
     }
 }
 
-/// Reads the head of an item: its marker, and of `body`, what follows it, the length if there is one.
+/// What the head of an item says.
+enum Head {
+    /// A scalar of this many bytes in all; or a head that has not arrived, of that many.
+    Scalar(usize),
+    /// A head of this many bytes, then this many items.
+    Items(usize, usize),
+    /// 0xc1.
+    Invalid,
+}
+
+/// Sizes of the items whose first byte says it all; 0 for the others.
+#[allow(clippy::indexing_slicing, reason = "computed when compiling")]
+static SIZES: [u8; 256] = {
+    let mut sizes = [0; 256];
+    let mut marker = 0;
+    while marker < 256 {
+        sizes[marker] = match marker {
+            0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => 1,
+            0xa0..=0xbf => 1 + (marker as u8 & 0x1f),
+            0xcc | 0xd0 => 2,
+            0xcd | 0xd1 | 0xd4 => 3,
+            0xd5 => 4,
+            0xca | 0xce | 0xd2 => 5,
+            0xd6 => 6,
+            0xcb | 0xcf | 0xd3 => 9,
+            0xd7 => 10,
+            0xd8 => 18,
+            _ => 0,
+        };
+        marker += 1;
+    }
+    sizes
+};
+
+/// Reads the head of the item at `offset`: its marker and, if it has one, its length.
 #[inline]
-fn head(marker: u8, body: &[u8]) -> Head {
+fn head(buf: &[u8], offset: usize) -> Head {
+    let Some(&marker) = buf.get(offset) else { return Head::Scalar(1) };
+    match small_size(buf, offset) {
+        0 => long_head(marker, buf, offset),
+        size => Head::Scalar(size),
+    }
+}
+
+/// The size of the item at `offset` if its first byte says it all, else 0.
+#[inline]
+fn small_size(buf: &[u8], offset: usize) -> usize {
+    let marker = buf.get(offset).copied().unwrap_or(0xc1);
+    SIZES.get(usize::from(marker)).copied().unwrap_or_default().into()
+}
+
+/// The same for what [`SIZES`] does not tell.
+fn long_head(marker: u8, buf: &[u8], offset: usize) -> Head {
     match marker {
-        0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => Head::Scalar(1),
         0x80..=0x8f => Head::Items(1, 2 * usize::from(marker & 0x0f)),
         0x90..=0x9f => Head::Items(1, usize::from(marker & 0x0f)),
-        0xa0..=0xbf => Head::Scalar(1 + usize::from(marker & 0x1f)),
-        0xc1 => Head::Invalid,
-        0xc4 | 0xd9 => sized::<1>(body, 0),
-        0xc5 | 0xda => sized::<2>(body, 0),
-        0xc6 | 0xdb => sized::<4>(body, 0),
-        0xc7 => sized::<1>(body, 1),
-        0xc8 => sized::<2>(body, 1),
-        0xc9 => sized::<4>(body, 1),
-        0xcc | 0xd0 => Head::Scalar(2),
-        0xcd | 0xd1 | 0xd4 => Head::Scalar(3),
-        0xca | 0xce | 0xd2 => Head::Scalar(5),
-        0xcb | 0xcf | 0xd3 => Head::Scalar(9),
-        0xd5 => Head::Scalar(4),
-        0xd6 => Head::Scalar(6),
-        0xd7 => Head::Scalar(10),
-        0xd8 => Head::Scalar(18),
-        0xdc => counted::<2>(body, 1),
-        0xdd => counted::<4>(body, 1),
-        0xde => counted::<2>(body, 2),
-        0xdf => counted::<4>(body, 2),
+        0xc4 | 0xd9 => sized::<1>(buf, offset, 0),
+        0xc5 | 0xda => sized::<2>(buf, offset, 0),
+        0xc6 | 0xdb => sized::<4>(buf, offset, 0),
+        0xc7 => sized::<1>(buf, offset, 1),
+        0xc8 => sized::<2>(buf, offset, 1),
+        0xc9 => sized::<4>(buf, offset, 1),
+        0xdc => counted::<2>(buf, offset, 1),
+        0xdd => counted::<4>(buf, offset, 1),
+        0xde => counted::<2>(buf, offset, 2),
+        0xdf => counted::<4>(buf, offset, 2),
+        _ => Head::Invalid,
     }
 }
 
 /// A string, byte string or extension whose length stands in the next `N` bytes, with `extra`
 /// bytes between that and the content.
 #[inline]
-fn sized<const N: usize>(body: &[u8], extra: usize) -> Head {
-    match length::<N>(body) {
+fn sized<const N: usize>(buf: &[u8], offset: usize, extra: usize) -> Head {
+    match length::<N>(buf, offset) {
         Some(length) => Head::Scalar((1 + N + extra).saturating_add(length)),
-        None => Head::Partial(1 + N),
+        None => Head::Scalar(1 + N),
     }
 }
 
 /// An array (1 item per count) or map (2) whose count stands in the next `N` bytes.
 #[inline]
-fn counted<const N: usize>(body: &[u8], items_per_count: usize) -> Head {
-    match length::<N>(body) {
+fn counted<const N: usize>(buf: &[u8], offset: usize, items_per_count: usize) -> Head {
+    match length::<N>(buf, offset) {
         Some(count) => Head::Items(1 + N, count.saturating_mul(items_per_count)),
-        None => Head::Partial(1 + N),
+        None => Head::Scalar(1 + N),
     }
 }
 
-/// `N` bytes, big-endian, if they are there.
+/// The `N` bytes behind the marker, big-endian, if they are there.
 #[inline]
-fn length<const N: usize>(body: &[u8]) -> Option<usize> {
-    let bytes: &[u8; N] = body.first_chunk()?;
+fn length<const N: usize>(buf: &[u8], offset: usize) -> Option<usize> {
+    let bytes: &[u8; N] = buf.get(offset + 1..)?.first_chunk()?;
     Some(bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
 }

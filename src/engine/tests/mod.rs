@@ -1,0 +1,213 @@
+//! Whole engines in a network of frames with a virtual clock: what arrives, what is lost, and
+//! that everybody agrees in the end.
+
+mod net;
+
+use net::Net;
+
+use super::*;
+use crate::replica::write::{Precondition, Write};
+
+fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
+    let precondition = Precondition::default();
+    Write { path: path.parse().unwrap(), value, precondition, idempotent: false }
+}
+
+#[test]
+fn a_change_is_pushed_to_all_peers_at_once() {
+    let mut net = Net::new(3);
+    net.connect_all();
+    net.settle();
+    net.write(0, "a", Some(&[1])).unwrap();
+    net.deliver_all();
+    for node in 1..3 {
+        assert_eq!(net.value(node, "a"), Some(vec![1]), "without any tick of the clock");
+    }
+}
+
+#[test]
+fn a_fresh_node_serves_nobody_before_it_has_everything() {
+    let mut net = Net::new(2);
+    for i in 0..200 {
+        net.write(0, &format!("k{i}"), Some(&[1])).unwrap();
+    }
+    net.write(0, "k7", None).unwrap();
+    let joiner = net.join();
+    assert_eq!(net.engine(joiner).tick(), None);
+    let refused = net.write(joiner, "x", Some(&[1]));
+    assert_eq!(refused.unwrap_err(), EngineWriteError::NotReady);
+    net.connect(0, joiner);
+    net.settle();
+    assert!(net.engine(joiner).is_ready());
+    assert_eq!(net.value(joiner, "k199"), Some(vec![1]));
+    assert_eq!(net.value(joiner, "k7"), None);
+    assert_eq!(net.content(joiner), net.content(0));
+}
+
+#[test]
+fn a_hole_is_mended_by_catch_up() {
+    let mut net = Net::new(3);
+    net.connect_all();
+    net.settle();
+    net.lose_queued(0, 1, true);
+    net.write(0, "lost", Some(&[1])).unwrap();
+    net.lose_queued(0, 1, false);
+    net.write(0, "later", Some(&[2])).unwrap();
+    net.deliver_all();
+    assert_eq!(net.value(1, "lost"), None);
+    assert_eq!(net.value(1, "later"), Some(vec![2]));
+    net.settle();
+    assert_eq!(net.value(1, "lost"), Some(vec![1]));
+    assert_eq!(net.content(1), net.content(0));
+    assert_eq!(net.engine(1).counters().catch_ups, 1);
+}
+
+#[test]
+fn the_last_change_before_silence_is_not_lost_either() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    net.settle();
+    net.lose_queued(0, 1, true);
+    net.write(0, "last", Some(&[1])).unwrap();
+    net.lose_queued(0, 1, false);
+    net.settle();
+    assert_eq!(net.value(1, "last"), Some(vec![1]));
+}
+
+#[test]
+fn a_split_heals_and_conflicts_are_reported() {
+    let mut net = Net::new(4);
+    net.connect_all();
+    net.settle();
+    net.write(0, "both", Some(&[0])).unwrap();
+    net.settle();
+    for (a, b) in [(0, 2), (0, 3), (1, 2), (1, 3)] {
+        net.disconnect(a, b);
+    }
+    net.write(0, "both", Some(&[1])).unwrap();
+    net.write(3, "both", Some(&[2])).unwrap();
+    net.write(1, "left", Some(&[3])).unwrap();
+    net.write(2, "right", Some(&[4])).unwrap();
+    net.settle();
+    assert_eq!(net.value(3, "left"), None);
+    net.connect(1, 2);
+    net.connect_all();
+    net.settle();
+    let everybody = net.content(0);
+    for node in 1..4 {
+        assert_eq!(net.content(node), everybody);
+    }
+    assert!(net.conflicts() >= 1);
+    assert_eq!(net.value(0, "right"), Some(vec![4]));
+}
+
+#[test]
+fn copies_are_counted_as_peers_acknowledge() {
+    let mut net = Net::new(3);
+    net.connect_all();
+    net.settle();
+    let tick = net.write(0, "a", Some(&[1])).unwrap();
+    assert_eq!(net.engine(0).copies(tick), 0);
+    net.deliver_all();
+    assert_eq!(net.engine(0).copies(tick), 2, "acknowledged at once, without a tick");
+}
+
+#[test]
+fn a_catch_up_that_is_cut_teaches_nothing_and_another_peer_finishes_it() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    net.settle();
+    for i in 0..5000 {
+        net.write(0, &format!("k{i}"), Some(&[1; 1])).unwrap();
+        net.write(0, &format!("k{i}"), Some(&[2; 1])).unwrap();
+    }
+    net.settle();
+    let joiner = net.join();
+    net.connect(0, joiner);
+    net.deliver_some(6);
+    net.disconnect(0, joiner);
+    let had = net.engine(joiner).tree().len();
+    assert!(had > 0 && had < 5000, "{had}");
+    assert!(!net.engine(joiner).is_ready());
+    let seen: u64 = net.engine(joiner).seen().iter().map(|(_, t)| t.count()).sum();
+    assert_eq!(seen, had as u64, "each entry that came accounts for itself and no more");
+    net.connect(1, joiner);
+    net.settle();
+    assert_eq!(net.content(joiner), net.content(0));
+}
+
+#[test]
+fn a_clone_of_an_identity_renews_and_both_go_on() {
+    let mut net = Net::new(2);
+    let twin = net.clone_identity(0);
+    net.write(0, "a", Some(&[1])).unwrap();
+    net.write(twin, "b", Some(&[2])).unwrap();
+    net.write(twin, "b", Some(&[3])).unwrap();
+    net.connect(1, twin);
+    net.settle();
+    net.connect(0, 1);
+    net.settle();
+    assert_eq!(net.renewals(), 1);
+    net.write(0, "c", Some(&[4])).unwrap();
+    net.connect(0, twin);
+    net.settle();
+    assert_eq!(net.value(twin, "c"), Some(vec![4]));
+    assert_eq!(net.value(1, "c"), Some(vec![4]));
+}
+
+#[test]
+fn limits_refuse_clients_and_never_peers() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    net.settle();
+    net.limit_memory(1, 0);
+    let full = net.write(1, "a", Some(&[1]));
+    assert_eq!(full.unwrap_err(), EngineWriteError::MemoryFull { max: 0 });
+    net.write(0, "b", Some(&[1])).unwrap();
+    net.settle();
+    assert_eq!(net.value(1, "b"), Some(vec![1]));
+    net.write(1, "b", None).unwrap();
+}
+
+#[test]
+fn absurd_digests_make_ticks_missing_but_never_seen() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    net.settle();
+    net.forge_digest(1, 0, "ghost", 1 << 61);
+    net.settle();
+    let view = net.engine(0).view();
+    let ghost = view.table.find("ghost", Incarnation(1)).unwrap();
+    assert_eq!(view.seen.get(ghost), None);
+    assert_eq!(view.missing().get(&ghost).map(|t| t.count()), Some(1 << 61));
+    net.write(0, "a", Some(&[1])).unwrap();
+    net.settle();
+    assert_eq!(net.value(1, "a"), Some(vec![1]));
+}
+
+/// Random writes, losses, cuts, restarts; afterwards everybody agrees on everything. More than
+/// the fixed set of seeds: `DISTKV_SEEDS=10000 cargo test --release whatever_happens`.
+#[test]
+fn whatever_happens_everybody_agrees_in_the_end() {
+    let mut checked = 0;
+    let seeds = std::env::var("DISTKV_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(200u64);
+    for seed in 0..seeds {
+        let mut net = Net::new(2 + (seed % 4) as usize);
+        net.seed(seed);
+        net.connect_all();
+        for _ in 0..120 {
+            net.random_step();
+        }
+        net.heal();
+        let everybody = net.content(0);
+        for node in 1..net.len() {
+            assert_eq!(net.content(node), everybody, "seed {seed}, node {node}");
+        }
+        if !net.something_died {
+            assert!(net.engine(0).view().missing().is_empty(), "seed {seed}");
+            net.check_nothing_lost(seed);
+            checked += 1;
+        }
+    }
+    assert!(checked >= seeds / 3, "only {checked} of {seeds} runs could be checked for losses");
+}

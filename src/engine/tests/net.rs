@@ -1,0 +1,417 @@
+//! A network of engines: frames in queues instead of sockets, a clock that the test turns.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::write;
+use crate::engine::*;
+use crate::model::ids::{NodeId, NodeName};
+use crate::model::seen::{SeenById, export_seen};
+use crate::model::tick_set::TickSet;
+use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
+use crate::protocol::peer::{CatchUpEnd, Digest, PeerMessage, encode_part};
+
+/// One direction of a connection.
+struct Pipe {
+    to: usize,
+    /// The link's name at the receiver.
+    link_there: LinkId,
+    frames: VecDeque<Arc<[u8]>>,
+    losing: bool,
+}
+
+struct Node {
+    engine: Engine,
+    /// By the link's name here: the pipe to the other end.
+    pipes: BTreeMap<LinkId, Pipe>,
+}
+
+pub(super) struct Net {
+    nodes: Vec<Node>,
+    now: Millis,
+    next_link: u64,
+    next_incarnation: u64,
+    /// The newest events of all losers that were reported.
+    losers: Vec<EventKey>,
+    renewals: usize,
+    rng: u64,
+    /// What each acknowledged change replaced, by event: true, uncut histories.
+    parents: BTreeMap<EventKey, Option<EventKey>>,
+    /// A node took with it what nobody else had.
+    pub(super) something_died: bool,
+    /// Two nodes share an identity, so an event may be used twice before they find out.
+    cloned: bool,
+}
+
+/// An event by identity.
+type EventKey = (NodeId, u64);
+
+type Content = (Vec<(Path, String)>, SeenById);
+
+impl Net {
+    /// Nodes `n0`, `n1` …, all founders, not connected.
+    pub(super) fn new(count: usize) -> Self {
+        let mut net = Self {
+            nodes: Vec::new(),
+            now: 1,
+            next_link: 1,
+            next_incarnation: 1,
+            losers: Vec::new(),
+            renewals: 0,
+            rng: 1,
+            parents: BTreeMap::new(),
+            something_died: false,
+            cloned: false,
+        };
+        for _ in 0..count {
+            let node = net.join();
+            net.handle(node, Input::Found);
+        }
+        net
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn fresh(&mut self, name: &str) -> Engine {
+        let incarnation = Incarnation(self.next_incarnation);
+        self.next_incarnation += 1;
+        let id = NodeId { name: NodeName::new(name).unwrap(), incarnation };
+        Engine::new(Config { id, hash_seed: 7, read_only: false, memory_max: None })
+    }
+
+    /// A node that is not ready.
+    pub(super) fn join(&mut self) -> usize {
+        let engine = self.fresh(&format!("n{}", self.nodes.len()));
+        self.nodes.push(Node { engine, pipes: BTreeMap::new() });
+        self.nodes.len() - 1
+    }
+
+    /// A second founder with the name and incarnation of another: a cloned disk.
+    pub(super) fn clone_identity(&mut self, of: usize) -> usize {
+        self.cloned = true;
+        let id = self.nodes[of].engine.id().clone();
+        let engine = Engine::new(Config { id, hash_seed: 7, read_only: false, memory_max: None });
+        self.nodes.push(Node { engine, pipes: BTreeMap::new() });
+        let node = self.nodes.len() - 1;
+        self.handle(node, Input::Found);
+        node
+    }
+
+    pub(super) fn engine(&self, node: usize) -> &Engine {
+        &self.nodes[node].engine
+    }
+
+    pub(super) fn limit_memory(&mut self, node: usize, max: usize) {
+        self.nodes[node].engine.config.memory_max = Some(max);
+    }
+
+    pub(super) fn conflicts(&self) -> usize {
+        self.losers.len()
+    }
+
+    pub(super) fn renewals(&self) -> usize {
+        self.renewals
+    }
+
+    pub(super) fn value(&self, node: usize, path: &str) -> Option<Vec<u8>> {
+        let path: Path = path.parse().unwrap();
+        self.engine(node).get(path.as_bytes())?.value().map(<[u8]>::to_vec)
+    }
+
+    /// All that is visible of a node, in a form that does not depend on local indices.
+    pub(super) fn content(&self, node: usize) -> Content {
+        let engine = self.engine(node);
+        let tree = engine
+            .tree()
+            .subtree(&Path::root())
+            .map(|(path, entry)| {
+                let chain: Vec<String> = entry
+                    .events()
+                    .map(|e| format!("{:?}.{}", engine.table().get(e.node), e.tick))
+                    .collect();
+                (path.clone(), format!("{:?} {} {chain:?}", entry.value(), entry.tock()))
+            })
+            .collect();
+        (tree, export_seen(engine.table(), engine.seen()))
+    }
+
+    pub(super) fn write(
+        &mut self,
+        node: usize,
+        path: &str,
+        value: Option<&[u8]>,
+    ) -> Result<Tick, EngineWriteError> {
+        let mut out = Outbox::new();
+        let engine = &mut self.nodes[node].engine;
+        let result = engine.write(write(path, value), true, &mut out);
+        let tick = engine.tick().unwrap_or_default();
+        self.perform(node, out);
+        let written = result?;
+        if let Some(committed) = &written.committed {
+            let event = self.key(node, &committed.entry);
+            let parent = written.old.as_ref().map(|old| self.key(node, old));
+            let before = self.parents.insert(event, parent);
+            assert!(before.is_none() || self.cloned, "an event was used twice");
+        }
+        Ok(tick)
+    }
+
+    fn key(&self, node: usize, entry: &Entry) -> EventKey {
+        let event = entry.newest();
+        (self.engine(node).table().get(event.node).unwrap().clone(), event.tick.get())
+    }
+
+    pub(super) fn handle(&mut self, node: usize, input: Input<'_>) {
+        let mut out = Outbox::new();
+        self.nodes[node].engine.handle(input, self.now, &mut out);
+        self.perform(node, out);
+    }
+
+    /// What a shell does with outputs.
+    fn perform(&mut self, node: usize, mut out: Outbox) {
+        for output in out.drain().collect::<Vec<_>>() {
+            match output {
+                Output::Broadcast { frame } => {
+                    for pipe in self.nodes[node].pipes.values_mut().filter(|p| !p.losing) {
+                        pipe.frames.push_back(Arc::clone(&frame));
+                    }
+                }
+                Output::Send { link, frame } => self.queue(node, link, frame),
+                Output::Serve { link, id, mut stream } => loop {
+                    let batch = stream.next_batch(2000);
+                    let mut frame = Vec::new();
+                    encode_part(id, stream.mark(), &batch.entries, stream.table(), &mut frame);
+                    self.queue(node, link, frame.into());
+                    if let Some((seen, mark, tock)) = stream.knowledge() {
+                        let seen = export_seen(stream.table(), seen);
+                        let end = CatchUpEnd { id, tock, mark: mark.clone(), seen };
+                        let mut frame = Vec::new();
+                        PeerMessage::CatchUpEnd(end).encode(stream.table(), &mut frame);
+                        self.queue(node, link, frame.into());
+                        break;
+                    }
+                },
+                Output::NeedIncarnation => {
+                    self.renewals += 1;
+                    let incarnation = Incarnation(self.next_incarnation);
+                    self.next_incarnation += 1;
+                    self.handle(node, Input::Renewed { incarnation });
+                }
+                Output::Report(Report::Conflict(c)) => {
+                    self.losers.push(self.key(node, &c.loser));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn queue(&mut self, node: usize, link: LinkId, frame: Arc<[u8]>) {
+        if let Some(pipe) = self.nodes[node].pipes.get_mut(&link)
+            && !pipe.losing
+        {
+            pipe.frames.push_back(frame);
+        }
+    }
+
+    fn is_connected(&self, a: usize, b: usize) -> bool {
+        self.nodes[a].pipes.values().any(|p| p.to == b)
+    }
+
+    pub(super) fn connect(&mut self, a: usize, b: usize) {
+        if a == b || self.is_connected(a, b) {
+            return;
+        }
+        let (at_a, at_b) = (LinkId(self.next_link), LinkId(self.next_link + 1));
+        self.next_link += 2;
+        let pipe = |to, link_there| Pipe { to, link_there, frames: VecDeque::new(), losing: false };
+        self.nodes[a].pipes.insert(at_a, pipe(b, at_b));
+        self.nodes[b].pipes.insert(at_b, pipe(a, at_a));
+        let (id_a, id_b) = (self.engine(a).id().clone(), self.engine(b).id().clone());
+        self.handle(a, Input::LinkUp { link: at_a, peer: id_b });
+        self.handle(b, Input::LinkUp { link: at_b, peer: id_a });
+    }
+
+    pub(super) fn connect_all(&mut self) {
+        for a in 0..self.nodes.len() {
+            for b in 0..a {
+                self.connect(a, b);
+            }
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, a: usize, b: usize) {
+        for (x, y) in [(a, b), (b, a)] {
+            let links: Vec<LinkId> =
+                self.nodes[x].pipes.iter().filter(|(_, p)| p.to == y).map(|(l, _)| *l).collect();
+            for link in links {
+                self.nodes[x].pipes.remove(&link);
+                self.handle(x, Input::LinkDown { link });
+            }
+        }
+    }
+
+    /// Frames from a to b are lost from now on, or no more: an overflowing queue.
+    pub(super) fn lose_queued(&mut self, a: usize, b: usize, losing: bool) {
+        for pipe in self.nodes[a].pipes.values_mut().filter(|p| p.to == b) {
+            pipe.losing = losing;
+        }
+    }
+
+    /// Delivers one frame of a random pipe; tells whether there was one.
+    fn deliver_one(&mut self) -> bool {
+        let waiting: Vec<(usize, LinkId)> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .flat_map(|(n, node)| node.pipes.iter().map(move |(l, p)| (n, *l, p)))
+            .filter(|(_, _, p)| !p.frames.is_empty())
+            .map(|(n, l, _)| (n, l))
+            .collect();
+        if waiting.is_empty() {
+            return false;
+        }
+        let (from, link) = waiting[self.random(waiting.len())];
+        let pipe = self.nodes[from].pipes.get_mut(&link).unwrap();
+        let (to, there) = (pipe.to, pipe.link_there);
+        let bytes = pipe.frames.pop_front().unwrap();
+        let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
+        let message = PeerMessage::decode(&frame).unwrap().unwrap();
+        self.handle(to, Input::Messages { link: there, messages: vec![message] });
+        true
+    }
+
+    pub(super) fn deliver_all(&mut self) {
+        while self.deliver_one() {}
+    }
+
+    pub(super) fn deliver_some(&mut self, frames: usize) {
+        for _ in 0..frames {
+            self.deliver_one();
+        }
+    }
+
+    fn tick(&mut self) {
+        self.now += TICK_INTERVAL_MS;
+        for node in 0..self.nodes.len() {
+            self.handle(node, Input::Tick);
+        }
+    }
+
+    /// Twelve seconds in which everything that is on its way arrives.
+    pub(super) fn settle(&mut self) {
+        self.deliver_all();
+        for _ in 0..12_000 / TICK_INTERVAL_MS {
+            self.tick();
+            self.deliver_all();
+        }
+    }
+
+    pub(super) fn heal(&mut self) {
+        for node in &mut self.nodes {
+            for pipe in node.pipes.values_mut() {
+                pipe.losing = false;
+            }
+        }
+        self.connect_all();
+        self.settle();
+    }
+
+    pub(super) fn forge_digest(&mut self, from: usize, to: usize, name: &str, highest: u64) {
+        let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        let digest = Digest {
+            ready: true,
+            tock: Tock::default(),
+            mark: Mark::default(),
+            seen: vec![(id, TickSet::range(1, highest + 1).unwrap())],
+        };
+        let link = self.nodes[from].pipes.values().find(|p| p.to == to).unwrap().link_there;
+        let messages = vec![PeerMessage::Digest(digest)];
+        self.handle(to, Input::Messages { link, messages });
+    }
+
+    pub(super) fn seed(&mut self, seed: u64) {
+        self.rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    }
+
+    fn random(&mut self, below: usize) -> usize {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        (self.rng >> 11) as usize % below.max(1)
+    }
+
+    pub(super) fn random_step(&mut self) {
+        let count = self.nodes.len();
+        let (a, b) = (self.random(count), self.random(count));
+        match self.random(12) {
+            0..=3 => {
+                let path = ["x", "y", "x.y", "z"][self.random(4)];
+                // Each value is unique, so that one can tell what became of it.
+                let value = (self.parents.len() as u16).to_be_bytes();
+                let value = [0xcd, value[0], value[1]];
+                let delete = self.random(4) == 0;
+                let _ = self.write(a, path, (!delete).then_some(&value[..]));
+            }
+            4 => self.disconnect(a, b),
+            5 => self.connect(a, b),
+            6 => {
+                let losing = self.random(2) == 0;
+                self.lose_queued(a, b, losing);
+            }
+            7 => self.tick(),
+            8 if self.random(4) == 0 && count > 2 => self.restart_empty(a),
+            _ => {
+                let frames = self.random(8);
+                self.deliver_some(frames);
+            }
+        }
+    }
+
+    /// A node that lost everything comes back under its name, as a joiner.
+    fn restart_empty(&mut self, node: usize) {
+        for other in 0..self.nodes.len() {
+            self.disconnect(node, other);
+        }
+        self.note_what_dies(node);
+        let name = self.engine(node).id().name.to_string();
+        self.nodes[node].engine = self.fresh(&name);
+        if !self.nodes.iter().any(|n| n.engine.is_ready()) {
+            self.handle(node, Input::Found);
+        }
+    }
+
+    /// What only this node held is gone with it, and no rule can bring that back.
+    fn note_what_dies(&mut self, node: usize) {
+        let held = |engine: &Engine| -> BTreeSet<(String, u64)> {
+            let seen = export_seen(engine.table(), engine.seen());
+            seen.iter().flat_map(|(id, t)| t.iter().map(move |t| (format!("{id:?}"), t))).collect()
+        };
+        let own = held(self.engine(node));
+        let mut others = BTreeSet::new();
+        for (at, other) in self.nodes.iter().enumerate() {
+            if at != node {
+                others.extend(held(&other.engine));
+            }
+        }
+        self.something_died |= !own.is_subset(&others);
+    }
+
+    /// Every acknowledged change is there, or was replaced by one that knew it, or lost a
+    /// conflict that was reported (DESIGN, "nothing acknowledged is lost silently").
+    pub(super) fn check_nothing_lost(&self, seed: u64) {
+        let mut accounted: BTreeSet<EventKey> = BTreeSet::new();
+        let tops = self.engine(0).tree().subtree(&Path::root()).map(|(_, e)| self.key(0, e));
+        for top in tops.chain(self.losers.iter().cloned()) {
+            let mut at = Some(top);
+            while let Some(event) = at {
+                at = self.parents.get(&event).cloned().flatten();
+                accounted.insert(event);
+            }
+        }
+        for event in self.parents.keys() {
+            assert!(accounted.contains(event), "seed {seed}: {event:?} was lost silently");
+        }
+    }
+}

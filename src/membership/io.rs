@@ -1,0 +1,175 @@
+//! What goes into and comes out of a [`Swim`](super::Swim): plain data.
+
+use std::net::SocketAddr;
+
+use super::identity::{Millis, NodeName};
+
+/// Everything that can happen to a [`Swim`](super::Swim).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SwimInput<'a> {
+    /// A datagram came in. An empty one does nothing; send one to yourself to wake the owner.
+    Datagram {
+        /// Where it came from.
+        from: SocketAddr,
+        /// All of it.
+        bytes: &'a [u8],
+    },
+    /// Time has passed. Due when [`next_deadline`](super::Swim::next_deadline) says so; may be given
+    /// at any time.
+    Tick,
+    /// Get into the network of the node at this address: it is called at once, and then again in
+    /// its turn like every known peer. A node that was given this counts as the joiner, should its
+    /// name be taken, until it has been a member for [`super::ESTABLISHED_AFTER_MS`].
+    Join(SocketAddr),
+    /// There was a peer at this address: it goes onto the durable list. A node that is given this
+    /// when it starts counts as a joiner, too.
+    KnownPeer {
+        /// Its name, if known.
+        name: Option<NodeName>,
+        /// Its gossip address.
+        addr: SocketAddr,
+    },
+    /// Take this address off the durable list. If it belongs to a member, it is back on the list when
+    /// that one next comes up.
+    ForgetPeer(SocketAddr),
+    /// Say goodbye to all members. Go on with the loop until
+    /// [`next_deadline`](super::Swim::next_deadline) is `None`; that takes
+    /// [`super::BYE_TIMES`] × [`super::BYE_PERIOD_MS`].
+    Leave,
+}
+
+/// What the owner has to do, or to tell others, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SwimOutput {
+    /// Send a datagram. If that fails, drop it: everything that matters is repeated.
+    Send {
+        /// Where to.
+        to: SocketAddr,
+        /// All of it.
+        bytes: Vec<u8>,
+    },
+    /// A node is there.
+    MemberUp {
+        /// Its name.
+        name: NodeName,
+        /// Its incarnation.
+        incarnation: u64,
+        /// Its gossip address.
+        addr: SocketAddr,
+    },
+    /// A node that was reported up is not there any more.
+    MemberDown {
+        /// Its name.
+        name: NodeName,
+        /// Its incarnation.
+        incarnation: u64,
+        /// Its gossip address.
+        addr: SocketAddr,
+        /// Why.
+        reason: DownReason,
+    },
+    /// Another live node has our name, and it stays. This machine has said goodbye and is silent from
+    /// now on; make a new one to try again.
+    Refused {
+        /// The name that both have.
+        name: NodeName,
+        /// The other node's incarnation.
+        incarnation: u64,
+        /// The other node's gossip address.
+        holder: SocketAddr,
+    },
+    /// The others had declared us down, or still knew our address from before a restart, so we took
+    /// a new generation. They see us go up; nothing is to be done.
+    IdentityRenewed {
+        /// The new generation.
+        generation: u32,
+    },
+    /// A datagram of another network came and was dropped. Reported once per sender and
+    /// [`super::STRANGER_PERIOD_MS`]; the sender gets to know, too.
+    NetworkMismatch {
+        /// Who sent it.
+        from: SocketAddr,
+        /// Its network's name.
+        network: String,
+    },
+    /// A datagram of another version of this protocol came and was dropped. Reported as rarely.
+    VersionMismatch {
+        /// Who sent it.
+        from: SocketAddr,
+        /// The version.
+        version: u8,
+    },
+}
+
+/// Why a member is not there any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DownReason {
+    /// It stopped answering. It may come back as it was.
+    Failed,
+    /// It said goodbye.
+    Left,
+    /// Another incarnation, or a node of another name, came up at its address: it was restarted.
+    Replaced,
+}
+
+/// How a member is, for display.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MemberState {
+    /// It answers.
+    Up,
+    /// It has not answered of late, and may still say that it lives. Counts as up.
+    Suspect,
+    /// It stopped answering.
+    Down,
+    /// It said goodbye.
+    Left,
+}
+
+/// A member, for display.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberInfo {
+    /// Its name.
+    pub name: NodeName,
+    /// Its incarnation.
+    pub incarnation: u64,
+    /// Its gossip address.
+    pub addr: SocketAddr,
+    /// How it is.
+    pub state: MemberState,
+    /// When it went up or down, as last reported.
+    pub since: Millis,
+}
+
+/// An entry of the durable list of peers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// Its gossip address.
+    pub addr: SocketAddr,
+    /// Its name, once known.
+    pub name: Option<NodeName>,
+    /// Whether it ever was a member, as far as this node has seen. Those are worth storing.
+    pub was_up: bool,
+}
+
+/// What happened so far, by count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SwimCounters {
+    /// Datagrams given in, empty ones not counted.
+    pub received: u64,
+    /// Datagrams given out.
+    pub sent: u64,
+    /// Dropped: not ours, cut short, or absurd.
+    pub malformed: u64,
+    /// Dropped: of another network.
+    pub other_network: u64,
+    /// Dropped: of another protocol version.
+    pub other_version: u64,
+    /// Dropped: not meant for this address, or claiming to come from it.
+    pub misdirected: u64,
+    /// Dropped: the sender's name or address is held by another; it was told so.
+    pub conflicts: u64,
+    /// Dropped: it named unknown members, and the table is full.
+    pub table_full: u64,
+    /// How often this node renewed its identity.
+    pub renewals: u64,
+}

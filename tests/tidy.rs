@@ -1,0 +1,244 @@
+//! Layering and hygiene, as an ordinary test: who may import whom, who may name the runtime and
+//! the clock, what every file must have. `ARCHITECTURE.md` explains the layers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Who may import what of ours; whatever is not listed here is an error.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("protocol", &["model"]),
+    ("replica", &["model"]),
+    ("membership", &["model", "protocol"]),
+    ("engine", &["model", "protocol", "replica"]),
+    ("hub", &["model", "protocol", "replica", "engine"]),
+    ("rt", &["model"]),
+    ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),
+    ("client", &["model", "protocol", "rt"]),
+    ("node", &["model", "protocol", "membership", "replica", "engine", "hub", "server", "rt"]),
+    ("testing", &["node", "client", "model", "rt"]),
+    ("cli", &["node", "client", "protocol", "model", "rt"]),
+];
+
+/// Modules without a clock, randomness, sockets, files or the environment.
+const PURE: &[&str] = &["model", "protocol", "replica", "membership", "engine"];
+
+/// What a pure module must not name outside of its tests.
+const IMPURE: &[&str] = &[
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::fs",
+    "std::env",
+    "std::thread",
+    "std::time",
+    "Instant::now",
+    "SystemTime",
+    "rand::rng()",
+    "rand::random",
+    "thread_rng",
+    "async_std",
+    "socket2",
+    "println!",
+    "eprintln!",
+];
+
+/// What only `rt.rs` may name.
+const RUNTIME: &[&str] = &["async_std", "Instant::now", "SystemTime::now"];
+
+const LINES_MAX: usize = 700;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust_files(below: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![below.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The top-level module that a file under src/ belongs to.
+fn module_of(file: &Path) -> String {
+    let relative = file.strip_prefix(root().join("src")).unwrap();
+    let first = relative.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+fn is_test_file(file: &Path) -> bool {
+    file.components().any(|c| {
+        let c = c.as_os_str().to_string_lossy();
+        c == "tests" || c == "tests.rs" || c.ends_with("_tests.rs") || c.starts_with("tests_")
+    })
+}
+
+/// The lines of a file with their numbers, without comments and without its test module.
+fn code_lines(file: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(file).unwrap();
+    let mut lines = Vec::new();
+    let mut previous = String::new();
+    for (number, line) in text.lines().enumerate() {
+        if previous.trim() == "#[cfg(test)]" && line.trim_end().ends_with('{') {
+            break;
+        }
+        previous = line.to_owned();
+        if !line.trim_start().starts_with("//") {
+            lines.push((number + 1, line.to_owned()));
+        }
+    }
+    lines
+}
+
+#[test]
+fn layers_import_only_what_lies_below_them() {
+    let mut wrong = Vec::new();
+    for file in rust_files(&root().join("src")) {
+        let module = module_of(&file);
+        if module == "lib" || module == "bin" || is_test_file(&file) {
+            continue;
+        }
+        let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == module) else {
+            wrong.push(format!("{}: {module} is in no layer; add it to LAYERS", file.display()));
+            continue;
+        };
+        for (number, line) in code_lines(&file) {
+            for found in line.match_indices("crate::").map(|(at, _)| &line[at + 7..]) {
+                let name: String =
+                    found.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let is_layer = LAYERS.iter().any(|(layer, _)| *layer == name);
+                if is_layer && name != module && !allowed.contains(&name.as_str()) {
+                    let place = format!("{}:{number}", file.display());
+                    wrong.push(format!("{place}: {module} must not import {name}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_core_is_pure() {
+    let mut wrong = Vec::new();
+    for file in rust_files(&root().join("src")) {
+        if !PURE.contains(&module_of(&file).as_str()) || is_test_file(&file) {
+            continue;
+        }
+        for (number, line) in code_lines(&file) {
+            for word in IMPURE.iter().filter(|w| line.contains(**w)) {
+                wrong.push(format!("{}:{number}: a pure module names {word}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_one_file_names_the_runtime_and_the_clock() {
+    let mut wrong = Vec::new();
+    for file in rust_files(&root().join("src")) {
+        if file.ends_with("rt.rs") {
+            continue;
+        }
+        for (number, line) in code_lines(&file) {
+            for word in RUNTIME.iter().filter(|w| line.contains(**w)) {
+                wrong.push(format!("{}:{number}: only src/rt.rs may name {word}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_is_one_thing() {
+    let mut wrong = Vec::new();
+    let folders = ["src", "tests", "examples"];
+    for file in folders.iter().flat_map(|f| rust_files(&root().join(f))) {
+        let text = fs::read_to_string(&file).unwrap();
+        let name = file.display();
+        if !text.starts_with("//!") {
+            wrong.push(format!("{name}: does not open with //! that says what it is for"));
+        }
+        if text.lines().count() > LINES_MAX {
+            wrong.push(format!("{name}: more than {LINES_MAX} lines; split it"));
+        }
+        let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
+        if ["utils", "util", "helpers", "helper", "common", "misc"].contains(&stem.as_str()) {
+            wrong.push(format!("{name}: call it what it is"));
+        }
+        // Written apart, so that this file does not find itself.
+        for word in [
+            concat!("FIX", "ME"),
+            concat!("XX", "X"),
+            concat!("todo", "!("),
+            concat!("(being", " built)"),
+        ] {
+            if text.contains(word) {
+                wrong.push(format!("{name}: has {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rust_file_is_reached_from_its_parent() {
+    let mut wrong = Vec::new();
+    let source = root().join("src");
+    for file in rust_files(&source) {
+        let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
+        let folder = file.parent().unwrap();
+        if folder == source.join("bin") || stem == "lib" {
+            continue;
+        }
+        let (name, parents) = if stem == "mod" {
+            let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+            (name, candidates(folder.parent().unwrap()))
+        } else {
+            (stem, candidates(folder))
+        };
+        let declared = parents.iter().any(|parent| {
+            fs::read_to_string(parent).is_ok_and(|text| {
+                text.lines().any(|l| l.trim_end().ends_with(&format!("mod {name};")))
+            })
+        });
+        if !declared {
+            wrong.push(format!("{}: no parent declares it", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Files that may declare a module whose file lies in this folder.
+fn candidates(folder: &Path) -> Vec<PathBuf> {
+    let mut files = vec![folder.join("mod.rs"), folder.join("lib.rs")];
+    files.push(folder.with_extension("rs"));
+    files
+}
+
+#[test]
+fn the_documents_name_only_files_that_exist() {
+    let mut wrong = Vec::new();
+    for document in ["README.md", "ARCHITECTURE.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        for word in text.split(|c: char| c.is_whitespace() || "`()[],;|\"'".contains(c)) {
+            let is_path = ["src/", "tests/", "docs/", "examples/", "fuzz/", ".ci/", "snapshots/"]
+                .iter()
+                .any(|start| word.starts_with(start));
+            let word = word.trim_end_matches(['.', ':']);
+            if is_path && !word.contains('*') && !root().join(word).exists() {
+                wrong.push(format!("{document}: {word} does not exist"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
