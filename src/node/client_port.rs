@@ -53,9 +53,8 @@ impl NodeInfo for ClientPortInfo {
         let Some(links) = self.links.upgrade() else { return status };
         let infos = links.infos();
         let roster = links.swim.roster();
-        let is_up = |state| {
-            matches!(state, membership::MemberState::Up | membership::MemberState::Suspect)
-        };
+        let is_up =
+            |state| matches!(state, membership::MemberState::Up | membership::MemberState::Suspect);
         status.network.clone_from(&links.me.network);
         status.members = 1 + roster.members.iter().filter(|m| is_up(m.state)).count();
         status.links = infos.len();

@@ -140,15 +140,8 @@ impl Node {
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone());
         let links = Arc::new(links);
         let server = client_port::open(client, client_addr, &links, &config);
-        let inner = Arc::new(Inner {
-            hub,
-            me,
-            links,
-            server,
-            swim,
-            stop,
-            done: AtomicBool::new(false),
-        });
+        let inner =
+            Arc::new(Inner { hub, me, links, server, swim, stop, done: AtomicBool::new(false) });
         if let Some(addr) = inner.me.swim_addr() {
             inner.swim.become_member(addr, incarnation);
         }
