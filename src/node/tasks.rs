@@ -97,17 +97,17 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
 fn log_conflict(conflict: &Conflict, table: &NodeTable) {
     tracing::warn!(
         path = %conflict.path,
-        kept = event(&conflict.winner, table),
-        kept_value = value(&conflict.winner),
-        lost = event(&conflict.loser, table),
-        lost_value = value(&conflict.loser),
-        "two changes met that did not know of each other"
+        winner = %event(&conflict.winner, table),
+        loser = %event(&conflict.loser, table),
+        winner_value = %value(&conflict.winner),
+        loser_value = %value(&conflict.loser),
+        "conflict: two changes met that did not know of each other; the loser's value is gone"
     );
 }
 
 fn event(entry: &Entry, table: &NodeTable) -> String {
     let newest = entry.newest();
-    format!("{} {}", table.label(newest.node), newest.tick)
+    format!("{}.{}", table.label(newest.node), newest.tick)
 }
 
 /// The start of a value, for people.
