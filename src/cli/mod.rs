@@ -1,1 +1,206 @@
-//! (being built)
+//! The command line: starting nodes, and using and looking after those that run.
+//!
+//! One file per command; `settings` and `node_args` put a node's configuration together, `remote`
+//! is what all commands against a running node share, `output` what all print with.
+
+mod delete;
+mod demo;
+mod entry;
+mod error;
+mod get;
+mod leave;
+mod logging;
+mod members;
+mod monitor;
+mod node_args;
+mod output;
+mod remote;
+mod send;
+mod serve;
+mod set;
+mod settings;
+mod state;
+mod status;
+mod tree;
+mod units;
+mod value_input;
+mod wait;
+mod watch;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::rt;
+use error::{CliError, EXIT_OK, EXIT_USAGE};
+
+/// What `-h` ends with.
+macro_rules! help {
+    () => {
+        "\
+Begin with:
+  distkv-node demo                                  three nodes in one process
+
+Or on three machines:
+  distkv-node run  --name n1 --gossip 0.0.0.0:27587
+  distkv-node join --name n2 --gossip 0.0.0.0:27587 n1.example.org
+  distkv-node join --name n3 --gossip 0.0.0.0:27587 n1.example.org
+
+Then:
+  distkv-node set site.lamp '{\"on\": true}'
+  distkv-node get site.lamp
+  distkv-node watch site
+
+`distkv-node COMMAND --help` has examples for each command."
+    };
+}
+
+/// What `--help` ends with.
+const LONG_HELP: &str = concat!(
+    help!(),
+    "
+
+Paths:
+  Elements are joined by dots: a.b.c. What is no string starts with a colon instead: a:1.b is
+  \"a\", 1, \"b\". `:t` and `:f` are true and false, `:e` is the empty string, `:vabc` a byte
+  string; `:.` is a dot, `::` a colon, `:_` a space within a string. `:` alone is the root, and
+  what is below `:n` belongs to the system.
+
+Values:
+  JSON; a string needs its quotes, or --string. What JSON cannot say is a map with one key:
+  {\"$bin\": BASE64}, {\"$ext\": [TYPE, BASE64]}, {\"$map\": [[KEY, VALUE], …]}, {\"$float\": \"nan\"},
+  {\"$int\": \"0x…\"}, {\"$path\": PATH}. --msgpack takes MessagePack bytes from a file.
+
+Environment:
+  DISTKV_CONNECT  the node that commands talk to, as --connect
+  DISTKV_LOG      the log level of nodes, as --log
+
+Exit codes:
+  0  done
+  1  failed; also: `get` found nothing, `status` is not ready, `wait` waited in vain
+  2  usage: options, configuration file, path or value make no sense"
+);
+
+/// A masterless, gossip-replicated, in-memory key-value node
+///
+/// Every node of a network holds all of its data, answers reads by itself, takes writes at any
+/// time, also while cut off, and spreads changes by gossip. There is no leader. It speaks the
+/// DistKV client protocol.
+#[derive(Debug, Parser)]
+#[command(
+    name = "distkv-node",
+    version,
+    arg_required_else_help = true,
+    after_help = help!(),
+    after_long_help = LONG_HELP
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(node_args::RunArgs),
+    Join(node_args::JoinArgs),
+    Demo(demo::DemoArgs),
+    Get(get::GetArgs),
+    Set(set::SetArgs),
+    Delete(delete::DeleteArgs),
+    Tree(tree::TreeArgs),
+    Watch(watch::WatchArgs),
+    Send(send::SendArgs),
+    Monitor(monitor::MonitorArgs),
+    Status(status::StatusArgs),
+    Members(members::MembersArgs),
+    State(state::StateArgs),
+    Wait(wait::WaitArgs),
+    Leave(leave::LeaveArgs),
+}
+
+/// Runs one command line (the program's name first), to its end. Prints what there is to print.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let done = match Cli::try_parse_from(args) {
+        Ok(cli) => execute(cli.command),
+        Err(error) => return explain(&error),
+    };
+    let Err(error) = done else { return EXIT_OK.into() };
+    match &error {
+        CliError::Usage(text) | CliError::Failure(text) => tell(&format!("error: {text}\n")),
+        CliError::Told | CliError::OutputClosed => {}
+    }
+    error.exit_code().into()
+}
+
+fn execute(command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Run(args) => serve::run(args.prepare()?),
+        Command::Join(args) => serve::run(args.prepare()?),
+        Command::Demo(args) => demo::run(args),
+        Command::Get(args) => rt::block_on(get::run(args)),
+        Command::Set(args) => rt::block_on(set::run(args)),
+        Command::Delete(args) => rt::block_on(delete::run(args)),
+        Command::Tree(args) => rt::block_on(tree::run(args)),
+        Command::Watch(args) => rt::block_on(watch::run(args)),
+        Command::Send(args) => rt::block_on(send::run(args)),
+        Command::Monitor(args) => rt::block_on(monitor::run(args)),
+        Command::Status(args) => rt::block_on(status::run(args)),
+        Command::Members(args) => rt::block_on(members::run(args)),
+        Command::State(args) => rt::block_on(state::run(args)),
+        Command::Wait(args) => rt::block_on(wait::run(args)),
+        Command::Leave(args) => rt::block_on(leave::run(args)),
+    }
+}
+
+/// Help, the version, or what is wrong with the options.
+fn explain(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Nobody may be reading.
+            let _ = error.print();
+            EXIT_OK.into()
+        }
+        ErrorKind::ValueValidation => {
+            // Its first line says it all: what, where, and what to write instead.
+            let text = error.render().to_string();
+            tell(&format!("{}\n", text.lines().next().unwrap_or_default()));
+            EXIT_USAGE.into()
+        }
+        _ => {
+            let _ = error.print();
+            EXIT_USAGE.into()
+        }
+    }
+}
+
+/// Prints to standard error, if there is one.
+fn tell(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_option_says_what_it_is() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name}");
+            assert!(command.get_after_help().is_some(), "{name}");
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{name} {}", argument.get_id());
+            }
+        }
+    }
+}

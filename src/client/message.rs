@@ -4,7 +4,7 @@ use super::error::ServerError;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::path::Path;
 use crate::model::value::write::{
-    write_bin, write_bool, write_map_len, write_nil, write_str, write_u64,
+    write_bin, write_bool, write_f64, write_map_len, write_nil, write_str, write_u64,
 };
 use crate::model::value::{Kind, ReadError, Reader};
 
@@ -56,6 +56,12 @@ impl Fields {
     /// Adds an integer.
     pub fn u64(&mut self, name: &str, number: u64) -> &mut Fields {
         write_u64(number, self.key(name));
+        self
+    }
+
+    /// Adds a float.
+    pub fn f64(&mut self, name: &str, number: f64) -> &mut Fields {
+        write_f64(number, self.key(name));
         self
     }
 

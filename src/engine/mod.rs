@@ -26,7 +26,9 @@ use peers::Peers;
 use repair::Repair;
 
 use crate::model::entry::Entry;
-use crate::model::ids::{Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::ids::{
+    Event, Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
+};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tree::Tree;
@@ -82,8 +84,8 @@ pub struct Engine {
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
-    /// Names that clients removed from their views.
-    killed: BTreeSet<NodeName>,
+    /// Names that clients removed from their views. Shared with whoever encodes for clients.
+    killed: Arc<BTreeSet<NodeName>>,
     /// Members as SWIM sees them, without this node.
     members: BTreeSet<NodeId>,
     counters: EngineCounters,
@@ -116,7 +118,7 @@ impl Engine {
             peers: Peers::default(),
             repair: Repair::default(),
             ready: false,
-            killed: BTreeSet::new(),
+            killed: Arc::default(),
             members: BTreeSet::new(),
             counters: EngineCounters::default(),
             asked_for_incarnation: false,
@@ -201,6 +203,12 @@ impl Engine {
         self.members.iter()
     }
 
+    /// Names that clients removed from their views.
+    #[must_use]
+    pub fn killed(&self) -> &Arc<BTreeSet<NodeName>> {
+        &self.killed
+    }
+
     /// How many watches there are.
     #[must_use]
     pub fn watch_count(&self) -> usize {
@@ -211,6 +219,17 @@ impl Engine {
     #[must_use]
     pub fn copies(&self, tick: Tick) -> usize {
         self.peers.iter().filter(|(_, p)| p.acked >= tick).count()
+    }
+
+    /// How many linked peers are known to hold a change: of this node's own those that have
+    /// acknowledged it, of another's those that have accounted for it, and its maker.
+    #[must_use]
+    pub fn copies_of(&self, event: Event) -> usize {
+        if event.node == self.own() {
+            return self.copies(event.tick);
+        }
+        let maker = self.table().get(event.node);
+        self.peers.iter().filter(|(_, p)| p.seen.contains(event) || Some(&p.id) == maker).count()
     }
 
     /// How many peers are linked.
@@ -286,7 +305,7 @@ impl Engine {
     /// Removes a node from the views of clients, here and at the peers, until it is heard of
     /// again. The caller has checked that it owns nothing (see [`view`]).
     pub fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) {
-        self.killed.insert(name.clone());
+        self.hide(name.clone());
         self.broadcast(&PeerMessage::KillNode(name.clone()), out);
     }
 
@@ -304,7 +323,7 @@ impl Engine {
             Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
             Input::Lagged { link } => self.send_digest(link, out),
             Input::MemberUp { member } => {
-                self.killed.remove(&member.name);
+                self.revive(&member.name);
                 self.members.insert(member);
             }
             Input::MemberDown { member } => {
@@ -316,6 +335,18 @@ impl Engine {
         if self.replica.is_usurped() && !self.asked_for_incarnation {
             self.asked_for_incarnation = true;
             out.push(Output::NeedIncarnation);
+        }
+    }
+
+    /// Clients do not see a node any more.
+    fn hide(&mut self, name: NodeName) {
+        Arc::make_mut(&mut self.killed).insert(name);
+    }
+
+    /// Clients see a node again that they had removed: it is heard of.
+    fn revive(&mut self, name: &NodeName) {
+        if self.killed.contains(name) {
+            Arc::make_mut(&mut self.killed).remove(name);
         }
     }
 

@@ -91,7 +91,7 @@ impl Peers {
 impl Engine {
     pub(super) fn on_link_up(&mut self, link: LinkId, id: NodeId, out: &mut Outbox) {
         self.replica.intern(&id);
-        self.killed.remove(&id.name);
+        self.revive(&id.name);
         let peer = Peer {
             id,
             seen: Seen::new(),
@@ -142,7 +142,7 @@ impl Engine {
                 }
                 PeerMessage::KillNode(name) => {
                     if name != self.config.id.name {
-                        self.killed.insert(name);
+                        self.hide(name);
                     }
                 }
                 PeerMessage::Leave => {

@@ -2,7 +2,7 @@
 //! are there, superseded, deleted or missing (PROTOCOL, get_state, enum_node, kill_node). All
 //! of it is computed from a snapshot, outside of the lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Engine, LinkId};
@@ -34,7 +34,7 @@ pub struct StateView {
     /// The network's counter.
     pub tock: Tock,
     /// Names that clients removed from their views.
-    killed: Vec<NodeName>,
+    pub killed: Arc<BTreeSet<NodeName>>,
 }
 
 /// One linked peer as the engine knows it.
@@ -80,7 +80,7 @@ impl Engine {
             own: self.replica.own(),
             tick: self.tick(),
             tock: self.replica.tock(),
-            killed: self.killed.iter().cloned().collect(),
+            killed: Arc::clone(&self.killed),
         }
     }
 }
@@ -129,15 +129,17 @@ impl StateView {
         result
     }
 
-    /// Ticks that are the newest event of an entry with a value, or of any entry. Walks the
-    /// whole tree.
+    /// The ticks in the chains of entries, and of tombstones only. Walks the whole tree.
     #[must_use]
-    pub fn newest_ticks(&self) -> NewestTicks {
-        let mut events: Vec<(Event, bool)> =
-            self.tree.all().map(|(_, e)| (e.newest(), e.is_tombstone())).collect();
+    pub fn chain_ticks(&self) -> ChainTicks {
+        let mut events: Vec<(Event, bool)> = Vec::with_capacity(self.tree.len());
+        for (_, entry) in self.tree.all() {
+            let tombstone = entry.is_tombstone();
+            events.extend(entry.events().map(|event| (event, tombstone)));
+        }
         // Sorted, each set grows at its end, however the entries were ordered.
         events.sort_unstable_by_key(|(e, _)| (e.node, e.tick));
-        let mut result = NewestTicks::default();
+        let mut result = ChainTicks::default();
         for (event, tombstone) in events {
             result.present.entry(event.node).or_default().insert(event.tick);
             if tombstone {
@@ -147,23 +149,26 @@ impl StateView {
         result
     }
 
-    /// Ticks that are accounted for and are no entry's newest event. Walks the whole tree.
+    /// Ticks that are accounted for and in no entry's chain.
     #[must_use]
-    pub fn superseded(&self, newest: &NewestTicks) -> TickSets {
+    pub fn superseded(&self, chains: &ChainTicks) -> TickSets {
         let nothing = TickSet::new();
         self.seen
             .iter()
             .map(|(node, seen)| {
-                (node, seen.difference(newest.present.get(&node).unwrap_or(&nothing)))
+                (node, seen.difference(chains.present.get(&node).unwrap_or(&nothing)))
             })
             .filter(|(_, ticks)| !ticks.is_empty())
             .collect()
     }
 
-    /// The entry whose newest event is this one. Walks the tree.
+    /// The entry whose chain holds this event. Walks the tree.
     #[must_use]
     pub fn by_event(&self, event: Event) -> Option<(Path, Entry)> {
-        self.tree.all().find(|(_, entry)| entry.newest() == event)
+        if !self.seen.contains(event) {
+            return None;
+        }
+        self.tree.all().find(|(_, entry)| entry.events().any(|e| e == event))
     }
 
     /// The ticks with which a node stands in the chains of entries (only as the newest event,
@@ -195,11 +200,11 @@ impl StateView {
     }
 }
 
-/// See [`StateView::newest_ticks`].
+/// See [`StateView::chain_ticks`].
 #[derive(Default, Debug, PartialEq, Eq)]
-pub struct NewestTicks {
-    /// Newest events of entries, tombstones included.
+pub struct ChainTicks {
+    /// In the chains of entries, tombstones included.
     pub present: TickSets,
-    /// Newest events of tombstones.
+    /// In the chains of tombstones.
     pub deleted: TickSets,
 }

@@ -97,11 +97,11 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
 fn log_conflict(conflict: &Conflict, table: &NodeTable) {
     tracing::warn!(
         path = %conflict.path,
-        winner = %event(&conflict.winner, table),
-        loser = %event(&conflict.loser, table),
-        winner_value = %value(&conflict.winner),
-        loser_value = %value(&conflict.loser),
-        "conflict: two changes met that did not know of each other; the loser's value is gone"
+        kept = event(&conflict.winner, table),
+        kept_value = value(&conflict.winner),
+        lost = event(&conflict.loser, table),
+        lost_value = value(&conflict.loser),
+        "conflict: two changes met that did not know of each other"
     );
 }
 

@@ -101,7 +101,7 @@ fn preconditions_hold_or_nothing_changes() {
     assert_eq!(attempt(newest(1), None, Some(&[1])).unwrap_err(), WriteError::IsNew);
     assert_eq!(
         attempt(ChainCondition::Any, Some(&[1]), Some(&[1])).unwrap_err(),
-        WriteError::IsNew
+        WriteError::ValueMismatch
     );
     assert!(attempt(ChainCondition::MustBeNew, None, Some(&[1])).unwrap().changed);
     let exists = attempt(ChainCondition::MustBeNew, None, Some(&[1]));
@@ -113,7 +113,8 @@ fn preconditions_hold_or_nothing_changes() {
     assert_eq!(other.unwrap_err(), WriteError::ValueMismatch);
     assert!(attempt(newest(1), Some(&[0xcc, 1]), Some(&[3])).unwrap().changed);
     assert!(attempt(newest(2), None, None).unwrap().changed, "deleted");
-    // A deleted entry is new again, and its chain is still known.
+    // A deleted entry is new again, also for who still knows its chain.
+    assert_eq!(attempt(newest(3), None, Some(&[4])).unwrap_err(), WriteError::IsNew);
     assert!(attempt(ChainCondition::MustBeNew, None, Some(&[4])).unwrap().changed);
 }
 
@@ -130,6 +131,19 @@ fn writing_the_same_value_makes_an_event_unless_told_otherwise() {
     let idempotent = again(true);
     assert!(!idempotent.changed && idempotent.committed.is_none());
     assert_eq!(idempotent.entry.map(|e| e.tock()), same.entry.map(|e| e.tock()));
+}
+
+#[test]
+fn an_idempotent_change_that_is_made_already_asks_for_nothing() {
+    let mut a = Replica::new(&id("a"), 1);
+    let mut set = |value: &[u8]| {
+        let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
+        let write = Write { path: path("k"), value: Some(value), precondition, idempotent: true };
+        a.write(write).map(|w| w.changed)
+    };
+    assert_eq!(set(&[1]), Ok(true));
+    assert_eq!(set(&[1]), Ok(false), "the same request again");
+    assert_eq!(set(&[2]), Err(WriteError::AlreadyExists));
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub enum WriteError {
     /// The chain was nil, but there is a value.
     #[error("Entry already exists")]
     AlreadyExists,
-    /// A chain or an old value was given, but there is no value.
+    /// A chain was given, but there is no value.
     #[error("Entry is new")]
     IsNew,
     /// The chain's newest event is not the entry's.
@@ -71,7 +71,7 @@ pub enum WriteError {
         /// The entry's newest event.
         newest: Event,
     },
-    /// The old value is not the entry's.
+    /// The old value is not the entry's, which perhaps has none.
     #[error("Data is different")]
     ValueMismatch,
     /// Ticks or tocks are used up, or this identity is in use elsewhere.
@@ -92,13 +92,17 @@ impl Replica {
     /// [`WriteError`]; nothing was changed.
     pub fn write(&mut self, write: Write<'_>) -> Result<Written, WriteError> {
         let old = self.tree.get(write.path.as_bytes()).cloned();
-        check_precondition(&write.precondition, old.as_ref())?;
         let old_value = old.as_ref().and_then(Entry::value);
         let same = match (old_value, write.value) {
             (Some(a), Some(b)) => values_equal(a, b),
             (None, None) => true,
             _ => false,
         };
+        // An idempotent change that is made already is no change, whatever was asked of the
+        // entry before it: so it can be sent again by who does not know whether it arrived.
+        if !(same && write.idempotent && write.value.is_some()) {
+            check_precondition(&write.precondition, old.as_ref())?;
+        }
         if same && (write.idempotent || write.value.is_none()) {
             return Ok(Written { changed: false, entry: old.clone(), old, committed: None });
         }
@@ -128,17 +132,16 @@ fn check_precondition(wanted: &Precondition<'_>, old: Option<&Entry>) -> Result<
     match (wanted.chain, live) {
         (ChainCondition::Any, _) | (ChainCondition::MustBeNew, None) => {}
         (ChainCondition::MustBeNew, Some(_)) => return Err(WriteError::AlreadyExists),
-        // A deleted entry still has a chain, which a client that saw it may name.
-        (ChainCondition::Newest(event), _) if old.is_some_and(|e| e.newest() == event) => {}
-        (_, None) => return Err(WriteError::IsNew),
-        (_, Some(entry)) => {
-            return Err(WriteError::ChainMismatch { newest: entry.newest() });
+        // A deleted entry counts as new, although it still has a chain (PROTOCOL, chain).
+        (ChainCondition::Newest(_) | ChainCondition::Unknown, None) => {
+            return Err(WriteError::IsNew);
         }
+        (ChainCondition::Newest(event), Some(entry)) if entry.newest() == event => {}
+        (_, Some(entry)) => return Err(WriteError::ChainMismatch { newest: entry.newest() }),
     }
     match (wanted.value, live.and_then(Entry::value)) {
         (None, _) => Ok(()),
-        (Some(_), None) => Err(WriteError::IsNew),
         (Some(wanted), Some(value)) if values_equal(wanted, value) => Ok(()),
-        (Some(_), Some(_)) => Err(WriteError::ValueMismatch),
+        (Some(_), _) => Err(WriteError::ValueMismatch),
     }
 }

@@ -1,1 +1,264 @@
-//! (being built)
+//! Client connections: the client port, and how clients' requests are carried out.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | the port: binding, accepting, stopping |
+//! | [`config`] | what one client may do |
+//! | [`info`] | what the port must know about the rest of the node |
+//! | `connection` | one client: the loop that moves bytes |
+//! | `input` | cutting messages from what arrives |
+//! | `session` | one client's state; batches of requests, without I/O |
+//! | `command` | what the actions do, one file per family |
+//! | `stream` | streams: turns, flow control, walks over snapshots |
+//! | [`authorise`] | the hook through which everything passes |
+
+pub mod authorise;
+mod command;
+pub mod config;
+mod connection;
+pub mod info;
+mod input;
+mod session;
+mod stream;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_lock::Semaphore;
+use crossbeam_utils::CachePadded;
+use event_listener::Event;
+
+pub use config::ServerConfig;
+pub use info::{MemberInfo, MemberState, NodeInfo, NodeStatus};
+
+use crate::hub::Hub;
+use crate::rt::{self, TcpListener, TcpStream};
+
+/// Jobs at once that walk the whole tree for a client; others wait.
+const HEAVY_JOBS: usize = 2;
+/// How long to wait after the system could not give another connection (no file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections that are refused at once, with an error, when there are too many; further ones
+/// are closed without a word.
+const REFUSALS_MAX: usize = 64;
+/// Over so many counters requests are spread, so that threads do not share a cache line.
+const STRIPES: usize = 16;
+
+/// Why the client port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Somebody else listens there.
+    #[error(
+        "the client address {address} is in use; is another node running? Choose another one with --client"
+    )]
+    InUse {
+        /// The address as given.
+        address: String,
+    },
+    /// The address cannot be used.
+    #[error("cannot listen for clients at {address}: {error}")]
+    Bind {
+        /// The address as given.
+        address: String,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    hub: Arc<Hub>,
+    config: ServerConfig,
+    info: Arc<dyn NodeInfo>,
+    heavy: Semaphore,
+    /// Fires when the server stops.
+    stopping: Event,
+    is_stopping: AtomicBool,
+    connections: AtomicUsize,
+    /// Fires when a connection has ended.
+    ended: Event,
+    refusals: AtomicUsize,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    requests: [CachePadded<AtomicU64>; STRIPES],
+}
+
+impl Shared {
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn count_requests(&self, count: usize) {
+        thread_local! {
+            static STRIPE: usize = {
+                static NEXT: AtomicUsize = AtomicUsize::new(0);
+                NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
+            };
+        }
+        if let Some(counter) = STRIPE.with(|stripe| self.requests.get(*stripe)) {
+            counter.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// What the client port has counted since its start.
+    fn counters(&self) -> [(&'static str, u64); 3] {
+        let requests = self.requests.iter().map(|c| c.load(Ordering::Relaxed)).sum();
+        [
+            ("client_requests", requests),
+            ("client_connections_accepted", self.accepted.load(Ordering::Relaxed)),
+            ("client_connections_refused", self.refused.load(Ordering::Relaxed)),
+        ]
+    }
+}
+
+/// The client port. Dropping it does not close it; see [`Server::stop`].
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// Opens the client port and serves whoever connects. `address` is `host:port`; IPv4, IPv6
+    /// (`[::1]:27586`) or a host's name; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`ServerError`]; nothing is served then.
+    pub async fn bind(
+        address: &str,
+        hub: Arc<Hub>,
+        config: ServerConfig,
+        info: Arc<dyn NodeInfo>,
+    ) -> Result<Self, ServerError> {
+        let failed = |error: io::Error| {
+            let address = address.to_owned();
+            match error.kind() {
+                io::ErrorKind::AddrInUse => ServerError::InUse { address },
+                _ => ServerError::Bind { address, error },
+            }
+        };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let bound = listener.local_addr().map_err(failed)?;
+        Ok(Self::serve(listener, bound, hub, config, info))
+    }
+
+    /// Serves whoever connects to a port that was opened before; `bound` is its address.
+    #[must_use]
+    pub fn serve(
+        listener: TcpListener,
+        bound: SocketAddr,
+        hub: Arc<Hub>,
+        config: ServerConfig,
+        info: Arc<dyn NodeInfo>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            hub,
+            config,
+            info,
+            heavy: Semaphore::new(HEAVY_JOBS),
+            stopping: Event::new(),
+            is_stopping: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            ended: Event::new(),
+            refusals: AtomicUsize::new(0),
+            accepted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            requests: Default::default(),
+        });
+        let _detached = rt::spawn(accept(listener, Arc::clone(&shared)));
+        Self { address: bound, shared }
+    }
+
+    /// Where clients connect, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many clients are connected.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.connections()
+    }
+
+    /// Closes the port, ends all streams, and gives clients a moment to take what is written.
+    /// Returns when all connections have ended or that time is over.
+    pub async fn stop(&self, patience: Duration) {
+        self.shared.is_stopping.store(true, Ordering::Release);
+        self.shared.stopping.notify(usize::MAX);
+        let all_ended = async {
+            loop {
+                let ended = self.shared.ended.listen();
+                if self.shared.connections() == 0 {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        let _ = rt::timeout(patience, all_ended).await;
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut stopping = shared.stopping.listen();
+    loop {
+        if shared.is_stopping() {
+            return;
+        }
+        let accepted = {
+            let next = std::pin::pin!(listener.accept());
+            match futures::future::select(next, &mut stopping).await {
+                futures::future::Either::Left((accepted, _)) => accepted,
+                futures::future::Either::Right(_) => return,
+            }
+        };
+        match accepted {
+            Ok((socket, _)) => take_in(socket, &shared),
+            Err(error) => {
+                // Nearly always that there are no file descriptors left; it passes.
+                tracing::warn!(%error, "cannot accept a client");
+                rt::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Counts a connection while it lives.
+struct Counted(Arc<Shared>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+        self.0.ended.notify(usize::MAX);
+    }
+}
+
+fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
+    let max = shared.config.connections_max;
+    if shared.connections.fetch_add(1, Ordering::AcqRel) < max {
+        shared.accepted.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(shared));
+        let _detached = rt::spawn(async move {
+            connection::serve(socket, Arc::clone(&counted.0)).await;
+            drop(counted);
+        });
+        return;
+    }
+    shared.connections.fetch_sub(1, Ordering::AcqRel);
+    shared.refused.fetch_add(1, Ordering::Relaxed);
+    if shared.refusals.fetch_add(1, Ordering::AcqRel) < REFUSALS_MAX {
+        let shared = Arc::clone(shared);
+        let _detached = rt::spawn(async move {
+            connection::refuse(socket, &connection::too_many(max), &shared).await;
+            shared.refusals.fetch_sub(1, Ordering::AcqRel);
+        });
+        return;
+    }
+    shared.refusals.fetch_sub(1, Ordering::AcqRel);
+}

@@ -1,0 +1,71 @@
+//! What a command ends with when it does not end well, and which exit code that is.
+
+use std::io;
+
+use crate::client::ClientError;
+
+/// The exit code of a command that did what it was asked.
+pub(super) const EXIT_OK: u8 = 0;
+/// The exit code of a command that failed, of a `get` that found nothing, of a `status` that is
+/// not ready, of a `wait` that waited in vain.
+pub(super) const EXIT_FAILURE: u8 = 1;
+/// The exit code of a command line, a configuration file, a path or a value that makes no sense.
+pub(super) const EXIT_USAGE: u8 = 2;
+
+/// Why a command did not end well. Each text is one line: what, where, what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CliError {
+    /// What was typed makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// It could not be done.
+    #[error("{0}")]
+    Failure(String),
+    /// It failed, and what there is to say was printed already.
+    #[error("")]
+    Told,
+    /// Whoever read the output has gone. That is for it to decide, so it is no failure.
+    #[error("the output is closed")]
+    OutputClosed,
+}
+
+impl CliError {
+    /// The exit code.
+    #[must_use]
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            CliError::Usage(_) => EXIT_USAGE,
+            CliError::Failure(_) | CliError::Told => EXIT_FAILURE,
+            CliError::OutputClosed => EXIT_OK,
+        }
+    }
+
+    /// For an error of writing to standard output.
+    pub(super) fn of_output(error: &io::Error) -> CliError {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => CliError::OutputClosed,
+            _ => CliError::Failure(format!("cannot write to standard output: {error}")),
+        }
+    }
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> CliError {
+        CliError::Failure(match &error {
+            ClientError::Connect { .. } => {
+                format!("{error}; start a node with `run`, or name another one with --connect")
+            }
+            ClientError::Resolve { .. } => format!("{error}; check the name after --connect"),
+            ClientError::Protocol { .. } => {
+                format!("{error}; --connect takes a node's client port (27586), not its peer port")
+            }
+            ClientError::Server(server) => match &server.code {
+                Some(code) => format!("the node refuses: {} ({code})", server.text),
+                None => format!("the node refuses: {}", server.text),
+            },
+            ClientError::Lost { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
+                error.to_string()
+            }
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! `get`: one entry's value.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value as Json;
+
+use super::entry::{CHAIN_EVENTS, chain_text, entry_json};
+use super::error::CliError;
+use super::output::{Output, json_of, printable};
+use super::remote::{RemoteArgs, address_entry, parse_path};
+use crate::client::{Fields, Message};
+use crate::model::path::Path;
+
+/// Print the value of one entry
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node get site.lamp
+  distkv-node get site.lamp --raw               a string without its quotes
+  distkv-node get site.lamp --json --chain      with path, tock and who changed it
+  distkv-node get site.lamp --msgpack lamp.bin  the exact bytes, for `set --msgpack`
+
+Exit code: 0 there is a value, 1 there is none (or the node cannot be asked), 2 usage.")]
+pub(super) struct GetArgs {
+    /// The entry's path, like a.b:1.c
+    #[arg(value_parser = parse_path)]
+    path: Path,
+
+    /// Show the events that last changed it, newest first
+    #[arg(long)]
+    chain: bool,
+
+    /// Print a string as it is, without quotes
+    #[arg(short, long, conflicts_with_all = ["json", "msgpack"])]
+    raw: bool,
+
+    /// Write the value's MessagePack bytes to a file; '-' is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    msgpack: Option<PathBuf>,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+pub(super) async fn run(args: GetArgs) -> Result<(), CliError> {
+    let (action, path) = address_entry(&args.path, "get_value", "get_internal")?;
+    let mut fields = Fields::at(&path);
+    if args.chain {
+        fields.u64("nchain", CHAIN_EVENTS);
+    }
+    let remote = args.remote.connect().await?;
+    let reply = remote.request(action, &fields).await?;
+    let Some(value) = reply.get("value") else {
+        return Err(CliError::Failure(format!("{}: there is no value", args.path)));
+    };
+    let mut output = Output::new(args.remote.json);
+    match &args.msgpack {
+        Some(file) if file.as_os_str() == "-" => output.bytes(value)?,
+        Some(file) => fs::write(file, value).map_err(|error| {
+            CliError::Failure(format!("cannot write {}: {error}", file.display()))
+        })?,
+        None => print(&args, &reply, value, &mut output)?,
+    }
+    output.flush()
+}
+
+fn print(
+    args: &GetArgs,
+    reply: &Message,
+    value: &[u8],
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let path = args.path.to_string();
+    if output.json {
+        return output.line(&Json::Object(entry_json(&path, reply)).to_string());
+    }
+    match json_of(value) {
+        // Raw is what was asked for: also what a terminal would take as a command.
+        Json::String(text) if args.raw => output.line(&text)?,
+        json => output.line(&printable_lines(&format!("{json:#}")))?,
+    }
+    if args.chain {
+        output.line(&format!("# {}", chain_text(reply)))?;
+    }
+    Ok(())
+}
+
+/// As [`printable`], but lines stay lines: JSON's own text has no line break inside of strings.
+fn printable_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(printable).collect();
+    lines.join("\n")
+}

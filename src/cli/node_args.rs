@@ -1,0 +1,234 @@
+//! The options of `run` and `join`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::error::CliError;
+use super::logging::{self, Logging};
+use super::settings::{Settings, StartKind};
+use super::units::parse_bytes;
+use super::value_input::parse_json_option;
+use crate::model::value::Value;
+use crate::node::config::Config;
+
+/// What `run -h` ends with.
+macro_rules! run_help {
+    () => {
+        "\
+Examples:
+  distkv-node run --name n1
+  distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587
+  distkv-node run --name n1 --init '{\"site\": \"main\"}' --load saved-state.bin
+  distkv-node run --name n1 --peer n2.example.org --peer-file /var/lib/distkv/peers
+
+With --peer or --peer-file, known nodes are tried first: a first node that is started again then
+comes back to its network and founds no second one."
+    };
+}
+
+/// What `join -h` ends with.
+macro_rules! join_help {
+    () => {
+        "\
+Examples:
+  distkv-node join 10.0.0.1 --name n2
+  distkv-node join n1.example.org n3.example.org:27587 --gossip 0.0.0.0:27587
+  distkv-node join 127.0.0.1 --name n2 --client 127.0.0.1:27588 --gossip 127.0.0.1:27589
+
+It keeps trying until one of the peers answers, and serves clients once it has all the data."
+    };
+}
+
+/// What `--help` has more.
+macro_rules! long_help {
+    () => {
+        "
+
+Configuration file (--config):
+  TOML, with the long options as keys. Options win over it. For example:
+
+    name = \"n1\"
+    network = \"plant\"
+    client = \"0.0.0.0:27586\"
+    gossip = \"0.0.0.0:27587\"
+    advertise = \"n1.example.org\"
+    peers = [\"n2.example.org\", \"n3.example.org\"]   # --peer
+    peer-file = \"/var/lib/distkv/peers\"
+    max-memory = \"2GiB\"                            # or a number of bytes
+    max-connections = 10000
+    read-only = false
+    log = \"info\"
+    init = { site = \"main\" }                       # run only: the value, as TOML
+    load = \"saved-state.bin\"                       # run only
+
+Signals:
+  SIGTERM, SIGINT (Ctrl-C)  say goodbye to the network and end, within 3 s; a second one ends
+                            at once
+  SIGHUP                    read the configuration file's log level again; where it has none,
+                            switch debug logs on and off
+
+Exit code: 0 ended as asked, 1 could not start or failed, 2 usage."
+    };
+}
+
+/// Start the first node of a network
+#[derive(Debug, Clone, Args)]
+#[command(after_help = run_help!(), after_long_help = concat!(run_help!(), long_help!()))]
+pub(super) struct RunArgs {
+    /// The value of the root, if it has none
+    #[arg(long, value_name = "JSON", value_parser = parse_json_option, allow_hyphen_values = true)]
+    init: Option<Value>,
+
+    /// Read a saved state or a change log before serving
+    #[arg(long, value_name = "FILE")]
+    load: Option<PathBuf>,
+
+    /// A node of the network, tried before a network is founded; may be repeated
+    #[arg(long = "peer", value_name = "ADDR[:PORT]")]
+    peers: Vec<String>,
+
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// Start a node that joins a network
+#[derive(Debug, Clone, Args)]
+#[command(after_help = join_help!(), after_long_help = concat!(join_help!(), long_help!()))]
+pub(super) struct JoinArgs {
+    /// A node of the network: its --gossip address; several may be given
+    #[arg(value_name = "ADDR[:PORT]")]
+    join: Vec<String>,
+
+    /// The same as an argument; may be repeated
+    #[arg(long = "peer", value_name = "ADDR[:PORT]")]
+    peers: Vec<String>,
+
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// The options of both.
+#[derive(Debug, Clone, Args)]
+struct NodeArgs {
+    /// The node's name, unique in its network [default: the host name]
+    #[arg(long)]
+    name: Option<String>,
+
+    /// The network's name; nodes of another network are refused [default: distkv]
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+
+    /// Where clients connect; port 0 takes a free one [default: 127.0.0.1:27586]
+    #[arg(long, value_name = "ADDR:PORT")]
+    client: Option<String>,
+
+    /// Where other nodes connect, UDP and TCP [default: 127.0.0.1:27587]
+    #[arg(long, value_name = "ADDR:PORT")]
+    gossip: Option<String>,
+
+    /// Where other nodes reach this one, if that is not what --gossip says [default: the address
+    /// of the route to them]
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    advertise: Option<String>,
+
+    /// Keep the known nodes in this file, and try them after a restart
+    #[arg(long, value_name = "FILE")]
+    peer_file: Option<PathBuf>,
+
+    /// Refuse clients' writes when entries take more memory than this, like 512MiB or 2GB
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_memory: Option<usize>,
+
+    /// Refuse clients' writes
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    read_only: Option<bool>,
+
+    /// Most client connections at once [default: 10000]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<usize>,
+
+    /// Take settings from a TOML file; see --help
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// off, error, warn, info, debug, trace, or directives like info,distkv::node=debug
+    /// [default: info]
+    #[arg(long, value_name = "LEVEL", env = "DISTKV_LOG")]
+    log: Option<String>,
+
+    /// Print the line that says where the node is as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A node that is ready to be started.
+pub(super) struct Prepared {
+    pub(super) config: Config,
+    pub(super) logging: Logging,
+    pub(super) json: bool,
+}
+
+impl RunArgs {
+    /// Puts together what options, environment and file say, and starts logging.
+    pub(super) fn prepare(self) -> Result<Prepared, CliError> {
+        let own = Settings { init: self.init, load: self.load, ..Settings::default() };
+        self.node.prepare(StartKind::Run, own, self.peers)
+    }
+}
+
+impl JoinArgs {
+    /// Puts together what options, environment and file say, and starts logging.
+    pub(super) fn prepare(self) -> Result<Prepared, CliError> {
+        let peers = self.join.into_iter().chain(self.peers).collect();
+        self.node.prepare(StartKind::Join, Settings::default(), peers)
+    }
+}
+
+impl NodeArgs {
+    fn prepare(
+        self,
+        kind: StartKind,
+        own: Settings,
+        peers: Vec<String>,
+    ) -> Result<Prepared, CliError> {
+        let file = self.config.clone();
+        let from_file = file.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
+        let mut settings = own.or(self.settings(peers)).or(from_file);
+        let log = settings.log.take();
+        let json = settings.json.take().unwrap_or(false);
+        let config = settings.into_config(kind, host_name)?;
+        let logging = Logging::start(log.as_deref(), logging::default_level(), file)?;
+        Ok(Prepared { config, logging, json })
+    }
+
+    fn settings(self, peers: Vec<String>) -> Settings {
+        Settings {
+            name: self.name,
+            network: self.network,
+            client: self.client,
+            gossip: self.gossip,
+            advertise: self.advertise,
+            peers: Some(peers).filter(|peers| !peers.is_empty()),
+            peer_file: self.peer_file,
+            max_memory: self.max_memory,
+            read_only: self.read_only,
+            max_connections: self.max_connections,
+            init: None,
+            load: None,
+            log: self.log,
+            json: self.json.then_some(true),
+        }
+    }
+}
+
+/// The host's name, as the system has it; empty if that is no text.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,144 @@
+//! `run` and `join`: a node from its start to its end, as a process.
+
+use std::pin::pin;
+use std::process;
+use std::time::Duration;
+
+use async_channel::Receiver;
+use futures::future::{Either, select};
+use serde_json::json;
+
+use super::error::CliError;
+use super::logging::Logging;
+use super::node_args::Prepared;
+use super::output::{Output, printable};
+use crate::node::config::Config;
+use crate::node::{Node, NodeError, StopReason};
+use crate::rt::{self, Signal};
+
+/// How long saying goodbye may take; then the process ends without it.
+pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
+/// Files that a node needs open next to its client connections: links, files, libraries.
+const OTHER_FILES: u64 = 256;
+
+/// Starts a node, and returns when it has ended.
+pub(super) fn run(prepared: Prepared) -> Result<(), CliError> {
+    let Prepared { config, logging, json } = prepared;
+    let ending = listen_for_signals(logging)?;
+    raise_open_files(config.connections_max);
+    rt::block_on(serve(config, &ending, json))
+}
+
+async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<(), CliError> {
+    let network = config.network.clone();
+    let Some(node) = unless_ended(ending, Node::start(config)).await else { return Ok(()) };
+    let node = node.map_err(start_error)?;
+    let stopped = unless_ended(ending, async {
+        if let Err(reason) = node.ready().await {
+            return Ok(reason);
+        }
+        announce(&node, &network, json)?;
+        Ok(node.stopped().await)
+    })
+    .await;
+    let stopped: Result<Option<StopReason>, CliError> = stopped.transpose();
+    if rt::timeout(GOODBYE_MAX, node.shutdown()).await.is_none() {
+        tracing::warn!("ended without a goodbye to all: it took too long");
+    }
+    match stopped? {
+        None => Ok(()),
+        Some(reason) => end_of(&reason),
+    }
+}
+
+/// The one line on standard output, for those who wait for it.
+fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
+    let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
+    let mut output = Output::new(json);
+    let written = output
+        .either(
+            || {
+                json!({
+                    "name": name.as_str(),
+                    "network": network,
+                    "client": client.to_string(),
+                    "gossip": gossip.to_string(),
+                })
+            },
+            || {
+                let network = printable(network);
+                format!("node {name} of network {network}: clients at {client}, peers at {gossip}")
+            },
+        )
+        .and_then(|()| output.flush());
+    match written {
+        // Nobody reads it. The node serves nevertheless.
+        Err(CliError::OutputClosed) => Ok(()),
+        other => other,
+    }
+}
+
+/// What a node that has ended by itself makes of the process.
+pub(super) fn end_of(reason: &StopReason) -> Result<(), CliError> {
+    match reason {
+        StopReason::Requested | StopReason::Left => Ok(()),
+        reason => Err(CliError::Failure(reason.to_string())),
+    }
+}
+
+/// The error of a node that did not start.
+pub(super) fn start_error(error: NodeError) -> CliError {
+    match error {
+        NodeError::Address { .. } | NodeError::Network(_) | NodeError::NoPeers => {
+            CliError::Usage(error.to_string())
+        }
+        other => CliError::Failure(other.to_string()),
+    }
+}
+
+/// The future's output; `None` when a signal to end came first. Then it was dropped.
+pub(super) async fn unless_ended<T>(
+    ending: &Receiver<Signal>,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    match select(pin!(future), pin!(ending.recv())).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    }
+}
+
+/// From now on, SIGTERM and SIGINT come over the channel, a second one ends the process at once,
+/// and SIGHUP changes the log level.
+pub(super) fn listen_for_signals(logging: Logging) -> Result<Receiver<Signal>, CliError> {
+    let (sender, receiver) = async_channel::bounded(1);
+    let mut is_ending = false;
+    let listening = rt::on_signals(move |signal| {
+        let number = match signal {
+            Signal::HangUp => return logging.reload(),
+            Signal::Interrupt => 2,
+            Signal::Terminate => 15,
+        };
+        if is_ending {
+            tracing::warn!("ended at once by a second signal");
+            process::exit(128 + number);
+        }
+        is_ending = true;
+        // There is room: this is sent once.
+        let _ = sender.try_send(signal);
+    });
+    listening.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+    Ok(receiver)
+}
+
+/// Lets the process open as many files as the system allows, and says so if that is not enough.
+pub(super) fn raise_open_files(connections_max: usize) {
+    let wanted = u64::try_from(connections_max).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(limit) if limit >= wanted => {}
+        Ok(limit) => tracing::warn!(
+            "the system allows {limit} open files, {connections_max} connections need {wanted}; \
+             raise the limit (ulimit -n), or lower --max-connections"
+        ),
+        Err(error) => tracing::warn!("cannot raise the limit on open files: {error}"),
+    }
+}

@@ -1,0 +1,193 @@
+//! `set`: one entry's new value.
+
+use clap::Args;
+use serde_json::{Map, Value as Json};
+
+use super::entry::{add_chain_and_tock, chain_text};
+use super::error::CliError;
+use super::output::{Output, json_of};
+use super::remote::{Remote, RemoteArgs, address_entry, parse_path};
+use super::value_input::{ValueArgs, parse_json_option};
+use crate::client::{Chain, Fields, Message};
+use crate::model::path::Path;
+use crate::model::value::Value;
+
+/// Give an entry a value
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node set site.lamp '{\"on\": true}'
+  distkv-node set site.name --string 'Main street'
+  echo '[1, 2]' | distkv-node set site.list -
+  distkv-node set site.lamp --msgpack lamp.bin
+  distkv-node set site.lock true --if-new             only if nothing is there
+  distkv-node set site.count 6 --if-value 5           only if it is 5 now
+  distkv-node set site.count 6 --chain n1:17          only if n1's change 17 is its newest
+  distkv-node set site.lamp false --copies 2          wait until two other nodes have it
+
+Exit code: 0 done, 1 refused (the text says why) or the node cannot be asked, 2 usage.")]
+pub(super) struct SetArgs {
+    /// The entry's path, like a.b:1.c
+    #[arg(value_parser = parse_path)]
+    path: Path,
+
+    #[command(flatten)]
+    value: ValueArgs,
+
+    /// Make no new event if the value is the same already
+    #[arg(long)]
+    idem: bool,
+
+    #[command(flatten)]
+    copies: CopiesArgs,
+
+    #[command(flatten)]
+    condition: ConditionArgs,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Under which condition something is changed.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Conditions")]
+pub(super) struct ConditionArgs {
+    /// Only if this is its newest event; `new`: only if nothing is there
+    #[arg(long, value_name = "new|NODE:TICK", value_parser = parse_chain)]
+    chain: Option<ChainCondition>,
+
+    /// Only if nothing is there; the same as `--chain new`
+    #[arg(long, conflicts_with = "chain")]
+    if_new: bool,
+
+    /// Only if its value is this one now
+    #[arg(long, value_name = "JSON", value_parser = parse_json_option, allow_hyphen_values = true)]
+    if_value: Option<Value>,
+}
+
+/// Until when a write waits.
+#[derive(Debug, Clone, Args)]
+pub(super) struct CopiesArgs {
+    /// Wait until this many other nodes have the change, or --timeout is over; then the change
+    /// is not undone, its fate is unknown
+    #[arg(long, value_name = "N")]
+    copies: Option<u64>,
+}
+
+/// What an entry's chain must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ChainCondition {
+    New,
+    Newest(Chain),
+}
+
+impl ConditionArgs {
+    /// Adds the fields.
+    pub(super) fn add_to(&self, fields: &mut Fields) {
+        match &self.chain {
+            Some(ChainCondition::New) => {
+                fields.nil("chain");
+            }
+            Some(ChainCondition::Newest(chain)) => {
+                let mut bytes = Vec::new();
+                chain.encode(&mut bytes);
+                fields.raw("chain", &bytes);
+            }
+            None if self.if_new => {
+                fields.nil("chain");
+            }
+            None => {}
+        }
+        if let Some(value) = &self.if_value {
+            fields.raw("prev", value.as_bytes());
+        }
+    }
+}
+
+impl CopiesArgs {
+    /// Connects. Where there are copies to wait for, the node tells when their time is over.
+    pub(super) async fn connect(&self, remote: &RemoteArgs) -> Result<Remote, CliError> {
+        let connected = remote.connect().await?;
+        Ok(if self.copies.is_some() { connected.patient() } else { connected })
+    }
+
+    /// Adds the fields.
+    pub(super) fn add_to(&self, remote: &RemoteArgs, fields: &mut Fields) {
+        if let Some(copies) = self.copies {
+            fields.u64("copies", copies);
+            fields.f64("timeout", remote.timeout_or_default().as_secs_f64());
+        }
+    }
+}
+
+pub(super) async fn run(args: SetArgs) -> Result<(), CliError> {
+    let value = args.value.read()?;
+    let (action, path) = address_entry(&args.path, "set_value", "set_internal")?;
+    let mut fields = Fields::at(&path);
+    fields.raw("value", value.as_bytes()).u64("nchain", 1);
+    args.condition.add_to(&mut fields);
+    if args.idem {
+        fields.bool("idem", true);
+    }
+    args.copies.add_to(&args.remote, &mut fields);
+    let remote = args.copies.connect(&args.remote).await?;
+    let reply = remote.request(action, &fields).await?;
+
+    let path = args.path.to_string();
+    let mut output = Output::new(args.remote.json);
+    let text = || match reply.bool("changed") {
+        Some(false) => change_text(&path, "the same value as before", &reply),
+        Some(true) | None => change_text(&path, "set", &reply),
+    };
+    output.either(|| change_json(&path, &reply), text)?;
+    output.flush()
+}
+
+/// What a write did, for people.
+pub(super) fn change_text(path: &str, done: &str, reply: &Message) -> String {
+    match chain_text(reply).split(' ').next().unwrap_or_default() {
+        "" => format!("{path}: {done}"),
+        event => format!("{path}: {done} ({event})"),
+    }
+}
+
+/// What a write did, for programs.
+pub(super) fn change_json(path: &str, reply: &Message) -> Json {
+    let mut out = Map::new();
+    out.insert("path".into(), path.into());
+    for name in ["changed", "prev"] {
+        if let Some(value) = reply.get(name) {
+            out.insert(name.into(), json_of(value));
+        }
+    }
+    add_chain_and_tock(reply, &mut out);
+    Json::Object(out)
+}
+
+fn parse_chain(text: &str) -> Result<ChainCondition, String> {
+    const EXPECTED: &str = "write new, or NODE:TICK as `get --chain` shows it";
+    if text == "new" {
+        return Ok(ChainCondition::New);
+    }
+    let (node, tick) = text.rsplit_once(':').ok_or(EXPECTED)?;
+    let tick = tick.parse().map_err(|_| EXPECTED)?;
+    match node {
+        "" => Err(EXPECTED.into()),
+        node => Ok(ChainCondition::Newest(Chain::of(node, tick))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_new_or_an_event() {
+        assert_eq!(parse_chain("new"), Ok(ChainCondition::New));
+        let newest = ChainCondition::Newest(Chain::of("n1~00ff", 17));
+        assert_eq!(parse_chain("n1~00ff:17"), Ok(newest));
+        for text in ["", "n1", "n1:", ":5", "n1:x", "n1:-1"] {
+            assert!(parse_chain(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What a node is started with, as options and the configuration file say it, and how both
+//! become a [`Config`]. Options win over the file, setting by setting.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, Visitor};
+
+use super::error::CliError;
+use super::units::parse_bytes;
+use super::value_input::read_input;
+use crate::client::HostPort;
+use crate::model::ids::NodeName;
+use crate::model::value::Value;
+use crate::node::config::{CLIENT_PORT, Config, GOSSIP_PORT, NETWORK, Start};
+use crate::protocol::json::value_from_json;
+
+/// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
+const FILE_BYTES_MAX: usize = 1 << 20;
+/// Most client connections unless told otherwise.
+pub(super) const CONNECTIONS: usize = 10_000;
+
+/// Settings; what is `None` was not set here. The names are those of the options, and the keys
+/// of the configuration file.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Settings {
+    pub(super) name: Option<String>,
+    pub(super) network: Option<String>,
+    pub(super) client: Option<String>,
+    pub(super) gossip: Option<String>,
+    pub(super) advertise: Option<String>,
+    pub(super) peers: Option<Vec<String>>,
+    pub(super) peer_file: Option<PathBuf>,
+    #[serde(deserialize_with = "size")]
+    pub(super) max_memory: Option<usize>,
+    pub(super) read_only: Option<bool>,
+    pub(super) max_connections: Option<usize>,
+    #[serde(deserialize_with = "value")]
+    pub(super) init: Option<Value>,
+    pub(super) load: Option<PathBuf>,
+    pub(super) log: Option<String>,
+    pub(super) json: Option<bool>,
+}
+
+/// How the node starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StartKind {
+    /// The first node of a network.
+    Run,
+    /// One more.
+    Join,
+}
+
+impl Settings {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// It cannot be read, or says something that makes no sense: then with file and line.
+    pub(super) fn load(file: &FilePath) -> Result<Settings, CliError> {
+        let bytes = read_input(file, FILE_BYTES_MAX)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| CliError::Usage(format!("{}: not UTF-8 text", file.display())))?;
+        Settings::parse(&text).map_err(|(line, problem)| {
+            CliError::Usage(format!("{}, line {line}: {problem}", file.display()))
+        })
+    }
+
+    /// Reads a configuration file's text; on failure, the line and what is wrong there.
+    fn parse(text: &str) -> Result<Settings, (usize, String)> {
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = 1 + before.matches('\n').count();
+            (line, error.message().trim().replace('\n', "; "))
+        })
+    }
+
+    /// These settings, and those of `other` where these say nothing.
+    pub(super) fn or(self, other: Settings) -> Settings {
+        Settings {
+            name: self.name.or(other.name),
+            network: self.network.or(other.network),
+            client: self.client.or(other.client),
+            gossip: self.gossip.or(other.gossip),
+            advertise: self.advertise.or(other.advertise),
+            peers: self.peers.or(other.peers),
+            peer_file: self.peer_file.or(other.peer_file),
+            max_memory: self.max_memory.or(other.max_memory),
+            read_only: self.read_only.or(other.read_only),
+            max_connections: self.max_connections.or(other.max_connections),
+            init: self.init.or(other.init),
+            load: self.load.or(other.load),
+            log: self.log.or(other.log),
+            json: self.json.or(other.json),
+        }
+    }
+
+    /// The node's configuration; what was not set takes its default. `host_name` is asked for a
+    /// name where there is none.
+    ///
+    /// # Errors
+    /// What makes no sense, and what would.
+    pub(super) fn into_config(
+        self,
+        kind: StartKind,
+        host_name: impl FnOnce() -> String,
+    ) -> Result<Config, CliError> {
+        let name = match &self.name {
+            Some(name) => NodeName::new(name)
+                .map_err(|error| CliError::Usage(format!("--name {name:?}: {error}")))?,
+            None => name_of_host(&host_name())?,
+        };
+        let default = |port| format!("127.0.0.1:{port}");
+        let client = self.client.unwrap_or_else(|| default(CLIENT_PORT));
+        let gossip = self.gossip.unwrap_or_else(|| default(GOSSIP_PORT));
+        let advertise = self.advertise;
+        if let Some(advertise) = &advertise {
+            check_address("--advertise", advertise, Some(GOSSIP_PORT))?;
+        }
+        let peers = self.peers.unwrap_or_default();
+        let peers: Vec<String> = peers
+            .iter()
+            .map(|peer| check_address("peer", peer, Some(GOSSIP_PORT)))
+            .collect::<Result<_, _>>()?;
+        let start = match kind {
+            StartKind::Run => Start::Run { init: self.init, load: self.load },
+            StartKind::Join => {
+                refuse_with_join("init", self.init.is_some())?;
+                refuse_with_join("load", self.load.is_some())?;
+                if peers.is_empty() && self.peer_file.is_none() {
+                    let text = "join needs the address of a node of the network, like \
+                                `join 10.0.0.1:27587`; the first node starts with `run`";
+                    return Err(CliError::Usage(text.to_owned()));
+                }
+                Start::Join
+            }
+        };
+        Ok(Config {
+            name,
+            network: self.network.unwrap_or_else(|| NETWORK.to_owned()),
+            client: check_address("--client", &client, None)?,
+            gossip: check_address("--gossip", &gossip, None)?,
+            advertise,
+            start,
+            peers,
+            peer_file: self.peer_file,
+            read_only: self.read_only.unwrap_or(false),
+            memory_max: self.max_memory,
+            connections_max: check_connections(self.max_connections.unwrap_or(CONNECTIONS))?,
+        })
+    }
+}
+
+fn name_of_host(host: &str) -> Result<NodeName, CliError> {
+    NodeName::new(host).map_err(|error| {
+        CliError::Usage(format!(
+            "the host name {host:?} cannot be the node's name: {error}; give another with --name"
+        ))
+    })
+}
+
+/// The address with its port.
+fn check_address(what: &str, text: &str, port: Option<u16>) -> Result<String, CliError> {
+    match HostPort::parse(text, port) {
+        Ok(address) => Ok(address.to_string()),
+        Err(error) => Err(CliError::Usage(format!("{what}: {error}"))),
+    }
+}
+
+fn check_connections(count: usize) -> Result<usize, CliError> {
+    match count {
+        0 => Err(CliError::Usage(String::from("--max-connections must be at least 1"))),
+        count => Ok(count),
+    }
+}
+
+fn refuse_with_join(name: &str, is_set: bool) -> Result<(), CliError> {
+    if !is_set {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!(
+        "{name} is for `run` only: a node that joins takes its data from the network"
+    )))
+}
+
+/// A size, as a number of bytes or as text with a unit.
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    struct Size;
+    impl Visitor<'_> for Size {
+        type Value = usize;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a size, as a number of bytes or text like \"512MiB\"")
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, bytes: i64) -> Result<usize, E> {
+            self.visit_str(&bytes.to_string())
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<usize, E> {
+            parse_bytes(text).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Size).map(Some)
+}
+
+/// The root's value, as TOML.
+fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    let json = json_of_toml(toml::Value::deserialize(deserializer)?).map_err(D::Error::custom)?;
+    value_from_json(&json).map(Some).map_err(D::Error::custom)
+}
+
+/// TOML as JSON. The recursion is bounded: TOML's parser takes no more than 80 levels.
+fn json_of_toml(value: toml::Value) -> Result<serde_json::Value, &'static str> {
+    Ok(match value {
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(number) => number.into(),
+        toml::Value::Float(number) => {
+            let number = serde_json::Number::from_f64(number);
+            serde_json::Value::Number(number.ok_or("a float that is no number cannot be a value")?)
+        }
+        toml::Value::Boolean(value) => value.into(),
+        toml::Value::Datetime(_) => return Err("a date cannot be a value; write it as a string"),
+        toml::Value::Array(items) => {
+            items.into_iter().map(json_of_toml).collect::<Result<Vec<_>, _>>()?.into()
+        }
+        toml::Value::Table(table) => table
+            .into_iter()
+            .map(|(key, value)| Ok((key, json_of_toml(value)?)))
+            .collect::<Result<serde_json::Map<_, _>, &'static str>>()?
+            .into(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

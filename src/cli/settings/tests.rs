@@ -1,0 +1,139 @@
+//! Options, file and defaults.
+
+use super::*;
+
+fn config(settings: Settings, kind: StartKind) -> Result<Config, String> {
+    settings.into_config(kind, || String::from("host")).map_err(|error| {
+        assert_eq!(error.exit_code(), 2);
+        error.to_string()
+    })
+}
+
+fn parse(text: &str) -> Settings {
+    Settings::parse(text).unwrap()
+}
+
+#[test]
+fn without_anything_the_defaults_hold() {
+    let config = config(Settings::default(), StartKind::Run).unwrap();
+    assert_eq!(config.name.as_str(), "host");
+    assert_eq!(config.network, "distkv");
+    assert_eq!(
+        (config.client.as_str(), config.gossip.as_str()),
+        ("127.0.0.1:27586", "127.0.0.1:27587")
+    );
+    assert!(config.peers.is_empty() && !config.read_only && config.memory_max.is_none());
+    assert!(matches!(config.start, Start::Run { init: None, load: None }));
+}
+
+#[test]
+fn the_file_sets_whatever_options_can() {
+    let settings = parse(
+        r#"
+        name = "n1"
+        network = "plant"
+        client = "[::]:1000"
+        gossip = "0.0.0.0:1001"
+        advertise = "n1.example.org"
+        peers = ["n2.example.org", "10.0.0.3:7"]
+        peer-file = "peers"
+        max-memory = "1.5GiB"
+        read-only = true
+        max-connections = 7
+        init = { site = "main", levels = [1, 2.5, true] }
+        load = "saved.bin"
+        log = "debug"
+        json = true
+        "#,
+    );
+    assert_eq!(settings.log.as_deref(), Some("debug"));
+    assert_eq!(settings.json, Some(true));
+    let config = config(settings, StartKind::Run).unwrap();
+    assert_eq!(config.client, "[::]:1000");
+    assert_eq!(config.peers, ["n2.example.org:27587", "10.0.0.3:7"]);
+    assert_eq!(config.memory_max, Some(3 << 29));
+    assert!(config.read_only);
+    assert_eq!(config.connections_max, 7);
+    let Start::Run { init: Some(init), load: Some(load) } = config.start else { panic!() };
+    assert_eq!(load, PathBuf::from("saved.bin"));
+    let text = crate::protocol::json::text_from_msgpack(init.as_bytes()).unwrap();
+    assert!(text.contains(r#""levels":[1,2.5,true]"#), "{text}");
+}
+
+#[test]
+fn options_win_over_the_file_one_by_one() {
+    let file = parse("name = \"file\"\nnetwork = \"file\"\npeers = [\"a\"]\nread-only = true");
+    let options = Settings {
+        name: Some("option".into()),
+        peers: Some(vec!["b".into()]),
+        read_only: Some(false),
+        ..Settings::default()
+    };
+    let settings = options.or(file);
+    assert_eq!(settings.name.as_deref(), Some("option"));
+    assert_eq!(settings.network.as_deref(), Some("file"));
+    assert_eq!(settings.peers, Some(vec!["b".into()]));
+    assert_eq!(settings.read_only, Some(false));
+}
+
+#[test]
+fn an_unknown_key_is_an_error_with_its_line() {
+    let (line, problem) = Settings::parse("name = \"n\"\n\nmax-memroy = 5\n").unwrap_err();
+    assert_eq!(line, 3);
+    assert!(problem.contains("max-memroy") && problem.contains("max-memory"), "{problem}");
+    let (line, _) = Settings::parse("name = \"n\"\nname = \"m\"\n").unwrap_err();
+    assert_eq!(line, 2);
+}
+
+#[test]
+fn a_bad_setting_is_an_error_with_its_line() {
+    for text in [
+        "\nmax-memory = \"many\"",
+        "\nmax-memory = -1",
+        "\nmax-memory = 1.5",
+        "\nread-only = 1",
+        "\ninit = 1979-05-27",
+        "\ninit = nan",
+        "\npeers = \"a\"",
+        "\nname = ",
+        "\n[network]",
+    ] {
+        let (line, problem) = Settings::parse(text).unwrap_err();
+        assert_eq!(line, 2, "{text}: {problem}");
+        assert!(!problem.contains('\n'), "{problem}");
+    }
+}
+
+#[test]
+fn a_node_that_joins_needs_a_peer_and_brings_no_data() {
+    let error = config(Settings::default(), StartKind::Join).unwrap_err();
+    assert!(error.contains("run"), "{error}");
+    let peers = Some(vec![String::from("10.0.0.1")]);
+    let joining = Settings { peers, ..Settings::default() };
+    assert!(matches!(config(joining.clone(), StartKind::Join).unwrap().start, Start::Join));
+    let with_data = Settings { init: Some(Value::nil()), ..joining };
+    assert!(config(with_data, StartKind::Join).unwrap_err().contains("init"));
+    let known = Settings { peer_file: Some("peers".into()), ..Settings::default() };
+    assert!(config(known, StartKind::Join).is_ok());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let some = |text: &str| Some(text.to_owned());
+    for settings in [
+        Settings { name: some("a b"), ..Settings::default() },
+        Settings { client: some("localhost"), ..Settings::default() },
+        Settings { gossip: some("127.0.0.1:99999"), ..Settings::default() },
+        Settings { advertise: some(":80"), ..Settings::default() },
+        Settings { peers: Some(vec!["a b".into()]), ..Settings::default() },
+        Settings { max_connections: Some(0), ..Settings::default() },
+    ] {
+        assert!(config(settings.clone(), StartKind::Run).is_err(), "{settings:?}");
+    }
+}
+
+#[test]
+fn a_host_name_that_is_no_node_name_asks_for_one() {
+    let error = Settings::default().into_config(StartKind::Run, String::new).unwrap_err();
+    assert!(error.to_string().contains("--name"), "{error}");
+}

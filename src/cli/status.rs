@@ -1,0 +1,85 @@
+//! `status`: how one node is.
+
+use clap::Args;
+
+use super::error::CliError;
+use super::output::{Output, Table, json_of, text_of};
+use super::remote::RemoteArgs;
+use super::units::{show_bytes, show_millis};
+use crate::client::message::{as_str, as_u64, map_items};
+use crate::client::{Fields, Message};
+
+/// Print how a node is: ready or not, versions, sizes, counters
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node status
+  distkv-node status --json | jq .entries
+  distkv-node status --timeout 1s >/dev/null && echo ready     for health checks
+
+Exit code: 0 the node serves clients, 1 it does not (yet) or cannot be asked, 2 usage.")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+pub(super) async fn run(args: StatusArgs) -> Result<(), CliError> {
+    let remote = args.remote.connect().await?;
+    let reply = remote.request("status", &Fields::new()).await?;
+    let mut output = Output::new(args.remote.json);
+    if output.json {
+        output.line(&status_json(&reply).to_string())?;
+    } else {
+        print(&reply, &mut output)?;
+    }
+    output.flush()?;
+    if is_ready(&reply) { Ok(()) } else { Err(CliError::Told) }
+}
+
+/// Whether the node serves clients.
+pub(super) fn is_ready(reply: &Message) -> bool {
+    reply.bool("ready") == Some(true)
+}
+
+/// The reply without what belongs to the protocol.
+pub(super) fn status_json(reply: &Message) -> serde_json::Value {
+    let fields = reply.fields().filter(|(name, _)| *name != "seq");
+    fields.map(|(name, value)| (name.to_owned(), json_of(value))).collect()
+}
+
+fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
+    let mut table = Table::default();
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    let shown = |name: &str| reply.get(name).map(text_of).unwrap_or_default();
+    let text = |name: &str| reply.str(name).unwrap_or_default().to_owned();
+    row("node", text("name"));
+    row("network", text("network"));
+    row("version", text("version"));
+    row("ready", if is_ready(reply) { "yes".into() } else { "no".into() });
+    if reply.bool("read_only") == Some(true) {
+        row("read only", "yes".into());
+    }
+    row("up for", reply.u64("uptime_ms").map(show_millis).unwrap_or_default());
+    row("members", format!("{} ({} links)", shown("members"), shown("links")));
+    row("tick, tock", format!("{}, {}", shown("tick"), shown("tock")));
+    let (live, tombstones) = (shown("live_entries"), shown("tombstones"));
+    row("entries", format!("{} ({live} with a value, {tombstones} deleted)", shown("entries")));
+    row("memory", memory_text(reply));
+    row("connections", format!("{} ({} watches)", shown("connections"), shown("watches")));
+    if let Some(catching_up) = reply.get("catching_up").filter(|value| *value != [0xc0]) {
+        row("catching up", text_of(catching_up));
+    }
+    for (name, value) in map_items(reply.get("counters").unwrap_or_default()) {
+        let value = as_u64(value).map_or_else(|| text_of(value), |count| count.to_string());
+        row(as_str(name).unwrap_or("?"), value);
+    }
+    table.print(output)
+}
+
+fn memory_text(reply: &Message) -> String {
+    let used = reply.u64("memory_bytes").map(show_bytes).unwrap_or_default();
+    match reply.u64("memory_max") {
+        Some(max) => format!("{used} of {}", show_bytes(max)),
+        None => used,
+    }
+}

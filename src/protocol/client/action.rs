@@ -1,0 +1,125 @@
+//! The actions that a client may ask for.
+
+macro_rules! actions {
+    ($($(#[$doc:meta])* $name:ident = $($word:literal)|+,)*) => {
+        /// What a request asks for.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Action {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Action {
+            /// The action of a name as it stands in a request.
+            #[must_use]
+            pub fn of(name: &str) -> Option<Self> {
+                match name {
+                    $($($word)|+ => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// The name; where there are several, the first.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => [$($word),+][0],)*
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    /// Reads one entry, by path or by event.
+    GetValue = "get_value",
+    /// Sets one entry's value.
+    SetValue = "set_value",
+    /// Deletes one entry's value.
+    DeleteValue = "delete_value",
+    /// Deletes all values of a subtree.
+    DeleteTree = "delete_tree",
+    /// Streams a subtree.
+    GetTree = "get_tree",
+    /// Lists children.
+    Enum = "enum" | "enumerate",
+    /// Streams the changes of a subtree.
+    Watch = "watch",
+    /// Ends a stream.
+    Stop = "stop",
+    /// Which ticks are there, superseded, deleted, missing.
+    GetState = "get_state",
+    /// A fresh tock.
+    GetTock = "get_tock",
+    /// A node's ticks in the chains of entries.
+    EnumNode = "enum_node",
+    /// Removes a node that owns nothing from what clients see.
+    KillNode = "kill_node",
+    /// Moves the session's root.
+    Root = "root",
+    /// As `get_value`, below nil.
+    GetInternal = "get_internal",
+    /// As `set_value`, below nil.
+    SetInternal = "set_internal",
+    /// As `delete_value`, below nil.
+    DeleteInternal = "delete_internal",
+    /// As `enum`, below nil.
+    EnumInternal = "enum_internal",
+    /// As `get_tree`, below nil.
+    GetTreeInternal = "get_tree_internal",
+    /// Sends a message to whoever monitors its topic.
+    MsgSend = "msg_send",
+    /// Streams the messages of some topics.
+    MsgMonitor = "msg_monitor",
+    /// Ours: the node's health and counters.
+    Status = "status",
+    /// Ours: the network's members.
+    Members = "members",
+    /// Ours: the node leaves the network and ends.
+    Leave = "leave",
+    /// Writes the state to a file on the server. Not here yet.
+    Save = "save",
+    /// Logs changes to a file on the server. Not here yet.
+    Log = "log",
+    /// Replays a stored change. Not here yet.
+    Update = "update",
+    /// Checks deletions. Not here yet.
+    CheckDeleted = "check_deleted",
+    /// Authorisation. Not here yet.
+    DiffieHellman = "diffie_hellman",
+    /// Authorisation. Not here yet.
+    Auth = "auth",
+    /// Authorisation. Not here yet.
+    AuthInfo = "auth_info",
+    /// Authorisation. Not here yet.
+    AuthGet = "auth_get",
+    /// Authorisation. Not here yet.
+    AuthSet = "auth_set",
+    /// Authorisation. Not here yet.
+    AuthList = "auth_list",
+    /// Authorisation. Not here yet.
+    SetAuthTyp = "set_auth_typ",
+    /// Authorisation. Not here yet.
+    TestAcl = "test_acl",
+}
+
+impl Action {
+    /// Whether errors must come within a stream: clients of these wait for its start before
+    /// they look at anything else, and a bare error would leave them waiting for ever.
+    #[must_use]
+    pub fn errs_in_stream(self) -> bool {
+        matches!(self, Self::GetTree | Self::GetTreeInternal | Self::Watch | Self::MsgMonitor)
+    }
+
+    /// Whether the request's path lies below nil, whatever the session's root is.
+    #[must_use]
+    pub fn is_internal(self) -> bool {
+        matches!(
+            self,
+            Self::GetInternal
+                | Self::SetInternal
+                | Self::DeleteInternal
+                | Self::EnumInternal
+                | Self::GetTreeInternal
+        )
+    }
+}

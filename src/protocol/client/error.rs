@@ -1,0 +1,100 @@
+//! The errors that clients see: a text for people, and a code word for programs.
+
+/// The fixed word that every error carries as `code`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ErrorCode {
+    /// A field is missing, or is not what it must be.
+    BadRequest,
+    /// Not a MessagePack map at all; the connection is closed after this.
+    BadMessage,
+    /// No action has this name.
+    UnknownAction,
+    /// An action of the original that this version does not have.
+    NotImplemented,
+    /// No such path, node or event.
+    NotFound,
+    /// `chain: nil`, but there is a value. Nothing was changed.
+    AlreadyExists,
+    /// A chain was given, but there is no value. Nothing was changed.
+    IsNew,
+    /// The entry's newest event is not the one that was given. Nothing was changed.
+    ChainMismatch,
+    /// The entry's value is not the one that was given. Nothing was changed.
+    DataMismatch,
+    /// The root cannot be deleted. Nothing was changed.
+    IsRoot,
+    /// The node still owns entries, or is the one that was asked. Nothing was changed.
+    InUse,
+    /// The node has not caught up with its network yet; try another one, or later.
+    NotReady,
+    /// The node takes no changes from clients.
+    ReadOnly,
+    /// The node's memory limit is reached. Nothing was changed.
+    MemoryFull,
+    /// The node cannot make changes now: its counters are used up or its identity is in doubt.
+    NoEvent,
+    /// Something is larger or deeper than allowed.
+    TooLarge,
+    /// Too many open requests, watches, connections.
+    TooMany,
+    /// The client was too slow for something that costs the node memory meanwhile.
+    TooSlow,
+    /// The change is made here, but not confirmed by as many peers as were asked for.
+    UnknownFate,
+    /// The session may not do this.
+    Denied,
+    /// A bug in the node.
+    Internal,
+}
+
+impl ErrorCode {
+    /// The word on the wire.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::BadMessage => "bad_message",
+            Self::UnknownAction => "unknown_action",
+            Self::NotImplemented => "not_implemented",
+            Self::NotFound => "not_found",
+            Self::AlreadyExists => "already_exists",
+            Self::IsNew => "is_new",
+            Self::ChainMismatch => "chain_mismatch",
+            Self::DataMismatch => "data_mismatch",
+            Self::IsRoot => "is_root",
+            Self::InUse => "in_use",
+            Self::NotReady => "not_ready",
+            Self::ReadOnly => "read_only",
+            Self::MemoryFull => "memory_full",
+            Self::NoEvent => "no_event",
+            Self::TooLarge => "too_large",
+            Self::TooMany => "too_many",
+            Self::TooSlow => "too_slow",
+            Self::UnknownFate => "unknown_fate",
+            Self::Denied => "denied",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// An error for a client. Whether anything was changed is told by its code.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct ClientError {
+    /// For programs.
+    pub code: ErrorCode,
+    /// For people; but clients of the original look for some words in it (PROTOCOL, errors).
+    pub text: String,
+}
+
+impl ClientError {
+    /// An error with its text.
+    pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// A field that is missing or is not what it must be.
+    pub fn bad_request(text: impl Into<String>) -> Self {
+        Self::new(ErrorCode::BadRequest, text)
+    }
+}

@@ -1,0 +1,36 @@
+//! What clients and the node say to each other (PROTOCOL, the client protocol), pure: bytes to
+//! typed requests, borrowing from the buffer that they came in, and replies to bytes.
+//!
+//! Messages are plain MessagePack maps one after the other, in both directions, without a length
+//! in front. MessagePack maps have an order on the wire, and the original's is fixed per kind of
+//! message; every reply here keeps to it, so that the two can be compared byte for byte.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`action`] | the actions' names |
+//! | [`field`] | a message's fields, not yet typed |
+//! | [`request`] | typed requests, and how they are decoded |
+//! | [`error`] | the code words of errors |
+//! | [`chain`] | chains as clients see them |
+//! | [`shorten`] | the shortened paths of streams |
+//! | [`reply`] | the writer of messages, and the replies that are not of one action only |
+
+pub mod action;
+pub mod chain;
+pub mod error;
+pub mod field;
+pub mod reply;
+pub mod request;
+pub mod shorten;
+
+#[cfg(test)]
+mod tests;
+
+pub use action::Action;
+pub use error::{ClientError, ErrorCode};
+pub use reply::MessageWriter;
+pub use request::{BadMessage, ClientMessage, Request, decode};
+
+/// The version of the original whose protocol this is: what the greeting names, because clients
+/// may look at it to find out what they can ask for.
+pub const PROTOCOL_VERSION: [u64; 3] = [0, 65, 0];

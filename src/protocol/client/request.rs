@@ -1,0 +1,506 @@
+//! Typed requests, borrowing from the bytes that they came in, and how a message is decoded.
+
+use super::action::Action;
+use super::chain::ChainField;
+use super::error::{ClientError, ErrorCode};
+use super::field::{Field, Fields, wrong, wrong_kind};
+use crate::model::ids::{Millis, Tick};
+use crate::model::path::{Element, Path, PathBuilder, PathBytes};
+use crate::model::value::{Kind, Reader};
+
+/// How long a write waits for its copies unless the request says how long.
+pub const COPIES_TIMEOUT_MS: Millis = 10_000;
+/// The longest that a write may wait for its copies.
+pub const COPIES_TIMEOUT_MS_MAX: Millis = 3_600_000;
+
+/// What a client's message is.
+#[derive(Debug)]
+pub enum ClientMessage<'a> {
+    /// The session's settings (`seq` 0): the length of the window of streams, 0 for no flow
+    /// control.
+    Settings {
+        /// `qlen`.
+        qlen: u64,
+    },
+    /// A stream's messages have been taken in, up to this one.
+    Ack {
+        /// The stream's request.
+        seq: u64,
+        /// The last message's `wseq`.
+        ack: u64,
+    },
+    /// The end of a stream that the client fed; there is nothing to answer.
+    StreamEnd,
+    /// A request.
+    Request {
+        /// Its number.
+        seq: u64,
+        /// What is asked for.
+        request: Request<'a>,
+    },
+}
+
+/// Why a message cannot be taken.
+#[derive(Debug)]
+pub struct BadMessage {
+    /// The request's number, where one was found.
+    pub seq: Option<u64>,
+    /// Whether the error must come within a stream ([`Action::errs_in_stream`]).
+    pub in_stream: bool,
+    /// Whether the connection cannot go on: what comes next cannot be told from garbage.
+    pub is_fatal: bool,
+    /// What is wrong.
+    pub error: ClientError,
+}
+
+impl BadMessage {
+    /// Bytes after which the connection cannot go on.
+    #[must_use]
+    pub fn fatal(error: ClientError) -> Self {
+        Self { seq: None, in_stream: false, is_fatal: true, error }
+    }
+}
+
+/// How much of a chain a reply holds: the first so many events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChainLength(pub usize);
+
+impl ChainLength {
+    /// The whole chain.
+    pub const WHOLE: Self = Self(usize::MAX);
+
+    /// Whether no chain is wanted.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A path of a request: below the session's root, or below nil (`internal`).
+#[derive(Debug)]
+pub struct RequestPath<'a> {
+    /// The path as sent.
+    pub path: PathBytes<'a>,
+    /// Below nil, whatever the session's root is.
+    pub internal: bool,
+}
+
+/// A part of a tree that is asked for.
+#[derive(Debug)]
+pub struct TreeScope<'a> {
+    /// Its top.
+    pub path: RequestPath<'a>,
+    /// Fewest elements below the top.
+    pub depth_min: usize,
+    /// Most elements below the top.
+    pub depth_max: Option<usize>,
+    /// How much of each entry's chain is wanted.
+    pub chain: ChainLength,
+}
+
+/// A change of one entry that is asked for.
+#[derive(Debug)]
+pub struct WriteRequest<'a> {
+    /// For hooks and messages: which of the four it is.
+    pub action: Action,
+    /// Where.
+    pub path: RequestPath<'a>,
+    /// The new value, checked; none to delete.
+    pub value: Option<&'a [u8]>,
+    /// What the newest event must be.
+    pub chain: ChainField<'a>,
+    /// What the old value must be.
+    pub prev: Option<&'a [u8]>,
+    /// Make no event for the same value.
+    pub idempotent: bool,
+    /// How much of the chain the reply holds.
+    pub reply_chain: ChainLength,
+    /// How many peers must have acknowledged the change before the reply; 0 for none.
+    pub copies: usize,
+    /// How long to wait for them.
+    pub copies_timeout: Millis,
+}
+
+/// The parts of a node's state that are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "that is what the request is made of")]
+pub struct StateParts {
+    /// Each node's highest tick.
+    pub nodes: bool,
+    /// Superseded ticks.
+    pub known: bool,
+    /// Ticks in the chains of entries.
+    pub present: bool,
+    /// Ticks in the chains of tombstones.
+    pub deleted: bool,
+    /// Ticks that somebody has and this node has not.
+    pub missing: bool,
+    /// Ticks that this node has and some peer has not.
+    pub remote_missing: bool,
+    /// Nodes that were removed from what clients see.
+    pub node_drop: bool,
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// `get_value` by path, `get_internal`.
+    Get {
+        /// Where.
+        path: RequestPath<'a>,
+        /// How much of the chain is wanted.
+        chain: ChainLength,
+    },
+    /// `get_value` by event.
+    GetByEvent {
+        /// The node's label.
+        node: &'a str,
+        /// Its tick, as sent.
+        tick: i128,
+        /// How much of the chain is wanted.
+        chain: ChainLength,
+    },
+    /// `set_value`, `delete_value`, `set_internal`, `delete_internal`.
+    Write(WriteRequest<'a>),
+    /// `delete_tree`: with a chain as a stream of what was deleted, else the number.
+    DeleteTree {
+        /// The top.
+        path: RequestPath<'a>,
+        /// How much of the chains is wanted; none for the number only.
+        chain: ChainLength,
+    },
+    /// `get_tree`, `get_tree_internal`.
+    GetTree {
+        /// Which part.
+        scope: TreeScope<'a>,
+        /// Also tombstones, and paths that have only something below them.
+        empty: bool,
+    },
+    /// `enum`, `enum_internal`.
+    Enum {
+        /// Whose children.
+        path: RequestPath<'a>,
+        /// Their values too.
+        with_data: bool,
+        /// Also tombstones, and paths that have only something below them.
+        empty: bool,
+    },
+    /// `watch`.
+    Watch {
+        /// Which part.
+        scope: TreeScope<'a>,
+        /// First the state as it is.
+        fetch: bool,
+        /// The client wants to know when the stream starts over because it was too slow.
+        restart: bool,
+    },
+    /// `stop`; none for a task that cannot be one.
+    Stop {
+        /// The request whose stream is to end.
+        task: Option<u64>,
+    },
+    /// `get_state`.
+    GetState(StateParts),
+    /// `get_tock`.
+    GetTock,
+    /// `enum_node`.
+    EnumNode {
+        /// The node's label.
+        node: &'a str,
+        /// Most ticks in the reply; none for all.
+        max: Option<usize>,
+        /// Only where the node is an entry's newest.
+        current: bool,
+    },
+    /// `kill_node`.
+    KillNode {
+        /// The node's label.
+        node: &'a str,
+    },
+    /// `root`.
+    Root {
+        /// Where to, below the session's root of now.
+        path: RequestPath<'a>,
+    },
+    /// `msg_send`.
+    MsgSend {
+        /// Only strings.
+        topic: Path,
+        /// What is sent.
+        data: &'a [u8],
+    },
+    /// `msg_monitor`.
+    MsgMonitor {
+        /// Only strings; "+" and "#" as in MQTT.
+        topic: Path,
+        /// Messages are not decoded.
+        raw: bool,
+    },
+    /// `status`.
+    Status,
+    /// `members`.
+    Members,
+    /// `leave`.
+    Leave,
+    /// An action that this version does not have.
+    NotImplemented(Action),
+}
+
+/// Decodes one message, all of whose bytes are there and nothing behind them.
+///
+/// # Errors
+/// [`BadMessage`], with the request's `seq` wherever in the message that stands.
+pub fn decode(message: &[u8]) -> Result<ClientMessage<'_>, BadMessage> {
+    let bad = |seq, in_stream| move |error| BadMessage { seq, in_stream, is_fatal: false, error };
+    let fields = Fields::find(message).map_err(BadMessage::fatal)?;
+    let seq = decode_seq(&fields).map_err(bad(None, false))?;
+    if seq == 0 && fields.get(Field::Action).is_none() {
+        let qlen = fields.int_or_nil(Field::QLen).map_err(bad(Some(0), false))?.unwrap_or(0);
+        return Ok(ClientMessage::Settings {
+            qlen: u64::try_from(qlen.max(0)).unwrap_or(u64::MAX),
+        });
+    }
+    if fields.get(Field::Action).is_none()
+        && let Some(state) = fields.get(Field::State)
+    {
+        match Reader::new(state).read_str() {
+            Ok("ack") => {
+                let ack = fields.int(Field::Ack).map_err(bad(Some(seq), false))?.unwrap_or(0);
+                return Ok(ClientMessage::Ack { seq, ack: u64::try_from(ack).unwrap_or(0) });
+            }
+            Ok("end") => return Ok(ClientMessage::StreamEnd),
+            _ => {}
+        }
+    }
+    if seq == 0 {
+        let error = ClientError::bad_request("the field 'seq' of a request must be positive");
+        return Err(bad(Some(0), false)(error));
+    }
+    let name = fields.text(Field::Action).map_err(bad(Some(seq), false))?;
+    let Some(action) = Action::of(name) else {
+        let name: String = name.chars().take(64).collect();
+        let error =
+            ClientError::new(ErrorCode::UnknownAction, format!("there is no action '{name}'"));
+        return Err(bad(Some(seq), false)(error));
+    };
+    let request =
+        decode_request(action, &fields).map_err(bad(Some(seq), action.errs_in_stream()))?;
+    Ok(ClientMessage::Request { seq, request })
+}
+
+fn decode_seq(fields: &Fields<'_>) -> Result<u64, ClientError> {
+    let raw = fields.need(Field::Seq)?;
+    Reader::new(raw).read_u64().map_err(|e| wrong(Field::Seq, &e))
+}
+
+fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {
+    Ok(match action {
+        Action::GetValue | Action::GetInternal => decode_get(action, fields)?,
+        Action::SetValue | Action::SetInternal | Action::DeleteValue | Action::DeleteInternal => {
+            Request::Write(decode_write(action, fields)?)
+        }
+        Action::DeleteTree => {
+            Request::DeleteTree { path: path(action, fields)?, chain: chain_length(fields, 0)? }
+        }
+        Action::GetTree | Action::GetTreeInternal => {
+            Request::GetTree { scope: scope(action, fields)?, empty: fields.flag(Field::Empty)? }
+        }
+        Action::Enum | Action::EnumInternal => Request::Enum {
+            path: path(action, fields)?,
+            with_data: fields.flag(Field::WithData)?,
+            empty: fields.flag(Field::Empty)?,
+        },
+        Action::Watch => Request::Watch {
+            scope: scope(action, fields)?,
+            fetch: fields.flag(Field::Fetch)?,
+            restart: fields.flag(Field::Restart)?,
+        },
+        Action::Stop => {
+            let task = fields.need(Field::Task)?;
+            Request::Stop { task: Reader::new(task).read_u64().ok() }
+        }
+        Action::GetState => Request::GetState(decode_state_parts(fields)?),
+        Action::GetTock => Request::GetTock,
+        Action::EnumNode => Request::EnumNode {
+            node: fields.text(Field::Node)?,
+            max: match fields.int_or_nil(Field::Max)? {
+                Some(max) if max > 0 => usize::try_from(max).ok(),
+                _ => None,
+            },
+            current: fields.flag(Field::Current)?,
+        },
+        Action::KillNode => Request::KillNode { node: fields.text(Field::Node)? },
+        Action::Root => Request::Root { path: path(action, fields)? },
+        Action::MsgSend => decode_msg_send(fields)?,
+        Action::MsgMonitor => {
+            Request::MsgMonitor { topic: topic(fields, true)?, raw: fields.flag(Field::Raw)? }
+        }
+        Action::Status => Request::Status,
+        Action::Members => Request::Members,
+        Action::Leave => Request::Leave,
+        Action::Save
+        | Action::Log
+        | Action::Update
+        | Action::CheckDeleted
+        | Action::DiffieHellman
+        | Action::Auth
+        | Action::AuthInfo
+        | Action::AuthGet
+        | Action::AuthSet
+        | Action::AuthList
+        | Action::SetAuthTyp
+        | Action::TestAcl => Request::NotImplemented(action),
+    })
+}
+
+fn decode_get<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {
+    let chain = chain_length(fields, 0)?;
+    if fields.get(Field::Node).is_some() && fields.get(Field::Path).is_none() {
+        let tick = fields.need(Field::Tick)?;
+        let tick = Reader::new(tick).read_int().map_err(|e| wrong(Field::Tick, &e))?;
+        return Ok(Request::GetByEvent { node: fields.text(Field::Node)?, tick, chain });
+    }
+    Ok(Request::Get { path: path(action, fields)?, chain })
+}
+
+fn decode_write<'a>(action: Action, fields: &Fields<'a>) -> Result<WriteRequest<'a>, ClientError> {
+    let path = path(action, fields)?;
+    let sets = matches!(action, Action::SetValue | Action::SetInternal);
+    let value = fields.value(Field::Value)?;
+    if sets && value.is_none() {
+        return Err(ClientError::bad_request(
+            "the field 'value' is missing. Call 'delete_value' if you want to clear the value",
+        ));
+    }
+    if !sets && value.is_some() {
+        return Err(ClientError::bad_request("A deleted entry can't have a value"));
+    }
+    let copies = fields.int_or_nil(Field::Copies)?.unwrap_or(0);
+    let copies = usize::try_from(copies).map_err(|_| {
+        ClientError::bad_request("bad field 'copies': it must be 0 or a number of peers")
+    })?;
+    Ok(WriteRequest {
+        action,
+        path,
+        value,
+        chain: ChainField::decode(fields.get(Field::Chain))?,
+        prev: fields.value(Field::Prev)?,
+        idempotent: fields.flag(Field::Idem)?,
+        reply_chain: chain_length(fields, 1)?,
+        copies,
+        copies_timeout: timeout(fields)?,
+    })
+}
+
+/// The field `timeout`: seconds, as an integer or a float.
+fn timeout(fields: &Fields<'_>) -> Result<Millis, ClientError> {
+    let Some(raw) = fields.get_non_nil(Field::Timeout) else { return Ok(COPIES_TIMEOUT_MS) };
+    let mut reader = Reader::new(raw);
+    let seconds = match reader.peek_kind() {
+        Ok(Kind::Float) => reader.read_f64(),
+        Ok(Kind::Int) => reader.read_int().map(|s| s as f64),
+        _ => Err(wrong_kind(raw, "a number of seconds")),
+    };
+    let seconds = seconds.map_err(|e| wrong(Field::Timeout, &e))?;
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(ClientError::bad_request("bad field 'timeout': it must be 0 or above"));
+    }
+    Ok(((seconds * 1000.0) as Millis).min(COPIES_TIMEOUT_MS_MAX))
+}
+
+fn decode_state_parts(fields: &Fields<'_>) -> Result<StateParts, ClientError> {
+    Ok(StateParts {
+        nodes: fields.flag(Field::Nodes)?,
+        // `superseded` is answered as `known`.
+        known: fields.flag(Field::Known)? | fields.flag(Field::Superseded)?,
+        present: fields.flag(Field::Present)?,
+        deleted: fields.flag(Field::Deleted)?,
+        missing: fields.flag(Field::Missing)?,
+        remote_missing: fields.flag(Field::RemoteMissing)?,
+        node_drop: fields.flag(Field::NodeDrop)?,
+    })
+}
+
+fn decode_msg_send<'a>(fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {
+    let topic = topic(fields, false)?;
+    let data = match fields.bytes(Field::Raw)? {
+        Some(raw) => raw,
+        None => fields.value(Field::Data)?.ok_or_else(|| {
+            ClientError::bad_request("the field 'data' is missing (or 'raw', for bytes)")
+        })?,
+    };
+    Ok(Request::MsgSend { topic, data })
+}
+
+fn path<'a>(action: Action, fields: &Fields<'a>) -> Result<RequestPath<'a>, ClientError> {
+    Ok(RequestPath { path: fields.path(Field::Path)?, internal: action.is_internal() })
+}
+
+fn scope<'a>(action: Action, fields: &Fields<'a>) -> Result<TreeScope<'a>, ClientError> {
+    // A depth below 0 is no limit.
+    let depth = |field| -> Result<Option<usize>, ClientError> {
+        Ok(fields.int_or_nil(field)?.and_then(|depth| usize::try_from(depth).ok()))
+    };
+    Ok(TreeScope {
+        path: path(action, fields)?,
+        depth_min: depth(Field::MinDepth)?.unwrap_or(0),
+        depth_max: depth(Field::MaxDepth)?,
+        chain: chain_length(fields, 0)?,
+    })
+}
+
+fn chain_length(fields: &Fields<'_>, default: usize) -> Result<ChainLength, ClientError> {
+    Ok(match fields.int(Field::NChain)? {
+        None => ChainLength(default),
+        Some(length) => usize::try_from(length).map_or(ChainLength::WHOLE, ChainLength),
+    })
+}
+
+/// A tick that could be one.
+#[must_use]
+pub fn tick_of(number: i128) -> Option<Tick> {
+    u64::try_from(number).ok().and_then(Tick::new).filter(|tick| *tick > Tick::default())
+}
+
+/// A topic: a path whose elements become strings where they are none, as in the original. A
+/// plain string is one element, however many dots it has; but where a pattern is wanted, it is
+/// a path in text form.
+fn topic(fields: &Fields<'_>, pattern: bool) -> Result<Path, ClientError> {
+    let raw = fields.need(Field::Topic)?;
+    let bad = |e: String| ClientError::bad_request(format!("bad field 'topic': {e}"));
+    let mut builder = PathBuilder::default();
+    match Reader::new(raw).read_str() {
+        Ok(text) if pattern => {
+            let path: Path = text.parse().map_err(|e| bad(format!("{e}")))?;
+            push_strings(path.elements(), &mut builder).map_err(bad)?;
+        }
+        Ok(text) => push_strings([Element::Str(text)].into_iter(), &mut builder).map_err(bad)?,
+        Err(_) => {
+            let path = PathBytes::from_msgpack_value(raw).map_err(|e| bad(e.to_string()))?;
+            push_strings(path.elements(), &mut builder).map_err(bad)?;
+        }
+    }
+    Ok(builder.finish())
+}
+
+fn push_strings<'a>(
+    elements: impl Iterator<Item = Element<'a>>,
+    builder: &mut PathBuilder,
+) -> Result<(), String> {
+    for element in elements {
+        let text = match element {
+            Element::Str(text) => {
+                builder.push(text).map_err(|e| e.to_string())?;
+                continue;
+            }
+            Element::Nil => String::from("None"),
+            Element::Bool(true) => String::from("True"),
+            Element::Bool(false) => String::from("False"),
+            Element::Int(number) => number.to_string(),
+            Element::Float(number) => format!("{number:?}"),
+            Element::Bin(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        };
+        builder.push(text.as_str()).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}

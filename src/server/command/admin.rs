@@ -1,0 +1,163 @@
+//! `status`, `members`, `leave`: ours, for operators and their tools.
+
+use crate::model::value::{
+    write_array_len, write_bool, write_map_len, write_nil, write_str, write_u64,
+};
+use crate::protocol::client::reply::write_result;
+use crate::protocol::client::{Action, ClientError};
+use crate::server::info::{MemberInfo, NodeStatus};
+use crate::server::session::{Context, NodeNames, Session, Then};
+
+/// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
+/// them, and puts the head in front at the end.
+#[derive(Default)]
+struct LongMap {
+    count: usize,
+    fields: Vec<u8>,
+}
+
+impl LongMap {
+    fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        self.count += 1;
+        write_str(key, &mut self.fields);
+        &mut self.fields
+    }
+
+    fn u64(&mut self, key: &str, value: u64) {
+        write_u64(value, self.key(key));
+    }
+
+    fn size(&mut self, key: &str, value: usize) {
+        self.u64(key, value as u64);
+    }
+
+    fn str(&mut self, key: &str, value: &str) {
+        write_str(value, self.key(key));
+    }
+
+    fn bool(&mut self, key: &str, value: bool) {
+        write_bool(value, self.key(key));
+    }
+
+    fn optional_str(&mut self, key: &str, value: Option<&str>) {
+        match value {
+            Some(value) => self.str(key, value),
+            None => write_nil(self.key(key)),
+        }
+    }
+
+    fn finish(&self, out: &mut Vec<u8>) {
+        write_map_len(self.count, out);
+        out.extend_from_slice(&self.fields);
+    }
+}
+
+impl Session {
+    /// `status`.
+    pub(in crate::server) fn status(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::Status, None)?;
+        let status = cx.shared.info.status();
+        let mut map = LongMap::default();
+        cx.hub.read(|engine| {
+            let tree = engine.tree();
+            NodeNames::of(engine).names().write_label(engine.own(), map.key("name"));
+            map.str("network", &status.network);
+            map.str("version", &status.version);
+            map.bool("ready", engine.is_ready());
+            map.bool("read_only", engine.is_read_only());
+            map.u64("uptime_ms", status.uptime_ms);
+            match engine.tick() {
+                Some(tick) => map.u64("tick", tick.get()),
+                None => write_nil(map.key("tick")),
+            }
+            map.u64("tock", engine.tock().get());
+            map.size("entries", tree.len());
+            map.size("live_entries", tree.live_len());
+            map.size("tombstones", tree.len() - tree.live_len());
+            map.size("memory_bytes", tree.memory_bytes());
+            match status.memory_max {
+                Some(max) => map.size("memory_max", max),
+                None => write_nil(map.key("memory_max")),
+            }
+            map.size("connections", cx.shared.connections());
+            map.size("watches", engine.watch_count());
+        });
+        write_rest_of_status(&status, cx, &mut map);
+        map.u64("seq", seq);
+        map.finish(out);
+        Ok(Then::Continue)
+    }
+
+    /// `members`.
+    pub(in crate::server) fn members(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::Members, None)?;
+        let members = cx.shared.info.members();
+        let mut list = Vec::new();
+        write_array_len(members.len(), &mut list);
+        members.iter().for_each(|member| write_member(member, &mut list));
+        write_result(&list, seq, cx.tock(), out);
+        Ok(Then::Continue)
+    }
+
+    /// `leave`.
+    pub(in crate::server) fn leave(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::Leave, None)?;
+        // The answer is in the output, which is written before the connection ends.
+        write_result(&[0xc3], seq, cx.tock(), out);
+        cx.shared.info.leave();
+        Ok(Then::Continue)
+    }
+}
+
+fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap) {
+    map.size("members", status.members);
+    map.size("links", status.links);
+    match &status.catching_up {
+        None => write_nil(map.key("catching_up")),
+        Some((peer, entries)) => {
+            let mut inner = LongMap::default();
+            inner.str("peer", peer);
+            inner.u64("entries", *entries);
+            inner.finish(map.key("catching_up"));
+        }
+    }
+    let mut counters = LongMap::default();
+    for (name, count) in &status.counters {
+        counters.u64(name, *count);
+    }
+    for (name, count) in cx.shared.counters() {
+        counters.u64(name, count);
+    }
+    counters.finish(map.key("counters"));
+}
+
+fn write_member(member: &MemberInfo, out: &mut Vec<u8>) {
+    let mut map = LongMap::default();
+    map.str("name", &member.name);
+    map.u64("incarnation", member.incarnation.0);
+    map.str("gossip", &member.gossip);
+    map.optional_str("client", member.client.as_deref());
+    map.str("state", member.state.word());
+    map.bool("linked", member.linked);
+    map.bool("ready", member.ready);
+    map.bool("lagging", member.lagging);
+    map.u64("acked", member.acked.get());
+    map.u64("since_ms", member.since_ms);
+    map.optional_str("software", member.software.as_deref());
+    map.finish(out);
+}

@@ -1,0 +1,47 @@
+//! `msg_send` and `msg_monitor`: messages through the network that leave nothing behind.
+
+use std::sync::Arc;
+
+use crate::model::path::Path;
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::session::{Context, Session, Then};
+use crate::server::stream::MonitorSource;
+
+impl Session {
+    /// `msg_send`.
+    pub(in crate::server) fn msg_send(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        topic: &Path,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::MsgSend, Some(topic.as_bytes()))?;
+        let tock = cx.hub.change(|engine, outbox| {
+            engine.send_topic(topic, data, outbox);
+            engine.tock()
+        });
+        MessageWriter::new(out).u64("seq", seq).tock(tock);
+        Ok(Then::Continue)
+    }
+
+    /// `msg_monitor`.
+    pub(in crate::server) fn msg_monitor(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        topic: &Path,
+        raw: bool,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::MsgMonitor, Some(topic.as_bytes()))?;
+        self.check_room(cx, seq)?;
+        let Some(id) = cx.hub.monitor(topic.clone(), &self.inbox) else {
+            let text = "this node has as many monitors as it allows, all clients together";
+            return Err(ClientError::new(ErrorCode::TooMany, text));
+        };
+        let source = MonitorSource::new(id, Arc::clone(&self.inbox), raw);
+        self.open_stream(cx, seq, Box::new(source));
+        Ok(Then::Continue)
+    }
+}

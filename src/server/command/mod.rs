@@ -1,0 +1,10 @@
+//! What the actions do, one file per family.
+
+mod admin;
+mod message;
+mod root;
+mod show;
+mod state;
+mod tree;
+pub(super) mod value;
+mod watch;

@@ -1,0 +1,238 @@
+//! `get_state`, `get_value` by event, `enum_node`, `kill_node`: what a node knows of itself and
+//! others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
+
+use super::show::shown;
+use crate::engine::view::{StateView, TickSets};
+use crate::model::ids::{Event, NodeIndex, NodeName, NodeTable, Tock};
+use crate::model::path::bytes;
+use crate::model::value::{write_array_len, write_map_len, write_nil, write_u64};
+use crate::protocol::client::chain::Names;
+use crate::protocol::client::reply::{write_error, write_result, write_ticks};
+use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::session::{Context, Session, Then};
+
+impl Session {
+    /// `get_state`.
+    pub(in crate::server) fn get_state(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        parts: StateParts,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::GetState, None)?;
+        let view = cx.hub.read(|engine| engine.view());
+        if parts.known || parts.present || parts.deleted {
+            return Ok(heavy(seq, view.tock, move |reply| {
+                write_state_parts(&view, parts, seq, reply);
+                Ok(())
+            }));
+        }
+        write_state_parts(&view, parts, seq, out);
+        Ok(Then::Continue)
+    }
+
+    /// `get_value` with a node and a tick: whatever entry's chain holds that event.
+    pub(in crate::server) fn get_by_event(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        node: &str,
+        tick: i128,
+        chain: ChainLength,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::GetValue, None)?;
+        Self::check_ready(cx)?;
+        let view = cx.hub.read(|engine| engine.view());
+        let node = visible_node(&view, node)?;
+        let missing =
+            || ClientError::new(ErrorCode::NotFound, format!("no entry has the tick {tick}"));
+        let event = Event { node, tick: tick_of(tick).ok_or_else(missing)? };
+        if !view.seen.contains(event) {
+            return Err(missing());
+        }
+        let (identity, root) = (self.identity.clone(), self.root.clone());
+        Ok(heavy(seq, view.tock, move |reply| {
+            let missing = format!("no entry has the tick {tick}");
+            let missing = || ClientError::new(ErrorCode::NotFound, missing);
+            let (path, entry) = view.by_event(event).ok_or_else(missing.clone())?;
+            let whole = Some(path.as_bytes());
+            crate::server::authorise::authorise(&identity, Action::GetValue, whole)?;
+            let below = path.strip_prefix(&root).ok_or_else(missing)?;
+            let mut message = MessageWriter::new(reply);
+            message.entry(&entry, chain, names(&view));
+            let key = message.key("path");
+            if root.is_root() {
+                bytes::encode_ext3(below, key);
+            } else {
+                bytes::encode_array(below, key);
+            }
+            message.u64("seq", seq);
+            Ok(())
+        }))
+    }
+
+    /// `enum_node`.
+    pub(in crate::server) fn enum_node(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        node: &str,
+        max: Option<usize>,
+        current: bool,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::EnumNode, None)?;
+        Self::check_ready(cx)?;
+        let view = cx.hub.read(|engine| engine.view());
+        let node = visible_node(&view, node)?;
+        Ok(heavy(seq, view.tock, move |reply| {
+            let ticks = view.ticks_of(&[node], current);
+            let count = usize::try_from(ticks.count()).unwrap_or(usize::MAX);
+            let count = max.map_or(count, |max| max.min(count));
+            let mut list = Vec::new();
+            write_array_len(count, &mut list);
+            ticks.iter().take(count).for_each(|tick| write_u64(tick, &mut list));
+            write_result(&list, seq, view.tock, reply);
+            Ok(())
+        }))
+    }
+
+    /// `kill_node`: all incarnations of a name vanish from what clients see.
+    pub(in crate::server) fn kill_node(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        node: &str,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::KillNode, None)?;
+        Self::check_ready(cx)?;
+        let view = cx.hub.read(|engine| engine.view());
+        let index = visible_node(&view, node)?;
+        let name = match view.table.get(index) {
+            Some(id) => id.name.clone(),
+            None => return Err(unknown_node(node)),
+        };
+        let in_use = |text| Err(ClientError::new(ErrorCode::InUse, text));
+        if view.table.get(view.own).is_some_and(|own| own.name == name) {
+            if let Some(event) = view.owned_by(&[view.own]) {
+                return in_use(owns(&name, event));
+            }
+            return in_use(format!("Node {name} is this one"));
+        }
+        let hub = std::sync::Arc::clone(&cx.shared.hub);
+        Ok(heavy(seq, view.tock, move |reply| {
+            let incarnations = view.table.incarnations(name.as_str()).to_vec();
+            if let Some(event) = view.owned_by(&incarnations) {
+                return Err(ClientError::new(ErrorCode::InUse, owns(&name, event)));
+            }
+            let tock = hub.change(|engine, outbox| {
+                engine.kill_node(&name, outbox);
+                engine.tock()
+            });
+            MessageWriter::new(reply).u64("seq", seq).tock(tock);
+            Ok(())
+        }))
+    }
+}
+
+fn owns(name: &NodeName, event: Event) -> String {
+    format!("Node {name} has entry {}", event.tick)
+}
+
+/// A job that walks the tree, with its errors answered.
+fn heavy(
+    seq: u64,
+    tock: Tock,
+    job: impl FnOnce(&mut Vec<u8>) -> Result<(), ClientError> + Send + 'static,
+) -> Then {
+    Then::Heavy(Box::new(move || {
+        let mut reply = Vec::new();
+        if let Err(error) = job(&mut reply) {
+            write_error(&error, Some(seq), tock, &mut reply);
+        }
+        reply
+    }))
+}
+
+fn names(view: &StateView) -> Names<'_> {
+    let table: &NodeTable = &view.table;
+    Names { table, killed: &view.killed }
+}
+
+fn unknown_node(label: &str) -> ClientError {
+    ClientError::new(ErrorCode::NotFound, format!("there is no node '{}'", shown(label)))
+}
+
+/// The incarnation that clients mean by a label, unless the node was removed from their view.
+fn visible_node(view: &StateView, label: &str) -> Result<NodeIndex, ClientError> {
+    let index = view.table.by_label(label).ok_or_else(|| unknown_node(label))?;
+    match view.table.get(index) {
+        Some(id) if !view.killed.contains(&id.name) => Ok(index),
+        _ => Err(unknown_node(label)),
+    }
+}
+
+fn write_state_parts(view: &StateView, parts: StateParts, seq: u64, out: &mut Vec<u8>) {
+    let names = names(view);
+    let chains = (parts.known || parts.present || parts.deleted).then(|| view.chain_ticks());
+    let mut message = MessageWriter::new(out);
+    if parts.nodes {
+        write_nodes(view, names, message.key("nodes"));
+    }
+    if let Some(chains) = &chains {
+        if parts.known {
+            write_tick_sets(&view.superseded(chains), names, message.key("known"));
+        }
+        if parts.present {
+            write_tick_sets(&chains.present, names, message.key("present"));
+        }
+        if parts.deleted {
+            write_tick_sets(&chains.deleted, names, message.key("deleted"));
+        }
+    }
+    if parts.missing {
+        write_tick_sets(&view.missing(), names, message.key("missing"));
+    }
+    if parts.remote_missing {
+        write_tick_sets(&view.remote_missing(), names, message.key("remote_missing"));
+    }
+    if parts.node_drop {
+        let dropped = message.key("node_drop");
+        write_array_len(view.killed.len(), dropped);
+        for name in view.killed.iter() {
+            crate::model::value::write_str(name.as_str(), dropped);
+        }
+    }
+    names.write_label(view.own, message.key("node"));
+    message.tock(view.tock).u64("seq", seq);
+}
+
+/// Each node's highest tick: nil for one that never wrote, but 0 for this one.
+fn write_nodes(view: &StateView, names: Names<'_>, out: &mut Vec<u8>) {
+    let nodes = view.nodes();
+    write_map_len(nodes.len(), out);
+    for (node, tick) in nodes {
+        names.write_label(node, out);
+        match tick {
+            Some(tick) => write_u64(tick.get(), out),
+            None if node == view.own => write_u64(0, out),
+            None => write_nil(out),
+        }
+    }
+}
+
+/// Ticks by node, ordered by the nodes' identities; nodes that were removed are left out.
+fn write_tick_sets(sets: &TickSets, names: Names<'_>, out: &mut Vec<u8>) {
+    let mut visible: Vec<_> = sets
+        .iter()
+        .filter_map(|(node, ticks)| Some((names.table.get(*node)?, *node, ticks)))
+        .filter(|(id, ..)| !names.killed.contains(&id.name))
+        .collect();
+    visible.sort_by(|a, b| a.0.cmp(b.0));
+    write_map_len(visible.len(), out);
+    for (_, node, ticks) in visible {
+        names.write_label(node, out);
+        write_ticks(ticks, out);
+    }
+}

@@ -1,0 +1,424 @@
+//! `get_value`, `set_value`, `delete_value`, their internal forms, and `get_tock`: the hot path.
+//! Runs of them take the guard once.
+
+use smallvec::SmallVec;
+
+use super::show::{show_path, show_value};
+use crate::engine::{Engine, EngineWriteError};
+use crate::model::entry::Entry;
+use crate::model::ids::{Event, Millis, Tick, Tock};
+use crate::model::path::Path;
+use crate::protocol::client::chain::ChainField;
+use crate::protocol::client::reply::write_error;
+use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
+use crate::protocol::client::{
+    Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
+};
+use crate::replica::write::{ChainCondition, Precondition, Write, WriteError, Written};
+use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, not_ready};
+
+/// How often a write that waits for another node's change to spread looks again; its own
+/// changes are told of at once.
+const COPIES_POLL_MS: Millis = 200;
+
+/// A write whose reply waits for copies.
+pub(in crate::server) struct CopiesWait {
+    seq: u64,
+    event: Event,
+    wanted: usize,
+    deadline: Millis,
+    timeout: Millis,
+    /// The reply, ready to be sent.
+    reply: Vec<u8>,
+}
+
+/// A read on its way.
+struct Lookup<'a> {
+    seq: u64,
+    chain: ChainLength,
+    path: Result<WholePath<'a>, ClientError>,
+    found: Option<Entry>,
+}
+
+impl Session {
+    /// Carries out the reads that a batch begins with: looks all up under one shared guard,
+    /// then encodes. Tells how many.
+    pub(in crate::server) fn run_reads(
+        &self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let gets = batch.iter().map_while(as_get);
+        let mut lookups: SmallVec<[Lookup<'_>; 2]> = gets
+            .map(|(seq, path, chain)| {
+                let action = if path.internal { Action::GetInternal } else { Action::GetValue };
+                Lookup { seq, chain, path: self.resolve(action, path), found: None }
+            })
+            .collect();
+        let room = cx.shared.config.output_bytes_max.saturating_sub(out.len());
+        let with_names = lookups.iter().any(|l| !l.chain.is_none());
+        let (ready, tock, names, done) = cx.hub.read(|engine| {
+            let (mut bytes, mut done) = (0, 0);
+            for lookup in &mut lookups {
+                // One may exceed the room, so that there is always progress.
+                if bytes > room {
+                    break;
+                }
+                if let Ok(path) = &lookup.path {
+                    lookup.found = engine.get(path.as_bytes()).cloned();
+                }
+                bytes += lookup.found.as_ref().map_or(0, Entry::memory_bytes);
+                done += 1;
+            }
+            let names = with_names.then(|| NodeNames::of(engine));
+            (engine.is_ready(), engine.tock(), names, done)
+        });
+        for lookup in lookups.iter().take(done) {
+            match &lookup.path {
+                Err(error) => write_error(error, Some(lookup.seq), tock, out),
+                Ok(_) if !ready => write_error(&not_ready(), Some(lookup.seq), tock, out),
+                Ok(_) => lookup.write(names.as_ref(), tock, out),
+            }
+        }
+        done
+    }
+
+    /// Carries out the writes (and requests for a tock) that a batch begins with, under one
+    /// exclusive guard. Tells how many.
+    pub(in crate::server) fn run_writes(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let mut waiting = 0;
+        let mut jobs: SmallVec<[Job<'_>; 2]> = batch
+            .iter()
+            .map_while(as_write)
+            .map(|(seq, write)| {
+                let path = write.map(|write| {
+                    let path = self.resolve(write.action, &write.path)?.to_path();
+                    if write.copies > 0 {
+                        waiting += 1;
+                        self.check_count(cx, waiting)?;
+                    }
+                    Ok(path)
+                });
+                Job { seq, write, path: path.transpose(), outcome: None }
+            })
+            .collect();
+        let room = cx.shared.config.output_bytes_max.saturating_sub(out.len());
+        let (tock, names, done) = cx.hub.change(|engine, outbox| {
+            let (mut bytes, mut done) = (0, 0);
+            for job in &mut jobs {
+                if bytes > room {
+                    break;
+                }
+                job.carry_out(engine, outbox);
+                bytes += job.reply_bytes();
+                done += 1;
+            }
+            (engine.tock(), NodeNames::of(engine), done)
+        });
+        for job in jobs.into_iter().take(done) {
+            if let Some(wait) = job.write(cx, &names, tock, out) {
+                self.copies.push(wait);
+            }
+        }
+        done
+    }
+
+    /// Answers the writes whose copies are there, or that have waited for them long enough.
+    pub(in crate::server) fn answer_copies(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
+        if self.copies.is_empty() {
+            return;
+        }
+        let copies: Vec<usize> =
+            cx.hub.read(|engine| self.copies.iter().map(|w| engine.copies_of(w.event)).collect());
+        let mut counts = copies.into_iter();
+        let tock = cx.tock();
+        self.copies.retain(|wait| {
+            let copies = counts.next().unwrap_or(0);
+            if copies >= wait.wanted {
+                out.extend_from_slice(&wait.reply);
+                return false;
+            }
+            if cx.now >= wait.deadline {
+                wait.write_unknown_fate(copies, tock, out);
+                return false;
+            }
+            true
+        });
+    }
+
+    /// Answers all writes that wait for copies, because the connection ends.
+    pub(in crate::server) fn give_up_copies(&mut self, tock: Tock, out: &mut Vec<u8>) {
+        for wait in self.copies.drain(..) {
+            let text = "the node ends the connection; the change is made here, but not confirmed";
+            let error = ClientError::new(ErrorCode::UnknownFate, text);
+            write_error(&error, Some(wait.seq), tock, out);
+        }
+    }
+
+    /// When writes that wait for copies must be looked at again.
+    pub(in crate::server) fn copies_deadline(&self, now: Millis) -> Option<Millis> {
+        let deadline = self.copies.iter().map(|wait| wait.deadline).min()?;
+        Some(deadline.min(now + COPIES_POLL_MS))
+    }
+}
+
+fn as_get<'a>(message: &'a Decoded<'a>) -> Option<(u64, &'a RequestPath<'a>, ChainLength)> {
+    match message {
+        Ok(ClientMessage::Request { seq, request: Request::Get { path, chain } }) => {
+            Some((*seq, path, *chain))
+        }
+        _ => None,
+    }
+}
+
+/// None within for a request for a tock.
+fn as_write<'a>(message: &'a Decoded<'a>) -> Option<(u64, Option<&'a WriteRequest<'a>>)> {
+    match message {
+        Ok(ClientMessage::Request { seq, request: Request::Write(write) }) => {
+            Some((*seq, Some(write)))
+        }
+        Ok(ClientMessage::Request { seq, request: Request::GetTock }) => Some((*seq, None)),
+        _ => None,
+    }
+}
+
+impl Lookup<'_> {
+    fn write(&self, names: Option<&NodeNames>, tock: Tock, out: &mut Vec<u8>) {
+        let mut message = MessageWriter::new(out);
+        match (&self.found, names) {
+            (Some(entry), Some(names)) => message.entry(entry, self.chain, names.names()),
+            (Some(entry), None) => {
+                if let Some(value) = entry.value() {
+                    message.raw("value", value);
+                }
+                message.tock(entry.tock())
+            }
+            (None, _) => {
+                if !self.chain.is_none() {
+                    message.nil("chain");
+                }
+                message.u64("seq", self.seq).tock(tock);
+                return;
+            }
+        };
+        message.u64("seq", self.seq);
+    }
+}
+
+/// A write, or a request for a tock, on its way.
+struct Job<'a> {
+    seq: u64,
+    write: Option<&'a WriteRequest<'a>>,
+    path: Result<Option<Path>, ClientError>,
+    outcome: Option<Outcome>,
+}
+
+enum Outcome {
+    Written(Written),
+    Refused(EngineWriteError),
+    Tock(Tock),
+}
+
+impl Job<'_> {
+    fn carry_out(&mut self, engine: &mut Engine, outbox: &mut crate::engine::Outbox) {
+        let (Some(write), Ok(Some(path))) = (self.write, &self.path) else {
+            if self.write.is_none() {
+                self.outcome = Some(Outcome::Tock(engine.mint_tock()));
+            }
+            return;
+        };
+        let chain = condition(engine, &write.chain, path);
+        let change = Write {
+            path: path.clone(),
+            value: write.value,
+            precondition: Precondition { chain, value: write.prev },
+            idempotent: write.idempotent,
+        };
+        self.outcome = Some(match engine.write(change, write.copies > 0, outbox) {
+            Ok(written) => Outcome::Written(written),
+            Err(error) => Outcome::Refused(error),
+        });
+    }
+
+    /// About how much of the output its reply takes, where that can be much.
+    fn reply_bytes(&self) -> usize {
+        match &self.outcome {
+            Some(Outcome::Written(written)) => written.old.as_ref().map_or(0, Entry::memory_bytes),
+            _ => 0,
+        }
+    }
+
+    /// Writes the reply, or prepares it where it has to wait for copies.
+    fn write(
+        self,
+        cx: &Context<'_>,
+        names: &NodeNames,
+        tock: Tock,
+        out: &mut Vec<u8>,
+    ) -> Option<CopiesWait> {
+        let path = match self.path {
+            Err(error) => {
+                write_error(&error, Some(self.seq), tock, out);
+                return None;
+            }
+            Ok(path) => path.unwrap_or_default(),
+        };
+        match (self.outcome, self.write) {
+            (Some(Outcome::Tock(tock)), _) => {
+                MessageWriter::new(out).tock(tock).u64("seq", self.seq);
+                None
+            }
+            (Some(Outcome::Refused(error)), Some(write)) => {
+                let error = write_refusal(&error, write, &path, names);
+                write_error(&error, Some(self.seq), tock, out);
+                None
+            }
+            (Some(Outcome::Written(written)), Some(write)) => {
+                let event = written.entry.as_ref().map(Entry::newest);
+                match event.filter(|_| write.copies > 0) {
+                    None => {
+                        write_reply(self.seq, write, &written, names, tock, out);
+                        None
+                    }
+                    Some(event) => {
+                        let mut reply = Vec::new();
+                        write_reply(self.seq, write, &written, names, tock, &mut reply);
+                        let timeout = write.copies_timeout;
+                        let deadline = cx.now.saturating_add(timeout);
+                        let (seq, wanted) = (self.seq, write.copies);
+                        Some(CopiesWait { seq, event, wanted, deadline, timeout, reply })
+                    }
+                }
+            }
+            (_, _) => None,
+        }
+    }
+}
+
+/// What the `chain` field asks for, in local terms. A plain name stands for whichever of the
+/// name's incarnations the entry's newest event is of.
+fn condition(engine: &Engine, field: &ChainField<'_>, path: &Path) -> ChainCondition {
+    let (node, tick) = match field {
+        ChainField::Any => return ChainCondition::Any,
+        ChainField::New => return ChainCondition::MustBeNew,
+        ChainField::Newest { node, tick } => (*node, Tick::new(*tick)),
+    };
+    let Some(tick) = tick else { return ChainCondition::Unknown };
+    let table = engine.table();
+    if let Some(newest) = engine.get(path.as_bytes()).map(Entry::newest)
+        && newest.tick == tick
+        && table.get(newest.node).is_some_and(|id| id.name.as_str() == node)
+    {
+        return ChainCondition::Newest(newest);
+    }
+    match table.by_label(node) {
+        Some(node) => ChainCondition::Newest(Event { node, tick }),
+        None => ChainCondition::Unknown,
+    }
+}
+
+fn write_reply(
+    seq: u64,
+    write: &WriteRequest<'_>,
+    written: &Written,
+    names: &NodeNames,
+    tock: Tock,
+    out: &mut Vec<u8>,
+) {
+    let tock = written.entry.as_ref().map_or(tock, Entry::tock);
+    let was_there = written.committed.is_none() && write.value.is_some();
+    let mut message = MessageWriter::new(out);
+    if was_there {
+        // Nothing done because of `idem`: the original has another order here.
+        message.tock(tock);
+    }
+    message.bool("changed", written.changed);
+    if !was_there
+        && write.chain == ChainField::Any
+        && write.prev.is_none()
+        && let Some(value) = written.old.as_ref().and_then(Entry::value)
+    {
+        message.raw("prev", value);
+    }
+    if !write.reply_chain.is_none() {
+        match &written.entry {
+            Some(entry) => {
+                names.names().write_chain(entry, write.reply_chain, message.key("chain"));
+            }
+            None => {
+                message.nil("chain");
+            }
+        }
+    }
+    if !was_there {
+        message.tock(tock);
+    }
+    message.u64("seq", seq);
+}
+
+/// The error of a write that was not made, with the words that clients look for.
+fn write_refusal(
+    error: &EngineWriteError,
+    write: &WriteRequest<'_>,
+    path: &Path,
+    names: &NodeNames,
+) -> ClientError {
+    let at = show_path(path);
+    match error {
+        EngineWriteError::Write(WriteError::AlreadyExists) => {
+            ClientError::new(ErrorCode::AlreadyExists, format!("Entry already exists at {at}"))
+        }
+        EngineWriteError::Write(WriteError::IsNew) => {
+            ClientError::new(ErrorCode::IsNew, format!("Entry is new at {at}"))
+        }
+        EngineWriteError::Write(WriteError::ChainMismatch { newest }) => {
+            let newest = names.names().show(*newest);
+            let wanted = match write.chain {
+                ChainField::Newest { node, tick } => format!("{}:{tick}", super::show::shown(node)),
+                ChainField::Any | ChainField::New => String::from("nil"),
+            };
+            let text = format!("Chain is {newest} not {wanted} for {at}");
+            ClientError::new(ErrorCode::ChainMismatch, text)
+        }
+        EngineWriteError::Write(WriteError::ValueMismatch) => {
+            let wanted = write.prev.map_or_else(String::new, show_value);
+            let text = format!("Data is not {wanted} at {at}");
+            ClientError::new(ErrorCode::DataMismatch, text)
+        }
+        other => engine_error(other),
+    }
+}
+
+/// The error of a write that was not made, for reasons of the node.
+pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
+    let code = match error {
+        EngineWriteError::NotReady => ErrorCode::NotReady,
+        EngineWriteError::ReadOnly => ErrorCode::ReadOnly,
+        EngineWriteError::MemoryFull { .. } => ErrorCode::MemoryFull,
+        EngineWriteError::Write(WriteError::NoEvent) => ErrorCode::NoEvent,
+        EngineWriteError::Write(WriteError::AlreadyExists) => ErrorCode::AlreadyExists,
+        EngineWriteError::Write(WriteError::IsNew) => ErrorCode::IsNew,
+        EngineWriteError::Write(WriteError::ChainMismatch { .. }) => ErrorCode::ChainMismatch,
+        EngineWriteError::Write(WriteError::ValueMismatch) => ErrorCode::DataMismatch,
+    };
+    ClientError::new(code, error.to_string())
+}
+
+impl CopiesWait {
+    fn write_unknown_fate(&self, copies: usize, tock: Tock, out: &mut Vec<u8>) {
+        let text = format!(
+            "the change is made here, but after {} s only {copies} of {} peers have confirmed it; \
+             it will spread by itself when they can be reached",
+            self.timeout as f64 / 1000.0,
+            self.wanted,
+        );
+        let error = ClientError::new(ErrorCode::UnknownFate, text);
+        write_error(&error, Some(self.seq), tock, out);
+    }
+}

@@ -1,0 +1,50 @@
+//! What one client may do to the node. Each limit is at or below what the protocol allows.
+
+use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// The smallest that a message's limit may be: one greatest value, with its path and whatever
+/// else belongs to a write.
+pub const MESSAGE_BYTES_MIN: usize = VALUE_BYTES_MAX + 2 * PATH_BYTES_MAX + 4096;
+
+/// The limits of client connections. The defaults are safe for a node in the open.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Most bytes of one message; at least [`MESSAGE_BYTES_MIN`] counts.
+    pub message_bytes_max: usize,
+    /// Most open requests of one connection: streams, and writes that wait for copies.
+    pub open_requests_max: usize,
+    /// Most bytes that wait to be written to one connection, but for one message: no further
+    /// requests are taken and streams pause until its client reads.
+    pub output_bytes_max: usize,
+    /// Most connections; further ones get an error and are closed.
+    pub connections_max: usize,
+    /// A client that reads nothing for so long while something waits for it is closed.
+    pub write_stall_ms: u64,
+    /// A stream that still needs its snapshot is ended if its client acknowledges nothing for
+    /// so long: the snapshot keeps everything in memory that was overwritten since.
+    pub snapshot_stall_ms: u64,
+    /// The greatest window of streams that is offered to clients which want flow control.
+    pub qlen: u64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            message_bytes_max: 8 << 20,
+            open_requests_max: 256,
+            output_bytes_max: 1 << 20,
+            connections_max: 10_000,
+            write_stall_ms: 60_000,
+            snapshot_stall_ms: 300_000,
+            qlen: 10,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// The limit of a message that is in force.
+    #[must_use]
+    pub fn message_limit(&self) -> usize {
+        self.message_bytes_max.max(MESSAGE_BYTES_MIN)
+    }
+}

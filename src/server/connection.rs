@@ -1,0 +1,350 @@
+//! One client connection: the loop that moves bytes between the socket and the session.
+//!
+//! Whatever has arrived is carried out as one batch and answered with one write. Before the
+//! reactor is armed, the socket is asked once more, after other tasks had their turn: that is
+//! cheaper than being woken up. While the output is full, nothing is read, so a client that
+//! does not read is not served; its watches start over when it does.
+
+use std::future::poll_fn;
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use event_listener::EventListener;
+use futures::io::{AsyncRead, AsyncWriteExt};
+use socket2::SockRef;
+
+use super::Shared;
+use super::input::Input;
+use super::session::{Context, HeavyJob, Session, Then};
+use super::stream::Produced;
+use crate::engine::Engine;
+use crate::model::ids::Millis;
+use crate::protocol::client::reply::{write_error, write_greeting};
+use crate::protocol::client::{ClientError, ErrorCode};
+use crate::rt::{self, TcpStream};
+
+/// Bytes of output kept while nothing goes out.
+const IDLE_BYTES: usize = 4 << 10;
+/// How long, and for how many bytes, a connection is read after its last message, so that the
+/// client gets to see that message: what lies unread when a socket is closed resets it.
+const LINGER: Duration = Duration::from_secs(2);
+/// The same when the node ends.
+const LINGER_AT_STOP: Duration = Duration::from_millis(300);
+const LINGER_BYTES: usize = 64 << 20;
+/// After so long without a byte, the system asks whether the client is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Serves one client until it goes, or has to.
+pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
+    prepare(&socket);
+    let mut connection = Connection {
+        input: Input::new(shared.config.message_limit()),
+        out: Vec::new(),
+        session: Session::new(),
+        stopping: shared.stopping.listen(),
+        wakes: Wakes::default(),
+        socket,
+        shared,
+    };
+    // Whatever the reason is: the client will notice, and nobody else must.
+    let result = connection.run().await;
+    tracing::debug!(?result, "client connection ended");
+    connection.close();
+}
+
+/// Tells a client that it cannot be served.
+pub(super) async fn refuse(socket: TcpStream, error: &ClientError, shared: &Shared) {
+    prepare(&socket);
+    let mut out = Vec::new();
+    write_error(error, None, shared.hub.read(Engine::tock), &mut out);
+    linger(&socket, &out, LINGER).await;
+}
+
+fn prepare(socket: &TcpStream) {
+    let socket = SockRef::from(socket);
+    // Without it a pipelining client stalls. If it fails, it is only slow.
+    let _ = socket.set_tcp_nodelay(true);
+    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 4);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+}
+
+/// Writes the last bytes and waits a little for the client to take them.
+async fn linger(socket: &TcpStream, last: &[u8], patience: Duration) {
+    let mut socket = socket;
+    let farewell = async {
+        socket.write_all(last).await?;
+        socket.shutdown(std::net::Shutdown::Write)?;
+        let mut buffer = vec![0; 16 << 10];
+        let mut total = 0;
+        while total < LINGER_BYTES {
+            match poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut buffer)).await? {
+                0 => break,
+                bytes => total += bytes,
+            }
+        }
+        io::Result::Ok(())
+    };
+    let _ = rt::timeout(patience, farewell).await;
+}
+
+struct Connection {
+    socket: TcpStream,
+    shared: Arc<Shared>,
+    input: Input,
+    out: Vec<u8>,
+    session: Session,
+    /// Fires when the server stops.
+    stopping: EventListener,
+    wakes: Wakes,
+}
+
+/// What a connection waits for besides its socket. Listeners are kept from one round to the
+/// next, because most rounds are about the socket.
+#[derive(Default)]
+struct Wakes {
+    inbox: Option<EventListener>,
+    acknowledged: Option<EventListener>,
+}
+
+/// Why the loop goes on.
+enum Woken {
+    /// Bytes have arrived, or the end.
+    Read(usize),
+    /// Something else has happened, or time has passed.
+    Event,
+    /// The server stops.
+    Stopping,
+}
+
+impl Connection {
+    async fn run(&mut self) -> io::Result<()> {
+        self.greet();
+        self.flush().await?;
+        loop {
+            let mut busy = match self.take_requests() {
+                Requests::Starved => false,
+                Requests::More => true,
+                Requests::Heavy(job) => {
+                    self.run_heavy(job).await?;
+                    true
+                }
+                Requests::Close => {
+                    // The output's end says why.
+                    linger(&self.socket, &std::mem::take(&mut self.out), LINGER).await;
+                    return Ok(());
+                }
+            };
+            busy |= self.produce();
+            self.flush().await?;
+            if self.shared.is_stopping() {
+                return self.end().await;
+            }
+            if self.input.at_end && !busy && self.finish_after_end().await? {
+                return Ok(());
+            }
+            if self.input.wants_more() && self.try_read()? {
+                if !busy {
+                    continue;
+                }
+            } else if !busy {
+                rt::yield_now().await;
+                if !(self.input.wants_more() && self.try_read()?) {
+                    self.wait().await?;
+                }
+                continue;
+            }
+            // There is more to do here, but others have their turn first.
+            rt::yield_now().await;
+        }
+    }
+
+    fn greet(&mut self) {
+        let qlen = self.shared.config.qlen;
+        let out = &mut self.out;
+        self.shared.hub.read(|engine| {
+            let label = engine.table().label(engine.own());
+            write_greeting(&label, engine.tick(), engine.tock(), qlen, out);
+        });
+    }
+
+    fn context<'c>(shared: &'c Shared) -> Context<'c> {
+        Context { hub: &shared.hub, shared, now: rt::now() }
+    }
+
+    /// Carries out a batch of requests, or a part of it.
+    fn take_requests(&mut self) -> Requests {
+        let Some(batch) = self.input.batch() else { return Requests::Starved };
+        let cx = Self::context(&self.shared);
+        let (done, then) = self.session.run(&cx, &batch.messages, &mut self.out);
+        self.shared.count_requests(done);
+        let all = done == batch.messages.len();
+        let end = done.checked_sub(1).and_then(|last| batch.ends.get(last)).copied().unwrap_or(0);
+        drop(batch);
+        self.input.consume(end, all);
+        match then {
+            Then::Continue => Requests::More,
+            Then::Heavy(job) => Requests::Heavy(job),
+            Then::Close => Requests::Close,
+        }
+    }
+
+    /// Gives the session's streams their turns; tells whether there is more to do at once.
+    fn produce(&mut self) -> bool {
+        if self.session.is_quiet() {
+            self.wakes = Wakes::default();
+            return false;
+        }
+        // Listen first, then look: what happens in between is not missed.
+        if !self.session.streams.is_empty() && self.wakes.inbox.is_none() {
+            self.wakes.inbox = Some(self.session.inbox.changed.listen());
+        }
+        if !self.session.copies.is_empty() && self.wakes.acknowledged.is_none() {
+            self.wakes.acknowledged = Some(self.shared.hub.acknowledged.listen());
+        }
+        let cx = Self::context(&self.shared);
+        let produced = self.session.produce(&cx, &mut self.out);
+        self.drop_garbage();
+        produced == Produced::More
+    }
+
+    fn drop_garbage(&mut self) {
+        for garbage in self.session.take_garbage() {
+            // Detached: nobody waits for it.
+            let _ = rt::spawn_blocking(move || drop(garbage));
+        }
+    }
+
+    /// Runs a job that takes long where it disturbs nobody; only some at a time.
+    async fn run_heavy(&mut self, job: HeavyJob) -> io::Result<()> {
+        self.flush().await?;
+        let _permit = self.shared.heavy.acquire().await;
+        let reply = rt::spawn_blocking(job).await;
+        self.out.extend_from_slice(&reply);
+        Ok(())
+    }
+
+    /// Writes all output. A client that takes nothing for too long is given up.
+    async fn flush(&mut self) -> io::Result<()> {
+        let stall = Duration::from_millis(self.shared.config.write_stall_ms);
+        let mut from = 0;
+        while let Some(rest) = self.out.get(from..).filter(|rest| !rest.is_empty()) {
+            match (&*SockRef::from(&self.socket)).write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => from += bytes,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let mut socket = &self.socket;
+                    match rt::timeout(stall, socket.write(rest)).await {
+                        Some(written) => from += written?,
+                        None => return Err(io::ErrorKind::TimedOut.into()),
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Reads what is there, without waiting; tells whether there was something (or the end).
+    fn try_read(&mut self) -> io::Result<bool> {
+        loop {
+            match (&*SockRef::from(&self.socket)).read(self.input.room()) {
+                Ok(bytes) => {
+                    self.input.filled(bytes);
+                    return Ok(true);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&mut self) -> io::Result<()> {
+        self.input.shrink();
+        self.out.shrink_to(IDLE_BYTES);
+        let cx = Self::context(&self.shared);
+        let deadline = self.session.next_deadline(&cx);
+        let woken = match deadline.map(|deadline| until(deadline, cx.now)) {
+            None => poll_fn(|cx| self.poll_wake(cx)).await?,
+            Some(left) => match rt::timeout(left, poll_fn(|cx| self.poll_wake(cx))).await {
+                Some(woken) => woken?,
+                None => Woken::Event,
+            },
+        };
+        match woken {
+            Woken::Read(bytes) => self.input.filled(bytes),
+            Woken::Event | Woken::Stopping => {}
+        }
+        Ok(())
+    }
+
+    fn poll_wake(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<Woken>> {
+        if Pin::new(&mut self.stopping).poll(cx).is_ready() {
+            return Poll::Ready(Ok(Woken::Stopping));
+        }
+        for listener in [&mut self.wakes.inbox, &mut self.wakes.acknowledged] {
+            if let Some(event) = listener
+                && Pin::new(event).poll(cx).is_ready()
+            {
+                *listener = None;
+                return Poll::Ready(Ok(Woken::Event));
+            }
+        }
+        if !self.input.wants_more() {
+            return Poll::Pending;
+        }
+        let mut socket = &self.socket;
+        Pin::new(&mut socket).poll_read(cx, self.input.room()).map_ok(Woken::Read)
+    }
+
+    /// The client sends nothing any more: what is open is ended, or finished where it can be.
+    /// Tells whether that is all.
+    async fn finish_after_end(&mut self) -> io::Result<bool> {
+        let cx = Self::context(&self.shared);
+        self.session.end_endless(&cx, &mut self.out);
+        self.flush().await?;
+        Ok(self.session.is_quiet())
+    }
+
+    /// The server stops: ends all streams and says so.
+    async fn end(&mut self) -> io::Result<()> {
+        let cx = Self::context(&self.shared);
+        self.session.end_all(&cx, &mut self.out);
+        linger(&self.socket, &std::mem::take(&mut self.out), LINGER_AT_STOP).await;
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        let cx = Self::context(&self.shared);
+        self.session.abandon(&cx);
+        self.drop_garbage();
+    }
+}
+
+/// What became of the requests that have arrived.
+enum Requests {
+    /// There is none that is whole.
+    Starved,
+    /// Some were carried out; there may be more.
+    More,
+    /// The next one takes long.
+    Heavy(HeavyJob),
+    /// The connection cannot go on.
+    Close,
+}
+
+fn until(deadline: Millis, now: Millis) -> Duration {
+    Duration::from_millis(deadline.saturating_sub(now))
+}
+
+/// The error for one connection too many.
+pub(super) fn too_many(max: usize) -> ClientError {
+    let text = format!("this node has {max} client connections, as many as it allows");
+    ClientError::new(ErrorCode::TooMany, text)
+}

@@ -1,0 +1,242 @@
+//! What has arrived of a connection and is not carried out yet: a buffer that messages are cut
+//! from without scanning anything twice, and that is small while nothing comes.
+
+use crate::model::value::skip::SKIP_DEPTH_MAX;
+use crate::model::value::{Kind, SkipError, SkipLimits, Skipper};
+use crate::protocol::client::{BadMessage, ClientError, ErrorCode, decode};
+
+use super::session::Decoded;
+
+/// Bytes kept while nothing comes.
+const IDLE_BYTES: usize = 4 << 10;
+/// Bytes that the buffer grows to for many small messages; further for a long one.
+const READ_BYTES: usize = 64 << 10;
+/// Most messages of one batch.
+const BATCH_MESSAGES: usize = 256;
+
+/// See the module.
+pub(super) struct Input {
+    /// All of it is initialised; what has arrived is `start..end`.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// How far the message at `start` was looked at, if it is not whole.
+    skipper: Option<Skipper>,
+    message_bytes_max: usize,
+    /// The client sends nothing any more.
+    pub(super) at_end: bool,
+}
+
+/// Messages cut from the front of the buffer.
+pub(super) struct Batch<'a> {
+    /// In order.
+    pub(super) messages: Vec<Decoded<'a>>,
+    /// Where each ends.
+    pub(super) ends: Vec<usize>,
+}
+
+impl Input {
+    pub(super) fn new(message_bytes_max: usize) -> Self {
+        Self {
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            skipper: None,
+            message_bytes_max,
+            at_end: false,
+        }
+    }
+
+    /// Whether nothing has arrived that is not carried out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Whether it should be read into: not while there is enough to do.
+    pub(super) fn wants_more(&self) -> bool {
+        !self.at_end && (self.end - self.start < READ_BYTES || self.skipper.is_some())
+    }
+
+    /// Room to read into. Grows with what really arrives, not with what is announced.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        if self.is_empty() {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.end == self.buffer.len() {
+            if self.start > 0 {
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            }
+            let size = self.buffer.len();
+            if self.end * 2 > size || size == 0 {
+                let grown = (size * 4).clamp(IDLE_BYTES, (size * 2).max(READ_BYTES));
+                self.buffer.resize(grown, 0);
+            }
+        }
+        self.buffer.get_mut(self.end..).unwrap_or_default()
+    }
+
+    /// Notes that so many bytes were read into the room.
+    pub(super) fn filled(&mut self, bytes: usize) {
+        self.end = (self.end + bytes).min(self.buffer.len());
+        self.at_end |= bytes == 0;
+    }
+
+    /// Lets go of what is not needed while nothing comes.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() && self.buffer.len() > IDLE_BYTES {
+            self.buffer = Vec::new();
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// The messages that are whole, as far as one batch goes. None if there is none yet. The
+    /// last one is an error that closes the connection if what comes cannot be a message.
+    pub(super) fn batch(&mut self) -> Option<Batch<'_>> {
+        let arrived = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX, bytes_max: self.message_bytes_max };
+        let mut batch = Batch { messages: Vec::new(), ends: Vec::new() };
+        let mut at = 0;
+        while batch.messages.len() < BATCH_MESSAGES && at < READ_BYTES {
+            let Some(rest) = arrived.get(at..).filter(|rest| !rest.is_empty()) else { break };
+            let mut skipper = self.skipper.take().unwrap_or_else(|| Skipper::new(limits));
+            let end = match check_map(rest).and_then(|()| skipper.advance(rest).map_err(closing)) {
+                Ok(Some(length)) => at + length,
+                Ok(None) => {
+                    self.skipper = Some(skipper);
+                    break;
+                }
+                Err(error) => {
+                    batch.messages.push(Err(BadMessage::fatal(error)));
+                    batch.ends.push(arrived.len());
+                    break;
+                }
+            };
+            batch.messages.push(decode(arrived.get(at..end).unwrap_or_default()));
+            batch.ends.push(end);
+            at = end;
+        }
+        if batch.messages.is_empty() { None } else { Some(batch) }
+    }
+
+    /// Takes so many bytes off the front: whole messages that are carried out. `all`: whether
+    /// these were all that the last batch had.
+    pub(super) fn consume(&mut self, bytes: usize, all: bool) {
+        self.start = (self.start + bytes).min(self.end);
+        if !all {
+            // It belongs to a message further behind.
+            self.skipper = None;
+        }
+    }
+}
+
+/// What cannot become a map is refused at its first byte.
+fn check_map(bytes: &[u8]) -> Result<(), ClientError> {
+    match bytes.first().map(|marker| Kind::of(*marker)) {
+        None | Some(Some(Kind::Map)) => Ok(()),
+        Some(Some(kind)) => Err(ClientError::new(
+            ErrorCode::BadMessage,
+            format!("a message must be a MessagePack map, not {kind}; closing the connection"),
+        )),
+        Some(None) => Err(ClientError::new(
+            ErrorCode::BadMessage,
+            "a message must be a MessagePack map; this is no MessagePack; closing the connection",
+        )),
+    }
+}
+
+/// The error that ends a connection.
+fn closing(error: SkipError) -> ClientError {
+    let code = match error {
+        SkipError::TooDeep { .. } | SkipError::TooLarge { .. } => ErrorCode::TooLarge,
+        SkipError::Invalid { .. } | SkipError::Incomplete { .. } => ErrorCode::BadMessage,
+    };
+    ClientError::new(code, format!("bad message: {error}; closing the connection"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::client::{ClientMessage, Request};
+
+    /// `{seq: n, action: "get_tock"}`
+    fn get_tock(seq: u8) -> Vec<u8> {
+        let mut message = b"\x82\xa3seq_\xa6action\xa8get_tock".to_vec();
+        message[5] = seq;
+        message
+    }
+
+    fn feed(input: &mut Input, bytes: &[u8]) {
+        for piece in bytes.chunks(7) {
+            let room = input.room();
+            room[..piece.len()].copy_from_slice(piece);
+            input.filled(piece.len());
+        }
+    }
+
+    fn seqs(batch: &Batch<'_>) -> Vec<u64> {
+        let seq = |message: &Decoded<'_>| match message {
+            Ok(ClientMessage::Request { seq, request: Request::GetTock }) => *seq,
+            other => panic!("{other:?}"),
+        };
+        batch.messages.iter().map(seq).collect()
+    }
+
+    #[test]
+    fn messages_are_cut_wherever_the_pieces_end() {
+        let mut input = Input::new(1000);
+        let bytes = [get_tock(1), get_tock(2), get_tock(3)].concat();
+        let (first, second) = bytes.split_at(30);
+        feed(&mut input, first);
+        let batch = input.batch().unwrap();
+        assert_eq!(seqs(&batch), [1]);
+        let end = batch.ends[0];
+        input.consume(end, true);
+        assert!(input.batch().is_none());
+        feed(&mut input, second);
+        let batch = input.batch().unwrap();
+        assert_eq!(seqs(&batch), [2, 3]);
+        let end = batch.ends[0];
+        input.consume(end, false);
+        assert_eq!(seqs(&input.batch().unwrap()), [3]);
+    }
+
+    #[test]
+    fn what_comes_before_an_error_is_still_carried_out() {
+        let mut input = Input::new(1000);
+        feed(&mut input, &[get_tock(1), vec![0xc1]].concat());
+        let batch = input.batch().unwrap();
+        assert_eq!(batch.messages.len(), 2);
+        let bad = batch.messages[1].as_ref().unwrap_err();
+        assert_eq!((bad.is_fatal, bad.error.code), (true, ErrorCode::BadMessage));
+    }
+
+    #[test]
+    fn an_announced_length_is_refused_before_its_bytes_come() {
+        for announced in [&b"\x81\xa3seq\xdb\xff\xff\xff\xff"[..], b"\xdf\xff\xff\xff\xff"] {
+            let mut input = Input::new(1000);
+            feed(&mut input, announced);
+            let batch = input.batch().unwrap();
+            let bad = batch.messages[0].as_ref().unwrap_err();
+            assert_eq!(bad.error.code, ErrorCode::TooLarge);
+            assert!(input.buffer.len() <= IDLE_BYTES);
+        }
+    }
+
+    #[test]
+    fn the_buffer_grows_with_what_arrives_and_shrinks_when_nothing_does() {
+        let mut input = Input::new(1 << 20);
+        let value = vec![0; 300_000];
+        let mut message =
+            b"\x83\xa3seq\x01\xa6action\xa8get_tock\xa5value\xc6\x00\x04\x93\xe0".to_vec();
+        message.extend(value);
+        feed(&mut input, &message);
+        let batch = input.batch().unwrap();
+        assert_eq!(seqs(&batch), [1]);
+        assert!(input.buffer.len() < 2 * message.len());
+        input.consume(message.len(), true);
+        input.shrink();
+        assert_eq!(input.buffer.len(), 0);
+    }
+}

@@ -1,0 +1,353 @@
+//! One connection's state, and how its requests are carried out, without any I/O of its own:
+//! requests come in as a batch, replies are appended to a buffer.
+//!
+//! Runs of reads and runs of writes take the engine's guard once each, in order; whatever else
+//! is asked for is carried out one by one. No guard is held while something is encoded.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Shared;
+use super::authorise::{Identity, authorise};
+use super::command::value::CopiesWait;
+use super::stream::{FailedSource, Garbage, Produced, Source, Streams};
+use crate::engine::Engine;
+use crate::hub::Hub;
+use crate::hub::inbox::Inbox;
+use crate::model::ids::{Millis, NodeName, NodeTable, Tock};
+use crate::model::path::Path;
+use crate::protocol::client::chain::Names;
+use crate::protocol::client::error::ErrorCode;
+use crate::protocol::client::reply::write_error;
+use crate::protocol::client::request::RequestPath;
+use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
+
+/// What a session works with.
+pub(super) struct Context<'c> {
+    pub(super) hub: &'c Hub,
+    pub(super) shared: &'c Shared,
+    pub(super) now: Millis,
+}
+
+impl Context<'_> {
+    /// The current tock, for replies that need no fresh one.
+    pub(super) fn tock(&self) -> Tock {
+        self.hub.read(Engine::tock)
+    }
+}
+
+/// The names under which clients see nodes, at one moment.
+#[derive(Clone)]
+pub(super) struct NodeNames {
+    table: Arc<NodeTable>,
+    killed: Arc<BTreeSet<NodeName>>,
+}
+
+impl NodeNames {
+    pub(super) fn of(engine: &Engine) -> Self {
+        Self { table: Arc::clone(engine.table()), killed: Arc::clone(engine.killed()) }
+    }
+
+    pub(super) fn names(&self) -> Names<'_> {
+        Names { table: &self.table, killed: &self.killed }
+    }
+}
+
+/// A message of a batch, decoded.
+pub(super) type Decoded<'a> = Result<ClientMessage<'a>, BadMessage>;
+
+/// Something that takes long: it runs where it may, and makes the reply's bytes.
+pub(super) type HeavyJob = Box<dyn FnOnce() -> Vec<u8> + Send>;
+
+/// What is to be done after a batch, or a part of it.
+pub(super) enum Then {
+    /// Nothing special.
+    Continue,
+    /// Run this, append its bytes to the output, then go on with the batch.
+    Heavy(HeavyJob),
+    /// The connection cannot go on; why is written already.
+    Close,
+}
+
+/// See the module.
+pub(super) struct Session {
+    pub(super) identity: Identity,
+    /// Where requests' paths begin.
+    pub(super) root: Path,
+    /// The window of streams that are opened from now on; none for no flow control.
+    pub(super) window: Option<u64>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) streams: Streams,
+    /// Writes whose replies wait for copies. Invariant: together with the streams, no more
+    /// than the configuration allows.
+    pub(super) copies: Vec<CopiesWait>,
+}
+
+/// A whole path: as it was sent, or below the session's root or nil.
+pub(super) enum WholePath<'a> {
+    AsSent(&'a RequestPath<'a>),
+    Joined(Path),
+}
+
+impl WholePath<'_> {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::AsSent(sent) => sent.path.as_bytes(),
+            Self::Joined(path) => path.as_bytes(),
+        }
+    }
+
+    pub(super) fn to_path(&self) -> Path {
+        match self {
+            Self::AsSent(sent) => sent.path.to_path(),
+            Self::Joined(path) => path.clone(),
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new() -> Self {
+        Self {
+            identity: Identity::default(),
+            root: Path::root(),
+            window: None,
+            inbox: Arc::new(Inbox::new()),
+            streams: Streams::default(),
+            copies: Vec::new(),
+        }
+    }
+
+    /// Carries out messages of a batch from its start, while the output has room. Tells how
+    /// many are done; the rest is to be handed in again.
+    pub(super) fn run(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        let limit = cx.shared.config.output_bytes_max;
+        let mut done = 0;
+        while let Some(rest) = batch.get(done..)
+            && let Some(next) = rest.first()
+            && out.len() < limit
+        {
+            match next {
+                Ok(ClientMessage::Request { request: Request::Get { .. }, .. }) => {
+                    done += self.run_reads(cx, rest, out);
+                    continue;
+                }
+                Ok(ClientMessage::Request {
+                    request: Request::Write(_) | Request::GetTock,
+                    ..
+                }) => {
+                    done += self.run_writes(cx, rest, out);
+                    continue;
+                }
+                _ => {}
+            }
+            done += 1;
+            match next {
+                Ok(ClientMessage::Request { seq, request }) => {
+                    if let Then::Heavy(job) = self.run_one(cx, *seq, request, out) {
+                        return (done, Then::Heavy(job));
+                    }
+                }
+                Ok(ClientMessage::Ack { seq, ack }) => {
+                    self.streams.acknowledge(*seq, *ack, cx.now);
+                }
+                Ok(ClientMessage::Settings { qlen }) => {
+                    let qlen = (*qlen).min(cx.shared.config.qlen);
+                    // The server pauses one short of the length that was agreed.
+                    self.window = (qlen > 0).then_some(qlen.saturating_sub(1).max(1));
+                }
+                Ok(ClientMessage::StreamEnd) => {}
+                Err(bad) => {
+                    self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
+                    if bad.is_fatal {
+                        return (done, Then::Close);
+                    }
+                }
+            }
+        }
+        (done, Then::Continue)
+    }
+
+    fn run_one(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Then {
+        let (action, result) = match request {
+            // These are carried out in runs.
+            Request::Get { .. } | Request::Write(_) | Request::GetTock => return Then::Continue,
+            Request::GetByEvent { node, tick, chain } => {
+                (Action::GetValue, self.get_by_event(cx, seq, node, *tick, *chain))
+            }
+            Request::DeleteTree { path, chain } => {
+                (Action::DeleteTree, self.delete_tree(cx, seq, path, *chain))
+            }
+            Request::GetTree { scope, empty } => {
+                (Action::GetTree, self.get_tree(cx, seq, scope, *empty))
+            }
+            Request::Enum { path, with_data, empty } => {
+                (Action::Enum, self.enumerate(cx, seq, path, *with_data, *empty, out))
+            }
+            Request::Watch { scope, fetch, restart } => {
+                (Action::Watch, self.watch(cx, seq, scope, *fetch, *restart))
+            }
+            Request::Stop { task } => (Action::Stop, Ok(self.stop(cx, seq, *task, out))),
+            Request::GetState(parts) => (Action::GetState, self.get_state(cx, seq, *parts, out)),
+            Request::EnumNode { node, max, current } => {
+                (Action::EnumNode, self.enum_node(cx, seq, node, *max, *current))
+            }
+            Request::KillNode { node } => (Action::KillNode, self.kill_node(cx, seq, node)),
+            Request::Root { path } => (Action::Root, self.move_root(cx, seq, path, out)),
+            Request::MsgSend { topic, data } => {
+                (Action::MsgSend, self.msg_send(cx, seq, topic, data, out))
+            }
+            Request::MsgMonitor { topic, raw } => {
+                (Action::MsgMonitor, self.msg_monitor(cx, seq, topic, *raw))
+            }
+            Request::Status => (Action::Status, self.status(cx, seq, out)),
+            Request::Members => (Action::Members, self.members(cx, seq, out)),
+            Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
+            Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
+        };
+        result.unwrap_or_else(|error| {
+            self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
+            Then::Continue
+        })
+    }
+
+    fn not_implemented(&self, action: Action) -> Result<Then, ClientError> {
+        self.authorise(action, None)?;
+        let text = format!("'{}' is not implemented in this version", action.name());
+        Err(ClientError::new(ErrorCode::NotImplemented, text))
+    }
+
+    /// Answers with an error; within a stream where the client needs that.
+    pub(super) fn refuse(
+        &mut self,
+        cx: &Context<'_>,
+        seq: Option<u64>,
+        in_stream: bool,
+        error: ClientError,
+        out: &mut Vec<u8>,
+    ) {
+        match seq {
+            Some(seq) if in_stream && self.check_room(cx, seq).is_ok() => {
+                let source = Box::new(FailedSource(Some(error)));
+                self.streams.open(seq, self.window, source, cx.now);
+            }
+            _ => write_error(&error, seq, cx.tock(), out),
+        }
+    }
+
+    /// Whether this session may do that; see [`authorise`].
+    pub(super) fn authorise(&self, action: Action, path: Option<&[u8]>) -> Result<(), ClientError> {
+        authorise(&self.identity, action, path).map_err(ClientError::from)
+    }
+
+    /// A request's whole path, after the hook has allowed it.
+    pub(super) fn resolve<'a>(
+        &self,
+        action: Action,
+        path: &'a RequestPath<'a>,
+    ) -> Result<WholePath<'a>, ClientError> {
+        let top = if path.internal { Path::system_root() } else { self.root.clone() };
+        let whole = if top.is_root() {
+            WholePath::AsSent(path)
+        } else {
+            let joined = top.join(&path.path.to_path()).map_err(|e| {
+                ClientError::bad_request(format!("bad field 'path', below the root: {e}"))
+            })?;
+            WholePath::Joined(joined)
+        };
+        self.authorise(action, Some(whole.as_bytes()))?;
+        Ok(whole)
+    }
+
+    /// Whether another request may stay open under this number.
+    pub(super) fn check_room(&self, cx: &Context<'_>, seq: u64) -> Result<(), ClientError> {
+        if self.streams.contains(seq) {
+            let text = format!("the stream {seq} is still open; use another 'seq'");
+            return Err(ClientError::bad_request(text));
+        }
+        self.check_count(cx, 1)
+    }
+
+    /// Whether so many requests more may stay open.
+    pub(super) fn check_count(&self, cx: &Context<'_>, more: usize) -> Result<(), ClientError> {
+        let max = cx.shared.config.open_requests_max;
+        if self.streams.len() + self.copies.len() + more > max {
+            let text = format!("{max} requests are open on this connection; no more are allowed");
+            return Err(ClientError::new(ErrorCode::TooMany, text));
+        }
+        Ok(())
+    }
+
+    /// Opens a stream; the caller has checked that there is room.
+    pub(super) fn open_stream(&mut self, cx: &Context<'_>, seq: u64, source: Box<dyn Source>) {
+        self.streams.open(seq, self.window, source, cx.now);
+    }
+
+    /// Whether the node can answer requests that need data.
+    pub(super) fn check_ready(cx: &Context<'_>) -> Result<(), ClientError> {
+        if cx.hub.read(Engine::is_ready) { Ok(()) } else { Err(not_ready()) }
+    }
+
+    /// Gives streams their turns and answers writes whose copies are there.
+    pub(super) fn produce(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) -> Produced {
+        self.answer_copies(cx, out);
+        if self.streams.is_empty() {
+            return Produced::Idle;
+        }
+        self.streams.produce(cx, cx.tock(), out)
+    }
+
+    /// Whether nothing is open: no stream, no write that waits.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.streams.is_empty() && self.copies.is_empty()
+    }
+
+    /// The client sends nothing any more.
+    pub(super) fn end_endless(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
+        let tock = cx.tock();
+        self.streams.end_endless(cx, tock, out);
+    }
+
+    /// The node ends the connection.
+    pub(super) fn end_all(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
+        let tock = cx.tock();
+        self.streams.end_all(cx, tock, out);
+        self.give_up_copies(tock, out);
+    }
+
+    /// The connection is gone.
+    pub(super) fn abandon(&mut self, cx: &Context<'_>) {
+        self.streams.abandon(cx);
+        self.copies.clear();
+    }
+
+    /// What should be dropped where nobody waits.
+    pub(super) fn take_garbage(&mut self) -> Vec<Garbage> {
+        self.streams.take_garbage()
+    }
+
+    /// When something must be looked at even if nothing happens before.
+    pub(super) fn next_deadline(&self, cx: &Context<'_>) -> Option<Millis> {
+        let copies = self.copies_deadline(cx.now);
+        let streams = self.streams.next_deadline(cx.shared.config.snapshot_stall_ms);
+        copies.into_iter().chain(streams).min()
+    }
+}
+
+/// The error of a node that has not caught up yet.
+pub(super) fn not_ready() -> ClientError {
+    ClientError::new(
+        ErrorCode::NotReady,
+        "this node has not caught up with its network yet; try again, or another node",
+    )
+}

@@ -1,0 +1,181 @@
+//! `delete_tree`: deletes all values of a subtree as it was when the request came, some at a
+//! time, so that others get the guard in between. With a chain wanted, it is a stream of what
+//! was deleted; else one reply with the number.
+
+use std::collections::VecDeque;
+
+use super::walk::{Look, ScopeWalk};
+use super::{Emit, Framing, Garbage, Progress, Source};
+use crate::model::entry::Entry;
+use crate::model::path::Path;
+use crate::protocol::client::ClientError;
+use crate::protocol::client::request::ChainLength;
+use crate::protocol::client::shorten::Shortener;
+use crate::replica::write::{Precondition, Write};
+use crate::server::command::value::engine_error;
+use crate::server::session::{Context, NodeNames};
+
+/// Entries deleted under one guard.
+const BATCH: usize = 64;
+/// Batches deleted before the connection's next request is looked at.
+const BATCHES_AT_ONCE: usize = 4;
+
+/// One entry that was deleted.
+struct Deleted {
+    path: Path,
+    old: Option<Entry>,
+    tombstone: Entry,
+}
+
+/// Deletes the next entries of a walk that still have a value. None at the walk's end.
+///
+/// # Errors
+/// The node cannot make changes (any more). Those that are deleted stay deleted; their number
+/// is the second part.
+fn delete_batch(
+    walk: &mut ScopeWalk,
+    cx: &Context<'_>,
+) -> Result<Option<Vec<Deleted>>, (ClientError, usize)> {
+    let mut paths = Vec::new();
+    let mut ended = false;
+    while paths.len() < BATCH {
+        match walk.next() {
+            Look::Item(item) => paths.push(item.path),
+            Look::Busy => break,
+            Look::End => {
+                ended = true;
+                break;
+            }
+        }
+    }
+    if paths.is_empty() && ended {
+        return Ok(None);
+    }
+    let mut deleted = Vec::with_capacity(paths.len());
+    let result = cx.hub.change(|engine, out| {
+        for path in paths {
+            let precondition = Precondition::default();
+            let write = Write { path: path.clone(), value: None, precondition, idempotent: false };
+            let written = engine.write(write, false, out)?;
+            if let Some(committed) = written.committed {
+                let (old, tombstone) = (written.old, committed.entry);
+                deleted.push(Deleted { path, old, tombstone });
+            }
+        }
+        Ok(())
+    });
+    match result {
+        Ok(()) => Ok(Some(deleted)),
+        Err(error) => Err((engine_error(&error), deleted.len())),
+    }
+}
+
+/// See the module.
+pub(in crate::server) struct DeleteSource {
+    walk: ScopeWalk,
+    /// None to count only.
+    chain: ChainLength,
+    shortener: Shortener,
+    names: NodeNames,
+    /// Deleted, and not told yet.
+    queue: VecDeque<Deleted>,
+    count: u64,
+    finished: bool,
+}
+
+impl DeleteSource {
+    /// For a walk over the values of a subtree.
+    pub(in crate::server) fn new(
+        walk: ScopeWalk,
+        chain: ChainLength,
+        shortener: Shortener,
+        names: NodeNames,
+    ) -> Self {
+        let queue = VecDeque::new();
+        Self { walk, chain, shortener, names, queue, count: 0, finished: false }
+    }
+
+    /// Deletes the first entries at once, so that a small tree is gone before the connection's
+    /// next request is looked at.
+    pub(in crate::server) fn begin(&mut self, cx: &Context<'_>) -> Result<(), ClientError> {
+        for _ in 0..BATCHES_AT_ONCE {
+            match delete_batch(&mut self.walk, cx).map_err(|(error, _)| error)? {
+                None => {
+                    self.finished = true;
+                    return Ok(());
+                }
+                Some(deleted) => {
+                    self.count += deleted.len() as u64;
+                    if !self.chain.is_none() {
+                        self.queue.extend(deleted);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, deleted: &Deleted, emit: &mut Emit<'_>) {
+        let (mut message, tag) = emit.begin();
+        self.names.names().add_event_fields(&deleted.tombstone, self.chain, &mut message);
+        let depth = self.shortener.write_path(&deleted.path, &mut message);
+        if let Some(value) = deleted.old.as_ref().and_then(Entry::value) {
+            message.raw("old_value", value);
+        }
+        message.tock(deleted.tombstone.tock()).u64("seq", tag.seq).u64("depth", depth as u64);
+        if let Some(wseq) = tag.wseq {
+            message.u64("wseq", wseq);
+        }
+    }
+
+    fn write_count(&self, emit: &mut Emit<'_>, cx: &Context<'_>) {
+        let tock = cx.hub.read(|engine| engine.tock());
+        let (mut message, seq) = emit.begin_single();
+        message.u64("changed", self.count).u64("seq", seq).tock(tock);
+    }
+}
+
+impl Source for DeleteSource {
+    fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+        if let Some(deleted) = self.queue.pop_front() {
+            self.write(&deleted, emit);
+            return Progress::Wrote;
+        }
+        if self.finished {
+            if self.chain.is_none() {
+                self.write_count(emit, cx);
+            }
+            return Progress::Finished;
+        }
+        match delete_batch(&mut self.walk, cx) {
+            Ok(Some(deleted)) => {
+                self.count += deleted.len() as u64;
+                if !self.chain.is_none() {
+                    self.queue = deleted.into();
+                }
+                Progress::Busy
+            }
+            Ok(None) => {
+                self.finished = true;
+                Progress::Busy
+            }
+            Err((error, some)) => {
+                let count = self.count + some as u64;
+                let text = format!("{} ({count} were deleted before)", error.text);
+                Progress::Failed(ClientError::new(error.code, text))
+            }
+        }
+    }
+
+    fn framing(&self) -> Framing {
+        if self.chain.is_none() { Framing::Single } else { Framing::SeqFirst }
+    }
+
+    fn holds_snapshot(&self) -> bool {
+        !self.finished
+    }
+
+    fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {
+        self.walk.discard()
+    }
+}

@@ -1,0 +1,427 @@
+//! The streams of one connection: produced lazily, as its output's room and each stream's window
+//! permit, and in turns, so that none keeps the others waiting.
+//!
+//! What a stream sends comes from its [`Source`]; what all have in common (start and end, the
+//! counted messages and the window of flow control, errors) is here.
+
+mod delete;
+mod message;
+mod tree;
+pub(super) mod walk;
+mod watch;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+
+pub(super) use delete::DeleteSource;
+pub(super) use message::MonitorSource;
+pub(super) use tree::{EntryStyle, TreeSource};
+pub(super) use watch::WatchSource;
+
+use super::session::Context;
+use crate::model::ids::{Millis, Tock};
+use crate::protocol::client::reply::{StreamTag, write_error, write_state, write_stream_error};
+use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
+
+/// Most messages of one stream before it is another's turn.
+const TURN_MESSAGES: usize = 64;
+/// Most bytes of one stream before it is another's turn (one message may exceed it alone).
+const TURN_BYTES: usize = 32 << 10;
+
+/// Something big whose dropping takes time: that is done where nobody waits.
+pub(super) type Garbage = Box<dyn Any + Send>;
+
+/// How a stream's start and end look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Framing {
+    /// `state`, then `seq`.
+    Usual,
+    /// `seq`, then `state`: `delete_tree` alone.
+    SeqFirst,
+    /// None: the source writes one reply when it is done.
+    Single,
+}
+
+/// What became of asking a source for its next message.
+pub(super) enum Progress {
+    /// It wrote one.
+    Wrote,
+    /// It worked, but has nothing to write yet; ask again soon.
+    Busy,
+    /// There is nothing until the connection's inbox changes.
+    Idle,
+    /// There will be nothing more.
+    Finished,
+    /// It cannot go on.
+    Failed(ClientError),
+}
+
+/// Where a stream's messages come from.
+pub(super) trait Source: Send {
+    /// Writes the next message, if there is one.
+    fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress;
+
+    /// How the stream's start and end look.
+    fn framing(&self) -> Framing {
+        Framing::Usual
+    }
+
+    /// Whether it only ends when it is told to.
+    fn is_endless(&self) -> bool {
+        false
+    }
+
+    /// Whether it keeps a snapshot, and so whatever was overwritten since, in memory.
+    fn holds_snapshot(&self) -> bool {
+        false
+    }
+
+    /// Undoes what it has registered with the hub, and gives up what is big.
+    fn close(self: Box<Self>, cx: &Context<'_>) -> Option<Garbage>;
+}
+
+/// The window of flow control: how many messages may be under way.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// Most messages that are not acknowledged; none without flow control.
+    size: Option<u64>,
+    sent: u64,
+    /// Invariant: at most `sent`.
+    acked: u64,
+}
+
+impl Window {
+    fn has_room(&self) -> bool {
+        self.size.is_none_or(|size| self.sent - self.acked < size)
+    }
+
+    fn next_tag(&mut self, seq: u64) -> StreamTag {
+        self.sent += 1;
+        StreamTag { seq, wseq: self.size.map(|_| self.sent) }
+    }
+}
+
+/// Where a source writes to.
+pub(super) struct Emit<'e> {
+    out: &'e mut Vec<u8>,
+    window: &'e mut Window,
+    seq: u64,
+    tock: Tock,
+    garbage: &'e mut Vec<Garbage>,
+}
+
+impl Emit<'_> {
+    /// Begins a message; its tag goes wherever that kind of message has it.
+    pub(super) fn begin(&mut self) -> (MessageWriter<'_>, StreamTag) {
+        let tag = self.window.next_tag(self.seq);
+        (MessageWriter::new(self.out), tag)
+    }
+
+    /// Begins the only reply of a [`Framing::Single`] source.
+    pub(super) fn begin_single(&mut self) -> (MessageWriter<'_>, u64) {
+        (MessageWriter::new(self.out), self.seq)
+    }
+
+    /// Writes a state's change.
+    pub(super) fn state(&mut self, state: &str) {
+        let tag = self.window.next_tag(self.seq);
+        write_state(state, tag, self.tock, self.out);
+    }
+
+    /// The tock of messages that have none of their own.
+    pub(super) fn tock(&self) -> Tock {
+        self.tock
+    }
+
+    /// Gives up something that is perhaps big.
+    pub(super) fn discard(&mut self, garbage: Option<Garbage>) {
+        self.garbage.extend(garbage);
+    }
+}
+
+struct Stream {
+    window: Window,
+    started: bool,
+    source: Box<dyn Source>,
+    /// When something was acknowledged or the stream could go on for other reasons.
+    moved_at: Millis,
+}
+
+/// What a stream did in its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// There is more to do at once.
+    More,
+    /// Nothing until the inbox changes.
+    Idle,
+    /// Nothing until the client acknowledges.
+    Paused,
+    /// It is over, its end written.
+    Done,
+}
+
+/// What [`Streams::produce`] could do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Produced {
+    /// There is more to do at once, or when the output has been written.
+    More,
+    /// Nothing until something happens.
+    Idle,
+}
+
+/// All open streams of a connection.
+#[derive(Default)]
+pub(super) struct Streams {
+    open: BTreeMap<u64, Stream>,
+    /// Whose turn was last.
+    last: u64,
+    garbage: Vec<Garbage>,
+}
+
+impl Streams {
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(super) fn contains(&self, seq: u64) -> bool {
+        self.open.contains_key(&seq)
+    }
+
+    /// Adds a stream; the caller has checked that its number is free.
+    pub(super) fn open(
+        &mut self,
+        seq: u64,
+        window: Option<u64>,
+        source: Box<dyn Source>,
+        now: Millis,
+    ) {
+        let window = Window { size: window, sent: 0, acked: 0 };
+        let started = source.framing() == Framing::Single;
+        self.open.insert(seq, Stream { window, started, source, moved_at: now });
+    }
+
+    /// Takes an acknowledgement in. One of a stream that has ended, or never was, is ignored:
+    /// clients acknowledge late.
+    pub(super) fn acknowledge(&mut self, seq: u64, ack: u64, now: Millis) {
+        if let Some(stream) = self.open.get_mut(&seq)
+            && ack > stream.window.acked
+        {
+            stream.window.acked = ack.min(stream.window.sent);
+            stream.moved_at = now;
+        }
+    }
+
+    /// Ends a stream, with its end written at once; tells whether it was open.
+    pub(super) fn end(
+        &mut self,
+        seq: u64,
+        cx: &Context<'_>,
+        tock: Tock,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(mut stream) = self.open.remove(&seq) else { return false };
+        stream.write_stop(seq, tock, out);
+        self.garbage.extend(stream.source.close(cx));
+        true
+    }
+
+    /// The client sends nothing any more: streams that end by themselves may do so, if they
+    /// need no acknowledgements for it; all others end now.
+    pub(super) fn end_endless(&mut self, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) {
+        let ending: Vec<u64> = self
+            .open
+            .iter()
+            .filter(|(_, s)| s.source.is_endless() || !s.window.has_room())
+            .map(|(seq, _)| *seq)
+            .collect();
+        for seq in ending {
+            self.end(seq, cx, tock, out);
+        }
+    }
+
+    /// Ends all streams.
+    pub(super) fn end_all(&mut self, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) {
+        while let Some((seq, _)) = self.open.first_key_value() {
+            self.end(*seq, cx, tock, out);
+        }
+    }
+
+    /// Closes all streams without a word: the connection is gone.
+    pub(super) fn abandon(&mut self, cx: &Context<'_>) {
+        for (_, stream) in std::mem::take(&mut self.open) {
+            self.garbage.extend(stream.source.close(cx));
+        }
+    }
+
+    /// What should be dropped where nobody waits.
+    pub(super) fn take_garbage(&mut self) -> Vec<Garbage> {
+        std::mem::take(&mut self.garbage)
+    }
+
+    /// Gives each stream one turn, while the output has room.
+    pub(super) fn produce(&mut self, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) -> Produced {
+        let limit = cx.shared.config.output_bytes_max;
+        let behind = self.open.range(self.last.saturating_add(1)..).map(|(seq, _)| *seq);
+        let before = self.open.range(..=self.last).map(|(seq, _)| *seq);
+        let turns: Vec<u64> = behind.chain(before).collect();
+        let mut produced = Produced::Idle;
+        for seq in turns {
+            if out.len() >= limit {
+                return Produced::More;
+            }
+            let Some(stream) = self.open.get_mut(&seq) else { continue };
+            self.last = seq;
+            match stream.take_turn(seq, cx, tock, out, &mut self.garbage) {
+                Turn::More => produced = Produced::More,
+                Turn::Idle | Turn::Paused => {}
+                Turn::Done => {
+                    if let Some(stream) = self.open.remove(&seq) {
+                        self.garbage.extend(stream.source.close(cx));
+                    }
+                }
+            }
+        }
+        produced
+    }
+
+    /// When a stream that keeps a snapshot has waited too long for its client, if nothing
+    /// happens before.
+    pub(super) fn next_deadline(&self, snapshot_stall_ms: u64) -> Option<Millis> {
+        self.open
+            .values()
+            .filter(|s| !s.window.has_room() && s.source.holds_snapshot())
+            .map(|s| s.moved_at.saturating_add(snapshot_stall_ms))
+            .min()
+    }
+}
+
+impl Stream {
+    fn take_turn(
+        &mut self,
+        seq: u64,
+        cx: &Context<'_>,
+        tock: Tock,
+        out: &mut Vec<u8>,
+        garbage: &mut Vec<Garbage>,
+    ) -> Turn {
+        let from = out.len();
+        for _ in 0..TURN_MESSAGES {
+            if !self.window.has_room() {
+                return self.pause(seq, cx, tock, out);
+            }
+            if !self.started {
+                self.started = true;
+                self.write_state("start", seq, tock, out);
+                continue;
+            }
+            let mut emit = Emit { out, window: &mut self.window, seq, tock, garbage };
+            match self.source.next(cx, &mut emit) {
+                Progress::Wrote => {}
+                Progress::Busy => return Turn::More,
+                Progress::Idle => return Turn::Idle,
+                Progress::Finished => {
+                    if !self.window.has_room() {
+                        // The last message filled the window; the end waits its turn.
+                        return self.pause(seq, cx, tock, out);
+                    }
+                    self.write_end(seq, tock, out);
+                    return Turn::Done;
+                }
+                Progress::Failed(error) => {
+                    self.write_failure(&error, seq, tock, out);
+                    return Turn::Done;
+                }
+            }
+            self.moved_at = cx.now;
+            if out.len() - from >= TURN_BYTES {
+                break;
+            }
+        }
+        Turn::More
+    }
+
+    /// The window is full. A stream that keeps a snapshot does not wait for ever.
+    fn pause(&mut self, seq: u64, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) -> Turn {
+        let waited = cx.now.saturating_sub(self.moved_at);
+        let stall = cx.shared.config.snapshot_stall_ms;
+        if waited < stall || !self.source.holds_snapshot() {
+            return Turn::Paused;
+        }
+        let text = format!("nothing was acknowledged for {} s", stall / 1000);
+        self.write_failure(&ClientError::new(ErrorCode::TooSlow, text), seq, tock, out);
+        Turn::Done
+    }
+
+    fn write_failure(&mut self, error: &ClientError, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+        if self.source.framing() == Framing::Single {
+            write_error(error, Some(seq), tock, out);
+            return;
+        }
+        write_stream_error(error, self.window.next_tag(seq), tock, out);
+        self.write_end(seq, tock, out);
+    }
+
+    fn write_end(&mut self, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+        if !self.started {
+            self.started = true;
+            self.write_state("start", seq, tock, out);
+        }
+        self.write_state("end", seq, tock, out);
+    }
+
+    /// Ends the stream before its time.
+    fn write_stop(&mut self, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+        if self.source.framing() == Framing::Single {
+            write_error(&stopped(), Some(seq), tock, out);
+        } else {
+            self.write_end(seq, tock, out);
+        }
+    }
+
+    fn write_state(&mut self, state: &str, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+        match self.source.framing() {
+            Framing::Usual => write_state(state, self.window.next_tag(seq), tock, out),
+            Framing::SeqFirst => {
+                let tag = self.window.next_tag(seq);
+                let mut message = MessageWriter::new(out);
+                message.u64("seq", seq).str("state", state);
+                if let Some(wseq) = tag.wseq {
+                    message.u64("wseq", wseq);
+                }
+                message.tock(tock);
+            }
+            Framing::Single => {}
+        }
+    }
+}
+
+/// What a request gets that has one reply and was stopped before it.
+fn stopped() -> ClientError {
+    ClientError::new(ErrorCode::UnknownFate, "stopped before its end; some of it is done")
+}
+
+/// A stream that is an error: start, error, end, as clients of some actions need it.
+pub(super) struct FailedSource(pub(super) Option<ClientError>);
+
+impl Source for FailedSource {
+    fn next(&mut self, _: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+        match self.0.take() {
+            None => Progress::Finished,
+            Some(error) => {
+                let tock = emit.tock();
+                let (mut message, tag) = emit.begin();
+                message.str("error", &error.text).str("code", error.code.word());
+                message.tag(tag).tock(tock);
+                Progress::Wrote
+            }
+        }
+    }
+
+    fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {
+        None
+    }
+}

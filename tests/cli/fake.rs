@@ -1,0 +1,106 @@
+//! A scripted node: says what a test wants it to, and keeps what it was asked.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use distkv::client::splitter::Splitter;
+use distkv::client::{Fields, Message};
+
+/// A node that answers each request with what a function makes of it. It lives as long as the
+/// test's process.
+pub(crate) struct FakeNode {
+    pub(crate) address: SocketAddr,
+    asked: Arc<Mutex<Vec<Message>>>,
+}
+
+impl FakeNode {
+    /// `answer` gets each request, and gives the messages that follow; their `seq` is added.
+    pub(crate) fn start(
+        answer: impl Fn(&Message) -> Vec<Fields> + Send + Sync + 'static,
+    ) -> FakeNode {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (answer, kept) = (Arc::new(answer), Arc::clone(&asked));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
+                // What goes wrong here, the client sees as a lost connection.
+                thread::spawn(move || serve(stream, &*answer, &kept));
+            }
+        });
+        FakeNode { address, asked }
+    }
+
+    /// The one request of this action that came.
+    pub(crate) fn asked(&self, action: &str) -> Message {
+        let asked = self.asked.lock().unwrap();
+        let mut found = asked.iter().filter(|request| request.str("action") == Some(action));
+        let request = found.next().unwrap_or_else(|| panic!("{action} was not asked: {asked:?}"));
+        assert!(found.next().is_none(), "{action} was asked twice");
+        request.clone()
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    answer: &dyn Fn(&Message) -> Vec<Fields>,
+    kept: &Mutex<Vec<Message>>,
+) -> std::io::Result<()> {
+    let mut greeting = Fields::new();
+    greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "fake");
+    stream.write_all(&greeting.u64("tick", 1).u64("tock", 2).encode())?;
+    let mut splitter = Splitter::new();
+    let mut chunk = [0; 64 << 10];
+    loop {
+        while let Some(value) = splitter.next_value().unwrap() {
+            let request = Message::new(value).unwrap();
+            let seq = request.u64("seq").unwrap();
+            if request.str("action").is_none() {
+                continue;
+            }
+            kept.lock().unwrap().push(request.clone());
+            for mut message in answer(&request) {
+                stream.write_all(&message.u64("seq", seq).encode())?;
+            }
+        }
+        match stream.read(&mut chunk)? {
+            0 => return Ok(()),
+            count => splitter.push(&chunk[..count]),
+        }
+    }
+}
+
+/// A message of a stream's state.
+pub(crate) fn state(word: &str) -> Fields {
+    let mut fields = Fields::new();
+    fields.str("state", word);
+    fields
+}
+
+/// A message of a stream about an entry, its path shortened.
+pub(crate) fn item(depth: u64, rest: &str, value: Option<&[u8]>) -> Fields {
+    let mut fields = Fields::new();
+    fields.u64("depth", depth).path("path", &rest.parse().unwrap()).u64("tock", 7);
+    if let Some(value) = value {
+        fields.raw("value", value);
+    }
+    fields
+}
+
+/// What a write is answered with.
+pub(crate) fn changed(is_changed: bool) -> Fields {
+    let mut fields = Fields::new();
+    fields.bool("changed", is_changed).u64("tock", 9);
+    fields.raw("chain", b"\x82\xa4node\xa2n1\xa4tick\x05");
+    fields
+}
+
+/// An error.
+pub(crate) fn error(text: &str, code: &str) -> Fields {
+    let mut fields = Fields::new();
+    fields.str("error", text).str("code", code);
+    fields
+}
