@@ -12,6 +12,7 @@
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
 mod io;
+pub mod load;
 mod peers;
 mod repair;
 #[cfg(test)]

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
+use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick};
+use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen, SeenById, export_seen};
 use crate::protocol::peer::{ChangeMessage, Digest, PeerMessage};
 use crate::protocol::record::Record;
@@ -175,12 +177,23 @@ impl Engine {
             let node = replica.intern_name(event.name, event.incarnation)?;
             Some(Event { node, tick: event.tick })
         })?;
+        Some(self.take_entry(&record.path, &entry, mark, out))
+    }
+
+    /// RULES 2 for a version that is not of this node's making; tells whether it was refused.
+    pub(super) fn take_entry(
+        &mut self,
+        path: &Path,
+        entry: &Entry,
+        mark: &Mark,
+        out: &mut Outbox,
+    ) -> bool {
         for event in entry.events() {
             self.peers.changed.insert(event.node);
         }
-        match self.replica.apply(&record.path, &entry, mark) {
+        match self.replica.apply(path, entry, mark) {
             Applied::AlreadyKnown | Applied::Superseded => {}
-            Applied::Refused => return Some(true),
+            Applied::Refused => return true,
             Applied::Taken(change) => {
                 self.counters.applied += 1;
                 self.publish(change, out);
@@ -200,7 +213,7 @@ impl Engine {
                 out.push(Output::Report(Report::Conflict(conflict)));
             }
         }
-        Some(false)
+        false
     }
 
     fn on_ack(&mut self, link: LinkId, tick: Tick, out: &mut Outbox) {
