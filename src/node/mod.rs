@@ -158,7 +158,16 @@ impl Node {
         rt::spawn(follow_members(Arc::clone(links), file));
         rt::spawn(tasks::keep_time(Arc::clone(links)));
         rt::spawn(tasks::report(Arc::clone(links)));
-        rt::spawn(come_to_serve(Arc::clone(links), config.start, timing));
+        match config.start {
+            // Nobody to wait for.
+            Start::Run { init, load: _ } if links.addresses().is_empty() => {
+                links.hub.handle(Input::Found, rt::now());
+                if let Some(value) = init {
+                    start::set_root(links, &value);
+                }
+            }
+            start => drop(rt::spawn(come_to_serve(Arc::clone(links), start, timing))),
+        }
         rt::spawn(Arc::clone(&inner).wait_for_end());
         Ok(Self { inner })
     }
@@ -256,11 +265,7 @@ async fn come_to_serve(links: Arc<Links>, start: Start, timing: Timing) {
     match start {
         Start::Join => start::wait_for_network(&links, &timing).await,
         Start::Run { init, load: _ } => {
-            if links.addresses().is_empty() {
-                links.hub.handle(Input::Found, rt::now());
-            } else {
-                start::found_or_join(&links, &timing).await;
-            }
+            start::found_or_join(&links, &timing).await;
             if let Some(value) = init
                 && links.hub.read(Engine::is_ready)
             {
