@@ -315,8 +315,7 @@ fn decide_window(wanted: Option<u64>, granted: Option<u64>) -> Option<u64> {
 fn whole_path(paths: &mut Lengthener, message: &Message) -> Result<Option<Path>, LengthenError> {
     let Some(rest) = message.get("path") else { return Ok(None) };
     let path = match message.u64("depth") {
-        // One that is too great for any path is so for this one.
-        Some(depth) => paths.lengthen(rest, usize::try_from(depth).unwrap_or(usize::MAX))?,
+        Some(depth) => Path::from_msgpack(paths.lengthen(rest, depth)?)?,
         None => Path::from_msgpack_value(rest)?,
     };
     Ok(Some(path))
