@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::disallowed_methods,
     reason = "helpers of tests fail the test"
 )]
 
@@ -12,6 +13,8 @@
 mod command;
 #[path = "cli/fake.rs"]
 mod fake;
+#[allow(dead_code, unreachable_pub, clippy::expect_used, reason = "it is shared by several tests")]
+mod processes;
 #[path = "cli/real.rs"]
 mod real;
 

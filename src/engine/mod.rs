@@ -363,6 +363,7 @@ impl Engine {
         self.asked_for_incarnation = false;
         if self.replica.renew(&id) {
             self.config.id = id;
+            self.peers.on_renewed();
             out.push(Output::Report(Report::Renewed { incarnation }));
         }
     }

@@ -30,8 +30,12 @@ pub(super) struct Peer {
     pub(super) mark: Mark,
     /// Whether it serves clients.
     pub(super) ready: bool,
-    /// This node's ticks up to here are accounted for there. Never goes back.
+    /// This node's ticks up to here are accounted for there. Never goes back, except to 0 when
+    /// this node takes a new incarnation.
     pub(super) acked: Tick,
+    /// Its acknowledgements are of the present incarnation: that is the one it was greeted
+    /// with. Digests name the incarnation, acknowledgements don't.
+    acks_count: bool,
     /// The last acknowledgement that was sent to it.
     ack_sent: Tick,
     ack_wanted: bool,
@@ -76,6 +80,14 @@ impl Peers {
     pub(super) fn note_change(&mut self, node: NodeIndex) {
         self.changed.insert(node);
     }
+
+    /// This node has a new incarnation, of which nobody has acknowledged anything.
+    pub(super) fn on_renewed(&mut self) {
+        for peer in self.links.values_mut() {
+            peer.acked = Tick::default();
+            peer.acks_count = false;
+        }
+    }
 }
 
 impl Engine {
@@ -88,6 +100,7 @@ impl Engine {
             mark: Mark::default(),
             ready: false,
             acked: Tick::default(),
+            acks_count: true,
             ack_sent: Tick::default(),
             ack_wanted: false,
             suspect: None,
@@ -206,6 +219,7 @@ impl Engine {
     fn on_ack(&mut self, link: LinkId, tick: Tick, out: &mut Outbox) {
         let own = self.replica.tick();
         if let Some(peer) = self.peers.get_mut(link)
+            && peer.acks_count
             // Nobody can have more of this incarnation than it made.
             && tick <= own
             && tick > peer.acked

@@ -5,6 +5,7 @@
 
 mod address;
 mod bind;
+mod client_port;
 pub mod config;
 mod error;
 mod identity;
@@ -36,9 +37,12 @@ use crate::hub::Hub;
 use crate::membership::{NetworkName, SwimConfig};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::rt::{self, TcpListener};
+use crate::server::Server;
 
 /// How long the last words to peers may take.
 const LINKS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_200);
+/// How long clients may take to read what is written to them.
+const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// How long the last words to members may take, counted from the same moment.
 const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 
@@ -75,6 +79,7 @@ struct Inner {
     hub: Arc<Hub>,
     me: Arc<Myself>,
     links: Arc<Links>,
+    server: Server,
     swim: SwimHandle,
     stop: Stop,
     /// The farewell is over.
@@ -133,14 +138,10 @@ impl Node {
             .map_err(|source| NodeError::System { what: "the membership thread", source })?;
         let stop = Stop::default();
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone());
-        let inner = Arc::new(Inner {
-            hub,
-            me,
-            links: Arc::new(links),
-            swim,
-            stop,
-            done: AtomicBool::new(false),
-        });
+        let links = Arc::new(links);
+        let server = client_port::open(client, client_addr, &links, &config);
+        let inner =
+            Arc::new(Inner { hub, me, links, server, swim, stop, done: AtomicBool::new(false) });
         if let Some(addr) = inner.me.swim_addr() {
             inner.swim.become_member(addr, incarnation);
         }
@@ -157,8 +158,16 @@ impl Node {
         rt::spawn(follow_members(Arc::clone(links), file));
         rt::spawn(tasks::keep_time(Arc::clone(links)));
         rt::spawn(tasks::report(Arc::clone(links)));
-        drop(client);
-        rt::spawn(come_to_serve(Arc::clone(links), config.start, timing));
+        match config.start {
+            // Nobody to wait for.
+            Start::Run { init, load: _ } if links.addresses().is_empty() => {
+                links.hub.handle(Input::Found, rt::now());
+                if let Some(value) = init {
+                    start::set_root(links, &value);
+                }
+            }
+            start => drop(rt::spawn(come_to_serve(Arc::clone(links), start, timing))),
+        }
         rt::spawn(Arc::clone(&inner).wait_for_end());
         Ok(Self { inner })
     }
@@ -238,7 +247,8 @@ impl Inner {
         }
         self.swim.leave();
         let members = rt::timeout(SWIM_FAREWELL_TIMEOUT, self.swim.ended());
-        futures::future::join(self.links.leave(LINKS_FAREWELL_TIMEOUT), members).await;
+        let clients = self.server.stop(CLIENTS_FAREWELL_TIMEOUT);
+        futures::future::join3(self.links.leave(LINKS_FAREWELL_TIMEOUT), members, clients).await;
         self.done.store(true, Ordering::Release);
         self.end_at_once();
     }
@@ -255,11 +265,7 @@ async fn come_to_serve(links: Arc<Links>, start: Start, timing: Timing) {
     match start {
         Start::Join => start::wait_for_network(&links, &timing).await,
         Start::Run { init, load: _ } => {
-            if links.addresses().is_empty() {
-                links.hub.handle(Input::Found, rt::now());
-            } else {
-                start::found_or_join(&links, &timing).await;
-            }
+            start::found_or_join(&links, &timing).await;
             if let Some(value) = init
                 && links.hub.read(Engine::is_ready)
             {

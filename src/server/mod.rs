@@ -146,6 +146,18 @@ impl Server {
         };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
+        Ok(Self::serve(listener, bound, hub, config, info))
+    }
+
+    /// Serves whoever connects to a port that was opened before; `bound` is its address.
+    #[must_use]
+    pub fn serve(
+        listener: TcpListener,
+        bound: SocketAddr,
+        hub: Arc<Hub>,
+        config: ServerConfig,
+        info: Arc<dyn NodeInfo>,
+    ) -> Self {
         let shared = Arc::new(Shared {
             hub,
             config,
@@ -161,7 +173,7 @@ impl Server {
             requests: Default::default(),
         });
         let _detached = rt::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Self { address: bound, shared })
+        Self { address: bound, shared }
     }
 
     /// Where clients connect, with the port that was taken.

@@ -48,21 +48,23 @@ async def test_chains_grow_over_nodes(three):
             assert cut.chain == {"node": "n1", "tick": third.chain.tick}
 
 
-async def test_deletions_travel(three):
-    async with clients(*three) as (one, two, three_):
-        async with three_.watch(("r1",)) as watch:
-            await one.set(("r1",), value=1)
-            assert (await watch.recv()).value == 1
-            assert (await three_.delete(("r1",))).prev == 1
-            msg = await watch.recv()
-            assert "value" not in msg
-        async with two.watch(("r1",), fetch=True) as watch:
-            while (await watch.recv()).get("state") != "uptodate":
-                pass
-            await one.set(("r1", "last"), value=1)
-            while (await watch.recv()).get("value") != 1:
-                pass
-            assert "value" not in await two.get(("r1",))
+async def test_deletions_travel(network, three):
+    async with clients(*three) as each:
+        one, two, three_ = each
+        async with two.watch(("r1",)) as at_two, three_.watch(("r1",)) as at_three:
+            res = await one.set(("r1",), value=1, nchain=1)
+            assert (await at_three.recv()).value == 1
+            gone = await three_.delete(("r1",), chain=res.chain)
+            assert gone.changed
+            for watch in (at_two, at_three):
+                msg = await watch.recv()
+                while "value" in msg:
+                    msg = await watch.recv()
+                assert msg.tock == gone.tock
+        network.settle()
+        for client in each:
+            got = await client.get(("r1",))
+            assert "value" not in got and got.tock == gone.tock
 
 
 async def test_writes_to_one_path_everywhere_at_once_converge(network, three):

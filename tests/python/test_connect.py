@@ -115,5 +115,6 @@ def test_a_client_that_vanishes_disturbs_nobody(node, connection, base):
         with node.raw(qlen=10) as conn:
             conn.start("watch", path=mp.path(*base), fetch=True)
             conn.start("set_value", path=mp.path(*base), value=1)
-    assert connection.ok("set_value", path=mp.path(*base), value=2)["changed"] in (True, False)
-    assert connection.ok("get_value", path=mp.path(*base))["value"] == 2
+    # Whether the last requests of those were carried out, and when, is nobody's promise.
+    connection.ok("set_value", path=mp.path(*base, "other"), value=2)
+    assert connection.ok("get_value", path=mp.path(*base, "other"))["value"] == 2

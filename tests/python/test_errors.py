@@ -31,6 +31,14 @@ def test_what_comes_later_says_so(connection, action):
     connection.ok("get_tock")
 
 
+@pytest.mark.parametrize("kind", ["type", "match"])
+def test_type_checks_come_later_and_say_so(connection, base, kind):
+    """Stored and not obeyed would be worse than refused."""
+    check = {"good": (0, 1), "bad": ("x", None), "code": "if not isinstance(value, int): raise"}
+    connection.error("set_internal", path=mp.path(kind, *base), value=check)
+    connection.error("set_value", path=mp.path(None, kind, *base), value=check)
+
+
 def test_an_unknown_action_is_an_error_of_its_request_only(connection):
     first = connection.start("no_such_action", path=("a",))
     second = connection.start("get_tock")

@@ -146,6 +146,7 @@ class Exchange:
         about (a change, a new tock), or just after the change whose tock it read."""
         for conn in self.connections:
             _set_keys(conn)
+        self._messages_after_their_sending()
         events = [
             (event.key, index, number, conn, event)
             for index, conn in enumerate(self.connections)
@@ -153,6 +154,31 @@ class Exchange:
         ]
         events.sort(key=lambda e: e[:3])
         return [(conn, event) for *_, conn, event in events]
+
+    def _messages_after_their_sending(self) -> None:
+        """A message through the network carries no tock from node to node: it comes after its
+        `msg_send`, whatever the tocks say."""
+        sent = sorted(
+            event.key
+            for conn in self.connections
+            for event in conn.events
+            if event.from_client and event.raw and _is(event, "action", "msg_send")
+        )
+        for conn in self.connections:
+            seen, latest = 0, 0.0
+            for event in conn.events:
+                if event.raw and not event.from_client and _is(event, "topic"):
+                    latest = max(latest, sent[seen] + 0.1)
+                    seen += 1
+                latest = max(latest, event.key)
+                event.key = latest
+
+
+def _is(event: Event, field_name: str, value: Any = None) -> bool:
+    message = event.message if event.complete else None
+    if not isinstance(message, dict) or field_name not in message:
+        return False
+    return value is None or message[field_name] == value
 
 
 def _set_keys(conn: Connection) -> None:

@@ -3,7 +3,7 @@
 
 use super::reply::MessageWriter;
 use crate::model::path::bytes::{common_prefix, encode_array, encode_ext3};
-use crate::model::path::{EXT_PATH, Path};
+use crate::model::path::{EXT_PATH, Path, PathError};
 use crate::model::value::{Kind, ReadError, Reader};
 
 /// What the messages of one stream have in common.
@@ -76,6 +76,9 @@ pub enum LengthenError {
     /// Not the MessagePack that belongs there.
     #[error("bad path: {0}")]
     Read(#[from] ReadError),
+    /// Elements that no path can have; told by those who make a [`Path`] of them.
+    #[error("bad path: {0}")]
+    Path(#[from] PathError),
 }
 
 impl Lengthener {

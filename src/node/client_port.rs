@@ -1,0 +1,151 @@
+//! The client port of a node: opens it, and answers what it asks about the rest of the node.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use super::config::Config;
+use super::link::{LinkInfo, Links};
+use super::stop::StopReason;
+use crate::engine::Engine;
+use crate::engine::view::StateView;
+use crate::membership;
+use crate::model::ids::Millis;
+use crate::rt::{self, TcpListener};
+use crate::server::{MemberInfo, MemberState, NodeInfo, NodeStatus, Server, ServerConfig};
+
+/// Starts to serve clients at a port that was opened before.
+pub(super) fn open(
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+    links: &Arc<Links>,
+    config: &Config,
+) -> Server {
+    let info = ClientPortInfo {
+        links: Arc::downgrade(links),
+        memory_max: config.memory_max,
+        started: rt::now(),
+    };
+    let limits =
+        ServerConfig { connections_max: config.connections_max, ..ServerConfig::default() };
+    let hub = Arc::clone(&links.hub);
+    Server::serve(TcpListener::from(listener), address, hub, limits, Arc::new(info))
+}
+
+/// What clients may know of the node. Weak, because the server outlives a dropped node.
+struct ClientPortInfo {
+    links: Weak<Links>,
+    memory_max: Option<usize>,
+    started: Millis,
+}
+
+impl NodeInfo for ClientPortInfo {
+    fn status(&self) -> NodeStatus {
+        let mut status = NodeStatus {
+            network: String::new(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_ms: rt::now().saturating_sub(self.started),
+            memory_max: self.memory_max,
+            members: 1,
+            links: 0,
+            catching_up: None,
+            counters: Vec::new(),
+        };
+        let Some(links) = self.links.upgrade() else { return status };
+        let infos = links.infos();
+        let roster = links.swim.roster();
+        let is_up =
+            |state| matches!(state, membership::MemberState::Up | membership::MemberState::Suspect);
+        status.network.clone_from(&links.me.network);
+        status.members = 1 + roster.members.iter().filter(|m| is_up(m.state)).count();
+        status.links = infos.len();
+        let (progress, counters) = links.hub.read(|e| (e.catch_up_progress(), e.counters()));
+        status.catching_up = progress.map(|(link, entries)| {
+            let peer = infos.iter().find(|info| info.id == link);
+            (peer.map(|info| info.peer.name.to_string()).unwrap_or_default(), entries)
+        });
+        status.counters = vec![
+            ("writes", counters.writes),
+            ("applied", counters.applied),
+            ("conflicts", counters.conflicts),
+            ("catch_ups", counters.catch_ups),
+            ("catch_ups_served", counters.catch_ups_served),
+        ];
+        status
+    }
+
+    fn members(&self) -> Vec<MemberInfo> {
+        let Some(links) = self.links.upgrade() else { return Vec::new() };
+        let view = links.hub.read(Engine::view);
+        let infos = links.infos();
+        let now = rt::now();
+        let mut members = vec![myself(&links, &view, now.saturating_sub(self.started))];
+        for member in &links.swim.roster().members {
+            let link = infos.iter().find(|l| l.peer.name == member.name);
+            members.push(MemberInfo {
+                name: member.name.to_string(),
+                incarnation: member.incarnation,
+                gossip: member.addr.to_string(),
+                client: link.map(|l| l.peer.client.clone()),
+                state: match member.state {
+                    membership::MemberState::Up => MemberState::Up,
+                    membership::MemberState::Suspect => MemberState::Suspect,
+                    membership::MemberState::Down => MemberState::Down,
+                    membership::MemberState::Left => MemberState::Left,
+                },
+                since_ms: now.saturating_sub(member.since),
+                ..of_link(link, &view)
+            });
+        }
+        // A link stands before SWIM has heard of the member, and where UDP does not get through.
+        for link in &infos {
+            if members.iter().all(|m| m.name != link.peer.name.as_str()) {
+                members.push(MemberInfo {
+                    since_ms: now.saturating_sub(link.since),
+                    ..of_link(Some(link), &view)
+                });
+            }
+        }
+        members
+    }
+
+    fn leave(&self) {
+        if let Some(links) = self.links.upgrade() {
+            links.stop.request(StopReason::Left);
+        }
+    }
+}
+
+fn myself(links: &Links, view: &StateView, since_ms: Millis) -> MemberInfo {
+    let id = view.table.get(view.own);
+    MemberInfo {
+        name: links.me.name.to_string(),
+        incarnation: id.map(|id| id.incarnation).unwrap_or_default(),
+        gossip: links.me.gossip.to_string(),
+        client: Some(links.me.client.to_string()),
+        state: MemberState::Myself,
+        linked: false,
+        ready: view.tick.is_some(),
+        lagging: false,
+        acked: view.tick.unwrap_or_default(),
+        since_ms,
+        software: Some(env!("CARGO_PKG_VERSION").to_owned()),
+    }
+}
+
+/// What is known of a member by its link, or that there is none.
+fn of_link(link: Option<&LinkInfo>, view: &StateView) -> MemberInfo {
+    let peer = link.and_then(|l| view.peers.iter().find(|p| p.link == l.id));
+    MemberInfo {
+        name: link.map(|l| l.peer.name.to_string()).unwrap_or_default(),
+        incarnation: link.map(|l| l.peer.incarnation).unwrap_or_default(),
+        gossip: link.map(|l| l.peer.gossip.clone()).unwrap_or_default(),
+        client: link.map(|l| l.peer.client.clone()),
+        state: MemberState::Up,
+        linked: link.is_some(),
+        ready: peer.is_some_and(|p| p.ready),
+        lagging: link.is_some_and(|l| l.lagging),
+        acked: peer.map(|p| p.acked).unwrap_or_default(),
+        since_ms: 0,
+        software: link.map(|l| l.peer.software.clone()),
+    }
+}
