@@ -1,5 +1,12 @@
 //! Clients that do what they should not. Each gets a clear error where there is somebody to
 //! tell, costs the node little, and disturbs nobody else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that finds something wrong has to fail"
+)]
 
 #[macro_use]
 #[path = "server/harness.rs"]

@@ -1,4 +1,11 @@
 //! The client port over real sockets: each action, flow control, pipelining, what is sent when.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that finds something wrong has to fail"
+)]
 
 #[macro_use]
 #[path = "server/harness.rs"]

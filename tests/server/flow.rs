@@ -37,7 +37,7 @@ fn an_acknowledgement_opens_the_window_by_what_it_acknowledges() {
     plant(&mut node.connect(), 40);
     let mut client = node.connect_with_qlen(5);
     let seq = client.start(tree());
-    let mut take = |client: &mut Client, count| {
+    let take = |client: &mut Client, count| {
         (0..count).map(|_| client.reply(seq)["wseq"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(take(&mut client, 4), [1, 2, 3, 4]);
