@@ -158,7 +158,7 @@ impl SavedStateReader {
             if is_over {
                 return None;
             }
-            match reader.next() {
+            match reader.next_record() {
                 Ok(Some(record)) => Some(Ok(record)),
                 Ok(None) => {
                     is_over = true;
@@ -183,7 +183,7 @@ impl SavedStateReader {
     ///
     /// # Errors
     /// The file cannot be read on.
-    pub fn next(&mut self) -> Result<Option<SavedRecord>, SavedStateError> {
+    pub fn next_record(&mut self) -> Result<Option<SavedRecord>, SavedStateError> {
         let at = self.offset;
         let failed = |problem| SavedStateError { offset: at, problem };
         let rest = self.buffer.get(self.start..).unwrap_or_default();

@@ -86,7 +86,7 @@ fn a_file_may_come_in_pieces_of_any_size() {
     let mut pieces = Vec::new();
     for piece in LOG.chunks(1000) {
         reader.feed(piece);
-        while let Some(record) = reader.next().unwrap() {
+        while let Some(record) = reader.next_record().unwrap() {
             pieces.push(record);
         }
     }
