@@ -53,7 +53,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
             break;
         }
         reader.feed(buffer.get(..count).unwrap_or_default());
-        while let Some(record) = reader.next().map_err(|error| error.to_string())? {
+        while let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
             match record {
                 SavedRecord::Entry(entry) => loaded.entries.push(entry),
                 SavedRecord::State(state) => loaded.states.push(state),
