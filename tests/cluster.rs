@@ -1,6 +1,15 @@
 //! Nodes over real sockets, in this process, on ports that the system chooses. Nothing sleeps
 //! for luck: every wait is for a condition, with a deadline.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that fails should say so at once, and may read the clock"
+)]
+
 mod sockets;
 
 use std::net::{SocketAddr, TcpListener};

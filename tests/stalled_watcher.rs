@@ -1,6 +1,15 @@
 //! A watcher that stops reading while a million changes go by: the node's memory stays bounded,
 //! and when the watcher reads again it gets the latest of everything.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that fails should say so at once, and may read the clock"
+)]
+
 mod processes;
 
 use std::collections::BTreeMap;
