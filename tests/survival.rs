@@ -3,7 +3,7 @@
 
 mod processes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -144,6 +144,16 @@ fn a_killed_node_comes_back_and_everybody_agrees() {
     check_nothing_lost(&tree, &shares, &[&n1, &n2, &n3]);
 }
 
+/// A field of a log line; of an event's label without its incarnation.
+fn log_field(line: &str, key: &str) -> Option<String> {
+    let (_, rest) = line.split_once(&format!(" {key}="))?;
+    let value = rest.split_whitespace().next()?.trim_matches('"');
+    Some(match value.split_once('~') {
+        Some((name, rest)) => format!("{name}.{}", rest.split_once('.')?.1),
+        None => value.to_owned(),
+    })
+}
+
 /// Each write that a survivor acknowledged is on top, or superseded by a change that knew it,
 /// or stands in a conflict report of some node, or is known to a change that does.
 fn check_nothing_lost(
@@ -153,12 +163,13 @@ fn check_nothing_lost(
 ) {
     let tops: BTreeMap<&str, Vec<(String, u64)>> =
         tree.iter().map(|(path, entry)| (path.trim_matches('"'), chain_of(entry))).collect();
-    let reports: String = nodes
+    // By path and event, without incarnations: a label may have got its `~xxxx` meanwhile.
+    let reports: BTreeSet<(String, String)> = nodes
         .iter()
         .flat_map(|n| n.log())
         .filter(|line| line.contains("conflict"))
-        .collect::<Vec<_>>()
-        .join("\n");
+        .filter_map(|line| Some((log_field(&line, "path")?, log_field(&line, "lost")?)))
+        .collect();
     let all: Vec<&Acknowledged> = shares.iter().flatten().collect();
     let mut reported = 0;
     let mut silent = Vec::new();
@@ -169,7 +180,11 @@ fn check_nothing_lost(
         let is_reported = all
             .iter()
             .filter(|w| w.path == write.path && covers(&w.chain, &write.event))
-            .any(|w| reports.contains(&format!("loser={}.{} ", w.event.0, w.event.1)));
+            .any(|w| {
+                let node = w.event.0.split('~').next().unwrap();
+                let event = format!("{node}.{}", w.event.1);
+                reports.contains(&(format!("load.{}", w.path), event))
+            });
         if is_reported {
             reported += 1;
         } else {

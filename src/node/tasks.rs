@@ -101,13 +101,13 @@ fn log_conflict(conflict: &Conflict, table: &NodeTable) {
         kept_value = value(&conflict.winner),
         lost = event(&conflict.loser, table),
         lost_value = value(&conflict.loser),
-        "two changes met that did not know of each other"
+        "conflict: two changes met that did not know of each other"
     );
 }
 
 fn event(entry: &Entry, table: &NodeTable) -> String {
     let newest = entry.newest();
-    format!("{} {}", table.label(newest.node), newest.tick)
+    format!("{}.{}", table.label(newest.node), newest.tick)
 }
 
 /// The start of a value, for people.

@@ -1,6 +1,8 @@
 //! Real nodes as processes, and a plain client to talk to them: for tests that kill, stop and
 //! restart. Everything waits for readiness, nothing sleeps for luck.
 
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};

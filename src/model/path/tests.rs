@@ -1,3 +1,5 @@
+//! Paths: what is canonical, the order, and properties of both.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! DistKV's text form, against what the original library makes of it.
+
 use proptest::prelude::*;
 use serde_json::Value as Json;
 

@@ -1,3 +1,5 @@
+//! The skipper, readers and writers, against an independent implementation.
+
 use proptest::prelude::*;
 use rmpv::Value as Rmpv;
 

@@ -1,3 +1,5 @@
+//! JSON and MessagePack, both ways and without loss.
+
 use proptest::prelude::*;
 use rmpv::Value as Rmpv;
 
