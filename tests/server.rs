@@ -1,20 +1,31 @@
 //! The client port over real sockets: each action, flow control, pipelining, what is sent when.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that finds something wrong has to fail"
+)]
 
 #[macro_use]
 #[path = "server/harness.rs"]
 mod harness;
 
-use harness::{Node, fields};
-
-#[test]
-fn greets_sets_gets_and_deletes() {
-    let node = Node::found("n1");
-    let mut client = node.connect();
-    assert_eq!(client.hello["node"].as_str(), Some("n1"));
-    let reply = client.ok(map! {"action": "set_value", "path": harness::path("a.b"), "value": 5});
-    assert_eq!(fields(&reply), ["changed", "chain", "tock", "seq"]);
-    let reply = client.ok(map! {"action": "get_value", "path": harness::path("a.b")});
-    assert_eq!(reply["value"].as_i64(), Some(5));
-    let reply = client.ok(map! {"action": "delete_value", "path": harness::path("a.b")});
-    assert_eq!(reply["prev"].as_i64(), Some(5));
-}
+#[path = "server/admin.rs"]
+mod admin;
+#[path = "server/copies.rs"]
+mod copies;
+#[path = "server/flow.rs"]
+mod flow;
+#[path = "server/limits.rs"]
+mod limits;
+#[path = "server/messages.rs"]
+mod messages;
+#[path = "server/state.rs"]
+mod state;
+#[path = "server/trees.rs"]
+mod trees;
+#[path = "server/values.rs"]
+mod values;
+#[path = "server/watches.rs"]
+mod watches;

@@ -13,7 +13,10 @@ use crate::model::path::Path;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node monitor alarm                 all topics that begin with alarm
+  distkv-node monitor                       everything
+  distkv-node monitor alarm.door            this topic alone
+  distkv-node monitor 'alarm.#'             alarm, and all topics below it
+  distkv-node monitor 'alarm.+.open'        with any one part in the middle
   distkv-node monitor alarm.door --count 1 --json
 
 A line on standard error says when the monitor stands. With --json, one object per line: topic
@@ -21,8 +24,9 @@ and data, or raw for what cannot be decoded.
 
 Exit code: 0 --count was reached, 1 the node ended it or cannot be asked, 2 usage.")]
 pub(super) struct MonitorArgs {
-    /// What the messages are about, written like a path; ':' is everything
-    #[arg(value_parser = parse_path, default_value = ":")]
+    /// What the messages are about, written like a path; '+' stands for any one part of it, '#'
+    /// at the end for any number of them
+    #[arg(value_parser = parse_path, default_value = "#")]
     topic: Path,
 
     /// Do not decode the messages
@@ -34,7 +38,7 @@ pub(super) struct MonitorArgs {
     count: Option<u64>,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: MonitorArgs) -> Result<(), CliError> {

@@ -31,6 +31,9 @@ pub(super) fn run(prepared: Prepared) -> Result<(), CliError> {
 
 async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<(), CliError> {
     let network = config.network.clone();
+    if !config.peers.is_empty() {
+        tracing::info!(network, peers = config.peers.join(" "), "looking for the network");
+    }
     let Some(node) = unless_ended(ending, Node::start(config)).await else { return Ok(()) };
     let node = node.map_err(start_error)?;
     let stopped = unless_ended(ending, async {

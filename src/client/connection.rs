@@ -20,8 +20,8 @@ use futures::io::AsyncWriteExt;
 use super::address::HostPort;
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_qlen};
-use super::unshorten::Unshorten;
 use crate::model::path::Path;
+use crate::protocol::client::shorten::{LengthenError, Lengthener};
 use crate::rt::{self, TcpStream};
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
@@ -50,8 +50,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 pub struct Options {
     /// How long connecting may take, all the host's addresses and the greeting included.
     pub connect_timeout: Duration,
-    /// Messages of one stream that may be under way unacknowledged; `None` switches flow control
-    /// off. Cut to 2 up to 4096.
+    /// Messages of one stream that may be under way unacknowledged, as far as the node grants
+    /// that; `None` switches flow control off. At least 2 and at most 4096 count.
     pub window: Option<u64>,
 }
 
@@ -75,7 +75,6 @@ impl Connection {
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
     /// something else listens there.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
-        let window = options.window.map(|window| window.clamp(WINDOW_MIN, WINDOW_MAX));
         let connecting = async {
             let stream = connect_any(to, options.connect_timeout).await?;
             let mut incoming = Incoming::new(stream.clone(), to.to_string());
@@ -92,6 +91,7 @@ impl Connection {
         let connected = rt::timeout(options.connect_timeout, connecting).await;
         let (stream, incoming, greeting) = connected.ok_or_else(timed_out)??;
 
+        let window = decide_window(options.window, greeting.qlen);
         let (outgoing, queue) = async_channel::bounded(OUTGOING_MAX);
         if let Some(window) = window {
             // The queue is empty and open.
@@ -156,7 +156,7 @@ impl Connection {
         let mut stream = ReplyStream {
             connection: self.clone(),
             open,
-            paths: Unshorten::default(),
+            paths: Lengthener::default(),
             is_done: false,
             taken: 0,
             acknowledged: 0,
@@ -224,7 +224,7 @@ pub enum StreamEvent {
 pub struct ReplyStream {
     connection: Connection,
     open: OpenRequest,
-    paths: Unshorten,
+    paths: Lengthener,
     is_done: bool,
     /// Number of the last message that was taken out. Invariant: at least `acknowledged`.
     taken: u64,
@@ -273,7 +273,7 @@ impl ReplyStream {
         {
             return Err(error.into());
         }
-        let path = self.paths.path(&message);
+        let path = whole_path(&mut self.paths, &message);
         let path = path.map_err(|error| shared.protocol_error(error.to_string()))?;
         Ok(Some(StreamEvent::Item { path, message }))
     }
@@ -281,7 +281,7 @@ impl ReplyStream {
     /// Tells the node, each half window, how far the stream was read.
     async fn acknowledge(&mut self) -> Result<(), ClientError> {
         let Some(window) = self.connection.shared.window else { return Ok(()) };
-        if self.taken - self.acknowledged < window / 2 {
+        if self.taken - self.acknowledged < (window / 2).max(1) {
             return Ok(());
         }
         let ack = encode_ack(self.open.seq, self.taken);
@@ -299,6 +299,26 @@ impl Drop for ReplyStream {
             self.connection.stop(self.open.seq);
         }
     }
+}
+
+/// The window that both sides want. A node takes less than it is asked for without saying so: with
+/// one greater than what it granted in its greeting, it would wait for acknowledgements that
+/// are not due yet.
+fn decide_window(wanted: Option<u64>, granted: Option<u64>) -> Option<u64> {
+    let granted = granted.unwrap_or(WINDOW_MAX);
+    let window = wanted?.min(granted).clamp(WINDOW_MIN, WINDOW_MAX);
+    (granted > 0).then_some(window)
+}
+
+/// The message's path, seen from the request's; `None` when it has none. A path without a depth is
+/// whole, and does not count for the next one.
+fn whole_path(paths: &mut Lengthener, message: &Message) -> Result<Option<Path>, LengthenError> {
+    let Some(rest) = message.get("path") else { return Ok(None) };
+    let path = match message.u64("depth") {
+        Some(depth) => Path::from_msgpack(paths.lengthen(rest, depth)?)?,
+        None => Path::from_msgpack_value(rest)?,
+    };
+    Ok(Some(path))
 }
 
 /// A TCP connection to the first of the host's addresses that takes one.

@@ -206,6 +206,8 @@ pub struct Greeting {
     pub tick: Option<u64>,
     /// The network's tock, as the node knows it.
     pub tock: u64,
+    /// The greatest window of flow control that the node grants; none where it does not say.
+    pub qlen: Option<u64>,
     /// The way to log in that the node asks for first, if it does.
     pub auth: Option<String>,
 }
@@ -221,6 +223,7 @@ impl Greeting {
             version,
             tick: message.u64("tick"),
             tock: message.u64("tock").unwrap_or(0),
+            qlen: message.u64("qlen"),
             auth: auth.and_then(as_str).map(str::to_owned),
         })
     }
@@ -293,6 +296,7 @@ mod tests {
             version: vec![0, 65, 0],
             tick: Some(1),
             tock: 26,
+            qlen: Some(10),
             auth: None,
         };
         assert_eq!(greeting, expected);

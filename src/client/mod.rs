@@ -9,7 +9,6 @@
 //! | [`error`] | yes | what can go wrong |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`splitter`] | yes | where one message ends and the next begins |
-//! | [`unshorten`] | yes | whole paths from shortened ones |
 
 pub mod address;
 pub mod chain;
@@ -17,7 +16,6 @@ pub mod connection;
 pub mod error;
 pub mod message;
 pub mod splitter;
-pub mod unshorten;
 
 pub use address::HostPort;
 pub use chain::Chain;

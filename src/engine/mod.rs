@@ -12,6 +12,7 @@
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
 mod io;
+pub mod load;
 mod peers;
 mod repair;
 #[cfg(test)]
@@ -362,6 +363,7 @@ impl Engine {
         self.asked_for_incarnation = false;
         if self.replica.renew(&id) {
             self.config.id = id;
+            self.peers.on_renewed();
             out.push(Output::Report(Report::Renewed { incarnation }));
         }
     }

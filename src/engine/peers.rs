@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
+use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick};
+use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen, SeenById, export_seen};
 use crate::protocol::peer::{ChangeMessage, Digest, PeerMessage};
 use crate::protocol::record::Record;
@@ -28,8 +30,12 @@ pub(super) struct Peer {
     pub(super) mark: Mark,
     /// Whether it serves clients.
     pub(super) ready: bool,
-    /// This node's ticks up to here are accounted for there. Never goes back.
+    /// This node's ticks up to here are accounted for there. Never goes back, except to 0 when
+    /// this node takes a new incarnation.
     pub(super) acked: Tick,
+    /// Its acknowledgements are of the present incarnation: that is the one it was greeted
+    /// with. Digests name the incarnation, acknowledgements don't.
+    acks_count: bool,
     /// The last acknowledgement that was sent to it.
     ack_sent: Tick,
     ack_wanted: bool,
@@ -74,6 +80,14 @@ impl Peers {
     pub(super) fn note_change(&mut self, node: NodeIndex) {
         self.changed.insert(node);
     }
+
+    /// This node has a new incarnation, of which nobody has acknowledged anything.
+    pub(super) fn on_renewed(&mut self) {
+        for peer in self.links.values_mut() {
+            peer.acked = Tick::default();
+            peer.acks_count = false;
+        }
+    }
 }
 
 impl Engine {
@@ -86,6 +100,7 @@ impl Engine {
             mark: Mark::default(),
             ready: false,
             acked: Tick::default(),
+            acks_count: true,
             ack_sent: Tick::default(),
             ack_wanted: false,
             suspect: None,
@@ -162,12 +177,23 @@ impl Engine {
             let node = replica.intern_name(event.name, event.incarnation)?;
             Some(Event { node, tick: event.tick })
         })?;
+        Some(self.take_entry(&record.path, &entry, mark, out))
+    }
+
+    /// RULES 2 for a version that is not of this node's making; tells whether it was refused.
+    pub(super) fn take_entry(
+        &mut self,
+        path: &Path,
+        entry: &Entry,
+        mark: &Mark,
+        out: &mut Outbox,
+    ) -> bool {
         for event in entry.events() {
             self.peers.changed.insert(event.node);
         }
-        match self.replica.apply(&record.path, &entry, mark) {
+        match self.replica.apply(path, entry, mark) {
             Applied::AlreadyKnown | Applied::Superseded => {}
-            Applied::Refused => return Some(true),
+            Applied::Refused => return true,
             Applied::Taken(change) => {
                 self.counters.applied += 1;
                 self.publish(change, out);
@@ -187,12 +213,13 @@ impl Engine {
                 out.push(Output::Report(Report::Conflict(conflict)));
             }
         }
-        Some(false)
+        false
     }
 
     fn on_ack(&mut self, link: LinkId, tick: Tick, out: &mut Outbox) {
         let own = self.replica.tick();
         if let Some(peer) = self.peers.get_mut(link)
+            && peer.acks_count
             // Nobody can have more of this incarnation than it made.
             && tick <= own
             && tick > peer.acked

@@ -280,6 +280,18 @@ impl Hub {
         }
     }
 
+    /// Bytes that wait for clients in their inboxes, all together.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        let inboxes: BTreeMap<*const Inbox, Arc<Inbox>> = {
+            let outputs = self.outputs.lock();
+            let monitors = outputs.monitors.values().map(|monitor| &monitor.inbox);
+            let all = outputs.watches.values().chain(monitors);
+            all.map(|inbox| (Arc::as_ptr(inbox), Arc::clone(inbox))).collect()
+        };
+        inboxes.values().map(|inbox| inbox.bytes()).sum()
+    }
+
     /// Takes the reports that wait for the log, and how many were dropped before them.
     #[must_use]
     pub fn take_reports(&self) -> (Vec<Report>, u64) {

@@ -1,7 +1,7 @@
 //! Who made a change and when: node names, incarnations, ticks, tocks, event ids, and the
 //! table that gives each known incarnation a small local index.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -175,8 +175,20 @@ pub struct Event {
 #[derive(Clone, Default)]
 pub struct NodeTable {
     ids: Vec<NodeId>,
-    by_name: HashMap<NodeName, Vec<NodeIndex>>,
+    by_name: HashMap<NodeName, Lives>,
 }
+
+/// The incarnations of one name.
+#[derive(Clone, Default)]
+struct Lives {
+    by_arrival: Vec<NodeIndex>,
+    /// The same, for finding one among many; empty up to [`LIVES_SCANNED`] of them.
+    by_incarnation: BTreeMap<Incarnation, NodeIndex>,
+}
+
+/// Up to so many incarnations of a name are looked through one by one. More of them come only
+/// from a node that restarts very often, or from a peer that invents them.
+const LIVES_SCANNED: usize = 16;
 
 impl NodeTable {
     /// An empty table.
@@ -200,10 +212,12 @@ impl NodeTable {
     /// The index of an incarnation, if it is known. No allocation.
     #[must_use]
     pub fn find(&self, name: &str, incarnation: Incarnation) -> Option<NodeIndex> {
-        self.incarnations(name)
-            .iter()
-            .copied()
-            .find(|i| self.ids.get(i.as_usize()).is_some_and(|id| id.incarnation == incarnation))
+        let lives = self.by_name.get(name)?;
+        if lives.by_arrival.len() > LIVES_SCANNED {
+            return lives.by_incarnation.get(&incarnation).copied();
+        }
+        let is_it = |i: &NodeIndex| self.get(*i).is_some_and(|id| id.incarnation == incarnation);
+        lives.by_arrival.iter().copied().find(is_it)
     }
 
     /// The index of an incarnation, which is added when it is new. `None` when the table is
@@ -217,7 +231,18 @@ impl NodeTable {
         }
         let index = NodeIndex(u32::try_from(self.ids.len()).ok()?);
         self.ids.push(id.clone());
-        self.by_name.entry(id.name.clone()).or_default().push(index);
+        let lives = self.by_name.entry(id.name.clone()).or_default();
+        lives.by_arrival.push(index);
+        match lives.by_arrival.len() {
+            ..=LIVES_SCANNED => {}
+            count if count == LIVES_SCANNED + 1 => {
+                let all = lives.by_arrival.iter();
+                lives.by_incarnation = all
+                    .filter_map(|i| Some((self.ids.get(i.as_usize())?.incarnation, *i)))
+                    .collect();
+            }
+            _ => drop(lives.by_incarnation.insert(id.incarnation, index)),
+        }
         Some(index)
     }
 
@@ -230,7 +255,7 @@ impl NodeTable {
     /// All known incarnations of a name, in the order in which they became known.
     #[must_use]
     pub fn incarnations(&self, name: &str) -> &[NodeIndex] {
-        self.by_name.get(name).map_or(&[], Vec::as_slice)
+        self.by_name.get(name).map_or(&[], |lives| lives.by_arrival.as_slice())
     }
 
     /// All known incarnations with their indices, in the order in which they became known.
@@ -329,6 +354,19 @@ mod tests {
         assert_eq!(table.intern(&id("a", 1)), Some(a));
         assert_eq!(table.find("b", Incarnation(1)), Some(b));
         assert_eq!(table.find("b", Incarnation(2)), None);
+    }
+
+    #[test]
+    fn many_incarnations_of_one_name_are_told_apart() {
+        let mut table = NodeTable::new();
+        let indices: Vec<_> = (0..200).map(|i| table.intern(&id("a", i * 7)).unwrap()).collect();
+        for (i, index) in indices.iter().enumerate() {
+            assert_eq!(table.find("a", Incarnation(i as u64 * 7)), Some(*index));
+            assert_eq!(table.intern(&id("a", i as u64 * 7)), Some(*index));
+        }
+        assert_eq!(table.find("a", Incarnation(1)), None);
+        assert_eq!(table.incarnations("a"), indices);
+        assert_eq!(table.len(), 200);
     }
 
     #[test]

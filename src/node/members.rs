@@ -139,7 +139,15 @@ impl PeerFile {
                 MemberState::Down => {}
             }
         }
-        for link in links.infos() {
+        let linked = links.infos();
+        if self.named.len() + linked.len() > PEERS_MAX {
+            // Names that are never used again must not push out those that are.
+            let is_up = |name: &NodeName| {
+                roster.members.iter().any(|m| m.name == *name && m.state != MemberState::Down)
+            };
+            self.named.retain(|name, _| is_up(name));
+        }
+        for link in linked {
             self.named.insert(link.peer.name, link.peer.gossip);
         }
     }

@@ -13,7 +13,7 @@ use event_listener::{Event, EventListener};
 use parking_lot::Mutex;
 
 use crate::membership::{
-    DATAGRAM_BYTES_MAX, Identity, MemberInfo, PeerInfo, Swim, SwimConfig, SwimInput, SwimOutput,
+    DATAGRAM_BYTES_MAX, Identity, MemberInfo, Swim, SwimConfig, SwimInput, SwimOutput,
 };
 use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::rt;
@@ -37,8 +37,6 @@ const RETRY_AFTER_REFUSAL_MS: Millis = 2_000;
 pub(super) struct Roster {
     /// All known members, those that are down included.
     pub(super) members: Vec<MemberInfo>,
-    /// The durable list of peers.
-    pub(super) peers: Vec<PeerInfo>,
 }
 
 /// Something for the log, or for whoever decides about the node's fate.
@@ -386,7 +384,7 @@ impl Owner {
     fn publish(&mut self, news: bool) {
         self.publish_at = rt::now() + PUBLISH_INTERVAL_MS;
         let roster = match &self.swim {
-            Some(swim) => Roster { members: swim.members(), peers: swim.peers() },
+            Some(swim) => Roster { members: swim.members() },
             None => Roster::default(),
         };
         *self.shared.roster.lock() = Arc::new(roster);

@@ -213,7 +213,7 @@ impl Connection {
     fn drop_garbage(&mut self) {
         for garbage in self.session.take_garbage() {
             // Detached: nobody waits for it.
-            let _ = rt::spawn_blocking(move || drop(garbage));
+            drop(rt::spawn_blocking(move || drop(garbage)));
         }
     }
 

@@ -168,10 +168,13 @@ mod tests {
     }
 
     fn feed(input: &mut Input, bytes: &[u8]) {
-        for piece in bytes.chunks(7) {
+        let mut bytes = bytes;
+        while !bytes.is_empty() {
             let room = input.room();
+            let (piece, rest) = bytes.split_at(room.len().min(7).min(bytes.len()));
             room[..piece.len()].copy_from_slice(piece);
             input.filled(piece.len());
+            bytes = rest;
         }
     }
 

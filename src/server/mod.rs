@@ -108,12 +108,13 @@ impl Shared {
     }
 
     /// What the client port has counted since its start.
-    fn counters(&self) -> [(&'static str, u64); 3] {
+    fn counters(&self) -> [(&'static str, u64); 4] {
         let requests = self.requests.iter().map(|c| c.load(Ordering::Relaxed)).sum();
         [
             ("client_requests", requests),
             ("client_connections_accepted", self.accepted.load(Ordering::Relaxed)),
             ("client_connections_refused", self.refused.load(Ordering::Relaxed)),
+            ("client_bytes_waiting", self.hub.waiting_bytes() as u64),
         ]
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use distkv::engine::{Config, Engine, Input};
 use distkv::hub::Hub;
 use distkv::model::ids::{Incarnation, NodeId, NodeName, Tick};
+use distkv::model::value::{SkipLimits, skip_value};
 use distkv::rt;
 use distkv::server::{
     MemberInfo, MemberState, NodeInfo, NodeStatus, Server, ServerConfig, ServerError,
@@ -212,14 +213,15 @@ impl Client {
 
     /// The next message of any request; none at the end.
     pub fn receive(&mut self) -> Option<Value> {
+        let bytes = self.receive_bytes()?;
+        Some(rmpv::decode::read_value(&mut &bytes[..]).unwrap())
+    }
+
+    /// The same, as it came.
+    pub fn receive_bytes(&mut self) -> Option<Vec<u8>> {
         loop {
-            let mut rest = &self.buffer[..];
-            if !rest.is_empty()
-                && let Ok(value) = rmpv::decode::read_value(&mut rest)
-            {
-                let left = rest.len();
-                self.buffer.drain(..self.buffer.len() - left);
-                return Some(value);
+            if let Ok(end) = skip_value(&self.buffer, SkipLimits::NONE) {
+                return Some(self.buffer.drain(..end).collect());
             }
             let mut chunk = [0; 16 << 10];
             match self.stream.read(&mut chunk) {

@@ -159,6 +159,37 @@ fn a_stream_s_paths_are_whole_and_its_messages_acknowledged() {
 }
 
 #[test]
+fn a_stream_with_an_impossible_path_ends_with_an_error() {
+    for bad in
+        [item(1, 2, 1, "a"), item(1, 2, u64::MAX, "a"), reply(1).raw("path", b"\x05").clone()]
+    {
+        let node = |mut node: Node| async move {
+            node.greet().await;
+            node.receive().await.unwrap();
+            node.send(&state(1, 1, "start")).await;
+            node.send(&bad).await;
+            while node.receive().await.is_some() {}
+        };
+        against(None, node, |connection| async {
+            let mut stream = connection.unwrap().stream("watch", &Fields::new()).await.unwrap();
+            let next = stream.next().await;
+            assert!(matches!(next, Err(ClientError::Protocol { .. })), "{next:?}");
+            assert_eq!(stream.next().await, Ok(None));
+        });
+    }
+}
+
+#[test]
+fn no_greater_window_is_used_than_the_node_grants() {
+    assert_eq!(decide_window(Some(64), Some(10)), Some(10));
+    assert_eq!(decide_window(Some(4), Some(10)), Some(4));
+    assert_eq!(decide_window(Some(64), None), Some(64));
+    assert_eq!(decide_window(Some(1), Some(1)), Some(2));
+    assert_eq!(decide_window(Some(64), Some(0)), None);
+    assert_eq!(decide_window(None, Some(10)), None);
+}
+
+#[test]
 fn a_dropped_stream_is_stopped() {
     let node = |mut node: Node| async move {
         node.greet().await;

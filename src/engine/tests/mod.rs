@@ -156,6 +156,26 @@ fn a_clone_of_an_identity_renews_and_both_go_on() {
 }
 
 #[test]
+fn acknowledgements_of_an_earlier_life_are_no_copies() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    for _ in 0..5 {
+        net.write(0, "a", Some(&[1])).unwrap();
+    }
+    net.settle();
+    let first = Tick::new(1).unwrap();
+    assert_eq!(net.engine(0).copies(first), 1);
+    // Somebody else made changes under this identity.
+    net.forge_digest(1, 0, "n0", 1 << 40);
+    net.deliver_all();
+    assert_eq!(net.renewals(), 1);
+    net.write(0, "b", Some(&[2])).unwrap();
+    assert_eq!(net.engine(0).copies(first), 0);
+    net.settle();
+    assert_eq!(net.engine(0).copies(first), 1, "once the peer's digest says so");
+}
+
+#[test]
 fn limits_refuse_clients_and_never_peers() {
     let mut net = Net::new(2);
     net.connect_all();

@@ -3,8 +3,8 @@
 
 use super::reply::MessageWriter;
 use crate::model::path::bytes::{common_prefix, encode_array, encode_ext3};
-use crate::model::path::{EXT_PATH, Path};
-use crate::model::value::{Kind, Reader};
+use crate::model::path::{EXT_PATH, Path, PathError};
+use crate::model::value::{Kind, ReadError, Reader};
 
 /// What the messages of one stream have in common.
 #[derive(Debug, Clone)]
@@ -48,9 +48,15 @@ impl Shortener {
 }
 
 /// The other direction: makes whole paths of shortened ones.
+///
+/// It keeps elements as their bytes, whatever they are, so that a path that cannot be one here
+/// does no harm to those behind it.
 #[derive(Debug, Clone, Default)]
 pub struct Lengthener {
-    last: Path,
+    /// The last path's elements, one after the other.
+    bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
 }
 
 /// Why a shortened path makes no whole one.
@@ -60,53 +66,62 @@ pub enum LengthenError {
     #[error("the depth is {depth}, but the path before has only {elements} elements")]
     Depth {
         /// What was said.
-        depth: usize,
+        depth: u64,
         /// What there was.
         elements: usize,
     },
-    /// No path.
-    #[error(transparent)]
-    Path(#[from] crate::model::path::PathError),
+    /// Neither an array nor an extension of type 3.
+    #[error("a path must be an array or a path extension")]
+    NotAPath,
+    /// Not the MessagePack that belongs there.
+    #[error("bad path: {0}")]
+    Read(#[from] ReadError),
+    /// Elements that no path can have; told by those who make a [`Path`] of them.
+    #[error("bad path: {0}")]
+    Path(#[from] PathError),
 }
 
 impl Lengthener {
     /// The whole path (below the request's) of a message with this `path`, one whole
-    /// MessagePack value, and `depth`.
+    /// MessagePack value, and `depth`: its elements, one after the other, not checked for what
+    /// they are ([`Path::from_msgpack`] does that).
     ///
     /// # Errors
     /// [`LengthenError`]; the next path is then still measured from the last good one.
-    pub fn lengthen(&mut self, path: &[u8], depth: usize) -> Result<Path, LengthenError> {
-        let elements = self.last.len();
-        if depth > elements {
-            return Err(LengthenError::Depth { depth, elements });
-        }
-        let whole = if depth == 0 {
-            Path::from_msgpack_value(path)?
-        } else {
-            // A rest may begin with anything but nil, as within a path; join checks that.
-            let mut bytes = self.last.prefix(depth).as_bytes().to_vec();
-            bytes.extend_from_slice(items(path)?);
-            Path::from_msgpack(&bytes)?
+    pub fn lengthen(&mut self, path: &[u8], depth: u64) -> Result<&[u8], LengthenError> {
+        let elements = self.ends.len();
+        let kept = match usize::try_from(depth) {
+            Ok(0) => 0,
+            Ok(depth) if depth <= elements => self.ends.get(depth - 1).copied().unwrap_or(0),
+            _ => return Err(LengthenError::Depth { depth, elements }),
         };
-        self.last = whole.clone();
-        Ok(whole)
+        let items = items(path)?;
+        let mut reader = Reader::new(items);
+        let mut ends = Vec::new();
+        while !reader.is_at_end() {
+            reader.skip()?;
+            ends.push(kept + reader.position());
+        }
+        self.ends.retain(|end| *end <= kept);
+        self.ends.extend(ends);
+        self.bytes.truncate(kept);
+        self.bytes.extend_from_slice(items);
+        Ok(&self.bytes)
     }
 }
 
 /// The elements, one after the other, of a path value.
-fn items(path: &[u8]) -> Result<&[u8], crate::model::path::PathError> {
+fn items(path: &[u8]) -> Result<&[u8], LengthenError> {
     let mut reader = Reader::new(path);
-    let items = match reader.peek_kind() {
-        Ok(Kind::Array) => reader.read_array_len().ok().map(|_| reader.rest()),
-        Ok(Kind::Ext) => match reader.read_ext() {
-            Ok((EXT_PATH, content)) => Some(content),
-            _ => None,
+    match reader.peek_kind()? {
+        Kind::Array => {
+            reader.read_array_len()?;
+            Ok(reader.rest())
+        }
+        Kind::Ext => match reader.read_ext()? {
+            (EXT_PATH, content) => Ok(content),
+            _ => Err(LengthenError::NotAPath),
         },
-        _ => None,
-    };
-    match items {
-        Some(items) => Ok(items),
-        // Says exactly what is wrong with it.
-        None => Path::from_msgpack_value(path).map(|_| &[][..]),
+        _ => Err(LengthenError::NotAPath),
     }
 }

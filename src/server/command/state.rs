@@ -22,7 +22,11 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::GetState, None)?;
-        let view = cx.hub.read(|engine| engine.view());
+        let view = cx.hub.change(|engine, _| {
+            // A fresh tock, as in the original: it says of which moment the answer is.
+            engine.mint_tock();
+            engine.view()
+        });
         if parts.known || parts.present || parts.deleted {
             return Ok(heavy(seq, view.tock, move |reply| {
                 write_state_parts(&view, parts, seq, reply);

@@ -7,7 +7,7 @@ use super::show::{show_path, show_value};
 use crate::engine::{Engine, EngineWriteError};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tick, Tock};
-use crate::model::path::Path;
+use crate::model::path::{Element, Path};
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
@@ -99,6 +99,7 @@ impl Session {
             .map(|(seq, write)| {
                 let path = write.map(|write| {
                     let path = self.resolve(write.action, &write.path)?.to_path();
+                    check_kind(write, &path)?;
                     if write.copies > 0 {
                         waiting += 1;
                         self.check_count(cx, waiting)?;
@@ -299,6 +300,18 @@ impl Job<'_> {
             (_, _) => None,
         }
     }
+}
+
+/// Below nil, `type` and `match` tell the original what to check. Here nothing is checked yet,
+/// so they are not taken as if it were.
+fn check_kind(write: &WriteRequest<'_>, path: &Path) -> Result<(), ClientError> {
+    let is_check =
+        path.is_system() && matches!(path.element(1), Some(Element::Str("type" | "match")));
+    if !is_check || write.value.is_none() {
+        return Ok(());
+    }
+    let text = "type checks ('type' and 'match' below nil) are not implemented in this version";
+    Err(ClientError::new(ErrorCode::NotImplemented, text))
 }
 
 /// What the `chain` field asks for, in local terms. A plain name stands for whichever of the

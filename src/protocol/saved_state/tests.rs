@@ -1,0 +1,148 @@
+//! The two files that a Python DistKV wrote, and damaged ones.
+
+use super::*;
+
+const SAVED: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/saved-state.bin");
+const LOG: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/change-log.bin");
+
+struct File {
+    states: Vec<SavedState>,
+    entries: Vec<SavedEntry>,
+    unusable: Vec<(u64, UnusableEntry)>,
+}
+
+fn read(bytes: &[u8]) -> File {
+    let mut file = File { states: vec![], entries: vec![], unusable: vec![] };
+    for record in SavedStateReader::read_all(bytes) {
+        match record.unwrap() {
+            SavedRecord::State(state) => file.states.push(state),
+            SavedRecord::Entry(entry) => file.entries.push(entry),
+            SavedRecord::Unusable { offset, reason } => file.unusable.push((offset, reason)),
+        }
+    }
+    file
+}
+
+fn name(name: &str) -> NodeName {
+    NodeName::new(name).unwrap()
+}
+
+fn tick(tick: u64) -> Tick {
+    Tick::new(tick).unwrap()
+}
+
+fn at<'f>(file: &'f File, path: &str) -> Vec<&'f SavedEntry> {
+    let path: Path = path.parse().unwrap();
+    file.entries.iter().filter(|entry| entry.path == path).collect()
+}
+
+#[test]
+fn a_saved_state_of_the_original_is_read() {
+    let file = read(SAVED);
+    assert_eq!((file.states.len(), file.entries.len(), file.unusable.len()), (1, 1305, 1));
+    let state = &file.states[0];
+    assert_eq!((state.node.as_str(), state.tock.get()), ("n1", 4412));
+    let nodes = [(name("n1"), Some(tick(1357))), (name("n3"), None), (name("n2"), None)];
+    assert_eq!(state.nodes, nodes);
+    let (node, known) = &state.known[0];
+    assert_eq!((node.as_str(), known.count(), known.max()), ("n1", 36, 1334));
+    let deleted: Vec<_> = state.deleted[0].1.ranges().collect();
+    assert_eq!(deleted[..3], [(172, 173), (176, 177), (184, 186)]);
+    let root = at(&file, ":");
+    assert_eq!(root[0].value, Some(Value::nil()));
+    assert_eq!((root[0].tock.get(), root[0].offset), (3, 173));
+    let entry = at(&file, "hf4e31b06.sv.a.b.c");
+    assert_eq!(entry[0].value.as_ref().unwrap().as_bytes(), [3]);
+    assert_eq!(entry[0].chain, [(name("n1"), tick(1354))]);
+    assert!(!entry[0].is_chain_cut);
+}
+
+#[test]
+fn an_entry_that_cannot_be_one_here_is_named_and_does_no_harm_to_the_next() {
+    let file = read(SAVED);
+    let (offset, reason) = &file.unusable[0];
+    assert!(*offset > 0);
+    assert!(reason.to_string().contains("array"), "{reason}");
+    // Behind it, shortened against it.
+    assert_eq!(at(&file, "h7bbb7033.pe.0").len(), 1);
+}
+
+#[test]
+fn a_change_log_of_the_original_is_read() {
+    let file = read(LOG);
+    assert_eq!((file.states.len(), file.entries.len(), file.unusable.len()), (2, 1309, 1));
+    assert_eq!(file.states[1].tock.get(), 4423);
+    let twice = at(&file, "ha9210dd7.lg.a");
+    assert_eq!(twice.len(), 2);
+    assert_eq!(twice[0].value.as_ref().unwrap().as_bytes(), [1]);
+    assert_eq!((twice[1].value.is_none(), twice[1].tock.get()), (true, 4432));
+    assert!(twice[1].chain[0].1 > twice[0].chain[0].1);
+}
+
+#[test]
+fn a_file_may_come_in_pieces_of_any_size() {
+    let whole: Vec<_> = SavedStateReader::read_all(LOG).map(Result::unwrap).collect();
+    let mut reader = SavedStateReader::new();
+    let mut pieces = Vec::new();
+    for piece in LOG.chunks(1000) {
+        reader.feed(piece);
+        while let Some(record) = reader.next_record().unwrap() {
+            pieces.push(record);
+        }
+    }
+    reader.finish().unwrap();
+    assert_eq!(pieces, whole);
+}
+
+fn error_of(bytes: &[u8]) -> SavedStateError {
+    SavedStateReader::read_all(bytes).last().unwrap().unwrap_err()
+}
+
+#[test]
+fn a_file_that_is_cut_off_says_where() {
+    let error = error_of(&SAVED[..200]);
+    assert_eq!((error.offset, &error.problem), (173, &SavedStateProblem::CutOff(27)));
+    assert!(error.to_string().starts_with("at byte 173 "), "{error}");
+}
+
+#[test]
+fn damage_is_refused_and_says_where() {
+    let record_at = 173;
+    for (at, byte) in [(0, 0xc1), (1, 0x05), (8, 0xcf)] {
+        let mut damaged = SAVED.to_vec();
+        damaged[record_at + at] = byte;
+        let error = error_of(&damaged);
+        assert!(error.offset <= record_at as u64, "{error}");
+    }
+    assert!(matches!(error_of(b"\x01").problem, SavedStateProblem::Read(_)));
+    assert!(matches!(error_of(b"\xdf\xff\xff\xff\xff").problem, SavedStateProblem::Skip(_)));
+    assert_eq!(error_of(b"\x80").problem, SavedStateProblem::Missing("tock"));
+    assert_eq!(error_of(b"\x81\xa4tock\x01").problem, SavedStateProblem::Missing("path"));
+    let deep = b"\x83\xa4tock\x01\xa4path\x90\xa5depth\x01";
+    assert!(matches!(error_of(deep).problem, SavedStateProblem::Path(_)));
+}
+
+#[test]
+fn no_bytes_make_it_panic() {
+    // Each byte of the first records in turn, to values that mean something to MessagePack.
+    for at in 0..400 {
+        for byte in [0x00, 0x80, 0x9f, 0xa5, 0xc0, 0xc1, 0xc7, 0xcf, 0xdd, 0xdf, 0xff] {
+            let mut damaged = SAVED[..1000].to_vec();
+            damaged[at] = byte;
+            let _ = SavedStateReader::read_all(&damaged).count();
+        }
+    }
+}
+
+#[test]
+fn chains_are_cut_to_what_a_chain_may_be() {
+    let mut record = b"\x85\xa5value\x01\xa4tock\x05\xa4path\x90\xa5depth\x00\xa5chain".to_vec();
+    for i in 0..10u8 {
+        record.extend_from_slice(b"\x83\xa4node\xa2n");
+        record.push(b'0' + i);
+        record.extend_from_slice(b"\xa4tick\x03\xa4prev");
+    }
+    record.push(0xc0);
+    let file = read(&record);
+    assert_eq!((file.entries[0].chain.len(), file.entries[0].is_chain_cut), (CHAIN_LEN_MAX, true));
+}

@@ -1,0 +1,146 @@
+//! What one client may do, and what a node that is not ready, read-only or full says.
+
+use distkv::engine::{Config, Input};
+use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::model::limits::VALUE_BYTES_MAX;
+use distkv::server::{Server, ServerConfig, ServerError};
+
+use crate::harness::{Client, Node, Value, array, path, text};
+
+#[test]
+fn a_node_that_is_not_ready_says_so_and_answers_when_it_is() {
+    let node = Node::waiting("n1", ServerConfig::default());
+    let mut client = node.connect();
+    assert!(client.hello["tick"].is_nil());
+    for action in ["get_value", "delete_value", "get_tree", "enum", "watch", "root"] {
+        assert_eq!(client.code(map! {"action": action, "path": path("a")}), "not_ready");
+    }
+    client.ok(map! {"action": "get_state", "nodes": true});
+    assert_eq!(client.ok(map! {"action": "status"})["ready"].as_bool(), Some(false));
+    node.hub.handle(Input::Found, 0);
+    client.set("a", 1);
+    assert_eq!(node.connect().hello["tick"].as_u64(), Some(1));
+}
+
+fn special(read_only: bool, memory_max: Option<usize>) -> Node {
+    let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
+    let config = Config { id, hash_seed: 1, read_only, memory_max };
+    let node = Node::with(config, ServerConfig::default());
+    node.hub.handle(Input::Found, 0);
+    node
+}
+
+#[test]
+fn a_read_only_node_and_a_full_one_refuse_writes() {
+    let node = special(true, None);
+    let mut client = node.connect();
+    let set = map! {"action": "set_value", "path": path("a"), "value": 1};
+    assert_eq!(client.code(set.clone()), "read_only");
+    assert_eq!(client.get("a"), None);
+    let node = special(false, Some(1000));
+    let mut client = node.connect();
+    client.set("big", "x".repeat(2000));
+    assert_eq!(client.code(set), "memory_full");
+    client.ok(map! {"action": "delete_value", "path": path("big")});
+    client.set("a", 1);
+}
+
+#[test]
+fn a_value_at_its_limit_is_kept_and_one_beyond_is_refused() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let value = "x".repeat(VALUE_BYTES_MAX - 5);
+    client.set("a", value.as_str());
+    assert_eq!(client.get("a"), Some(value.as_str().into()));
+    let set = |value: Value| map! {"action": "set_value", "path": path("a"), "value": value};
+    assert_eq!(client.code(set(format!("{value}y").into())), "too_large");
+    let mut deep = Value::Nil;
+    for _ in 0..65 {
+        deep = array([deep]);
+    }
+    assert_eq!(client.code(set(deep)), "too_large");
+    let long = array((0..65).map(Value::from));
+    let set = map! {"action": "set_value", "path": long, "value": 1};
+    assert_eq!(client.code(set), "bad_request");
+}
+
+#[test]
+fn replies_that_together_exceed_the_output_come_all_the_same() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.set("a", "x".repeat(1 << 20));
+    let seqs: Vec<u64> =
+        (0..40).map(|_| client.start(map! {"action": "get_value", "path": path("a")})).collect();
+    for seq in seqs {
+        assert_eq!(text(&client.reply(seq), "value").len(), 1 << 20);
+    }
+}
+
+#[test]
+fn only_so_many_streams_are_open_and_no_number_twice() {
+    let config = ServerConfig { open_requests_max: 5, ..ServerConfig::default() };
+    let node = Node::found_with("n1", config);
+    let mut client = node.connect();
+    let watch = || map! {"action": "watch", "path": path("a")};
+    let first = client.start(watch());
+    client.reply(first);
+    client.send(map! {"action": "watch", "path": path("a"), "seq": first});
+    assert_eq!(text(&client.reply(first), "code"), "bad_request");
+    for _ in 0..4 {
+        let seq = client.start(watch());
+        assert_eq!(text(&client.reply(seq), "state"), "start");
+    }
+    assert_eq!(client.code(watch()), "too_many");
+    client.ok(map! {"action": "stop", "task": first});
+    let seq = client.start(watch());
+    assert_eq!(text(&client.reply(seq), "state"), "start");
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let config = ServerConfig { connections_max: 2, ..ServerConfig::default() };
+    let node = Node::found_with("n1", config);
+    let (mut a, b) = (node.connect(), node.connect());
+    let mut third = Client::silent(node.address());
+    assert_eq!(text(&third.receive().unwrap(), "code"), "too_many");
+    assert!(third.receive().is_none());
+    a.set("a", 1);
+    drop(b);
+    // As soon as the node has noticed, there is room again.
+    loop {
+        let mut again = Client::silent(node.address());
+        if again.receive().unwrap()["seq"].as_u64() == Some(0) {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_port_in_use_and_an_address_that_is_none_are_told_apart() {
+    let node = Node::found("n1");
+    let address = node.address().to_string();
+    let error = node.bind_again(&address).err().unwrap();
+    assert!(matches!(&error, ServerError::InUse { address: a } if *a == address));
+    assert!(error.to_string().contains("in use"), "{error}");
+    for bad in ["nonsense", "127.0.0.1", "127.0.0.1:99999", "256.0.0.1:1"] {
+        let error = node.bind_again(bad).err().unwrap();
+        assert!(matches!(error, ServerError::Bind { .. }), "{error}");
+    }
+}
+
+#[test]
+fn clients_are_served_over_ipv6_and_by_name() {
+    let node = Node::found("n1");
+    for address in ["[::1]:0", "localhost:0"] {
+        let server: Server = match node.bind_again(address) {
+            Ok(server) => server,
+            Err(ServerError::Bind { error, .. }) if address.starts_with('[') => {
+                // Some machines have no IPv6 at all.
+                assert_eq!(error.kind(), std::io::ErrorKind::AddrNotAvailable);
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        Client::new(server.address(), 0).set("a", 1);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a node tells about itself: get_state, reading by event, enum_node, kill_node.
+
+use distkv::engine::Input;
+use distkv::model::ids::{Incarnation, NodeId, NodeName};
+
+use crate::harness::{Node, Value, array, fields, has, path};
+
+fn range(from: u64, to: u64) -> Value {
+    array([from, to])
+}
+
+#[test]
+fn ticks_move_from_present_to_known_and_to_deleted() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    for i in 0..6 {
+        client.set(&format!("p.k{i}"), i);
+    }
+    client.set("p.k2", "again"); // 3 -> 7
+    client.ok(map! {"action": "delete_value", "path": path("p.k3")}); // 4 -> 8
+    let all = map! {
+        "action": "get_state", "nodes": true, "superseded": true, "present": true,
+        "deleted": true, "missing": true, "remote_missing": true, "node_drop": true
+    };
+    let reply = client.ok(all);
+    let order = [
+        "nodes",
+        "known",
+        "present",
+        "deleted",
+        "missing",
+        "remote_missing",
+        "node_drop",
+        "node",
+        "tock",
+        "seq",
+    ];
+    assert_eq!(fields(&reply), order);
+    assert_eq!(reply["nodes"], map! {"n1": 8});
+    assert_eq!(reply["known"], map! {"n1": array([range(3, 5)])});
+    assert_eq!(reply["present"], map! {"n1": array([range(1, 3), range(5, 9)])});
+    assert_eq!(reply["deleted"], map! {"n1": array([8])});
+    assert_eq!((&reply["missing"], &reply["node_drop"]), (&map! {}, &array::<Value>([])));
+    assert_eq!(fields(&client.ok(map! {"action": "get_state"})), ["node", "tock", "seq"]);
+}
+
+#[test]
+fn a_node_that_never_wrote_has_no_tick() {
+    let node = Node::found("n1");
+    let (link, _queue) = node.hub.add_link();
+    let peer = NodeId { name: NodeName::new("n2").unwrap(), incarnation: Incarnation(5) };
+    node.hub.handle(Input::LinkUp { link, peer }, 0);
+    let mut client = node.connect();
+    let reply = client.ok(map! {"action": "get_state", "nodes": true});
+    assert_eq!(reply["nodes"], map! {"n1": 0, "n2": Value::Nil});
+}
+
+#[test]
+fn an_entry_is_found_by_its_event() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.set("a.b", "one");
+    let by_event = |tick: Value| map! {"action": "get_value", "node": "n1", "tick": tick};
+    let reply = client.ok(by_event(1.into()));
+    assert_eq!(fields(&reply), ["value", "tock", "path", "seq"]);
+    assert_eq!(reply["path"], path("a.b"));
+    client.ok(map! {"action": "delete_value", "path": path("a.b")});
+    assert!(!has(&client.ok(by_event(2.into())), "value"));
+    for tick in [Value::from(1), 3.into(), 0.into(), (-1).into(), (1u64 << 62).into()] {
+        assert_eq!(client.code(by_event(tick)), "not_found");
+    }
+    for tick in [Value::from("x"), Value::Nil] {
+        assert_eq!(client.code(by_event(tick)), "bad_request");
+    }
+    let unknown = map! {"action": "get_value", "node": "nobody", "tick": 1};
+    assert_eq!(client.code(unknown), "not_found");
+}
+
+#[test]
+fn a_nodes_ticks_are_listed() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    for i in 0..4 {
+        client.set(&format!("k{i}"), i);
+    }
+    client.set("k1", "again");
+    let list = |max: Value| map! {"action": "enum_node", "node": "n1", "max": max};
+    assert_eq!(client.ok(list(Value::Nil))["result"], array([1, 3, 4, 5]));
+    assert_eq!(client.ok(list(2.into()))["result"], array([1, 3]));
+    assert_eq!(client.code(map! {"action": "enum_node", "node": "nobody"}), "not_found");
+}
+
+#[test]
+fn a_node_that_owns_entries_is_not_killed_and_one_that_does_not_vanishes() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.set("k", 1);
+    assert_eq!(client.code(map! {"action": "kill_node", "node": "n1"}), "in_use");
+    assert_eq!(client.code(map! {"action": "kill_node", "node": "nobody"}), "not_found");
+    let (link, _queue) = node.hub.add_link();
+    let peer = NodeId { name: NodeName::new("n2").unwrap(), incarnation: Incarnation(5) };
+    node.hub.handle(Input::LinkUp { link, peer }, 0);
+    let reply = client.ok(map! {"action": "kill_node", "node": "n2"});
+    assert_eq!(fields(&reply), ["seq", "tock"]);
+    let reply = client.ok(map! {"action": "get_state", "nodes": true, "node_drop": true});
+    assert_eq!((&reply["nodes"], &reply["node_drop"]), (&map! {"n1": 1}, &array(["n2"])));
+    assert_eq!(client.code(map! {"action": "enum_node", "node": "n2"}), "not_found");
+}
