@@ -96,18 +96,21 @@ impl Inbox {
         self.state.lock().monitors.remove(&id);
     }
 
-    /// Queues a change. `seen` is the engine's, this change included.
-    pub(super) fn push_change(&self, id: WatchId, change: &Committed, seen: &Seen) {
+    /// Queues a change. `seen` is the engine's, this change included. Tells whether the
+    /// connection must be woken: it looks again by itself while something waits.
+    #[must_use]
+    pub(super) fn push_change(&self, id: WatchId, change: &Committed, seen: &Seen) -> bool {
         let mut state = self.state.lock();
-        let Some(queue) = state.watches.get_mut(&id) else { return };
+        let Some(queue) = state.watches.get_mut(&id) else { return false };
         if queue.had.is_some() {
-            return;
+            return false;
         }
+        let was_empty = queue.changes.is_empty();
         let cost = change_cost(change);
         if queue.changes.len() < WATCH_QUEUE_MAX && queue.bytes + cost <= WATCH_QUEUE_BYTES_MAX {
             queue.bytes += cost;
             queue.changes.push_back(change.clone());
-            return;
+            return was_empty;
         }
         // What is dropped now is what the client has not had.
         let mut dropped = Seen::new();
@@ -117,6 +120,7 @@ impl Inbox {
         queue.had = Some(seen.difference(&dropped));
         queue.changes = VecDeque::new();
         queue.bytes = 0;
+        true
     }
 
     pub(super) fn push_topic(&self, id: MonitorId, topic: &Path, data: &Arc<[u8]>) {
