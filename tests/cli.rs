@@ -13,7 +13,6 @@
 mod command;
 #[path = "cli/fake.rs"]
 mod fake;
-#[allow(dead_code, unreachable_pub, clippy::expect_used, reason = "it is shared by several tests")]
 mod processes;
 #[path = "cli/real.rs"]
 mod real;
@@ -108,6 +107,7 @@ fn nonsense_is_one_line_that_says_what_to_do_and_exit_code_2() {
         (&["join"], "`run`"),
         (&["join", "a b"], "host name"),
         (&["demo", "--port", "65535"], "no room"),
+        (&["--connect", "127.0.0.1:1", "demo"], "connect to no node"),
         (&["demo", "--nodes", "0"], "1..=16"),
     ] {
         let done = cli(arguments);
@@ -444,9 +444,12 @@ fn the_environment_names_the_node_and_the_option_wins() {
     let address = node.address.to_string();
     let get = command::run(&["get", "a"], &[("DISTKV_CONNECT", address.as_str())], b"");
     assert_eq!(get.stdout, "5\n");
-    let both = ["get", "a", "--connect", &address];
-    let get = command::run(&both, &[("DISTKV_CONNECT", "no..such:1")], b"");
-    assert_eq!(get.stdout, "5\n");
+    for both in [["get", "a", "--connect", &address], ["--connect", &address, "get", "a"]] {
+        let get = command::run(&both, &[("DISTKV_CONNECT", "no..such:1")], b"");
+        assert_eq!(get.stdout, "5\n");
+    }
+    let get = command::run(&["get", "a"], &[("DISTKV_CONNECT", "a:b")], b"");
+    assert_eq!((get.code, get.stderr.contains("DISTKV_CONNECT: ")), (2, true));
 }
 
 #[test]

@@ -1,6 +1,15 @@
 //! Nodes over real sockets, in this process, on ports that the system chooses. Nothing sleeps
 //! for luck: every wait is for a condition, with a deadline.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that fails should say so at once, and may read the clock"
+)]
+
 mod sockets;
 
 use std::net::{SocketAddr, TcpListener};
@@ -520,5 +529,34 @@ fn what_cannot_work_is_refused_before_anything_runs() {
         assert!(error.contains("network"), "{error}");
         let error = refused(Config { start: Start::Join, ..base() }).await;
         assert!(error.contains("at least one"), "{error}");
+    });
+}
+
+#[test]
+fn a_saved_state_is_there_before_clients_are_served_and_spreads() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files/saved-state.bin");
+    block_on(async {
+        let load = |file: &std::path::Path| Config {
+            start: Start::Run { init: Some(number(1)), load: Some(file.to_owned()) },
+            ..loopback(name("a"), Vec::new())
+        };
+        let a = Node::start(load(file.as_ref())).await.unwrap();
+        let entries = NodeState::of(&a).entries;
+        assert!(entries.len() > 1_000, "{}", entries.len());
+        let b = Node::start(loopback(name("b"), vec![a.gossip_addr().to_string()])).await.unwrap();
+        b.ready().await.unwrap();
+        assert_eq!(NodeState::of(&b).entries, entries);
+        // A file that is bad half way is not loaded at all.
+        let folder = tempfile::tempdir().unwrap();
+        let bad = folder.path().join("bad");
+        let mut bytes = std::fs::read(file).unwrap();
+        let half = bytes.len() / 2;
+        bytes[half..].fill(0xc1);
+        std::fs::write(&bad, bytes).unwrap();
+        for (file, why) in [(bad, "at byte"), (folder.path().join("none"), "No such file")] {
+            let Err(error) = Node::start(load(&file)).await else { panic!("it started") };
+            let error = error.to_string();
+            assert!(error.contains(why) && error.contains(file.to_str().unwrap()), "{error}");
+        }
     });
 }

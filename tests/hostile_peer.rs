@@ -1,6 +1,15 @@
 //! What strangers and broken peers do to the gossip port. Whatever it is, the node goes on for
 //! everybody else, in bounded memory, and says once in its log what happened.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that fails should say so at once, and may read the clock"
+)]
+
 mod sockets;
 
 use std::io::Write as _;

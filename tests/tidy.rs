@@ -1,6 +1,15 @@
 //! Layering and hygiene, as an ordinary test: who may import whom, who may name the runtime and
 //! the clock, what every file must have. `ARCHITECTURE.md` explains the layers.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that fails should say so at once, and may read the clock"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -35,7 +35,7 @@ pub(super) struct DeleteArgs {
     condition: ConditionArgs,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: DeleteArgs) -> Result<(), CliError> {

@@ -17,6 +17,9 @@ use crate::node::config::CLIENT_PORT;
 use crate::node::{Node, StopReason};
 use crate::rt;
 
+/// From the ports of one node to those of the next.
+const PORTS_APART: u16 = 10;
+
 /// Start a small network in one process, to try things out
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -25,8 +28,8 @@ Examples:
   distkv-node demo --nodes 5 --port 30000
   distkv-node demo --port 0            any free ports
 
-Node 1 takes PORT for clients and PORT + 1 for other nodes, node 2 the next two, and so on, on
-127.0.0.1. It prints what to type next. Ctrl-C stops all of them; nothing is kept.
+Node 1 takes PORT for clients and PORT + 1 for other nodes, node 2 PORT + 10 and PORT + 11, and
+so on, on 127.0.0.1. It prints what to type next. Ctrl-C stops all of them; nothing is kept.
 
 Exit code: 0 ended as asked, 1 could not start or failed, 2 usage.")]
 pub(super) struct DemoArgs {
@@ -83,8 +86,8 @@ async fn start_all(args: &DemoArgs, nodes: &mut Vec<Node>) -> Result<(), CliErro
         let settings = Settings {
             name: Some(format!("n{}", index + 1)),
             network: Some(args.network.clone()),
-            client: Some(format!("127.0.0.1:{}", port(args.port, 2 * index)?)),
-            gossip: Some(format!("127.0.0.1:{}", port(args.port, 2 * index + 1)?)),
+            client: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index)?)),
+            gossip: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 1)?)),
             peers: first.map(|first| vec![first]),
             ..Settings::default()
         };

@@ -41,7 +41,7 @@ pub(super) struct GetArgs {
     msgpack: Option<PathBuf>,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: GetArgs) -> Result<(), CliError> {

@@ -20,7 +20,7 @@ The other nodes hear at once that it is gone, and do not look for it. SIGTERM do
 Exit code: 0 it has gone, 1 it refuses or cannot be asked, 2 usage.")]
 pub(super) struct LeaveArgs {
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: LeaveArgs) -> Result<(), CliError> {

@@ -22,7 +22,7 @@ fetches them; ACKED is the last of this node's own changes that it has confirmed
 With --json, one object per line.")]
 pub(super) struct MembersArgs {
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: MembersArgs) -> Result<(), CliError> {

@@ -36,6 +36,7 @@ use clap::{Parser, Subcommand};
 
 use crate::rt;
 use error::{CliError, EXIT_OK, EXIT_USAGE};
+use remote::RemoteArgs;
 
 /// What `-h` ends with.
 macro_rules! help {
@@ -100,6 +101,10 @@ Exit codes:
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// These may also stand before the command.
+    #[command(flatten)]
+    before: RemoteArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,10 +126,40 @@ enum Command {
     Leave(leave::LeaveArgs),
 }
 
+impl Command {
+    /// Adds the options that stood before the command.
+    fn with(mut self, before: RemoteArgs) -> Result<Command, CliError> {
+        let after = match &mut self {
+            Command::Run(_) | Command::Join(_) | Command::Demo(_) => {
+                if before == RemoteArgs::default() {
+                    return Ok(self);
+                }
+                let text = "run, join and demo connect to no node; \
+                            their own options stand behind them";
+                return Err(CliError::Usage(text.to_owned()));
+            }
+            Command::Get(args) => &mut args.remote,
+            Command::Set(args) => &mut args.remote,
+            Command::Delete(args) => &mut args.remote,
+            Command::Tree(args) => &mut args.remote,
+            Command::Watch(args) => &mut args.remote,
+            Command::Send(args) => &mut args.remote,
+            Command::Monitor(args) => &mut args.remote,
+            Command::Status(args) => &mut args.remote,
+            Command::Members(args) => &mut args.remote,
+            Command::State(args) => &mut args.remote,
+            Command::Wait(args) => &mut args.remote,
+            Command::Leave(args) => &mut args.remote,
+        };
+        *after = std::mem::take(after).or(before);
+        Ok(self)
+    }
+}
+
 /// Runs one command line (the program's name first), to its end. Prints what there is to print.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match Cli::try_parse_from(args) {
-        Ok(cli) => execute(cli.command),
+        Ok(cli) => cli.command.with(cli.before).and_then(execute),
         Err(error) => return explain(&error),
     };
     let Err(error) = done else { return EXIT_OK.into() };

@@ -38,7 +38,7 @@ pub(super) struct MonitorArgs {
     count: Option<u64>,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: MonitorArgs) -> Result<(), CliError> {

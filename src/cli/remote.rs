@@ -1,5 +1,6 @@
 //! What all commands against a running node have in common: where it is, and how it is asked.
 
+use std::env;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,6 +14,8 @@ use crate::model::path::Path;
 use crate::node::config::CLIENT_PORT;
 use crate::rt;
 
+/// The environment's variable for `--connect`.
+const CONNECT: &str = "DISTKV_CONNECT";
 /// How long a node may take for an answer unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -21,17 +24,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const NODE_TELLS: Duration = Duration::from_secs(5);
 
 /// Where the node is, and how it is asked.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Connection")]
 pub(super) struct RemoteArgs {
-    /// The node's client port
-    #[arg(
-        long,
-        value_name = "ADDR:PORT",
-        env = "DISTKV_CONNECT",
-        default_value = "127.0.0.1:27586"
-    )]
-    connect: String,
+    /// The node's client port [env: DISTKV_CONNECT] [default: 127.0.0.1:27586]
+    #[arg(long, value_name = "ADDR:PORT")]
+    connect: Option<String>,
 
     /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -49,6 +47,15 @@ pub(super) struct Remote {
 }
 
 impl RemoteArgs {
+    /// What was said after the command, and what was said before it where that says nothing.
+    pub(super) fn or(self, before: RemoteArgs) -> RemoteArgs {
+        RemoteArgs {
+            connect: self.connect.or(before.connect),
+            timeout: self.timeout.or(before.timeout),
+            json: self.json || before.json,
+        }
+    }
+
     /// Connects.
     pub(super) async fn connect(&self) -> Result<Remote, CliError> {
         let timeout = self.timeout_or_default();
@@ -63,8 +70,13 @@ impl RemoteArgs {
 
     /// Where to connect.
     pub(super) fn address(&self) -> Result<HostPort, CliError> {
-        HostPort::parse(&self.connect, Some(CLIENT_PORT))
-            .map_err(|error| CliError::Usage(format!("--connect: {error}")))
+        let (what, text) = match (&self.connect, env::var(CONNECT)) {
+            (Some(text), _) => ("--connect", text.clone()),
+            (None, Ok(text)) => (CONNECT, text),
+            (None, Err(_)) => ("", format!("127.0.0.1:{CLIENT_PORT}")),
+        };
+        HostPort::parse(&text, Some(CLIENT_PORT))
+            .map_err(|error| CliError::Usage(format!("{what}: {error}")))
     }
 
     async fn connect_once(&self, connect_timeout: Duration) -> Result<Connection, CliError> {
@@ -168,6 +180,17 @@ mod tests {
         assert_eq!(of("a.b"), ("get_value", path("a.b")));
         assert_eq!(of(":n.a"), ("get_internal", path("a")));
         assert_eq!(of(":n"), ("get_internal", path(":")));
+    }
+
+    #[test]
+    fn what_stands_after_the_command_wins() {
+        let of = |connect: Option<&str>, json| RemoteArgs {
+            connect: connect.map(str::to_owned),
+            timeout: None,
+            json,
+        };
+        assert_eq!(of(Some("a"), false).or(of(Some("b"), true)), of(Some("a"), true));
+        assert_eq!(of(None, true).or(of(Some("b"), false)), of(Some("b"), true));
     }
 
     #[test]

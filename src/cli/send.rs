@@ -37,7 +37,7 @@ pub(super) struct SendArgs {
     raw_file: Option<PathBuf>,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: SendArgs) -> Result<(), CliError> {

@@ -45,7 +45,7 @@ pub(super) struct SetArgs {
     condition: ConditionArgs,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 /// Under which condition something is changed.

@@ -57,7 +57,7 @@ pub(super) struct StateArgs {
     remote_missing: bool,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: StateArgs) -> Result<(), CliError> {

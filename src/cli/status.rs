@@ -20,7 +20,7 @@ Examples:
 Exit code: 0 the node serves clients, 1 it does not (yet) or cannot be asked, 2 usage.")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: StatusArgs) -> Result<(), CliError> {

@@ -49,7 +49,7 @@ pub(super) struct TreeArgs {
     chain: bool,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: TreeArgs) -> Result<(), CliError> {

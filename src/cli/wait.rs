@@ -35,7 +35,7 @@ pub(super) struct WaitArgs {
     members: u64,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: WaitArgs) -> Result<(), CliError> {

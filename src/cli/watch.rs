@@ -54,7 +54,7 @@ pub(super) struct WatchArgs {
     chain: bool,
 
     #[command(flatten)]
-    remote: RemoteArgs,
+    pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: WatchArgs) -> Result<(), CliError> {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use super::config::Config;
+use super::identity::SOFTWARE;
 use super::link::{LinkInfo, Links};
 use super::stop::StopReason;
 use crate::engine::Engine;
@@ -42,7 +43,7 @@ impl NodeInfo for ClientPortInfo {
     fn status(&self) -> NodeStatus {
         let mut status = NodeStatus {
             network: String::new(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: SOFTWARE.to_owned(),
             uptime_ms: rt::now().saturating_sub(self.started),
             memory_max: self.memory_max,
             members: 1,
@@ -80,7 +81,15 @@ impl NodeInfo for ClientPortInfo {
         let now = rt::now();
         let mut members = vec![myself(&links, &view, now.saturating_sub(self.started))];
         for member in &links.swim.roster().members {
-            let link = infos.iter().find(|l| l.peer.name == member.name);
+            // A member that is down may have a former self's name; its link is not its own.
+            let is_up = matches!(
+                member.state,
+                membership::MemberState::Up | membership::MemberState::Suspect
+            );
+            let link = infos.iter().find(|l| {
+                let same_life = l.peer.incarnation == member.incarnation;
+                l.peer.name == member.name && (is_up || same_life)
+            });
             members.push(MemberInfo {
                 name: member.name.to_string(),
                 incarnation: member.incarnation,
@@ -98,7 +107,7 @@ impl NodeInfo for ClientPortInfo {
         }
         // A link stands before SWIM has heard of the member, and where UDP does not get through.
         for link in &infos {
-            if members.iter().all(|m| m.name != link.peer.name.as_str()) {
+            if members.iter().all(|m| !m.linked || m.name != link.peer.name.as_str()) {
                 members.push(MemberInfo {
                     since_ms: now.saturating_sub(link.since),
                     ..of_link(Some(link), &view)
@@ -120,15 +129,15 @@ fn myself(links: &Links, view: &StateView, since_ms: Millis) -> MemberInfo {
     MemberInfo {
         name: links.me.name.to_string(),
         incarnation: id.map(|id| id.incarnation).unwrap_or_default(),
-        gossip: links.me.gossip.to_string(),
-        client: Some(links.me.client.to_string()),
+        gossip: links.me.gossip_text(None),
+        client: Some(links.me.client_text(None)),
         state: MemberState::Myself,
         linked: false,
         ready: view.tick.is_some(),
         lagging: false,
         acked: view.tick.unwrap_or_default(),
         since_ms,
-        software: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        software: Some(SOFTWARE.to_owned()),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::model::ids::NodeName;
 use crate::protocol::peer::greeting::{Hello, LIMITS, PEERS_MAX, VERSION, VERSION_OLDEST};
 
 /// This software's version, for operators.
-pub(super) const SOFTWARE: &str = concat!("distkv-node ", env!("CARGO_PKG_VERSION"));
+pub(super) const SOFTWARE: &str = env!("CARGO_PKG_VERSION");
 /// Most bytes of other members' addresses in a greeting, which must fit its frame.
 const PEERS_BYTES_MAX: usize = 2048;
 

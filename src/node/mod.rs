@@ -10,6 +10,7 @@ pub mod config;
 mod error;
 mod identity;
 mod link;
+mod load;
 mod local;
 mod members;
 mod peer_file;
@@ -20,7 +21,6 @@ mod tasks;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use config::{CLIENT_PORT, Config, GOSSIP_PORT, Start};
@@ -28,11 +28,12 @@ pub use error::NodeError;
 use identity::Myself;
 use link::{Links, Origin, accept_peers, dial_peers};
 use members::{PeerFile, follow_members};
+use start::Plan;
 use stop::Stop;
 pub use stop::StopReason;
 use swim::SwimHandle;
 
-use crate::engine::{Engine, Input};
+use crate::engine::Engine;
 use crate::hub::Hub;
 use crate::membership::{NetworkName, SwimConfig};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
@@ -42,7 +43,7 @@ use crate::server::Server;
 /// How long the last words to peers may take.
 const LINKS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// How long clients may take to read what is written to them.
-const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_000);
+const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 /// How long the last words to members may take, counted from the same moment.
 const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 
@@ -82,8 +83,6 @@ struct Inner {
     server: Server,
     swim: SwimHandle,
     stop: Stop,
-    /// The farewell is over.
-    done: AtomicBool,
 }
 
 impl Node {
@@ -113,6 +112,7 @@ impl Node {
         if matches!(config.start, Start::Join) && config.peers.is_empty() && stored.is_empty() {
             return Err(NodeError::NoPeers);
         }
+        let plan = Plan::make(&config.start).await?;
         let gossip = bind::bind_gossip(&config.gossip, GOSSIP_PORT).await?;
         let (client, client_addr) = bind::bind_client(&config.client, CLIENT_PORT).await?;
         let advertised =
@@ -140,8 +140,7 @@ impl Node {
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone());
         let links = Arc::new(links);
         let server = client_port::open(client, client_addr, &links, &config);
-        let inner =
-            Arc::new(Inner { hub, me, links, server, swim, stop, done: AtomicBool::new(false) });
+        let inner = Arc::new(Inner { hub, me, links, server, swim, stop });
         if let Some(addr) = inner.me.swim_addr() {
             inner.swim.become_member(addr, incarnation);
         }
@@ -158,15 +157,12 @@ impl Node {
         rt::spawn(follow_members(Arc::clone(links), file));
         rt::spawn(tasks::keep_time(Arc::clone(links)));
         rt::spawn(tasks::report(Arc::clone(links)));
-        match config.start {
+        if links.addresses().is_empty() {
             // Nobody to wait for.
-            Start::Run { init, load: _ } if links.addresses().is_empty() => {
-                links.hub.handle(Input::Found, rt::now());
-                if let Some(value) = init {
-                    start::set_root(links, &value);
-                }
-            }
-            start => drop(rt::spawn(come_to_serve(Arc::clone(links), start, timing))),
+            plan.carry_out(links, &timing).await;
+        } else {
+            let links = Arc::clone(links);
+            rt::spawn(async move { plan.carry_out(&links, &timing).await });
         }
         rt::spawn(Arc::clone(&inner).wait_for_end());
         Ok(Self { inner })
@@ -231,7 +227,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.inner.end_at_once();
+        if !self.inner.stop.is_finished() {
+            self.inner.end_at_once();
+        }
     }
 }
 
@@ -247,30 +245,20 @@ impl Inner {
         }
         self.swim.leave();
         let members = rt::timeout(SWIM_FAREWELL_TIMEOUT, self.swim.ended());
-        let clients = self.server.stop(CLIENTS_FAREWELL_TIMEOUT);
-        futures::future::join3(self.links.leave(LINKS_FAREWELL_TIMEOUT), members, clients).await;
-        self.done.store(true, Ordering::Release);
+        let links = async {
+            // First the clients: what they wrote last must go out before the farewell.
+            self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
+            self.links.leave(LINKS_FAREWELL_TIMEOUT).await;
+        };
+        futures::future::join(links, members).await;
         self.end_at_once();
     }
 
-    fn end_at_once(&self) {
+    fn end_at_once(self: &Arc<Self>) {
         self.stop.finish();
         self.swim.stop();
         self.links.abandon();
-    }
-}
-
-/// Brings the node to serve clients, as it was told to start.
-async fn come_to_serve(links: Arc<Links>, start: Start, timing: Timing) {
-    match start {
-        Start::Join => start::wait_for_network(&links, &timing).await,
-        Start::Run { init, load: _ } => {
-            start::found_or_join(&links, &timing).await;
-            if let Some(value) = init
-                && links.hub.read(Engine::is_ready)
-            {
-                start::set_root(&links, &value);
-            }
-        }
+        let inner = Arc::clone(self);
+        rt::spawn(async move { inner.server.stop(Duration::ZERO).await });
     }
 }

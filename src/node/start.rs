@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Timing;
+use super::config::Start;
+use super::error::NodeError;
 use super::link::Links;
+use super::load::{self, Loaded};
 use super::stop::StopReason;
 use crate::engine::{Engine, EngineWriteError, Input};
 use crate::model::ids::Millis;
@@ -17,6 +20,57 @@ use crate::rt;
 const PROGRESS_INTERVAL_MS: Millis = 5_000;
 /// What is waited for is looked at this often, besides when something happens.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What a node does to come to serve; everything that can fail beforehand has been done.
+pub(super) enum Plan {
+    /// Be the first of a network, or join it if it is there.
+    Run { init: Option<Value>, loaded: Option<Loaded> },
+    /// Join.
+    Join,
+}
+
+impl Plan {
+    /// # Errors
+    /// [`NodeError::Load`].
+    pub(super) async fn make(start: &Start) -> Result<Self, NodeError> {
+        Ok(match start {
+            Start::Join => Self::Join,
+            Start::Run { init, load } => {
+                let loaded = match load {
+                    Some(path) => Some(load::read(path).await?),
+                    None => None,
+                };
+                Self::Run { init: init.clone(), loaded }
+            }
+        })
+    }
+
+    /// Brings the node to serve clients.
+    pub(super) async fn carry_out(self, links: &Arc<Links>, timing: &Timing) {
+        let (init, loaded) = match self {
+            Self::Join => return wait_for_network(links, timing).await,
+            Self::Run { init, loaded } => (init, loaded),
+        };
+        // Without peers there is nobody to wait for.
+        let founds = links.addresses().is_empty() || is_network_missing(links, timing).await;
+        if links.stop.is_requested() {
+            return;
+        }
+        if let Some(loaded) = loaded
+            && let Err(error) = load::take_in(&links.hub, loaded).await
+        {
+            let why = format!("the saved state was not taken in: {error}");
+            return links.stop.request(StopReason::Load(why));
+        }
+        if founds {
+            // Only now: clients must not see half of the file.
+            links.hub.handle(Input::Found, rt::now());
+        }
+        if let Some(value) = init {
+            set_root(links, &value);
+        }
+    }
+}
 
 /// What a first node has found about its known peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,15 +111,16 @@ fn go_if(go: bool) -> FirstStep {
     if go { FirstStep::GoAlone } else { FirstStep::Wait }
 }
 
-/// A first node that knows peers: joins them if they are there, else founds the network.
-pub(super) async fn found_or_join(links: &Arc<Links>, timing: &Timing) {
+/// A first node that knows peers: waits until it has caught up with them (false), or until it is
+/// clear that there is no network (true).
+async fn is_network_missing(links: &Links, timing: &Timing) -> bool {
     let began = rt::now();
     let (mut answered_at, mut network_at, mut told_at) = (None, None::<Millis>, began);
     loop {
         let listener = links.changed.listen();
         let now = rt::now();
         if links.hub.read(Engine::is_ready) || links.stop.is_requested() {
-            return;
+            return false;
         }
         let infos = links.infos();
         if !infos.is_empty() {
@@ -89,8 +144,7 @@ pub(super) async fn found_or_join(links: &Arc<Links>, timing: &Timing) {
                 tried = ?links.addresses(),
                 "no running network was found; this node founds it, and goes on calling"
             );
-            links.hub.handle(Input::Found, now);
-            return;
+            return true;
         }
         watch_name(links, timing);
         if since(told_at) >= PROGRESS_INTERVAL_MS {
@@ -102,7 +156,7 @@ pub(super) async fn found_or_join(links: &Arc<Links>, timing: &Timing) {
 }
 
 /// A node that joins: waits, for ever if need be, until it has caught up.
-pub(super) async fn wait_for_network(links: &Arc<Links>, timing: &Timing) {
+async fn wait_for_network(links: &Links, timing: &Timing) {
     let began = rt::now();
     let mut told_at = began;
     loop {
@@ -160,7 +214,7 @@ fn log_progress(links: &Links, waited_ms: Millis) {
 }
 
 /// Sets the root's value, where it has none.
-pub(super) fn set_root(links: &Links, value: &Value) {
+fn set_root(links: &Links, value: &Value) {
     let write = Write {
         path: Path::root(),
         value: Some(value.as_bytes()),

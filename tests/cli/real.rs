@@ -111,6 +111,21 @@ fn a_node_says_where_it_is_and_ends_in_time() {
 }
 
 #[test]
+fn a_second_signal_ends_a_node_at_once() {
+    let peer = NodeProcess::run("n1");
+    let mut node = NodeProcess::join("n2", &[&peer]);
+    ok(&node, &["wait", "--members", "2"]);
+    // Its goodbye takes a while when the other one does not take it.
+    peer.signal("STOP");
+    node.signal("TERM");
+    wait_until("it takes leave", || {
+        node.log().iter().any(|line| line.contains("taking leave")).then_some(())
+    });
+    node.signal("TERM");
+    assert_eq!(node.wait().code(), Some(128 + 15));
+}
+
+#[test]
 fn a_node_that_still_looks_for_its_network_ends_in_time_too() {
     let mut node = program(&[&["join", "127.0.0.1:1", "--name", "n1"][..], &ANY].concat());
     let mut child = node.spawn().unwrap();

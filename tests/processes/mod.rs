@@ -2,6 +2,14 @@
 //! restart. Everything waits for readiness, nothing sleeps for luck.
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that fails should say so at once, and may read the clock"
+)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,6 +1,15 @@
 //! What tests of links need besides nodes: a proxy that can stop reading, a peer made by hand,
 //! and the log.
-#![allow(dead_code, reason = "each test program uses its own part")]
+
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test that fails should say so at once, and may read the clock"
+)]
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,0 +1,102 @@
+//! Reads a saved state or a change log of the Python DistKV, and takes it into the engine some
+//! entries at a time, so that nobody waits for all of them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::error::NodeError;
+use crate::engine::load::LoadError;
+use crate::hub::Hub;
+use crate::protocol::saved_state::{
+    SavedEntry, SavedRecord, SavedState, SavedStateProblem, SavedStateReader,
+};
+use crate::rt;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
+/// Entries that are taken in under one guard.
+const ENTRIES_PER_GUARD: usize = 256;
+/// So many entries that cannot be used are named in the log; of the others, only the number.
+const UNUSABLE_NAMED_MAX: usize = 20;
+
+/// What a file holds. It is read whole before anything of it is used: a file that is bad half
+/// way must not leave half of it in the network.
+pub(super) struct Loaded {
+    entries: Vec<SavedEntry>,
+    states: Vec<SavedState>,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// [`NodeError::Load`] says where the file is bad.
+pub(super) async fn read(path: &Path) -> Result<Loaded, NodeError> {
+    let path = path.to_owned();
+    rt::spawn_blocking(move || {
+        read_file(&path).map_err(|why| {
+            NodeError::Load(format!("the file {} cannot be loaded: {why}", path.display()))
+        })
+    })
+    .await
+}
+
+fn read_file(path: &Path) -> Result<Loaded, String> {
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let mut loaded = Loaded { entries: Vec::new(), states: Vec::new() };
+    let mut reader = SavedStateReader::new();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut unusable = 0;
+    loop {
+        let count = file.read(&mut buffer).map_err(|error| error.to_string())?;
+        if count == 0 {
+            break;
+        }
+        reader.feed(buffer.get(..count).unwrap_or_default());
+        while let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
+            match record {
+                SavedRecord::Entry(entry) => loaded.entries.push(entry),
+                SavedRecord::State(state) => loaded.states.push(state),
+                SavedRecord::Unusable { offset, reason } => {
+                    unusable += 1;
+                    if unusable <= UNUSABLE_NAMED_MAX {
+                        tracing::warn!(offset, "an entry of the file is left out: {reason}");
+                    }
+                }
+            }
+        }
+    }
+    if unusable > UNUSABLE_NAMED_MAX {
+        tracing::warn!(unusable, "entries of the file were left out");
+    }
+    match reader.finish() {
+        Ok(()) => Ok(loaded),
+        // A log's writer was killed, probably. All before it is good.
+        Err(error) if matches!(error.problem, SavedStateProblem::CutOff(_)) => {
+            tracing::warn!("{error}; that record is left out");
+            Ok(loaded)
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Takes it in.
+///
+/// # Errors
+/// [`LoadError`]; what was taken in before stays.
+pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> {
+    let count = loaded.entries.len();
+    for entries in loaded.entries.chunks(ENTRIES_PER_GUARD) {
+        hub.change(|engine, out| {
+            entries.iter().try_for_each(|entry| engine.load_entry(entry, out))
+        })?;
+        rt::yield_now().await;
+    }
+    // Data before knowledge.
+    for state in &loaded.states {
+        hub.change(|engine, _| engine.load_state(state))?;
+    }
+    let total = hub.read(|e| e.tree().live_len());
+    tracing::info!(entries = count, total, "loaded");
+    Ok(())
+}
