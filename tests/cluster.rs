@@ -295,7 +295,9 @@ fn a_cut_link_is_dialled_again() {
 #[test]
 fn a_node_joins_through_any_of_several_peers_by_name() {
     block_on(async {
-        let first = Node::start(loopback(name("a"), Vec::new())).await.unwrap();
+        let advertise = Some("localhost".to_owned());
+        let first = Config { advertise, ..loopback(name("a"), Vec::new()) };
+        let first = Node::start(first).await.unwrap();
         first.set(&path("x"), &number(1)).unwrap();
         let [dead] = free_addrs();
         let peers = vec![
@@ -306,6 +308,12 @@ fn a_node_joins_through_any_of_several_peers_by_name() {
         let joiner = Node::start(loopback(name("b"), peers)).await.unwrap();
         joiner.ready().await.unwrap();
         assert_eq!(joiner.get(&path("x")), Some(number(1)));
+        // The third is told a name only, and finds the others by it.
+        let peers = vec![joiner.gossip_addr().to_string()];
+        let third = Node::start(loopback(name("c"), peers)).await.unwrap();
+        let nodes = [&first, &joiner, &third];
+        let found = || nodes.iter().all(|n| links(n) == 2 && members(n) == 2);
+        assert!(wait_until(PATIENCE, found).await);
     });
 }
 

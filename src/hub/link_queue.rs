@@ -17,6 +17,10 @@ pub const LINK_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// What one frame costs beyond its bytes, so that tiny frames are bounded too.
 const FRAME_COST: usize = 48;
 
+/// A catch-up that waits gets its turn after so many batches of frames: under heavy writing there
+/// are always frames, and a node that joins would never be done.
+const FRAME_BATCHES_MAX: u32 = 8;
+
 /// The queue of one link. Every method is short and never blocks.
 pub struct LinkQueue {
     state: Mutex<State>,
@@ -31,6 +35,8 @@ struct State {
     lagging: bool,
     dropped: u64,
     serve: Option<(u64, Box<CatchUpStream>)>,
+    /// Batches of frames that went out while the catch-up waited.
+    frame_batches: u32,
     close: Option<CloseReason>,
 }
 
@@ -41,8 +47,8 @@ pub enum LinkWork {
     /// The queue had overflowed and is empty now: tell the engine
     /// ([`crate::engine::Input::Lagged`]), which queues a digest.
     Lagged,
-    /// Nothing waits: send the next part of this catch-up, then hand it back with
-    /// [`LinkQueue::put_back`] unless it is done.
+    /// Nothing else waits, or it is its turn: send the next part of this catch-up, then hand it
+    /// back with [`LinkQueue::put_back`] unless it is done.
     Serve(u64, Box<CatchUpStream>),
     /// Close the link.
     Close(CloseReason),
@@ -111,6 +117,12 @@ impl LinkQueue {
     /// out even when the link is to be closed, so that a farewell arrives.
     pub fn next(&self, bytes_max: usize) -> LinkWork {
         let mut state = self.state.lock();
+        if state.frame_batches >= FRAME_BATCHES_MAX && state.close.is_none() {
+            state.frame_batches = 0;
+            if let Some((id, stream)) = state.serve.take() {
+                return LinkWork::Serve(id, stream);
+            }
+        }
         let mut frames = Vec::new();
         let mut taken = 0;
         while taken < bytes_max
@@ -121,6 +133,7 @@ impl LinkQueue {
             frames.push(frame);
         }
         if !frames.is_empty() {
+            state.frame_batches = if state.serve.is_some() { state.frame_batches + 1 } else { 0 };
             return LinkWork::Frames(frames);
         }
         if let Some(reason) = state.close.clone() {
@@ -129,6 +142,7 @@ impl LinkQueue {
         if std::mem::take(&mut state.lagging) {
             return LinkWork::Lagged;
         }
+        state.frame_batches = 0;
         match state.serve.take() {
             Some((id, stream)) => LinkWork::Serve(id, stream),
             None => LinkWork::Wait,
@@ -185,6 +199,33 @@ mod tests {
             let _ = queue.push(frame(0));
         }
         assert!(queue.is_lagging());
+    }
+
+    fn stream() -> Box<CatchUpStream> {
+        use crate::model::ids::{Incarnation, NodeId, NodeName};
+        let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
+        let replica = crate::replica::Replica::new(&id, 1);
+        Box::new(replica.answer_catch_up(&Default::default(), &Default::default()).unwrap())
+    }
+
+    #[test]
+    fn frames_go_first_but_do_not_starve_a_catch_up() {
+        let queue = LinkQueue::new();
+        queue.serve(7, stream());
+        let mut served = 0;
+        for _ in 0..100 {
+            queue.push(frame(10));
+            queue.push(frame(10));
+            match queue.next(1) {
+                LinkWork::Frames(_) => {}
+                LinkWork::Serve(7, stream) => {
+                    served += 1;
+                    assert!(queue.put_back(7, stream).is_none());
+                }
+                _ => panic!("something else"),
+            }
+        }
+        assert_eq!(served, 100 / (FRAME_BATCHES_MAX + 1));
     }
 
     #[test]

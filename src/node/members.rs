@@ -75,7 +75,11 @@ fn on_notice(links: &Links, notice: Notice) {
     match notice {
         Notice::NameInUse { holder } => {
             let text = format!("another node named {} is up at {holder}", links.me.name);
-            tracing::warn!("{text}; choose another --name, or stop that node");
+            links.complain(
+                &holder.to_string(),
+                "name_in_use",
+                &format!("{text}; choose another --name, or stop that node"),
+            );
             links.note_name_trouble(text);
         }
         Notice::NetworkMismatch { from, network } => tracing::warn!(

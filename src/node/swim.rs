@@ -441,7 +441,32 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_moves_is_not_held_against_itself() {
+    fn a_machine_that_moves_says_goodbye_at_its_old_address() {
+        let (a, a_addr) = start("a");
+        // Bound to all addresses: it is known at one, and then at another.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let config = SwimConfig::lan(NetworkName::new("test").unwrap());
+        let b = SwimHandle::start(socket, NodeName::new("b").unwrap(), config, 9).unwrap();
+        let here = |ip: [u8; 4]| SocketAddr::from((ip, port));
+        rt::block_on(async {
+            a.become_member(a_addr, Incarnation(1));
+            b.become_member(here([127, 0, 0, 1]), Incarnation(2));
+            b.join(a_addr);
+            let up_at = |addr: SocketAddr| {
+                let is_up = |m: &&MemberInfo| m.state == MemberState::Up;
+                move |r: &Roster| r.members.iter().filter(is_up).map(|m| m.addr).eq([addr])
+            };
+            wait_for(&a, up_at(here([127, 0, 0, 1]))).await;
+            b.become_member(here([127, 0, 0, 2]), Incarnation(2));
+            wait_for(&a, up_at(here([127, 0, 0, 2]))).await;
+            a.stop();
+            b.stop();
+        });
+    }
+
+    #[test]
+    fn a_machine_that_renews_itself_is_not_held_against_itself() {
         let ((a, a_addr), (b, b_addr)) = (start("a"), start("b"));
         rt::block_on(async {
             a.become_member(a_addr, Incarnation(1));

@@ -68,6 +68,12 @@ impl LinkEnd {
     }
 }
 
+/// The same for a peer that asked for a catch-up and then does not take it: it keeps others
+/// waiting for theirs, and the asking side has given up by then.
+pub(super) const SERVE_STALL_MS: Millis = 5_000;
+/// That a peer does not keep up is logged this often.
+const LAG_LOG_INTERVAL_MS: Millis = 10_000;
+
 /// What the tasks of a link share.
 pub(super) struct Link {
     pub(super) id: LinkId,
@@ -82,6 +88,9 @@ pub(super) struct Link {
     heard: AtomicU64,
     /// Since when a write makes no progress; 0 while none is under way.
     writing_since: AtomicU64,
+    /// Whether a catch-up is being answered.
+    serving: AtomicBool,
+    lag_logged: AtomicU64,
     end: Mutex<Option<LinkEnd>>,
     /// The engine was told that it is up, and that it is down.
     told_up: AtomicBool,
@@ -107,6 +116,8 @@ impl Link {
             stream,
             heard: AtomicU64::new(now),
             writing_since: AtomicU64::new(0),
+            serving: AtomicBool::new(false),
+            lag_logged: AtomicU64::new(0),
             end: Mutex::new(None),
             told_up: AtomicBool::new(false),
             told_down: AtomicBool::new(false),
@@ -153,11 +164,24 @@ impl Link {
         self.writing_since.store(0, Ordering::Relaxed);
     }
 
+    /// A catch-up is being answered, or not any more.
+    pub(super) fn note_serving(&self, serving: bool) {
+        self.serving.store(serving, Ordering::Relaxed);
+    }
+
+    /// Whether it should be logged that the peer does not keep up.
+    pub(super) fn is_lag_news(&self, now: Millis) -> bool {
+        let last = self.lag_logged.swap(now.max(1), Ordering::Relaxed);
+        last == 0 || now.saturating_sub(last) >= LAG_LOG_INTERVAL_MS
+    }
+
     /// Whether it makes no progress any more.
     pub(super) fn decide_stall(&self, peer_is_down: bool, now: Millis) -> Option<LinkEnd> {
         let allowed = if peer_is_down { SILENCE_WHEN_DOWN_MS } else { SILENCE_MS };
         let writing_since = self.writing_since.load(Ordering::Relaxed);
-        if writing_since > 0 && now.saturating_sub(writing_since) >= SILENCE_MS {
+        let serving = self.serving.load(Ordering::Relaxed);
+        let stall = if serving { SERVE_STALL_MS } else { SILENCE_MS };
+        if writing_since > 0 && now.saturating_sub(writing_since) >= stall {
             return Some(LinkEnd::Stuck);
         }
         let heard = self.heard.load(Ordering::Relaxed);

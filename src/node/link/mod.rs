@@ -444,7 +444,7 @@ impl Links {
     }
 
     /// Logs a complaint about a peer, once for the same reason.
-    fn complain(&self, who: &str, reason: &str, text: &str) {
+    pub(super) fn complain(&self, who: &str, reason: &str, text: &str) {
         if self.log.is_news(who, reason, rt::now()) {
             tracing::warn!(peer = who, reason, "{text}");
         }

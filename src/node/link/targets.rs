@@ -13,8 +13,10 @@ pub(super) const BACKOFF_MAX_MS: Millis = 5_000;
 /// The longest pause for one that SWIM does not see. It costs nothing: when SWIM sees it, or it
 /// dials us, that is at once.
 pub(super) const BACKOFF_ABSENT_MAX_MS: Millis = 30_000;
-/// How long the node with the larger name waits for a fresh member's call, so that usually only
-/// one of the two dials.
+/// How long a fresh member has to link by itself: who joins dials in the same moment.
+pub(super) const FRESH_MS: Millis = 100;
+/// How much longer the node with the larger name waits, so that usually only one of the two
+/// dials.
 pub(super) const COURTESY_MS: Millis = 300;
 /// An address that turned out to be this node's own is looked at again after this time: the
 /// name may mean another host by then.
@@ -123,7 +125,7 @@ impl Targets {
     /// SWIM says that a member is there.
     pub(super) fn on_member_up(&mut self, address: &str, name: &NodeName, now: Millis) {
         self.add(address, Origin::Learned, Some(name.clone()), now);
-        let wait = if self.own > *name { COURTESY_MS } else { 0 };
+        let wait = FRESH_MS + if self.own > *name { COURTESY_MS } else { 0 };
         if let Some(target) = self.targets.get_mut(address) {
             target.name = Some(name.clone());
             target.live = true;
@@ -280,12 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_member_is_dialled_at_once_by_the_smaller_name_only() {
+    fn a_fresh_member_is_dialled_soon_by_the_smaller_name_only() {
         let mut targets = Targets::new(name("m"));
         targets.on_member_up("a:1", &name("a"), 0);
         targets.on_member_up("z:1", &name("z"), 0);
-        assert_eq!(due(&mut targets, 0), ["z:1"]);
-        assert_eq!(due(&mut targets, COURTESY_MS), ["a:1"]);
+        assert_eq!(due(&mut targets, FRESH_MS - 1), [""; 0]);
+        assert_eq!(due(&mut targets, FRESH_MS), ["z:1"]);
+        assert_eq!(due(&mut targets, FRESH_MS + COURTESY_MS), ["a:1"]);
     }
 
     #[test]
@@ -293,7 +296,7 @@ mod tests {
         let mut targets = Targets::new(name("m"));
         targets.add("host:1", Origin::Configured, None, 0);
         targets.on_member_up("10.0.0.1:1", &name("z"), 0);
-        assert_eq!(due(&mut targets, 0).len(), 2);
+        assert_eq!(due(&mut targets, FRESH_MS).len(), 2);
         targets.on_dialled("host:1", Dialled::Linked(name("z")), 0, 0);
         targets.on_dialled("10.0.0.1:1", Dialled::Linked(name("z")), 0, 0);
         let (none, next) = targets.take_due(|n| *n == name("z"), 60_000);

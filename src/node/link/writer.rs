@@ -50,11 +50,13 @@ impl Writer {
             let wrote = match self.link.queue.next(WRITE_BYTES) {
                 LinkWork::Frames(frames) => self.write_frames(&frames).await,
                 LinkWork::Lagged => {
-                    tracing::warn!(
-                        peer = %self.link.peer.name,
-                        dropped = self.link.queue.dropped(),
-                        "the peer did not keep up; it will fetch what it missed"
-                    );
+                    if self.link.is_lag_news(rt::now()) {
+                        tracing::warn!(
+                            peer = %self.link.peer.name,
+                            dropped = self.link.queue.dropped(),
+                            "the peer did not keep up; it will fetch what it missed"
+                        );
+                    }
                     self.hub.handle(Input::Lagged { link: self.link.id }, rt::now());
                     Ok(())
                 }
@@ -131,6 +133,7 @@ impl Writer {
             refused.encode(&NodeTable::new(), &mut self.out);
             return self.flush().await;
         }
+        self.link.note_serving(true);
         let batch = stream.next_batch(PART_BYTES);
         if !batch.entries.is_empty() {
             encode_part(id, stream.mark(), &batch.entries, stream.table(), &mut self.out);
@@ -148,6 +151,7 @@ impl Writer {
             }
             drop_aside(stream);
             self.permit = None;
+            self.link.note_serving(false);
         }
         self.flush().await?;
         // A fast peer never makes us wait, so others would not get to run.
