@@ -211,11 +211,11 @@ mod tests {
     #[test]
     fn frames_go_first_but_do_not_starve_a_catch_up() {
         let queue = LinkQueue::new();
-        queue.serve(7, stream());
+        assert!(queue.serve(7, stream()).is_none());
         let mut served = 0;
         for _ in 0..100 {
-            queue.push(frame(10));
-            queue.push(frame(10));
+            let _ = queue.push(frame(10));
+            let _ = queue.push(frame(10));
             match queue.next(1) {
                 LinkWork::Frames(_) => {}
                 LinkWork::Serve(7, stream) => {
