@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import select
@@ -19,6 +20,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 START_PATIENCE = 30.0
 # A node has to end within 3 s of SIGTERM; the rest is for a busy machine.
 STOP_PATIENCE = 10.0
+
+_numbers = itertools.count(1)
 
 
 def binary() -> str:
@@ -107,14 +110,19 @@ class Node:
 
 
 class Network:
-    """The nodes of one network, `n1` first."""
+    """The nodes of one network, `n1` first.
+
+    Its name is its own: a port that one test's node has freed may be another test's next one,
+    and nodes call the addresses they have known for long."""
 
     def __init__(self) -> None:
         self.nodes: List[Node] = []
+        self.name = f"test-{os.getpid()}-{next(_numbers)}"
 
     def add(self, *args: str, name: Optional[str] = None) -> Node:
         """Starts the next node; the first one founds the network."""
         name = name or f"n{len(self.nodes) + 1}"
+        args = ("--network", self.name, *args)
         if self.nodes:
             node = Node("join", self.nodes[0].gossip, *args, name=name)
         else:
