@@ -1,22 +1,41 @@
 //! A saved state of the Python DistKV, taken into a node (RULES 9, "any other file"): its
 //! entries by rule 2 without refusing, then what the file's writer had accounted for, but no
-//! mark. The file's nodes have no incarnations and get incarnation 0, so that they are never
-//! mistaken for nodes of this network that have the same names.
+//! mark.
+//!
+//! The file's nodes have no incarnations. They get one that is made of the file's content
+//! ([`SavedFile`]): so they are never mistaken for nodes of this network that have the same
+//! names, and what one file's writer knew says nothing about the entries of another file. With
+//! one incarnation for all files, two nodes that loaded different ones could differ for ever:
+//! a saved state claims ticks of deleted entries, for which it holds no tombstones.
 //!
 //! The caller reads the file outside of the lock and hands over some entries at a time; data
 //! before knowledge: the states come last, when all entries are in.
 
+use std::collections::BTreeMap;
+
 use super::{Engine, Outbox};
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
-use crate::model::ids::{Event, Incarnation, NodeName};
+use crate::model::ids::{Event, Incarnation, NodeIndex, NodeName, Tick};
 use crate::model::seen::{Mark, Seen};
 use crate::model::tick_set::TickSet;
 use crate::model::value::Value;
 use crate::protocol::saved_state::{SavedEntry, SavedState};
 
-/// The incarnation of nodes that have none of their own.
-pub const SAVED_INCARNATION: Incarnation = Incarnation(0);
+/// A file that is being taken in: the incarnation of its nodes, made of the whole content. The
+/// same file gives the same one wherever it is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SavedFile {
+    incarnation: Incarnation,
+}
+
+impl SavedFile {
+    /// From the xxHash64 (seed 0) of all bytes of the file.
+    #[must_use]
+    pub fn of_hash(xxh64: u64) -> Self {
+        Self { incarnation: Incarnation(xxh64) }
+    }
+}
 
 /// Why a file was not taken in (any further). What was taken in before stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -35,13 +54,18 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError`]; this entry was not taken in.
-    pub fn load_entry(&mut self, saved: &SavedEntry, out: &mut Outbox) -> Result<(), LoadError> {
+    pub fn load_entry(
+        &mut self,
+        file: SavedFile,
+        saved: &SavedEntry,
+        out: &mut Outbox,
+    ) -> Result<(), LoadError> {
         if *self.mark() != Mark::default() {
             return Err(LoadError::Purged);
         }
         let mut events = Vec::with_capacity(saved.chain.len());
         for (name, tick) in &saved.chain {
-            events.push(Event { node: self.saved_node(name)?, tick: *tick });
+            events.push(Event { node: self.saved_node(file, name)?, tick: *tick });
         }
         // The reader gives 1 to CHAIN_LEN_MAX events.
         let Some(chain) = Chain::from_events(events, saved.is_chain_cut) else { return Ok(()) };
@@ -58,36 +82,41 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes in what the file's writer knew, once all entries before it are in: superseded
-    /// ticks and those of tombstones (of which a file has no entries) are accounted for.
+    /// Takes in what the file's writer knew, once all entries are in. All ticks of its nodes
+    /// are accounted for, up to the highest that the file names: superseded ones, those of
+    /// tombstones (of which a file has no entries), of entries that cannot exist here, and any
+    /// that the writer itself was missing. Nothing but this file could ever bring them.
     ///
     /// # Errors
     /// [`LoadError`]; nothing of the state was taken in.
-    pub fn load_state(&mut self, state: &SavedState) -> Result<(), LoadError> {
+    pub fn load_state(&mut self, file: SavedFile, state: &SavedState) -> Result<(), LoadError> {
         if *self.mark() != Mark::default() {
             return Err(LoadError::Purged);
         }
+        let mut highest: BTreeMap<&NodeName, u64> = BTreeMap::new();
+        let sets = state.known.iter().chain(&state.deleted);
+        let named = sets.map(|(name, ticks)| (name, ticks.max()));
+        let last = state.nodes.iter().map(|(name, tick)| (name, tick.map_or(0, Tick::get)));
+        for (name, tick) in named.chain(last) {
+            let known = highest.entry(name).or_default();
+            *known = (*known).max(tick);
+        }
         let mut seen = Seen::new();
-        let mut account = |engine: &mut Self, sets: &[(NodeName, TickSet)]| {
-            for (name, ticks) in sets {
-                let node = engine.saved_node(name)?;
-                engine.peers.note_change(node);
-                seen.union_node(node, ticks);
-            }
-            Ok(())
-        };
-        account(self, &state.known)?;
-        account(self, &state.deleted)?;
-        for (name, _) in &state.nodes {
-            self.saved_node(name)?;
+        for (name, tick) in highest {
+            let node = self.saved_node(file, name)?;
+            let entries = self.seen().get(node).map_or(0, TickSet::max);
+            self.peers.note_change(node);
+            // Within range: both are ticks, which end below 2^62.
+            let all = TickSet::range(1, tick.max(entries) + 1).unwrap_or_default();
+            seen.union_node(node, &all);
         }
         let adopted = self.replica.adopt(&seen, &Mark::default(), state.tock);
         debug_assert!(adopted);
         Ok(())
     }
 
-    fn saved_node(&mut self, name: &NodeName) -> Result<crate::model::ids::NodeIndex, LoadError> {
-        self.replica.intern_name(name.as_str(), SAVED_INCARNATION).ok_or(LoadError::TableFull)
+    fn saved_node(&mut self, file: SavedFile, name: &NodeName) -> Result<NodeIndex, LoadError> {
+        self.replica.intern_name(name.as_str(), file.incarnation).ok_or(LoadError::TableFull)
     }
 }
 
@@ -101,17 +130,23 @@ mod tests {
     const SAVED: &[u8] = include_bytes!("../../tests/fixtures/distkv-files/saved-state.bin");
     const LOG: &[u8] = include_bytes!("../../tests/fixtures/distkv-files/change-log.bin");
 
-    fn load(engine: &mut Engine, file: &[u8]) {
+    fn file(content: &[u8]) -> SavedFile {
+        SavedFile::of_hash(xxhash_rust::xxh64::xxh64(content, 0))
+    }
+
+    fn load(engine: &mut Engine, content: &[u8]) {
         let mut out = Outbox::new();
         let mut states = Vec::new();
-        for record in SavedStateReader::read_all(file) {
+        for record in SavedStateReader::read_all(content) {
             match record.unwrap() {
-                SavedRecord::Entry(entry) => engine.load_entry(&entry, &mut out).unwrap(),
+                SavedRecord::Entry(entry) => {
+                    engine.load_entry(file(content), &entry, &mut out).unwrap();
+                }
                 SavedRecord::State(state) => states.push(state),
                 SavedRecord::Unusable { .. } => {}
             }
         }
-        states.iter().for_each(|state| engine.load_state(state).unwrap());
+        states.iter().for_each(|state| engine.load_state(file(content), state).unwrap());
     }
 
     fn engine(name: &str) -> Engine {
@@ -119,9 +154,9 @@ mod tests {
         Engine::new(Config { id, hash_seed: 1, read_only: false, memory_max: None })
     }
 
-    fn loaded(name: &str, file: &[u8]) -> Engine {
+    fn loaded(name: &str, content: &[u8]) -> Engine {
         let mut engine = engine(name);
-        load(&mut engine, file);
+        load(&mut engine, content);
         engine.handle(Input::Found, 0, &mut Outbox::new());
         engine
     }
@@ -138,10 +173,10 @@ mod tests {
         assert_eq!((engine.tree().len(), engine.tree().live_len()), (1305, 1305));
         assert_eq!(value(&engine, "hf4e31b06.sv.a.b.c"), Some(&[3][..]));
         assert_eq!(engine.tock().get(), 4412);
-        let n1 = engine.table().find("n1", SAVED_INCARNATION).unwrap();
+        let n1 = engine.table().find("n1", file(SAVED).incarnation).unwrap();
         let seen = engine.seen().get(n1).unwrap();
-        // All but the tick of the entry that was left out.
-        assert_eq!((seen.max(), seen.missing_below(1357).count()), (1357, 1));
+        // Also the tick of the entry that was left out.
+        assert_eq!((seen.max(), seen.missing_below(1357).count()), (1357, 0));
         let path: crate::model::path::Path = "hf4e31b06.sv".parse().unwrap();
         let chain = engine.get(path.as_bytes()).unwrap().chain();
         assert_eq!(chain.newest().node, n1);
@@ -160,14 +195,52 @@ mod tests {
     }
 
     #[test]
-    fn loading_twice_or_an_older_file_later_changes_nothing() {
+    fn loading_twice_changes_nothing_and_an_older_file_no_value() {
         let mut engine = loaded("fresh", LOG);
         let (tree, seen) = (engine.tree().clone(), engine.seen().clone());
         load(&mut engine, LOG);
-        load(&mut engine, SAVED);
         assert_eq!(engine.seen(), &seen);
         assert!(tree.all().all(|(path, entry)| engine.get(path.as_bytes()) == Some(&entry)));
-        assert_eq!(engine.tree().len(), tree.len());
+        load(&mut engine, SAVED);
+        assert!(tree.all().all(|(path, entry)| {
+            engine.get(path.as_bytes()).and_then(Entry::value) == entry.value()
+        }));
+    }
+
+    #[test]
+    fn nodes_that_loaded_different_files_agree_when_they_meet() {
+        let (mut a, mut b) = (loaded("a", SAVED), loaded("b", LOG));
+        let gone: crate::model::path::Path = "ha9210dd7.lg.a".parse().unwrap();
+        // What each has is streamed to the other, as a catch-up does it.
+        for _ in 0..2 {
+            let mut stream = a.replica.answer_catch_up(&Seen::new(), &Mark::default()).unwrap();
+            move_all(&mut stream, &mut b);
+            let mut stream = b.replica.answer_catch_up(&Seen::new(), &Mark::default()).unwrap();
+            move_all(&mut stream, &mut a);
+        }
+        let values = |engine: &Engine| -> BTreeMap<crate::model::path::Path, Option<Vec<u8>>> {
+            let value = |entry: &Entry| entry.value().map(<[u8]>::to_vec);
+            engine.tree().all().map(|(path, entry)| (path, value(&entry))).collect()
+        };
+        assert_eq!(values(&a), values(&b));
+        assert_eq!(a.get(gone.as_bytes()).and_then(Entry::value), None);
+    }
+
+    fn move_all(stream: &mut crate::replica::catch_up::CatchUpStream, to: &mut Engine) {
+        loop {
+            let batch = stream.next_batch(1 << 16);
+            for (path, entry) in &batch.entries {
+                let mut bytes = Vec::new();
+                let table = stream.table();
+                crate::protocol::record::encode_record(path.as_bytes(), entry, table, &mut bytes);
+                let mut reader = crate::model::value::Reader::new(&bytes);
+                let record = crate::protocol::record::Record::decode(&mut reader).unwrap();
+                to.take_record(&record, &Mark::default(), &mut Outbox::new()).unwrap();
+            }
+            if batch.last {
+                return;
+            }
+        }
     }
 
     #[test]

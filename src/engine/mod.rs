@@ -35,7 +35,7 @@ use crate::model::seen::{Mark, Seen};
 use crate::model::tree::Tree;
 use crate::protocol::peer::{PeerMessage, encode_change, encode_topic};
 use crate::replica::watch::{WatchId, WatchScope, Watches};
-use crate::replica::write::{Write, WriteError, Written};
+use crate::replica::write::{ChainCondition, Precondition, Write, WriteError, Written};
 use crate::replica::{Committed, Replica};
 
 /// How often the engine wants to know that time has passed.
@@ -272,6 +272,34 @@ impl Engine {
         {
             return Err(EngineWriteError::MemoryFull { max });
         }
+        self.write_unchecked(write, ack_wanted, out)
+    }
+
+    /// Gives the root its first value, if it has none: what the operator asked for at the
+    /// start, so no limit on clients applies. Tells whether it had none.
+    ///
+    /// # Errors
+    /// [`EngineWriteError`]; nothing was changed.
+    pub fn init_root(&mut self, value: &[u8], out: &mut Outbox) -> Result<bool, EngineWriteError> {
+        if !self.ready {
+            return Err(EngineWriteError::NotReady);
+        }
+        let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
+        let write =
+            Write { path: Path::root(), value: Some(value), precondition, idempotent: false };
+        match self.write_unchecked(write, false, out) {
+            Ok(_) => Ok(true),
+            Err(EngineWriteError::Write(WriteError::AlreadyExists)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write_unchecked(
+        &mut self,
+        write: Write<'_>,
+        ack_wanted: bool,
+        out: &mut Outbox,
+    ) -> Result<Written, EngineWriteError> {
         let written = self.replica.write(write)?;
         if let Some(committed) = &written.committed {
             self.counters.writes += 1;

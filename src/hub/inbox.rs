@@ -23,6 +23,10 @@ pub const MONITOR_QUEUE_MAX: usize = 1024;
 /// Most bytes of messages that wait for one monitor.
 pub const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
 
+/// Most bytes that are taken at once, but for one change or message: what was taken is out of
+/// the queue's account.
+pub const TAKE_BYTES_MAX: usize = 256 << 10;
+
 /// Names one monitor of one node; never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MonitorId(pub u64);
@@ -73,6 +77,10 @@ fn change_cost(change: &Committed) -> usize {
     change.path.as_bytes().len() + change.entry.memory_bytes() + 64
 }
 
+fn message_cost(topic: &Path, data: &[u8]) -> usize {
+    topic.as_bytes().len() + data.len() + 64
+}
+
 impl Inbox {
     /// An inbox without watches.
     #[must_use]
@@ -96,18 +104,21 @@ impl Inbox {
         self.state.lock().monitors.remove(&id);
     }
 
-    /// Queues a change. `seen` is the engine's, this change included.
-    pub(super) fn push_change(&self, id: WatchId, change: &Committed, seen: &Seen) {
+    /// Queues a change. `seen` is the engine's, this change included. Tells whether the
+    /// connection must be woken: it looks again by itself while something waits.
+    #[must_use]
+    pub(super) fn push_change(&self, id: WatchId, change: &Committed, seen: &Seen) -> bool {
         let mut state = self.state.lock();
-        let Some(queue) = state.watches.get_mut(&id) else { return };
+        let Some(queue) = state.watches.get_mut(&id) else { return false };
         if queue.had.is_some() {
-            return;
+            return false;
         }
+        let was_empty = queue.changes.is_empty();
         let cost = change_cost(change);
         if queue.changes.len() < WATCH_QUEUE_MAX && queue.bytes + cost <= WATCH_QUEUE_BYTES_MAX {
             queue.bytes += cost;
             queue.changes.push_back(change.clone());
-            return;
+            return was_empty;
         }
         // What is dropped now is what the client has not had.
         let mut dropped = Seen::new();
@@ -117,12 +128,13 @@ impl Inbox {
         queue.had = Some(seen.difference(&dropped));
         queue.changes = VecDeque::new();
         queue.bytes = 0;
+        true
     }
 
     pub(super) fn push_topic(&self, id: MonitorId, topic: &Path, data: &Arc<[u8]>) {
         let mut state = self.state.lock();
         let Some(queue) = state.monitors.get_mut(&id) else { return };
-        let cost = topic.as_bytes().len() + data.len() + 64;
+        let cost = message_cost(topic, data);
         if queue.messages.len() >= MONITOR_QUEUE_MAX || queue.bytes + cost > MONITOR_QUEUE_BYTES_MAX
         {
             queue.dropped += 1;
@@ -132,7 +144,7 @@ impl Inbox {
         queue.messages.push_back((topic.clone(), Arc::clone(data)));
     }
 
-    /// Takes at most `max` changes of a watch.
+    /// Takes at most `max` changes of a watch, and about [`TAKE_BYTES_MAX`] bytes of them.
     pub fn take_changes(&self, id: WatchId, max: usize) -> Waiting {
         let mut state = self.state.lock();
         let Some(queue) = state.watches.get_mut(&id) else {
@@ -141,9 +153,15 @@ impl Inbox {
         if queue.had.is_some() {
             return Waiting::Overflowed;
         }
-        let count = max.min(queue.changes.len());
-        let changes: Vec<Committed> = queue.changes.drain(..count).collect();
-        let bytes: usize = changes.iter().map(change_cost).sum();
+        let mut changes = Vec::new();
+        let mut bytes = 0;
+        while changes.len() < max
+            && bytes < TAKE_BYTES_MAX
+            && let Some(change) = queue.changes.pop_front()
+        {
+            bytes += change_cost(&change);
+            changes.push(change);
+        }
         queue.bytes = queue.bytes.saturating_sub(bytes);
         Waiting::Changes(changes)
     }
@@ -153,14 +171,21 @@ impl Inbox {
         self.state.lock().watches.get_mut(&id)?.had.take()
     }
 
-    /// Takes at most `max` messages of a monitor, oldest first, and how many were dropped
+    /// Takes at most `max` messages of a monitor (and about [`TAKE_BYTES_MAX`] bytes), oldest
+    /// first, and how many were dropped
     /// since the last call because the client did not keep up.
     pub fn take_messages(&self, id: MonitorId, max: usize) -> (Vec<TopicMessage>, u64) {
         let mut state = self.state.lock();
         let Some(queue) = state.monitors.get_mut(&id) else { return (Vec::new(), 0) };
-        let count = max.min(queue.messages.len());
-        let messages: Vec<TopicMessage> = queue.messages.drain(..count).collect();
-        let bytes: usize = messages.iter().map(|(t, d)| t.as_bytes().len() + d.len() + 64).sum();
+        let mut messages: Vec<TopicMessage> = Vec::new();
+        let mut bytes = 0;
+        while messages.len() < max
+            && bytes < TAKE_BYTES_MAX
+            && let Some((topic, data)) = queue.messages.pop_front()
+        {
+            bytes += message_cost(&topic, &data);
+            messages.push((topic, data));
+        }
         queue.bytes = queue.bytes.saturating_sub(bytes);
         (messages, std::mem::take(&mut queue.dropped))
     }

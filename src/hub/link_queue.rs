@@ -61,27 +61,34 @@ impl LinkQueue {
         Self { state: Mutex::default(), changed: Event::new() }
     }
 
-    /// Queues a frame; drops everything and marks the link as lagging on overflow.
-    pub(super) fn push(&self, frame: Arc<[u8]>) {
+    /// Queues a frame; drops everything and marks the link as lagging on overflow. Tells
+    /// whether the writer must be woken: it looks again by itself while frames wait.
+    #[must_use]
+    pub(super) fn push(&self, frame: Arc<[u8]>) -> bool {
         let mut state = self.state.lock();
         if state.lagging {
             state.dropped += 1;
-            return;
+            return false;
         }
+        let was_empty = state.frames.is_empty();
         let cost = frame.len() + FRAME_COST;
         if state.bytes + cost > LINK_QUEUE_BYTES_MAX && !state.frames.is_empty() {
             state.lagging = true;
             state.dropped += state.frames.len() as u64 + 1;
             state.frames.clear();
             state.bytes = 0;
-            return;
+            return true;
         }
         state.bytes += cost;
         state.frames.push_back(frame);
+        was_empty
     }
 
-    pub(super) fn serve(&self, id: u64, stream: Box<CatchUpStream>) {
-        self.state.lock().serve = Some((id, stream));
+    /// Takes a catch-up to answer; gives back the one that it replaces, which may hold the last
+    /// snapshot of a big tree and must not be dropped under the engine's guard.
+    #[must_use]
+    pub(super) fn serve(&self, id: u64, stream: Box<CatchUpStream>) -> Option<CatchUpStream> {
+        self.state.lock().serve.replace((id, stream)).map(|(_, old)| *old)
     }
 
     pub(super) fn close(&self, reason: CloseReason) {
@@ -173,15 +180,15 @@ mod tests {
     fn an_overflow_empties_the_queue_and_tells_the_peer_once() {
         let queue = LinkQueue::new();
         for _ in 0..5 {
-            queue.push(frame(1 << 20));
+            let _ = queue.push(frame(1 << 20));
         }
         assert!(queue.is_lagging());
         // Three fit; the fourth empties the queue, the fifth finds it lagging.
         assert_eq!((queue.bytes(), queue.dropped()), (0, 5));
-        queue.push(frame(10));
+        let _ = queue.push(frame(10));
         assert!(matches!(queue.next(1 << 20), LinkWork::Lagged));
         assert!(matches!(queue.next(1 << 20), LinkWork::Wait));
-        queue.push(frame(10));
+        let _ = queue.push(frame(10));
         assert!(matches!(queue.next(1 << 20), LinkWork::Frames(f) if f.len() == 1));
     }
 
@@ -189,7 +196,7 @@ mod tests {
     fn tiny_frames_are_bounded_too() {
         let queue = LinkQueue::new();
         for _ in 0..LINK_QUEUE_BYTES_MAX / FRAME_COST + 1 {
-            queue.push(frame(0));
+            let _ = queue.push(frame(0));
         }
         assert!(queue.is_lagging());
     }
@@ -204,11 +211,11 @@ mod tests {
     #[test]
     fn frames_go_first_but_do_not_starve_a_catch_up() {
         let queue = LinkQueue::new();
-        queue.serve(7, stream());
+        assert!(queue.serve(7, stream()).is_none());
         let mut served = 0;
         for _ in 0..100 {
-            queue.push(frame(10));
-            queue.push(frame(10));
+            let _ = queue.push(frame(10));
+            let _ = queue.push(frame(10));
             match queue.next(1) {
                 LinkWork::Frames(_) => {}
                 LinkWork::Serve(7, stream) => {
@@ -224,7 +231,7 @@ mod tests {
     #[test]
     fn a_farewell_goes_out_before_the_link_closes() {
         let queue = LinkQueue::new();
-        queue.push(frame(10));
+        let _ = queue.push(frame(10));
         queue.close(CloseReason::Left);
         assert!(matches!(queue.next(1), LinkWork::Frames(_)));
         assert!(matches!(queue.next(1), LinkWork::Close(CloseReason::Left)));

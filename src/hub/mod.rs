@@ -24,6 +24,7 @@ use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report};
 use crate::model::ids::Millis;
 use crate::model::path::{Element, Path};
 use crate::model::tree::Tree;
+use crate::replica::catch_up::CatchUpStream;
 use crate::replica::watch::{WatchId, WatchScope};
 use inbox::{Inbox, MonitorId};
 use link_queue::LinkQueue;
@@ -72,6 +73,8 @@ struct Wakes {
     acknowledged: bool,
     attention: bool,
     ready: bool,
+    /// What was replaced, and must not be dropped under the guard.
+    garbage: Vec<CatchUpStream>,
 }
 
 impl Hub {
@@ -125,26 +128,29 @@ impl Hub {
                 Output::Commit(_) => {}
                 Output::Broadcast { frame } => {
                     for queue in outputs.links.values() {
-                        queue.push(Arc::clone(&frame));
-                        wakes.links.push(Arc::clone(queue));
+                        if queue.push(Arc::clone(&frame)) {
+                            wakes.links.push(Arc::clone(queue));
+                        }
                     }
                 }
                 Output::Send { link, frame } => {
-                    if let Some(queue) = outputs.links.get(&link) {
-                        queue.push(frame);
+                    if let Some(queue) = outputs.links.get(&link)
+                        && queue.push(frame)
+                    {
                         wakes.links.push(Arc::clone(queue));
                     }
                 }
                 Output::Serve { link, id, stream } => {
                     if let Some(queue) = outputs.links.get(&link) {
-                        queue.serve(id, stream);
+                        wakes.garbage.extend(queue.serve(id, stream));
                         wakes.links.push(Arc::clone(queue));
                     }
                 }
                 Output::Notify { watchers, change } => {
                     for id in watchers {
-                        if let Some(inbox) = outputs.watches.get(&id) {
-                            inbox.push_change(id, &change, engine.seen());
+                        if let Some(inbox) = outputs.watches.get(&id)
+                            && inbox.push_change(id, &change, engine.seen())
+                        {
                             wakes.inboxes.push(Arc::clone(inbox));
                         }
                     }

@@ -106,15 +106,27 @@ impl Seen {
 pub type SeenById = Vec<(NodeId, TickSet)>;
 
 /// A form that another node understands, ordered by name and incarnation.
+///
+/// At most [`EXPORT_RANGES_MAX`] ranges: of sets that are more fragmented than anything honest
+/// makes them, only the beginnings. That is safe wherever it is used: who is told less sends
+/// more, or asks again.
 #[must_use]
 pub fn export_seen(table: &NodeTable, seen: &Seen) -> SeenById {
-    let mut result: SeenById = seen
-        .iter()
-        .filter_map(|(node, ticks)| Some((table.get(node)?.clone(), ticks.clone())))
-        .collect();
+    let mut room = EXPORT_RANGES_MAX;
+    let mut result: SeenById = Vec::new();
+    for (node, ticks) in seen.iter() {
+        let Some(id) = table.get(node) else { continue };
+        let ticks = if ticks.range_count() <= room { ticks.clone() } else { ticks.prefix(room) };
+        room -= ticks.range_count();
+        result.push((id.clone(), ticks));
+    }
     result.sort_by(|a, b| a.0.cmp(&b.0));
     result
 }
+
+/// Most ranges that are told to another node at once: 3.6 MB at the very most, so that the
+/// message fits its frame. A healthy network has a few per incarnation.
+pub const EXPORT_RANGES_MAX: usize = 200_000;
 
 /// A line of succession of the Delete group's decisions. The first one has no name; a forced
 /// change of the member list starts another, named by the event id of that change (RULES 7).

@@ -193,6 +193,12 @@ impl TickSet {
         Self { ranges }
     }
 
+    /// The first so many ranges of the set.
+    #[must_use]
+    pub fn prefix(&self, ranges: usize) -> Self {
+        Self { ranges: self.ranges.iter().take(ranges).copied().collect() }
+    }
+
     /// The ticks from 1 to `highest` that are not in the set.
     #[must_use]
     pub fn missing_below(&self, highest: u64) -> Self {
@@ -229,6 +235,14 @@ mod tests {
         assert_eq!(s.ranges().collect::<Vec<_>>(), [(1, 4), (7, 8)]);
         assert_eq!((s.contiguous(), s.max(), s.count()), (3, 7, 4));
         assert_eq!(s.missing_below(8).iter().collect::<Vec<_>>(), [4, 5, 6, 8]);
+    }
+
+    #[test]
+    fn a_prefix_keeps_the_first_ranges() {
+        let s = set(&[1, 2, 5, 9]);
+        assert_eq!(s.prefix(2).ranges().collect::<Vec<_>>(), [(1, 3), (5, 6)]);
+        assert_eq!(s.prefix(9), s);
+        assert!(s.prefix(0).is_empty());
     }
 
     #[test]

@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use xxhash_rust::xxh64::Xxh64;
+
 use super::error::NodeError;
-use crate::engine::load::LoadError;
+use crate::engine::load::{LoadError, SavedFile};
 use crate::hub::Hub;
 use crate::protocol::saved_state::{
     SavedEntry, SavedRecord, SavedState, SavedStateProblem, SavedStateReader,
@@ -23,6 +25,7 @@ const UNUSABLE_NAMED_MAX: usize = 20;
 /// What a file holds. It is read whole before anything of it is used: a file that is bad half
 /// way must not leave half of it in the network.
 pub(super) struct Loaded {
+    file: SavedFile,
     entries: Vec<SavedEntry>,
     states: Vec<SavedState>,
 }
@@ -43,7 +46,9 @@ pub(super) async fn read(path: &Path) -> Result<Loaded, NodeError> {
 
 fn read_file(path: &Path) -> Result<Loaded, String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
-    let mut loaded = Loaded { entries: Vec::new(), states: Vec::new() };
+    let mut loaded =
+        Loaded { file: SavedFile::of_hash(0), entries: Vec::new(), states: Vec::new() };
+    let mut hash = Xxh64::new(0);
     let mut reader = SavedStateReader::new();
     let mut buffer = vec![0; READ_BYTES];
     let mut unusable = 0;
@@ -52,7 +57,9 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
         if count == 0 {
             break;
         }
-        reader.feed(buffer.get(..count).unwrap_or_default());
+        let piece = buffer.get(..count).unwrap_or_default();
+        hash.update(piece);
+        reader.feed(piece);
         while let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
             match record {
                 SavedRecord::Entry(entry) => loaded.entries.push(entry),
@@ -69,6 +76,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
     if unusable > UNUSABLE_NAMED_MAX {
         tracing::warn!(unusable, "entries of the file were left out");
     }
+    loaded.file = SavedFile::of_hash(hash.digest());
     match reader.finish() {
         Ok(()) => Ok(loaded),
         // A log's writer was killed, probably. All before it is good.
@@ -88,13 +96,13 @@ pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> 
     let count = loaded.entries.len();
     for entries in loaded.entries.chunks(ENTRIES_PER_GUARD) {
         hub.change(|engine, out| {
-            entries.iter().try_for_each(|entry| engine.load_entry(entry, out))
+            entries.iter().try_for_each(|entry| engine.load_entry(loaded.file, entry, out))
         })?;
         rt::yield_now().await;
     }
     // Data before knowledge.
     for state in &loaded.states {
-        hub.change(|engine, _| engine.load_state(state))?;
+        hub.change(|engine, _| engine.load_state(loaded.file, state))?;
     }
     let total = hub.read(|e| e.tree().live_len());
     tracing::info!(entries = count, total, "loaded");

@@ -9,11 +9,9 @@ use super::error::NodeError;
 use super::link::Links;
 use super::load::{self, Loaded};
 use super::stop::StopReason;
-use crate::engine::{Engine, EngineWriteError, Input};
+use crate::engine::{Engine, Input};
 use crate::model::ids::Millis;
-use crate::model::path::Path;
 use crate::model::value::Value;
-use crate::replica::write::{ChainCondition, Precondition, Write, WriteError};
 use crate::rt;
 
 /// How often what keeps a node from being ready is written to the log.
@@ -215,15 +213,9 @@ fn log_progress(links: &Links, waited_ms: Millis) {
 
 /// Sets the root's value, where it has none.
 fn set_root(links: &Links, value: &Value) {
-    let write = Write {
-        path: Path::root(),
-        value: Some(value.as_bytes()),
-        precondition: Precondition { chain: ChainCondition::MustBeNew, value: None },
-        idempotent: false,
-    };
-    match links.hub.change(|engine, out| engine.write(write, false, out)) {
-        Ok(_) => {}
-        Err(EngineWriteError::Write(WriteError::AlreadyExists)) => {
+    match links.hub.change(|engine, out| engine.init_root(value.as_bytes(), out)) {
+        Ok(true) => {}
+        Ok(false) => {
             tracing::info!("the root has a value already; the initial one is not needed");
         }
         Err(error) => tracing::error!("the root's initial value was not set: {error}"),

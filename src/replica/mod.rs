@@ -4,7 +4,7 @@
 //! | rule | where |
 //! |---|---|
 //! | State, the invariant (I) | this file |
-//! | 1 Write | [`write`] |
+//! | 1 Write | [`mod@write`] |
 //! | 2 Apply | [`decide`] chooses, [`apply`] carries out |
 //! | 3 Catch-up | [`catch_up`] (the answer; the asking side's step at the end is [`Replica::adopt`]) |
 //!

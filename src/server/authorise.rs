@@ -1,10 +1,9 @@
 //! The hook through which everything passes that a client asks for. Authorisation comes with a
 //! later version; until then everybody may do everything.
 
-use crate::model::path::bytes;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 
-/// The session's answer is no. Nothing was done.
+/// The answer is no. Nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Denied {
     /// What was asked for.
@@ -21,14 +20,15 @@ impl From<Denied> for ClientError {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Identity {}
 
-/// Whether a session may do something at a whole path (in canonical bytes, the session's root
-/// included; none for what concerns the node and not the tree).
+/// Whether somebody may do something at a whole path, in canonical bytes: in the tree, with the
+/// session's root included, or a message's topic; none for what concerns the node as a whole.
 ///
 /// # Errors
-/// It may not.
-pub fn authorise(identity: &Identity, action: Action, path: Option<&[u8]>) -> Result<(), Denied> {
-    let Identity {} = identity;
-    debug_assert!(path.is_none_or(|p| p.is_empty() || bytes::count_elements(p) > 0));
-    let _ = action;
+/// They may not.
+pub fn authorise(
+    _identity: &Identity,
+    _action: Action,
+    _path: Option<&[u8]>,
+) -> Result<(), Denied> {
     Ok(())
 }

@@ -125,7 +125,7 @@ impl Connection {
         self.flush().await?;
         loop {
             let mut busy = match self.take_requests() {
-                Requests::Starved => false,
+                Requests::Done => false,
                 Requests::More => true,
                 Requests::Heavy(job) => {
                     self.run_heavy(job).await?;
@@ -145,16 +145,17 @@ impl Connection {
             if self.input.at_end && !busy && self.finish_after_end().await? {
                 return Ok(());
             }
-            if self.input.wants_more() && self.try_read()? {
-                if !busy {
-                    continue;
-                }
-            } else if !busy {
+            if !busy {
+                // Others have their turn before the socket is asked once more: what they do
+                // meanwhile gives the next request time to come.
                 rt::yield_now().await;
                 if !(self.input.wants_more() && self.try_read()?) {
                     self.wait().await?;
                 }
                 continue;
+            }
+            if self.input.wants_more() {
+                self.try_read()?;
             }
             // There is more to do here, but others have their turn first.
             rt::yield_now().await;
@@ -176,7 +177,7 @@ impl Connection {
 
     /// Carries out a batch of requests, or a part of it.
     fn take_requests(&mut self) -> Requests {
-        let Some(batch) = self.input.batch() else { return Requests::Starved };
+        let Some(batch) = self.input.batch() else { return Requests::Done };
         let cx = Self::context(&self.shared);
         let (done, then) = self.session.run(&cx, &batch.messages, &mut self.out);
         self.shared.count_requests(done);
@@ -185,7 +186,8 @@ impl Connection {
         drop(batch);
         self.input.consume(end, all);
         match then {
-            Then::Continue => Requests::More,
+            Then::Continue if self.input.has_more() => Requests::More,
+            Then::Continue => Requests::Done,
             Then::Heavy(job) => Requests::Heavy(job),
             Then::Close => Requests::Close,
         }
@@ -329,9 +331,9 @@ impl Connection {
 
 /// What became of the requests that have arrived.
 enum Requests {
-    /// There is none that is whole.
-    Starved,
-    /// Some were carried out; there may be more.
+    /// All that are whole were carried out.
+    Done,
+    /// Some were carried out; there are more.
     More,
     /// The next one takes long.
     Heavy(HeavyJob),

@@ -52,6 +52,11 @@ impl Input {
         self.start == self.end
     }
 
+    /// Whether there may be messages that are whole.
+    pub(super) fn has_more(&self) -> bool {
+        !self.is_empty() && self.skipper.is_none()
+    }
+
     /// Whether it should be read into: not while there is enough to do.
     pub(super) fn wants_more(&self) -> bool {
         !self.at_end && (self.end - self.start < READ_BYTES || self.skipper.is_some())

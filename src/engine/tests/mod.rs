@@ -190,6 +190,15 @@ fn limits_refuse_clients_and_never_peers() {
 }
 
 #[test]
+fn the_first_value_of_the_root_is_set_once_and_also_where_clients_may_not_write() {
+    let mut net = Net::new(1);
+    net.limit_memory(0, 0);
+    assert_eq!(net.init_root(0, &[1]), Ok(true));
+    assert_eq!(net.init_root(0, &[2]), Ok(false));
+    assert_eq!(net.value(0, ":"), Some(vec![1]));
+}
+
+#[test]
 fn absurd_digests_make_ticks_missing_but_never_seen() {
     let mut net = Net::new(2);
     net.connect_all();

@@ -158,6 +158,17 @@ impl Net {
         Ok(tick)
     }
 
+    pub(super) fn init_root(
+        &mut self,
+        node: usize,
+        value: &[u8],
+    ) -> Result<bool, EngineWriteError> {
+        let mut out = Outbox::new();
+        let result = self.nodes[node].engine.init_root(value, &mut out);
+        self.perform(node, out);
+        result
+    }
+
     fn key(&self, node: usize, entry: &Entry) -> EventKey {
         let event = entry.newest();
         (self.engine(node).table().get(event.node).unwrap().clone(), event.tick.get())

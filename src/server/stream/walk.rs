@@ -153,3 +153,122 @@ impl ScopeWalk {
         self.last = Some(path.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::chain::Chain;
+    use crate::model::entry::EntryParts;
+    use crate::model::ids::{Event, NodeIndex, Tick};
+
+    fn entry(tick: u64, has_value: bool) -> Entry {
+        let tick = Tick::new(tick).unwrap();
+        Entry::new(&EntryParts {
+            value: has_value.then_some(&[5]),
+            chain: &Chain::first(Event { node: NodeIndex(0), tick }),
+            tock: Tock::new(tick.get()).unwrap(),
+            origin: None,
+            extra: &[],
+        })
+    }
+
+    fn scope(top: &str, depth_min: usize, depth_max: Option<usize>) -> WatchScope {
+        WatchScope { top: top.parse().unwrap(), depth_min, depth_max }
+    }
+
+    /// What a walk finds: paths, and whether there is an entry.
+    fn walked(tree: &Tree, scope: WatchScope, include: Include) -> Vec<(String, bool)> {
+        let mut walk = ScopeWalk::new(tree, scope, include);
+        let mut found = Vec::new();
+        loop {
+            match walk.next() {
+                Look::Item(item) => found.push((item.path.to_string(), item.entry.is_some())),
+                Look::Busy => {}
+                Look::End => return found,
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_jumps_over_what_is_too_deep_and_over_the_system_tree() {
+        let mut tree = Tree::new(1);
+        for child in 0..3 {
+            for below in 0..500 {
+                let path = format!("a:{child}:{below}.x").parse().unwrap();
+                tree.insert(&path, entry(1, true));
+                tree.insert(&format!(":n:{below}").parse().unwrap(), entry(1, true));
+            }
+            tree.insert(&format!("a:{child}").parse().unwrap(), entry(1, true));
+        }
+        let children = [":0", ":1", ":2"].map(|c| (format!("a{c}"), true));
+        assert_eq!(walked(&tree, scope("a", 0, Some(1)), Include::Values), children);
+        assert_eq!(walked(&tree, scope(":", 0, Some(2)), Include::Values), children);
+        assert_eq!(walked(&tree, scope(":n", 0, None), Include::Values).len(), 500);
+    }
+
+    #[test]
+    fn a_walk_that_finds_nothing_gives_way() {
+        let mut tree = Tree::new(1);
+        for i in 0..2 * LOOK_MAX {
+            tree.insert(&format!("a:{i}").parse().unwrap(), entry(1, false));
+        }
+        let mut walk = ScopeWalk::new(&tree, scope("a", 0, None), Include::Values);
+        assert!(matches!(walk.next(), Look::Busy));
+        assert!(walk.discard().is_some(), "a big snapshot is dropped elsewhere");
+    }
+
+    proptest! {
+        #[test]
+        fn a_walk_finds_what_a_plain_search_finds(
+            entries in proptest::collection::btree_map(
+                "[ab](\\.[ab]){0,4}", (1u64..100, any::<bool>()), 0..40),
+            top in "[ab](\\.[ab]){0,1}|:",
+            depth_min in 0usize..3,
+            depth_max in proptest::option::of(0usize..4),
+            which in 0usize..3,
+        ) {
+            let mut tree = Tree::new(3);
+            let mut had = Seen::new();
+            for (path, (tick, has_value)) in &entries {
+                tree.insert(&path.parse().unwrap(), entry(*tick, *has_value));
+                if tick % 2 == 0 {
+                    had.insert(Event { node: NodeIndex(0), tick: Tick::new(*tick).unwrap() });
+                }
+            }
+            let scope = scope(&top, depth_min, depth_max);
+            let mut want: BTreeMap<Path, bool> = BTreeMap::new();
+            for (text, (tick, has_value)) in &entries {
+                let path: Path = text.parse().unwrap();
+                if !path.starts_with(&scope.top) {
+                    continue;
+                }
+                let wanted = match which {
+                    0 => *has_value,
+                    1 => true,
+                    _ => tick % 2 == 1,
+                };
+                if wanted && scope.wants(&path) {
+                    want.insert(path.clone(), true);
+                }
+                for elements in scope.top.len()..path.len() {
+                    let inner = path.prefix(elements);
+                    if which == 1 && scope.wants(&inner) {
+                        let has_entry = entries.contains_key(&inner.to_string());
+                        want.insert(inner, has_entry);
+                    }
+                }
+            }
+            let include = match which {
+                0 => Include::Values,
+                1 => Include::Empty,
+                _ => Include::Lacking(had),
+            };
+            let want: Vec<_> = want.into_iter().map(|(p, e)| (p.to_string(), e)).collect();
+            prop_assert_eq!(walked(&tree, scope, include), want);
+        }
+    }
+}

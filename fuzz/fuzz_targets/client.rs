@@ -1,0 +1,39 @@
+//! Whatever a client sends, or a file holds: requests and saved states must be decoded or
+//! refused; what is a value stays one on its way through JSON.
+#![no_main]
+
+use distkv::model::path::Path;
+use distkv::model::value::{SkipLimits, Skipper, Value};
+use distkv::protocol::client::request::decode;
+use distkv::protocol::json::{json_from_msgpack, value_from_json};
+use distkv::protocol::saved_state::SavedStateReader;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    // As a connection takes it: message by message, and the same in pieces.
+    let limits = SkipLimits { depth_max: 70, bytes_max: 1 << 20 };
+    let mut rest = data;
+    while let Ok(Some(length)) = Skipper::new(limits).advance(rest) {
+        let (message, behind) = rest.split_at(length);
+        let mut pieces = Skipper::new(limits);
+        let cut = length / 2;
+        if !matches!(pieces.advance(&message[..cut]), Ok(Some(_))) {
+            assert_eq!(pieces.advance(message), Ok(Some(length)));
+        }
+        let _ = decode(message);
+        if let Ok(value) = Value::new(message)
+            && let Ok(json) = json_from_msgpack(value.as_bytes())
+        {
+            let _ = value_from_json(&json);
+        }
+        if let Ok(path) = Path::from_msgpack_value(message) {
+            assert_eq!(path.to_string().parse(), Ok(path));
+        }
+        rest = behind;
+    }
+    let mut reader = SavedStateReader::new();
+    for piece in data.chunks(11) {
+        reader.feed(piece);
+        while let Ok(Some(_)) = reader.next_record() {}
+    }
+});
