@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +12,7 @@ pub use async_std::net::{TcpListener, TcpStream, UdpSocket};
 /// A running task. Dropping it detaches it; [`Task::cancel`] stops it at its next await.
 pub use async_std::task::JoinHandle as Task;
 
+use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 
 /// Starts a task on the runtime's threads. It must not block them: see [`spawn_blocking`].
@@ -69,6 +71,37 @@ where
     F: Future<Output = T>,
 {
     async_std::future::timeout(duration, future).await.ok()
+}
+
+/// How long a name look-up may take. The system's resolver can hang far longer than anybody
+/// wants to wait for one of several peers.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 16;
+
+/// All addresses that a host has now, in the system's order; at least one.
+///
+/// # Errors
+/// What the system said, that it took too long, or that the name has no address.
+pub async fn resolve(to: &HostPort) -> io::Result<Vec<SocketAddr>> {
+    if let Some(address) = to.numeric() {
+        return Ok(vec![address]);
+    }
+    let target = (to.host.clone(), to.port);
+    let look_up = spawn_blocking(move || target.to_socket_addrs());
+    let found = timeout(RESOLVE_TIMEOUT, look_up)
+        .await
+        .ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))??;
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in found.take(ADDRESSES_MAX) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    }
+    Ok(addresses)
 }
 
 /// Milliseconds since this was first called in the process; never goes back.

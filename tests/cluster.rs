@@ -13,6 +13,7 @@
 mod sockets;
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,61 @@ fn a_fresh_node_has_everything_before_it_serves_tombstones_included() {
         assert_eq!(state.entries.len(), 2_000);
         assert_eq!(state.entries.values().filter(|(value, ..)| value.is_none()).count(), 100);
         cluster.settled().await.unwrap();
+    });
+}
+
+#[test]
+fn a_node_joins_and_another_comes_and_goes_while_everybody_writes() {
+    block_on(async {
+        let mut cluster = TestCluster::start(2).await.unwrap();
+        for n in 0..20_000_u32 {
+            let value = Value::new(&[&[0xce][..], &n.to_be_bytes()].concat()).unwrap();
+            cluster.node(0).set(&path(&format!("old.k{n}")), &value).unwrap();
+        }
+        let writing = Arc::new(AtomicBool::new(true));
+        let writers: Vec<_> = (0..2)
+            .map(|at| {
+                let (hub, writing) = (cluster.node(at).hub().clone(), Arc::clone(&writing));
+                std::thread::spawn(move || {
+                    let mut count = 0_u32;
+                    while writing.load(Ordering::Relaxed) {
+                        let write = Write {
+                            path: path(&format!("busy.k{}", count % 500)),
+                            value: Some(&[&[0xce][..], &count.to_be_bytes()].concat()),
+                            precondition: Precondition::default(),
+                            idempotent: false,
+                        };
+                        count += 1;
+                        // As clients do, it has only so many in flight.
+                        let paced = count.is_multiple_of(32);
+                        let written = hub.change(|e, out| e.write(write, paced, out)).unwrap();
+                        let tick = written.committed.unwrap().entry.newest().tick;
+                        while paced && hub.read(|e| e.copies(tick)) == 0 {
+                            std::thread::yield_now();
+                        }
+                    }
+                    count
+                })
+            })
+            .collect();
+        let peers = || vec![cluster.node(0).gossip_addr().to_string()];
+        let mut config = loopback(name("visitor"), peers());
+        for _ in 0..3 {
+            let visitor = start_again(&config).await;
+            config.gossip = visitor.gossip_addr().to_string();
+            let started = Instant::now();
+            visitor.ready().await.unwrap();
+            println!("ready after {:?} under load", started.elapsed());
+            drop(visitor);
+        }
+        let joiner = Node::start(loopback(name("joiner"), peers())).await.unwrap();
+        joiner.ready().await.unwrap();
+        writing.store(false, Ordering::Relaxed);
+        let counts: Vec<u32> = writers.into_iter().map(|w| w.join().unwrap()).collect();
+        println!("{counts:?} changes meanwhile");
+        let joiner = cluster.push(joiner);
+        cluster.settled().await.unwrap();
+        assert!(NodeState::of(cluster.node(joiner)).entries.len() >= 20_000);
     });
 }
 
@@ -532,7 +588,7 @@ fn what_cannot_work_is_refused_before_anything_runs() {
         let error = refused(Config { advertise: Some("0.0.0.0".into()), ..base() }).await;
         assert!(error.contains("advertised"), "{error}");
         let error = refused(Config { peers: vec!["a:b:c".into()], ..base() }).await;
-        assert!(error.contains("host:port"), "{error}");
+        assert!(error.contains("a:b:c") && error.contains("HOST:PORT"), "{error}");
         let error = refused(Config { network: String::new(), ..base() }).await;
         assert!(error.contains("network"), "{error}");
         let error = refused(Config { start: Start::Join, ..base() }).await;

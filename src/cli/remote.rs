@@ -80,7 +80,8 @@ impl RemoteArgs {
     }
 
     async fn connect_once(&self, connect_timeout: Duration) -> Result<Connection, CliError> {
-        let options = Options { connect_timeout, ..Options::default() };
+        // One command, one stream: that the socket is not read is all the flow control it needs.
+        let options = Options { connect_timeout, window: None };
         Ok(Connection::connect(&self.address()?, options).await?)
     }
 }

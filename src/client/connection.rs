@@ -17,9 +17,9 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender, TrySendError};
 use futures::io::AsyncWriteExt;
 
-use super::address::HostPort;
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_qlen};
+use crate::model::host_port::HostPort;
 use crate::model::path::Path;
 use crate::protocol::client::shorten::{LengthenError, Lengthener};
 use crate::rt::{self, TcpStream};
@@ -323,7 +323,10 @@ fn whole_path(paths: &mut Lengthener, message: &Message) -> Result<Option<Path>,
 
 /// A TCP connection to the first of the host's addresses that takes one.
 async fn connect_any(to: &HostPort, timeout: Duration) -> Result<TcpStream, ClientError> {
-    let addresses = to.resolve().await?;
+    let addresses = rt::resolve(to).await.map_err(|error| ClientError::Resolve {
+        address: to.to_string(),
+        reason: error.to_string(),
+    })?;
     // The last one may take all the time that is left; those before it must leave some.
     let share = timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
     let mut reasons = Vec::new();

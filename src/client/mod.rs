@@ -3,21 +3,19 @@
 //!
 //! | module | pure? | what |
 //! |---|---|---|
-//! | [`address`] | but for look-ups | `host:port`, with IPv6 and host names |
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`splitter`] | yes | where one message ends and the next begins |
 
-pub mod address;
 pub mod chain;
 pub mod connection;
 pub mod error;
 pub mod message;
 pub mod splitter;
 
-pub use address::HostPort;
+pub use crate::model::host_port::HostPort;
 pub use chain::Chain;
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use error::{ClientError, ServerError};

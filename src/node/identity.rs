@@ -83,7 +83,7 @@ impl Myself {
         if is_host(self.client.ip().to_canonical()) {
             return HostPort::from(self.client).to_string();
         }
-        let gossip = HostPort::parse(&self.gossip_text(local), 0);
+        let gossip = HostPort::parse(&self.gossip_text(local), Some(0));
         let host = gossip.map_or_else(|_| self.client.ip().to_string(), |gossip| gossip.host);
         HostPort { host, port: self.client.port() }.to_string()
     }

@@ -135,7 +135,8 @@ impl PeerFile {
                     let address = HostPort::from(member.addr).to_string();
                     let known = self.named.entry(member.name.clone()).or_default();
                     // A host name outlives an address.
-                    let numeric = HostPort::parse(known, 0).map_or(true, |k| k.numeric().is_some());
+                    let numeric =
+                        HostPort::parse(known, Some(0)).map_or(true, |k| k.numeric().is_some());
                     if numeric {
                         *known = address;
                     }

@@ -53,9 +53,9 @@ pub(super) fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
         }
         let mut words = content.split_whitespace();
         let address = words.next().unwrap_or_default();
-        let address = match HostPort::parse(address, GOSSIP_PORT) {
+        let address = match HostPort::parse(address, Some(GOSSIP_PORT)) {
             Ok(address) => address.to_string(),
-            Err(why) => return bad(Some(at + 1), why),
+            Err(why) => return bad(Some(at + 1), why.to_string()),
         };
         let name = match words.next().map(NodeName::new).transpose() {
             Ok(name) => name,

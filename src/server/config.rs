@@ -23,7 +23,8 @@ pub struct ServerConfig {
     /// A stream that still needs its snapshot is ended if its client acknowledges nothing for
     /// so long: the snapshot keeps everything in memory that was overwritten since.
     pub snapshot_stall_ms: u64,
-    /// The greatest window of streams that is offered to clients which want flow control.
+    /// The window of streams that the greeting offers to clients which want flow control; a
+    /// client that asks for another one gets that.
     pub qlen: u64,
 }
 

@@ -156,8 +156,10 @@ impl Session {
                     self.streams.acknowledge(*seq, *ack, cx.now);
                 }
                 Ok(ClientMessage::Settings { qlen }) => {
-                    let qlen = (*qlen).min(cx.shared.config.qlen);
-                    // The server pauses one short of the length that was agreed.
+                    // What a client keeps for itself is its own affair: the window costs memory
+                    // there, not here. Were it cut, a client that acknowledges by its own
+                    // length would wait for ever. The server pauses one short of it.
+                    let qlen = *qlen;
                     self.window = (qlen > 0).then_some(qlen.saturating_sub(1).max(1));
                 }
                 Ok(ClientMessage::StreamEnd) => {}

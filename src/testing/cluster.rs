@@ -87,8 +87,13 @@ impl TestCluster {
     pub async fn add_with(&mut self, config: Config) -> Result<usize, NodeError> {
         let node = Node::start(config).await?;
         node.ready().await.map_err(|reason| NodeError::Membership(reason.to_string()))?;
+        Ok(self.push(node))
+    }
+
+    /// Adds a node that runs already; returns its place.
+    pub fn push(&mut self, node: Node) -> usize {
         self.nodes.push(node);
-        Ok(self.nodes.len() - 1)
+        self.nodes.len() - 1
     }
 
     /// The node at a place.

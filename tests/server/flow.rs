@@ -53,15 +53,17 @@ fn an_acknowledgement_opens_the_window_by_what_it_acknowledges() {
 }
 
 #[test]
-fn the_clients_length_counts_only_up_to_the_servers() {
+fn the_clients_length_counts_also_where_it_is_greater_than_the_one_offered() {
     let node = Node::found("n1");
     plant(&mut node.connect(), 40);
-    let mut client = node.connect_with_qlen(1000);
+    let mut client = node.connect_with_qlen(30);
     let seq = client.start(tree());
-    for wseq in 1..10 {
+    for wseq in 1..30 {
         assert_eq!(client.reply(seq)["wseq"].as_u64(), Some(wseq));
     }
     client.silence(seq);
+    client.ack(seq, 29);
+    assert_eq!(client.reply(seq)["wseq"].as_u64(), Some(30));
 }
 
 #[test]

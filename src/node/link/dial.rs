@@ -64,11 +64,11 @@ type Outcome = Result<(Arc<super::Link>, Vec<u8>), Dialled>;
 
 async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     let failed = |why: String| Err(Dialled::Failed(why));
-    let parsed = match HostPort::parse(address, GOSSIP_PORT) {
+    let parsed = match HostPort::parse(address, Some(GOSSIP_PORT)) {
         Ok(parsed) => parsed,
-        Err(why) => return failed(why),
+        Err(why) => return failed(why.to_string()),
     };
-    let addrs = match parsed.resolve().await {
+    let addrs = match rt::resolve(&parsed).await {
         Ok(addrs) => addrs,
         Err(error) => return failed(format!("the name cannot be resolved: {error}")),
     };
@@ -100,7 +100,7 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     if !links.hub.read(crate::engine::Engine::is_ready) {
         // A joiner should know more than the one that it was told of.
         for other in &peer.peers {
-            if HostPort::parse(other, 0).is_ok_and(|other| other.port != 0) {
+            if HostPort::parse(other, Some(0)).is_ok_and(|other| other.port != 0) {
                 links.add_target(other, Origin::Learned, None);
             }
         }
@@ -138,7 +138,7 @@ fn refused(
 fn linked_at(links: &Links, addrs: &[SocketAddr]) -> Option<crate::model::ids::NodeName> {
     let table = links.table.lock();
     let at = |link: &super::Link| {
-        let gossip = HostPort::parse(&link.peer.gossip, 0).ok().and_then(|g| g.numeric());
+        let gossip = HostPort::parse(&link.peer.gossip, Some(0)).ok().and_then(|g| g.numeric());
         let dialled = link.dialled.then_some(link.remote);
         [gossip, dialled].into_iter().flatten().any(|addr| addrs.contains(&addr))
     };

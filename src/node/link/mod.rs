@@ -201,7 +201,7 @@ impl Links {
         dialled: bool,
     ) -> Result<Arc<Link>, Refusal> {
         let refuse = |code, text| Err(Refusal { code, text });
-        let gossip = match HostPort::parse(&peer.gossip, 0) {
+        let gossip = match HostPort::parse(&peer.gossip, Some(0)) {
             Ok(gossip) => gossip,
             Err(why) => {
                 let text = format!("your gossip address {:?} is none: {why}", peer.gossip);
@@ -211,7 +211,7 @@ impl Links {
         // Only needed where SWIM knows another life of that name, perhaps at that very place.
         let addrs = match self.live_member(&peer.name) {
             Some(member) if member.incarnation != peer.incarnation => {
-                gossip.resolve().await.unwrap_or_default()
+                rt::resolve(&gossip).await.unwrap_or_default()
             }
             _ => Vec::new(),
         };
@@ -334,12 +334,12 @@ impl Links {
 
     /// SWIM may not have met this peer: whoever is told may be the only one who can.
     fn tell_swim(&self, peer: &Hello) {
-        let Ok(gossip) = HostPort::parse(&peer.gossip, 0) else { return };
+        let Ok(gossip) = HostPort::parse(&peer.gossip, Some(0)) else { return };
         let (swim, name) = (self.swim.clone(), peer.name.clone());
         match gossip.numeric() {
             Some(addr) => swim.known_peer(Some(name), addr),
             None => drop(rt::spawn(async move {
-                for addr in gossip.resolve().await.unwrap_or_default().into_iter().take(1) {
+                for addr in rt::resolve(&gossip).await.unwrap_or_default().into_iter().take(1) {
                     swim.known_peer(Some(name.clone()), addr);
                 }
             })),

@@ -1,13 +1,11 @@
-//! `host:port`, as people write it: IPv4, IPv6 in brackets, host names.
+//! `host:port`, as people write it: IPv4, IPv6 in brackets, host names. Pure: looking names up
+//! is `rt`'s.
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
-
-use super::error::ClientError;
-use crate::rt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A host and a port; the host is looked up anew at each attempt to connect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     /// An address without brackets, or a name.
     pub host: String,
@@ -25,7 +23,7 @@ pub enum AddressError {
     #[error("{0:?} has no port; write HOST:PORT, and an IPv6 address as [ADDRESS]:PORT")]
     NoPort(String),
     /// The port is none.
-    #[error("{text:?}: {port:?} is no port; a port is a number from 0 to 65535")]
+    #[error("{text:?}: {port:?} is no port; write HOST:PORT, with a port from 0 to 65535")]
     Port {
         /// The whole.
         text: String,
@@ -61,27 +59,24 @@ impl HostPort {
         if host.is_empty() {
             return Err(AddressError::NoHost(text.to_owned()));
         }
-        let is_bad = |c: char| c.is_whitespace() || c.is_control() || "/?#@\\\"'".contains(c);
-        match host.chars().find(|c| is_bad(*c)) {
+        // A zone ("fe80::1%eth0") has more; the system judges it.
+        let is_good = |c: &char| c.is_alphanumeric() || "-_.:%".contains(*c);
+        match host.chars().find(|c| !is_good(c)) {
             Some(character) => Err(AddressError::Character { text: text.to_owned(), character }),
             None => Ok(HostPort { host: host.to_owned(), port }),
         }
     }
 
-    /// All addresses that the host has now, in the system's order; at least one.
-    ///
-    /// # Errors
-    /// [`ClientError::Resolve`].
-    pub async fn resolve(&self) -> Result<Vec<SocketAddr>, ClientError> {
-        let (host, port) = (self.host.clone(), self.port);
-        let look_up = move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        let found: Result<Vec<SocketAddr>, _> = rt::spawn_blocking(look_up).await;
-        let reason = match found {
-            Ok(addresses) if addresses.is_empty() => String::from("the name has no address"),
-            Ok(addresses) => return Ok(addresses),
-            Err(error) => error.to_string(),
-        };
-        Err(ClientError::Resolve { address: self.to_string(), reason })
+    /// The address, where the host is an IP address.
+    #[must_use]
+    pub fn numeric(&self) -> Option<SocketAddr> {
+        self.host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, self.port))
+    }
+}
+
+impl From<SocketAddr> for HostPort {
+    fn from(address: SocketAddr) -> HostPort {
+        HostPort { host: address.ip().to_canonical().to_string(), port: address.port() }
     }
 }
 
@@ -102,7 +97,8 @@ fn split(text: &str) -> Result<(&str, Option<&str>), AddressError> {
     if text.parse::<Ipv6Addr>().is_ok() {
         return Ok((text, None));
     }
-    match text.rsplit_once(':') {
+    // What has more colons is neither an address nor a name; its "port" will say so.
+    match text.split_once(':') {
         Some((host, port)) => Ok((host, Some(port))),
         None => Ok((text, None)),
     }
@@ -140,7 +136,9 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in ["", ":80", "a:b", "a:65536", "a:-1", "[::1", "[x]:80", "[::1]80", "a b:1"] {
+        for text in
+            ["", ":80", "a:b", "a:65536", "a:-1", "[::1", "[x]:80", "[::1]80", "a b:1", "a:5:6"]
+        {
             assert_eq!(parsed(text), None, "{text:?}");
         }
         assert_eq!(parsed("http://a:80"), None);
