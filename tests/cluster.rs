@@ -116,7 +116,7 @@ fn a_node_joins_and_another_comes_and_goes_while_everybody_writes() {
                         };
                         count += 1;
                         // As clients do, it has only so many in flight.
-                        let paced = count % 32 == 0;
+                        let paced = count.is_multiple_of(32);
                         let written = hub.change(|e, out| e.write(write, paced, out)).unwrap();
                         let tick = written.committed.unwrap().entry.newest().tick;
                         while paced && hub.read(|e| e.copies(tick)) == 0 {
