@@ -117,7 +117,8 @@ fn bytes_of_another_protocol_are_shown_and_the_connection_is_closed() {
                 victims.logged(&["gossip port was closed", "127.0.0.1", words]).await;
             }
         }
-        assert_eq!(victims.log.lines(&["gossip port was closed"]).len(), 2);
+        assert_eq!(victims.log.lines(&["no distkv peer: it began with"]).len(), 1);
+        assert_eq!(victims.log.lines(&["gossip port was closed", "frame is of kind"]).len(), 1);
         victims.go_on().await;
     });
 }
@@ -227,6 +228,20 @@ fn a_node_that_leaves_does_not_wait_for_a_peer_that_never_reads() {
         let started = Instant::now();
         node.shutdown().await;
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    });
+}
+
+#[test]
+fn what_a_peer_says_of_itself_cannot_forge_the_log() {
+    block_on(async {
+        let victims = Victims::start().await;
+        let forger = distkv::protocol::peer::greeting::Hello {
+            software: "1.0\nERROR all is lost\u{1b}[2J".into(),
+            ..hello("forger", 1)
+        };
+        let _forger = RawPeer::greet(victims.node().gossip_addr(), &forger);
+        victims.logged(&["linked", "forger", "1.0 ERROR all is lost"]).await;
+        assert_eq!(victims.log.lines(&["\u{1b}"]), [""; 0]);
     });
 }
 

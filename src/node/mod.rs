@@ -23,11 +23,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use address::Advertised;
+use bind::{GossipSockets, bind_client, bind_gossip};
 use config::{CLIENT_PORT, Config, GOSSIP_PORT, Start};
 pub use error::NodeError;
 use identity::Myself;
 use link::{Links, Origin, accept_peers, dial_peers};
 use members::{PeerFile, follow_members};
+use peer_file::KnownPeer;
 use start::Plan;
 use stop::Stop;
 pub use stop::StopReason;
@@ -102,28 +105,42 @@ impl Node {
     pub async fn start_with(config: Config, timing: Timing) -> Result<Self, NodeError> {
         let network = NetworkName::new(&config.network)
             .map_err(|_| NodeError::Network(config.network.clone()))?;
-        for peer in &config.peers {
-            address::parse_setting("peer", peer, GOSSIP_PORT)?;
-        }
-        let stored = match &config.peer_file {
-            Some(path) => peer_file::load(path)?,
-            None => Vec::new(),
-        };
-        if matches!(config.start, Start::Join) && config.peers.is_empty() && stored.is_empty() {
-            return Err(NodeError::NoPeers);
-        }
+        let stored = known_peers(&config)?;
         let plan = Plan::make(&config.start).await?;
-        let gossip = bind::bind_gossip(&config.gossip, GOSSIP_PORT).await?;
-        let (client, client_addr) = bind::bind_client(&config.client, CLIENT_PORT).await?;
-        let advertised =
-            address::Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
-        let me = Arc::new(Myself::new(
-            config.name.clone(),
-            config.network.clone(),
-            client_addr,
-            gossip.addr,
-            advertised,
-        ));
+        let ports = Ports::open(&config).await?;
+        let (node, listener) = Self::assemble(&config, network, ports)?;
+        let links = &node.inner.links;
+        for peer in &config.peers {
+            links.add_target(peer, Origin::Configured, None);
+        }
+        for peer in &stored {
+            links.add_target(&peer.address, Origin::Configured, peer.name.clone());
+        }
+        let file = config.peer_file.clone().map(|path| PeerFile::new(path, stored));
+        rt::spawn(accept_peers(Arc::clone(links), listener));
+        rt::spawn(dial_peers(Arc::clone(links)));
+        rt::spawn(follow_members(Arc::clone(links), file));
+        rt::spawn(tasks::keep_time(Arc::clone(links)));
+        rt::spawn(tasks::report(Arc::clone(links)));
+        rt::spawn(Arc::clone(&node.inner).wait_for_end());
+        if links.addresses().is_empty() {
+            // Nobody to wait for.
+            plan.carry_out(links, &timing).await;
+        } else {
+            let links = Arc::clone(links);
+            rt::spawn(async move { plan.carry_out(&links, &timing).await });
+        }
+        Ok(node)
+    }
+
+    /// Puts the parts together. Of the node's own tasks, only the SWIM thread and the client
+    /// port run afterwards. Returns the listener for peers as well.
+    fn assemble(
+        config: &Config,
+        network: NetworkName,
+        ports: Ports,
+    ) -> Result<(Self, TcpListener), NodeError> {
+        let Ports { gossip, client, client_addr, advertised } = ports;
         let id = NodeId { name: config.name.clone(), incarnation: Incarnation(rt::random_u64()) };
         let incarnation = id.incarnation;
         let hub = Arc::new(Hub::new(Engine::new(crate::engine::Config {
@@ -132,40 +149,25 @@ impl Node {
             read_only: config.read_only,
             memory_max: config.memory_max,
         })));
-        let swim_config = SwimConfig::lan(network);
         let (name, seed) = (config.name.clone(), rt::random_u64());
-        let swim = SwimHandle::start(gossip.udp, name, swim_config, seed)
+        let swim = SwimHandle::start(gossip.udp, name, SwimConfig::lan(network), seed)
             .map_err(|source| NodeError::System { what: "the membership thread", source })?;
+        let me = Arc::new(Myself::new(
+            config.name.clone(),
+            config.network.clone(),
+            client_addr,
+            gossip.addr,
+            advertised,
+        ));
+        if let Some(addr) = me.swim_addr() {
+            swim.become_member(addr, incarnation);
+        }
         let stop = Stop::default();
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone());
         let links = Arc::new(links);
-        let server = client_port::open(client, client_addr, &links, &config);
+        let server = client_port::open(client, client_addr, &links, config);
         let inner = Arc::new(Inner { hub, me, links, server, swim, stop });
-        if let Some(addr) = inner.me.swim_addr() {
-            inner.swim.become_member(addr, incarnation);
-        }
-        let links = &inner.links;
-        for peer in &config.peers {
-            links.add_target(peer, Origin::Configured, None);
-        }
-        for peer in &stored {
-            links.add_target(&peer.address, Origin::Configured, peer.name.clone());
-        }
-        let file = config.peer_file.clone().map(|path| PeerFile::new(path, stored));
-        rt::spawn(accept_peers(Arc::clone(links), TcpListener::from(gossip.tcp)));
-        rt::spawn(dial_peers(Arc::clone(links)));
-        rt::spawn(follow_members(Arc::clone(links), file));
-        rt::spawn(tasks::keep_time(Arc::clone(links)));
-        rt::spawn(tasks::report(Arc::clone(links)));
-        if links.addresses().is_empty() {
-            // Nobody to wait for.
-            plan.carry_out(links, &timing).await;
-        } else {
-            let links = Arc::clone(links);
-            rt::spawn(async move { plan.carry_out(&links, &timing).await });
-        }
-        rt::spawn(Arc::clone(&inner).wait_for_end());
-        Ok(Self { inner })
+        Ok((Self { inner }, TcpListener::from(gossip.tcp)))
     }
 
     /// The node's name.
@@ -230,6 +232,38 @@ impl Drop for Node {
         if !self.inner.stop.is_finished() {
             self.inner.end_at_once();
         }
+    }
+}
+
+/// The peers of the peer file, after a look at those of the options.
+fn known_peers(config: &Config) -> Result<Vec<KnownPeer>, NodeError> {
+    for peer in &config.peers {
+        address::parse_setting("peer", peer, GOSSIP_PORT)?;
+    }
+    let stored = match &config.peer_file {
+        Some(path) => peer_file::load(path)?,
+        None => Vec::new(),
+    };
+    if matches!(config.start, Start::Join) && config.peers.is_empty() && stored.is_empty() {
+        return Err(NodeError::NoPeers);
+    }
+    Ok(stored)
+}
+
+/// What a node has opened before anything runs.
+struct Ports {
+    gossip: GossipSockets,
+    client: std::net::TcpListener,
+    client_addr: SocketAddr,
+    advertised: Advertised,
+}
+
+impl Ports {
+    async fn open(config: &Config) -> Result<Self, NodeError> {
+        let gossip = bind_gossip(&config.gossip, GOSSIP_PORT).await?;
+        let (client, client_addr) = bind_client(&config.client, CLIENT_PORT).await?;
+        let advertised = Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
+        Ok(Self { gossip, client, client_addr, advertised })
     }
 }
 

@@ -21,10 +21,15 @@ const SHOWN_VALUE_BYTES_MAX: usize = 64;
 /// Tells the engine that time passes, until the node ends.
 pub(super) async fn keep_time(links: Arc<Links>) {
     let interval = Duration::from_millis(TICK_INTERVAL_MS);
-    let mut check_due = 0;
+    let (mut check_due, mut last) = (0, rt::now());
     while links.stop.or(rt::sleep(interval)).await.is_some() {
         let now = rt::now();
         links.hub.handle(Input::Tick, now);
+        if now.saturating_sub(last) >= STALL_CHECK_INTERVAL_MS {
+            // This process stood still. What peers sent meanwhile is to be read first.
+            check_due = now + STALL_CHECK_INTERVAL_MS;
+        }
+        last = now;
         if now >= check_due {
             check_due = now + STALL_CHECK_INTERVAL_MS;
             links.close_stalled();

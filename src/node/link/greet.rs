@@ -58,7 +58,7 @@ async fn read_unlimited(mut stream: &TcpStream) -> Result<(Greeting, Vec<u8>), G
                 return Err(GreetError::Stranger { shown, why });
             }
             Ok(Some(frame)) => {
-                let greeting = Greeting::decode(&frame)?;
+                let greeting = printable(Greeting::decode(&frame)?);
                 let behind = bytes.split_off(frame.length);
                 return Ok((greeting, behind));
             }
@@ -72,6 +72,25 @@ async fn read_unlimited(mut stream: &TcpStream) -> Result<(Greeting, Vec<u8>), G
             return Err(GreetError::Closed);
         }
         bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
+    }
+}
+
+/// What others say of themselves goes into logs and onto terminals: no line breaks, no escape
+/// sequences. Names and addresses are checked anyway.
+fn printable(greeting: Greeting) -> Greeting {
+    let clean = |text: &mut String| {
+        *text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    };
+    match greeting {
+        Greeting::Hello(mut hello) => {
+            clean(&mut hello.software);
+            clean(&mut hello.client);
+            Greeting::Hello(hello)
+        }
+        Greeting::Refusal(mut refusal) => {
+            clean(&mut refusal.text);
+            Greeting::Refusal(refusal)
+        }
     }
 }
 
