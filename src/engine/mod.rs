@@ -383,6 +383,9 @@ impl Engine {
         if !self.ready {
             self.ready = true;
             out.push(Output::Ready);
+            // Others that wait for somebody to catch up from should know at once.
+            let seen = self.told_seen();
+            self.broadcast_digest(&seen, out);
         }
     }
 

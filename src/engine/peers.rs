@@ -258,9 +258,18 @@ impl Engine {
         }
     }
 
+    /// Everything that is accounted for here, for others. Nothing while this node is not ready:
+    /// nobody fetches from it, what it has is in fragments, and it makes no changes.
+    pub(super) fn told_seen(&self) -> SeenById {
+        if !self.ready {
+            return Vec::new();
+        }
+        export_seen(self.replica.table(), self.replica.seen())
+    }
+
     /// Sends everything that is accounted for here to one peer.
     pub(super) fn send_digest(&mut self, link: LinkId, out: &mut Outbox) {
-        let seen = export_seen(self.replica.table(), self.replica.seen());
+        let seen = self.told_seen();
         for message in self.digests(&seen) {
             self.send(link, &message, out);
         }
@@ -326,9 +335,9 @@ impl Engine {
             self.peers.digest_full_due = now + DIGEST_FULL_INTERVAL_MS;
             self.peers.digest_due = now + DIGEST_INTERVAL_MS;
             self.peers.changed.clear();
-            let seen = export_seen(self.replica.table(), self.replica.seen());
+            let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
-        } else if now >= self.peers.digest_due && !self.peers.changed.is_empty() {
+        } else if self.ready && now >= self.peers.digest_due && !self.peers.changed.is_empty() {
             self.peers.digest_due = now + DIGEST_INTERVAL_MS;
             let changed = std::mem::take(&mut self.peers.changed);
             let seen: SeenById = changed

@@ -172,7 +172,7 @@ impl Engine {
             self.ready = true;
             out.push(Output::Ready);
             // The others should know at once that this one can be asked now.
-            let seen = export_seen(self.replica.table(), self.replica.seen());
+            let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
         }
         self.start_repair(now, out);

@@ -1,18 +1,167 @@
 //! A set of ticks of one incarnation, as sorted ranges. Gossip makes these sets nearly
 //! gap-free, so a set is almost always one range.
 
+use std::collections::BTreeMap;
+
 use smallvec::SmallVec;
 
 use super::ids::Tick;
 use super::limits::COUNTER_LIMIT;
 
+/// From so many ranges on they are kept in a tree: while a node catches up, ticks come in the
+/// order of paths, and a set of a million of them has half a million ranges on the way.
+const RANGES_LISTED_MAX: usize = 512;
+
 /// A set of ticks, kept as sorted, disjoint, non-adjacent half-open ranges.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct TickSet {
     /// Invariant: each `(from, to)` has `0 < from < to <= 2^62`, and each `from` is greater
     /// than the `to` before it.
-    ranges: SmallVec<[(u64, u64); 1]>,
+    ranges: Ranges,
 }
+
+/// The ranges, whichever way there are fewer steps.
+#[derive(Clone, Debug)]
+enum Ranges {
+    Listed(SmallVec<[(u64, u64); 1]>),
+    /// From each start to its end.
+    Tree(BTreeMap<u64, u64>),
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self::Listed(SmallVec::new())
+    }
+}
+
+impl Ranges {
+    /// Of ranges that are sorted and apart.
+    fn from_sorted(ranges: SmallVec<[(u64, u64); 1]>) -> Self {
+        if ranges.len() > RANGES_LISTED_MAX {
+            Self::Tree(ranges.into_iter().collect())
+        } else {
+            Self::Listed(ranges)
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Listed(ranges) => ranges.len(),
+            Self::Tree(ranges) => ranges.len(),
+        }
+    }
+
+    fn iter(&self) -> RangeIter<'_> {
+        match self {
+            Self::Listed(ranges) => RangeIter::Listed(ranges.iter()),
+            Self::Tree(ranges) => RangeIter::Tree(ranges.iter()),
+        }
+    }
+
+    fn last(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Listed(ranges) => ranges.last().copied(),
+            Self::Tree(ranges) => ranges.last_key_value().map(|(from, to)| (*from, *to)),
+        }
+    }
+
+    /// The last range that begins at `at` or before.
+    fn before(&self, at: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::Listed(ranges) => {
+                let behind = ranges.partition_point(|(from, _)| *from <= at);
+                ranges.get(behind.checked_sub(1)?).copied()
+            }
+            Self::Tree(ranges) => ranges.range(..=at).next_back().map(|(from, to)| (*from, *to)),
+        }
+    }
+
+    /// Adds a range that is not empty; all that overlap or touch it melt into one.
+    fn insert(&mut self, from: u64, to: u64) {
+        match self {
+            Self::Listed(ranges) => {
+                insert_listed(ranges, from, to);
+                if ranges.len() > RANGES_LISTED_MAX {
+                    *self = Self::from_sorted(std::mem::take(ranges));
+                }
+            }
+            Self::Tree(ranges) => {
+                insert_tree(ranges, from, to);
+                // Far below, so that it does not go to and fro.
+                if ranges.len() < RANGES_LISTED_MAX / 4 {
+                    *self = Self::Listed(std::mem::take(ranges).into_iter().collect());
+                }
+            }
+        }
+    }
+}
+
+fn insert_listed(ranges: &mut SmallVec<[(u64, u64); 1]>, from: u64, to: u64) {
+    // Nearly always the tick after the last one.
+    if let Some(last) = ranges.last_mut()
+        && last.1 == from
+    {
+        last.1 = to;
+        return;
+    }
+    let first = ranges.partition_point(|(_, end)| *end < from);
+    let last = ranges.partition_point(|(start, _)| *start <= to);
+    let mut merged = (from, to);
+    if let Some(touched) = ranges.get(first..last) {
+        for (start, end) in touched {
+            merged = (merged.0.min(*start), merged.1.max(*end));
+        }
+    }
+    if first < last {
+        if let Some(slot) = ranges.get_mut(first) {
+            *slot = merged;
+        }
+        ranges.drain(first + 1..last);
+    } else {
+        ranges.insert(first, merged);
+    }
+}
+
+fn insert_tree(ranges: &mut BTreeMap<u64, u64>, from: u64, to: u64) {
+    let mut merged = (from, to);
+    if let Some((start, end)) = ranges.range(..=from).next_back()
+        && *end >= from
+    {
+        merged = (*start, to.max(*end));
+    }
+    while let Some((start, end)) = ranges.range(merged.0 + 1..=merged.1).next() {
+        let start = *start;
+        merged.1 = merged.1.max(*end);
+        ranges.remove(&start);
+    }
+    ranges.insert(merged.0, merged.1);
+}
+
+/// See [`TickSet::ranges`].
+#[derive(Clone)]
+enum RangeIter<'a> {
+    Listed(std::slice::Iter<'a, (u64, u64)>),
+    Tree(std::collections::btree_map::Iter<'a, u64, u64>),
+}
+
+impl Iterator for RangeIter<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<(u64, u64)> {
+        match self {
+            Self::Listed(ranges) => ranges.next().copied(),
+            Self::Tree(ranges) => ranges.next().map(|(from, to)| (*from, *to)),
+        }
+    }
+}
+
+impl PartialEq for TickSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.ranges.len() == other.ranges.len() && self.ranges().eq(other.ranges())
+    }
+}
+
+impl Eq for TickSet {}
 
 impl TickSet {
     /// The empty set.
@@ -32,13 +181,13 @@ impl TickSet {
     /// Whether there is no tick in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.ranges.len() == 0
     }
 
     /// How many ticks are in the set.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.ranges.iter().map(|(from, to)| to - from).sum()
+        self.ranges().map(|(from, to)| to - from).sum()
     }
 
     /// How many ranges the set needs: what it costs to keep and to send.
@@ -48,13 +197,13 @@ impl TickSet {
     }
 
     /// The half-open ranges, rising.
-    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.ranges.iter().copied()
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + Clone + '_ {
+        self.ranges.iter()
     }
 
     /// The ticks, rising. Mind the size: a range may span 2^62.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        self.ranges.iter().flat_map(|(from, to)| *from..*to)
+        self.ranges().flat_map(|(from, to)| from..to)
     }
 
     /// The greatest tick, 0 if there is none.
@@ -66,7 +215,7 @@ impl TickSet {
     /// The greatest n for which all of 1..=n are in the set.
     #[must_use]
     pub fn contiguous(&self) -> u64 {
-        match self.ranges.first() {
+        match self.ranges().next() {
             Some((1, to)) => to - 1,
             _ => 0,
         }
@@ -79,17 +228,13 @@ impl TickSet {
     }
 
     fn contains_raw(&self, tick: u64) -> bool {
-        let at = self.ranges.partition_point(|(_, to)| *to <= tick);
-        self.ranges.get(at).is_some_and(|(from, _)| *from <= tick)
+        self.ranges.before(tick).is_some_and(|(_, to)| tick < to)
     }
 
     /// Whether all of another set is in this one.
     #[must_use]
     pub fn contains_all(&self, other: &Self) -> bool {
-        other.ranges.iter().all(|(from, to)| {
-            let at = self.ranges.partition_point(|(_, end)| *end <= *from);
-            self.ranges.get(at).is_some_and(|(f, t)| f <= from && to <= t)
-        })
+        other.ranges().all(|(from, to)| self.ranges.before(from).is_some_and(|(_, end)| to <= end))
     }
 
     /// Adds a tick; tells whether it was new. Tick 0 stands for "none" and is never in a set.
@@ -97,13 +242,6 @@ impl TickSet {
         let tick = tick.get();
         if tick == 0 || self.contains_raw(tick) {
             return false;
-        }
-        // Nearly always the tick after the last one.
-        if let Some(last) = self.ranges.last_mut()
-            && last.1 == tick
-        {
-            last.1 = tick + 1;
-            return true;
         }
         self.insert_range(tick, tick + 1)
     }
@@ -113,25 +251,8 @@ impl TickSet {
         if from == 0 || to > COUNTER_LIMIT {
             return false;
         }
-        if to <= from {
-            return true;
-        }
-        // All ranges that overlap or touch from..to melt into one.
-        let first = self.ranges.partition_point(|(_, end)| *end < from);
-        let last = self.ranges.partition_point(|(start, _)| *start <= to);
-        let mut merged = (from, to);
-        if let Some(touched) = self.ranges.get(first..last) {
-            for (start, end) in touched {
-                merged = (merged.0.min(*start), merged.1.max(*end));
-            }
-        }
-        if first < last {
-            if let Some(slot) = self.ranges.get_mut(first) {
-                *slot = merged;
-            }
-            self.ranges.drain(first + 1..last);
-        } else {
-            self.ranges.insert(first, merged);
+        if to > from {
+            self.ranges.insert(from, to);
         }
         true
     }
@@ -142,14 +263,13 @@ impl TickSet {
             return false;
         }
         if self.ranges.len().min(other.ranges.len()) < 8 {
-            for (from, to) in &other.ranges {
-                self.insert_range(*from, *to);
+            for (from, to) in other.ranges() {
+                self.insert_range(from, to);
             }
             return true;
         }
         // Both are fragmented: one linear merge instead of many inserts into the middle.
-        let mut all: Vec<(u64, u64)> =
-            self.ranges.iter().chain(other.ranges.iter()).copied().collect();
+        let mut all: Vec<(u64, u64)> = self.ranges().chain(other.ranges()).collect();
         all.sort_unstable();
         let mut merged: SmallVec<[(u64, u64); 1]> = SmallVec::new();
         for (from, to) in all {
@@ -158,7 +278,7 @@ impl TickSet {
                 _ => merged.push((from, to)),
             }
         }
-        self.ranges = merged;
+        self.ranges = Ranges::from_sorted(merged);
         true
     }
 
@@ -166,37 +286,37 @@ impl TickSet {
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut ranges = SmallVec::new();
-        let mut skip = other.ranges.iter().peekable();
-        for (from, to) in &self.ranges {
-            let mut at = *from;
-            while let Some((start, end)) = skip.peek() {
-                if *end <= at {
+        let mut skip = other.ranges().peekable();
+        for (from, to) in self.ranges() {
+            let mut at = from;
+            while let Some((start, end)) = skip.peek().copied() {
+                if end <= at {
                     skip.next();
                     continue;
                 }
-                if *start >= *to {
+                if start >= to {
                     break;
                 }
-                if *start > at {
-                    ranges.push((at, *start));
+                if start > at {
+                    ranges.push((at, start));
                 }
-                at = at.max(*end);
-                if at >= *to {
+                at = at.max(end);
+                if at >= to {
                     break;
                 }
                 skip.next();
             }
-            if at < *to {
-                ranges.push((at, *to));
+            if at < to {
+                ranges.push((at, to));
             }
         }
-        Self { ranges }
+        Self { ranges: Ranges::from_sorted(ranges) }
     }
 
     /// The first so many ranges of the set.
     #[must_use]
     pub fn prefix(&self, ranges: usize) -> Self {
-        Self { ranges: self.ranges.iter().take(ranges).copied().collect() }
+        Self { ranges: Ranges::from_sorted(self.ranges().take(ranges).collect()) }
     }
 
     /// The ticks from 1 to `highest` that are not in the set.
@@ -260,7 +380,65 @@ mod tests {
         assert!(ranges.windows(2).all(|w| w[0].1 < w[1].0), "{ranges:?}");
     }
 
+    /// Ticks that are all apart, in an order without order.
+    fn scattered(count: u64) -> impl Iterator<Item = Tick> {
+        (0..count).map(move |i| Tick::new((i * 7919 % count) * 2 + 1).unwrap())
+    }
+
+    #[test]
+    fn a_set_of_many_ranges_is_the_same_set() {
+        let count = RANGES_LISTED_MAX as u64 * 4;
+        let mut many = TickSet::new();
+        let mut model = BTreeSet::new();
+        for tick in scattered(count) {
+            assert!(many.insert(tick));
+            assert!(!many.insert(tick));
+            model.insert(tick.get());
+        }
+        check(&many, &model);
+        assert!(matches!(many.ranges, Ranges::Tree(_)));
+        assert_eq!((many.max(), many.contiguous()), (count * 2 - 1, 1));
+        let few = many.prefix(10);
+        assert!(matches!(few.ranges, Ranges::Listed(_)));
+        assert!(many.contains_all(&few) && !few.contains_all(&many));
+        assert_eq!(many.difference(&few).range_count(), count as usize - 10);
+        let mut both = few.clone();
+        assert!(both.union_with(&many));
+        assert_eq!(both, many);
+        // The gaps fill, and it is one range again.
+        for tick in scattered(count) {
+            assert!(many.insert(Tick::new(tick.get() + 1).unwrap()));
+        }
+        assert_eq!(many, TickSet::range(1, count * 2 + 1).unwrap());
+        assert!(matches!(many.ranges, Ranges::Listed(_)));
+    }
+
+    #[test]
+    fn a_tree_of_ranges_and_a_list_of_them_are_equal() {
+        let ticks: Vec<Tick> = scattered(RANGES_LISTED_MAX as u64 + 1).collect();
+        let mut tree: TickSet = ticks.iter().copied().collect();
+        assert!(matches!(tree.ranges, Ranges::Tree(_)));
+        tree.insert_range(1, 200);
+        let list = tree.prefix(usize::MAX);
+        assert!(matches!(list.ranges, Ranges::Listed(_)));
+        assert!(matches!(tree.ranges, Ranges::Tree(_)));
+        assert_eq!(tree, list);
+    }
+
     proptest! {
+        #[test]
+        fn ranges_in_a_tree_melt_as_in_a_list(
+            inserts in proptest::collection::vec((1u64..400, 1u64..20), 0..120),
+        ) {
+            let mut tree = BTreeMap::new();
+            let mut list = SmallVec::new();
+            for (from, length) in inserts {
+                insert_tree(&mut tree, from, from + length);
+                insert_listed(&mut list, from, from + length);
+                prop_assert_eq!(tree.iter().map(|(f, t)| (*f, *t)).collect::<Vec<_>>(), list.to_vec());
+            }
+        }
+
         #[test]
         fn a_tick_set_behaves_like_a_set_of_numbers(
             a in proptest::collection::btree_set(1u64..200, 0..80),
