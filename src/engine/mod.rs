@@ -26,6 +26,8 @@ pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report}
 use peers::Peers;
 use repair::Repair;
 
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
 use crate::model::entry::Entry;
 use crate::model::ids::{
     Event, Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
@@ -53,6 +55,25 @@ pub struct Config {
     /// Bytes of entries above which client writes that need more are refused; none for no
     /// limit. Changes from peers are always taken: refusing them would be divergence.
     pub memory_max: Option<usize>,
+    /// Where chains are cut; only the simulator wants them shorter.
+    pub chain_bound: ChainBound,
+    /// None, but in tests and simulations.
+    pub defects: Defects,
+}
+
+impl Config {
+    /// A node that takes writes without limits.
+    #[must_use]
+    pub fn new(id: NodeId, hash_seed: u64) -> Self {
+        Self {
+            id,
+            hash_seed,
+            read_only: false,
+            memory_max: None,
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
+        }
+    }
 }
 
 /// Why a client's write was not made. Nothing was changed.
@@ -114,7 +135,8 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            replica: Replica::new(&config.id, config.hash_seed),
+            replica: Replica::new(&config.id, config.hash_seed)
+                .on_trial(config.chain_bound, config.defects),
             watches: Watches::new(config.hash_seed),
             peers: Peers::default(),
             repair: Repair::default(),

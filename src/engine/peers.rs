@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
+use crate::model::defects::Defect;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick};
 use crate::model::path::Path;
@@ -238,6 +239,9 @@ impl Engine {
         };
         self.replica.check_own_seen(&theirs);
         self.replica.hear_tock(digest.tock);
+        if self.config.defects.has(Defect::KnowledgeBeforeData) {
+            let _ = self.replica.adopt(&theirs, &digest.mark, digest.tock);
+        }
         let own = self.replica.own();
         let missing = theirs.difference(self.replica.seen());
         let Some(peer) = self.peers.get_mut(link) else { return };
