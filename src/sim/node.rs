@@ -1,0 +1,65 @@
+//! One simulated node: its engine while it runs, its disk, and the ends of its links.
+
+use super::oracle::shadow::Shadow;
+use crate::engine::Engine;
+use crate::model::ids::{Incarnation, NodeName};
+
+/// One simulated node.
+pub(super) struct Node {
+    pub(super) name: NodeName,
+    /// For people: the name, with a `'` for a copy.
+    pub(super) label: String,
+    /// None while it is down.
+    pub(super) engine: Option<Engine>,
+    /// What the judge knows of it.
+    pub(super) shadow: Shadow,
+    /// How often its process was started: events planned for an earlier process are void.
+    pub(super) process: u32,
+    /// It handles nothing for a while.
+    pub(super) frozen: bool,
+    /// It never comes back.
+    pub(super) gone: bool,
+    /// The ends of the links that stand, as it sees them.
+    pub(super) ends: Vec<u32>,
+    /// Catch-ups that it is answering.
+    pub(super) serving: usize,
+    /// The other node of the same name, where a disk was copied.
+    pub(super) twin: Option<usize>,
+    /// It runs from a copied disk and has not found out yet: it must not make changes, because
+    /// nobody could tell them from the original's.
+    pub(super) is_copy: bool,
+    /// The incarnation of its process before the present one.
+    pub(super) last_incarnation: Option<Incarnation>,
+}
+
+impl Node {
+    pub(super) fn new(name: NodeName, label: String) -> Self {
+        Self {
+            name,
+            label,
+            engine: None,
+            shadow: Shadow::default(),
+            process: 0,
+            frozen: false,
+            gone: false,
+            ends: Vec::new(),
+            serving: 0,
+            twin: None,
+            is_copy: false,
+            last_incarnation: None,
+        }
+    }
+
+    /// Whether it does anything.
+    pub(super) fn is_awake(&self) -> bool {
+        self.engine.is_some() && !self.frozen
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.engine.as_ref().is_some_and(Engine::is_ready)
+    }
+}
