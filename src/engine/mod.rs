@@ -11,10 +11,13 @@
 //! 4. Keep frames on one link in order.
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
+pub mod delete;
+mod image;
 mod io;
 pub mod load;
 mod peers;
 mod repair;
+mod serve;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -22,9 +25,13 @@ pub mod view;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use delete::{DeleteGroup, DeleteSettings};
+pub use image::Image;
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
 use peers::Peers;
+pub use repair::CatchUpProgress;
 use repair::Repair;
+pub use serve::ServeJob;
 
 use crate::model::entry::Entry;
 use crate::model::ids::{
@@ -53,6 +60,8 @@ pub struct Config {
     /// Bytes of entries above which client writes that need more are refused; none for no
     /// limit. Changes from peers are always taken: refusing them would be divergence.
     pub memory_max: Option<usize>,
+    /// How the Delete group works.
+    pub delete: DeleteSettings,
 }
 
 /// Why a client's write was not made. Nothing was changed.
@@ -82,6 +91,7 @@ pub struct Engine {
     watches: Watches,
     peers: Peers,
     repair: Repair,
+    delete: DeleteGroup,
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
@@ -106,6 +116,14 @@ pub struct EngineCounters {
     pub catch_ups: u64,
     /// Catch-ups answered.
     pub catch_ups_served: u64,
+    /// Purges applied.
+    pub purges: u64,
+    /// Tombstones that were dropped by purges.
+    pub purged: u64,
+    /// Entries that were dropped because they had been purged elsewhere (RULES 4a).
+    pub dropped: u64,
+    /// Entries that were changed here while cut off and re-issued (RULES 4b, 8).
+    pub reissued: u64,
 }
 
 impl Engine {
@@ -118,6 +136,7 @@ impl Engine {
             watches: Watches::new(config.hash_seed),
             peers: Peers::default(),
             repair: Repair::default(),
+            delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
             killed: Arc::default(),
             members: BTreeSet::new(),
@@ -350,7 +369,11 @@ impl Engine {
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
             Input::LinkDown { link } => self.on_link_down(link, now, out),
             Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
-            Input::Lagged { link } => self.send_digest(link, out),
+            Input::Lagged { link } => {
+                self.greet_group(link, out);
+                self.send_digest(link, out);
+            }
+            Input::Persisted { token } => self.on_persisted(token, now, out),
             Input::MemberUp { member } => {
                 self.revive(&member.name);
                 self.members.insert(member);
@@ -422,7 +445,7 @@ impl Engine {
         out.push(Output::Commit(change));
     }
 
-    fn broadcast(&mut self, message: &PeerMessage<'_>, out: &mut Outbox) {
+    fn broadcast(&self, message: &PeerMessage<'_>, out: &mut Outbox) {
         if !self.peers.is_empty() {
             out.push(Output::Broadcast { frame: encode(message, self.replica.table()) });
         }

@@ -2,6 +2,7 @@
 
 pub mod chain;
 pub mod entry;
+pub mod group;
 pub mod host_port;
 pub mod ids;
 pub mod limits;

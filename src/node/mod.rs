@@ -37,6 +37,7 @@ pub use stop::StopReason;
 use swim::SwimHandle;
 
 use crate::engine::Engine;
+use crate::engine::delete::DeleteSettings;
 use crate::hub::Hub;
 use crate::membership::{NetworkName, SwimConfig};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
@@ -148,6 +149,7 @@ impl Node {
             hash_seed: rt::random_u64(),
             read_only: config.read_only,
             memory_max: config.memory_max,
+            delete: DeleteSettings::default(),
         })));
         let (name, seed) = (config.name.clone(), rt::random_u64());
         let swim = SwimHandle::start(gossip.udp, name, SwimConfig::lan(network), seed)

@@ -91,6 +91,12 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
                 tracing::info!(%peer, "the link broke during the catch-up; trying on");
             }
         },
+        Report::GroupChanged { config } => tracing::info!(
+            version = config.version,
+            members =
+                config.members().iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(" "),
+            "the Delete group has these members now"
+        ),
         Report::Renewed { incarnation } => tracing::warn!(
             incarnation = format!("{:016x}", incarnation.0),
             "somebody else uses this node's identity (a copied disk?); going on under a new \

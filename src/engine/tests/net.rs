@@ -9,7 +9,7 @@ use crate::model::ids::{NodeId, NodeName};
 use crate::model::seen::{SeenById, export_seen};
 use crate::model::tick_set::TickSet;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{CatchUpEnd, Digest, PeerMessage, encode_part};
+use crate::protocol::peer::{Digest, PeerMessage};
 
 /// One direction of a connection.
 struct Pipe {
@@ -46,6 +46,11 @@ pub(super) struct Net {
 /// An event by identity.
 type EventKey = (NodeId, u64);
 
+/// This network's checks know nothing of purges; `sim` has those.
+fn no_purges() -> crate::engine::delete::DeleteSettings {
+    crate::engine::delete::DeleteSettings { found_after_ms: Millis::MAX, ..Default::default() }
+}
+
 type Content = (Vec<(Path, String)>, SeenById);
 
 impl Net {
@@ -78,7 +83,13 @@ impl Net {
         let incarnation = Incarnation(self.next_incarnation);
         self.next_incarnation += 1;
         let id = NodeId { name: NodeName::new(name).unwrap(), incarnation };
-        Engine::new(Config { id, hash_seed: 7, read_only: false, memory_max: None })
+        Engine::new(Config {
+            id,
+            hash_seed: 7,
+            read_only: false,
+            memory_max: None,
+            delete: no_purges(),
+        })
     }
 
     /// A node that is not ready.
@@ -92,7 +103,13 @@ impl Net {
     pub(super) fn clone_identity(&mut self, of: usize) -> usize {
         self.cloned = true;
         let id = self.nodes[of].engine.id().clone();
-        let engine = Engine::new(Config { id, hash_seed: 7, read_only: false, memory_max: None });
+        let engine = Engine::new(Config {
+            id,
+            hash_seed: 7,
+            read_only: false,
+            memory_max: None,
+            delete: no_purges(),
+        });
         self.nodes.push(Node { engine, pipes: BTreeMap::new() });
         let node = self.nodes.len() - 1;
         self.handle(node, Input::Found);
@@ -190,17 +207,15 @@ impl Net {
                     }
                 }
                 Output::Send { link, frame } => self.queue(node, link, frame),
-                Output::Serve { link, id, mut stream } => loop {
-                    let batch = stream.next_batch(2000);
-                    let mut frame = Vec::new();
-                    encode_part(id, stream.mark(), &batch.entries, stream.table(), &mut frame);
-                    self.queue(node, link, frame.into());
-                    if let Some((seen, mark, tock)) = stream.knowledge() {
-                        let seen = export_seen(stream.table(), seen);
-                        let end = CatchUpEnd { id, tock, mark: mark.clone(), seen };
-                        let mut frame = Vec::new();
-                        PeerMessage::CatchUpEnd(end).encode(stream.table(), &mut frame);
-                        self.queue(node, link, frame.into());
+                Output::Serve { link, mut job } => loop {
+                    let mut frames = Vec::new();
+                    let done = job.next_frames(2000, &mut frames);
+                    let mut at = 0;
+                    while let Some(frame) = split_frame(&frames[at..], BODY_BYTES_MAX).unwrap() {
+                        self.queue(node, link, frames[at..at + frame.length].into());
+                        at += frame.length;
+                    }
+                    if done {
                         break;
                     }
                 },
