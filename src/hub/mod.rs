@@ -74,7 +74,7 @@ struct Wakes {
     attention: bool,
     ready: bool,
     /// What was replaced, and must not be dropped under the guard.
-    garbage: Vec<Box<ServeJob>>,
+    garbage: Vec<ServeJob>,
     /// The same.
     snapshots: Vec<Arc<CatchUpSnapshot>>,
 }
@@ -144,7 +144,7 @@ impl Hub {
                 }
                 Output::Serve { link, job } => {
                     if let Some(queue) = outputs.links.get(&link) {
-                        wakes.garbage.extend(queue.serve(job));
+                        wakes.garbage.extend(queue.serve(job).map(|old| *old));
                         wakes.links.push(Arc::clone(queue));
                     }
                 }

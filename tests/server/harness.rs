@@ -78,6 +78,7 @@ impl Node {
                 hash_seed: 1,
                 read_only: false,
                 memory_max: None,
+                delete: Default::default(),
             },
             config,
         )
