@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::serve::ServeJob;
 use crate::model::group::GroupConfig;
-use crate::model::ids::{Incarnation, NodeId, NodeName};
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::model::path::Path;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::replica::Committed;
@@ -176,6 +176,27 @@ pub enum Report {
         peer: NodeName,
         /// Why.
         reason: CatchUpFailure,
+    },
+    /// Two sides of a split have met.
+    ResyncStarted {
+        /// The housekeepers of this node's side.
+        ours: Vec<NodeName>,
+        /// Those of the other.
+        theirs: Vec<NodeName>,
+    },
+    /// This node fetches what it lacks from the other side.
+    ResyncProgress {
+        /// Entries that have come.
+        entries: u64,
+        /// Events that are still missing.
+        remaining: u64,
+    },
+    /// Nothing is missing here any more.
+    ResyncDone {
+        /// Entries that this node has fetched.
+        entries: u64,
+        /// How long it took, milliseconds.
+        lasted_ms: Millis,
     },
     /// The Delete group has another member list.
     GroupChanged {

@@ -17,6 +17,7 @@ mod io;
 pub mod load;
 mod peers;
 mod repair;
+mod resync;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,8 @@ pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report}
 use peers::Peers;
 pub use repair::CatchUpProgress;
 use repair::Repair;
+use resync::Resync;
+pub use resync::ResyncView;
 pub use serve::ServeJob;
 
 use crate::model::entry::Entry;
@@ -91,6 +94,7 @@ pub struct Engine {
     watches: Watches,
     peers: Peers,
     repair: Repair,
+    resync: Resync,
     delete: DeleteGroup,
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
@@ -116,6 +120,8 @@ pub struct EngineCounters {
     pub catch_ups: u64,
     /// Catch-ups answered.
     pub catch_ups_served: u64,
+    /// Splits that healed: meetings of two sides.
+    pub resyncs: u64,
     /// Purges applied.
     pub purges: u64,
     /// Tombstones that were dropped by purges.
@@ -136,6 +142,7 @@ impl Engine {
             watches: Watches::new(config.hash_seed),
             peers: Peers::default(),
             repair: Repair::default(),
+            resync: Resync::default(),
             delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
             killed: Arc::default(),

@@ -139,7 +139,9 @@ impl Engine {
 
     pub(super) fn on_link_down(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
         self.stop_serving(link, out);
-        self.peers.links.remove(&link);
+        if let Some(peer) = self.peers.links.remove(&link) {
+            self.on_resync_link_down(&peer.id.name, now);
+        }
         self.on_delete_link_down(link);
         self.on_repair_link_down(link, now, out);
     }
@@ -177,6 +179,7 @@ impl Engine {
                 }
                 PeerMessage::CatchUpDone { id } => self.on_catch_up_done(link, id, out),
                 PeerMessage::CatchUpInvite => self.on_catch_up_invite(link, now, out),
+                PeerMessage::Resync(status) => self.on_resync_status(link, status, now, out),
                 PeerMessage::Group(hello) => self.on_group(link, &hello, out),
                 PeerMessage::Propose(proposal) => self.on_propose(link, &proposal, out),
                 PeerMessage::Agree { round, member } => self.on_agree(&round, &member, now, out),
@@ -452,6 +455,7 @@ impl Engine {
         self.on_serve_tick(now, out);
         self.on_delete_tick(now, out);
         self.on_repair_tick(now, out);
+        self.on_resync_tick(now, out);
     }
 
     pub(super) fn broadcast_digest(&mut self, seen: &SeenById, out: &mut Outbox) {

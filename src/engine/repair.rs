@@ -130,6 +130,8 @@ impl Engine {
     /// is; afterwards one that has what has been missing here for too long, or whose mark has
     /// been ahead for too long.
     fn choose_peer(&mut self, now: Millis) -> Option<(LinkId, u64)> {
+        let held = self.ready && self.resync.holds(now);
+        let driver = self.resync_driver();
         let (seen, mark) = (self.replica.seen(), self.replica.mark());
         let mut best: Option<(LinkId, u64)> = None;
         for (link, peer) in self.peers.iter_mut() {
@@ -147,10 +149,11 @@ impl Engine {
             }
             let ahead = peer.ahead_since.is_some_and(|s| now.saturating_sub(s) >= HOLE_AFTER_MS);
             let wanted = if self.ready { missing > 0 || ahead || peer.invited } else { peer.ready };
-            if !wanted || now < peer.avoid_until {
+            if !wanted || now < peer.avoid_until || (held && !peer.invited) {
                 continue;
             }
-            if peer.invited && self.ready {
+            // Who has fetched from the other side already spares the way there.
+            if self.ready && (peer.invited || driver == Some(link)) {
                 return Some((link, missing));
             }
             if best.is_none_or(|(_, most)| missing > most) {
@@ -361,6 +364,7 @@ impl Engine {
             let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
         }
+        self.on_resync_fetched(active.entries, now, out);
         self.start_repair(now, out);
     }
 

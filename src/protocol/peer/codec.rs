@@ -6,7 +6,7 @@ use super::group_codec::{
 };
 use super::{
     CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, ChangeMessage, Digest, PeerError,
-    PeerMessage, RefuseReason,
+    PeerMessage, RefuseReason, ResyncStatus,
 };
 use crate::model::entry::Entry;
 use crate::model::ids::{Incarnation, NODE_TABLE_MAX, NodeId, NodeName, NodeTable, Tick, Tock};
@@ -41,6 +41,7 @@ const PROPOSE: u8 = 18;
 const AGREE: u8 = 19;
 const DISAGREE: u8 = 20;
 const ANNOUNCE: u8 = 21;
+const RESYNC: u8 = 22;
 
 /// Most records that are read from one frame; a frame is cut at 64 KiB by its sender, and the
 /// shortest record has about 20 bytes.
@@ -132,6 +133,11 @@ impl<'a> PeerMessage<'a> {
             }
             KILL_NODE => (Self::KillNode(NodeName::new(r.read_str()?)?), 1),
             LEAVE => (Self::Leave, 0),
+            RESYNC => {
+                let (entries, remaining) = (r.read_u64()?, r.read_u64()?);
+                let is_done = r.read_bool()?;
+                (Self::Resync(ResyncStatus { entries, remaining, is_done }), 3)
+            }
             GROUP => (Self::Group(read_group_hello(r)?), 2),
             PROPOSE => (Self::Propose(read_proposal(r)?), 4),
             AGREE => (Self::Agree { round: read_round(r)?, member: read_member(r)? }, 2),
@@ -241,6 +247,12 @@ impl<'a> PeerMessage<'a> {
                 write_str(name.as_str(), out);
             }),
             Self::Leave => write_frame(LEAVE, out, |out| write_array_len(0, out)),
+            Self::Resync(status) => write_frame(RESYNC, out, |out| {
+                write_array_len(3, out);
+                write_u64(status.entries, out);
+                write_u64(status.remaining, out);
+                write_bool(status.is_done, out);
+            }),
             Self::Group(hello) => write_frame(GROUP, out, |out| {
                 write_array_len(2, out);
                 write_group_hello(hello, out);
@@ -478,6 +490,7 @@ mod tests {
             PeerMessage::CatchUpVerdict(CatchUpVerdict { id: 5, gone: seen, empty: vec![1] }),
             PeerMessage::CatchUpDone { id: 5 },
             PeerMessage::CatchUpInvite,
+            PeerMessage::Resync(ResyncStatus { entries: 1, remaining: 2, is_done: true }),
             PeerMessage::CatchUpRefused { id: 5, reason: RefuseReason::Busy },
             PeerMessage::Topic { topic: "a.b".parse().unwrap(), data: &[0xc1, 0xff] },
             PeerMessage::KillNode(NodeName::new("old").unwrap()),
@@ -538,7 +551,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_messages_never_panic(which in 0usize..14, at in 5usize..80, byte: u8, cut in 0usize..40) {
+        fn damaged_messages_never_panic(which in 0usize..15, at in 5usize..80, byte: u8, cut in 0usize..40) {
             let mut bytes = Vec::new();
             samples()[which].encode(&NodeTable::new(), &mut bytes);
             let length = bytes.len();

@@ -122,6 +122,17 @@ pub struct CatchUpVerdict {
     pub empty: Vec<usize>,
 }
 
+/// How far a housekeeper is that asks the other side of a healed split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResyncStatus {
+    /// Entries that it has fetched.
+    pub entries: u64,
+    /// Events that it still lacks.
+    pub remaining: u64,
+    /// It has all that one peer had: its side can fetch from it.
+    pub is_done: bool,
+}
+
 /// A tock pair as it travels (RULES 5).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairById {
@@ -239,6 +250,8 @@ pub enum PeerMessage<'a> {
     KillNode(NodeName),
     /// The sender goes away on purpose.
     Leave,
+    /// How far the sender is with asking the other side.
+    Resync(ResyncStatus),
     /// The sender as a member of the Delete group, and its member list.
     Group(GroupHello),
     /// Asks to agree to a purge.
