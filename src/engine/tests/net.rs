@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::write;
+use crate::engine::delete::{DeleteSettings, ForgetError};
 use crate::engine::*;
 use crate::model::ids::{NodeId, NodeName};
 use crate::model::seen::{SeenById, export_seen};
@@ -41,14 +42,15 @@ pub(super) struct Net {
     pub(super) something_died: bool,
     /// Two nodes share an identity, so an event may be used twice before they find out.
     cloned: bool,
+    delete: DeleteSettings,
 }
 
 /// An event by identity.
 type EventKey = (NodeId, u64);
 
-/// This network's checks know nothing of purges; `sim` has those.
-fn no_purges() -> crate::engine::delete::DeleteSettings {
-    crate::engine::delete::DeleteSettings { found_after_ms: Millis::MAX, ..Default::default() }
+/// The random runs' checks know nothing of purges; `sim` has those.
+fn no_purges() -> DeleteSettings {
+    DeleteSettings { found_after_ms: Millis::MAX, ..DeleteSettings::default() }
 }
 
 type Content = (Vec<(Path, String)>, SeenById);
@@ -67,12 +69,42 @@ impl Net {
             parents: BTreeMap::new(),
             something_died: false,
             cloned: false,
+            delete: no_purges(),
         };
         for _ in 0..count {
             let node = net.join();
             net.handle(node, Input::Found);
         }
         net
+    }
+
+    /// The same, whose nodes purge; `durable` ones have data directories.
+    pub(super) fn purging(count: usize, durable: bool) -> Self {
+        let mut net = Self::new(0);
+        for node in 0..count {
+            let store = durable.then_some(node as u64);
+            net.delete = DeleteSettings { store, ..DeleteSettings::default() };
+            net.join();
+            net.handle(node, Input::Found);
+        }
+        net
+    }
+
+    pub(super) fn forget(&mut self, node: usize, name: &str) -> Result<(), ForgetError> {
+        let (mut out, name) = (Outbox::new(), NodeName::new(name).unwrap());
+        let result = self.nodes[node].engine.forget_member(&name, &mut out);
+        self.perform(node, out);
+        result
+    }
+
+    /// Names of the Delete group's members, as a node sees them.
+    pub(super) fn group(&self, node: usize) -> Vec<String> {
+        let config = self.engine(node).group();
+        config.iter().flat_map(|c| c.members()).map(|m| m.name.to_string()).collect()
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.now
     }
 
     pub(super) fn len(&self) -> usize {
@@ -88,7 +120,7 @@ impl Net {
             hash_seed: 7,
             read_only: false,
             memory_max: None,
-            delete: no_purges(),
+            delete: self.delete.clone(),
         })
     }
 
@@ -108,7 +140,7 @@ impl Net {
             hash_seed: 7,
             read_only: false,
             memory_max: None,
-            delete: no_purges(),
+            delete: self.delete.clone(),
         });
         self.nodes.push(Node { engine, pipes: BTreeMap::new() });
         let node = self.nodes.len() - 1;
@@ -225,6 +257,7 @@ impl Net {
                     self.next_incarnation += 1;
                     self.handle(node, Input::Renewed { incarnation });
                 }
+                Output::Persist { token } => self.handle(node, Input::Persisted { token }),
                 Output::Report(Report::Conflict(c)) => {
                     self.losers.push(self.key(node, &c.loser));
                 }
@@ -355,6 +388,30 @@ impl Net {
         let link = self.nodes[from].pipes.values().find(|p| p.to == to).unwrap().link_there;
         let messages = vec![PeerMessage::Digest(digest)];
         self.handle(to, Input::Messages { link, messages });
+    }
+
+    /// A change of a node that is not here, passed on by another.
+    pub(super) fn forge_change(&mut self, from: usize, to: usize, name: &str, tick: u64) {
+        let mut maker = self.fresh(name);
+        maker.config.id.incarnation = Incarnation(1);
+        maker = Engine::new(maker.config.clone());
+        maker.handle(Input::Found, 0, &mut Outbox::new());
+        let peer = self.engine(from).id().clone();
+        maker.handle(Input::LinkUp { link: LinkId(0), peer }, 0, &mut Outbox::new());
+        let mut out = Outbox::new();
+        for n in 0..tick {
+            out = Outbox::new();
+            maker.write(write("forged", Some(&[n as u8])), false, &mut out).unwrap();
+        }
+        let frame = out.drain().find_map(|output| match output {
+            Output::Broadcast { frame } => Some(frame),
+            _ => None,
+        });
+        let link = self.nodes[from].pipes.values().find(|p| p.to == to).unwrap().link_there;
+        let bytes = frame.unwrap();
+        let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
+        let message = PeerMessage::decode(&frame).unwrap().unwrap();
+        self.handle(to, Input::Messages { link, messages: vec![message] });
     }
 
     pub(super) fn seed(&mut self, seed: u64) {
