@@ -45,6 +45,7 @@ impl Engine {
     #[must_use]
     pub fn restore(config: Config, image: &Image) -> Option<Self> {
         let replica = Replica::come_back(&image.replica, &config.id)?;
+        let replica = replica.on_trial(config.chain_bound, config.defects);
         let mut engine = Self::new(config);
         engine.replica = replica;
         engine.take_up_group(image.group.clone(), image.decided.clone());

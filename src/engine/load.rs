@@ -154,13 +154,7 @@ mod tests {
 
     fn engine(name: &str) -> Engine {
         let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(7) };
-        Engine::new(Config {
-            id,
-            hash_seed: 1,
-            read_only: false,
-            memory_max: None,
-            delete: Default::default(),
-        })
+        Engine::new(Config::new(id, 1))
     }
 
     fn loaded(name: &str, content: &[u8]) -> Engine {

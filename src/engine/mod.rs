@@ -36,6 +36,8 @@ use resync::Resync;
 pub use resync::ResyncView;
 pub use serve::ServeJob;
 
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
 use crate::model::entry::Entry;
 use crate::model::ids::{
     Event, Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
@@ -65,6 +67,26 @@ pub struct Config {
     pub memory_max: Option<usize>,
     /// How the Delete group works.
     pub delete: DeleteSettings,
+    /// Where chains are cut; only the simulator wants them shorter.
+    pub chain_bound: ChainBound,
+    /// None, but in tests and simulations.
+    pub defects: Defects,
+}
+
+impl Config {
+    /// A node that takes writes without limits.
+    #[must_use]
+    pub fn new(id: NodeId, hash_seed: u64) -> Self {
+        Self {
+            id,
+            hash_seed,
+            read_only: false,
+            memory_max: None,
+            delete: DeleteSettings::default(),
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
+        }
+    }
 }
 
 /// Why a client's write was not made. Nothing was changed.
@@ -138,7 +160,8 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            replica: Replica::new(&config.id, config.hash_seed),
+            replica: Replica::new(&config.id, config.hash_seed)
+                .on_trial(config.chain_bound, config.defects),
             watches: Watches::new(config.hash_seed),
             peers: Peers::default(),
             repair: Repair::default(),

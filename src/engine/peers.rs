@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::serve::Serving;
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
+use crate::model::defects::Defect;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick, Tock};
 use crate::model::path::Path;
@@ -335,7 +336,12 @@ impl Engine {
             return;
         };
         self.replica.check_own_seen(&theirs);
-        self.replica.hear_tock(digest.tock);
+        if !self.config.defects.has(Defect::TockNotRaised) {
+            self.replica.hear_tock(digest.tock);
+        }
+        if self.config.defects.has(Defect::KnowledgeBeforeData) {
+            self.replica.see_without_data(&theirs);
+        }
         let own = self.replica.own();
         let missing = theirs.difference(self.replica.seen());
         let Some(peer) = self.peers.get_mut(link) else { return };

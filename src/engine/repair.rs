@@ -4,6 +4,7 @@
 //! mended with another.
 
 use super::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};
+use crate::model::defects::Defect;
 use crate::model::ids::{Millis, Tock};
 use crate::model::seen::{Mark, Seen, export_seen};
 use crate::protocol::peer::{
@@ -199,7 +200,12 @@ impl Engine {
         };
         self.replica.check_own_seen(&seen);
         // What is written here from now on is above all that they have purged.
-        self.replica.hear_tock(known.tock.max(known.mark.top()));
+        if !self.config.defects.has(Defect::TockNotRaised) {
+            self.replica.hear_tock(known.tock.max(known.mark.top()));
+        }
+        if self.config.defects.has(Defect::MarkBeforeEnd) {
+            self.replica.raise_mark_early(&known.mark);
+        }
         let missing = seen.difference(self.replica.seen());
         let told = export_seen(self.table(), &missing);
         // What cannot be told in one message is asked for the next time.
@@ -318,6 +324,12 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) {
+        let mut their = their;
+        if self.config.defects.has(Defect::KnowledgeAfterSnapshot)
+            && let Some(peer) = self.peers.get(link)
+        {
+            their.seen.union_with(&peer.seen);
+        }
         match self.replica.step_across(&their, &answers) {
             Ok(across) => {
                 self.note_known(&their.seen);

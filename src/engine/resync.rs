@@ -10,6 +10,7 @@
 //! depends on the election.
 
 use super::{Engine, LinkId, Outbox, Output, Report};
+use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeName, Tock};
 use crate::protocol::peer::{PeerMessage, ResyncStatus};
 
@@ -147,6 +148,9 @@ impl Engine {
         let done = status.is_done;
         healing.hold_until =
             if done { now } else { now + PATIENCE_MS * healing.place.saturating_add(1) };
+        if self.config.defects.has(Defect::ResyncStops) && !done {
+            healing.hold_until = Millis::MAX;
+        }
         healing.driver = Some((name, status));
         if done {
             // It has told what it has now, right before this: no need to wait and see.
@@ -160,6 +164,9 @@ impl Engine {
 
     /// The driving housekeeper is gone: the next need not wait for its silence.
     pub(super) fn on_resync_link_down(&mut self, name: &NodeName, now: Millis) {
+        if self.config.defects.has(Defect::ResyncStops) {
+            return;
+        }
         let Some(healing) = &mut self.resync.healing else { return };
         let waits = healing.hold_until > now;
         if waits && healing.driver.as_ref().is_some_and(|(driver, _)| driver == name) {

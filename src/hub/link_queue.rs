@@ -9,6 +9,7 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use crate::engine::{CloseReason, ServeJob};
+use crate::model::defects::{Defect, Defects};
 
 /// Most bytes that wait for one peer. Above a burst of ten thousand small changes, and far
 /// below what would be felt with 48 peers that all stand still (one frame may exceed it alone).
@@ -23,6 +24,8 @@ const FRAME_BATCHES_MAX: u32 = 8;
 /// The queue of one link. Every method is short and never blocks.
 pub struct LinkQueue {
     state: Mutex<State>,
+    bytes_max: usize,
+    defects: Defects,
     /// Fires when there may be something to do.
     pub changed: Event,
 }
@@ -57,13 +60,18 @@ pub enum LinkWork {
 
 impl LinkQueue {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::default(), changed: Event::new() }
+        Self::bounded(LINK_QUEUE_BYTES_MAX, Defects::default())
+    }
+
+    /// With another bound, which simulations set.
+    pub(crate) fn bounded(bytes_max: usize, defects: Defects) -> Self {
+        Self { state: Mutex::default(), bytes_max, defects, changed: Event::new() }
     }
 
     /// Queues a frame; drops everything and marks the link as lagging on overflow. Tells
     /// whether the writer must be woken: it looks again by itself while frames wait.
     #[must_use]
-    pub(super) fn push(&self, frame: Arc<[u8]>) -> bool {
+    pub(crate) fn push(&self, frame: Arc<[u8]>) -> bool {
         let mut state = self.state.lock();
         if state.lagging {
             state.dropped += 1;
@@ -71,8 +79,8 @@ impl LinkQueue {
         }
         let was_empty = state.frames.is_empty();
         let cost = frame.len() + FRAME_COST;
-        if state.bytes + cost > LINK_QUEUE_BYTES_MAX && !state.frames.is_empty() {
-            state.lagging = true;
+        if state.bytes + cost > self.bytes_max && !state.frames.is_empty() {
+            state.lagging = !self.defects.has(Defect::LagNotMarked);
             state.dropped += state.frames.len() as u64 + 1;
             state.frames.clear();
             state.bytes = 0;
@@ -86,11 +94,11 @@ impl LinkQueue {
     /// Takes a catch-up to answer; gives back the one that it replaces, which may hold the last
     /// snapshot of a big tree and must not be dropped under the engine's guard.
     #[must_use]
-    pub(super) fn serve(&self, job: Box<ServeJob>) -> Option<Box<ServeJob>> {
+    pub(crate) fn serve(&self, job: Box<ServeJob>) -> Option<Box<ServeJob>> {
         self.state.lock().serve.replace(job)
     }
 
-    pub(super) fn close(&self, reason: CloseReason) {
+    pub(crate) fn close(&self, reason: CloseReason) {
         self.state.lock().close = Some(reason);
     }
 

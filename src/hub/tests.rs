@@ -8,8 +8,7 @@ use crate::replica::write::{Precondition, Write};
 
 fn hub() -> Hub {
     let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
-    let config =
-        Config { id, hash_seed: 1, read_only: false, memory_max: None, delete: Default::default() };
+    let config = Config::new(id, 1);
     let hub = Hub::new(Engine::new(config));
     hub.handle(Input::Found, 0);
     hub

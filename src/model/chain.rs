@@ -7,6 +7,32 @@ use smallvec::SmallVec;
 use super::ids::{Event, NodeTable};
 use super::limits::CHAIN_LEN_MAX;
 
+/// Most events in a chain that is made here: [`CHAIN_LEN_MAX`], a constant of the protocol. The
+/// simulator cuts chains sooner, so that what only happens to cut chains happens often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChainBound(usize);
+
+impl Default for ChainBound {
+    fn default() -> Self {
+        Self(CHAIN_LEN_MAX)
+    }
+}
+
+impl ChainBound {
+    /// A bound of 1 to [`CHAIN_LEN_MAX`] events.
+    #[cfg(any(test, feature = "planted-defects"))]
+    #[must_use]
+    pub fn shorter(events: usize) -> Self {
+        Self(events.clamp(1, CHAIN_LEN_MAX))
+    }
+
+    /// How many events.
+    #[must_use]
+    pub fn get(self) -> usize {
+        self.0
+    }
+}
+
 /// The events that last changed an entry, newest first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chain {
@@ -33,7 +59,7 @@ impl Chain {
     /// RULES 1: the new event, then the old chain without events of this node (of any
     /// incarnation), cut to the bound.
     #[must_use]
-    pub fn extended(&self, event: Event, table: &NodeTable) -> Self {
+    pub fn extended(&self, event: Event, table: &NodeTable, bound: ChainBound) -> Self {
         let name = table.get(event.node).map(|id| &id.name);
         let mut cut = self.cut;
         let mut events: SmallVec<[Event; 2]> = smallvec::smallvec![event];
@@ -42,7 +68,7 @@ impl Chain {
                 // Left out because this node's newer event stands for it, so nothing is lost.
                 continue;
             }
-            if events.len() == CHAIN_LEN_MAX {
+            if events.len() >= bound.get() {
                 cut = true;
                 break;
             }
@@ -83,6 +109,8 @@ mod tests {
     use super::*;
     use crate::model::ids::{Incarnation, NodeId, NodeName, Tick};
 
+    const BOUND: ChainBound = ChainBound(CHAIN_LEN_MAX);
+
     fn table(names: &[(&str, u64)]) -> (NodeTable, Vec<crate::model::ids::NodeIndex>) {
         let mut table = NodeTable::new();
         let indices = names
@@ -102,9 +130,9 @@ mod tests {
     #[test]
     fn each_node_is_in_a_chain_once_whatever_its_incarnation() {
         let (table, n) = table(&[("a", 1), ("b", 1), ("a", 2)]);
-        let chain = Chain::first(event(n[0], 1)).extended(event(n[1], 4), &table);
+        let chain = Chain::first(event(n[0], 1)).extended(event(n[1], 4), &table, BOUND);
         assert_eq!(chain.events(), [event(n[1], 4), event(n[0], 1)]);
-        let chain = chain.extended(event(n[2], 1), &table);
+        let chain = chain.extended(event(n[2], 1), &table, BOUND);
         assert_eq!(chain.events(), [event(n[2], 1), event(n[1], 4)]);
         assert!(!chain.is_cut());
     }
@@ -115,10 +143,10 @@ mod tests {
         let (table, n) = table(&names.iter().map(|s| (s.as_str(), 1)).collect::<Vec<_>>());
         let mut chain = Chain::first(event(n[0], 1));
         for node in &n[1..CHAIN_LEN_MAX] {
-            chain = chain.extended(event(*node, 1), &table);
+            chain = chain.extended(event(*node, 1), &table, BOUND);
         }
         assert!(!chain.is_cut());
-        chain = chain.extended(event(n[9], 1), &table);
+        chain = chain.extended(event(n[9], 1), &table, BOUND);
         assert!(chain.is_cut());
         assert_eq!(chain.events().len(), CHAIN_LEN_MAX);
         assert!(!chain.covers(event(n[0], 1)), "the oldest event fell off");

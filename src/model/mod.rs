@@ -1,6 +1,7 @@
 //! The vocabulary of the system, pure: no clock, randomness, socket, file or environment.
 
 pub mod chain;
+pub mod defects;
 pub mod entry;
 pub mod group;
 pub mod host_port;

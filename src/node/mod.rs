@@ -37,7 +37,6 @@ pub use stop::StopReason;
 use swim::SwimHandle;
 
 use crate::engine::Engine;
-use crate::engine::delete::DeleteSettings;
 use crate::hub::Hub;
 use crate::membership::{NetworkName, SwimConfig};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
@@ -145,11 +144,9 @@ impl Node {
         let id = NodeId { name: config.name.clone(), incarnation: Incarnation(rt::random_u64()) };
         let incarnation = id.incarnation;
         let hub = Arc::new(Hub::new(Engine::new(crate::engine::Config {
-            id,
-            hash_seed: rt::random_u64(),
             read_only: config.read_only,
             memory_max: config.memory_max,
-            delete: DeleteSettings::default(),
+            ..crate::engine::Config::new(id, rt::random_u64())
         })));
         let (name, seed) = (config.name.clone(), rt::random_u64());
         let swim = SwimHandle::start(gossip.udp, name, SwimConfig::lan(network), seed)

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::{Committed, Replica};
+use crate::model::defects::{Defect, Defects};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
@@ -103,13 +104,21 @@ pub enum AcrossFailure {
     NoEvent,
 }
 
-fn fate(entry: &Entry, path: &Path, purged_below: Tock, their: &Seen, answers: &Answers) -> Fate {
+fn fate(
+    entry: &Entry,
+    path: &Path,
+    purged_below: Tock,
+    their: &Seen,
+    answers: &Answers,
+    defects: Defects,
+) -> Fate {
     let newest = entry.newest();
     if entry.tock() > purged_below {
         return Fate::Stays;
     }
     if their.contains(newest) {
         return match (answers.gone.contains(newest), answers.events.contains(newest)) {
+            (true, _) if defects.has(Defect::NoDrop) => Fate::Stays,
             (true, _) => Fate::Dropped,
             (false, true) => Fate::Stays,
             (false, false) => Fate::Unanswered,
@@ -117,6 +126,8 @@ fn fate(entry: &Entry, path: &Path, purged_below: Tock, their: &Seen, answers: &
     }
     match answers.paths.get(path) {
         Some(true) => Fate::Stays,
+        Some(false) if defects.has(Defect::NoReissue) => Fate::Stays,
+        Some(false) if defects.has(Defect::DropUnseen) => Fate::Dropped,
         Some(false) => Fate::Reissued,
         None => Fate::Unanswered,
     }
@@ -127,14 +138,16 @@ impl Replica {
     /// Walks the tree.
     #[must_use]
     pub fn name_unanswered(&self, their: &Knowledge, answers: &Answers, max: NamesMax) -> Names {
-        let purged_below = their.mark.ahead_of(&self.mark);
+        let purged_below = self.purged_below(their);
         let mut names = Names::default();
         if purged_below == Tock::default() {
             return names;
         }
         let (mut events, mut bytes) = (0, 0);
         for (path, entry) in self.tree.all() {
-            if fate(&entry, &path, purged_below, &their.seen, answers) != Fate::Unanswered {
+            if fate(&entry, &path, purged_below, &their.seen, answers, self.defects)
+                != Fate::Unanswered
+            {
                 continue;
             }
             if their.seen.contains(entry.newest()) {
@@ -158,7 +171,7 @@ impl Replica {
         their: &Knowledge,
         answers: &Answers,
     ) -> Result<Across, AcrossFailure> {
-        let purged_below = their.mark.ahead_of(&self.mark);
+        let purged_below = self.purged_below(their);
         let behind = purged_below > Tock::default();
         if !behind && self.mark.ahead_of(&their.mark) > Tock::default() {
             return Err(AcrossFailure::Overtaken);
@@ -170,8 +183,28 @@ impl Replica {
         self.check_own_seen(&their.seen);
         self.seen.union_with(&their.seen);
         self.mark.raise_all(&their.mark);
-        self.hear_tock(their.tock.max(self.mark.top()));
+        if !self.defects.has(Defect::TockNotRaised) {
+            self.hear_tock(their.tock.max(self.mark.top()));
+        }
         Ok(across)
+    }
+
+    /// hi(S, X) of this moment.
+    fn purged_below(&self, their: &Knowledge) -> Tock {
+        if self.defects.has(Defect::MarkBeforeEnd) {
+            return their.mark.top();
+        }
+        their.mark.ahead_of(&self.mark)
+    }
+
+    /// For planted defects only: what RULES 3 forbids.
+    pub(crate) fn see_without_data(&mut self, seen: &Seen) {
+        self.seen.union_with(seen);
+    }
+
+    /// For planted defects only: what RULES 3 forbids.
+    pub(crate) fn raise_mark_early(&mut self, mark: &Mark) {
+        self.mark.raise_all(mark);
     }
 
     /// RULES 4a and 4b.
@@ -183,7 +216,7 @@ impl Replica {
     ) -> Result<Across, AcrossFailure> {
         let (mut drops, mut reissues) = (Vec::new(), Vec::new());
         for (path, entry) in self.tree.all() {
-            match fate(&entry, &path, purged_below, &their.seen, answers) {
+            match fate(&entry, &path, purged_below, &their.seen, answers, self.defects) {
                 Fate::Stays => {}
                 Fate::Dropped => drops.push(path),
                 Fate::Reissued => {

@@ -3,6 +3,7 @@
 use super::decide::{ApplyDecision, decide_apply};
 use super::{Committed, Replica};
 use crate::model::chain::Chain;
+use crate::model::defects::Defect;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
 use crate::model::path::Path;
@@ -54,7 +55,8 @@ impl Replica {
             return Applied::AlreadyKnown;
         }
         let purged_below = self.mark.ahead_of(sender_mark);
-        if purged_below > Tock::default() && theirs.tock() <= purged_below {
+        let is_below = purged_below > Tock::default() && theirs.tock() <= purged_below;
+        if is_below && !self.defects.has(Defect::PushNotRefused) {
             self.check_own_chain(theirs);
             return Applied::Refused;
         }
@@ -77,7 +79,7 @@ impl Replica {
         let Some(ours) = self.tree.get(path.as_bytes()).cloned() else {
             return Applied::Taken(self.commit(path.clone(), theirs.clone()));
         };
-        match decide_apply(&ours, theirs, &self.table) {
+        match self.decide(&ours, theirs) {
             ApplyDecision::TakeTheirs => Applied::Taken(self.commit(path.clone(), theirs.clone())),
             ApplyDecision::KeepOurs => Applied::Superseded,
             ApplyDecision::ConflictTakeTheirs => {
@@ -88,6 +90,13 @@ impl Replica {
             ApplyDecision::PutOursOnTop => self.put_on_top(path, &ours, theirs.tock()),
             ApplyDecision::PutTheirsOnTop => self.put_on_top(path, theirs, ours.tock()),
         }
+    }
+
+    fn decide(&self, ours: &Entry, theirs: &Entry) -> ApplyDecision {
+        if self.defects.has(Defect::TiesByArrival) && ours.tock() == theirs.tock() {
+            return ApplyDecision::ConflictTakeTheirs;
+        }
+        decide_apply(ours, theirs, &self.table)
     }
 
     fn conflict(path: &Path, winner: &Entry, loser: &Entry, took_theirs: bool) -> Applied {
@@ -109,7 +118,7 @@ impl Replica {
             // stays as it is, and another node will put it on top.
             return Applied::Superseded;
         };
-        let chain = lesser.chain().extended(event, &self.table);
+        let chain = lesser.chain().extended(event, &self.table, self.chain_bound);
         let entry = Entry::new(&EntryParts {
             value: lesser.value(),
             chain: &chain,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::Replica;
 use super::across::{Knowledge, Names};
 use super::ring::{RingSnapshot, RingWalk};
+use crate::model::defects::Defect;
 use crate::model::entry::Entry;
 use crate::model::ids::{NodeIndex, NodeTable, Tick, Tock};
 use crate::model::path::Path;
@@ -48,13 +49,22 @@ impl Replica {
             return Err(Behind);
         }
         // Across a purge the asker has to know of all its entries whether they were seen here.
-        let seen = if asker_is_behind { self.seen.clone() } else { self.seen.above(contiguous) };
+        let seen = if asker_is_behind { self.seen.clone() } else { self.clipped(contiguous) };
         Ok(CatchUpSnapshot {
             tree: self.tree.clone(),
             table: Arc::clone(&self.table),
             ring: self.ring.snapshot(),
             knowledge: Knowledge { seen, mark: self.mark.clone(), tock: self.tock },
         })
+    }
+
+    /// What the asker's counters leave in doubt.
+    fn clipped(&self, contiguous: &BTreeMap<NodeIndex, Tick>) -> Seen {
+        if self.defects.has(Defect::ListOffByOne) {
+            let higher = contiguous.iter().map(|(node, t)| (*node, t.next().unwrap_or(*t)));
+            return self.seen.above(&higher.collect());
+        }
+        self.seen.above(contiguous)
     }
 }
 

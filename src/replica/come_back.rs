@@ -7,6 +7,8 @@ use super::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
 use super::apply::Applied;
 use super::ring::Ring;
 use super::{Committed, Replica};
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
@@ -83,6 +85,8 @@ impl Replica {
             tock: image.tock.max(image.mark.top()),
             ring: Ring::after(&image.seen),
             usurped: false,
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
         })
     }
 

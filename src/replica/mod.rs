@@ -29,6 +29,8 @@ pub mod write;
 
 use std::sync::Arc;
 
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::path::Path;
@@ -57,6 +59,8 @@ pub struct Replica {
     ring: Ring,
     /// A tick of this incarnation above `tick` was met: somebody else uses this identity.
     usurped: bool,
+    chain_bound: ChainBound,
+    defects: Defects,
 }
 
 /// A version that is in the tree now and was not before: what is logged, pushed, watched.
@@ -84,7 +88,17 @@ impl Replica {
             tock: Tock::default(),
             ring: Ring::new(),
             usurped: false,
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
         }
+    }
+
+    /// The same with what only simulations and tests set.
+    #[must_use]
+    pub fn on_trial(mut self, chain_bound: ChainBound, defects: Defects) -> Self {
+        self.chain_bound = chain_bound;
+        self.defects = defects;
+        self
     }
 
     /// The known incarnations.

@@ -2,6 +2,7 @@
 //! a member makes before it agrees, and what a coordinator proposes.
 
 use super::{Committed, Replica};
+use crate::model::defects::Defect;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
 use crate::model::seen::{Lineage, Seen};
@@ -44,7 +45,7 @@ impl Replica {
             PurgeDecision::Done
         } else if mark != pair.from {
             PurgeDecision::OtherMark
-        } else if !self.seen.contains_all(&pair.seen) {
+        } else if !self.seen.contains_all(&pair.seen) && !self.defects.has(Defect::PurgeUnseen) {
             PurgeDecision::NotSeen
         } else {
             PurgeDecision::Apply
@@ -77,7 +78,9 @@ impl Replica {
             self.tree.remove(path);
         }
         self.mark.raise(&pair.lineage, pair.to);
-        self.hear_tock(pair.to);
+        if !self.defects.has(Defect::TockNotRaised) {
+            self.hear_tock(pair.to);
+        }
         gone
     }
 

@@ -111,7 +111,7 @@ impl Replica {
         }
         let (event, tock) = self.next_event().ok_or(WriteError::NoEvent)?;
         let chain = match &old {
-            Some(old) => old.chain().extended(event, &self.table),
+            Some(old) => old.chain().extended(event, &self.table, self.chain_bound),
             None => Chain::first(event),
         };
         let entry = Entry::new(&EntryParts {

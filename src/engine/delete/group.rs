@@ -3,6 +3,7 @@
 
 use super::Engine;
 use crate::engine::{LinkId, Outbox, Output, Report};
+use crate::model::defects::Defect;
 use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Event, Millis, NodeName};
 use crate::model::seen::Lineage;
@@ -87,7 +88,12 @@ impl Engine {
         let version = self.delete.config.as_ref().map_or(0, |c| c.version).saturating_add(1);
         let Some(event) = self.replica.burn_event() else { return false };
         self.peers.note_change(event.node);
-        let lineage = Lineage(Some((self.config.id.clone(), event.tick)));
+        let mut lineage = Lineage(Some((self.config.id.clone(), event.tick)));
+        if self.config.defects.has(Defect::OneLineage)
+            && let Some(config) = &self.delete.config
+        {
+            lineage = config.lineage.clone();
+        }
         let Some(config) = GroupConfig::new(version, lineage, members) else { return false };
         self.take_config(config, out);
         self.broadcast_group(out);

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::holes::Holes;
 use super::{Engine, Member};
 use crate::engine::{LinkId, Outbox, Output};
+use crate::model::defects::Defect;
 use crate::model::group::{GroupConfig, RoundId};
 use crate::model::ids::{Millis, NodeName};
 use crate::model::seen::{Seen, export_seen};
@@ -198,7 +199,8 @@ impl Engine {
         let token = self.delete.token();
         let decided = Decided { pair: round.pair, next: round.next };
         let deciding = Deciding { token, decided };
-        if self.delete.settings.store.is_some() {
+        let is_safe_first = !self.config.defects.has(Defect::CoordinatorOlder);
+        if self.delete.settings.store.is_some() && is_safe_first {
             self.delete.deciding = Some(deciding);
             out.push(Output::Persist { token });
         } else {

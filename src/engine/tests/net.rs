@@ -115,13 +115,7 @@ impl Net {
         let incarnation = Incarnation(self.next_incarnation);
         self.next_incarnation += 1;
         let id = NodeId { name: NodeName::new(name).unwrap(), incarnation };
-        Engine::new(Config {
-            id,
-            hash_seed: 7,
-            read_only: false,
-            memory_max: None,
-            delete: self.delete.clone(),
-        })
+        Engine::new(Config { delete: self.delete.clone(), ..Config::new(id, 7) })
     }
 
     /// A node that is not ready.
@@ -135,13 +129,7 @@ impl Net {
     pub(super) fn clone_identity(&mut self, of: usize) -> usize {
         self.cloned = true;
         let id = self.nodes[of].engine.id().clone();
-        let engine = Engine::new(Config {
-            id,
-            hash_seed: 7,
-            read_only: false,
-            memory_max: None,
-            delete: self.delete.clone(),
-        });
+        let engine = Engine::new(Config { delete: self.delete.clone(), ..Config::new(id, 7) });
         self.nodes.push(Node { engine, pipes: BTreeMap::new() });
         let node = self.nodes.len() - 1;
         self.handle(node, Input::Found);
