@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::model::ids::{Incarnation, NodeId, NodeName};
+use super::serve::ServeJob;
+use crate::model::group::GroupConfig;
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::model::path::Path;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
-use crate::replica::catch_up::CatchUpStream;
+use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::WatchId;
 
 /// Names one connection to a peer; given by the shell, never used twice.
@@ -55,6 +57,11 @@ pub enum Input<'a> {
         /// Which.
         member: NodeId,
     },
+    /// An answer to [`Output::Persist`]: the state of that moment, or a later one, is safe.
+    Persisted {
+        /// Of the request.
+        token: u64,
+    },
     /// An answer to [`Output::NeedIncarnation`].
     Renewed {
         /// A fresh incarnation.
@@ -80,15 +87,29 @@ pub enum Output {
         /// Header and body.
         frame: Arc<[u8]>,
     },
-    /// A catch-up to answer, below live traffic: send its batches as parts, then its
-    /// knowledge as the end. A newer one for the same link replaces it.
+    /// Part of a catch-up's answer, to be made below live traffic: send its frames until it is
+    /// done. A newer one for the same link replaces it.
     Serve {
         /// On which link.
         link: LinkId,
-        /// Of the ask.
-        id: u64,
         /// Owns its snapshot.
-        stream: Box<CatchUpStream>,
+        job: Box<ServeJob>,
+    },
+    /// A snapshot that is not needed any more. Dropping it may take time: not under the guard.
+    Discard(Arc<CatchUpSnapshot>),
+    /// Entries that are in the tree no more. For no link; for the log and for watchers.
+    Gone {
+        /// Tombstones that were purged: clients see no difference.
+        purged: Vec<Committed>,
+        /// Entries that were dropped because they had been deleted and purged elsewhere (RULES 4a);
+        /// those that had a value are new deletions for clients.
+        dropped: Vec<Committed>,
+    },
+    /// The state of this moment ([`super::Engine::image`]) must be made safe, then
+    /// [`Input::Persisted`] is wanted. Only of nodes with a data directory.
+    Persist {
+        /// To be given back.
+        token: u64,
     },
     /// A committed change for these watchers, in this order.
     Notify {
@@ -156,6 +177,32 @@ pub enum Report {
         /// Why.
         reason: CatchUpFailure,
     },
+    /// Two sides of a split have met.
+    ResyncStarted {
+        /// The housekeepers of this node's side.
+        ours: Vec<NodeName>,
+        /// Those of the other.
+        theirs: Vec<NodeName>,
+    },
+    /// This node fetches what it lacks from the other side.
+    ResyncProgress {
+        /// Entries that have come.
+        entries: u64,
+        /// Events that are still missing.
+        remaining: u64,
+    },
+    /// Nothing is missing here any more.
+    ResyncDone {
+        /// Entries that this node has fetched.
+        entries: u64,
+        /// How long it took, milliseconds.
+        lasted_ms: Millis,
+    },
+    /// The Delete group has another member list.
+    GroupChanged {
+        /// Which.
+        config: GroupConfig,
+    },
     /// This node goes on under a new incarnation.
     Renewed {
         /// Which.
@@ -168,7 +215,7 @@ pub enum Report {
 pub enum CatchUpFailure {
     /// The peer refused.
     Refused(RefuseReason),
-    /// An entry was refused, or the peer's mark is ahead: a purge lies between the two.
+    /// An entry was refused, or this node's mark rose meanwhile: a purge lies between the two.
     AcrossPurge,
     /// Nothing came for too long.
     Silent,

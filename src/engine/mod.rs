@@ -11,10 +11,14 @@
 //! 4. Keep frames on one link in order.
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
+pub mod delete;
+mod image;
 mod io;
 pub mod load;
 mod peers;
 mod repair;
+mod resync;
+mod serve;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -22,9 +26,15 @@ pub mod view;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use delete::{DeleteGroup, DeleteSettings};
+pub use image::Image;
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
 use peers::Peers;
+pub use repair::CatchUpProgress;
 use repair::Repair;
+use resync::Resync;
+pub use resync::ResyncView;
+pub use serve::ServeJob;
 
 use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;
@@ -55,6 +65,8 @@ pub struct Config {
     /// Bytes of entries above which client writes that need more are refused; none for no
     /// limit. Changes from peers are always taken: refusing them would be divergence.
     pub memory_max: Option<usize>,
+    /// How the Delete group works.
+    pub delete: DeleteSettings,
     /// Where chains are cut; only the simulator wants them shorter.
     pub chain_bound: ChainBound,
     /// None, but in tests and simulations.
@@ -70,6 +82,7 @@ impl Config {
             hash_seed,
             read_only: false,
             memory_max: None,
+            delete: DeleteSettings::default(),
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
         }
@@ -103,6 +116,8 @@ pub struct Engine {
     watches: Watches,
     peers: Peers,
     repair: Repair,
+    resync: Resync,
+    delete: DeleteGroup,
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
@@ -127,6 +142,16 @@ pub struct EngineCounters {
     pub catch_ups: u64,
     /// Catch-ups answered.
     pub catch_ups_served: u64,
+    /// Splits that healed: meetings of two sides.
+    pub resyncs: u64,
+    /// Purges applied.
+    pub purges: u64,
+    /// Tombstones that were dropped by purges.
+    pub purged: u64,
+    /// Entries that were dropped because they had been purged elsewhere (RULES 4a).
+    pub dropped: u64,
+    /// Entries that were changed here while cut off and re-issued (RULES 4b, 8).
+    pub reissued: u64,
 }
 
 impl Engine {
@@ -140,6 +165,8 @@ impl Engine {
             watches: Watches::new(config.hash_seed),
             peers: Peers::default(),
             repair: Repair::default(),
+            resync: Resync::default(),
+            delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
             killed: Arc::default(),
             members: BTreeSet::new(),
@@ -372,7 +399,11 @@ impl Engine {
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
             Input::LinkDown { link } => self.on_link_down(link, now, out),
             Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
-            Input::Lagged { link } => self.send_digest(link, out),
+            Input::Lagged { link } => {
+                self.greet_group(link, out);
+                self.send_digest(link, out);
+            }
+            Input::Persisted { token } => self.on_persisted(token, now, out),
             Input::MemberUp { member } => {
                 self.revive(&member.name);
                 self.members.insert(member);
@@ -444,7 +475,7 @@ impl Engine {
         out.push(Output::Commit(change));
     }
 
-    fn broadcast(&mut self, message: &PeerMessage<'_>, out: &mut Outbox) {
+    fn broadcast(&self, message: &PeerMessage<'_>, out: &mut Outbox) {
         if !self.peers.is_empty() {
             out.push(Output::Broadcast { frame: encode(message, self.replica.table()) });
         }

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-use crate::engine::CloseReason;
+use crate::engine::{CloseReason, ServeJob};
 use crate::model::defects::{Defect, Defects};
-use crate::replica::catch_up::CatchUpStream;
 
 /// Most bytes that wait for one peer. Above a burst of ten thousand small changes, and far
 /// below what would be felt with 48 peers that all stand still (one frame may exceed it alone).
@@ -37,7 +36,7 @@ struct State {
     bytes: usize,
     lagging: bool,
     dropped: u64,
-    serve: Option<(u64, Box<CatchUpStream>)>,
+    serve: Option<Box<ServeJob>>,
     /// Batches of frames that went out while the catch-up waited.
     frame_batches: u32,
     close: Option<CloseReason>,
@@ -52,7 +51,7 @@ pub enum LinkWork {
     Lagged,
     /// Nothing else waits, or it is its turn: send the next part of this catch-up, then hand it
     /// back with [`LinkQueue::put_back`] unless it is done.
-    Serve(u64, Box<CatchUpStream>),
+    Serve(Box<ServeJob>),
     /// Close the link.
     Close(CloseReason),
     /// Wait for [`LinkQueue::changed`] (listen first, then look again).
@@ -95,8 +94,8 @@ impl LinkQueue {
     /// Takes a catch-up to answer; gives back the one that it replaces, which may hold the last
     /// snapshot of a big tree and must not be dropped under the engine's guard.
     #[must_use]
-    pub(crate) fn serve(&self, id: u64, stream: Box<CatchUpStream>) -> Option<CatchUpStream> {
-        self.state.lock().serve.replace((id, stream)).map(|(_, old)| *old)
+    pub(crate) fn serve(&self, job: Box<ServeJob>) -> Option<Box<ServeJob>> {
+        self.state.lock().serve.replace(job)
     }
 
     pub(crate) fn close(&self, reason: CloseReason) {
@@ -127,8 +126,8 @@ impl LinkQueue {
         let mut state = self.state.lock();
         if state.frame_batches >= FRAME_BATCHES_MAX && state.close.is_none() {
             state.frame_batches = 0;
-            if let Some((id, stream)) = state.serve.take() {
-                return LinkWork::Serve(id, stream);
+            if let Some(job) = state.serve.take() {
+                return LinkWork::Serve(job);
             }
         }
         let mut frames = Vec::new();
@@ -152,7 +151,7 @@ impl LinkQueue {
         }
         state.frame_batches = 0;
         match state.serve.take() {
-            Some((id, stream)) => LinkWork::Serve(id, stream),
+            Some(job) => LinkWork::Serve(job),
             None => LinkWork::Wait,
         }
     }
@@ -160,19 +159,19 @@ impl LinkQueue {
     /// Hands back a catch-up that is not done, unless a newer one came meanwhile; tells
     /// whether it is wanted still. A stream that is not taken back should be dropped on a
     /// blocking thread if it is big.
-    pub fn put_back(&self, id: u64, stream: Box<CatchUpStream>) -> Option<Box<CatchUpStream>> {
+    pub fn put_back(&self, job: Box<ServeJob>) -> Option<Box<ServeJob>> {
         let mut state = self.state.lock();
         if state.serve.is_some() {
-            return Some(stream);
+            return Some(job);
         }
-        state.serve = Some((id, stream));
+        state.serve = Some(job);
         None
     }
 
     /// Takes away the catch-up that waits, when the link is over: it may hold the last
     /// snapshot of a big tree, to be dropped on a blocking thread.
-    pub fn take_serve(&self) -> Option<Box<CatchUpStream>> {
-        self.state.lock().serve.take().map(|(_, stream)| stream)
+    pub fn take_serve(&self) -> Option<Box<ServeJob>> {
+        self.state.lock().serve.take()
     }
 }
 
@@ -209,26 +208,24 @@ mod tests {
         assert!(queue.is_lagging());
     }
 
-    fn stream() -> Box<CatchUpStream> {
-        use crate::model::ids::{Incarnation, NodeId, NodeName};
-        let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
-        let replica = crate::replica::Replica::new(&id, 1);
-        Box::new(replica.answer_catch_up(&Default::default(), &Default::default()).unwrap())
+    fn job(id: u64) -> Box<ServeJob> {
+        Box::new(ServeJob::nothing(id))
     }
 
     #[test]
     fn frames_go_first_but_do_not_starve_a_catch_up() {
         let queue = LinkQueue::new();
-        assert!(queue.serve(7, stream()).is_none());
+        assert!(queue.serve(job(7)).is_none());
         let mut served = 0;
         for _ in 0..100 {
             let _ = queue.push(frame(10));
             let _ = queue.push(frame(10));
             match queue.next(1) {
                 LinkWork::Frames(_) => {}
-                LinkWork::Serve(7, stream) => {
+                LinkWork::Serve(job) => {
                     served += 1;
-                    assert!(queue.put_back(7, stream).is_none());
+                    assert_eq!(job.id(), 7);
+                    assert!(queue.put_back(job).is_none());
                 }
                 _ => panic!("something else"),
             }

@@ -20,11 +20,11 @@ use crossbeam_utils::sync::ShardedLock;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report};
+use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report, ServeJob};
 use crate::model::ids::Millis;
 use crate::model::path::{Element, Path};
 use crate::model::tree::Tree;
-use crate::replica::catch_up::CatchUpStream;
+use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
 use inbox::{Inbox, MonitorId};
 use link_queue::LinkQueue;
@@ -74,7 +74,9 @@ struct Wakes {
     attention: bool,
     ready: bool,
     /// What was replaced, and must not be dropped under the guard.
-    garbage: Vec<CatchUpStream>,
+    garbage: Vec<ServeJob>,
+    /// The same.
+    snapshots: Vec<Arc<CatchUpSnapshot>>,
 }
 
 impl Hub {
@@ -140,12 +142,17 @@ impl Hub {
                         wakes.links.push(Arc::clone(queue));
                     }
                 }
-                Output::Serve { link, id, stream } => {
+                Output::Serve { link, job } => {
                     if let Some(queue) = outputs.links.get(&link) {
-                        wakes.garbage.extend(queue.serve(id, stream));
+                        wakes.garbage.extend(queue.serve(job).map(|old| *old));
                         wakes.links.push(Arc::clone(queue));
                     }
                 }
+                Output::Discard(snapshot) => wakes.snapshots.push(snapshot),
+                // Clients' watches and the event log will take these.
+                Output::Gone { .. } => {}
+                // Nodes without a data directory are not asked for it.
+                Output::Persist { .. } => {}
                 Output::Notify { watchers, change } => {
                     for id in watchers {
                         if let Some(inbox) = outputs.watches.get(&id)

@@ -17,6 +17,28 @@ pub enum Defect {
     KnowledgeAfterSnapshot,
     /// A link's queue that overflows is emptied, and the link is not marked as lagging.
     LagNotMarked,
+    /// RULES 4a left out: what was purged elsewhere stays.
+    NoDrop,
+    /// RULES 4a taken too far: what the other side has never seen is dropped as well.
+    DropUnseen,
+    /// RULES 4b left out: what was changed while cut off is not re-issued.
+    NoReissue,
+    /// The list of what is known is clipped one tick too high.
+    ListOffByOne,
+    /// A resync does not go on when the housekeeper that drives it dies.
+    ResyncStops,
+    /// RULES 2: what is pushed at or below the mark is not refused.
+    PushNotRefused,
+    /// RULES 5: an announcement is applied although V was not all seen.
+    PurgeUnseen,
+    /// The own tock is not raised to the mark.
+    TockNotRaised,
+    /// RULES 3: the mark is taken over when the stream begins, not when all of it is in.
+    MarkBeforeEnd,
+    /// RULES 7: a forced change of the member list goes on in the same lineage.
+    OneLineage,
+    /// RULES 7: a coordinator announces what it has not made safe.
+    CoordinatorOlder,
 }
 
 impl Defect {
@@ -27,6 +49,17 @@ impl Defect {
         Self::TickReused,
         Self::KnowledgeAfterSnapshot,
         Self::LagNotMarked,
+        Self::NoDrop,
+        Self::DropUnseen,
+        Self::NoReissue,
+        Self::ListOffByOne,
+        Self::ResyncStops,
+        Self::PushNotRefused,
+        Self::PurgeUnseen,
+        Self::TockNotRaised,
+        Self::MarkBeforeEnd,
+        Self::OneLineage,
+        Self::CoordinatorOlder,
     ];
 }
 

@@ -158,6 +158,22 @@ impl Entry {
         self.data.get(self.value_range().end..).unwrap_or_default()
     }
 
+    /// The same version in the indices of another node table; `None` where `translate` has
+    /// none for an event.
+    pub fn translated(&self, mut translate: impl FnMut(Event) -> Option<Event>) -> Option<Self> {
+        let mut events = smallvec::SmallVec::<[Event; 4]>::new();
+        for event in self.events() {
+            events.push(translate(event)?);
+        }
+        let origin = match self.reissue_of() {
+            Some(origin) => Some(translate(origin)?),
+            None => None,
+        };
+        let chain = Chain::from_events(events, self.is_chain_cut())?;
+        let (value, tock, extra) = (self.value(), self.tock(), self.extra());
+        Some(Self::new(&EntryParts { value, chain: &chain, tock, origin, extra }))
+    }
+
     /// Bytes that the entry takes in memory, without its path.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

@@ -3,6 +3,7 @@
 pub mod chain;
 pub mod defects;
 pub mod entry;
+pub mod group;
 pub mod host_port;
 pub mod ids;
 pub mod limits;

@@ -7,7 +7,7 @@ use super::link::Links;
 use crate::engine::{CatchUpFailure, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
 use crate::model::entry::Entry;
-use crate::model::ids::{Incarnation, Millis, NodeTable};
+use crate::model::ids::{Incarnation, Millis, NodeName, NodeTable};
 use crate::replica::apply::Conflict;
 use crate::rt;
 
@@ -91,6 +91,23 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
                 tracing::info!(%peer, "the link broke during the catch-up; trying on");
             }
         },
+        Report::ResyncStarted { ours, theirs } => tracing::info!(
+            ours = names(ours),
+            theirs = names(theirs),
+            "two sides of a split have met; the first housekeeper of each asks the other side"
+        ),
+        Report::ResyncProgress { entries, remaining } => {
+            tracing::info!(entries, remaining, "fetching what the other side has");
+        }
+        Report::ResyncDone { entries, lasted_ms } => {
+            tracing::info!(entries, lasted_ms, "the split is healed: nothing is missing here");
+        }
+        Report::GroupChanged { config } => tracing::info!(
+            version = config.version,
+            members =
+                config.members().iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(" "),
+            "the Delete group has these members now"
+        ),
         Report::Renewed { incarnation } => tracing::warn!(
             incarnation = format!("{:016x}", incarnation.0),
             "somebody else uses this node's identity (a copied disk?); going on under a new \
@@ -108,6 +125,10 @@ fn log_conflict(conflict: &Conflict, table: &NodeTable) {
         lost_value = value(&conflict.loser),
         "conflict: two changes met that did not know of each other"
     );
+}
+
+fn names(list: &[NodeName]) -> String {
+    list.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" ")
 }
 
 fn event(entry: &Entry, table: &NodeTable) -> String {
