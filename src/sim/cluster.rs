@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use super::describe;
+use super::disk::Saved;
 use super::network::Network;
 use super::node::Node;
 use super::oracle::{Failure, Oracle};
@@ -15,6 +17,7 @@ use super::steps::Echo;
 use super::{Outcome, Stats};
 use crate::engine::{Engine, Input, Outbox, Output, Report};
 use crate::model::ids::{Incarnation, Millis, NodeName};
+use crate::replica::Committed;
 
 /// The virtual clock of a run begins here.
 const START_MS: Millis = 1_000;
@@ -48,6 +51,10 @@ pub(super) enum Happening {
     Thaw { node: usize, process: u32 },
     /// A fresh incarnation is there for who asked for one.
     Renew { node: usize, process: u32 },
+    /// What a node asked to be made safe is safe.
+    Persisted { node: usize, process: u32, token: u64 },
+    /// Operators look whether members of the Delete group are gone.
+    Operate,
     /// Is it over?
     Judge,
 }
@@ -87,8 +94,14 @@ pub(super) struct Cluster<'a> {
     pub(super) incarnations: u64,
     /// Nodes that joined on the way.
     pub(super) joined: usize,
+    /// How long the next step has to wait.
+    pub(super) pause_ms: Millis,
     /// How many values were written: each is another one.
     pub(super) values: u32,
+    /// How many data directories there were.
+    pub(super) stores: u64,
+    /// Files that were saved, to be fed in anywhere.
+    pub(super) files: Vec<Saved>,
     /// Steps to leave out.
     skipped: &'a [bool],
 }
@@ -129,7 +142,10 @@ impl<'a> Cluster<'a> {
             echoes: Vec::new(),
             incarnations: 0,
             joined: 0,
+            pause_ms: 0,
             values: 0,
+            stores: 0,
+            files: Vec::new(),
             skipped,
             plan,
         }
@@ -174,7 +190,7 @@ impl<'a> Cluster<'a> {
         );
         for at in 0..self.plan.nodes {
             let founds = at == 0 || self.plan.all_found;
-            let node = self.add_node(&node_label(at), founds);
+            let node = self.add_node(&node_label(at), founds, self.plan.has_disk[at]);
             debug_assert_eq!(node, at);
         }
         for a in 0..self.nodes.len() {
@@ -201,6 +217,10 @@ impl<'a> Cluster<'a> {
             Happening::Silence(end) => self.on_silence(end),
             Happening::Thaw { node, process } => self.on_thaw(node, process),
             Happening::Renew { node, process } => self.on_renew(node, process),
+            Happening::Persisted { node, process, token } => {
+                self.on_persisted(node, process, token);
+            }
+            Happening::Operate => self.operate(),
             Happening::Judge => self.on_judge(),
         }
     }
@@ -222,7 +242,8 @@ impl<'a> Cluster<'a> {
             7..19 => rng.within(gap / 4, gap * 2),
             _ => rng.within(gap, gap * 20),
         };
-        let at = self.now() + pause;
+        let at = self.now() + pause.max(self.pause_ms);
+        self.pause_ms = 0;
         self.schedule.plan(at, Happening::Step(number + 1));
     }
 
@@ -298,9 +319,19 @@ impl<'a> Cluster<'a> {
                     }
                 }
                 Output::Send { link, frame } => self.queue_frame(link.0 as u32, frame),
-                Output::Serve { link, id, stream } => self.serve(link.0 as u32, id, stream),
-                // Nobody watches, monitors or waits for copies here.
-                Output::Notify { .. } | Output::Topic { .. } | Output::AckProgress => {}
+                Output::Serve { link, job } => self.serve(link.0 as u32, job),
+                Output::Gone { purged, dropped } => {
+                    self.stats.purged += purged.len() as u64;
+                    self.stats.dropped_entries += dropped.len() as u64;
+                    self.on_gone(node, "purges", &purged);
+                    self.on_gone(node, "drops", &dropped);
+                }
+                Output::Persist { token } => self.persist(node, token),
+                // Nobody watches, monitors or waits for copies here, and memory is no matter.
+                Output::Notify { .. }
+                | Output::Topic { .. }
+                | Output::AckProgress
+                | Output::Discard(_) => {}
                 Output::Ready => {
                     self.changed_at = self.now();
                     note!(self, "  {} is ready", self.nodes[node].label);
@@ -323,8 +354,39 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    fn on_gone(&mut self, node: usize, what: &str, gone: &[Committed]) {
+        if gone.is_empty() {
+            return;
+        }
+        if self.script.is_some() {
+            let shadow = &self.nodes[node].shadow;
+            let labels: Vec<String> = gone
+                .iter()
+                .map(|c| self.oracle.history.key_label(shadow.key(c.entry.newest())))
+                .collect();
+            note!(self, "  {} {what} {}", self.nodes[node].label, labels.join(" "));
+        }
+        self.oracle.on_gone(&mut self.nodes[node].shadow, gone);
+    }
+
     fn on_report(&mut self, node: usize, report: &Report) {
         match report {
+            Report::ResyncStarted { .. }
+            | Report::ResyncProgress { .. }
+            | Report::ResyncDone { .. } => {
+                note!(self, "  {} {report:?}", self.nodes[node].label);
+            }
+            Report::GroupChanged { config } => {
+                self.stats.group_changes += 1;
+                self.changed_at = self.now();
+                note!(
+                    self,
+                    "  {} has list {}: {}",
+                    self.nodes[node].label,
+                    config.version,
+                    describe::group(config)
+                );
+            }
             Report::Conflict(conflict) => {
                 self.stats.conflicts += 1;
                 self.oracle.on_conflict(&self.nodes[node].shadow, conflict);

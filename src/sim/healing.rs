@@ -5,7 +5,7 @@ use super::cluster::{Cluster, Happening, Phase, note};
 use super::oracle::Survivor;
 use super::rng::Rng;
 use crate::engine::Input;
-use crate::model::ids::Millis;
+use crate::model::ids::{Millis, NodeName};
 
 /// Nothing has changed for so long: it is over. Every node has said everything that it knows at
 /// least once in this time (full digests come every 5 s).
@@ -14,6 +14,8 @@ const CALM_MS: Millis = 6_000;
 const HEALING_MS_MAX: Millis = 180_000;
 /// How often the judge looks whether it is over.
 const JUDGE_INTERVAL_MS: Millis = 500;
+/// How often operators look.
+const OPERATE_MS: Millis = 2_000;
 /// How often engines are told that time passes now: nothing needs it sooner.
 const TICK_MS: Millis = 200;
 
@@ -51,6 +53,39 @@ impl Cluster<'_> {
         self.after_block();
         let at = self.now() + JUDGE_INTERVAL_MS;
         self.schedule.plan(at, Happening::Judge);
+        if self.plan.operator_forgets {
+            self.schedule.plan(at + OPERATE_MS, Happening::Operate);
+        }
+    }
+
+    /// Operators take members that will not come back off the Delete group's list.
+    pub(super) fn operate(&mut self) {
+        let now = self.now();
+        for node in 0..self.nodes.len() {
+            let Some(engine) = &self.nodes[node].engine else { continue };
+            let away = engine.group_view(now).away;
+            let lost = away.iter().map(|(m, _)| &m.name).find(|name| !self.is_name_up(name));
+            if let Some(name) = lost.cloned() {
+                self.forget(node, &name);
+                break;
+            }
+        }
+        self.schedule.plan(now + OPERATE_MS, Happening::Operate);
+    }
+
+    fn is_name_up(&self, name: &NodeName) -> bool {
+        self.nodes.iter().any(|n| n.is_up() && n.name == *name)
+    }
+
+    /// Whether all tombstones are gone; they stay where a member of the Delete group is gone that
+    /// nobody takes off the list.
+    fn is_purged_or_blocked(&self) -> bool {
+        let engines = || self.nodes.iter().filter_map(|n| n.engine.as_ref());
+        engines().all(|e| e.tree().tombstone_len() == 0)
+            || engines().any(|e| {
+                let members = e.group().into_iter().flat_map(|g| g.members());
+                members.into_iter().any(|m| !self.is_name_up(&m.name))
+            })
     }
 
     /// Two nodes of one name cannot stay: the operator stops one.
@@ -76,7 +111,8 @@ impl Cluster<'_> {
         };
         let is_calm = now - self.changed_at >= CALM_MS
             && !self.nodes.iter().any(is_busy)
-            && self.is_meshed();
+            && self.is_meshed()
+            && self.is_purged_or_blocked();
         if is_calm {
             self.judge_end();
             self.stats.healing_ms_max = now - since;
@@ -84,7 +120,9 @@ impl Cluster<'_> {
         } else if now - since >= HEALING_MS_MAX {
             let busy: Vec<&str> =
                 self.nodes.iter().filter(|n| is_busy(n)).map(|n| n.label.as_str()).collect();
-            let detail = if busy.is_empty() {
+            let detail = if !self.is_purged_or_blocked() {
+                "tombstones stay".to_owned()
+            } else if busy.is_empty() {
                 format!("something always changes; all are linked: {}", self.is_meshed())
             } else {
                 format!("not ready or catching up: {}", busy.join(" "))
@@ -116,6 +154,8 @@ impl Cluster<'_> {
                 Some(Survivor { name: &n.label, shadow: &n.shadow, engine })
             })
             .collect();
+        self.stats.blocked =
+            u64::from(survivors.iter().any(|s| s.engine.tree().tombstone_len() > 0));
         self.oracle.check_end(&survivors);
         if self.script.is_some() {
             self.note_end();

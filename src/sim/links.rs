@@ -5,14 +5,12 @@ use super::cluster::{Cluster, Happening, note};
 use super::network::Network;
 use super::oracle::step::Arrival;
 use super::steps::Echo;
-use crate::engine::{Input, LinkId};
+use crate::engine::{Input, LinkId, ServeJob};
 use crate::hub::link_queue::LinkWork;
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeTable};
-use crate::model::seen::export_seen;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{CatchUpEnd, PeerMessage, RefuseReason, encode_part};
-use crate::replica::catch_up::CatchUpStream;
+use crate::protocol::peer::{PeerMessage, RefuseReason};
 use std::sync::Arc;
 
 /// Most pushes that are kept to come again.
@@ -41,9 +39,9 @@ impl Cluster<'_> {
     }
 
     /// A catch-up is to be answered at an end.
-    pub(super) fn serve(&mut self, end: u32, id: u64, stream: Box<CatchUpStream>) {
+    pub(super) fn serve(&mut self, end: u32, job: Box<ServeJob>) {
         if let Some(queue) = &self.network.end(end).queue {
-            let _ = queue.serve(id, stream);
+            let _ = queue.serve(job);
             self.to_look.push_back(end);
         }
     }
@@ -81,13 +79,13 @@ impl Cluster<'_> {
                     note!(self, "{} had dropped frames", self.link_label(end));
                     self.handle(node, Input::Lagged { link: LinkId(u64::from(end)) });
                 }
-                LinkWork::Serve(id, stream) => {
+                LinkWork::Serve(job) => {
                     if now < at.serve_due {
                         let until = at.serve_due;
-                        let _ = queue.put_back(id, stream);
+                        let _ = queue.put_back(job);
                         return self.look_again(end, until);
                     }
-                    self.serve_piece(end, id, stream);
+                    self.serve_piece(end, job);
                 }
                 LinkWork::Close(_) => return self.close_end(end, "is closed on purpose"),
                 LinkWork::Wait => return,
@@ -135,42 +133,33 @@ impl Cluster<'_> {
         self.schedule.plan(at, Happening::Arrive(end));
     }
 
-    /// The next piece of a catch-up.
-    fn serve_piece(&mut self, end: u32, id: u64, mut stream: Box<CatchUpStream>) {
+    /// The next piece of a catch-up's answer.
+    fn serve_piece(&mut self, end: u32, mut job: Box<ServeJob>) {
         let node = self.network.end(end).node;
         let mut out = Vec::new();
         if !self.network.end(end).serving {
             if self.nodes[node].serving >= self.plan.serves_max && !self.is_healing() {
-                let refused = PeerMessage::CatchUpRefused { id, reason: RefuseReason::Busy };
+                let refused =
+                    PeerMessage::CatchUpRefused { id: job.id(), reason: RefuseReason::Busy };
                 refused.encode(&NodeTable::new(), &mut out);
                 return self.put_under_way(end, out.into());
             }
             self.network.end_mut(end).serving = true;
             self.nodes[node].serving += 1;
         }
-        let batch = stream.next_batch(self.plan.piece_bytes);
-        if !batch.entries.is_empty() {
-            encode_part(id, stream.mark(), &batch.entries, stream.table(), &mut out);
-            self.put_under_way(end, std::mem::take(&mut out).into());
+        let done = job.next_frames(self.plan.piece_bytes, &mut out);
+        // Each frame by itself, so that a connection can break between two of them.
+        let mut rest = out.as_slice();
+        while let Ok(Some(frame)) = split_frame(rest, BODY_BYTES_MAX) {
+            let (frame, behind) = rest.split_at(frame.length);
+            self.put_under_way(end, frame.into());
+            rest = behind;
         }
-        if batch.last {
-            if let Some((seen, mark, tock)) = stream.knowledge() {
-                let engine = self.nodes[node].engine.as_ref();
-                let seen = match engine {
-                    Some(engine) if self.has(Defect::KnowledgeAfterSnapshot) => {
-                        export_seen(engine.table(), engine.seen())
-                    }
-                    _ => export_seen(stream.table(), seen),
-                };
-                let end_message = CatchUpEnd { id, tock, mark: mark.clone(), seen };
-                PeerMessage::CatchUpEnd(end_message).encode(stream.table(), &mut out);
-                self.put_under_way(end, out.into());
-            }
-            self.release_serve(end);
-            return;
+        if done {
+            return self.release_serve(end);
         }
         if let Some(queue) = &self.network.end(end).queue {
-            let _ = queue.put_back(id, stream);
+            let _ = queue.put_back(job);
         }
         let due = self.now() + if self.is_healing() { 0 } else { self.plan.piece_ms };
         self.network.end_mut(end).serve_due = due;
@@ -218,7 +207,7 @@ impl Cluster<'_> {
                 return self.oracle.fail("a node sent what cannot be read", detail);
             }
         };
-        if matches!(message, PeerMessage::Change(_))
+        if matches!(message, PeerMessage::Change(_) | PeerMessage::Announce(_))
             && self.echoes.len() < ECHOES_MAX
             && !self.is_healing()
             && self.rng.percent(self.plan.echo_percent)

@@ -19,6 +19,7 @@
 mod bits;
 mod cluster;
 mod describe;
+mod disk;
 mod healing;
 mod links;
 mod lives;

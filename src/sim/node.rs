@@ -1,8 +1,9 @@
 //! One simulated node: its engine while it runs, its disk, and the ends of its links.
 
+use super::disk::{Disk, Saved};
 use super::oracle::shadow::Shadow;
 use crate::engine::Engine;
-use crate::model::ids::{Incarnation, NodeName};
+use crate::model::ids::NodeName;
 
 /// One simulated node.
 pub(super) struct Node {
@@ -13,6 +14,9 @@ pub(super) struct Node {
     pub(super) engine: Option<Engine>,
     /// What the judge knows of it.
     pub(super) shadow: Shadow,
+    pub(super) disk: Disk,
+    /// Its whole state when it went down.
+    pub(super) last: Option<Saved>,
     /// How often its process was started: events planned for an earlier process are void.
     pub(super) process: u32,
     /// It handles nothing for a while.
@@ -28,8 +32,6 @@ pub(super) struct Node {
     /// It runs from a copied disk and has not found out yet: it must not make changes, because
     /// nobody could tell them from the original's.
     pub(super) is_copy: bool,
-    /// The incarnation of its process before the present one.
-    pub(super) last_incarnation: Option<Incarnation>,
 }
 
 impl Node {
@@ -39,6 +41,8 @@ impl Node {
             label,
             engine: None,
             shadow: Shadow::default(),
+            disk: Disk::default(),
+            last: None,
             process: 0,
             frozen: false,
             gone: false,
@@ -46,13 +50,18 @@ impl Node {
             serving: 0,
             twin: None,
             is_copy: false,
-            last_incarnation: None,
         }
     }
 
     /// Whether it does anything.
     pub(super) fn is_awake(&self) -> bool {
         self.engine.is_some() && !self.frozen
+    }
+
+    /// Its state now, and what the judge knows of it.
+    pub(super) fn save(&self) -> Option<Saved> {
+        let engine = self.engine.as_ref()?;
+        Some(Saved { image: engine.image(), shadow: self.shadow.clone() })
     }
 
     pub(super) fn is_up(&self) -> bool {

@@ -3,6 +3,7 @@
 
 use super::rng::Rng;
 use super::steps::Step;
+use crate::engine::delete::DeleteSettings;
 use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;
 use crate::model::ids::Millis;
@@ -105,6 +106,12 @@ pub(super) struct Plan {
     /// Incarnations are any numbers; else each is above the one before.
     pub(super) any_incarnation: bool,
     pub(super) hash_seed: u64,
+    /// How the Delete group works, but for the node's store.
+    pub(super) delete: DeleteSettings,
+    /// Which of the first nodes have a data directory.
+    pub(super) has_disk: Vec<bool>,
+    /// Whether in the end operators take members that are gone off the Delete group's list.
+    pub(super) operator_forgets: bool,
 }
 
 impl Plan {
@@ -118,9 +125,13 @@ impl Plan {
                 *weight = 0;
             }
         }
+        let nodes = 3 + rng.below(3);
+        let mut has_disk = vec![false; nodes];
+        has_disk[..rng.pick(&[0, 1, 1, 2, 2, 3])].fill(true);
+        rng.shuffle(&mut has_disk);
         let overflows = rng.percent(if options.focus == Focus::Overflows { 90 } else { 25 });
         Self {
-            nodes: 3 + rng.below(3),
+            nodes,
             paths: rng.pick(&[1, 1, 2, 3]),
             steps: 30 + rng.below(51),
             weights,
@@ -139,6 +150,17 @@ impl Plan {
             silence_ms: rng.pick(&[500, 2_000, 6_000, 15_000]),
             any_incarnation: rng.percent(50),
             hash_seed: rng.next(),
+            delete: DeleteSettings {
+                store: None,
+                interval_ms: rng.pick(&[100, 500, 2_000]),
+                batch_max: rng.pick(&[1, 2, 4_096]),
+                kept_max: rng.pick(&[1, 2, 16]),
+                found_after_ms: rng.pick(&[50, 200, 1_000]),
+                takeover_after_ms: rng.pick(&[1_000, 4_000, 3_600_000]),
+                lost_after_ms: rng.pick(&[500, 2_000]),
+            },
+            has_disk,
+            operator_forgets: rng.percent(75),
         }
     }
 }

@@ -52,6 +52,20 @@ stats! {
     conflicts: u64, sum;
     /// Those where the winner was made on top of the loser, which its cut chain does not tell.
     needless_reports: u64, sum;
+    /// Tombstones that were purged, by node.
+    purged: u64, sum;
+    /// Entries that were dropped because they had been purged elsewhere.
+    dropped_entries: u64, sum;
+    /// Member lists of the Delete group that nodes took up.
+    group_changes: u64, sum;
+    /// Members that operators took off the list.
+    forgotten: u64, sum;
+    /// Nodes that came back with a state of their own.
+    restored: u64, sum;
+    /// Files that were fed in.
+    files_loaded: u64, sum;
+    /// Runs that ended with tombstones, because a member of the Delete group is gone.
+    blocked: u64, sum;
     /// Nodes that went on under a new incarnation.
     renewals: u64, sum;
 }

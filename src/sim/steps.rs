@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::cluster::{Cluster, Happening, note};
 use super::rng::Rng;
 use crate::engine::EngineWriteError;
+use crate::model::ids::NodeName;
 use crate::model::path::Path;
 use crate::replica::write::{ChainCondition, Precondition, Write, WriteError};
 
@@ -44,13 +45,21 @@ pub(super) enum Step {
     Twin,
     /// A catch-up that is under way is disturbed.
     Disturb,
+    /// A node's disk gets a snapshot.
+    Snapshot,
+    /// A node's state is saved to a file.
+    Save,
+    /// A file is fed into a node.
+    Load,
+    /// An operator takes a member that is away off the Delete group's list.
+    Forget,
     /// Nothing happens for a while.
     Pause,
 }
 
 impl Step {
     /// All of them, with their usual weights.
-    pub(super) const ALL: [(Self, u32); 17] = [
+    pub(super) const ALL: [(Self, u32); 21] = [
         (Self::Write, 24),
         (Self::Delete, 10),
         (Self::Burst, 2),
@@ -67,6 +76,10 @@ impl Step {
         (Self::Leave, 1),
         (Self::Twin, 1),
         (Self::Disturb, 3),
+        (Self::Snapshot, 3),
+        (Self::Save, 1),
+        (Self::Load, 1),
+        (Self::Forget, 1),
         (Self::Pause, 4),
     ];
 }
@@ -80,6 +93,8 @@ pub(super) struct Echo {
 
 /// Draw again so often where a step would have nothing to do.
 const DRAWS: usize = 6;
+/// Most files that are kept.
+const FILES_MAX: usize = 3;
 /// So many nodes stay in any case.
 const NODES_MIN: usize = 2;
 
@@ -124,7 +139,23 @@ impl Cluster<'_> {
             }
             Step::Twin => self.start_twin(node),
             Step::Disturb => self.disturb(rng),
-            Step::Pause => {}
+            Step::Snapshot => {
+                if let Some(saved) = self.nodes[node].save() {
+                    self.nodes[node].disk.save(saved);
+                }
+            }
+            Step::Save => {
+                if let Some(saved) = self.nodes[node].save() {
+                    self.files.truncate(FILES_MAX - 1);
+                    self.files.push(saved);
+                }
+            }
+            Step::Load => {
+                let number = rng.below(self.files.len());
+                self.load_file(node, number);
+            }
+            Step::Forget => self.forget_any(node, rng),
+            Step::Pause => self.pause_ms = rng.pick(&[100, 500, 1_500, 4_000]),
         }
     }
 
@@ -134,6 +165,7 @@ impl Cluster<'_> {
             Step::Back => self.nodes.iter().any(|n| !n.is_up() && !n.gone),
             Step::Echo => !self.echoes.is_empty(),
             Step::Mend => self.network.is_split(),
+            Step::Load => !self.files.is_empty(),
             Step::Disturb => self.nodes.iter().any(|n| n.serving > 0),
             _ => true,
         }
@@ -327,6 +359,26 @@ impl Cluster<'_> {
         );
         self.nodes[node].gone = for_good;
         self.crash(node);
+    }
+
+    /// An operator believes that a member of the Delete group that is away will not come back.
+    fn forget_any(&mut self, node: usize, rng: &mut Rng) {
+        let now = self.now();
+        let at = &self.nodes[node];
+        let Some(engine) = at.engine.as_ref().filter(|_| at.is_awake()) else { return };
+        let away = engine.group_view(now).away;
+        if away.is_empty() {
+            return;
+        }
+        let name = away[rng.below(away.len())].0.name.clone();
+        self.forget(node, &name);
+    }
+
+    /// A member is taken off the Delete group's list at a node.
+    pub(super) fn forget(&mut self, node: usize, name: &NodeName) {
+        note!(self, "{} forgets {name}", self.nodes[node].label);
+        let result = self.change(node, |engine, out| engine.forget_member(name, out));
+        self.stats.forgotten += u64::from(matches!(result, Some(Ok(()))));
     }
 
     /// Something goes wrong for who asks for, or answers, a catch-up.

@@ -62,6 +62,11 @@ impl Oracle {
                 format!("{} {:?}, {} {:?}", a.name, a.engine.mark(), b.name, b.engine.mark());
             self.fail("marks differ in the end", detail);
         }
+        if a.engine.group() != b.engine.group() {
+            let detail =
+                format!("{} {:?}, {} {:?}", a.name, a.engine.group(), b.name, b.engine.group());
+            self.fail("member lists differ in the end", detail);
+        }
         for path in 0..self.history.paths().len() as u32 {
             let (x, y) = (a.shadow.held(path), b.shadow.held(path));
             if x != y {
@@ -101,11 +106,15 @@ impl Oracle {
     fn check_paths(&mut self, end: &Shadow, owned: &Bits) {
         let mut known = owned.clone();
         for key in end.seen_keys() {
-            known.insert(self.history.find(key).unwrap_or_default());
+            if let Some(event) = self.history.find(key) {
+                known.insert(event);
+            }
         }
         let mut by_path: Vec<Vec<EventNo>> = vec![Vec::new(); self.history.paths().len()];
-        for event in 0..self.history.len() as EventNo {
-            by_path[self.history.get(event).path as usize].push(event);
+        for (event, made) in self.history.events().iter().enumerate() {
+            if let Some(events) = by_path.get_mut(made.path as usize) {
+                events.push(event as EventNo);
+            }
         }
         let mut purged_top = vec![NONE; by_path.len()];
         for tombstone in self.purged_tombstones() {

@@ -17,6 +17,9 @@ pub(in crate::sim) type EventNo = u32;
 /// No event.
 pub(in crate::sim) const NONE: EventNo = EventNo::MAX;
 
+/// The path of an event that is no entry's: the name of a lineage (RULES 7).
+pub(in crate::sim) const NO_PATH: u32 = u32::MAX;
+
 /// An event's identity: which life, which tick.
 pub(in crate::sim) type EventKey = (u32, u64);
 
@@ -134,9 +137,11 @@ impl History {
         (event != NONE).then_some(event)
     }
 
-    /// The highest tick that a life has used.
-    pub(in crate::sim) fn last_tick(&self, life: u32) -> u64 {
-        self.lives.get(life as usize).map_or(0, |l| l.ticks.len() as u64)
+    /// Adds a tick that was used for something that is no entry.
+    pub(in crate::sim) fn add_burned(&mut self, key: EventKey) {
+        let content =
+            Content { tock: 0, value: None, chain: SmallVec::new(), cut: false, reissue_of: None };
+        self.add(key, NO_PATH, content, SmallVec::new());
     }
 
     /// Adds an event that was just made.
@@ -200,16 +205,6 @@ impl History {
         marked
     }
 
-    /// Marks an event and all that were made on top of it.
-    pub(in crate::sim) fn descendants(&self, of: EventNo) -> Vec<bool> {
-        let mut marked = vec![false; self.events.len()];
-        marked[of as usize] = true;
-        for event in of as usize + 1..self.events.len() {
-            marked[event] = self.events[event].parents.iter().any(|p| marked[*p as usize]);
-        }
-        marked
-    }
-
     /// For people: `A.3`, `A~2.1` in a second life.
     pub(in crate::sim) fn key_label(&self, (life, tick): EventKey) -> String {
         match self.lives.get(life as usize) {
@@ -225,10 +220,13 @@ impl History {
         }
         let made = self.get(event);
         let mut text = self.key_label(made.key);
+        let Some(path) = self.paths.get(made.path as usize) else {
+            return format!("{text} (a lineage)");
+        };
         if made.content.value.is_none() {
             text.push('D');
         }
-        text.push_str(&format!("@{} {}", made.content.tock, self.paths[made.path as usize]));
+        text.push_str(&format!("@{} {path}", made.content.tock));
         let older: Vec<String> =
             made.content.chain.iter().skip(1).map(|key| self.key_label(*key)).collect();
         if !older.is_empty() || made.content.cut {
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn histories_are_followed_both_ways() {
+    fn histories_are_followed_to_their_beginnings() {
         let mut history = history(&[("a", 1)]);
         let first = add(&mut history, (0, 1), 1, &[]);
         let second = add(&mut history, (0, 2), 2, &[first]);
@@ -295,7 +293,6 @@ mod tests {
         let both = add(&mut history, (0, 4), 3, &[second, other]);
         assert_eq!(history.ancestors([second]), [true, true, false, false]);
         assert_eq!(history.ancestors([both]), [true; 4]);
-        assert_eq!(history.descendants(first), [true, true, false, true]);
         assert_eq!(history.label(both), "a.4@3 p");
         assert_eq!(history.find((0, 3)), Some(other));
         assert_eq!((history.find((0, 5)), history.find((0, 0))), (None, None));

@@ -47,7 +47,10 @@ pub(super) struct Oracle {
 /// Tombstones that were agreed away.
 struct Purge {
     lineage: Lineage,
+    from: u64,
     to: u64,
+    /// How many ticks V has, to tell apart what should never differ.
+    ticks: u64,
     tombstones: Vec<EventNo>,
 }
 

@@ -51,13 +51,6 @@ impl Shadow {
         *slot(&mut self.tops, path) = event;
     }
 
-    /// Whether an event was accounted for when this was last looked at.
-    pub(super) fn has_seen(&self, (life, tick): EventKey) -> bool {
-        let Some(tick) = crate::model::ids::Tick::new(tick) else { return false };
-        let at = self.lives.iter().position(|l| *l == life);
-        at.and_then(|at| self.seen.get(at)).is_some_and(|ticks| ticks.contains(tick))
-    }
-
     /// All that was accounted for.
     pub(super) fn seen_keys(&self) -> impl Iterator<Item = EventKey> + '_ {
         let sets = self.lives.iter().zip(&self.seen);
@@ -69,7 +62,7 @@ impl Shadow {
         self.lives.get(node.as_usize()).copied()
     }
 
-    pub(super) fn key(&self, event: Event) -> EventKey {
+    pub(in crate::sim) fn key(&self, event: Event) -> EventKey {
         (self.life(event.node).unwrap_or(u32::MAX), event.tick.get())
     }
 

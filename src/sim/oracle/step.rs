@@ -3,13 +3,13 @@
 
 use smallvec::SmallVec;
 
-use super::history::{Content, EventKey, EventNo, NONE, hash_value};
+use super::history::{Content, EventKey, EventNo, NO_PATH, NONE, hash_value};
 use super::shadow::Shadow;
 use super::{Failure, Oracle, Purge};
-use crate::engine::Engine;
+use crate::engine::{Engine, Image};
 use crate::model::ids::{Event, NodeIndex, Tick};
 use crate::model::path::Path;
-use crate::model::seen::{Lineage, Mark, Seen};
+use crate::model::seen::{Mark, Seen};
 use crate::protocol::record::Record;
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
@@ -63,15 +63,30 @@ impl Oracle {
                 return self.fail("a record came that nobody made", label);
             };
             let made = self.history.get(event);
-            let path = &self.history.paths()[made.path as usize];
+            let path = self.history.paths().get(made.path as usize);
             if (path, made.content.tock, made.content.value)
-                != (&arrival.path, arrival.tock, arrival.value)
+                != (Some(&arrival.path), arrival.tock, arrival.value)
             {
                 let label = self.history.label(event);
                 return self.fail("an event id stands for two changes", label);
             }
             self.arriving.push(event);
             if contains(engine.seen(), shadow, key) {
+                shadow.owned.insert(event);
+            }
+        }
+    }
+
+    /// A node is about to be given a file.
+    pub(in crate::sim) fn on_file(&mut self, saved: &Shadow, image: &Image) {
+        let newest = image.replica.tree.all().map(|(_, entry)| saved.key(entry.newest()));
+        self.arriving = newest.filter_map(|key| self.history.find(key)).collect();
+    }
+
+    /// What a node has accounted for of what it was given has been there.
+    pub(in crate::sim) fn own_arrivals(&mut self, shadow: &mut Shadow, engine: &Engine) {
+        for event in self.arriving.clone() {
+            if contains(engine.seen(), shadow, self.history.get(event).key) {
                 shadow.owned.insert(event);
             }
         }
@@ -181,20 +196,44 @@ impl Oracle {
         self.needless_reports += u64::from(is_needless);
     }
 
-    /// The Delete group has announced that tombstones of `seen` up to a tock may go.
-    #[allow(dead_code, reason = "deletion is being built")]
-    pub(in crate::sim) fn on_purge(
-        &mut self,
-        lineage: &Lineage,
-        to: u64,
-        includes: impl Fn(EventKey) -> bool,
-    ) {
-        let made = self.history.events().iter().enumerate();
-        let tombstones = made
-            .filter(|(_, m)| m.content.value.is_none() && m.content.tock <= to && includes(m.key))
-            .map(|(event, _)| event as EventNo)
-            .collect();
-        self.purges.push(Purge { lineage: lineage.clone(), to, tombstones });
+    /// Entries are in a node's tree no more.
+    pub(in crate::sim) fn on_gone(&mut self, shadow: &mut Shadow, gone: &[Committed]) {
+        for Committed { path, entry } in gone {
+            let path = self.history.path(path);
+            let event = self.history.find(shadow.key(entry.newest()));
+            if event != Some(shadow.held(path)) {
+                let label = self.history.label(shadow.held(path));
+                self.fail("an entry is said to be gone that was not there", label);
+            }
+            shadow.set_held(path, NONE);
+            self.dirty.push(path);
+        }
+    }
+
+    /// The purges that a node has applied: what tombstones may be gone, and from which mark on.
+    fn note_purges(&mut self, shadow: &Shadow, engine: &Engine) {
+        for pair in engine.applied_pairs() {
+            let (from, to, ticks) = (pair.from.get(), pair.to.get(), pair.seen.count());
+            let is_it = |p: &Purge| {
+                (p.from, p.to, p.ticks) == (from, to, ticks) && p.lineage == pair.lineage
+            };
+            if self.purges.iter().any(is_it) {
+                continue;
+            }
+            let mut tombstones = Vec::new();
+            for (node, set) in pair.seen.iter() {
+                let life = shadow.life(node).unwrap_or(u32::MAX);
+                for event in set.iter().filter_map(|tick| self.history.find((life, tick))) {
+                    let made = self.history.get(event);
+                    let is_tombstone = made.path != NO_PATH && made.content.value.is_none();
+                    if is_tombstone && made.content.tock <= to {
+                        tombstones.push(event);
+                    }
+                }
+            }
+            let lineage = pair.lineage.clone();
+            self.purges.push(Purge { lineage, from, to, ticks, tombstones });
+        }
     }
 
     /// Looks at a node after it did something; tells whether what it holds or knows has changed.
@@ -207,6 +246,7 @@ impl Oracle {
         let mut changed = self.check_seen(name, shadow, engine);
         if shadow.mark != *engine.mark() {
             changed = true;
+            self.note_purges(shadow, engine);
             self.check_mark(name, shadow, engine);
             self.dirty.clear();
             self.dirty.extend(0..self.history.paths().len() as u32);
@@ -265,11 +305,19 @@ impl Oracle {
             let life = shadow.life(node).unwrap_or(u32::MAX);
             for tick in ticks.difference(&shadow.seen[at]).iter() {
                 let Some(event) = self.history.find((life, tick)) else {
+                    if node == engine.own() {
+                        // A node may use up a tick for something that is no entry.
+                        self.history.add_burned((life, tick));
+                        continue;
+                    }
                     let detail = format!("{} at {name}", self.history.key_label((life, tick)));
                     self.fail("a tick is accounted for that nobody used", detail);
                     break;
                 };
                 let path = self.history.get(event).path;
+                if path == NO_PATH {
+                    continue;
+                }
                 if self.history.is_greater(event, shadow.top(path)) {
                     shadow.set_top(path, event);
                 }
