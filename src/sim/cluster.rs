@@ -436,6 +436,14 @@ impl<'a> Cluster<'a> {
         {
             self.changed_at = now;
         }
+        // Not even a client is needed for that: the node may found a Delete group, or re-issue.
+        let tick = at.engine.as_ref().and_then(Engine::tick);
+        if at.copied_at.is_some_and(|copied| tick.is_some_and(|tick| tick > copied)) {
+            note!(self, "a copy made an event before it met itself; nothing can be said");
+            let _ = self.oracle.take_failure();
+            self.stats.undecided = 1;
+            self.phase = Phase::Over;
+        }
     }
 }
 

@@ -95,7 +95,9 @@ impl Cluster<'_> {
             if twin > node || self.nodes[node].gone || self.nodes[twin].gone {
                 continue;
             }
-            let stopped = if rng.percent(50) { node } else { twin };
+            // A copy that has not found out yet must not go on alone under that incarnation.
+            let is_unmet_copy = self.nodes[node].copied_at.is_some();
+            let stopped = if is_unmet_copy || rng.percent(50) { node } else { twin };
             note!(self, "{} is stopped for good", self.nodes[stopped].label);
             self.nodes[stopped].gone = true;
             self.crash(stopped);

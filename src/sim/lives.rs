@@ -274,7 +274,7 @@ impl Cluster<'_> {
         let node = self.nodes.len();
         let mut twin = Node::new(self.nodes[of].name.clone(), label);
         twin.twin = Some(of);
-        twin.is_copy = true;
+        twin.copied_at = Some(copy.image.replica.tick);
         twin.disk.store = self.nodes[of].disk.store;
         self.nodes.push(twin);
         self.nodes[of].twin = Some(node);
@@ -319,7 +319,7 @@ impl Cluster<'_> {
         }
         let incarnation = self.next_incarnation();
         self.handle(node, Input::Renewed { incarnation });
-        self.nodes[node].is_copy = false;
+        self.nodes[node].copied_at = None;
         // Peers must greet the new incarnation before they hear more.
         for end in self.nodes[node].ends.clone() {
             self.close_end(end, "is closed for the new incarnation");

@@ -3,7 +3,7 @@
 use super::disk::{Disk, Saved};
 use super::oracle::shadow::Shadow;
 use crate::engine::Engine;
-use crate::model::ids::NodeName;
+use crate::model::ids::{NodeName, Tick};
 
 /// One simulated node.
 pub(super) struct Node {
@@ -29,9 +29,9 @@ pub(super) struct Node {
     pub(super) serving: usize,
     /// The other node of the same name, where a disk was copied.
     pub(super) twin: Option<usize>,
-    /// It runs from a copied disk and has not found out yet: it must not make changes, because
-    /// nobody could tell them from the original's.
-    pub(super) is_copy: bool,
+    /// It runs from a copied disk that had this tick, and has not found out yet: it must not make
+    /// changes, because nobody could tell them from the original's.
+    pub(super) copied_at: Option<Tick>,
 }
 
 impl Node {
@@ -49,7 +49,7 @@ impl Node {
             ends: Vec::new(),
             serving: 0,
             twin: None,
-            is_copy: false,
+            copied_at: None,
         }
     }
 

@@ -66,6 +66,8 @@ stats! {
     files_loaded: u64, sum;
     /// Runs that ended with tombstones, because a member of the Delete group is gone.
     blocked: u64, sum;
+    /// Runs in which a copied disk was used for an event before its node met itself.
+    undecided: u64, sum;
     /// Nodes that went on under a new incarnation.
     renewals: u64, sum;
 }

@@ -209,7 +209,7 @@ impl Cluster<'_> {
         let mut value = vec![0xce];
         value.extend_from_slice(&self.values.to_be_bytes());
         let (chain, wants) = self.draw_condition(node, &path, rng);
-        if !self.nodes[node].is_awake() || self.nodes[node].is_copy {
+        if !self.nodes[node].is_awake() || self.nodes[node].copied_at.is_some() {
             return;
         }
         let precondition = Precondition { chain, value: None };
