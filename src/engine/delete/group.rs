@@ -100,10 +100,10 @@ impl Engine {
         true
     }
 
-    /// Takes a list if it is greater than the one in force.
-    pub(super) fn take_config(&mut self, config: GroupConfig, out: &mut Outbox) {
+    /// Takes a list if it is greater than the one in force; tells whether it was.
+    pub(super) fn take_config(&mut self, config: GroupConfig, out: &mut Outbox) -> bool {
         if self.delete.config.as_ref().is_some_and(|current| !config.supersedes(current)) {
-            return;
+            return false;
         }
         out.push(Output::Report(Report::GroupChanged { config: config.clone() }));
         // The event that names the lineage is no entry's: the list is all there is of it.
@@ -116,6 +116,7 @@ impl Engine {
         self.delete.config = Some(config);
         self.delete.round = None;
         self.delete.away.clear();
+        true
     }
 
     /// The link to a member: that node, with that store.
@@ -229,7 +230,10 @@ impl Engine {
             self.delete.peers.insert(link, hello.member.clone());
         }
         if let Some(config) = &hello.config {
-            self.take_config(config.clone(), out);
+            // Passed on once by everybody: not all are linked to its maker.
+            if self.take_config(config.clone(), out) {
+                self.broadcast_group(out);
+            }
         }
     }
 }
