@@ -46,7 +46,7 @@ struct Node {
 
 /// The nodes of one script.
 #[derive(Default)]
-pub struct Cluster {
+pub(crate) struct Cluster {
     nodes: BTreeMap<String, Node>,
     settings: BTreeMap<String, DeleteSettings>,
     files: BTreeMap<String, Image>,
@@ -59,7 +59,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Carries out one command; gives what it prints.
-    pub fn run(&mut self, command: &str, file: &str) -> Vec<String> {
+    pub(crate) fn run(&mut self, command: &str, file: &str) -> Vec<String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words.as_slice() {
             ["nodes", rest @ ..] => self.make_nodes(rest),

@@ -9,7 +9,7 @@ use distkv::protocol::peer::PeerMessage;
 use distkv::protocol::record::{EventRef, Record};
 
 /// A node's life: the first has incarnation 1 and no suffix.
-pub fn id(id: &NodeId) -> String {
+pub(crate) fn id(id: &NodeId) -> String {
     life(id.name.as_str(), id.incarnation.0)
 }
 
@@ -33,7 +33,7 @@ fn value(value: Option<&[u8]>) -> String {
     }
 }
 
-pub fn entry(path: &Path, entry: &Entry, table: &NodeTable) -> String {
+pub(crate) fn entry(path: &Path, entry: &Entry, table: &NodeTable) -> String {
     let chain: Vec<String> = entry.events().map(|e| event(e, table)).collect();
     let origin = entry.reissue_of().map(|o| format!(" re-issue of {}", event(o, table)));
     format!(
@@ -58,7 +58,7 @@ fn record(record: &Record<'_>) -> String {
     )
 }
 
-pub fn seen(seen: &SeenById) -> String {
+pub(crate) fn seen(seen: &SeenById) -> String {
     let mut parts = Vec::new();
     for (node, ticks) in seen {
         for (from, to) in ticks.ranges() {
@@ -70,7 +70,7 @@ pub fn seen(seen: &SeenById) -> String {
     if parts.is_empty() { "nothing".into() } else { parts.join(" ") }
 }
 
-pub fn mark(mark: &Mark) -> String {
+pub(crate) fn mark(mark: &Mark) -> String {
     let parts: Vec<String> =
         mark.iter().map(|(l, tock)| format!("{}:{tock}", lineage(l))).collect();
     if parts.is_empty() { "none".into() } else { parts.join(" ") }
@@ -84,7 +84,7 @@ fn lineage(lineage: &Lineage) -> String {
 }
 
 /// All of a node, several lines.
-pub fn node(engine: &Engine) -> Vec<String> {
+pub(crate) fn node(engine: &Engine) -> Vec<String> {
     let table = engine.table();
     let mut lines: Vec<String> = engine
         .tree()
@@ -101,7 +101,7 @@ pub fn node(engine: &Engine) -> Vec<String> {
 }
 
 /// A message in one line; none for those that only say how far one is.
-pub fn message(message: &PeerMessage<'_>) -> Option<String> {
+pub(crate) fn message(message: &PeerMessage<'_>) -> Option<String> {
     Some(match message {
         PeerMessage::Change(change) => {
             format!("change {}, mark {}", record(&change.record), mark(&change.mark))
@@ -171,6 +171,5 @@ pub fn message(message: &PeerMessage<'_>) -> Option<String> {
         PeerMessage::Topic { .. } => "topic".into(),
         PeerMessage::KillNode(name) => format!("kill_node {name}"),
         PeerMessage::Leave => "leave".into(),
-        other => format!("{other:?}"),
     })
 }
