@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("protocol", &["model"]),
+    ("actor", &["model"]),
     ("replica", &["model"]),
     ("membership", &["model", "protocol"]),
     ("engine", &["model", "protocol", "replica"]),
@@ -30,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.
-const PURE: &[&str] = &["model", "protocol", "replica", "membership", "engine"];
+const PURE: &[&str] = &["model", "protocol", "actor", "replica", "membership", "engine"];
 
 /// What a pure module must not name outside of its tests.
 const IMPURE: &[&str] = &[
