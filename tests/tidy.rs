@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("actor", &["model"]),
     ("replica", &["model"]),
     ("membership", &["model", "protocol"]),
-    ("engine", &["model", "protocol", "replica"]),
+    ("engine", &["model", "protocol", "actor", "replica"]),
     ("hub", &["model", "protocol", "replica", "engine"]),
     ("rt", &["model"]),
     ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),

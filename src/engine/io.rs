@@ -177,6 +177,11 @@ pub enum Report {
         /// Why.
         reason: CatchUpFailure,
     },
+    /// Other nodes are housekeepers than before.
+    HousekeepersChanged {
+        /// Newest turn first.
+        list: Vec<NodeName>,
+    },
     /// Two sides of a split have met.
     ResyncStarted {
         /// The housekeepers of this node's side.

@@ -91,6 +91,9 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
                 tracing::info!(%peer, "the link broke during the catch-up; trying on");
             }
         },
+        Report::HousekeepersChanged { list } => {
+            tracing::info!(list = names(list), "the housekeepers are");
+        }
         Report::ResyncStarted { ours, theirs } => tracing::info!(
             ours = names(ours),
             theirs = names(theirs),

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `nodes a b [durable] [purging]` | makes nodes that serve; `durable` ones have data directories; without `purging` no Delete group is founded |
 //! | `link a b`, `cut a b` | a link stands; it is gone, with all that was on its way |
+//! | `mesh`, `split a b / c` | every node is linked to every other; links between sides are cut |
+//! | `housekeepers a` | who they are, as a sees it |
 //! | `set a PATH N`, `delete a PATH` | a client's change; N is 0 to 127 |
 //! | `deliver a b [N]` | the next N messages from a to b arrive (all, if N is not given) |
 //! | `lose a b` | all that is on its way from a to b is lost |
@@ -32,6 +34,13 @@ use distkv::protocol::peer::PeerMessage;
 use distkv::replica::write::{Precondition, Write};
 
 use crate::show;
+
+fn names(list: &[NodeName]) -> String {
+    // Who is whose turn it is does not matter here.
+    let mut names: Vec<&str> = list.iter().map(NodeName::as_str).collect();
+    names.sort_unstable();
+    names.join("+")
+}
 
 struct Pipe {
     to: String,
@@ -65,6 +74,12 @@ impl Cluster {
             ["nodes", rest @ ..] => self.make_nodes(rest),
             ["link", a, b] => self.link(a, b),
             ["cut", a, b] => self.cut(a, b),
+            ["split", rest @ ..] => self.split(rest),
+            ["mesh"] => self.mesh(),
+            ["housekeepers", at] => {
+                let list = names(&self.nodes[*at].engine.housekeepers());
+                self.print(format!("{at}: housekeepers {list}"));
+            }
             ["set", at, path, value] => self.write(at, path, Some(value.parse().unwrap())),
             ["delete", at, path] => self.write(at, path, None),
             ["deliver", a, b] => self.deliver(a, b, usize::MAX),
@@ -163,7 +178,17 @@ impl Cluster {
     }
 
     fn report(&mut self, at: &str, report: &Report) {
-        let Report::Conflict(conflict) = report else { return };
+        let conflict = match report {
+            Report::Conflict(conflict) => conflict,
+            Report::ResyncStarted { ours, theirs } => {
+                let (ours, theirs) = (names(ours), names(theirs));
+                return self.print(format!("{at}: the split of {ours} and {theirs} has healed"));
+            }
+            Report::ResyncDone { entries, .. } => {
+                return self.print(format!("{at}: nothing is missing any more, {entries} fetched"));
+            }
+            _ => return,
+        };
         let table = Arc::clone(self.nodes[at].engine.table());
         let winner = show::entry(&conflict.path, &conflict.winner, &table);
         let loser = show::entry(&conflict.path, &conflict.loser, &table);
@@ -207,6 +232,28 @@ impl Cluster {
             for link in gone {
                 self.nodes.get_mut(x).unwrap().pipes.remove(&link);
                 self.handle(x, Input::LinkDown { link });
+            }
+        }
+    }
+
+    /// All links between sides are cut; sides are separated by `/`.
+    fn split(&mut self, words: &[&str]) {
+        let sides: Vec<&[&str]> = words.split(|word| *word == "/").collect();
+        for (at, side) in sides.iter().enumerate() {
+            for other in sides.iter().skip(at + 1) {
+                side.iter().for_each(|a| other.iter().for_each(|b| self.cut(a, b)));
+            }
+        }
+    }
+
+    /// Every node is linked to every other.
+    fn mesh(&mut self) {
+        let names: Vec<String> = self.nodes.keys().cloned().collect();
+        for (at, a) in names.iter().enumerate() {
+            for b in &names[at + 1..] {
+                if !self.nodes[a].pipes.values().any(|pipe| pipe.to == *b) {
+                    self.link(a, b);
+                }
             }
         }
     }

@@ -82,6 +82,8 @@ impl Engine {
             self.delete.kept.pop_front();
         }
         self.delete.kept.push_back(pair);
+        // Whoever coordinates next need not begin at once.
+        self.delete.rests = true;
     }
 
     /// Offers a peer that is behind the announcements that it missed, if they bring it here and

@@ -40,7 +40,7 @@ pub enum ForgetError {
 
 impl Engine {
     /// This node as a member of the group.
-    pub(super) fn as_member(&self) -> Member {
+    pub(in crate::engine) fn as_member(&self) -> Member {
         let store = self.delete.settings.store;
         Member {
             name: self.config.id.name.clone(),
@@ -122,13 +122,6 @@ impl Engine {
     /// The link to a member: that node, with that store.
     pub(super) fn link_of(&self, member: &Member) -> Option<LinkId> {
         self.delete.peers.iter().find(|(_, m)| *m == member).map(|(link, _)| *link)
-    }
-
-    /// Whether this node coordinates: the first of the members that are there.
-    pub(super) fn is_coordinator(&self, config: &GroupConfig) -> bool {
-        let me = self.as_member();
-        let here = |m: &&Member| **m == me || self.link_of(m).is_some();
-        config.members().contains(&me) && config.members().iter().find(here) == Some(&me)
     }
 
     /// A planned change that is due: a node with a data directory that is not on the list yet,
