@@ -105,6 +105,9 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
         Report::ResyncDone { entries, lasted_ms } => {
             tracing::info!(entries, lasted_ms, "the split is healed: nothing is missing here");
         }
+        Report::Purged { tombstones, to } => {
+            tracing::debug!(tombstones, %to, "dropped deleted entries that all have agreed on");
+        }
         Report::GroupChanged { config } => tracing::info!(
             version = config.version,
             members =
