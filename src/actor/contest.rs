@@ -38,21 +38,21 @@ impl Claim {
         })
     }
 
-    /// A claim of one's own to a turn; `others` are the rest of the list, newest first. `None`
-    /// when the turns are used up.
+    /// A claim to a turn; `others` are the rest of the list, newest first, in which a name may be
+    /// given twice. `None` when the turns are used up.
     pub(crate) fn new(
         turn: u64,
         value: Option<u64>,
         holder: &NodeName,
         others: impl Iterator<Item = NodeName>,
     ) -> Option<Self> {
-        let others = others.filter(|name| name != holder).take(HISTORY_LEN_MAX - 1);
-        (turn < TURN_LIMIT).then(|| Self {
-            turn,
-            value,
-            holder: holder.clone(),
-            rest: others.collect(),
-        })
+        let mut rest: Vec<NodeName> = Vec::new();
+        for name in others {
+            if rest.len() + 1 < HISTORY_LEN_MAX && name != *holder && !rest.contains(&name) {
+                rest.push(name);
+            }
+        }
+        (turn < TURN_LIMIT).then(|| Self { turn, value, holder: holder.clone(), rest })
     }
 
     pub(crate) fn turn(&self) -> u64 {
@@ -91,12 +91,17 @@ impl Claim {
         let mut rest = Vec::new();
         let mut winners = winner.rest.iter();
         let mut losers = loser.history();
-        while rest.len() + 1 < list_len {
-            let (l, w) = (losers.next(), winners.next());
-            if l.is_none() && w.is_none() {
+        loop {
+            let pair = [losers.next(), winners.next()];
+            if pair.iter().all(Option::is_none) {
                 break;
             }
-            rest.extend(l.into_iter().chain(w).cloned());
+            for name in pair.into_iter().flatten() {
+                // A name can be on both sides where ours is known to be gone.
+                if *name != winner.holder && !rest.contains(name) {
+                    rest.push(name.clone());
+                }
+            }
         }
         rest.truncate(list_len.saturating_sub(1));
         let turn = winner.turn + 1;
@@ -163,6 +168,8 @@ mod tests {
         assert!(merged > a && merged > b);
         assert_eq!(a.merged(&b, 3).unwrap(), claim(101, Some(1), "a1 b1 a2"));
         assert_eq!(a.merged(&b, 16).unwrap(), claim(101, Some(1), "a1 b1 a2 b2 a3 b3 a4 b4"));
+        let same = claim(95, Some(1), "a2 a1 c");
+        assert_eq!(a.merged(&same, 6).unwrap(), claim(101, Some(1), "a1 a2 a3 c a4"));
         let lone = claim(3, Some(1), "c");
         assert_eq!(a.merged(&lone, 4).unwrap(), claim(101, Some(1), "a1 c a2 a3"));
     }

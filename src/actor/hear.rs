@@ -50,7 +50,7 @@ impl Actor {
     fn hear_claim(&mut self, heard: Heard<'_>, now: Millis, out: &mut Vec<ActorOutput>) {
         let Some(ours) = self.claim.clone() else {
             for meeting in &heard.meetings {
-                self.reunions.note_sides(meeting, meeting.turn);
+                self.reunions.note_sides(meeting);
             }
             return self.follow(heard.claim, now, out);
         };
@@ -77,9 +77,11 @@ impl Actor {
         let Some(joint) = joint else {
             return self.forget(now, out);
         };
+        self.reunions.on_leap(joint.turn());
         for meeting in &heard.meetings {
-            self.reunions.note_sides(meeting, joint.turn());
+            self.reunions.note_sides(meeting);
         }
+        self.roster.on_back(heard.claim.history());
         if is_recovery {
             let ours: Vec<_> = self.roster.names().cloned().collect();
             let theirs: Vec<_> = heard.claim.history().take(list_len).cloned().collect();
@@ -104,23 +106,42 @@ impl Actor {
         self.say_by(now.saturating_add(wait_ms), Occasion::Meeting);
     }
 
-    /// What is told of meetings may concern this member's side.
+    /// What is told of meetings may concern this member's side, or a side that it met before, or
+    /// one that another of these meetings tells it of.
     fn hear_meetings(&mut self, ours: &Claim, heard: &Heard<'_>, out: &mut Vec<ActorOutput>) {
         let turn = ours.turn().max(heard.claim.turn());
-        for meeting in &heard.meetings {
-            let news = self.reunions.decide_news(meeting, turn, ours);
-            match news {
-                MeetingNews::Met { ours: our_side, theirs } if ours.is_past() => {
-                    let sides = [our_side.clone(), theirs.clone()];
-                    self.reunions.remember(Meeting { turn: meeting.turn, sides });
-                    self.report_recover(our_side, theirs, out);
-                }
-                MeetingNews::Met { .. } | MeetingNews::Known => {
-                    self.reunions.note_sides(meeting, meeting.turn);
-                }
-                MeetingNews::Over => {}
+        let mut unclear = heard.meetings.clone();
+        // Each round clears up one at least, or is the last one.
+        for _ in 0..heard.meetings.len() {
+            let before = unclear.len();
+            unclear.retain(|meeting| !self.hear_meeting(ours, meeting, turn, out));
+            if unclear.len() == before {
+                break;
             }
         }
+    }
+
+    /// Whether anything is known of that meeting now.
+    fn hear_meeting(
+        &mut self,
+        ours: &Claim,
+        meeting: &Meeting,
+        turn: u64,
+        out: &mut Vec<ActorOutput>,
+    ) -> bool {
+        match self.reunions.decide_news(meeting, turn, ours) {
+            MeetingNews::Met { ours: our_side, theirs } if ours.is_past() => {
+                let sides = [our_side.clone(), theirs.clone()];
+                self.roster.on_back(&theirs);
+                self.reunions.remember(Meeting { turn: meeting.turn, sides });
+                self.report_recover(our_side, theirs, out);
+            }
+            MeetingNews::Met { .. } | MeetingNews::Known => {
+                self.reunions.note_sides(meeting);
+            }
+            MeetingNews::Nothing => return false,
+        }
+        true
     }
 
     fn report_recover(

@@ -34,7 +34,7 @@
 //!   claim greater than its own. The greater one's holder says so again to whoever contests it, and
 //!   every turn repeats it.
 //! - While one can hear the others but not be heard by them, `Recover` can be repeated every
-//!   eight turns or so: the two sides meet again and again, and never become one.
+//!   six turns or so: the two sides meet again and again, and never become one.
 //! - A split that is over before the lists of its sides have parted (three turns per name, at once
 //!   with [`Actor::on_member_down`]) is not noticed.
 //!
@@ -399,7 +399,9 @@ impl Actor {
             self.untag(out);
         }
         self.roster.follow(&claim, self.config.list_len, now);
-        self.reunions.expire(claim.turn());
+        if claim.turn() != self.turn() {
+            self.reunions.on_turn(claim.turn());
+        }
         self.claim = Some(claim);
         self.since = Some(now);
         self.is_turn_over = false;

@@ -7,9 +7,10 @@ use super::contest::{Claim, distinct};
 use crate::model::ids::NodeName;
 use crate::model::ping::{Meeting, PING_MEETINGS_MAX, Ping};
 
-/// For so many turns a meeting is told, and its sides are not strangers to each other. By then all
-/// who can hear each other follow one history; after it, another split of the same two is noticed.
-pub(crate) const MEETING_TURNS: u64 = 8;
+/// For so many turns a meeting is told, so that a few lost pings do not matter. Each hearer knows
+/// the names for as many turns after it last heard of them; then another split of the same two
+/// sides would be noticed.
+pub(crate) const MEETING_TURNS: u64 = 6;
 
 /// Most names remembered from meetings. When it is reached, further strangers are joined without a
 /// report until some are forgotten: a network that heals in more pieces at once has enough to
@@ -19,8 +20,8 @@ pub(crate) const KNOWN_NAMES_MAX: usize = 512;
 /// How a name is remembered.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// In which turn its history was met.
-    turn: u64,
+    /// How many turns this member followed by then.
+    at: u64,
     /// It is gone since; when its history is heard again, that is another meeting. What is told of
     /// the first one is still no news.
     is_over: bool,
@@ -33,6 +34,9 @@ struct Known {
 pub(crate) struct Reunions {
     meetings: Vec<Meeting>,
     known: BTreeMap<NodeName, Known>,
+    /// Turns followed. Names go by this count, not by the turns' numbers: these leap where a
+    /// history meets one that is further, and names would be forgotten while others still tell them.
+    followed: u64,
 }
 
 /// What is told of a meeting, as seen by one who hears of it.
@@ -45,10 +49,10 @@ pub(crate) enum MeetingNews {
         /// The other.
         theirs: Vec<NodeName>,
     },
-    /// It was reported already, or concerns only others.
+    /// Both sides are known here, so it was reported already.
     Known,
-    /// It is long over, or there is no sense in it.
-    Over,
+    /// It concerns only others as far as is known here, is long over, or there is no sense in it.
+    Nothing,
 }
 
 impl Reunions {
@@ -57,10 +61,19 @@ impl Reunions {
         &self.meetings
     }
 
-    /// Forgets what is over by the turn `turn`.
-    pub(crate) fn expire(&mut self, turn: u64) {
+    /// A claim to another turn is followed: forgets what is over.
+    pub(crate) fn on_turn(&mut self, turn: u64) {
+        self.followed += 1;
+        let followed = self.followed;
         self.meetings.retain(|meeting| is_recent(meeting.turn, turn));
-        self.known.retain(|_, known| is_recent(known.turn, turn));
+        self.known.retain(|_, known| is_recent(known.at, followed));
+    }
+
+    /// The history leaps to a turn because it met another: what was told goes on being told.
+    pub(crate) fn on_leap(&mut self, turn: u64) {
+        for meeting in &mut self.meetings {
+            meeting.turn = turn;
+        }
     }
 
     /// Whether a history that is heard belongs to a side that was met already.
@@ -75,7 +88,7 @@ impl Reunions {
 
     /// Remembers a meeting, to tell it.
     pub(crate) fn remember(&mut self, meeting: Meeting) {
-        self.note_sides(&meeting, meeting.turn);
+        self.note_sides(&meeting);
         for name in meeting.sides.iter().flatten() {
             if let Some(known) = self.known.get_mut(name) {
                 known.is_over = false;
@@ -87,13 +100,14 @@ impl Reunions {
         self.meetings.push(meeting);
     }
 
-    /// Remembers who met, in whichever turn, without telling of it.
-    pub(crate) fn note_sides(&mut self, meeting: &Meeting, turn: u64) {
+    /// Remembers who met, without telling of it.
+    pub(crate) fn note_sides(&mut self, meeting: &Meeting) {
+        let at = self.followed;
         for name in meeting.sides.iter().flat_map(|side| distinct(side)) {
             if let Some(known) = self.known.get_mut(&name) {
-                known.turn = known.turn.max(turn);
+                known.at = at;
             } else if self.known.len() < KNOWN_NAMES_MAX {
-                self.known.insert(name, Known { turn, is_over: false });
+                self.known.insert(name, Known { at, is_over: false });
             }
         }
     }
@@ -110,11 +124,13 @@ impl Reunions {
     #[must_use]
     pub(crate) fn decide_news(&self, meeting: &Meeting, turn: u64, ours: &Claim) -> MeetingNews {
         if !is_recent(meeting.turn, turn) {
-            return MeetingNews::Over;
+            return MeetingNews::Nothing;
         }
         let sides = meeting.sides.each_ref().map(|side| distinct(side));
-        if sides.iter().any(Vec::is_empty) || self.is_full() {
-            return MeetingNews::Over;
+        let [left, right] = &sides;
+        let shares = left.iter().any(|name| right.contains(name));
+        if shares || left.is_empty() || right.is_empty() || self.is_full() {
+            return MeetingNews::Nothing;
         }
         let is_ours = |side: &Vec<NodeName>| {
             ours.shares_with(side) || side.iter().any(|name| self.known.contains_key(name))
@@ -123,7 +139,8 @@ impl Reunions {
         match (is_ours(&left), is_ours(&right)) {
             (true, false) => MeetingNews::Met { ours: left, theirs: right },
             (false, true) => MeetingNews::Met { ours: right, theirs: left },
-            (true, true) | (false, false) => MeetingNews::Known,
+            (true, true) => MeetingNews::Known,
+            (false, false) => MeetingNews::Nothing,
         }
     }
 }
@@ -162,7 +179,7 @@ mod tests {
         assert_eq!(news(&reunions, "b c"), met("a b", "x y"));
         assert_eq!(news(&reunions, "y z"), met("x y", "a b"));
         assert_eq!(news(&reunions, "b y"), MeetingNews::Known);
-        assert_eq!(news(&reunions, "p q"), MeetingNews::Known);
+        assert_eq!(news(&reunions, "p q"), MeetingNews::Nothing);
         reunions.remember(meeting(101, "c b", "y z"));
         assert_eq!(news(&reunions, "b c"), MeetingNews::Known);
     }
@@ -172,36 +189,50 @@ mod tests {
         let reunions = Reunions::default();
         let ours = claim(100, "a b");
         let none = [
-            (meeting(101, "a", "x"), 109),
+            (meeting(101, "a", "x"), 107),
             (meeting(102, "a", "x"), 101),
             (meeting(u64::MAX, "a", "x"), 101),
             (meeting(101, "", "x"), 101),
             (meeting(101, "a", ""), 101),
             (meeting(101, "a", "x a"), 101),
+            (meeting(101, "x a", "x"), 101),
         ];
         for (told, turn) in none {
             let news = reunions.decide_news(&told, turn, &ours);
             assert!(!matches!(news, MeetingNews::Met { .. }), "{told:?}");
         }
         let told = meeting(101, "a", "x");
-        assert!(matches!(reunions.decide_news(&told, 108, &ours), MeetingNews::Met { .. }));
+        assert!(matches!(reunions.decide_news(&told, 106, &ours), MeetingNews::Met { .. }));
     }
 
     #[test]
     fn who_was_met_is_known_for_some_turns_or_until_it_is_gone() {
         let mut reunions = Reunions::default();
         reunions.remember(meeting(101, "a b", "x y"));
-        reunions.expire(108);
+        for turn in 102..107 {
+            reunions.on_turn(turn);
+        }
         assert!(reunions.knows(&claim(60, "z y")));
         assert!(!reunions.knows(&claim(60, "z")));
         reunions.on_gone(&names("y")[0]);
         assert!(!reunions.knows(&claim(60, "z y")), "heard again, it is another meeting");
         let told = meeting(102, "b", "y");
-        let news = reunions.decide_news(&told, 108, &claim(107, "a b"));
+        let news = reunions.decide_news(&told, 106, &claim(106, "a b"));
         assert_eq!(news, MeetingNews::Known, "the first meeting, told once more, is no news");
-        reunions.expire(109);
+        assert_eq!(reunions.meetings().len(), 1);
+        reunions.on_turn(107);
         assert!(!reunions.knows(&claim(60, "x")));
         assert!(reunions.meetings().is_empty());
+    }
+
+    #[test]
+    fn a_leap_to_the_turn_of_another_history_makes_nothing_forgotten() {
+        let mut reunions = Reunions::default();
+        reunions.remember(meeting(101, "a b", "x y"));
+        reunions.on_leap(901);
+        reunions.on_turn(901);
+        assert!(reunions.knows(&claim(60, "x y")));
+        assert_eq!(reunions.meetings(), [meeting(901, "a b", "x y")]);
     }
 
     #[test]

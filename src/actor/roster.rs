@@ -63,6 +63,13 @@ impl Roster {
         }
     }
 
+    /// Others who could not be heard until now have heard these lately.
+    pub(crate) fn on_back<'a>(&mut self, names: impl IntoIterator<Item = &'a NodeName>) {
+        for name in names {
+            self.gone.retain(|gone| gone != name);
+        }
+    }
+
     /// Somebody is known to be gone; whether it was on the list.
     pub(crate) fn on_gone(&mut self, name: &NodeName) -> bool {
         if !self.is_gone(name) {

@@ -3,7 +3,11 @@
 //! The networks run some seeds each; `DISTKV_ACTOR_SEEDS=5000` makes them run 5,000 (in release:
 //! `cargo test --release --lib actor::tests -- --nocapture`).
 
+mod hostile;
 mod net;
+mod rough;
+mod single;
+mod splits;
 mod start;
 
 use std::ops::Range;

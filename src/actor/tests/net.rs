@@ -24,10 +24,10 @@ pub(super) struct Node {
     pub(super) actor: Option<Actor>,
     /// What was reported, in this life and former ones.
     pub(super) log: Vec<(Millis, ActorEvent)>,
-    /// Rises with each start, so that what was meant for a former life is not delivered.
-    life: u64,
-    /// Ticks as an engine does, or exactly at each deadline.
+    /// Ticks at deadlines; else, as an engine does, now and then.
     ticks_at_deadline: bool,
+    /// The tick that is planned.
+    wake_at: Millis,
     is_frozen: bool,
     is_tagged: bool,
 }
@@ -38,10 +38,7 @@ enum Event {
         to: usize,
         ping: Rc<Ping>,
     },
-    Tick {
-        node: usize,
-        life: u64,
-    },
+    Tick(usize),
     /// A link stands: one end greets the other.
     Greet {
         from: usize,
@@ -75,6 +72,8 @@ pub(super) struct Net {
     /// Whether links greet when they come up, and membership tells who is gone.
     pub(super) has_greetings: bool,
     pub(super) has_hints: bool,
+    /// Which part of the nodes that are added ticks as an engine does.
+    pub(super) engine_ticks: f64,
     pub(super) rng: SmallRng,
     /// Directions in which nothing gets through.
     cuts: BTreeSet<(usize, usize)>,
@@ -95,6 +94,7 @@ impl Net {
             config: ActorConfig { group: GroupId(1), shared: ConfigVersion::DEFAULT },
             has_greetings: true,
             has_hints: false,
+            engine_ticks: 0.5,
             rng: SmallRng::seed_from_u64(seed ^ 0xac70),
             cuts: BTreeSet::new(),
             events: BTreeMap::new(),
@@ -122,8 +122,8 @@ impl Net {
             role,
             actor: None,
             log: Vec::new(),
-            life: 0,
-            ticks_at_deadline: self.rng.random_bool(0.5),
+            ticks_at_deadline: !self.rng.random_bool(self.engine_ticks),
+            wake_at: 0,
             is_frozen: false,
             is_tagged: false,
         });
@@ -141,8 +141,7 @@ impl Net {
         actor.set_ready(is_ready);
         actor.set_value(at as u64 % 3);
         node.actor = Some(actor);
-        let life = node.life;
-        self.push(first_tick, Event::Tick { node: at, life });
+        self.wake(at, first_tick);
         for other in 0..self.nodes.len() {
             self.link_up(at, other);
         }
@@ -150,7 +149,6 @@ impl Net {
 
     pub(super) fn stop(&mut self, at: usize) {
         let node = &mut self.nodes[at];
-        node.life += 1;
         node.is_tagged = false;
         node.is_frozen = false;
         if node.actor.take().is_some() && self.has_hints {
@@ -162,9 +160,8 @@ impl Net {
 
     pub(super) fn freeze(&mut self, at: usize, is_frozen: bool) {
         self.nodes[at].is_frozen = is_frozen;
-        let (life, now) = (self.nodes[at].life, self.now);
         if !is_frozen {
-            self.push(now, Event::Tick { node: at, life });
+            self.wake(at, self.now);
         }
     }
 
@@ -260,10 +257,9 @@ impl Net {
                     self.give(to, |actor, now, out| actor.on_ping(&ping, now, out));
                 }
             }
-            Event::Tick { node, life } => {
-                if self.nodes[node].life == life && !self.nodes[node].is_frozen {
-                    self.give(node, |actor, now, out| actor.on_tick(now, out));
-                    self.plan_tick(node);
+            Event::Tick(node) => {
+                if self.nodes[node].wake_at == self.now && !self.nodes[node].is_frozen {
+                    self.tick_now(node);
                 }
             }
             Event::Greet { from, to } => {
@@ -275,7 +271,8 @@ impl Net {
             }
             Event::Down { node, gone } => {
                 let is_cut = self.cuts.contains(&(node, gone)) || self.cuts.contains(&(gone, node));
-                if is_cut || self.nodes[gone].actor.is_none() {
+                let is_gone = is_cut || self.nodes[gone].actor.is_none();
+                if is_gone && !self.nodes[node].is_frozen {
                     let name = self.nodes[gone].name.clone();
                     if let Some(actor) = &mut self.nodes[node].actor {
                         actor.on_member_down(&name);
@@ -288,21 +285,26 @@ impl Net {
 
     /// A node ticks at once, because something was set that takes effect with a tick.
     pub(super) fn tick_now(&mut self, node: usize) {
+        self.nodes[node].wake_at = 0;
         self.give(node, |actor, now, out| actor.on_tick(now, out));
     }
 
-    /// At deadlines where the node does so; as a ping may bring the deadline forward, it looks
-    /// again soon.
+    fn wake(&mut self, node: usize, at: Millis) {
+        self.nodes[node].wake_at = at;
+        self.push(at, Event::Tick(node));
+    }
+
+    /// Plans the next tick, or brings it forward.
     fn plan_tick(&mut self, node: usize) {
-        let (now, life) = (self.now, self.nodes[node].life);
-        let Some(actor) = &self.nodes[node].actor else { return };
-        let mut at = now + TICK_MS;
-        if self.nodes[node].ticks_at_deadline
-            && let Some(deadline) = actor.next_deadline()
-        {
-            at = at.min(deadline.max(now + 1));
+        let planned = self.nodes[node].wake_at;
+        let deadline = self.nodes[node].actor.as_ref().and_then(Actor::next_deadline);
+        let at = match deadline.filter(|_| self.nodes[node].ticks_at_deadline) {
+            Some(deadline) => deadline.max(self.now + 1),
+            None => self.now + TICK_MS,
+        };
+        if planned <= self.now || (at < planned && self.nodes[node].ticks_at_deadline) {
+            self.wake(node, at);
         }
-        self.push(at, Event::Tick { node, life });
     }
 
     pub(super) fn give(
@@ -329,6 +331,7 @@ impl Net {
         }
         let node = &self.nodes[at];
         assert_eq!(node.actor.as_ref().unwrap().is_tagged(), node.is_tagged);
+        self.plan_tick(at);
     }
 
     fn note(&mut self, at: usize, event: ActorEvent) {
@@ -414,17 +417,21 @@ impl Net {
             && among.iter().all(|at| self.list(*at) == list)
     }
 
-    /// Runs until all that live agree; how long that took.
-    pub(super) fn run_until_agreed(&mut self, within: Millis) -> Millis {
+    /// Runs until something holds; how long that took.
+    pub(super) fn run_until(&mut self, within: Millis, done: impl Fn(&Self) -> bool) -> Millis {
         let start = self.now;
         while self.now < start + within {
-            self.run_for(20);
-            let live: Vec<_> = self.live().collect();
-            if self.agree(&live) {
+            if done(self) {
                 return self.now - start;
             }
+            self.run_for(7);
         }
-        panic!("no agreement after {within} ms:\n{}", self.views());
+        panic!("not after {within} ms:\n{}", self.views());
+    }
+
+    /// Runs until all that live agree; how long that took.
+    pub(super) fn run_until_agreed(&mut self, within: Millis) -> Millis {
+        self.run_until(within, |net| net.agree(&net.live().collect::<Vec<_>>()))
     }
 
     /// Checks for ten cycles, with a calm channel, that nothing changes but turns: whenever
