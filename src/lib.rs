@@ -16,6 +16,7 @@
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
 //! | [`cli`] | no | the command line |
+//! | `sim` | yes | the simulator, for tests (feature `planted-defects`) |
 //! | [`testing`] | no | a node and a cluster in process, for users' own tests |
 
 pub mod actor;
@@ -30,4 +31,6 @@ pub mod protocol;
 pub mod replica;
 pub mod rt;
 pub mod server;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod sim;
 pub mod testing;

@@ -139,10 +139,15 @@ impl Engine {
         }
     }
 
-    /// The last purges that were applied here, for tests and operators.
+    /// How many of the last purges that were applied here are kept.
     #[must_use]
     pub fn applied_purges(&self) -> usize {
         self.delete.kept.len()
+    }
+
+    /// The last purges that were applied here, oldest first.
+    pub fn applied_pairs(&self) -> impl Iterator<Item = &TockPair> {
+        self.delete.kept.iter()
     }
 
     /// The member list in force.
