@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::serve::ServeJob;
 use crate::model::group::GroupConfig;
-use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, Tock};
 use crate::model::path::Path;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::replica::Committed;
@@ -177,6 +177,11 @@ pub enum Report {
         /// Why.
         reason: CatchUpFailure,
     },
+    /// Other nodes are housekeepers than before.
+    HousekeepersChanged {
+        /// Newest turn first.
+        list: Vec<NodeName>,
+    },
     /// Two sides of a split have met.
     ResyncStarted {
         /// The housekeepers of this node's side.
@@ -197,6 +202,13 @@ pub enum Report {
         entries: u64,
         /// How long it took, milliseconds.
         lasted_ms: Millis,
+    },
+    /// Tombstones that were agreed on were dropped here.
+    Purged {
+        /// How many.
+        tombstones: usize,
+        /// The mark's component, now.
+        to: Tock,
     },
     /// The Delete group has another member list.
     GroupChanged {

@@ -12,6 +12,7 @@
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
 pub mod delete;
+mod election;
 mod image;
 mod io;
 pub mod load;
@@ -27,6 +28,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use delete::{DeleteGroup, DeleteSettings};
+use election::Elections;
 pub use image::Image;
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
 use peers::Peers;
@@ -117,6 +119,7 @@ pub struct Engine {
     peers: Peers,
     repair: Repair,
     resync: Resync,
+    elections: Elections,
     delete: DeleteGroup,
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
@@ -166,6 +169,7 @@ impl Engine {
             peers: Peers::default(),
             repair: Repair::default(),
             resync: Resync::default(),
+            elections: Elections::new(&config.id.name, config.hash_seed),
             delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
             killed: Arc::default(),
@@ -400,6 +404,7 @@ impl Engine {
             Input::LinkDown { link } => self.on_link_down(link, now, out),
             Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
             Input::Lagged { link } => {
+                self.greet_elections(link, out);
                 self.greet_group(link, out);
                 self.send_digest(link, out);
             }
@@ -410,6 +415,7 @@ impl Engine {
             }
             Input::MemberDown { member } => {
                 self.members.remove(&member);
+                self.on_name_gone(&member.name);
             }
             Input::Renewed { incarnation } => self.on_renewed(incarnation, out),
             Input::Tick => self.on_tick(now, out),

@@ -134,6 +134,7 @@ impl Engine {
             serving: None,
         };
         self.peers.links.insert(link, peer);
+        self.greet_elections(link, out);
         self.greet_group(link, out);
         self.send_digest(link, out);
     }
@@ -142,6 +143,7 @@ impl Engine {
         self.stop_serving(link, out);
         if let Some(peer) = self.peers.links.remove(&link) {
             self.on_resync_link_down(&peer.id.name, now);
+            self.on_name_gone(&peer.id.name);
         }
         self.on_delete_link_down(link);
         self.on_repair_link_down(link, now, out);
@@ -180,6 +182,7 @@ impl Engine {
                 }
                 PeerMessage::CatchUpDone { id } => self.on_catch_up_done(link, id, out),
                 PeerMessage::CatchUpInvite => self.on_catch_up_invite(link, now, out),
+                PeerMessage::Ping(ping) => self.on_ping(&ping, now, out),
                 PeerMessage::Resync(status) => self.on_resync_status(link, status, now, out),
                 PeerMessage::Group(hello) => self.on_group(link, &hello, out),
                 PeerMessage::Propose(proposal) => self.on_propose(link, &proposal, out),
@@ -458,6 +461,7 @@ impl Engine {
                 .collect();
             self.broadcast_digest(&seen, out);
         }
+        self.on_election_tick(now, out);
         self.on_serve_tick(now, out);
         self.on_delete_tick(now, out);
         self.on_repair_tick(now, out);

@@ -91,6 +91,9 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
                 tracing::info!(%peer, "the link broke during the catch-up; trying on");
             }
         },
+        Report::HousekeepersChanged { list } => {
+            tracing::info!(list = names(list), "the housekeepers are");
+        }
         Report::ResyncStarted { ours, theirs } => tracing::info!(
             ours = names(ours),
             theirs = names(theirs),
@@ -101,6 +104,9 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
         }
         Report::ResyncDone { entries, lasted_ms } => {
             tracing::info!(entries, lasted_ms, "the split is healed: nothing is missing here");
+        }
+        Report::Purged { tombstones, to } => {
+            tracing::debug!(tombstones, %to, "dropped deleted entries that all have agreed on");
         }
         Report::GroupChanged { config } => tracing::info!(
             version = config.version,
