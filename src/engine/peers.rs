@@ -207,6 +207,7 @@ impl Engine {
             }
             Applied::Conflict(conflict) => {
                 self.counters.conflicts += 1;
+                self.conflicts.record(&conflict);
                 if conflict.took_theirs {
                     self.counters.applied += 1;
                     let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
