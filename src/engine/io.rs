@@ -97,6 +97,19 @@ pub enum Output {
         /// The change.
         change: Committed,
     },
+    /// Entries left the tree without an event that says so (RULES 4a, 5): whatever takes them
+    /// out of the tree pushes this under the same guard. Each path at most once, nothing there
+    /// any more when this is pushed.
+    Gone {
+        /// Tombstones that were purged. Watchers were notified of them when they were made.
+        purged: Vec<Committed>,
+        /// Values that were dropped because they were purged elsewhere (RULES 4a), each as the
+        /// tombstone that stands for it ([`Entry::without_value`]). Nobody was notified of
+        /// them: watchers are to be told of these as of any deletion.
+        ///
+        /// [`Entry::without_value`]: crate::model::entry::Entry::without_value
+        dropped: Vec<Committed>,
+    },
     /// A client's message for whoever monitors its topic here.
     Topic {
         /// Its topic.
@@ -189,8 +202,9 @@ impl Outbox {
         Self::default()
     }
 
-    /// Adds an output.
-    pub(crate) fn push(&mut self, output: Output) {
+    /// Adds an output. Public so that shells can be tested with outputs that an engine seldom
+    /// makes.
+    pub fn push(&mut self, output: Output) {
         self.outputs.push(output);
     }
 

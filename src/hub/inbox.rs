@@ -1,7 +1,7 @@
 //! What waits for one client connection: changes for its watches and messages for its
-//! monitors, each bounded. A watch that overflows is emptied and remembers what its client has
-//! had, so that it can start over from a snapshot: the client gets the latest state of
-//! everything that changed meanwhile, in bounded memory, and nothing older afterwards.
+//! monitors, each bounded. A watch that overflows is emptied and takes in nothing more until it
+//! starts over from a snapshot ([`super::Hub::resume_watch`]): the client gets the latest state
+//! of everything that changed meanwhile, in bounded memory, and nothing older afterwards.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -47,11 +47,76 @@ struct State {
 
 #[derive(Default)]
 struct WatchQueue {
+    content: WatchContent,
     changes: VecDeque<Committed>,
     bytes: usize,
-    /// After an overflow: what was accounted for when the first change was dropped, so what
-    /// the client has had or will not miss.
-    had: Option<Seen>,
+    lapse: Option<Lapse>,
+    /// A conflict was found that the client is to be told of.
+    conflict_news: bool,
+}
+
+/// What a watch is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WatchContent {
+    /// Changes.
+    #[default]
+    Changes,
+    /// Changes and conflicts.
+    ChangesAndConflicts,
+    /// Conflicts alone.
+    Conflicts,
+}
+
+impl WatchContent {
+    fn has_changes(self) -> bool {
+        self != Self::Conflicts
+    }
+
+    /// Whether conflicts are wanted.
+    #[must_use]
+    pub fn has_conflicts(self) -> bool {
+        self != Self::Changes
+    }
+}
+
+/// The watch overflowed, and has not started over yet.
+enum Lapse {
+    /// Just now: more outputs of the same moment may follow, and count as dropped like those
+    /// before them.
+    New(Dropped),
+    /// The hub knows what the client has had.
+    Settled,
+}
+
+/// What a watch lost when it overflowed.
+#[derive(Default)]
+pub(super) struct Dropped {
+    /// The newest events of the changes.
+    pub(super) events: Seen,
+    /// The deletions among them: the tree may not show those any more.
+    pub(super) deletions: Vec<Committed>,
+}
+
+impl Dropped {
+    fn add(&mut self, change: Committed) {
+        self.events.insert(change.entry.newest());
+        if change.entry.is_tombstone() {
+            self.deletions.push(change);
+        }
+    }
+}
+
+/// What became of a change for a watch.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pushed {
+    /// Nobody need be woken: the connection looks again by itself while something waits.
+    Quietly,
+    /// The connection must be woken.
+    Wake,
+    /// The same, and the watch has just lapsed: [`Inbox::settle`] it when all outputs of this
+    /// moment are pushed.
+    Lapsed,
 }
 
 #[derive(Default)]
@@ -88,8 +153,9 @@ impl Inbox {
         Self::default()
     }
 
-    pub(super) fn add_watch(&self, id: WatchId) {
-        self.state.lock().watches.insert(id, WatchQueue::default());
+    pub(super) fn add_watch(&self, id: WatchId, content: WatchContent) {
+        let queue = WatchQueue { content, ..WatchQueue::default() };
+        self.state.lock().watches.insert(id, queue);
     }
 
     pub(super) fn remove_watch(&self, id: WatchId) {
@@ -104,31 +170,64 @@ impl Inbox {
         self.state.lock().monitors.remove(&id);
     }
 
-    /// Queues a change. `seen` is the engine's, this change included. Tells whether the
-    /// connection must be woken: it looks again by itself while something waits.
-    #[must_use]
-    pub(super) fn push_change(&self, id: WatchId, change: &Committed, seen: &Seen) -> bool {
+    /// Queues a change.
+    pub(super) fn push_change(&self, id: WatchId, change: &Committed) -> Pushed {
         let mut state = self.state.lock();
-        let Some(queue) = state.watches.get_mut(&id) else { return false };
-        if queue.had.is_some() {
-            return false;
+        let Some(queue) = state.watches.get_mut(&id) else { return Pushed::Quietly };
+        if !queue.content.has_changes() {
+            return Pushed::Quietly;
+        }
+        match &mut queue.lapse {
+            None => {}
+            Some(Lapse::New(dropped)) => {
+                dropped.add(change.clone());
+                return Pushed::Quietly;
+            }
+            Some(Lapse::Settled) => return Pushed::Quietly,
         }
         let was_empty = queue.changes.is_empty();
         let cost = change_cost(change);
         if queue.changes.len() < WATCH_QUEUE_MAX && queue.bytes + cost <= WATCH_QUEUE_BYTES_MAX {
             queue.bytes += cost;
             queue.changes.push_back(change.clone());
-            return was_empty;
+            return if was_empty { Pushed::Wake } else { Pushed::Quietly };
         }
         // What is dropped now is what the client has not had.
-        let mut dropped = Seen::new();
-        for change in queue.changes.iter().chain([change]) {
-            dropped.insert(change.entry.newest());
+        let mut dropped = Dropped::default();
+        for change in std::mem::take(&mut queue.changes) {
+            dropped.add(change);
         }
-        queue.had = Some(seen.difference(&dropped));
-        queue.changes = VecDeque::new();
+        dropped.add(change.clone());
+        queue.lapse = Some(Lapse::New(dropped));
         queue.bytes = 0;
-        true
+        Pushed::Lapsed
+    }
+
+    /// All outputs of the moment in which a watch overflowed are pushed: takes what it lost.
+    pub(super) fn settle(&self, id: WatchId) -> Option<Dropped> {
+        let mut state = self.state.lock();
+        let lapse = &mut state.watches.get_mut(&id)?.lapse;
+        match lapse.replace(Lapse::Settled) {
+            Some(Lapse::New(dropped)) => Some(dropped),
+            was => {
+                *lapse = was;
+                None
+            }
+        }
+    }
+
+    /// Notes that a conflict was found; tells whether the connection must be woken.
+    pub(super) fn note_conflict(&self, id: WatchId) -> bool {
+        let mut state = self.state.lock();
+        let Some(queue) = state.watches.get_mut(&id) else { return false };
+        queue.content.has_conflicts() && !std::mem::replace(&mut queue.conflict_news, true)
+    }
+
+    /// Whether a conflict was found since the last call. Which one, the engine's list tells.
+    #[must_use]
+    pub fn take_conflict_news(&self, id: WatchId) -> bool {
+        let mut state = self.state.lock();
+        state.watches.get_mut(&id).is_some_and(|q| std::mem::take(&mut q.conflict_news))
     }
 
     pub(super) fn push_topic(&self, id: MonitorId, topic: &Path, data: &Arc<[u8]>) {
@@ -150,7 +249,7 @@ impl Inbox {
         let Some(queue) = state.watches.get_mut(&id) else {
             return Waiting::Changes(Vec::new());
         };
-        if queue.had.is_some() {
+        if queue.lapse.is_some() {
             return Waiting::Overflowed;
         }
         let mut changes = Vec::new();
@@ -166,9 +265,10 @@ impl Inbox {
         Waiting::Changes(changes)
     }
 
-    /// Starts a watch's queue again after an overflow.
-    pub(super) fn resume(&self, id: WatchId) -> Option<Seen> {
-        self.state.lock().watches.get_mut(&id)?.had.take()
+    /// Starts a watch's queue again after an overflow; tells whether there was one.
+    pub(super) fn resume(&self, id: WatchId) -> bool {
+        let mut state = self.state.lock();
+        state.watches.get_mut(&id).is_some_and(|queue| queue.lapse.take().is_some())
     }
 
     /// Takes at most `max` messages of a monitor (and about [`TAKE_BYTES_MAX`] bytes), oldest
