@@ -13,6 +13,8 @@ mod harness;
 
 #[path = "server/admin.rs"]
 mod admin;
+#[path = "server/conflicts.rs"]
+mod conflicts;
 #[path = "server/copies.rs"]
 mod copies;
 #[path = "server/flow.rs"]

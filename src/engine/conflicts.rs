@@ -9,7 +9,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::Engine;
+use super::{Engine, Outbox, Output};
 use crate::model::ids::Event;
 use crate::replica::apply::Conflict;
 
@@ -42,21 +42,22 @@ pub struct Conflicts {
 }
 
 impl Conflicts {
-    /// Notes a conflict, unless it is in the list already; drops the oldest ones where there are
-    /// too many.
-    pub(super) fn record(&mut self, conflict: &Conflict) {
+    /// Notes a conflict, and gives its number, unless it is in the list already; drops the
+    /// oldest ones where there are too many.
+    fn record(&mut self, conflict: &Conflict) -> Option<u64> {
         if !self.pairs.insert(pair(conflict)) {
-            return;
+            return None;
         }
         self.last += 1;
         self.bytes += cost(conflict);
         let found = FoundConflict { number: self.last, conflict: conflict.clone() };
         self.list.push_back(Arc::new(found));
         while self.list.len() > CONFLICTS_MAX || self.bytes > CONFLICTS_BYTES_MAX {
-            let Some(oldest) = self.list.pop_front() else { return };
+            let Some(oldest) = self.list.pop_front() else { break };
             self.bytes -= cost(&oldest.conflict);
             self.pairs.remove(&pair(&oldest.conflict));
         }
+        Some(self.last)
     }
 
     /// The number of the last conflict that was found: how many there were since the node's
@@ -96,6 +97,16 @@ impl Engine {
     #[must_use]
     pub fn conflicts(&self) -> &Conflicts {
         &self.conflicts
+    }
+
+    /// Notes a conflict that was found, and tells watchers of its path; after the change that it
+    /// made, if it made one.
+    pub(super) fn record_conflict(&mut self, conflict: &Conflict, out: &mut Outbox) {
+        let Some(number) = self.conflicts.record(conflict) else { return };
+        let watchers = self.watches.of(&conflict.path);
+        if !watchers.is_empty() {
+            out.push(Output::NotifyConflict { watchers, number });
+        }
     }
 }
 
@@ -148,14 +159,13 @@ mod tests {
     fn one_pair_of_versions_is_recorded_once() {
         let mut conflicts = Conflicts::default();
         let mut again = conflict(1, 1);
-        conflicts.record(&again);
+        assert_eq!(conflicts.record(&again), Some(1));
         again.took_theirs = false;
-        conflicts.record(&again);
-        assert_eq!(conflicts.last(), 1);
+        assert_eq!(conflicts.record(&again), None);
         // The other way round it is another one.
         std::mem::swap(&mut again.winner, &mut again.loser);
-        conflicts.record(&again);
-        assert_eq!(conflicts.last(), 2);
+        assert_eq!(conflicts.record(&again), Some(2));
+        assert_eq!((conflicts.last(), conflicts.kept()), (2, 2));
     }
 
     #[test]

@@ -97,6 +97,14 @@ pub enum Output {
         /// The change.
         change: Committed,
     },
+    /// A conflict was found, and these watches may want to hear of it: it is in
+    /// [`super::Engine::conflicts`].
+    NotifyConflict {
+        /// Who watches its path.
+        watchers: Vec<WatchId>,
+        /// Its number there.
+        number: u64,
+    },
     /// Entries left the tree without an event that says so (RULES 4a, 5): whatever takes them
     /// out of the tree pushes this under the same guard. Each path at most once, nothing there
     /// any more when this is pushed.

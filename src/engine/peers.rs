@@ -207,12 +207,12 @@ impl Engine {
             }
             Applied::Conflict(conflict) => {
                 self.counters.conflicts += 1;
-                self.conflicts.record(&conflict);
                 if conflict.took_theirs {
                     self.counters.applied += 1;
                     let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
                     self.publish(crate::replica::Committed { path, entry }, out);
                 }
+                self.record_conflict(&conflict, out);
                 out.push(Output::Report(Report::Conflict(conflict)));
             }
         }

@@ -48,11 +48,42 @@ struct State {
 #[derive(Default)]
 struct WatchQueue {
     content: WatchContent,
-    changes: VecDeque<Committed>,
+    items: VecDeque<WatchItem>,
     bytes: usize,
     lapse: Option<Lapse>,
-    /// A conflict was found that the client is to be told of.
-    conflict_news: bool,
+}
+
+/// What waits for a watch.
+#[derive(Debug)]
+pub enum WatchItem {
+    /// A change.
+    Change(Committed),
+    /// The engine's list has conflicts that the watch may tell now, up to this number. They are
+    /// not queued themselves: the list is bounded, and what it drops is counted.
+    ConflictsUpTo(u64),
+}
+
+impl WatchItem {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Change(change) => change.path.as_bytes().len() + change.entry.memory_bytes() + 64,
+            Self::ConflictsUpTo(_) => 64,
+        }
+    }
+}
+
+impl WatchQueue {
+    /// Gives the item back where there is no room.
+    fn push(&mut self, item: WatchItem) -> Result<Pushed, WatchItem> {
+        let was_empty = self.items.is_empty();
+        let cost = item.cost();
+        if self.items.len() >= WATCH_QUEUE_MAX || self.bytes + cost > WATCH_QUEUE_BYTES_MAX {
+            return Err(item);
+        }
+        self.bytes += cost;
+        self.items.push_back(item);
+        Ok(if was_empty { Pushed::Wake } else { Pushed::Quietly })
+    }
 }
 
 /// What a watch is about.
@@ -129,17 +160,13 @@ struct MonitorQueue {
 /// A message's topic and its bytes, usually MessagePack.
 pub type TopicMessage = (Path, Arc<[u8]>);
 
-/// What waits for a watch.
+/// What a watch finds when it looks for what waits.
 #[derive(Debug)]
 pub enum Waiting {
-    /// These changes, oldest first; perhaps none.
-    Changes(Vec<Committed>),
+    /// This, oldest first; perhaps nothing.
+    Items(Vec<WatchItem>),
     /// It overflowed: start over with [`super::Hub::resume_watch`].
     Overflowed,
-}
-
-fn change_cost(change: &Committed) -> usize {
-    change.path.as_bytes().len() + change.entry.memory_bytes() + 64
 }
 
 fn message_cost(topic: &Path, data: &[u8]) -> usize {
@@ -153,9 +180,12 @@ impl Inbox {
         Self::default()
     }
 
-    pub(super) fn add_watch(&self, id: WatchId, content: WatchContent) {
+    /// `conflicts`: the number of the last one.
+    pub(super) fn add_watch(&self, id: WatchId, content: WatchContent, conflicts: u64) {
         let queue = WatchQueue { content, ..WatchQueue::default() };
         self.state.lock().watches.insert(id, queue);
+        // Its client may have looked at the list just before.
+        let _new = self.push_conflict(id, conflicts);
     }
 
     pub(super) fn remove_watch(&self, id: WatchId) {
@@ -185,22 +215,42 @@ impl Inbox {
             }
             Some(Lapse::Settled) => return Pushed::Quietly,
         }
-        let was_empty = queue.changes.is_empty();
-        let cost = change_cost(change);
-        if queue.changes.len() < WATCH_QUEUE_MAX && queue.bytes + cost <= WATCH_QUEUE_BYTES_MAX {
-            queue.bytes += cost;
-            queue.changes.push_back(change.clone());
-            return if was_empty { Pushed::Wake } else { Pushed::Quietly };
+        let item = WatchItem::Change(change.clone());
+        match queue.push(item) {
+            Ok(pushed) => pushed,
+            Err(item) => {
+                // What is dropped now is what the client has not had.
+                let mut dropped = Dropped::default();
+                for item in std::mem::take(&mut queue.items).into_iter().chain([item]) {
+                    if let WatchItem::Change(change) = item {
+                        dropped.add(change);
+                    }
+                }
+                queue.lapse = Some(Lapse::New(dropped));
+                queue.bytes = 0;
+                Pushed::Lapsed
+            }
         }
-        // What is dropped now is what the client has not had.
-        let mut dropped = Dropped::default();
-        for change in std::mem::take(&mut queue.changes) {
-            dropped.add(change);
+    }
+
+    /// Notes that conflicts up to this number were found; tells whether the connection must be
+    /// woken. A watch that starts over is told of those that it has missed, too.
+    pub(super) fn push_conflict(&self, id: WatchId, number: u64) -> bool {
+        let mut state = self.state.lock();
+        let Some(queue) = state.watches.get_mut(&id) else { return false };
+        if !queue.content.has_conflicts() || queue.lapse.is_some() {
+            return false;
         }
-        dropped.add(change.clone());
-        queue.lapse = Some(Lapse::New(dropped));
-        queue.bytes = 0;
-        Pushed::Lapsed
+        if let Some(WatchItem::ConflictsUpTo(last)) = queue.items.back_mut() {
+            *last = number;
+            return false;
+        }
+        let was_empty = queue.items.is_empty();
+        let item = WatchItem::ConflictsUpTo(number);
+        // Never too much: between two of these there is a change, which found room.
+        queue.bytes += item.cost();
+        queue.items.push_back(item);
+        was_empty
     }
 
     /// All outputs of the moment in which a watch overflowed are pushed: takes what it lost.
@@ -216,20 +266,6 @@ impl Inbox {
         }
     }
 
-    /// Notes that a conflict was found; tells whether the connection must be woken.
-    pub(super) fn note_conflict(&self, id: WatchId) -> bool {
-        let mut state = self.state.lock();
-        let Some(queue) = state.watches.get_mut(&id) else { return false };
-        queue.content.has_conflicts() && !std::mem::replace(&mut queue.conflict_news, true)
-    }
-
-    /// Whether a conflict was found since the last call. Which one, the engine's list tells.
-    #[must_use]
-    pub fn take_conflict_news(&self, id: WatchId) -> bool {
-        let mut state = self.state.lock();
-        state.watches.get_mut(&id).is_some_and(|q| std::mem::take(&mut q.conflict_news))
-    }
-
     pub(super) fn push_topic(&self, id: MonitorId, topic: &Path, data: &Arc<[u8]>) {
         let mut state = self.state.lock();
         let Some(queue) = state.monitors.get_mut(&id) else { return };
@@ -243,32 +279,39 @@ impl Inbox {
         queue.messages.push_back((topic.clone(), Arc::clone(data)));
     }
 
-    /// Takes at most `max` changes of a watch, and about [`TAKE_BYTES_MAX`] bytes of them.
-    pub fn take_changes(&self, id: WatchId, max: usize) -> Waiting {
+    /// Takes at most `max` of what waits for a watch, and about [`TAKE_BYTES_MAX`] bytes of it.
+    pub fn take_items(&self, id: WatchId, max: usize) -> Waiting {
         let mut state = self.state.lock();
         let Some(queue) = state.watches.get_mut(&id) else {
-            return Waiting::Changes(Vec::new());
+            return Waiting::Items(Vec::new());
         };
         if queue.lapse.is_some() {
             return Waiting::Overflowed;
         }
-        let mut changes = Vec::new();
+        let mut items = Vec::new();
         let mut bytes = 0;
-        while changes.len() < max
+        while items.len() < max
             && bytes < TAKE_BYTES_MAX
-            && let Some(change) = queue.changes.pop_front()
+            && let Some(item) = queue.items.pop_front()
         {
-            bytes += change_cost(&change);
-            changes.push(change);
+            bytes += item.cost();
+            items.push(item);
         }
         queue.bytes = queue.bytes.saturating_sub(bytes);
-        Waiting::Changes(changes)
+        Waiting::Items(items)
     }
 
     /// Starts a watch's queue again after an overflow; tells whether there was one.
-    pub(super) fn resume(&self, id: WatchId) -> bool {
-        let mut state = self.state.lock();
-        state.watches.get_mut(&id).is_some_and(|queue| queue.lapse.take().is_some())
+    /// `conflicts`: the number of the last one.
+    pub(super) fn resume(&self, id: WatchId, conflicts: u64) -> bool {
+        let was_lapsed = {
+            let mut state = self.state.lock();
+            state.watches.get_mut(&id).is_some_and(|queue| queue.lapse.take().is_some())
+        };
+        if was_lapsed {
+            let _new = self.push_conflict(id, conflicts);
+        }
+        was_lapsed
     }
 
     /// Takes at most `max` messages of a monitor (and about [`TAKE_BYTES_MAX`] bytes), oldest

@@ -26,7 +26,6 @@ use crate::model::ids::Millis;
 use crate::model::path::{Element, Path};
 use crate::model::tree::Tree;
 use crate::replica::Committed;
-use crate::replica::apply::Conflict;
 use crate::replica::catch_up::CatchUpStream;
 use crate::replica::watch::{WatchId, WatchScope};
 use gone::{FreedChunks, GoneLog, GoneWalk};
@@ -180,6 +179,15 @@ impl Hub {
                 Output::Notify { watchers, change } => {
                     outputs.notify(&watchers, &change, &mut aftermath, wakes);
                 }
+                Output::NotifyConflict { watchers, number } => {
+                    for id in watchers {
+                        if let Some(inbox) = outputs.watches.get(&id)
+                            && inbox.push_conflict(id, number)
+                        {
+                            wakes.inboxes.push(Arc::clone(inbox));
+                        }
+                    }
+                }
                 Output::Gone { purged, dropped } => {
                     for deletion in &dropped {
                         let watchers = engine.watchers_of(&deletion.path);
@@ -204,9 +212,6 @@ impl Hub {
                     }
                 }
                 Output::Report(report) => {
-                    if let Report::Conflict(conflict) = &report {
-                        outputs.note_conflict(engine, conflict, wakes);
-                    }
                     outputs.report(report);
                     wakes.attention = true;
                 }
@@ -266,7 +271,7 @@ impl Hub {
     ) -> Option<(WatchId, Tree)> {
         self.change(|engine, _| {
             let id = engine.watch(scope)?;
-            inbox.add_watch(id, content);
+            inbox.add_watch(id, content, engine.conflicts().last());
             self.outputs.lock().watches.insert(id, Arc::clone(inbox));
             Some((id, engine.tree().clone()))
         })
@@ -291,7 +296,7 @@ impl Hub {
         // A shared guard keeps changes out as well, so queue, log and snapshot are of one
         // moment.
         let (walk, _freed) = self.read(|engine| {
-            let is_lapsed = inbox.resume(id);
+            let is_lapsed = inbox.resume(id, engine.conflicts().last());
             is_lapsed.then(|| self.outputs.lock().gone.resume(id, engine.tree().clone()))
         })?;
         Some(walk.map_or(Resumption::Lost, Resumption::From))
@@ -380,17 +385,6 @@ impl Outputs {
             if topic_matches(&monitor.pattern, topic) {
                 monitor.inbox.push_topic(*id, topic, data);
                 wakes.inboxes.push(Arc::clone(&monitor.inbox));
-            }
-        }
-    }
-
-    /// Tells the watches that want to hear of conflicts; which ones there are, they look up.
-    fn note_conflict(&self, engine: &Engine, conflict: &Conflict, wakes: &mut Wakes) {
-        for id in engine.watchers_of(&conflict.path) {
-            if let Some(inbox) = self.watches.get(&id)
-                && inbox.note_conflict(id)
-            {
-                wakes.inboxes.push(Arc::clone(inbox));
             }
         }
     }

@@ -3,10 +3,11 @@
 use super::*;
 use crate::engine::Config;
 use crate::hub::gone::{GONE_LOG_MAX, GoneLook};
-use crate::hub::inbox::{WATCH_QUEUE_MAX, Waiting};
+use crate::hub::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
+use crate::replica::apply::Conflict;
 use crate::replica::write::{Precondition, Write};
 
 fn hub() -> Hub {
@@ -54,15 +55,19 @@ fn texts(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("a.{name}")).collect()
 }
 
-/// The paths of what waits for a watch.
+/// What waits for a watch: paths of changes, numbers of conflicts.
 fn taken(inbox: &Inbox, id: WatchId) -> Vec<String> {
-    let Waiting::Changes(changes) = inbox.take_changes(id, 100) else { panic!("overflowed") };
-    changes.iter().map(|change| change.path.to_string()).collect()
+    let Waiting::Items(items) = inbox.take_items(id, 100) else { panic!("overflowed") };
+    let shown = |item: &WatchItem| match item {
+        WatchItem::Change(change) => change.path.to_string(),
+        WatchItem::ConflictsUpTo(number) => number.to_string(),
+    };
+    items.iter().map(shown).collect()
 }
 
 /// Starts a watch of "a" over: what its client must be told is gone, and what of the snapshot.
 fn resume(hub: &Hub, id: WatchId, inbox: &Inbox) -> (Vec<String>, Vec<String>) {
-    assert!(matches!(inbox.take_changes(id, 10), Waiting::Overflowed));
+    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
     let Some(Resumption::From(mut walk)) = hub.resume_watch(id, inbox) else { panic!("lost") };
     let mut gone = Vec::new();
     loop {
@@ -90,8 +95,7 @@ fn a_watch_gets_what_its_snapshot_lacks_and_nothing_else() {
     set(&hub, "a.new", Some(&[2]));
     set(&hub, "b", Some(&[3]));
     assert_eq!(snapshot.len(), 1);
-    let Waiting::Changes(changes) = inbox.take_changes(id, 10) else { panic!("overflowed") };
-    assert_eq!(changes.iter().map(|c| c.path.to_string()).collect::<Vec<_>>(), ["a.new"]);
+    assert_eq!(taken(&inbox, id), ["a.new"]);
     hub.unwatch(id);
     set(&hub, "a.new", Some(&[4]));
     assert_eq!(inbox.bytes(), 0);
@@ -110,12 +114,11 @@ fn a_watch_that_overflows_starts_over_and_misses_nothing() {
         set(&hub, "a.busy", Some(&[(i & 0x7f) as u8]));
     }
     set(&hub, "a.last", Some(&[3]));
-    assert!(matches!(inbox.take_changes(id, 10), Waiting::Overflowed));
+    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
     assert_eq!(inbox.bytes(), 0, "memory stays bounded");
     assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy", "first", "gone", "last"])));
     set(&hub, "a.after", Some(&[4]));
-    let Waiting::Changes(changes) = inbox.take_changes(id, 10) else { panic!("overflowed") };
-    assert_eq!(changes.len(), 1);
+    assert_eq!(taken(&inbox, id), ["a.after"]);
 }
 
 #[test]
@@ -208,13 +211,13 @@ fn a_watch_for_which_too_much_is_gone_is_lost_and_says_so() {
         .map(|n| tombstone(&format!("a.gone:{n}"), (1 << 20) + n))
         .collect();
     hub.change(|_, out| out.push(Output::Gone { purged, dropped: Vec::new() }));
-    assert!(matches!(inbox.take_changes(id, 10), Waiting::Overflowed));
+    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
     assert!(matches!(hub.resume_watch(id, &inbox), Some(Resumption::Lost)));
     hub.unwatch(id);
 }
 
 #[test]
-fn a_watch_hears_of_conflicts_in_its_scope_if_it_wants_to() {
+fn a_watch_hears_of_conflicts_if_it_wants_to_each_after_its_change() {
     let hub = hub();
     let watch = |content| {
         let inbox = Arc::new(Inbox::new());
@@ -224,23 +227,35 @@ fn a_watch_hears_of_conflicts_in_its_scope_if_it_wants_to() {
     let both = watch(WatchContent::ChangesAndConflicts);
     let only = watch(WatchContent::Conflicts);
     let none = watch(WatchContent::Changes);
-    let found = |path: &str| {
+    let watchers = vec![both.1, only.1, none.1];
+    let found = |path: &str, number| {
         hub.change(|_, out| {
-            notify(out, both.1, version(path, 9, Some(&[1])));
-            notify(out, only.1, version(path, 9, Some(&[1])));
-            out.push(Output::Report(conflict(path, &[1])));
+            let (watchers, change) = (watchers.clone(), version(path, 9, Some(&[1])));
+            out.push(Output::Notify { watchers: watchers.clone(), change });
+            out.push(Output::NotifyConflict { watchers, number });
         });
     };
-    found("b");
-    assert!(!both.0.take_conflict_news(both.1));
-    found("a.x");
-    found("a.x");
-    for (inbox, id) in [&both, &only] {
-        assert!(inbox.take_conflict_news(*id) && !inbox.take_conflict_news(*id));
+    // What the list had when the watch began is told anyway, if the client has not had it.
+    assert_eq!(taken(&both.0, both.1), ["0"]);
+    found("a.x", 4);
+    found("a.y", 5);
+    assert_eq!(taken(&both.0, both.1), ["a.x", "4", "a.y", "5"]);
+    assert_eq!(taken(&only.0, only.1), ["5"]);
+    assert_eq!(taken(&none.0, none.1), ["a.x", "a.y"]);
+}
+
+#[test]
+fn a_watch_that_starts_over_is_told_of_conflicts_again() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let content = WatchContent::ChangesAndConflicts;
+    let (id, _) = hub.watch(scope("a"), content, &inbox).unwrap();
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
     }
-    assert!(!none.0.take_conflict_news(none.1));
-    assert_eq!(taken(&both.0, both.1).len(), 3);
-    assert_eq!(taken(&only.0, only.1).len(), 0);
+    hub.change(|_, out| out.push(Output::NotifyConflict { watchers: vec![id], number: 7 }));
+    assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy"])));
+    assert_eq!(taken(&inbox, id), ["0"], "the last number of the engine's list");
 }
 
 #[test]

@@ -22,8 +22,8 @@ const TAKE_BYTES: usize = 256 << 10;
 pub(in crate::server) struct ConflictFeed {
     /// The number of the last one that was taken.
     taken: u64,
-    /// The last one that is wanted; none for no end.
-    until: Option<u64>,
+    /// The number of the last one that may be told now.
+    until: u64,
     queue: VecDeque<Arc<FoundConflict>>,
     /// Conflicts, anywhere in the tree, that the list had dropped before they were taken, and
     /// that the client was not told of yet.
@@ -31,9 +31,10 @@ pub(in crate::server) struct ConflictFeed {
 }
 
 impl ConflictFeed {
-    /// For conflicts that will be found.
+    /// For conflicts that will be found, each to be told only when it is allowed.
     pub(in crate::server) fn from_now_on(conflicts: &Conflicts) -> Self {
-        Self { taken: conflicts.last(), until: None, queue: VecDeque::new(), dropped: 0 }
+        let last = conflicts.last();
+        Self { taken: last, until: last, queue: VecDeque::new(), dropped: 0 }
     }
 
     /// For those in scope that have been found after a number; only the last so many of them.
@@ -43,34 +44,40 @@ impl ConflictFeed {
         since: u64,
         limit: Option<usize>,
     ) -> Self {
-        let last = conflicts.last();
+        let until = conflicts.last();
         // A number from before the node's last start means nothing now: all are new.
-        let since = if since > last { 0 } else { since };
+        let since = if since > until { 0 } else { since };
         let wanted = conflicts.since(since).rev().filter(|f| scope.wants(&f.conflict.path));
         let left_out = limit.and_then(|limit| wanted.map(|f| f.number).nth(limit));
         let taken = left_out.unwrap_or(since);
-        Self { taken, until: Some(last), queue: VecDeque::new(), dropped: 0 }
+        Self { taken, until, queue: VecDeque::new(), dropped: 0 }
+    }
+
+    /// Conflicts up to this number may be told.
+    pub(in crate::server) fn allow(&mut self, number: u64) {
+        self.until = self.until.max(number);
     }
 
     /// Takes some that wait in the list; tells whether there were any, in scope or not.
     fn take(&mut self, conflicts: &Conflicts) -> bool {
         let mut bytes = 0;
         let before = self.taken;
-        let wanted = conflicts.since(self.taken).take(TAKE);
-        for found in wanted.take_while(|f| self.until.is_none_or(|until| f.number <= until)) {
-            if bytes >= TAKE_BYTES {
+        for found in conflicts.since(self.taken).take(TAKE) {
+            let dropped_until = self.until.min(found.number - 1);
+            self.dropped += dropped_until - self.taken;
+            self.taken = dropped_until;
+            if found.number > self.until || bytes >= TAKE_BYTES {
                 break;
             }
             let conflict = &found.conflict;
             bytes += conflict.winner.memory_bytes() + conflict.loser.memory_bytes();
-            self.dropped += found.number - self.taken - 1;
             self.taken = found.number;
             self.queue.push_back(Arc::clone(found));
         }
         self.taken > before
     }
 
-    /// Writes the next one in scope, if there is one.
+    /// Writes the next one in scope that may be told, if there is one.
     pub(in crate::server) fn next(
         &mut self,
         cx: &Context<'_>,

@@ -13,13 +13,13 @@ use super::walk::{Include, Item, Look, ScopeWalk};
 use super::{Emit, Garbage, Progress, Source};
 use crate::hub::Resumption;
 use crate::hub::gone::{GoneLook, GoneWalk};
-use crate::hub::inbox::{Inbox, Waiting};
+use crate::hub::inbox::{Inbox, Waiting, WatchItem};
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::Committed;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::server::session::{Context, NodeNames};
 
-/// Changes taken from the inbox at once.
+/// Items taken from the inbox at once.
 const TAKE: usize = 64;
 /// Entries of the log of what is gone that one call looks at, so that others get their turn.
 const LOOK_MAX: usize = 4096;
@@ -55,11 +55,8 @@ pub(in crate::server) struct WatchSource {
     /// The client wants to be told when the watch starts over.
     tells_restart: bool,
     phase: Phase,
-    queue: VecDeque<Committed>,
+    queue: VecDeque<WatchItem>,
     conflicts: Option<ConflictFeed>,
-    /// Changes and conflicts take turns, so that neither waits for the other's end; but a
-    /// conflict comes after the change that it made.
-    turn_of_conflicts: bool,
 }
 
 impl WatchSource {
@@ -72,9 +69,8 @@ impl WatchSource {
         fetch: Option<ScopeWalk>,
     ) -> Self {
         let phase = fetch.map_or(Phase::Live, Phase::Fetch);
-        let (tells_restart, turn_of_conflicts) = (false, false);
-        let (queue, conflicts) = (VecDeque::new(), None);
-        Self { id, scope, inbox, style, tells_restart, phase, queue, conflicts, turn_of_conflicts }
+        let (tells_restart, queue, conflicts) = (false, VecDeque::new(), None);
+        Self { id, scope, inbox, style, tells_restart, phase, queue, conflicts }
     }
 
     /// The client wants to be told when the watch starts over.
@@ -88,42 +84,43 @@ impl WatchSource {
     }
 
     fn next_live(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
-        if self.queue.is_empty() {
-            if std::mem::take(&mut self.turn_of_conflicts) && self.next_conflict(cx, emit) {
-                self.turn_of_conflicts = true;
+        loop {
+            if let Some(feed) = &mut self.conflicts
+                && feed.next(cx, &self.scope, &mut self.style, emit)
+            {
                 return Progress::Wrote;
             }
-            match self.inbox.take_changes(self.id, TAKE) {
-                Waiting::Changes(changes) if changes.is_empty() => {
-                    let wrote = self.next_conflict(cx, emit);
-                    return if wrote { Progress::Wrote } else { Progress::Idle };
+            match self.queue.pop_front() {
+                Some(WatchItem::Change(change)) => {
+                    self.write(change, emit);
+                    return Progress::Wrote;
                 }
-                Waiting::Changes(changes) => self.queue = changes.into(),
-                Waiting::Overflowed => return self.start_over(cx, emit),
-            }
-            self.turn_of_conflicts = true;
-            if !self.style.chain.is_none() {
-                // The changes may be of nodes that were not known when the last ones came.
-                self.style.names = cx.hub.read(NodeNames::of);
+                Some(WatchItem::ConflictsUpTo(number)) => {
+                    if let Some(feed) = &mut self.conflicts {
+                        feed.allow(number);
+                    }
+                }
+                None => match self.inbox.take_items(self.id, TAKE) {
+                    Waiting::Items(items) if items.is_empty() => return Progress::Idle,
+                    Waiting::Items(items) => self.refill(items, cx),
+                    Waiting::Overflowed => return self.start_over(cx, emit),
+                },
             }
         }
-        let Some(change) = self.queue.pop_front() else { return Progress::Idle };
-        self.write(change, emit);
-        Progress::Wrote
+    }
+
+    fn refill(&mut self, items: Vec<WatchItem>, cx: &Context<'_>) {
+        self.queue = items.into();
+        if !self.style.chain.is_none() {
+            // The changes may be of nodes that were not known when the last ones came.
+            self.style.names = cx.hub.read(NodeNames::of);
+        }
     }
 
     fn write(&mut self, change: Committed, emit: &mut Emit<'_>) {
         let tock = change.entry.tock();
         let item = Item { path: change.path, entry: Some(change.entry), tock };
         self.style.write(&item, emit);
-    }
-
-    /// Writes the next conflict that waits; tells whether there was one.
-    fn next_conflict(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> bool {
-        let Some(feed) = &mut self.conflicts else { return false };
-        // Before the look: what is found after it makes news again.
-        let _news = self.inbox.take_conflict_news(self.id);
-        feed.next(cx, &self.scope, &mut self.style, emit)
     }
 
     fn start_over(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
