@@ -19,6 +19,8 @@ mod conflicts;
 mod copies;
 #[path = "server/flow.rs"]
 mod flow;
+#[path = "server/gone.rs"]
+mod gone;
 #[path = "server/limits.rs"]
 mod limits;
 #[path = "server/messages.rs"]
