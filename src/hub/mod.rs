@@ -52,8 +52,8 @@ pub struct Hub {
     needs_incarnation: AtomicBool,
 }
 
-/// Where outputs go. Its lock is only taken with the engine's exclusive guard held, or for
-/// adding and removing queues.
+/// Where outputs go. Its lock is only taken with the engine's exclusive guard held, for adding
+/// and removing queues, and for starting a watch over.
 #[derive(Default)]
 struct Outputs {
     links: BTreeMap<LinkId, Arc<LinkQueue>>,
