@@ -292,7 +292,12 @@ fn asks_without_end_are_answered_one_at_a_time() {
         // Nobody reads the answers.
         let mut greedy = RawPeer::greet(victims.node().gossip_addr(), &hello("greedy", 1));
         for id in 0..5_000 {
-            let ask = CatchUpAsk { id, mark: Mark::default(), seen: Vec::new() };
+            let ask = CatchUpAsk {
+                id,
+                mark: Mark::default(),
+                contiguous: Vec::new(),
+                no_announcements: false,
+            };
             greedy.send(&PeerMessage::CatchUpAsk(ask));
         }
         victims.go_on().await;

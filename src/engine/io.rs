@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::model::ids::{Incarnation, NodeId, NodeName};
+use super::serve::ServeJob;
+use crate::model::group::GroupConfig;
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, Tock};
 use crate::model::path::Path;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
-use crate::replica::catch_up::CatchUpStream;
+use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::WatchId;
 
 /// Names one connection to a peer; given by the shell, never used twice.
@@ -55,6 +57,11 @@ pub enum Input<'a> {
         /// Which.
         member: NodeId,
     },
+    /// An answer to [`Output::Persist`]: the state of that moment, or a later one, is safe.
+    Persisted {
+        /// Of the request.
+        token: u64,
+    },
     /// An answer to [`Output::NeedIncarnation`].
     Renewed {
         /// A fresh incarnation.
@@ -80,15 +87,31 @@ pub enum Output {
         /// Header and body.
         frame: Arc<[u8]>,
     },
-    /// A catch-up to answer, below live traffic: send its batches as parts, then its
-    /// knowledge as the end. A newer one for the same link replaces it.
+    /// Part of a catch-up's answer, to be made below live traffic: send its frames until it is
+    /// done. A newer one for the same link replaces it.
     Serve {
         /// On which link.
         link: LinkId,
-        /// Of the ask.
-        id: u64,
         /// Owns its snapshot.
-        stream: Box<CatchUpStream>,
+        job: Box<ServeJob>,
+    },
+    /// A snapshot that is not needed any more. Dropping it may take time: not under the guard.
+    Discard(Arc<CatchUpSnapshot>),
+    /// Entries that are in the tree no more, without an event that says so. For no link; for the
+    /// log and for watchers: whatever takes entries out of the tree pushes this under the same
+    /// guard, before whatever comes to these paths next.
+    Gone {
+        /// Tombstones that were purged: clients see no difference.
+        purged: Vec<Committed>,
+        /// Entries that were dropped because they had been deleted and purged elsewhere (RULES 4a);
+        /// those that had a value are new deletions for clients.
+        dropped: Vec<Committed>,
+    },
+    /// The state of this moment ([`super::Engine::image`]) must be made safe, then
+    /// [`Input::Persisted`] is wanted. Only of nodes with a data directory.
+    Persist {
+        /// To be given back.
+        token: u64,
     },
     /// A committed change for these watchers, in this order.
     Notify {
@@ -104,19 +127,6 @@ pub enum Output {
         watchers: Vec<WatchId>,
         /// Its number there.
         number: u64,
-    },
-    /// Entries left the tree without an event that says so (RULES 4a, 5): whatever takes them
-    /// out of the tree pushes this under the same guard. Each path at most once, nothing there
-    /// any more when this is pushed.
-    Gone {
-        /// Tombstones that were purged. Watchers were notified of them when they were made.
-        purged: Vec<Committed>,
-        /// Values that were dropped because they were purged elsewhere (RULES 4a), each as the
-        /// tombstone that stands for it ([`Entry::without_value`]). Nobody was notified of
-        /// them: watchers are to be told of these as of any deletion.
-        ///
-        /// [`Entry::without_value`]: crate::model::entry::Entry::without_value
-        dropped: Vec<Committed>,
     },
     /// A client's message for whoever monitors its topic here.
     Topic {
@@ -177,6 +187,44 @@ pub enum Report {
         /// Why.
         reason: CatchUpFailure,
     },
+    /// Other nodes are housekeepers than before.
+    HousekeepersChanged {
+        /// Newest turn first.
+        list: Vec<NodeName>,
+    },
+    /// Two sides of a split have met.
+    ResyncStarted {
+        /// The housekeepers of this node's side.
+        ours: Vec<NodeName>,
+        /// Those of the other.
+        theirs: Vec<NodeName>,
+    },
+    /// This node fetches what it lacks from the other side.
+    ResyncProgress {
+        /// Entries that have come.
+        entries: u64,
+        /// Events that are still missing.
+        remaining: u64,
+    },
+    /// Nothing is missing here any more.
+    ResyncDone {
+        /// Entries that this node has fetched.
+        entries: u64,
+        /// How long it took, milliseconds.
+        lasted_ms: Millis,
+    },
+    /// Tombstones that were agreed on were dropped here.
+    Purged {
+        /// How many.
+        tombstones: usize,
+        /// The mark's component, now.
+        to: Tock,
+    },
+    /// The Delete group has another member list.
+    GroupChanged {
+        /// Which.
+        config: GroupConfig,
+    },
     /// This node goes on under a new incarnation.
     Renewed {
         /// Which.
@@ -189,7 +237,7 @@ pub enum Report {
 pub enum CatchUpFailure {
     /// The peer refused.
     Refused(RefuseReason),
-    /// An entry was refused, or the peer's mark is ahead: a purge lies between the two.
+    /// An entry was refused, or this node's mark rose meanwhile: a purge lies between the two.
     AcrossPurge,
     /// Nothing came for too long.
     Silent,

@@ -21,6 +21,7 @@ use crate::model::seen::{Mark, Seen};
 use crate::model::tick_set::TickSet;
 use crate::model::value::Value;
 use crate::protocol::saved_state::{SavedEntry, SavedState};
+use crate::replica::across::{Answers, Knowledge};
 
 /// A file that is being taken in: the incarnation of its nodes, made of the whole content. The
 /// same file gives the same one wherever it is loaded.
@@ -77,8 +78,8 @@ impl Engine {
             extra: &[],
         });
         // With marks that are equal, nothing is refused.
-        let refused = self.take_entry(&saved.path, &entry, &Mark::default(), out);
-        debug_assert!(!refused);
+        let taken = self.take_entry(&saved.path, &entry, &Mark::default(), out);
+        debug_assert!(!taken.refused);
         Ok(())
     }
 
@@ -110,8 +111,10 @@ impl Engine {
             let all = TickSet::range(1, tick.max(entries) + 1).unwrap_or_default();
             seen.union_node(node, &all);
         }
-        let adopted = self.replica.adopt(&seen, &Mark::default(), state.tock);
-        debug_assert!(adopted);
+        let known = Knowledge { seen, mark: Mark::default(), tock: state.tock };
+        // At equal marks there is nothing to drop or to re-issue.
+        let across = self.replica.step_across(&known, &Answers::default());
+        debug_assert!(across.is_ok());
         Ok(())
     }
 
@@ -151,7 +154,7 @@ mod tests {
 
     fn engine(name: &str) -> Engine {
         let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(7) };
-        Engine::new(Config { id, hash_seed: 1, read_only: false, memory_max: None })
+        Engine::new(Config::new(id, 1))
     }
 
     fn loaded(name: &str, content: &[u8]) -> Engine {
@@ -213,10 +216,8 @@ mod tests {
         let gone: crate::model::path::Path = "ha9210dd7.lg.a".parse().unwrap();
         // What each has is streamed to the other, as a catch-up does it.
         for _ in 0..2 {
-            let mut stream = a.replica.answer_catch_up(&Seen::new(), &Mark::default()).unwrap();
-            move_all(&mut stream, &mut b);
-            let mut stream = b.replica.answer_catch_up(&Seen::new(), &Mark::default()).unwrap();
-            move_all(&mut stream, &mut a);
+            move_all(&a, &mut b);
+            move_all(&b, &mut a);
         }
         let values = |engine: &Engine| -> BTreeMap<crate::model::path::Path, Option<Vec<u8>>> {
             let value = |entry: &Entry| entry.value().map(<[u8]>::to_vec);
@@ -226,12 +227,15 @@ mod tests {
         assert_eq!(a.get(gone.as_bytes()).and_then(Entry::value), None);
     }
 
-    fn move_all(stream: &mut crate::replica::catch_up::CatchUpStream, to: &mut Engine) {
+    fn move_all(from: &Engine, to: &mut Engine) {
+        let snapshot = from.replica.begin_catch_up(&BTreeMap::new(), &Mark::default()).unwrap();
+        let snapshot = std::sync::Arc::new(snapshot);
+        let mut stream = snapshot.stream(snapshot.knowledge().seen.clone());
         loop {
             let batch = stream.next_batch(1 << 16);
             for (path, entry) in &batch.entries {
                 let mut bytes = Vec::new();
-                let table = stream.table();
+                let table = snapshot.table();
                 crate::protocol::record::encode_record(path.as_bytes(), entry, table, &mut bytes);
                 let mut reader = crate::model::value::Reader::new(&bytes);
                 let record = crate::protocol::record::Record::decode(&mut reader).unwrap();

@@ -12,10 +12,15 @@
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
 pub mod conflicts;
+pub mod delete;
+mod election;
+mod image;
 mod io;
 pub mod load;
 mod peers;
 mod repair;
+mod resync;
+mod serve;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -24,10 +29,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conflicts::Conflicts;
+use delete::{DeleteGroup, DeleteSettings};
+use election::Elections;
+pub use image::Image;
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
 use peers::Peers;
+pub use repair::CatchUpProgress;
 use repair::Repair;
+use resync::Resync;
+pub use resync::ResyncView;
+pub use serve::ServeJob;
 
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
 use crate::model::entry::Entry;
 use crate::model::ids::{
     Event, Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
@@ -55,6 +69,28 @@ pub struct Config {
     /// Bytes of entries above which client writes that need more are refused; none for no
     /// limit. Changes from peers are always taken: refusing them would be divergence.
     pub memory_max: Option<usize>,
+    /// How the Delete group works.
+    pub delete: DeleteSettings,
+    /// Where chains are cut; only the simulator wants them shorter.
+    pub chain_bound: ChainBound,
+    /// None, but in tests and simulations.
+    pub defects: Defects,
+}
+
+impl Config {
+    /// A node that takes writes without limits.
+    #[must_use]
+    pub fn new(id: NodeId, hash_seed: u64) -> Self {
+        Self {
+            id,
+            hash_seed,
+            read_only: false,
+            memory_max: None,
+            delete: DeleteSettings::default(),
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
+        }
+    }
 }
 
 /// Why a client's write was not made. Nothing was changed.
@@ -84,6 +120,9 @@ pub struct Engine {
     watches: Watches,
     peers: Peers,
     repair: Repair,
+    resync: Resync,
+    elections: Elections,
+    delete: DeleteGroup,
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
@@ -109,6 +148,16 @@ pub struct EngineCounters {
     pub catch_ups: u64,
     /// Catch-ups answered.
     pub catch_ups_served: u64,
+    /// Splits that healed: meetings of two sides.
+    pub resyncs: u64,
+    /// Purges applied.
+    pub purges: u64,
+    /// Tombstones that were dropped by purges.
+    pub purged: u64,
+    /// Entries that were dropped because they had been purged elsewhere (RULES 4a).
+    pub dropped: u64,
+    /// Entries that were changed here while cut off and re-issued (RULES 4b, 8).
+    pub reissued: u64,
 }
 
 impl Engine {
@@ -117,10 +166,14 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            replica: Replica::new(&config.id, config.hash_seed),
+            replica: Replica::new(&config.id, config.hash_seed)
+                .on_trial(config.chain_bound, config.defects),
             watches: Watches::new(config.hash_seed),
             peers: Peers::default(),
             repair: Repair::default(),
+            resync: Resync::default(),
+            elections: Elections::new(&config.id.name, config.hash_seed),
+            delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
             killed: Arc::default(),
             members: BTreeSet::new(),
@@ -360,13 +413,19 @@ impl Engine {
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
             Input::LinkDown { link } => self.on_link_down(link, now, out),
             Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
-            Input::Lagged { link } => self.send_digest(link, out),
+            Input::Lagged { link } => {
+                self.greet_elections(link, out);
+                self.greet_group(link, out);
+                self.send_digest(link, out);
+            }
+            Input::Persisted { token } => self.on_persisted(token, now, out),
             Input::MemberUp { member } => {
                 self.revive(&member.name);
                 self.members.insert(member);
             }
             Input::MemberDown { member } => {
                 self.members.remove(&member);
+                self.on_name_gone(&member.name);
             }
             Input::Renewed { incarnation } => self.on_renewed(incarnation, out),
             Input::Tick => self.on_tick(now, out),
@@ -432,7 +491,7 @@ impl Engine {
         out.push(Output::Commit(change));
     }
 
-    fn broadcast(&mut self, message: &PeerMessage<'_>, out: &mut Outbox) {
+    fn broadcast(&self, message: &PeerMessage<'_>, out: &mut Outbox) {
         if !self.peers.is_empty() {
             out.push(Output::Broadcast { frame: encode(message, self.replica.table()) });
         }

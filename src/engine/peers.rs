@@ -3,14 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::serve::Serving;
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
+use crate::model::defects::Defect;
 use crate::model::entry::Entry;
-use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick};
+use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{EXPORT_RANGES_MAX, Mark, Seen, SeenById, export_seen};
 use crate::model::tick_set::TickSet;
 use crate::protocol::peer::{ChangeMessage, Digest, PeerMessage};
 use crate::protocol::record::Record;
+use crate::replica::Committed;
+use crate::replica::across::Across;
 use crate::replica::apply::Applied;
 
 /// A digest of what changed goes out this often while something changes.
@@ -45,6 +49,23 @@ pub(super) struct Peer {
     pub(super) suspect: Option<(Millis, Seen)>,
     /// No catch-up is asked of it before this time.
     pub(super) avoid_until: Millis,
+    /// Since when its mark has been ahead of this node's.
+    pub(super) ahead_since: Option<Millis>,
+    /// It has re-issues for this node (RULES 4d), or must be asked for another reason.
+    pub(super) invited: bool,
+    /// The announcements that it sent did not bring this node to its mark.
+    pub(super) announced_in_vain: bool,
+    /// The snapshot from which it is being answered.
+    pub(super) serving: Option<Serving>,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Taken {
+    /// It was refused (RULES 2).
+    pub(super) refused: bool,
+    /// It was re-issued on the sender's behalf (RULES 8).
+    pub(super) reissued: bool,
 }
 
 /// All linked peers.
@@ -107,13 +128,24 @@ impl Engine {
             ack_wanted: false,
             suspect: None,
             avoid_until: 0,
+            ahead_since: None,
+            invited: false,
+            announced_in_vain: false,
+            serving: None,
         };
         self.peers.links.insert(link, peer);
+        self.greet_elections(link, out);
+        self.greet_group(link, out);
         self.send_digest(link, out);
     }
 
     pub(super) fn on_link_down(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
-        self.peers.links.remove(&link);
+        self.stop_serving(link, out);
+        if let Some(peer) = self.peers.links.remove(&link) {
+            self.on_resync_link_down(&peer.id.name, now);
+            self.on_name_gone(&peer.id.name);
+        }
+        self.on_delete_link_down(link);
         self.on_repair_link_down(link, now, out);
     }
 
@@ -133,11 +165,30 @@ impl Engine {
                 PeerMessage::Change(change) => self.on_change(link, &change, out),
                 PeerMessage::Digest(digest) => self.on_digest(link, &digest, now, out),
                 PeerMessage::Ack(tick) => self.on_ack(link, tick, out),
-                PeerMessage::CatchUpAsk(ask) => self.on_catch_up_ask(link, &ask, out),
+                PeerMessage::CatchUpAsk(ask) => self.on_catch_up_ask(link, &ask, now, out),
+                PeerMessage::CatchUpKnown(known) => self.on_catch_up_known(link, &known, now, out),
+                PeerMessage::CatchUpMissing { id, missing } => {
+                    self.on_catch_up_missing(link, id, &missing, now, out);
+                }
                 PeerMessage::CatchUpPart { id, mark, records } => {
                     self.on_catch_up_part(link, id, &mark, &records, now, out);
                 }
-                PeerMessage::CatchUpEnd(end) => self.on_catch_up_end(link, &end, now, out),
+                PeerMessage::CatchUpEnd { id, entries } => {
+                    self.on_catch_up_end(link, id, entries, now, out);
+                }
+                PeerMessage::CatchUpNames(names) => self.on_catch_up_names(link, names, now, out),
+                PeerMessage::CatchUpVerdict(verdict) => {
+                    self.on_catch_up_verdict(link, &verdict, now, out);
+                }
+                PeerMessage::CatchUpDone { id } => self.on_catch_up_done(link, id, out),
+                PeerMessage::CatchUpInvite => self.on_catch_up_invite(link, now, out),
+                PeerMessage::Ping(ping) => self.on_ping(&ping, now, out),
+                PeerMessage::Resync(status) => self.on_resync_status(link, status, now, out),
+                PeerMessage::Group(hello) => self.on_group(link, &hello, out),
+                PeerMessage::Propose(proposal) => self.on_propose(link, &proposal, out),
+                PeerMessage::Agree { round, member } => self.on_agree(&round, &member, now, out),
+                PeerMessage::Disagree(round) => self.on_disagree(&round, now),
+                PeerMessage::Announce(pair) => self.on_announce(&pair, out),
                 PeerMessage::CatchUpRefused { id, reason } => {
                     self.on_catch_up_refused(link, id, reason, now, out);
                 }
@@ -166,36 +217,64 @@ impl Engine {
         }
     }
 
-    /// RULES 2 for a record from a peer; tells whether it was refused. `None` when the node
-    /// table is full.
+    /// RULES 2 for a record from a peer. `None` when the node table is full.
     pub(super) fn take_record(
         &mut self,
         record: &Record<'_>,
         mark: &Mark,
         out: &mut Outbox,
-    ) -> Option<bool> {
-        let replica = &mut self.replica;
-        let entry = record.to_entry_with(|event| {
-            let node = replica.intern_name(event.name, event.incarnation)?;
-            Some(Event { node, tick: event.tick })
-        })?;
+    ) -> Option<Taken> {
+        let entry = self.intern_record(record)?;
         Some(self.take_entry(&record.path, &entry, mark, out))
     }
 
-    /// RULES 2 for a version that is not of this node's making; tells whether it was refused.
+    /// RULES 8 for a streamed record of a sender on another lineage. `None` when the node table
+    /// is full.
+    pub(super) fn take_record_on_behalf(
+        &mut self,
+        record: &Record<'_>,
+        mark: &Mark,
+        out: &mut Outbox,
+    ) -> Option<Taken> {
+        let entry = self.intern_record(record)?;
+        self.note_chain(&entry);
+        let applied = self.replica.apply_on_behalf(&record.path, &entry, mark);
+        Some(self.publish_applied(applied, out))
+    }
+
+    fn intern_record(&mut self, record: &Record<'_>) -> Option<Entry> {
+        let replica = &mut self.replica;
+        record.to_entry_with(|event| {
+            let node = replica.intern_name(event.name, event.incarnation)?;
+            Some(Event { node, tick: event.tick })
+        })
+    }
+
+    /// RULES 2 for a version that is not of this node's making.
     pub(super) fn take_entry(
         &mut self,
         path: &Path,
         entry: &Entry,
         mark: &Mark,
         out: &mut Outbox,
-    ) -> bool {
+    ) -> Taken {
+        self.note_chain(entry);
+        let applied = self.replica.apply(path, entry, mark);
+        self.publish_applied(applied, out)
+    }
+
+    fn note_chain(&mut self, entry: &Entry) {
         for event in entry.events() {
             self.peers.changed.insert(event.node);
         }
-        match self.replica.apply(path, entry, mark) {
+    }
+
+    /// Tells everybody here of what became of a version.
+    pub(super) fn publish_applied(&mut self, applied: Applied, out: &mut Outbox) -> Taken {
+        let mut taken = Taken::default();
+        match applied {
             Applied::AlreadyKnown | Applied::Superseded => {}
-            Applied::Refused => return true,
+            Applied::Refused => taken.refused = true,
             Applied::Taken(change) => {
                 self.counters.applied += 1;
                 self.publish(change, out);
@@ -205,18 +284,41 @@ impl Engine {
                 self.push_change(&change, false, out);
                 self.publish(change, out);
             }
+            Applied::Reissued(change) => {
+                self.note_reissue(change, out);
+                taken.reissued = true;
+            }
             Applied::Conflict(conflict) => {
                 self.counters.conflicts += 1;
                 if conflict.took_theirs {
                     self.counters.applied += 1;
                     let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
-                    self.publish(crate::replica::Committed { path, entry }, out);
+                    self.publish(Committed { path, entry }, out);
                 }
                 self.record_conflict(&conflict, out);
                 out.push(Output::Report(Report::Conflict(conflict)));
             }
         }
-        false
+        taken
+    }
+
+    /// A re-issue is told to clients here, but not pushed (RULES 4d): peers hear of it by the
+    /// digest.
+    fn note_reissue(&mut self, change: Committed, out: &mut Outbox) {
+        self.counters.reissued += 1;
+        self.peers.note_change(change.entry.newest().node);
+        self.publish(change, out);
+    }
+
+    /// Tells of what the step of RULES 4 did.
+    pub(super) fn publish_across(&mut self, across: Across, out: &mut Outbox) {
+        if !across.dropped.is_empty() {
+            self.counters.dropped += across.dropped.len() as u64;
+            out.push(Output::Gone { purged: Vec::new(), dropped: across.dropped });
+        }
+        for change in across.reissued {
+            self.note_reissue(change, out);
+        }
     }
 
     fn on_ack(&mut self, link: LinkId, tick: Tick, out: &mut Outbox) {
@@ -238,12 +340,22 @@ impl Engine {
             return;
         };
         self.replica.check_own_seen(&theirs);
-        self.replica.hear_tock(digest.tock);
+        if !self.config.defects.has(Defect::TockNotRaised) {
+            self.replica.hear_tock(digest.tock);
+        }
+        if self.config.defects.has(Defect::KnowledgeBeforeData) {
+            self.replica.see_without_data(&theirs);
+        }
         let own = self.replica.own();
         let missing = theirs.difference(self.replica.seen());
         let Some(peer) = self.peers.get_mut(link) else { return };
         peer.ready = digest.ready;
         peer.mark = digest.mark.clone();
+        if peer.mark.ahead_of(self.replica.mark()) == Tock::default() {
+            peer.ahead_since = None;
+        } else {
+            peer.ahead_since.get_or_insert(now);
+        }
         peer.seen.union_with(&theirs);
         let acked = peer.seen.contiguous(own);
         if acked > peer.acked && acked <= self.replica.tick() {
@@ -350,7 +462,11 @@ impl Engine {
                 .collect();
             self.broadcast_digest(&seen, out);
         }
+        self.on_election_tick(now, out);
+        self.on_serve_tick(now, out);
+        self.on_delete_tick(now, out);
         self.on_repair_tick(now, out);
+        self.on_resync_tick(now, out);
     }
 
     pub(super) fn broadcast_digest(&mut self, seen: &SeenById, out: &mut Outbox) {

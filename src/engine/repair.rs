@@ -1,13 +1,17 @@
-//! RULES 3 in motion: when to ask whom for a catch-up, the answers as they come in, and the
-//! asks of others. One catch-up is under way at a time; a hole that one peer does not fill is
+//! RULES 3 and 4 in motion, the asking side: when to ask whom for a catch-up, and the four steps
+//! of one: counters out, known in; missing out, data in; across a purge names out, verdicts in;
+//! then the step. One catch-up is under way at a time; a hole that one peer does not fill is
 //! mended with another.
 
 use super::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};
-use crate::model::ids::Millis;
+use crate::model::defects::Defect;
+use crate::model::ids::{Millis, Tock};
 use crate::model::seen::{Mark, Seen, export_seen};
-use crate::protocol::peer::{CatchUpAsk, CatchUpEnd, PeerMessage, RefuseReason};
+use crate::protocol::peer::{
+    CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, PeerMessage, RefuseReason,
+};
 use crate::protocol::record::Record;
-use crate::replica::catch_up::CatchUpRefusal;
+use crate::replica::across::{AcrossFailure, Answers, Knowledge, Names, NamesMax};
 
 /// A tick that a peer has and that is missing here is a hole after this time; until then it is
 /// probably on its way. Longer than a push takes, shorter than anybody notices.
@@ -16,6 +20,8 @@ pub(super) const HOLE_AFTER_MS: Millis = 200;
 pub(super) const SILENCE_MS: Millis = 5_000;
 /// A peer that failed us is not asked again for so long, if there is another.
 pub(super) const AVOID_MS: Millis = 1_000;
+/// Names per message: 200,000 events need at most 100,000 ranges of "gone", far below a frame.
+const NAMES_MAX: NamesMax = NamesMax { events: 200_000, paths: 10_000, bytes: 1 << 20 };
 
 /// The catch-up under way, as the asking side.
 #[derive(Default)]
@@ -24,21 +30,57 @@ pub(super) struct Repair {
     next_id: u64,
 }
 
+impl Repair {
+    /// Whether none is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.active.is_none()
+    }
+}
+
 struct Active {
     link: LinkId,
     id: u64,
     /// When something last came.
     heard: Millis,
     entries: u64,
+    /// Of the missing events how many there were when the answer began.
+    missing: u64,
     /// An entry was refused: the knowledge at the end must not be taken (RULES 3).
     refused: bool,
+    /// Events were made here on the answerer's behalf (RULES 8).
+    reissued: bool,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Counters are out.
+    Asked,
+    /// Missing is out, data comes in.
+    Streaming(Knowledge),
+    /// Names are out.
+    Naming { their: Knowledge, answers: Answers, names: Names },
+}
+
+/// How far a catch-up is, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CatchUpProgress {
+    /// With whom.
+    pub link: LinkId,
+    /// Entries that have come.
+    pub entries: u64,
+    /// Events that were missing when it began; several may be of one entry.
+    pub missing: u64,
 }
 
 impl Engine {
-    /// Whether this node is catching up, from which link, and how many entries have come.
+    /// Whether this node is catching up, from which link, and how far it is.
     #[must_use]
-    pub fn catch_up_progress(&self) -> Option<(LinkId, u64)> {
-        self.repair.active.as_ref().map(|a| (a.link, a.entries))
+    pub fn catch_up_progress(&self) -> Option<CatchUpProgress> {
+        self.repair.active.as_ref().map(|a| CatchUpProgress {
+            link: a.link,
+            entries: a.entries,
+            missing: a.missing,
+        })
     }
 
     pub(super) fn on_repair_tick(&mut self, now: Millis, out: &mut Outbox) {
@@ -59,29 +101,39 @@ impl Engine {
 
     /// Asks the best peer for a catch-up, if one is needed and none is under way.
     pub(super) fn start_repair(&mut self, now: Millis, out: &mut Outbox) {
-        if self.repair.active.is_some() {
+        if self.repair.active.is_some() || self.replica.is_usurped() {
             return;
         }
         let Some((link, missing)) = self.choose_peer(now) else { return };
         let id = self.repair.next_id;
         self.repair.next_id += 1;
-        self.repair.active = Some(Active { link, id, heard: now, entries: 0, refused: false });
-        let ask = CatchUpAsk {
+        let Some(peer) = self.peers.get_mut(link) else { return };
+        peer.invited = false;
+        let (name, no_announcements) = (peer.id.name.clone(), peer.announced_in_vain);
+        self.repair.active = Some(Active {
+            link,
             id,
-            mark: self.replica.mark().clone(),
-            seen: export_seen(self.replica.table(), self.replica.seen()),
-        };
+            heard: now,
+            entries: 0,
+            missing: 0,
+            refused: false,
+            reissued: false,
+            stage: Stage::Asked,
+        });
+        let contiguous = self.contiguous_by_id();
+        let mark = self.replica.mark().clone();
+        let ask = CatchUpAsk { id, mark, contiguous, no_announcements };
         self.send(link, &PeerMessage::CatchUpAsk(ask), out);
-        if let Some(peer) = self.peers.get(link) {
-            let peer = peer.id.name.clone();
-            out.push(Output::Report(Report::CatchUpStarted { peer, missing }));
-        }
+        out.push(Output::Report(Report::CatchUpStarted { peer: name, missing }));
     }
 
-    /// Whom to ask: while this node is not ready, any peer that is; afterwards one that has
-    /// what has been missing here for too long.
+    /// Whom to ask: one that has re-issues for us; while this node is not ready, any peer that
+    /// is; afterwards one that has what has been missing here for too long, or whose mark has
+    /// been ahead for too long.
     fn choose_peer(&mut self, now: Millis) -> Option<(LinkId, u64)> {
-        let seen = self.replica.seen();
+        let held = self.ready && self.resync.holds(now);
+        let driver = self.resync_driver();
+        let (seen, mark) = (self.replica.seen(), self.replica.mark());
         let mut best: Option<(LinkId, u64)> = None;
         for (link, peer) in self.peers.iter_mut() {
             let mut missing = 0;
@@ -89,23 +141,41 @@ impl Engine {
                 && now.saturating_sub(*since) >= HOLE_AFTER_MS
             {
                 let still = ticks.difference(seen);
-                missing = still.iter().map(|(_, t)| t.count()).sum();
+                missing = still.count();
                 peer.suspect = (!still.is_empty()).then_some((*since, still));
             }
-            let wanted = if self.ready { missing > 0 } else { peer.ready };
-            if wanted && now >= peer.avoid_until && best.is_none_or(|(_, most)| missing > most) {
+            if peer.mark.ahead_of(mark) == Tock::default() {
+                peer.ahead_since = None;
+                peer.announced_in_vain = false;
+            }
+            let ahead = peer.ahead_since.is_some_and(|s| now.saturating_sub(s) >= HOLE_AFTER_MS);
+            let wanted = if self.ready { missing > 0 || ahead || peer.invited } else { peer.ready };
+            if !wanted || now < peer.avoid_until || (held && !peer.invited) {
+                continue;
+            }
+            // Who has fetched from the other side already spares the way there.
+            if self.ready && (peer.invited || driver == Some(link)) {
+                return Some((link, missing));
+            }
+            if best.is_none_or(|(_, most)| missing > most) {
                 best = Some((link, missing));
             }
         }
         best
     }
 
-    fn fail_repair(&mut self, reason: CatchUpFailure, now: Millis, out: &mut Outbox) {
+    pub(super) fn fail_repair(&mut self, reason: CatchUpFailure, now: Millis, out: &mut Outbox) {
         let Some(active) = self.repair.active.take() else { return };
+        if reason != CatchUpFailure::LinkDown {
+            self.send(active.link, &PeerMessage::CatchUpDone { id: active.id }, out);
+        }
         if let Some(peer) = self.peers.get_mut(active.link) {
             peer.avoid_until = now + AVOID_MS;
             let peer = peer.id.name.clone();
             out.push(Output::Report(Report::CatchUpFailed { peer, reason }));
+        }
+        if active.reissued {
+            self.send(active.link, &PeerMessage::CatchUpInvite, out);
         }
     }
 
@@ -113,6 +183,49 @@ impl Engine {
         self.repair.active.as_mut().filter(|a| a.link == link && a.id == id)
     }
 
+    /// Step 2: what the answerer knows. It makes ticks missing, never seen (RULES 3).
+    pub(super) fn on_catch_up_known(
+        &mut self,
+        link: LinkId,
+        known: &CatchUpKnown,
+        now: Millis,
+        out: &mut Outbox,
+    ) {
+        if self.active(link, known.id).is_none() {
+            return;
+        }
+        let Some(mut seen) = self.replica.intern_seen(&known.seen) else {
+            out.push(Output::Close { link, reason: super::CloseReason::TableFull });
+            return;
+        };
+        self.replica.check_own_seen(&seen);
+        // What is written here from now on is above all that they have purged.
+        if !self.config.defects.has(Defect::TockNotRaised) {
+            self.replica.hear_tock(known.tock.max(known.mark.top()));
+        }
+        if self.config.defects.has(Defect::MarkBeforeEnd) {
+            self.replica.raise_mark_early(&known.mark);
+        }
+        let missing = seen.difference(self.replica.seen());
+        let told = export_seen(self.table(), &missing);
+        // What cannot be told in one message is asked for the next time.
+        if told.iter().map(|(_, ticks)| ticks.count()).sum::<u64>() < missing.count() {
+            let Some(told) = self.replica.intern_seen(&told) else { return };
+            seen = seen.difference(&missing.difference(&told));
+        }
+        let Some(active) = self.active(link, known.id) else { return };
+        active.heard = now;
+        active.missing = missing.count();
+        let their = Knowledge { seen, mark: known.mark.clone(), tock: known.tock };
+        active.stage = Stage::Streaming(their);
+        if missing.is_empty() {
+            self.on_data_complete(link, known.id, now, out);
+        } else {
+            self.send(link, &PeerMessage::CatchUpMissing { id: known.id, missing: told }, out);
+        }
+    }
+
+    /// Step 4: data.
     pub(super) fn on_catch_up_part(
         &mut self,
         link: LinkId,
@@ -124,10 +237,21 @@ impl Engine {
     ) {
         // Parts of a catch-up that was given up are changes like any others; taking them in
         // is harmless and useful. Only its knowledge must not be taken.
-        let mut refused = false;
+        let own = self.replica.mark();
+        let crossed = own.ahead_of(mark) > Tock::default() && mark.ahead_of(own) > Tock::default();
+        let (mut refused, mut reissued) = (false, false);
+        let is_current = self.active(link, id).is_some();
         for record in records {
-            match self.take_record(record, mark, out) {
-                Some(was_refused) => refused |= was_refused,
+            let taken = if crossed && is_current {
+                self.take_record_on_behalf(record, mark, out)
+            } else {
+                self.take_record(record, mark, out)
+            };
+            match taken {
+                Some(taken) => {
+                    refused |= taken.refused;
+                    reissued |= taken.reissued;
+                }
                 None => {
                     let reason = super::CloseReason::TableFull;
                     out.push(Output::Close { link, reason });
@@ -139,33 +263,111 @@ impl Engine {
             active.heard = now;
             active.entries += records.len() as u64;
             active.refused |= refused;
+            active.reissued |= reissued;
         }
     }
 
+    /// The data is complete: by count, so that a part that was lost is noticed.
     pub(super) fn on_catch_up_end(
         &mut self,
         link: LinkId,
-        end: &CatchUpEnd,
+        id: u64,
+        entries: u64,
         now: Millis,
         out: &mut Outbox,
     ) {
-        let Some(active) = self.active(link, end.id) else { return };
-        let (entries, refused) = (active.entries, active.refused);
+        let Some(active) = self.active(link, id) else { return };
+        active.heard = now;
         // RULES 3: only when all of it has been applied, none refused, is S's seen taken.
-        let taken = !refused
-            && match self.replica.intern_seen(&end.seen) {
-                Some(seen) => self.adopt(&seen, &end.mark, end.tock),
-                None => false,
-            };
-        if !taken {
-            self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
-            return;
+        if active.refused || active.entries != entries {
+            return self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
         }
-        self.repair.active = None;
+        self.on_data_complete(link, id, now, out);
+    }
+
+    fn on_data_complete(&mut self, link: LinkId, id: u64, now: Millis, out: &mut Outbox) {
+        let Some(active) = self.active(link, id) else { return };
+        let Stage::Streaming(their) = std::mem::replace(&mut active.stage, Stage::Asked) else {
+            return;
+        };
+        self.name_or_step(link, id, their, Answers::default(), now, out);
+    }
+
+    /// RULES 4: answers to names.
+    pub(super) fn on_catch_up_verdict(
+        &mut self,
+        link: LinkId,
+        verdict: &CatchUpVerdict,
+        now: Millis,
+        out: &mut Outbox,
+    ) {
+        let Some(gone) = self.replica.intern_seen(&verdict.gone) else { return };
+        let id = verdict.id;
+        let Some(active) = self.active(link, id) else { return };
+        active.heard = now;
+        let stage = std::mem::replace(&mut active.stage, Stage::Asked);
+        let Stage::Naming { their, mut answers, names } = stage else {
+            active.stage = stage;
+            return;
+        };
+        answers.take(&names, &gone, &verdict.empty);
+        self.name_or_step(link, id, their, answers, now, out);
+    }
+
+    /// Names what is not answered yet, or takes the step of RULES 4.
+    fn name_or_step(
+        &mut self,
+        link: LinkId,
+        id: u64,
+        their: Knowledge,
+        answers: Answers,
+        now: Millis,
+        out: &mut Outbox,
+    ) {
+        let mut their = their;
+        if self.config.defects.has(Defect::KnowledgeAfterSnapshot)
+            && let Some(peer) = self.peers.get(link)
+        {
+            their.seen.union_with(&peer.seen);
+        }
+        match self.replica.step_across(&their, &answers) {
+            Ok(across) => {
+                self.note_known(&their.seen);
+                let made = !across.reissued.is_empty();
+                self.publish_across(across, out);
+                self.finish_repair(made, now, out);
+            }
+            Err(AcrossFailure::Unanswered) => {
+                let names = self.replica.name_unanswered(&their, &answers, NAMES_MAX);
+                let events = export_seen(self.table(), &names.events);
+                let message = CatchUpNames { id, events, paths: names.paths.clone() };
+                self.send(link, &PeerMessage::CatchUpNames(message), out);
+                if let Some(active) = self.active(link, id) {
+                    active.stage = Stage::Naming { their, answers, names };
+                }
+            }
+            Err(AcrossFailure::Overtaken | AcrossFailure::NoEvent) => {
+                self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
+            }
+        }
+    }
+
+    /// The step was taken.
+    fn finish_repair(&mut self, made: bool, now: Millis, out: &mut Outbox) {
+        let Some(active) = self.repair.active.take() else { return };
+        let link = active.link;
+        let from_own_side = self.resync_driver() == Some(link);
         self.counters.catch_ups += 1;
+        self.note_asked(link);
+        self.send(link, &PeerMessage::CatchUpDone { id: active.id }, out);
+        if made || active.reissued {
+            // RULES 4d: S at once catches up from X. The re-issues are not pushed: others hear of
+            // them by the digest, and fetch them from either.
+            self.send(link, &PeerMessage::CatchUpInvite, out);
+        }
         if let Some(peer) = self.peers.get_mut(link) {
             peer.suspect = None;
-            let peer = peer.id.name.clone();
+            let (peer, entries) = (peer.id.name.clone(), active.entries);
             out.push(Output::Report(Report::CatchUpDone { peer, entries }));
         }
         if !self.ready {
@@ -175,15 +377,24 @@ impl Engine {
             let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
         }
+        self.on_resync_fetched(active.entries, from_own_side, now, out);
         self.start_repair(now, out);
     }
 
-    fn adopt(&mut self, seen: &Seen, mark: &Mark, tock: crate::model::ids::Tock) -> bool {
-        let news = seen.difference(self.replica.seen());
-        for (node, _) in news.iter() {
+    /// Digests should tell of these incarnations.
+    fn note_known(&mut self, seen: &Seen) {
+        for (node, _) in seen.iter() {
             self.peers.note_change(node);
         }
-        self.replica.adopt(seen, mark, tock)
+    }
+
+    /// The answerer invites: it has re-issues for this node.
+    pub(super) fn on_catch_up_invite(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
+        if let Some(peer) = self.peers.get_mut(link) {
+            peer.invited = true;
+            peer.avoid_until = 0;
+        }
+        self.start_repair(now, out);
     }
 
     pub(super) fn on_catch_up_refused(
@@ -194,30 +405,19 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) {
-        if self.active(link, id).is_some() {
-            self.fail_repair(CatchUpFailure::Refused(reason), now, out);
-            self.start_repair(now, out);
+        if self.active(link, id).is_none() {
+            return;
         }
-    }
-
-    /// The answering side: from one snapshot, which the shell walks below live traffic.
-    pub(super) fn on_catch_up_ask(&mut self, link: LinkId, ask: &CatchUpAsk, out: &mut Outbox) {
-        let reason = if !self.ready {
-            RefuseReason::NotReady
-        } else if let Some(seen) = self.replica.intern_seen(&ask.seen) {
-            match self.replica.answer_catch_up(&seen, &ask.mark) {
-                Ok(stream) => {
-                    self.counters.catch_ups_served += 1;
-                    let stream = Box::new(stream);
-                    out.push(Output::Serve { link, id: ask.id, stream });
-                    return;
-                }
-                Err(CatchUpRefusal::Behind) => RefuseReason::Behind,
-                Err(CatchUpRefusal::AcrossPurge) => RefuseReason::AcrossPurge,
+        if reason == RefuseReason::Announced {
+            // The announcements came before this on the same link; they were applied, or not.
+            self.repair.active = None;
+            let mark = self.replica.mark().clone();
+            if let Some(peer) = self.peers.get_mut(link) {
+                peer.announced_in_vain = peer.mark.ahead_of(&mark) > Tock::default();
             }
         } else {
-            RefuseReason::Busy
-        };
-        self.send(link, &PeerMessage::CatchUpRefused { id: ask.id, reason }, out);
+            self.fail_repair(CatchUpFailure::Refused(reason), now, out);
+        }
+        self.start_repair(now, out);
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-use crate::engine::CloseReason;
-use crate::replica::catch_up::CatchUpStream;
+use crate::engine::{CloseReason, ServeJob};
+use crate::model::defects::{Defect, Defects};
 
 /// Most bytes that wait for one peer. Above a burst of ten thousand small changes, and far
 /// below what would be felt with 48 peers that all stand still (one frame may exceed it alone).
@@ -24,6 +24,8 @@ const FRAME_BATCHES_MAX: u32 = 8;
 /// The queue of one link. Every method is short and never blocks.
 pub struct LinkQueue {
     state: Mutex<State>,
+    bytes_max: usize,
+    defects: Defects,
     /// Fires when there may be something to do.
     pub changed: Event,
 }
@@ -34,7 +36,7 @@ struct State {
     bytes: usize,
     lagging: bool,
     dropped: u64,
-    serve: Option<(u64, Box<CatchUpStream>)>,
+    serve: Option<Box<ServeJob>>,
     /// Batches of frames that went out while the catch-up waited.
     frame_batches: u32,
     close: Option<CloseReason>,
@@ -49,7 +51,7 @@ pub enum LinkWork {
     Lagged,
     /// Nothing else waits, or it is its turn: send the next part of this catch-up, then hand it
     /// back with [`LinkQueue::put_back`] unless it is done.
-    Serve(u64, Box<CatchUpStream>),
+    Serve(Box<ServeJob>),
     /// Close the link.
     Close(CloseReason),
     /// Wait for [`LinkQueue::changed`] (listen first, then look again).
@@ -58,13 +60,18 @@ pub enum LinkWork {
 
 impl LinkQueue {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::default(), changed: Event::new() }
+        Self::bounded(LINK_QUEUE_BYTES_MAX, Defects::default())
+    }
+
+    /// With another bound, which simulations set.
+    pub(crate) fn bounded(bytes_max: usize, defects: Defects) -> Self {
+        Self { state: Mutex::default(), bytes_max, defects, changed: Event::new() }
     }
 
     /// Queues a frame; drops everything and marks the link as lagging on overflow. Tells
     /// whether the writer must be woken: it looks again by itself while frames wait.
     #[must_use]
-    pub(super) fn push(&self, frame: Arc<[u8]>) -> bool {
+    pub(crate) fn push(&self, frame: Arc<[u8]>) -> bool {
         let mut state = self.state.lock();
         if state.lagging {
             state.dropped += 1;
@@ -72,8 +79,8 @@ impl LinkQueue {
         }
         let was_empty = state.frames.is_empty();
         let cost = frame.len() + FRAME_COST;
-        if state.bytes + cost > LINK_QUEUE_BYTES_MAX && !state.frames.is_empty() {
-            state.lagging = true;
+        if state.bytes + cost > self.bytes_max && !state.frames.is_empty() {
+            state.lagging = !self.defects.has(Defect::LagNotMarked);
             state.dropped += state.frames.len() as u64 + 1;
             state.frames.clear();
             state.bytes = 0;
@@ -87,11 +94,11 @@ impl LinkQueue {
     /// Takes a catch-up to answer; gives back the one that it replaces, which may hold the last
     /// snapshot of a big tree and must not be dropped under the engine's guard.
     #[must_use]
-    pub(super) fn serve(&self, id: u64, stream: Box<CatchUpStream>) -> Option<CatchUpStream> {
-        self.state.lock().serve.replace((id, stream)).map(|(_, old)| *old)
+    pub(crate) fn serve(&self, job: Box<ServeJob>) -> Option<Box<ServeJob>> {
+        self.state.lock().serve.replace(job)
     }
 
-    pub(super) fn close(&self, reason: CloseReason) {
+    pub(crate) fn close(&self, reason: CloseReason) {
         self.state.lock().close = Some(reason);
     }
 
@@ -119,8 +126,8 @@ impl LinkQueue {
         let mut state = self.state.lock();
         if state.frame_batches >= FRAME_BATCHES_MAX && state.close.is_none() {
             state.frame_batches = 0;
-            if let Some((id, stream)) = state.serve.take() {
-                return LinkWork::Serve(id, stream);
+            if let Some(job) = state.serve.take() {
+                return LinkWork::Serve(job);
             }
         }
         let mut frames = Vec::new();
@@ -144,7 +151,7 @@ impl LinkQueue {
         }
         state.frame_batches = 0;
         match state.serve.take() {
-            Some((id, stream)) => LinkWork::Serve(id, stream),
+            Some(job) => LinkWork::Serve(job),
             None => LinkWork::Wait,
         }
     }
@@ -152,19 +159,19 @@ impl LinkQueue {
     /// Hands back a catch-up that is not done, unless a newer one came meanwhile; tells
     /// whether it is wanted still. A stream that is not taken back should be dropped on a
     /// blocking thread if it is big.
-    pub fn put_back(&self, id: u64, stream: Box<CatchUpStream>) -> Option<Box<CatchUpStream>> {
+    pub fn put_back(&self, job: Box<ServeJob>) -> Option<Box<ServeJob>> {
         let mut state = self.state.lock();
         if state.serve.is_some() {
-            return Some(stream);
+            return Some(job);
         }
-        state.serve = Some((id, stream));
+        state.serve = Some(job);
         None
     }
 
     /// Takes away the catch-up that waits, when the link is over: it may hold the last
     /// snapshot of a big tree, to be dropped on a blocking thread.
-    pub fn take_serve(&self) -> Option<Box<CatchUpStream>> {
-        self.state.lock().serve.take().map(|(_, stream)| stream)
+    pub fn take_serve(&self) -> Option<Box<ServeJob>> {
+        self.state.lock().serve.take()
     }
 }
 
@@ -201,26 +208,24 @@ mod tests {
         assert!(queue.is_lagging());
     }
 
-    fn stream() -> Box<CatchUpStream> {
-        use crate::model::ids::{Incarnation, NodeId, NodeName};
-        let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
-        let replica = crate::replica::Replica::new(&id, 1);
-        Box::new(replica.answer_catch_up(&Default::default(), &Default::default()).unwrap())
+    fn job(id: u64) -> Box<ServeJob> {
+        Box::new(ServeJob::nothing(id))
     }
 
     #[test]
     fn frames_go_first_but_do_not_starve_a_catch_up() {
         let queue = LinkQueue::new();
-        assert!(queue.serve(7, stream()).is_none());
+        assert!(queue.serve(job(7)).is_none());
         let mut served = 0;
         for _ in 0..100 {
             let _ = queue.push(frame(10));
             let _ = queue.push(frame(10));
             match queue.next(1) {
                 LinkWork::Frames(_) => {}
-                LinkWork::Serve(7, stream) => {
+                LinkWork::Serve(job) => {
                     served += 1;
-                    assert!(queue.put_back(7, stream).is_none());
+                    assert_eq!(job.id(), 7);
+                    assert!(queue.put_back(job).is_none());
                 }
                 _ => panic!("something else"),
             }

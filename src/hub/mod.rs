@@ -21,12 +21,12 @@ use crossbeam_utils::sync::ShardedLock;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report};
+use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report, ServeJob};
 use crate::model::ids::Millis;
 use crate::model::path::{Element, Path};
 use crate::model::tree::Tree;
 use crate::replica::Committed;
-use crate::replica::catch_up::CatchUpStream;
+use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
 use gone::{FreedChunks, GoneLog, GoneWalk};
 use inbox::{Inbox, MonitorId, Pushed, WatchContent};
@@ -81,7 +81,9 @@ struct Wakes {
     attention: bool,
     ready: bool,
     /// What was replaced, and must not be dropped under the guard.
-    garbage: Vec<CatchUpStream>,
+    garbage: Vec<ServeJob>,
+    /// The same.
+    snapshots: Vec<Arc<CatchUpSnapshot>>,
     /// The same of entries that left the tree.
     gone: Vec<Vec<Committed>>,
     freed: FreedChunks,
@@ -92,7 +94,7 @@ struct Wakes {
 struct Aftermath {
     /// Watches that overflowed.
     lapsed: Vec<(WatchId, Arc<Inbox>)>,
-    /// What left the tree: tombstones, and what stands for values.
+    /// What left the tree: tombstones, and what tells watchers of values.
     gone: Vec<(Vec<Committed>, Vec<Committed>)>,
 }
 
@@ -100,7 +102,7 @@ struct Aftermath {
 pub enum Resumption {
     /// Start over: tell its client what the walk says is gone, and what the walk's snapshot
     /// has and the client has not had; then go on.
-    From(GoneWalk),
+    From(Box<GoneWalk>),
     /// Nothing: more left the tree meanwhile than could be kept for it. Its client must start
     /// the watch again.
     Lost,
@@ -170,12 +172,15 @@ impl Hub {
                         wakes.links.push(Arc::clone(queue));
                     }
                 }
-                Output::Serve { link, id, stream } => {
+                Output::Serve { link, job } => {
                     if let Some(queue) = outputs.links.get(&link) {
-                        wakes.garbage.extend(queue.serve(id, stream));
+                        wakes.garbage.extend(queue.serve(job).map(|old| *old));
                         wakes.links.push(Arc::clone(queue));
                     }
                 }
+                Output::Discard(snapshot) => wakes.snapshots.push(snapshot),
+                // Nodes without a data directory are not asked for it.
+                Output::Persist { .. } => {}
                 Output::Notify { watchers, change } => {
                     outputs.notify(&watchers, &change, &mut aftermath, wakes);
                 }
@@ -188,12 +193,14 @@ impl Hub {
                         }
                     }
                 }
+                // The event log will take these too.
                 Output::Gone { purged, dropped } => {
-                    for deletion in &dropped {
+                    let (values, tombstones) = split_dropped(dropped);
+                    for deletion in &values {
                         let watchers = engine.watchers_of(&deletion.path);
                         outputs.notify(&watchers, deletion, &mut aftermath, wakes);
                     }
-                    aftermath.gone.push((purged, dropped));
+                    aftermath.gone.extend([(purged, values), (tombstones, Vec::new())]);
                 }
                 Output::Topic { topic, data } => outputs.send_topic(&topic, &data, wakes),
                 Output::AckProgress => wakes.acknowledged = true,
@@ -299,7 +306,7 @@ impl Hub {
             let is_lapsed = inbox.resume(id, engine.conflicts().last());
             is_lapsed.then(|| self.outputs.lock().gone.resume(id, engine.tree().clone()))
         })?;
-        Some(walk.map_or(Resumption::Lost, Resumption::From))
+        Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
     }
 
     /// Adds a monitor for the topics that match a pattern: the same elements, where a `"+"`
@@ -418,6 +425,17 @@ impl Outputs {
             self.gone.begin(id, engine.seen().difference(&lost.events), lost.deletions);
         }
     }
+}
+
+/// Of entries that were dropped: what tells watchers of those with a value, and the tombstones, of
+/// which watchers were told when they were made.
+fn split_dropped(dropped: Vec<Committed>) -> (Vec<Committed>, Vec<Committed>) {
+    let (tombstones, mut values): (Vec<_>, Vec<_>) =
+        dropped.into_iter().partition(|change| change.entry.is_tombstone());
+    for change in &mut values {
+        change.entry = change.entry.without_value();
+    }
+    (values, tombstones)
 }
 
 /// Whether a topic matches a monitor's pattern; see [`Hub::monitor`].

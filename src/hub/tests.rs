@@ -1,7 +1,7 @@
 //! The hub as its users see it: order, overflow, starting over.
 
 use super::*;
-use crate::engine::Config;
+use crate::engine::{Config, TICK_INTERVAL_MS};
 use crate::hub::gone::{GONE_LOG_MAX, GoneLook};
 use crate::hub::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
 use crate::model::chain::Chain;
@@ -12,7 +12,7 @@ use crate::replica::write::{Precondition, Write};
 
 fn hub() -> Hub {
     let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
-    let config = Config { id, hash_seed: 1, read_only: false, memory_max: None };
+    let config = Config::new(id, 1);
     let hub = Hub::new(Engine::new(config));
     hub.handle(Input::Found, 0);
     hub
@@ -154,17 +154,39 @@ fn a_purge_is_told_only_to_a_watch_that_starts_over_and_a_dropped_value_to_all()
         }
     });
     let news = tombstone("a.news", 1 << 21);
-    let value = tombstone("a.value", 1);
+    let value = version("a.value", 1, Some(&[3]));
     set(&hub, "a.again", Some(&[7]));
     let again = tombstone("a.again", 1 << 23);
     let elsewhere = tombstone("c", 1 << 24);
+    let old_news = tombstone("a.too", 1 << 25);
     hub.change(|_, out| {
         let purged = vec![known, news, again, elsewhere];
-        out.push(Output::Gone { purged, dropped: vec![value] });
+        out.push(Output::Gone { purged, dropped: vec![old_news, value] });
     });
-    assert_eq!(taken(&quick, quick_id), texts(&["again", "value"]));
+    assert_eq!(taken(&quick, quick_id), texts(&["again", "value"]), "tombstones were told before");
     let told = resume(&hub, slow_id, &slow);
-    assert_eq!(told, (texts(&["news", "value"]), texts(&["again"])));
+    assert_eq!(told, (texts(&["news", "value", "too"]), texts(&["again"])));
+}
+
+#[test]
+fn what_the_node_itself_purges_is_told_to_a_watch_that_starts_over() {
+    let hub = hub();
+    set(&hub, "a.kept", Some(&[1]));
+    set(&hub, "a.gone", Some(&[1]));
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    set(&hub, "a.gone", None);
+    // Alone, it is the Delete group's only member before long.
+    let ticks = (1..=100_000).map(|n| n * TICK_INTERVAL_MS);
+    let purged_at = ticks.into_iter().find(|now| {
+        hub.handle(Input::Tick, *now);
+        hub.read(|engine| engine.tree().tombstone_len()) == 0
+    });
+    assert!(purged_at.is_some());
+    assert_eq!(resume(&hub, id, &inbox), (texts(&["gone"]), texts(&["busy"])));
 }
 
 #[test]
@@ -192,9 +214,9 @@ fn a_dropped_value_is_told_once_to_a_watch_that_overflows_in_that_moment() {
     for _ in 0..WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[1]));
     }
-    let deletions = [tombstone("a.x", 1 << 20), tombstone("a.y", 1 << 21)];
+    let values = [version("a.x", 1 << 20, Some(&[1])), version("a.y", 1 << 21, Some(&[1]))];
     hub.change(|_, out| {
-        out.push(Output::Gone { purged: Vec::new(), dropped: deletions.to_vec() });
+        out.push(Output::Gone { purged: Vec::new(), dropped: values.to_vec() });
     });
     assert_eq!(resume(&hub, id, &inbox), (texts(&["x", "y"]), texts(&["busy"])));
 }

@@ -158,9 +158,8 @@ impl Entry {
         self.data.get(self.value_range().end..).unwrap_or_default()
     }
 
-    /// The tombstone that stands for this version where it left the tree without an event that
-    /// says so (RULES 4a): the same chain, tock and origin, and no value. It is never put into a
-    /// tree; it only tells watchers that the value is gone.
+    /// What tells watchers of a value that left the tree without an event that says so (RULES
+    /// 4a): a tombstone of the same chain, tock and origin. It is never put into a tree.
     #[must_use]
     pub fn without_value(&self) -> Self {
         Self::new(&EntryParts {
@@ -170,6 +169,22 @@ impl Entry {
             origin: self.reissue_of(),
             extra: &[],
         })
+    }
+
+    /// The same version in the indices of another node table; `None` where `translate` has
+    /// none for an event.
+    pub fn translated(&self, mut translate: impl FnMut(Event) -> Option<Event>) -> Option<Self> {
+        let mut events = smallvec::SmallVec::<[Event; 4]>::new();
+        for event in self.events() {
+            events.push(translate(event)?);
+        }
+        let origin = match self.reissue_of() {
+            Some(origin) => Some(translate(origin)?),
+            None => None,
+        };
+        let chain = Chain::from_events(events, self.is_chain_cut())?;
+        let (value, tock, extra) = (self.value(), self.tock(), self.extra());
+        Some(Self::new(&EntryParts { value, chain: &chain, tock, origin, extra }))
     }
 
     /// Bytes that the entry takes in memory, without its path.

@@ -1,12 +1,15 @@
 //! The vocabulary of the system, pure: no clock, randomness, socket, file or environment.
 
 pub mod chain;
+pub mod defects;
 pub mod entry;
+pub mod group;
 pub mod host_port;
 pub mod ids;
 pub mod limits;
 pub mod path;
 pub mod path_text;
+pub mod ping;
 pub mod seen;
 pub mod shard;
 pub mod tick_set;

@@ -64,6 +64,55 @@ impl Seen {
         result
     }
 
+    /// What is in this one and in the other.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut result = Self::new();
+        for (node, ticks) in self.iter() {
+            let Some(theirs) = other.get(node) else { continue };
+            let both = ticks.intersection(theirs);
+            if !both.is_empty() {
+                *result.slot(node) = Arc::new(both);
+            }
+        }
+        result
+    }
+
+    /// What is above the given tick of each incarnation; all of those that are not named.
+    #[must_use]
+    pub fn above(&self, contiguous: &BTreeMap<NodeIndex, Tick>) -> Self {
+        let mut result = Self::new();
+        for (at, ticks) in self.sets.iter().enumerate() {
+            let node = NodeIndex(at as u32);
+            match contiguous.get(&node) {
+                _ if ticks.is_empty() => {}
+                None => *result.slot(node) = Arc::clone(ticks),
+                Some(tick) if ticks.max() <= tick.get() => {}
+                Some(tick) => *result.slot(node) = Arc::new(ticks.above(tick.get())),
+            }
+        }
+        result
+    }
+
+    /// The ticks below the highest of each incarnation that are not accounted for.
+    #[must_use]
+    pub fn holes(&self) -> Self {
+        let mut result = Self::new();
+        for (node, ticks) in self.iter() {
+            // No holes: the usual case, and cheap to find out.
+            if ticks.contiguous() < ticks.max() {
+                *result.slot(node) = Arc::new(ticks.missing_below(ticks.max()));
+            }
+        }
+        result
+    }
+
+    /// How many ticks there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.iter().map(|(_, ticks)| ticks.count()).sum()
+    }
+
     /// Whether all of another one is accounted for here.
     #[must_use]
     pub fn contains_all(&self, other: &Self) -> bool {
@@ -163,6 +212,26 @@ impl Mark {
         self.components.get(lineage).copied().unwrap_or_default()
     }
 
+    /// The greatest component; 0 where no purge was ever applied.
+    #[must_use]
+    pub fn top(&self) -> Tock {
+        self.iter().map(|(_, tock)| tock).max().unwrap_or_default()
+    }
+
+    /// Raises one component; never lowers it.
+    pub fn raise(&mut self, lineage: &Lineage, tock: Tock) {
+        if tock > self.get(lineage) {
+            self.components.insert(lineage.clone(), tock);
+        }
+    }
+
+    /// Takes the pointwise greatest (RULES 4c).
+    pub fn raise_all(&mut self, other: &Self) {
+        for (lineage, tock) in other.iter() {
+            self.raise(lineage, tock);
+        }
+    }
+
     /// `hi(self, other)` of RULES, "State": the greatest component in which this mark is
     /// ahead of the other, 0 if there is none.
     #[must_use]
@@ -208,6 +277,24 @@ mod tests {
         let b_there = there.find("b", Incarnation(7)).unwrap();
         assert!(moved.contains(Event { node: b_there, tick: tick(5) }));
         assert_eq!(export_seen(&there, &moved), export_seen(&here, &seen));
+    }
+
+    #[test]
+    fn what_is_in_doubt_is_what_lies_above_the_counters() {
+        let (a, b) = (NodeIndex(0), NodeIndex(1));
+        let mut seen = Seen::new();
+        for (node, t) in [(a, 1), (a, 2), (a, 5), (b, 1), (b, 2)] {
+            seen.insert(Event { node, tick: tick(t) });
+        }
+        let doubt = seen.above(&BTreeMap::from([(a, tick(1)), (b, tick(2))]));
+        assert_eq!(
+            doubt.iter().map(|(n, t)| (n, t.iter().collect())).collect::<Vec<_>>(),
+            [(a, vec![2, 5])]
+        );
+        assert_eq!(seen.above(&BTreeMap::new()), seen);
+        let holes = seen.holes();
+        assert_eq!((holes.count(), holes.get(a).map(TickSet::max)), (2, Some(4)));
+        assert_eq!(seen.intersection(&doubt), doubt);
     }
 
     #[test]

@@ -313,6 +313,21 @@ impl TickSet {
         Self { ranges: Ranges::from_sorted(ranges) }
     }
 
+    /// What is in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.difference(&self.difference(other))
+    }
+
+    /// What is above a tick.
+    #[must_use]
+    pub fn above(&self, tick: u64) -> Self {
+        match Self::range(1, tick.saturating_add(1)) {
+            Some(below) => self.difference(&below),
+            None => self.clone(),
+        }
+    }
+
     /// The first so many ranges of the set.
     #[must_use]
     pub fn prefix(&self, ranges: usize) -> Self {
@@ -363,6 +378,16 @@ mod tests {
         assert_eq!(s.prefix(2).ranges().collect::<Vec<_>>(), [(1, 3), (5, 6)]);
         assert_eq!(s.prefix(9), s);
         assert!(s.prefix(0).is_empty());
+    }
+
+    #[test]
+    fn a_set_is_clipped_and_cut_with_another() {
+        let s = set(&[1, 2, 3, 5, 9]);
+        assert_eq!(s.above(2), set(&[3, 5, 9]));
+        assert_eq!(s.above(0), s);
+        assert_eq!(s.above(9), set(&[]));
+        assert_eq!(s.intersection(&set(&[2, 4, 5])), set(&[2, 5]));
+        assert_eq!(s.intersection(&set(&[])), set(&[]));
     }
 
     #[test]

@@ -10,12 +10,15 @@ use ahash::RandomState;
 use equivalent::{Comparable, Equivalent};
 
 use super::entry::Entry;
+use super::ids::Tock;
 use super::path::{Path, cmp_paths};
 
 /// Bytes that one entry costs beyond its own and its path's allocation: the slots in the hash
 /// map and the ordered set, with their nodes' share. Measured at one million entries; used for
 /// the memory estimate only.
 const SLOT_BYTES: usize = 104;
+/// The same for a tombstone's place in the index by tock.
+const TOMBSTONE_BYTES: usize = 32;
 
 type Pointer = im::shared_ptr::DefaultSharedPtr;
 type EntryMap = im::GenericHashMap<Path, Entry, RandomState, Pointer>;
@@ -71,6 +74,9 @@ impl Comparable<Path> for Place {
 pub struct Tree {
     entries: EntryMap,
     order: im::OrdSet<Path>,
+    /// The tombstones by tock, so that agreeing on a purge and carrying it out cost what there
+    /// is to purge. Changes only when an entry becomes a tombstone or ceases to be one.
+    tombstones: im::OrdSet<(Tock, Path)>,
     /// Entries that are not tombstones.
     live: usize,
     /// Estimated memory in bytes.
@@ -91,6 +97,7 @@ impl Tree {
         Self {
             entries: EntryMap::with_hasher(hasher),
             order: im::OrdSet::new(),
+            tombstones: im::OrdSet::new(),
             live: 0,
             memory: 0,
         }
@@ -134,12 +141,10 @@ impl Tree {
 
     /// Puts an entry at a path; gives back what was there.
     pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
-        self.live += usize::from(!entry.is_tombstone());
-        self.memory += entry.memory_bytes();
+        self.note_new(path, &entry);
         if let Some(slot) = self.entries.get_mut(path) {
             let old = std::mem::replace(slot, entry);
-            self.live -= usize::from(!old.is_tombstone());
-            self.memory -= old.memory_bytes();
+            self.note_gone(path, &old);
             return Some(old);
         }
         self.memory += Self::path_cost(path);
@@ -151,9 +156,43 @@ impl Tree {
     pub fn remove(&mut self, path: &Path) -> Option<Entry> {
         let old = self.entries.remove(path)?;
         self.order.remove(path);
-        self.live -= usize::from(!old.is_tombstone());
-        self.memory -= old.memory_bytes() + Self::path_cost(path);
+        self.note_gone(path, &old);
+        self.memory -= Self::path_cost(path);
         Some(old)
+    }
+
+    fn note_new(&mut self, path: &Path, entry: &Entry) {
+        self.memory += entry.memory_bytes();
+        if entry.is_tombstone() {
+            self.memory += TOMBSTONE_BYTES;
+            self.tombstones.insert((entry.tock(), path.clone()));
+        } else {
+            self.live += 1;
+        }
+    }
+
+    fn note_gone(&mut self, path: &Path, entry: &Entry) {
+        self.memory -= entry.memory_bytes();
+        if entry.is_tombstone() {
+            self.memory -= TOMBSTONE_BYTES;
+            self.tombstones.remove(&(entry.tock(), path.clone()));
+        } else {
+            self.live -= 1;
+        }
+    }
+
+    /// Entries without a value.
+    #[must_use]
+    pub fn tombstone_len(&self) -> usize {
+        self.entries.len() - self.live
+    }
+
+    /// The tombstones whose tock is at most `to`, by tock.
+    pub fn tombstones_up_to(&self, to: Tock) -> impl Iterator<Item = (&Path, &Entry)> {
+        self.tombstones
+            .iter()
+            .take_while(move |(tock, _)| *tock <= to)
+            .filter_map(|(_, path)| self.entries.get_key_value(path))
     }
 
     fn path_cost(path: &Path) -> usize {

@@ -60,9 +60,9 @@ impl NodeInfo for ClientPortInfo {
         status.members = 1 + roster.members.iter().filter(|m| is_up(m.state)).count();
         status.links = infos.len();
         let (progress, counters) = links.hub.read(|e| (e.catch_up_progress(), e.counters()));
-        status.catching_up = progress.map(|(link, entries)| {
-            let peer = infos.iter().find(|info| info.id == link);
-            (peer.map(|info| info.peer.name.to_string()).unwrap_or_default(), entries)
+        status.catching_up = progress.map(|progress| {
+            let peer = infos.iter().find(|info| info.id == progress.link);
+            (peer.map(|info| info.peer.name.to_string()).unwrap_or_default(), progress.entries)
         });
         status.counters = vec![
             ("writes", counters.writes),
@@ -70,6 +70,10 @@ impl NodeInfo for ClientPortInfo {
             ("conflicts", counters.conflicts),
             ("catch_ups", counters.catch_ups),
             ("catch_ups_served", counters.catch_ups_served),
+            ("purges", counters.purges),
+            ("purged", counters.purged),
+            ("dropped", counters.dropped),
+            ("reissued", counters.reissued),
         ];
         status
     }

@@ -145,10 +145,9 @@ impl Node {
         let id = NodeId { name: config.name.clone(), incarnation: Incarnation(rt::random_u64()) };
         let incarnation = id.incarnation;
         let hub = Arc::new(Hub::new(Engine::new(crate::engine::Config {
-            id,
-            hash_seed: rt::random_u64(),
             read_only: config.read_only,
             memory_max: config.memory_max,
+            ..crate::engine::Config::new(id, rt::random_u64())
         })));
         let (name, seed) = (config.name.clone(), rt::random_u64());
         let swim = SwimHandle::start(gossip.udp, name, SwimConfig::lan(network), seed)

@@ -189,7 +189,8 @@ fn watch_name(links: &Links, timing: &Timing) {
 
 fn log_progress(links: &Links, waited_ms: Millis) {
     let waited_s = waited_ms / 1_000;
-    if let Some((link, entries)) = links.hub.read(Engine::catch_up_progress) {
+    if let Some(progress) = links.hub.read(Engine::catch_up_progress) {
+        let (link, entries) = (progress.link, progress.entries);
         let infos = links.infos();
         let peer = infos.iter().find(|info| info.id == link).map(|info| info.peer.name.to_string());
         tracing::info!(peer, entries, waited_s, "catching up");

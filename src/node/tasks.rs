@@ -7,7 +7,7 @@ use super::conflict_log::log_conflict;
 use super::link::Links;
 use crate::engine::{CatchUpFailure, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
-use crate::model::ids::{Incarnation, Millis, NodeTable};
+use crate::model::ids::{Incarnation, Millis, NodeName, NodeTable};
 use crate::rt;
 
 /// Links without progress are looked for this often.
@@ -88,10 +88,37 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
                 tracing::info!(%peer, "the link broke during the catch-up; trying on");
             }
         },
+        Report::HousekeepersChanged { list } => {
+            tracing::info!(list = names(list), "the housekeepers are");
+        }
+        Report::ResyncStarted { ours, theirs } => tracing::info!(
+            ours = names(ours),
+            theirs = names(theirs),
+            "two sides of a split have met; the first housekeeper of each asks the other side"
+        ),
+        Report::ResyncProgress { entries, remaining } => {
+            tracing::info!(entries, remaining, "fetching what the other side has");
+        }
+        Report::ResyncDone { entries, lasted_ms } => {
+            tracing::info!(entries, lasted_ms, "the split is healed: nothing is missing here");
+        }
+        Report::Purged { tombstones, to } => {
+            tracing::debug!(tombstones, %to, "dropped deleted entries that all have agreed on");
+        }
+        Report::GroupChanged { config } => tracing::info!(
+            version = config.version,
+            members =
+                config.members().iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(" "),
+            "the Delete group has these members now"
+        ),
         Report::Renewed { incarnation } => tracing::warn!(
             incarnation = format!("{:016x}", incarnation.0),
             "somebody else uses this node's identity (a copied disk?); going on under a new \
              incarnation"
         ),
     }
+}
+
+fn names(list: &[NodeName]) -> String {
+    list.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" ")
 }

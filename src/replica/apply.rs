@@ -3,6 +3,7 @@
 use super::decide::{ApplyDecision, decide_apply};
 use super::{Committed, Replica};
 use crate::model::chain::Chain;
+use crate::model::defects::Defect;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
 use crate::model::path::Path;
@@ -25,6 +26,9 @@ pub enum Applied {
     /// overwritten: this node made a new event that puts the other on top again. It must be
     /// pushed like a change of its own.
     OnTopAgain(Committed),
+    /// It came to an empty path from a sender on another lineage, and this node re-issued it on
+    /// the sender's behalf (RULES 8). The re-issue is what is in the tree.
+    Reissued(Committed),
     /// It was accounted for, and one of the two versions lost without having been superseded.
     /// Both must be reported.
     Conflict(Box<Conflict>),
@@ -47,16 +51,27 @@ impl Replica {
     /// RULES 2 for one version, which came from a node whose mark at the moment of sending was
     /// `sender_mark`.
     pub fn apply(&mut self, path: &Path, theirs: &Entry, sender_mark: &Mark) -> Applied {
-        for event in theirs.events() {
-            self.check_own(event);
-        }
         if self.seen.contains(theirs.newest()) {
             return Applied::AlreadyKnown;
         }
         let purged_below = self.mark.ahead_of(sender_mark);
-        if purged_below > Tock::default() && theirs.tock() <= purged_below {
+        let is_below = purged_below > Tock::default() && theirs.tock() <= purged_below;
+        if is_below && !self.defects.has(Defect::PushNotRefused) {
+            self.check_own_chain(theirs);
             return Applied::Refused;
         }
+        self.apply_unrefused(path, theirs)
+    }
+
+    fn check_own_chain(&mut self, entry: &Entry) {
+        for event in entry.events() {
+            self.check_own(event);
+        }
+    }
+
+    /// RULES 2 for a version that was not seen, where refusing is out of the question.
+    pub(super) fn apply_unrefused(&mut self, path: &Path, theirs: &Entry) -> Applied {
+        self.check_own_chain(theirs);
         for event in theirs.events() {
             self.seen.insert(event);
         }
@@ -64,7 +79,7 @@ impl Replica {
         let Some(ours) = self.tree.get(path.as_bytes()).cloned() else {
             return Applied::Taken(self.commit(path.clone(), theirs.clone()));
         };
-        match decide_apply(&ours, theirs, &self.table) {
+        match self.decide(&ours, theirs) {
             ApplyDecision::TakeTheirs => Applied::Taken(self.commit(path.clone(), theirs.clone())),
             ApplyDecision::KeepOurs => Applied::Superseded,
             ApplyDecision::ConflictTakeTheirs => {
@@ -75,6 +90,13 @@ impl Replica {
             ApplyDecision::PutOursOnTop => self.put_on_top(path, &ours, theirs.tock()),
             ApplyDecision::PutTheirsOnTop => self.put_on_top(path, theirs, ours.tock()),
         }
+    }
+
+    fn decide(&self, ours: &Entry, theirs: &Entry) -> ApplyDecision {
+        if self.defects.has(Defect::TiesByArrival) && ours.tock() == theirs.tock() {
+            return ApplyDecision::ConflictTakeTheirs;
+        }
+        decide_apply(ours, theirs, &self.table)
     }
 
     fn conflict(path: &Path, winner: &Entry, loser: &Entry, took_theirs: bool) -> Applied {
@@ -96,7 +118,7 @@ impl Replica {
             // stays as it is, and another node will put it on top.
             return Applied::Superseded;
         };
-        let chain = lesser.chain().extended(event, &self.table);
+        let chain = lesser.chain().extended(event, self.chain_bound);
         let entry = Entry::new(&EntryParts {
             value: lesser.value(),
             chain: &chain,

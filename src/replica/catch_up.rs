@@ -1,40 +1,110 @@
-//! RULES 3, the answering side: from one O(1) snapshot (tree, seen, mark of the same moment)
-//! the entries whose newest event the asker has not seen, tombstones included; then the
-//! snapshot's own knowledge, which the asker takes only when all of the data is in.
+//! RULES 3 and 4, the answering side: everything comes from one O(1) snapshot (tree, seen, mark
+//! of the same moment). First what is known, clipped to what the asker's counters leave in doubt;
+//! then the entries that it says are missing there, tombstones included; then, across a purge,
+//! what has become of the entries that it names.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Replica;
-use super::ring::RingWalk;
+use super::across::{Knowledge, Names};
+use super::ring::{RingSnapshot, RingWalk};
+use crate::model::defects::Defect;
 use crate::model::entry::Entry;
-use crate::model::ids::{NodeTable, Tock};
+use crate::model::ids::{NodeIndex, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tree::{AllEntries, Tree};
 
-/// Entries that one call of [`CatchUpStream::next_batch`] looks at, so that a walk which finds
-/// nothing new still gives way to others.
+/// Entries that one call of [`CatchUpStream::next_batch`] or [`Verdict::go_on`] looks at, so that a
+/// walk which finds nothing new still gives way to others.
 const LOOK_MAX: usize = 4096;
 
-/// Why a catch-up is not answered. The asker should turn to another node, or wait.
+/// The answerer has applied fewer purges than the asker: it has to catch up first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CatchUpRefusal {
-    /// The answerer has applied fewer purges than the asker: it has to catch up first.
-    Behind,
-    /// The asker has applied fewer purges: it needs RULES 4, which this version cannot answer.
-    AcrossPurge,
-}
+pub struct Behind;
 
-/// An answer under way. Owns its snapshot, so it outlives the guard under which it was made.
-pub struct CatchUpStream {
+/// The moment from which one asker is answered. Dropping it may take time.
+pub struct CatchUpSnapshot {
     tree: Tree,
     table: Arc<NodeTable>,
-    asker: Seen,
-    source: Source,
-    seen: Seen,
-    mark: Mark,
-    tock: Tock,
-    done: bool,
+    ring: RingSnapshot,
+    /// What the asker is told, and takes over in the end.
+    knowledge: Knowledge,
+}
+
+impl Replica {
+    /// RULES 3: takes the snapshot. O(nodes), not O(entries). `contiguous`: per incarnation the
+    /// tick up to which the asker has seen all.
+    ///
+    /// # Errors
+    /// [`Behind`], unless each side is ahead of the other in some lineage (RULES 8).
+    pub fn begin_catch_up(
+        &self,
+        contiguous: &BTreeMap<NodeIndex, Tick>,
+        asker_mark: &Mark,
+    ) -> Result<CatchUpSnapshot, Behind> {
+        let asker_is_behind = self.mark.ahead_of(asker_mark) > Tock::default();
+        if asker_mark.ahead_of(&self.mark) > Tock::default() && !asker_is_behind {
+            return Err(Behind);
+        }
+        // Across a purge the asker has to know of all its entries whether they were seen here.
+        let seen = if asker_is_behind { self.seen.clone() } else { self.clipped(contiguous) };
+        Ok(CatchUpSnapshot {
+            tree: self.tree.clone(),
+            table: Arc::clone(&self.table),
+            ring: self.ring.snapshot(),
+            knowledge: Knowledge { seen, mark: self.mark.clone(), tock: self.tock },
+        })
+    }
+
+    /// What the asker's counters leave in doubt.
+    fn clipped(&self, contiguous: &BTreeMap<NodeIndex, Tick>) -> Seen {
+        if self.defects.has(Defect::ListOffByOne) {
+            let higher = contiguous.iter().map(|(node, t)| (*node, t.next().unwrap_or(*t)));
+            return self.seen.above(&higher.collect());
+        }
+        self.seen.above(contiguous)
+    }
+}
+
+impl CatchUpSnapshot {
+    /// What the asker may take over when all of the data is in, and not before.
+    #[must_use]
+    pub fn knowledge(&self) -> &Knowledge {
+        &self.knowledge
+    }
+
+    /// The incarnations that events refer to.
+    #[must_use]
+    pub fn table(&self) -> &NodeTable {
+        &self.table
+    }
+
+    /// The entries whose newest event is among the missing ones.
+    #[must_use]
+    pub fn stream(self: &Arc<Self>, missing: Seen) -> CatchUpStream {
+        let source = if self.ring.reaches(&missing) {
+            Source::Ring(self.ring.walk())
+        } else {
+            Source::Walk(self.tree.all())
+        };
+        CatchUpStream { snapshot: Arc::clone(self), missing, source }
+    }
+
+    /// What has become of the entries that the asker names.
+    #[must_use]
+    pub fn verdict(self: &Arc<Self>, names: Names) -> Verdict {
+        let empty = names
+            .paths
+            .iter()
+            .enumerate()
+            .filter(|(_, path)| self.tree.get(path.as_bytes()).is_none())
+            .map(|(at, _)| at)
+            .collect();
+        let walk = (!names.events.is_empty()).then(|| self.tree.all());
+        Verdict { snapshot: Arc::clone(self), named: names.events, held: Seen::new(), walk, empty }
+    }
 }
 
 enum Source {
@@ -44,47 +114,20 @@ enum Source {
     Walk(AllEntries),
 }
 
+/// The data of an answer, under way. Owns its snapshot, so it outlives the guard under which it
+/// was made.
+pub struct CatchUpStream {
+    snapshot: Arc<CatchUpSnapshot>,
+    missing: Seen,
+    source: Source,
+}
+
 /// A piece of the answer.
 pub struct CatchUpBatch {
     /// Entries that the asker has not seen; may be empty although more is to come.
     pub entries: Vec<(Path, Entry)>,
-    /// Whether this was the last piece, after which the knowledge may be sent.
+    /// Whether this was the last piece.
     pub last: bool,
-}
-
-impl Replica {
-    /// RULES 3: takes the snapshot and prepares the answer. O(nodes), not O(entries).
-    ///
-    /// # Errors
-    /// [`CatchUpRefusal`] where a purge lies between the two.
-    pub fn answer_catch_up(
-        &self,
-        asker_seen: &Seen,
-        asker_mark: &Mark,
-    ) -> Result<CatchUpStream, CatchUpRefusal> {
-        if asker_mark.ahead_of(&self.mark) > Tock::default() {
-            return Err(CatchUpRefusal::Behind);
-        }
-        if self.mark.ahead_of(asker_mark) > Tock::default() && !asker_seen.is_empty() {
-            return Err(CatchUpRefusal::AcrossPurge);
-        }
-        let missing = self.seen.difference(asker_seen);
-        let source = if self.ring.reaches(&missing) {
-            Source::Ring(self.ring.snapshot())
-        } else {
-            Source::Walk(self.tree.all())
-        };
-        Ok(CatchUpStream {
-            tree: self.tree.clone(),
-            table: Arc::clone(&self.table),
-            asker: asker_seen.clone(),
-            source,
-            seen: self.seen.clone(),
-            mark: self.mark.clone(),
-            tock: self.tock,
-            done: false,
-        })
-    }
 }
 
 impl CatchUpStream {
@@ -102,10 +145,7 @@ impl CatchUpStream {
                     entries.push((path, entry));
                 }
                 Next::Skip => {}
-                Next::End => {
-                    self.done = true;
-                    return CatchUpBatch { entries, last: true };
-                }
+                Next::End => return CatchUpBatch { entries, last: true },
             }
         }
         CatchUpBatch { entries, last: false }
@@ -115,10 +155,10 @@ impl CatchUpStream {
         match &mut self.source {
             Source::Ring(walk) => {
                 let Some((event, path)) = walk.next() else { return Next::End };
-                if self.asker.contains(event) {
+                if !self.missing.contains(event) {
                     return Next::Skip;
                 }
-                match self.tree.get(path.as_bytes()) {
+                match self.snapshot.tree.get(path.as_bytes()) {
                     // Only where it is still the newest: else the ring holds the newer one too.
                     Some(entry) if entry.newest() == event => Next::Entry(path, entry.clone()),
                     _ => Next::Skip,
@@ -126,29 +166,16 @@ impl CatchUpStream {
             }
             Source::Walk(all) => match all.next() {
                 None => Next::End,
-                Some((_, entry)) if self.asker.contains(entry.newest()) => Next::Skip,
+                Some((_, entry)) if !self.missing.contains(entry.newest()) => Next::Skip,
                 Some((path, entry)) => Next::Entry(path, entry),
             },
         }
     }
 
-    /// The knowledge of the snapshot's moment, once the last batch was taken; none before
-    /// (data before knowledge).
+    /// The moment that the entries are of.
     #[must_use]
-    pub fn knowledge(&self) -> Option<(&Seen, &Mark, Tock)> {
-        self.done.then_some((&self.seen, &self.mark, self.tock))
-    }
-
-    /// The mark of the snapshot's moment.
-    #[must_use]
-    pub fn mark(&self) -> &Mark {
-        &self.mark
-    }
-
-    /// The incarnations that the entries' events refer to.
-    #[must_use]
-    pub fn table(&self) -> &NodeTable {
-        &self.table
+    pub fn snapshot(&self) -> &Arc<CatchUpSnapshot> {
+        &self.snapshot
     }
 }
 
@@ -156,4 +183,48 @@ enum Next {
     Entry(Path, Entry),
     Skip,
     End,
+}
+
+/// RULES 4, the answer to what the asker names, under way.
+pub struct Verdict {
+    snapshot: Arc<CatchUpSnapshot>,
+    named: Seen,
+    held: Seen,
+    walk: Option<AllEntries>,
+    empty: Vec<usize>,
+}
+
+impl Verdict {
+    /// Looks at some more entries; tells whether all is looked at.
+    pub fn go_on(&mut self) -> bool {
+        let Some(walk) = &mut self.walk else { return true };
+        for _ in 0..LOOK_MAX {
+            let Some((_, entry)) = walk.next() else {
+                self.walk = None;
+                return true;
+            };
+            if self.named.contains(entry.newest()) {
+                self.held.insert(entry.newest());
+            }
+        }
+        false
+    }
+
+    /// The named events that are no entry's newest here, once all is looked at.
+    #[must_use]
+    pub fn gone(&self) -> Seen {
+        self.named.difference(&self.held)
+    }
+
+    /// The places in the list of named paths where nothing is held.
+    #[must_use]
+    pub fn empty(&self) -> &[usize] {
+        &self.empty
+    }
+
+    /// The moment that the answer is of.
+    #[must_use]
+    pub fn snapshot(&self) -> &Arc<CatchUpSnapshot> {
+        &self.snapshot
+    }
 }

@@ -6,14 +6,21 @@
 //! | State, the invariant (I) | this file |
 //! | 1 Write | [`mod@write`] |
 //! | 2 Apply | [`decide`] chooses, [`apply`] carries out |
-//! | 3 Catch-up | [`catch_up`] (the answer; the asking side's step at the end is [`Replica::adopt`]) |
-//!
-//! Rules 4 to 9 come with deletion; entries, records and requests have the place for mark and
-//! origin already, and what a later rule will have to handle is refused, never guessed.
+//! | 3 Catch-up | [`catch_up`], the answer; [`across`], the asking side's step at the end |
+//! | 4 Across a purge | [`across`]; the answer is in [`catch_up`] |
+//! | 5 Purge | [`purge`] |
+//! | 6 Re-issue | [`reissue`] |
+//! | 7 Who may purge | `engine::delete`; what a member checks is in [`purge`] |
+//! | 8 Two lineages | [`reissue`] (on its behalf), then [`across`] |
+//! | 9 Coming back | [`come_back`] |
 
+pub mod across;
 pub mod apply;
 pub mod catch_up;
+pub mod come_back;
 pub mod decide;
+pub mod purge;
+pub mod reissue;
 pub mod ring;
 #[cfg(test)]
 mod tests;
@@ -22,6 +29,8 @@ pub mod write;
 
 use std::sync::Arc;
 
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::path::Path;
@@ -50,6 +59,8 @@ pub struct Replica {
     ring: Ring,
     /// A tick of this incarnation above `tick` was met: somebody else uses this identity.
     usurped: bool,
+    chain_bound: ChainBound,
+    defects: Defects,
 }
 
 /// A version that is in the tree now and was not before: what is logged, pushed, watched.
@@ -77,7 +88,17 @@ impl Replica {
             tock: Tock::default(),
             ring: Ring::new(),
             usurped: false,
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
         }
+    }
+
+    /// The same with what only simulations and tests set.
+    #[must_use]
+    pub fn on_trial(mut self, chain_bound: ChainBound, defects: Defects) -> Self {
+        self.chain_bound = chain_bound;
+        self.defects = defects;
+        self
     }
 
     /// The known incarnations.
@@ -193,21 +214,6 @@ impl Replica {
         if seen.get(self.own).is_some_and(|ticks| ticks.max() > self.tick.get()) {
             self.usurped = true;
         }
-    }
-
-    /// RULES 3, the asking side, when the whole stream is in and nothing of it was refused:
-    /// takes the answerer's knowledge. Only legal with a mark that is not ahead of ours; tells
-    /// whether it was taken.
-    #[must_use]
-    pub fn adopt(&mut self, seen: &Seen, mark: &Mark, tock: Tock) -> bool {
-        // A mark that is ahead needs the steps of RULES 4, which come with deletion.
-        if mark.ahead_of(&self.mark) > Tock::default() {
-            return false;
-        }
-        self.check_own_seen(seen);
-        self.seen.union_with(seen);
-        self.hear_tock(tock);
-        true
     }
 
     /// Puts a version into the tree and remembers it as recent.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::model::ids::Event;
+use crate::model::ids::{Event, NodeIndex};
 use crate::model::path::Path;
 use crate::model::seen::Seen;
 
@@ -32,6 +32,16 @@ impl Ring {
         Self::default()
     }
 
+    /// A ring of a state that came from elsewhere: of what was seen until now it holds nothing.
+    #[must_use]
+    pub fn after(seen: &Seen) -> Self {
+        let mut ring = Self::default();
+        for (node, ticks) in seen.iter() {
+            ring.note_tick_fallen(node, ticks.max());
+        }
+        ring
+    }
+
     /// Remembers a change.
     pub fn push(&mut self, event: Event, path: Path) {
         if self.chunks.back().is_none_or(|c| c.len() >= CHUNK) {
@@ -49,16 +59,34 @@ impl Ring {
 
     fn note_fallen(&mut self, chunk: &[Item]) {
         for (event, _) in chunk {
-            let at = event.node.as_usize();
-            if self.fallen.len() <= at {
-                self.fallen.resize(at + 1, 0);
-            }
-            if let Some(highest) = self.fallen.get_mut(at) {
-                *highest = (*highest).max(event.tick.get());
-            }
+            self.note_tick_fallen(event.node, event.tick.get());
         }
     }
 
+    fn note_tick_fallen(&mut self, node: NodeIndex, tick: u64) {
+        let at = node.as_usize();
+        if self.fallen.len() <= at {
+            self.fallen.resize(at + 1, 0);
+        }
+        if let Some(highest) = self.fallen.get_mut(at) {
+            *highest = (*highest).max(tick);
+        }
+    }
+
+    /// A snapshot. Costs one reference per [`CHUNK`] changes.
+    #[must_use]
+    pub fn snapshot(&self) -> RingSnapshot {
+        RingSnapshot { chunks: self.chunks.clone(), fallen: self.fallen.clone() }
+    }
+}
+
+/// The ring of one moment.
+pub struct RingSnapshot {
+    chunks: VecDeque<Arc<Vec<Item>>>,
+    fallen: Vec<u64>,
+}
+
+impl RingSnapshot {
     /// Whether every change among the missing ticks is still in the ring (if it ever was an
     /// entry's newest here). A tick at or below one that fell out may be anywhere.
     #[must_use]
@@ -69,10 +97,10 @@ impl Ring {
         })
     }
 
-    /// A snapshot of the changes, oldest first. Costs one reference per [`CHUNK`] changes.
+    /// The changes, oldest first.
     #[must_use]
-    pub fn snapshot(&self) -> RingWalk {
-        RingWalk { chunks: self.chunks.iter().cloned().collect(), at: 0 }
+    pub fn walk(&self) -> RingWalk {
+        RingWalk { chunks: self.chunks.clone(), at: 0 }
     }
 }
 
@@ -102,7 +130,7 @@ impl Iterator for RingWalk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::{NodeIndex, Tick};
+    use crate::model::ids::Tick;
 
     fn event(tick: u64) -> Event {
         Event { node: NodeIndex(3), tick: Tick::new(tick).unwrap() }
@@ -123,12 +151,12 @@ mod tests {
         for t in 1..=total {
             ring.push(event(t), Path::root());
         }
-        let held: Vec<u64> = ring.snapshot().map(|(e, _)| e.tick.get()).collect();
+        let held: Vec<u64> = ring.snapshot().walk().map(|(e, _)| e.tick.get()).collect();
         assert_eq!(held.len(), CHUNK * CHUNKS_MAX);
         assert_eq!(held.last(), Some(&total));
-        assert!(ring.reaches(&seen([held[0], total])));
-        assert!(!ring.reaches(&seen([held[0] - 1])));
-        assert!(ring.reaches(&Seen::new()));
+        assert!(ring.snapshot().reaches(&seen([held[0], total])));
+        assert!(!ring.snapshot().reaches(&seen([held[0] - 1])));
+        assert!(ring.snapshot().reaches(&Seen::new()));
     }
 
     #[test]
@@ -137,7 +165,7 @@ mod tests {
         ring.push(event(1), Path::root());
         let snapshot = ring.snapshot();
         ring.push(event(2), Path::root());
-        assert_eq!(snapshot.count(), 1);
-        assert_eq!(ring.snapshot().count(), 2);
+        assert_eq!(snapshot.walk().count(), 1);
+        assert_eq!(ring.snapshot().walk().count(), 2);
     }
 }

@@ -1,15 +1,20 @@
 //! The promise that everything rests on: any set of changes, applied in any order, with
 //! duplicates, gives the same tree on every node.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
+use super::across::{Across, AcrossFailure, Answers, Knowledge, Names, NamesMax};
 use super::apply::Applied;
+use super::purge::{PurgeDecision, TockPair};
 use super::write::{ChainCondition, Precondition, Write, WriteError};
 use super::{Committed, Replica};
 use crate::model::entry::{Entry, EntryParts};
-use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick};
+use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
 use crate::model::path::Path;
-use crate::model::seen::{Mark, SeenById, export_seen};
+use crate::model::seen::{Lineage, Mark, Seen, SeenById, export_seen};
 
 fn id(name: &str) -> NodeId {
     NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(5) }
@@ -170,40 +175,248 @@ fn a_clone_of_this_identity_stops_its_writes_until_it_renews() {
     assert!(write(&mut a, "x", Some(&[1])).is_some());
 }
 
-#[test]
-fn a_catch_up_brings_the_data_and_only_then_the_knowledge() {
-    let (mut a, mut b) = (Replica::new(&id("a"), 1), Replica::new(&id("b"), 1));
-    for i in 0..100u8 {
-        write(&mut a, &format!("k{}", i % 10), Some(&[i]));
-    }
-    write(&mut a, "k3", None);
-    let mut stream = a.answer_catch_up(b.seen(), b.mark()).unwrap();
-    write(&mut a, "later", Some(&[1]));
-    let mut entries = 0;
+fn counters(x: &Replica, s: &mut Replica) -> BTreeMap<NodeIndex, Tick> {
+    let ids = x.seen().iter().map(|(node, ticks)| (x.table().get(node).unwrap(), ticks));
+    ids.map(|(id, ticks)| (s.intern(id).unwrap(), Tick::new(ticks.contiguous()).unwrap())).collect()
+}
+
+fn moved(from: &Replica, to: &mut Replica, seen: &Seen) -> Seen {
+    to.intern_seen(&export_seen(from.table(), seen)).unwrap()
+}
+
+/// RULES 3, 4 and 8 from end to end, with `meanwhile` before X takes the step.
+fn catch_up_with(
+    x: &mut Replica,
+    s: &mut Replica,
+    mut meanwhile: impl FnMut(&mut Replica, &mut Replica),
+) -> Result<Across, AcrossFailure> {
+    let max = NamesMax { events: 2, paths: 2, bytes: 100 };
+    let counters = counters(x, s);
+    let snapshot = Arc::new(s.begin_catch_up(&counters, x.mark()).expect("behind"));
+    let Knowledge { seen, mark, tock } = snapshot.knowledge().clone();
+    let their = Knowledge { seen: moved(s, x, &seen), mark, tock };
+    let missing = their.seen.difference(x.seen());
+    let mut stream = snapshot.stream(moved(x, s, &missing));
     loop {
         let batch = stream.next_batch(100);
         for (path, entry) in &batch.entries {
-            let entry = translate(&a, &mut b, entry);
-            let _ = b.apply(path, &entry, &Mark::default());
-            entries += 1;
+            let entry = translate(s, x, entry);
+            let crossed = x.mark().ahead_of(&their.mark) > Tock::default();
+            let applied = if crossed {
+                x.apply_on_behalf(path, &entry, &their.mark)
+            } else {
+                x.apply(path, &entry, &their.mark)
+            };
+            assert!(!matches!(applied, Applied::Refused));
         }
         if batch.last {
             break;
         }
-        assert!(stream.knowledge().is_none(), "data before knowledge");
     }
-    assert_eq!(entries, 10);
+    meanwhile(x, s);
+    let mut answers = Answers::default();
+    loop {
+        match x.step_across(&their, &answers) {
+            Err(AcrossFailure::Unanswered) => {}
+            done => return done,
+        }
+        let names = x.name_unanswered(&their, &answers, max);
+        assert!(!names.is_empty());
+        let events = moved(x, s, &names.events);
+        let mut verdict = snapshot.verdict(Names { events, paths: names.paths.clone() });
+        while !verdict.go_on() {}
+        let gone = moved(s, x, &verdict.gone());
+        answers.take(&names, &gone, verdict.empty());
+    }
+}
+
+fn catch_up(x: &mut Replica, s: &mut Replica) -> Across {
+    catch_up_with(x, s, |_, _| {}).unwrap()
+}
+
+/// One member agrees with itself: everything that it has deleted is purged.
+fn purge(replica: &mut Replica) -> TockPair {
+    let pair = replica.propose_pair(&Lineage(None), 100).unwrap();
+    assert_eq!(replica.decide_agree(&pair), PurgeDecision::Apply);
+    let _ = replica.apply_purge(&pair);
+    pair
+}
+
+fn node(name: &str) -> Replica {
+    Replica::new(&id(name), 1)
+}
+
+#[test]
+fn a_catch_up_brings_the_data_and_only_then_the_knowledge() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    for i in 0..100u8 {
+        write(&mut a, &format!("k{}", i % 10), Some(&[i]));
+    }
+    write(&mut a, "k3", None);
     let a_at_b = b.intern(&id("a")).unwrap();
-    assert_eq!(b.seen().get(a_at_b).unwrap().count(), 10);
-    let (seen, mark, tock) = stream.knowledge().unwrap();
-    let seen = b.intern_seen(&export_seen(stream.table(), seen)).unwrap();
-    assert!(b.adopt(&seen, mark, tock));
+    catch_up_with(&mut b, &mut a, |b, a| {
+        assert_eq!(b.tree().len(), 10);
+        assert_eq!(b.seen().get(a_at_b).unwrap().count(), 10, "data before knowledge");
+        write(a, "later", Some(&[1]));
+    })
+    .unwrap();
     assert_eq!(b.seen().contiguous(a_at_b).get(), 101);
     // What came after the snapshot is still missing; the next catch-up brings just that.
-    let theirs = a.intern_seen(&export_seen(b.table(), b.seen())).unwrap();
-    let mut stream = a.answer_catch_up(&theirs, b.mark()).unwrap();
-    let batch = stream.next_batch(1 << 20);
-    assert_eq!(batch.entries.iter().map(|(p, _)| p.to_string()).collect::<Vec<_>>(), ["later"]);
+    assert_eq!(b.tree().len(), 10);
+    catch_up(&mut b, &mut a);
+    assert_eq!(content(&a), content(&b));
+}
+
+#[test]
+fn a_purge_drops_what_it_covers_and_nothing_else() {
+    let mut a = node("a");
+    write(&mut a, "kept", Some(&[1]));
+    write(&mut a, "gone", Some(&[1]));
+    write(&mut a, "gone", None);
+    let pair = purge(&mut a);
+    assert_eq!((a.tree().len(), a.tree().tombstone_len()), (1, 0));
+    assert_eq!(a.mark().get(&Lineage(None)), pair.to);
+    assert!(a.tock() >= pair.to);
+    assert_eq!(a.decide_purge(&pair), PurgeDecision::Done);
+    assert!(a.propose_pair(&Lineage(None), 100).is_none(), "nothing is left to drop");
+}
+
+#[test]
+fn an_announcement_is_taken_only_at_its_mark_and_with_all_of_v_seen() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "k", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    write(&mut a, "k", None);
+    let pair = purge(&mut a);
+    let at_b = |b: &mut Replica| TockPair { seen: moved(&a, b, &pair.seen), ..pair.clone() };
+    let here = at_b(&mut b);
+    assert_eq!(b.decide_purge(&here), PurgeDecision::NotSeen);
+    let other = TockPair { from: Tock::new(1).unwrap(), ..here };
+    assert_eq!(b.decide_purge(&other), PurgeDecision::OtherMark);
+}
+
+#[test]
+fn a_member_does_not_agree_while_it_holds_a_tombstone_that_is_not_in_v() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "k", Some(&[1]));
+    write(&mut b, "j", Some(&[1]));
+    write(&mut b, "j", None);
+    write(&mut a, "k", None);
+    catch_up(&mut b, &mut a);
+    let pair = a.propose_pair(&Lineage(None), 100).unwrap();
+    let pair = TockPair { seen: moved(&a, &mut b, &pair.seen), ..pair };
+    assert_eq!(b.decide_agree(&pair), PurgeDecision::OtherTombstone);
+}
+
+#[test]
+fn what_was_purged_elsewhere_goes_and_what_was_changed_while_cut_off_survives() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    for path in ["old", "changed", "kept"] {
+        write(&mut a, path, Some(&[1]));
+    }
+    catch_up(&mut b, &mut a);
+    for path in ["old", "changed"] {
+        write(&mut a, path, None);
+    }
+    purge(&mut a);
+    // Cut off: b changes one of them and makes another, and knows nothing of the purge.
+    write(&mut b, "changed", Some(&[2]));
+    write(&mut b, "new", Some(&[3]));
+    let across = catch_up(&mut b, &mut a);
+    assert_eq!(across.dropped.iter().map(|c| c.path.to_string()).collect::<Vec<_>>(), ["old"]);
+    let reissued: Vec<String> = across.reissued.iter().map(|c| c.path.to_string()).collect();
+    assert_eq!(reissued, ["changed", "new"]);
+    assert!(across.reissued.iter().all(|c| c.entry.tock() > a.mark().top()));
+    assert_eq!(a.mark(), b.mark());
+    catch_up(&mut a, &mut b);
+    assert_eq!(content(&a), content(&b));
+    assert_eq!(a.tree().get(path("changed").as_bytes()).unwrap().value(), Some(&[2][..]));
+    assert!(a.tree().get(path("old").as_bytes()).is_none());
+}
+
+#[test]
+fn a_push_from_one_who_missed_a_purge_is_refused_below_the_mark() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "k", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    write(&mut a, "k", None);
+    purge(&mut a);
+    let late = write(&mut b, "k", Some(&[2])).unwrap();
+    let entry = translate(&b, &mut a, &late.entry);
+    assert!(late.entry.tock() <= a.mark().top());
+    assert!(matches!(a.apply(&late.path, &entry, b.mark()), Applied::Refused));
+    assert!(!a.seen().contains(entry.newest()), "refused is not seen");
+    assert!(a.begin_catch_up(&BTreeMap::new(), b.mark()).is_ok());
+    assert!(b.begin_catch_up(&BTreeMap::new(), a.mark()).is_err(), "b is behind");
+}
+
+#[test]
+fn an_entry_that_came_after_the_names_is_asked_about_again() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "k", Some(&[1]));
+    for _ in 0..5 {
+        write(&mut a, "k", None);
+        write(&mut a, "k", Some(&[1]));
+    }
+    write(&mut a, "k", None);
+    purge(&mut a);
+    // b has not heard of a tock above the mark: what it writes meanwhile lies below.
+    let across = catch_up_with(&mut b, &mut a, |b, _| {
+        write(b, "meanwhile", Some(&[7]));
+    });
+    assert_eq!(across.unwrap().reissued.len(), 1);
+    catch_up(&mut a, &mut b);
+    assert_eq!(content(&a), content(&b));
+}
+
+#[test]
+fn a_state_file_brings_nothing_back_and_adds_what_is_missing() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "deleted", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    write(&mut b, "only in the file", Some(&[2]));
+    let file = b.image(&id("b"));
+    write(&mut a, "deleted", None);
+    purge(&mut a);
+    a.take_in_image(&file).unwrap();
+    assert!(a.tree().get(path("deleted").as_bytes()).is_none());
+    let added = a.tree().get(path("only in the file").as_bytes()).unwrap();
+    assert_eq!(added.value(), Some(&[2][..]));
+    assert!(added.reissue_of().is_some(), "it was below the mark");
+}
+
+#[test]
+fn a_state_file_that_is_ahead_plays_the_answerer() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "deleted", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    write(&mut a, "deleted", None);
+    purge(&mut a);
+    write(&mut b, "mine", Some(&[2]));
+    let restored = b.take_in_image(&a.image(&id("a"))).unwrap();
+    assert_eq!(restored.dropped.len(), 1);
+    assert_eq!((restored.made.len(), b.tree().len()), (1, 1));
+    assert_eq!(a.mark(), b.mark());
+}
+
+#[test]
+fn who_comes_back_under_a_new_incarnation_goes_on_where_its_state_was() {
+    let mut a = node("a");
+    write(&mut a, "k", Some(&[1]));
+    write(&mut a, "j", None);
+    write(&mut a, "k", None);
+    purge(&mut a);
+    write(&mut a, "k", Some(&[2]));
+    let image = a.image(&id("a"));
+    let again = Replica::come_back(&image, &id("a")).unwrap();
+    assert_eq!((again.tick(), again.tock()), (a.tick(), a.tock()));
+    let other = NodeId { incarnation: Incarnation(6), ..id("a") };
+    let mut renewed = Replica::come_back(&image, &other).unwrap();
+    assert_eq!(renewed.tick().get(), 0);
+    assert!(renewed.tock() >= renewed.mark().top());
+    assert_eq!(content(&renewed).1, content(&a).1);
+    write(&mut renewed, "k", Some(&[3]));
+    assert_eq!(renewed.seen().contiguous(renewed.own()).get(), 1);
 }
 
 #[derive(Clone, Debug)]

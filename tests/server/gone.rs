@@ -14,17 +14,25 @@ use crate::harness::{Client, Node, Value, array, fields, has, path, text};
 /// Ticks that nobody has made.
 const UNHEARD: u64 = 1 << 30;
 
-/// A tombstone that is in no tree.
-fn deletion(node: &Node, at: &str, tick: u64) -> Committed {
+/// A version that is in no tree; none for a tombstone.
+fn version(node: &Node, at: &str, tick: u64, value: Option<&[u8]>) -> Committed {
     let event = Event { node: node.hub.read(Engine::own), tick: Tick::new(tick).unwrap() };
     let entry = Entry::new(&EntryParts {
-        value: None,
+        value,
         chain: &Chain::first(event),
         tock: Tock::new(tick).unwrap(),
         origin: None,
         extra: &[],
     });
     Committed { path: at.parse().unwrap(), entry }
+}
+
+fn deletion(node: &Node, at: &str, tick: u64) -> Committed {
+    version(node, at, tick, None)
+}
+
+fn value(node: &Node, at: &str, tick: u64) -> Committed {
+    version(node, at, tick, Some(&[5]))
 }
 
 fn leave_tree(node: &Node, purged: Vec<Committed>, dropped: Vec<Committed>) {
@@ -64,8 +72,8 @@ fn a_dropped_value_is_told_as_a_deletion_and_a_purge_not_again() {
     let mut client = node.connect();
     let seq = client.start(map! {"action": "watch", "path": path("w"), "nchain": 1});
     assert_eq!(text(&client.reply(seq), "state"), "start");
-    let (purged, dropped) = (deletion(&node, "w.p", 5), deletion(&node, "w.d", 7));
-    leave_tree(&node, vec![purged], vec![dropped, deletion(&node, "elsewhere", 8)]);
+    let (purged, dropped) = (deletion(&node, "w.p", 5), value(&node, "w.d", 7));
+    leave_tree(&node, vec![purged], vec![dropped, value(&node, "elsewhere", 8)]);
     let gone = client.reply(seq);
     assert_eq!(fields(&gone), ["chain", "tock", "path", "depth", "seq"]);
     assert_eq!((&gone["path"], gone["tock"].as_u64()), (&array(["d"]), Some(7)));
@@ -79,7 +87,7 @@ fn a_watch_that_starts_over_tells_what_is_gone_then_what_is_there() {
     let (mut client, seq) = lapsed(&node);
     let purged = vec![deletion(&node, "w.p", UNHEARD), deletion(&node, "elsewhere", UNHEARD + 1)];
     // The event with which the client got to know the value.
-    leave_tree(&node, purged, vec![deletion(&node, "w.d", 1)]);
+    leave_tree(&node, purged, vec![value(&node, "w.d", 1)]);
     assert_eq!(text(&next(&mut client, seq, 2), "state"), "restart");
     for (wseq, key) in [(3, "p"), (4, "d")] {
         let gone = next(&mut client, seq, wseq);

@@ -72,15 +72,8 @@ pub struct Node {
 impl Node {
     /// A node that does not serve data yet.
     pub fn waiting(name: &str, config: ServerConfig) -> Node {
-        Self::with(
-            Config {
-                id: NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) },
-                hash_seed: 1,
-                read_only: false,
-                memory_max: None,
-            },
-            config,
-        )
+        let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        Self::with(Config::new(id, 1), config)
     }
 
     pub fn with(engine: Config, config: ServerConfig) -> Node {

@@ -24,7 +24,7 @@ fn a_node_that_is_not_ready_says_so_and_answers_when_it_is() {
 
 fn special(read_only: bool, memory_max: Option<usize>) -> Node {
     let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
-    let config = Config { id, hash_seed: 1, read_only, memory_max };
+    let config = Config { read_only, memory_max, ..Config::new(id, 1) };
     let node = Node::with(config, ServerConfig::default());
     node.hub.handle(Input::Found, 0);
     node

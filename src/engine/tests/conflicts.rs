@@ -70,8 +70,7 @@ fn told(engine: &mut Engine, path: &str, tick: u64, tock: u64) -> Vec<String> {
 fn watchers_are_told_of_a_conflict_after_the_change_that_it_made() {
     let id =
         |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(7) };
-    let config = Config { id: id("own"), hash_seed: 1, read_only: false, memory_max: None };
-    let mut engine = Engine::new(config);
+    let mut engine = Engine::new(Config::new(id("own"), 1));
     let mut out = Outbox::new();
     engine.handle(Input::Found, 0, &mut out);
     engine.handle(Input::LinkUp { link: LinkId(1), peer: id("peer") }, 0, &mut out);

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::write;
+use crate::engine::delete::{DeleteSettings, ForgetError};
 use crate::engine::*;
 use crate::model::ids::{NodeId, NodeName};
 use crate::model::seen::{SeenById, export_seen};
 use crate::model::tick_set::TickSet;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{CatchUpEnd, Digest, PeerMessage, encode_part};
+use crate::protocol::peer::{Digest, PeerMessage};
 
 /// One direction of a connection.
 struct Pipe {
@@ -41,10 +42,16 @@ pub(super) struct Net {
     pub(super) something_died: bool,
     /// Two nodes share an identity, so an event may be used twice before they find out.
     cloned: bool,
+    delete: DeleteSettings,
 }
 
 /// An event by identity.
 type EventKey = (NodeId, u64);
+
+/// The random runs' checks know nothing of purges; `sim` has those.
+fn no_purges() -> DeleteSettings {
+    DeleteSettings { found_after_ms: Millis::MAX, ..DeleteSettings::default() }
+}
 
 type Content = (Vec<(Path, String)>, SeenById);
 
@@ -62,12 +69,42 @@ impl Net {
             parents: BTreeMap::new(),
             something_died: false,
             cloned: false,
+            delete: no_purges(),
         };
         for _ in 0..count {
             let node = net.join();
             net.handle(node, Input::Found);
         }
         net
+    }
+
+    /// The same, whose nodes purge; `durable` ones have data directories.
+    pub(super) fn purging(count: usize, durable: bool) -> Self {
+        let mut net = Self::new(0);
+        for node in 0..count {
+            let store = durable.then_some(node as u64);
+            net.delete = DeleteSettings { store, ..DeleteSettings::default() };
+            net.join();
+            net.handle(node, Input::Found);
+        }
+        net
+    }
+
+    pub(super) fn forget(&mut self, node: usize, name: &str) -> Result<(), ForgetError> {
+        let (mut out, name) = (Outbox::new(), NodeName::new(name).unwrap());
+        let result = self.nodes[node].engine.forget_member(&name, &mut out);
+        self.perform(node, out);
+        result
+    }
+
+    /// Names of the Delete group's members, as a node sees them.
+    pub(super) fn group(&self, node: usize) -> Vec<String> {
+        let config = self.engine(node).group();
+        config.iter().flat_map(|c| c.members()).map(|m| m.name.to_string()).collect()
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.now
     }
 
     pub(super) fn len(&self) -> usize {
@@ -78,7 +115,7 @@ impl Net {
         let incarnation = Incarnation(self.next_incarnation);
         self.next_incarnation += 1;
         let id = NodeId { name: NodeName::new(name).unwrap(), incarnation };
-        Engine::new(Config { id, hash_seed: 7, read_only: false, memory_max: None })
+        Engine::new(Config { delete: self.delete.clone(), ..Config::new(id, 7) })
     }
 
     /// A node that is not ready.
@@ -92,7 +129,7 @@ impl Net {
     pub(super) fn clone_identity(&mut self, of: usize) -> usize {
         self.cloned = true;
         let id = self.nodes[of].engine.id().clone();
-        let engine = Engine::new(Config { id, hash_seed: 7, read_only: false, memory_max: None });
+        let engine = Engine::new(Config { delete: self.delete.clone(), ..Config::new(id, 7) });
         self.nodes.push(Node { engine, pipes: BTreeMap::new() });
         let node = self.nodes.len() - 1;
         self.handle(node, Input::Found);
@@ -190,17 +227,15 @@ impl Net {
                     }
                 }
                 Output::Send { link, frame } => self.queue(node, link, frame),
-                Output::Serve { link, id, mut stream } => loop {
-                    let batch = stream.next_batch(2000);
-                    let mut frame = Vec::new();
-                    encode_part(id, stream.mark(), &batch.entries, stream.table(), &mut frame);
-                    self.queue(node, link, frame.into());
-                    if let Some((seen, mark, tock)) = stream.knowledge() {
-                        let seen = export_seen(stream.table(), seen);
-                        let end = CatchUpEnd { id, tock, mark: mark.clone(), seen };
-                        let mut frame = Vec::new();
-                        PeerMessage::CatchUpEnd(end).encode(stream.table(), &mut frame);
-                        self.queue(node, link, frame.into());
+                Output::Serve { link, mut job } => loop {
+                    let mut frames = Vec::new();
+                    let done = job.next_frames(2000, &mut frames);
+                    let mut at = 0;
+                    while let Some(frame) = split_frame(&frames[at..], BODY_BYTES_MAX).unwrap() {
+                        self.queue(node, link, frames[at..at + frame.length].into());
+                        at += frame.length;
+                    }
+                    if done {
                         break;
                     }
                 },
@@ -210,6 +245,7 @@ impl Net {
                     self.next_incarnation += 1;
                     self.handle(node, Input::Renewed { incarnation });
                 }
+                Output::Persist { token } => self.handle(node, Input::Persisted { token }),
                 Output::Report(Report::Conflict(c)) => {
                     self.losers.push(self.key(node, &c.loser));
                 }
@@ -340,6 +376,30 @@ impl Net {
         let link = self.nodes[from].pipes.values().find(|p| p.to == to).unwrap().link_there;
         let messages = vec![PeerMessage::Digest(digest)];
         self.handle(to, Input::Messages { link, messages });
+    }
+
+    /// A change of a node that is not here, passed on by another.
+    pub(super) fn forge_change(&mut self, from: usize, to: usize, name: &str, tick: u64) {
+        let mut maker = self.fresh(name);
+        maker.config.id.incarnation = Incarnation(1);
+        maker = Engine::new(maker.config.clone());
+        maker.handle(Input::Found, 0, &mut Outbox::new());
+        let peer = self.engine(from).id().clone();
+        maker.handle(Input::LinkUp { link: LinkId(0), peer }, 0, &mut Outbox::new());
+        let mut out = Outbox::new();
+        for n in 0..tick {
+            out = Outbox::new();
+            maker.write(write("forged", Some(&[n as u8])), false, &mut out).unwrap();
+        }
+        let frame = out.drain().find_map(|output| match output {
+            Output::Broadcast { frame } => Some(frame),
+            _ => None,
+        });
+        let link = self.nodes[from].pipes.values().find(|p| p.to == to).unwrap().link_there;
+        let bytes = frame.unwrap();
+        let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
+        let message = PeerMessage::decode(&frame).unwrap().unwrap();
+        self.handle(to, Input::Messages { link, messages: vec![message] });
     }
 
     pub(super) fn seed(&mut self, seed: u64) {

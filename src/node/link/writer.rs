@@ -6,14 +6,12 @@ use async_lock::{Semaphore, SemaphoreGuardArc};
 use futures::io::AsyncWriteExt;
 
 use super::link::{Link, LinkEnd};
-use crate::engine::{CloseReason, Input};
+use crate::engine::{CloseReason, Input, ServeJob};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;
 use crate::model::ids::NodeTable;
-use crate::model::seen::export_seen;
 use crate::protocol::frame::PART_BYTES;
-use crate::protocol::peer::{CatchUpEnd, PeerMessage, RefuseReason, encode_part};
-use crate::replica::catch_up::CatchUpStream;
+use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::rt;
 
 /// About so many bytes of frames go into one write.
@@ -60,7 +58,7 @@ impl Writer {
                     self.hub.handle(Input::Lagged { link: self.link.id }, rt::now());
                     Ok(())
                 }
-                LinkWork::Serve(id, stream) => self.serve(id, stream).await,
+                LinkWork::Serve(job) => self.serve(job).await,
                 LinkWork::Close(CloseReason::Left) => return LinkEnd::Left,
                 LinkWork::Close(CloseReason::TableFull) => return LinkEnd::TableFull,
                 LinkWork::Wait => {
@@ -121,37 +119,26 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends the next part of a catch-up, and its end behind the last.
-    async fn serve(&mut self, id: u64, mut stream: Box<CatchUpStream>) -> std::io::Result<()> {
+    /// Sends the next part of a catch-up's answer.
+    async fn serve(&mut self, mut job: Box<ServeJob>) -> std::io::Result<()> {
         self.out.clear();
         if self.permit.is_none() {
             self.permit = self.serves.try_acquire_arc();
         }
         if self.permit.is_none() {
-            drop_aside(stream);
-            let refused = PeerMessage::CatchUpRefused { id, reason: RefuseReason::Busy };
+            let refused = PeerMessage::CatchUpRefused { id: job.id(), reason: RefuseReason::Busy };
+            drop_aside(job);
             refused.encode(&NodeTable::new(), &mut self.out);
             return self.flush().await;
         }
         self.link.note_serving(true);
-        let batch = stream.next_batch(PART_BYTES);
-        if !batch.entries.is_empty() {
-            encode_part(id, stream.mark(), &batch.entries, stream.table(), &mut self.out);
-        }
-        if !batch.last {
-            // A newer ask has taken its place: then nobody wants this one any more.
-            if let Some(unwanted) = self.link.queue.put_back(id, stream) {
-                drop_aside(unwanted);
-            }
-        } else {
-            if let Some((seen, mark, tock)) = stream.knowledge() {
-                let seen = export_seen(stream.table(), seen);
-                let end = CatchUpEnd { id, tock, mark: mark.clone(), seen };
-                PeerMessage::CatchUpEnd(end).encode(stream.table(), &mut self.out);
-            }
-            drop_aside(stream);
+        if job.next_frames(PART_BYTES, &mut self.out) {
+            drop_aside(job);
             self.permit = None;
             self.link.note_serving(false);
+        } else if let Some(unwanted) = self.link.queue.put_back(job) {
+            // A newer ask has taken its place: then nobody wants this one any more.
+            drop_aside(unwanted);
         }
         self.flush().await?;
         // A fast peer never makes us wait, so others would not get to run.
@@ -163,13 +150,13 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         // A catch-up that is not over holds a snapshot, perhaps the last one of a big tree.
-        if let Some(stream) = self.link.queue.take_serve() {
-            drop_aside(stream);
+        if let Some(job) = self.link.queue.take_serve() {
+            drop_aside(job);
         }
     }
 }
 
 /// Drops a snapshot where that may take its time.
-fn drop_aside(stream: Box<CatchUpStream>) {
-    rt::spawn_blocking(move || drop(stream));
+fn drop_aside(job: Box<ServeJob>) {
+    rt::spawn_blocking(move || drop(job));
 }

@@ -1,6 +1,14 @@
 //! Bytes to peer messages and back.
 
-use super::{CatchUpAsk, CatchUpEnd, ChangeMessage, Digest, PeerError, PeerMessage, RefuseReason};
+use super::group_codec::{
+    read_group_hello, read_member, read_pair, read_proposal, read_round, write_group_hello,
+    write_member, write_pair, write_proposal, write_round,
+};
+use super::ping_codec::{read_ping, write_ping};
+use super::{
+    CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, ChangeMessage, Digest, PeerError,
+    PeerMessage, RefuseReason, ResyncStatus,
+};
 use crate::model::entry::Entry;
 use crate::model::ids::{Incarnation, NODE_TABLE_MAX, NodeId, NodeName, NodeTable, Tick, Tock};
 use crate::model::limits::MARK_COMPONENTS_MAX;
@@ -23,10 +31,25 @@ const CATCH_UP_REFUSED: u8 = 7;
 const TOPIC: u8 = 8;
 const KILL_NODE: u8 = 9;
 const LEAVE: u8 = 10;
+const CATCH_UP_KNOWN: u8 = 11;
+const CATCH_UP_MISSING: u8 = 12;
+const CATCH_UP_NAMES: u8 = 13;
+const CATCH_UP_VERDICT: u8 = 14;
+const CATCH_UP_DONE: u8 = 15;
+const CATCH_UP_INVITE: u8 = 16;
+const GROUP: u8 = 17;
+const PROPOSE: u8 = 18;
+const AGREE: u8 = 19;
+const DISAGREE: u8 = 20;
+const ANNOUNCE: u8 = 21;
+const RESYNC: u8 = 22;
+const PING: u8 = 23;
 
 /// Most records that are read from one frame; a frame is cut at 64 KiB by its sender, and the
 /// shortest record has about 20 bytes.
 const RECORDS_MAX: usize = 1 << 16;
+/// Most paths in one list of names; a sender stays far below.
+pub(crate) const NAMED_PATHS_MAX: usize = 1 << 16;
 
 impl<'a> PeerMessage<'a> {
     /// Reads one message. `Ok(None)`: a kind that this version does not know, to be ignored.
@@ -52,9 +75,39 @@ impl<'a> PeerMessage<'a> {
             }
             ACK => (Self::Ack(read_tick(r)?), 1),
             CATCH_UP_ASK => {
-                let id = r.read_u64()?;
-                (Self::CatchUpAsk(CatchUpAsk { id, mark: read_mark(r)?, seen: read_seen(r)? }), 3)
+                let (id, mark) = (r.read_u64()?, read_mark(r)?);
+                let (contiguous, no_announcements) = (read_contiguous(r)?, r.read_bool()?);
+                (Self::CatchUpAsk(CatchUpAsk { id, mark, contiguous, no_announcements }), 4)
             }
+            CATCH_UP_KNOWN => {
+                let (id, tock) = (r.read_u64()?, read_tock(r)?);
+                let (mark, seen) = (read_mark(r)?, read_seen(r)?);
+                (Self::CatchUpKnown(CatchUpKnown { id, tock, mark, seen }), 4)
+            }
+            CATCH_UP_MISSING => {
+                (Self::CatchUpMissing { id: r.read_u64()?, missing: read_seen(r)? }, 2)
+            }
+            CATCH_UP_NAMES => {
+                let (id, events) = (r.read_u64()?, read_seen(r)?);
+                let count = bounded(r.read_array_len()?, "named paths", NAMED_PATHS_MAX)?;
+                let mut paths = Vec::new();
+                for _ in 0..count {
+                    paths.push(Path::from_canonical(r.read_bin()?)?);
+                }
+                (Self::CatchUpNames(CatchUpNames { id, events, paths }), 3)
+            }
+            CATCH_UP_VERDICT => {
+                let (id, gone) = (r.read_u64()?, read_seen(r)?);
+                let count = bounded(r.read_array_len()?, "empty paths", NAMED_PATHS_MAX)?;
+                let mut empty = Vec::new();
+                for _ in 0..count {
+                    let raw = r.read_u64()?;
+                    empty.push(usize::try_from(raw).map_err(|_| PeerError::Counter(raw))?);
+                }
+                (Self::CatchUpVerdict(CatchUpVerdict { id, gone, empty }), 3)
+            }
+            CATCH_UP_DONE => (Self::CatchUpDone { id: r.read_u64()? }, 1),
+            CATCH_UP_INVITE => (Self::CatchUpInvite, 0),
             CATCH_UP_PART => {
                 let (id, mark) = (r.read_u64()?, read_mark(r)?);
                 let count = bounded(r.read_array_len()?, "records", RECORDS_MAX)?;
@@ -64,16 +117,12 @@ impl<'a> PeerMessage<'a> {
                 }
                 (Self::CatchUpPart { id, mark, records }, 3)
             }
-            CATCH_UP_END => {
-                let (id, tock) = (r.read_u64()?, read_tock(r)?);
-                let (mark, seen) = (read_mark(r)?, read_seen(r)?);
-                (Self::CatchUpEnd(CatchUpEnd { id, tock, mark, seen }), 4)
-            }
+            CATCH_UP_END => (Self::CatchUpEnd { id: r.read_u64()?, entries: r.read_u64()? }, 2),
             CATCH_UP_REFUSED => {
                 let id = r.read_u64()?;
                 let reason = match r.read_u64()? {
                     1 => RefuseReason::Behind,
-                    2 => RefuseReason::AcrossPurge,
+                    2 => RefuseReason::Announced,
                     3 => RefuseReason::Busy,
                     4 => RefuseReason::NotReady,
                     other => RefuseReason::Other(other),
@@ -86,6 +135,17 @@ impl<'a> PeerMessage<'a> {
             }
             KILL_NODE => (Self::KillNode(NodeName::new(r.read_str()?)?), 1),
             LEAVE => (Self::Leave, 0),
+            PING => (Self::Ping(read_ping(r)?), 7),
+            RESYNC => {
+                let (entries, remaining) = (r.read_u64()?, r.read_u64()?);
+                let is_done = r.read_bool()?;
+                (Self::Resync(ResyncStatus { entries, remaining, is_done }), 3)
+            }
+            GROUP => (Self::Group(read_group_hello(r)?), 2),
+            PROPOSE => (Self::Propose(read_proposal(r)?), 4),
+            AGREE => (Self::Agree { round: read_round(r)?, member: read_member(r)? }, 2),
+            DISAGREE => (Self::Disagree(read_round(r)?), 1),
+            ANNOUNCE => (Self::Announce(read_pair(r)?), 1),
             _ => return Ok(None),
         };
         for _ in known..elements {
@@ -125,24 +185,60 @@ impl<'a> PeerMessage<'a> {
                 write_u64(tick.get(), out);
             }),
             Self::CatchUpAsk(ask) => write_frame(CATCH_UP_ASK, out, |out| {
-                write_array_len(3, out);
+                write_array_len(4, out);
                 write_u64(ask.id, out);
                 write_mark(&ask.mark, out);
-                write_seen(&ask.seen, out);
+                write_contiguous(&ask.contiguous, out);
+                write_bool(ask.no_announcements, out);
             }),
-            Self::CatchUpEnd(end) => write_frame(CATCH_UP_END, out, |out| {
+            Self::CatchUpKnown(known) => write_frame(CATCH_UP_KNOWN, out, |out| {
                 write_array_len(4, out);
-                write_u64(end.id, out);
-                write_u64(end.tock.get(), out);
-                write_mark(&end.mark, out);
-                write_seen(&end.seen, out);
+                write_u64(known.id, out);
+                write_u64(known.tock.get(), out);
+                write_mark(&known.mark, out);
+                write_seen(&known.seen, out);
             }),
+            Self::CatchUpMissing { id, missing } => write_frame(CATCH_UP_MISSING, out, |out| {
+                write_array_len(2, out);
+                write_u64(*id, out);
+                write_seen(missing, out);
+            }),
+            Self::CatchUpEnd { id, entries } => write_frame(CATCH_UP_END, out, |out| {
+                write_array_len(2, out);
+                write_u64(*id, out);
+                write_u64(*entries, out);
+            }),
+            Self::CatchUpNames(names) => write_frame(CATCH_UP_NAMES, out, |out| {
+                write_array_len(3, out);
+                write_u64(names.id, out);
+                write_seen(&names.events, out);
+                write_array_len(names.paths.len(), out);
+                for path in &names.paths {
+                    write_bin(path.as_bytes(), out);
+                }
+            }),
+            Self::CatchUpVerdict(verdict) => write_frame(CATCH_UP_VERDICT, out, |out| {
+                write_array_len(3, out);
+                write_u64(verdict.id, out);
+                write_seen(&verdict.gone, out);
+                write_array_len(verdict.empty.len(), out);
+                for at in &verdict.empty {
+                    write_u64(*at as u64, out);
+                }
+            }),
+            Self::CatchUpDone { id } => write_frame(CATCH_UP_DONE, out, |out| {
+                write_array_len(1, out);
+                write_u64(*id, out);
+            }),
+            Self::CatchUpInvite => {
+                write_frame(CATCH_UP_INVITE, out, |out| write_array_len(0, out));
+            }
             Self::CatchUpRefused { id, reason } => write_frame(CATCH_UP_REFUSED, out, |out| {
                 write_array_len(2, out);
                 write_u64(*id, out);
                 let code = match reason {
                     RefuseReason::Behind => 1,
-                    RefuseReason::AcrossPurge => 2,
+                    RefuseReason::Announced => 2,
                     RefuseReason::Busy => 3,
                     RefuseReason::NotReady => 4,
                     RefuseReason::Other(code) => *code,
@@ -154,6 +250,37 @@ impl<'a> PeerMessage<'a> {
                 write_str(name.as_str(), out);
             }),
             Self::Leave => write_frame(LEAVE, out, |out| write_array_len(0, out)),
+            Self::Ping(ping) => write_frame(PING, out, |out| {
+                write_array_len(7, out);
+                write_ping(ping, out);
+            }),
+            Self::Resync(status) => write_frame(RESYNC, out, |out| {
+                write_array_len(3, out);
+                write_u64(status.entries, out);
+                write_u64(status.remaining, out);
+                write_bool(status.is_done, out);
+            }),
+            Self::Group(hello) => write_frame(GROUP, out, |out| {
+                write_array_len(2, out);
+                write_group_hello(hello, out);
+            }),
+            Self::Propose(proposal) => write_frame(PROPOSE, out, |out| {
+                write_array_len(4, out);
+                write_proposal(proposal, out);
+            }),
+            Self::Agree { round, member } => write_frame(AGREE, out, |out| {
+                write_array_len(2, out);
+                write_round(round, out);
+                write_member(member, out);
+            }),
+            Self::Disagree(round) => write_frame(DISAGREE, out, |out| {
+                write_array_len(1, out);
+                write_round(round, out);
+            }),
+            Self::Announce(pair) => write_frame(ANNOUNCE, out, |out| {
+                write_array_len(1, out);
+                write_pair(pair, out);
+            }),
         }
     }
 }
@@ -203,33 +330,27 @@ pub fn encode_topic(topic: &Path, data: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-fn bounded(count: usize, what: &'static str, max: usize) -> Result<usize, PeerError> {
+pub(super) fn bounded(count: usize, what: &'static str, max: usize) -> Result<usize, PeerError> {
     if count > max { Err(PeerError::TooMany { what, count, max }) } else { Ok(count) }
 }
 
-fn read_tick(r: &mut Reader<'_>) -> Result<Tick, PeerError> {
+pub(super) fn read_tick(r: &mut Reader<'_>) -> Result<Tick, PeerError> {
     let raw = r.read_u64()?;
     Tick::new(raw).ok_or(PeerError::Counter(raw))
 }
 
-fn read_tock(r: &mut Reader<'_>) -> Result<Tock, PeerError> {
+pub(super) fn read_tock(r: &mut Reader<'_>) -> Result<Tock, PeerError> {
     let raw = r.read_u64()?;
     Tock::new(raw).ok_or(PeerError::Counter(raw))
 }
 
 /// A mark: array of `[lineage, tock]`; a lineage is nil or an event.
-fn read_mark(r: &mut Reader<'_>) -> Result<Mark, PeerError> {
+pub(super) fn read_mark(r: &mut Reader<'_>) -> Result<Mark, PeerError> {
     let count = bounded(r.read_array_len()?, "components of a mark", MARK_COMPONENTS_MAX)?;
     let mut components = Vec::new();
     for _ in 0..count {
         let elements = r.read_array_len()?;
-        let lineage = if r.take_nil() {
-            Lineage(None)
-        } else {
-            let event = read_event(r)?;
-            let id = NodeId { name: NodeName::new(event.name)?, incarnation: event.incarnation };
-            Lineage(Some((id, event.tick)))
-        };
+        let lineage = read_lineage(r)?;
         components.push((lineage, read_tock(r)?));
         for _ in 2..elements {
             r.skip()?;
@@ -238,26 +359,40 @@ fn read_mark(r: &mut Reader<'_>) -> Result<Mark, PeerError> {
     Ok(Mark::from_components(components))
 }
 
-fn write_mark(mark: &Mark, out: &mut Vec<u8>) {
+pub(super) fn write_mark(mark: &Mark, out: &mut Vec<u8>) {
     write_array_len(mark.iter().count(), out);
     for (lineage, tock) in mark.iter() {
         write_array_len(2, out);
-        match &lineage.0 {
-            None => write_nil(out),
-            Some((id, tick)) => {
-                write_array_len(3, out);
-                write_str(id.name.as_str(), out);
-                write_u64(id.incarnation.0, out);
-                write_u64(tick.get(), out);
-            }
-        }
+        write_lineage(lineage, out);
         write_u64(tock.get(), out);
+    }
+}
+
+/// A lineage: nil, or the event that started it.
+pub(super) fn read_lineage(r: &mut Reader<'_>) -> Result<Lineage, PeerError> {
+    if r.take_nil() {
+        return Ok(Lineage(None));
+    }
+    let event = read_event(r)?;
+    let id = NodeId { name: NodeName::new(event.name)?, incarnation: event.incarnation };
+    Ok(Lineage(Some((id, event.tick))))
+}
+
+pub(super) fn write_lineage(lineage: &Lineage, out: &mut Vec<u8>) {
+    match &lineage.0 {
+        None => write_nil(out),
+        Some((id, tick)) => {
+            write_array_len(3, out);
+            write_str(id.name.as_str(), out);
+            write_u64(id.incarnation.0, out);
+            write_u64(tick.get(), out);
+        }
     }
 }
 
 /// What is seen: array of `[name, incarnation, gap, length, gap, length …]`. The first gap
 /// counts from 0, each further one from the end of the range before it.
-fn read_seen(r: &mut Reader<'_>) -> Result<SeenById, PeerError> {
+pub(super) fn read_seen(r: &mut Reader<'_>) -> Result<SeenById, PeerError> {
     let count = bounded(r.read_array_len()?, "incarnations", NODE_TABLE_MAX)?;
     let mut seen = Vec::new();
     for _ in 0..count {
@@ -283,7 +418,7 @@ fn read_seen(r: &mut Reader<'_>) -> Result<SeenById, PeerError> {
     Ok(seen)
 }
 
-fn write_seen(seen: &SeenById, out: &mut Vec<u8>) {
+pub(super) fn write_seen(seen: &SeenById, out: &mut Vec<u8>) {
     write_array_len(seen.len(), out);
     for (id, ticks) in seen {
         write_array_len(2 + 2 * ticks.range_count(), out);
@@ -295,6 +430,28 @@ fn write_seen(seen: &SeenById, out: &mut Vec<u8>) {
             write_u64(to - from, out);
             at = to;
         }
+    }
+}
+
+/// Counters: array of `[name, incarnation, tick]`.
+fn read_contiguous(r: &mut Reader<'_>) -> Result<Vec<(NodeId, Tick)>, PeerError> {
+    let count = bounded(r.read_array_len()?, "incarnations", NODE_TABLE_MAX)?;
+    let mut counters = Vec::new();
+    for _ in 0..count {
+        let event = read_event(r)?;
+        let id = NodeId { name: NodeName::new(event.name)?, incarnation: event.incarnation };
+        counters.push((id, event.tick));
+    }
+    Ok(counters)
+}
+
+fn write_contiguous(counters: &[(NodeId, Tick)], out: &mut Vec<u8>) {
+    write_array_len(counters.len(), out);
+    for (id, tick) in counters {
+        write_array_len(3, out);
+        write_str(id.name.as_str(), out);
+        write_u64(id.incarnation.0, out);
+        write_u64(tick.get(), out);
     }
 }
 
@@ -323,8 +480,24 @@ mod tests {
                 seen: seen.clone(),
             }),
             PeerMessage::Ack(Tick::new(12).unwrap()),
-            PeerMessage::CatchUpAsk(CatchUpAsk { id: 5, mark: mark.clone(), seen: seen.clone() }),
-            PeerMessage::CatchUpEnd(CatchUpEnd { id: 5, tock, mark, seen }),
+            PeerMessage::CatchUpAsk(CatchUpAsk {
+                id: 5,
+                mark: mark.clone(),
+                contiguous: vec![(id("a"), Tick::new(9).unwrap())],
+                no_announcements: true,
+            }),
+            PeerMessage::CatchUpKnown(CatchUpKnown { id: 5, tock, mark, seen: seen.clone() }),
+            PeerMessage::CatchUpMissing { id: 5, missing: seen.clone() },
+            PeerMessage::CatchUpEnd { id: 5, entries: 1 << 40 },
+            PeerMessage::CatchUpNames(CatchUpNames {
+                id: 5,
+                events: seen.clone(),
+                paths: vec!["a.b".parse().unwrap(), Path::root()],
+            }),
+            PeerMessage::CatchUpVerdict(CatchUpVerdict { id: 5, gone: seen, empty: vec![1] }),
+            PeerMessage::CatchUpDone { id: 5 },
+            PeerMessage::CatchUpInvite,
+            PeerMessage::Resync(ResyncStatus { entries: 1, remaining: 2, is_done: true }),
             PeerMessage::CatchUpRefused { id: 5, reason: RefuseReason::Busy },
             PeerMessage::Topic { topic: "a.b".parse().unwrap(), data: &[0xc1, 0xff] },
             PeerMessage::KillNode(NodeName::new("old").unwrap()),
@@ -385,7 +558,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_messages_never_panic(which in 0usize..8, at in 5usize..80, byte: u8, cut in 0usize..40) {
+        fn damaged_messages_never_panic(which in 0usize..15, at in 5usize..80, byte: u8, cut in 0usize..40) {
             let mut bytes = Vec::new();
             samples()[which].encode(&NodeTable::new(), &mut bytes);
             let length = bytes.len();

@@ -4,9 +4,14 @@
 
 mod codec;
 pub mod greeting;
+mod group_codec;
+mod ping_codec;
 
-use crate::model::ids::{NodeName, Tick, Tock};
-use crate::model::seen::{Mark, SeenById};
+use crate::model::group::{GroupConfig, Member, RoundId};
+use crate::model::ids::{NodeId, NodeName, Tick, Tock};
+use crate::model::path::Path;
+use crate::model::ping::Ping;
+use crate::model::seen::{Lineage, Mark, SeenById};
 use crate::protocol::record::{Record, RecordError};
 pub use codec::{encode_change, encode_part, encode_topic};
 
@@ -38,6 +43,9 @@ pub enum PeerError {
     /// A name that no node can have.
     #[error("a peer's message has a bad name: {0}")]
     Name(#[from] crate::model::ids::NameError),
+    /// A member list that is empty, too long, or names a node twice.
+    #[error("a peer's message has a bad list of the Delete group's members")]
+    Members,
     /// A topic that is no path.
     #[error("a peer's message has a bad topic: {0}")]
     Topic(#[from] crate::model::path::PathError),
@@ -67,28 +75,99 @@ pub struct Digest {
     pub seen: SeenById,
 }
 
-/// Asks for everything that is not in `seen` (RULES 3).
+/// Step 1 of a catch-up: the asker's counters (RULES 3).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CatchUpAsk {
-    /// Chosen by the asker; the answer carries it. A newer ask on a link replaces the older.
+    /// Chosen by the asker; all that follows carries it. A newer ask on a link replaces the older.
     pub id: u64,
     /// The asker's mark.
     pub mark: Mark,
-    /// What the asker has accounted for.
-    pub seen: SeenById,
+    /// Per incarnation the tick up to which the asker has accounted for all.
+    pub contiguous: Vec<(NodeId, Tick)>,
+    /// The asker does not want announcements of purges: those that it got did not help.
+    pub no_announcements: bool,
 }
 
-/// Closes a catch-up: after all of the entries, the knowledge (RULES 3).
+/// Step 2 of a catch-up: what the answerer knows, at the moment of the snapshot from which it
+/// answers. The asker takes it over when all of the data is in, and not before (RULES 3).
 #[derive(Debug, Clone, PartialEq)]
-pub struct CatchUpEnd {
+pub struct CatchUpKnown {
     /// Of the ask.
     pub id: u64,
     /// The answerer's tock.
     pub tock: Tock,
-    /// The answerer's mark at the snapshot's moment.
+    /// The answerer's mark.
     pub mark: Mark,
-    /// What the answerer had accounted for at the snapshot's moment.
+    /// What the answerer has accounted for: above the asker's counters; across a purge all of it.
     pub seen: SeenById,
+}
+
+/// Across a purge: entries of the asker that the answerer may have purged (RULES 4).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CatchUpNames {
+    /// Of the ask.
+    pub id: u64,
+    /// Newest events that the answerer has seen.
+    pub events: SeenById,
+    /// Paths of entries whose newest event the answerer has not seen.
+    pub paths: Vec<Path>,
+}
+
+/// What has become of the named entries, by the snapshot (RULES 4).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CatchUpVerdict {
+    /// Of the ask.
+    pub id: u64,
+    /// Of the named events those that are no entry's newest event any more.
+    pub gone: SeenById,
+    /// The places in the list of named paths (from 0) where the answerer holds nothing.
+    pub empty: Vec<usize>,
+}
+
+/// How far a housekeeper is that asks the other side of a healed split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResyncStatus {
+    /// Entries that it has fetched.
+    pub entries: u64,
+    /// Events that it still lacks.
+    pub remaining: u64,
+    /// It has all that one peer had: its side can fetch from it.
+    pub is_done: bool,
+}
+
+/// A tock pair as it travels (RULES 5).
+#[derive(Debug, Clone, PartialEq)]
+pub struct PairById {
+    /// Of which succession of decisions.
+    pub lineage: Lineage,
+    /// The mark at which one has to stand.
+    pub from: Tock,
+    /// The mark that follows it.
+    pub to: Tock,
+    /// V: what one has to have seen.
+    pub seen: SeenById,
+}
+
+/// A coordinator asks the Delete group's members to agree (RULES 7).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    /// The round.
+    pub round: RoundId,
+    /// What it is about.
+    pub pair: PairById,
+    /// Holes that nobody could fill: left out of V.
+    pub lost: SeenById,
+    /// A planned change of the member list that takes effect with the announcement.
+    pub next: Option<GroupConfig>,
+}
+
+/// Who a node is in the Delete group, and the member list that it knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupHello {
+    /// The sender, as a member.
+    pub member: Member,
+    /// The list in force at the sender.
+    pub config: Option<GroupConfig>,
 }
 
 /// Why a catch-up is not answered.
@@ -96,8 +175,9 @@ pub struct CatchUpEnd {
 pub enum RefuseReason {
     /// The answerer is behind the asker, across a purge.
     Behind,
-    /// The asker is behind the answerer, across a purge; this version cannot answer that.
-    AcrossPurge,
+    /// The asker is behind the answerer, but not by more than the announcements that the
+    /// answerer has sent it just now: it should apply them and ask again.
+    Announced,
     /// The answerer serves as many as it can; ask another, or later.
     Busy,
     /// The answerer is itself still catching up.
@@ -116,9 +196,18 @@ pub enum PeerMessage<'a> {
     /// The receiver's own incarnation is accounted for at the sender up to this tick, without
     /// a hole: a cumulative acknowledgement.
     Ack(Tick),
-    /// Asks for what is missing.
+    /// Asks for what is missing, with the asker's counters.
     CatchUpAsk(CatchUpAsk),
-    /// Entries of an answer.
+    /// What the answerer knows.
+    CatchUpKnown(CatchUpKnown),
+    /// Step 3 of a catch-up: the events that the asker lacks of the known ones.
+    CatchUpMissing {
+        /// Of the ask.
+        id: u64,
+        /// The missing events.
+        missing: SeenById,
+    },
+    /// Step 4: entries whose newest event is among the missing ones.
     CatchUpPart {
         /// Of the ask.
         id: u64,
@@ -127,8 +216,24 @@ pub enum PeerMessage<'a> {
         /// The entries.
         records: Vec<Record<'a>>,
     },
-    /// The end of an answer.
-    CatchUpEnd(CatchUpEnd),
+    /// All entries have been sent.
+    CatchUpEnd {
+        /// Of the ask.
+        id: u64,
+        /// How many there were.
+        entries: u64,
+    },
+    /// Across a purge: what has become of these?
+    CatchUpNames(CatchUpNames),
+    /// This has become of them.
+    CatchUpVerdict(CatchUpVerdict),
+    /// The asker needs nothing more from the snapshot.
+    CatchUpDone {
+        /// Of the ask.
+        id: u64,
+    },
+    /// The receiver should catch up from the sender at once: there are re-issues (RULES 4d).
+    CatchUpInvite,
     /// There is no answer, or no more of it.
     CatchUpRefused {
         /// Of the ask.
@@ -139,7 +244,7 @@ pub enum PeerMessage<'a> {
     /// A message that a client sends to whoever monitors its topic; kept nowhere.
     Topic {
         /// Canonical path elements.
-        topic: crate::model::path::Path,
+        topic: Path,
         /// The bytes, usually MessagePack; not checked.
         data: &'a [u8],
     },
@@ -147,4 +252,23 @@ pub enum PeerMessage<'a> {
     KillNode(NodeName),
     /// The sender goes away on purpose.
     Leave,
+    /// A turn of an election is claimed, or what is known of one.
+    Ping(Ping),
+    /// How far the sender is with asking the other side.
+    Resync(ResyncStatus),
+    /// The sender as a member of the Delete group, and its member list.
+    Group(GroupHello),
+    /// Asks to agree to a purge.
+    Propose(Proposal),
+    /// The sender agrees, and has persisted what it agrees to.
+    Agree {
+        /// To what.
+        round: RoundId,
+        /// The sender.
+        member: Member,
+    },
+    /// The sender cannot agree now.
+    Disagree(RoundId),
+    /// All have agreed: tombstones may be dropped.
+    Announce(PairById),
 }

@@ -130,7 +130,7 @@ impl WatchSource {
             Some(Resumption::Lost) => return Progress::Failed(lost()),
         };
         self.style.names = cx.hub.read(NodeNames::of);
-        self.phase = Phase::Gone(Box::new(walk));
+        self.phase = Phase::Gone(walk);
         if self.tells_restart {
             emit.state("restart");
             return Progress::Wrote;

@@ -1,0 +1,232 @@
+//! RULES 7: the member list. Who founds it, who coordinates, when it is changed as planned, and
+//! when by force, which starts a new lineage, named by an event of its maker.
+
+use super::Engine;
+use crate::engine::{LinkId, Outbox, Output, Report};
+use crate::model::defects::Defect;
+use crate::model::group::{GroupConfig, Member};
+use crate::model::ids::{Event, Millis, NodeName};
+use crate::model::seen::Lineage;
+use crate::protocol::peer::{GroupHello, PeerMessage};
+
+/// What operators and clients see of the Delete group.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupView {
+    /// The member list, if there is one.
+    pub config: Option<GroupConfig>,
+    /// Members that are not there, and for how long, milliseconds. While there is one, nothing
+    /// is purged.
+    pub away: Vec<(Member, Millis)>,
+    /// Tombstones that wait for being purged.
+    pub tombstones: usize,
+}
+
+/// Why a member was not taken off the list. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ForgetError {
+    /// The node has not caught up with its network yet.
+    #[error("this node has not caught up with its network yet; try again, or another node")]
+    NotReady,
+    /// It is not on the list.
+    #[error("no member of the Delete group has that name; see `distkv-node members`")]
+    NotAMember,
+    /// It is there.
+    #[error("that node is up and linked; stop it first if it is to be forgotten")]
+    IsHere,
+    /// No event can be made now.
+    #[error("this node cannot make changes now; try again, or another node")]
+    NoEvent,
+}
+
+impl Engine {
+    /// This node as a member of the group.
+    pub(in crate::engine) fn as_member(&self) -> Member {
+        let store = self.delete.settings.store;
+        Member {
+            name: self.config.id.name.clone(),
+            store: store.unwrap_or(self.config.id.incarnation.0),
+            durable: store.is_some(),
+        }
+    }
+
+    /// What operators and clients see of the Delete group.
+    #[must_use]
+    pub fn group_view(&self, now: Millis) -> GroupView {
+        let config = self.delete.config.clone();
+        let members = config.iter().flat_map(GroupConfig::members);
+        let away = members.filter_map(|member| {
+            let since = self.delete.away.get(&member.name)?;
+            Some((member.clone(), now.saturating_sub(*since)))
+        });
+        GroupView { away: away.collect(), tombstones: self.replica.tree().tombstone_len(), config }
+    }
+
+    /// Takes a member that will not come back off the list, by force. What it alone had agreed
+    /// to or deleted may come to be a new change when it comes back after all (RULES 8).
+    ///
+    /// # Errors
+    /// [`ForgetError`]; nothing was changed.
+    pub fn forget_member(&mut self, name: &NodeName, out: &mut Outbox) -> Result<(), ForgetError> {
+        if !self.ready {
+            return Err(ForgetError::NotReady);
+        }
+        let config = self.delete.config.as_ref().ok_or(ForgetError::NotAMember)?;
+        let member = config.member(name).cloned().ok_or(ForgetError::NotAMember)?;
+        if self.link_of(&member).is_some() || member == self.as_member() {
+            return Err(ForgetError::IsHere);
+        }
+        let rest = config.members().iter().filter(|m| m.name != *name).cloned().collect();
+        if self.force_change(rest, out) { Ok(()) } else { Err(ForgetError::NoEvent) }
+    }
+
+    /// A forced change, or the first list of all: always a new lineage, so that two sides never
+    /// go on in one. Without members left, this node becomes the only one.
+    fn force_change(&mut self, mut members: Vec<Member>, out: &mut Outbox) -> bool {
+        if members.is_empty() {
+            members.push(self.as_member());
+        }
+        let version = self.delete.config.as_ref().map_or(0, |c| c.version).saturating_add(1);
+        let Some(event) = self.replica.burn_event() else { return false };
+        self.peers.note_change(event.node);
+        let mut lineage = Lineage(Some((self.config.id.clone(), event.tick)));
+        if self.config.defects.has(Defect::OneLineage)
+            && let Some(config) = &self.delete.config
+        {
+            lineage = config.lineage.clone();
+        }
+        let Some(config) = GroupConfig::new(version, lineage, members) else { return false };
+        self.take_config(config, out);
+        self.broadcast_group(out);
+        true
+    }
+
+    /// Takes a list if it is greater than the one in force; tells whether it was.
+    pub(super) fn take_config(&mut self, config: GroupConfig, out: &mut Outbox) -> bool {
+        if self.delete.config.as_ref().is_some_and(|current| !config.supersedes(current)) {
+            return false;
+        }
+        out.push(Output::Report(Report::GroupChanged { config: config.clone() }));
+        // The event that names the lineage is no entry's: the list is all there is of it.
+        if let Lineage(Some((id, tick))) = &config.lineage
+            && let Some(node) = self.replica.intern(id)
+        {
+            self.replica.account_for(Event { node, tick: *tick });
+            self.peers.note_change(node);
+        }
+        self.delete.config = Some(config);
+        self.delete.round = None;
+        self.delete.away.clear();
+        true
+    }
+
+    /// The link to a member: that node, with that store.
+    pub(super) fn link_of(&self, member: &Member) -> Option<LinkId> {
+        self.delete.peers.iter().find(|(_, m)| *m == member).map(|(link, _)| *link)
+    }
+
+    /// A planned change that is due: a node with a data directory that is not on the list yet,
+    /// or a member without one that is not needed any more.
+    pub(super) fn planned_change(&self, config: &GroupConfig) -> Option<GroupConfig> {
+        let me = self.as_member();
+        let peers = self.delete.peers.iter();
+        let ready = peers.filter(|(l, _)| self.peers.get(**l).is_some_and(|p| p.ready));
+        let newcomer = ready
+            .map(|(_, member)| member)
+            .chain([&me])
+            .filter(|m| m.durable && !config.members().contains(m))
+            .min()?;
+        let added = config.with(newcomer.clone())?;
+        let kept = added.members().iter().filter(|m| m.durable).cloned().collect();
+        GroupConfig::new(added.version, added.lineage.clone(), kept)
+    }
+
+    pub(super) fn on_group_tick(&mut self, now: Millis, out: &mut Outbox) {
+        if !self.ready {
+            return;
+        }
+        let Some(config) = self.delete.config.clone() else {
+            let since = *self.delete.without_list_since.get_or_insert(now);
+            if now.saturating_sub(since) >= self.delete.settings.found_after_ms
+                && self.is_first_candidate()
+            {
+                self.force_change(vec![self.as_member()], out);
+            }
+            return;
+        };
+        let me = self.as_member();
+        if let Some(listed) = config.member(&me.name)
+            && *listed != me
+        {
+            // This node came back without the record of what it had agreed to (RULES 9).
+            let rest = config.members().iter().filter(|m| m.name != me.name).cloned().collect();
+            self.force_change(rest, out);
+            return;
+        }
+        self.note_away(&config, now);
+        self.take_over(&config, now, out);
+    }
+
+    fn note_away(&mut self, config: &GroupConfig, now: Millis) {
+        let me = self.as_member();
+        for member in config.members() {
+            if *member == me || self.link_of(member).is_some() {
+                self.delete.away.remove(&member.name);
+            } else {
+                self.delete.away.entry(member.name.clone()).or_insert(now);
+            }
+        }
+    }
+
+    /// In a network without data directories: the one member was away for too long.
+    fn take_over(&mut self, config: &GroupConfig, now: Millis, out: &mut Outbox) {
+        let after = self.delete.settings.takeover_after_ms;
+        let gone = |m: &Member| {
+            let since = self.delete.away.get(&m.name);
+            !m.durable && since.is_some_and(|s| now.saturating_sub(*s) >= after)
+        };
+        if config.members().iter().all(gone) && self.is_first_candidate() {
+            self.force_change(vec![self.as_member()], out);
+        }
+    }
+
+    /// Whether this node is the first, by name, of those that could found a list: those with a
+    /// data directory, if there are any.
+    fn is_first_candidate(&self) -> bool {
+        let me = self.as_member();
+        let ready = |link: &LinkId| self.peers.get(*link).is_some_and(|p| p.ready);
+        let rank = |m: &Member| (!m.durable, m.name.clone());
+        let mut others = self.delete.peers.iter().filter(|(l, _)| ready(l)).map(|(_, m)| m);
+        others.all(|m| rank(&me) < rank(m))
+    }
+
+    /// Tells a peer who this node is and which list it has.
+    pub(in crate::engine) fn greet_group(&self, link: LinkId, out: &mut Outbox) {
+        self.send(link, &PeerMessage::Group(self.group_hello()), out);
+    }
+
+    pub(super) fn broadcast_group(&self, out: &mut Outbox) {
+        self.broadcast(&PeerMessage::Group(self.group_hello()), out);
+    }
+
+    fn group_hello(&self) -> GroupHello {
+        GroupHello { member: self.as_member(), config: self.delete.config.clone() }
+    }
+
+    pub(in crate::engine) fn on_group(
+        &mut self,
+        link: LinkId,
+        hello: &GroupHello,
+        out: &mut Outbox,
+    ) {
+        // A peer speaks for itself only.
+        if self.peers.get(link).is_some_and(|p| p.id.name == hello.member.name) {
+            self.delete.peers.insert(link, hello.member.clone());
+        }
+        if let Some(config) = &hello.config {
+            // Passed on once by everybody: not all are linked to its maker.
+            if self.take_config(config.clone(), out) {
+                self.broadcast_group(out);
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! RULES 7: who may purge, and how the Delete group agrees.
+//!
+//! | part | where |
+//! |---|---|
+//! | the member list, founding, planned and forced changes | [`group`] |
+//! | a round: propose, agree, decide, announce | [`round`] |
+//! | announcements: applied, kept, offered to whoever is behind (RULES 5) | [`announce`] |
+//! | holes in V: waiting for them, and giving them up as lost | [`holes`] |
+
+pub(super) mod announce;
+pub(super) mod group;
+pub(super) mod holes;
+pub(super) mod round;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Engine, LinkId, Outbox};
+use crate::model::group::{GroupConfig, Member};
+use crate::model::ids::{Millis, NodeName};
+use crate::replica::purge::{PurgeDecision, TockPair};
+use holes::HoleWatch;
+pub(super) use round::Decided;
+use round::{Agreeing, Deciding, Round};
+
+pub use group::{ForgetError, GroupView};
+
+/// How the Delete group works. The defaults suit everybody but tests.
+#[derive(Clone, Debug)]
+pub struct DeleteSettings {
+    /// The data directory's id; none for a node without one.
+    pub store: Option<u64>,
+    /// Rounds begin this often while there is something to purge, milliseconds.
+    pub interval_ms: Millis,
+    /// Most tombstones that one round drops: they go under one guard.
+    pub batch_max: usize,
+    /// How many announcements are kept for those who are behind.
+    pub kept_max: usize,
+    /// A network without a member list waits so long for somebody who has one.
+    pub found_after_ms: Millis,
+    /// In a network without data directories the one member is replaced when it was away for so
+    /// long.
+    pub takeover_after_ms: Millis,
+    /// A hole that nobody could fill for so long is given up as lost.
+    pub lost_after_ms: Millis,
+}
+
+impl Default for DeleteSettings {
+    fn default() -> Self {
+        Self {
+            store: None,
+            interval_ms: 10_000,
+            batch_max: 4_096,
+            kept_max: 64,
+            found_after_ms: 5_000,
+            takeover_after_ms: 3_600_000,
+            lost_after_ms: 10_000,
+        }
+    }
+}
+
+/// This node's part in the Delete group.
+pub(super) struct DeleteGroup {
+    settings: DeleteSettings,
+    /// The greatest list that this node has heard of. Must be kept over a restart.
+    config: Option<GroupConfig>,
+    /// Who every linked peer is, as a member.
+    peers: BTreeMap<LinkId, Member>,
+    /// Applied announcements, oldest first.
+    kept: VecDeque<TockPair>,
+    /// Announcements whose V is not all here yet.
+    waiting: VecDeque<TockPair>,
+    round: Option<Round>,
+    /// What this node is about to agree to, once it is persisted.
+    agreeing: Option<Agreeing>,
+    /// What this node as coordinator has decided, until it is persisted. Must be kept over a
+    /// restart.
+    deciding: Option<Deciding>,
+    holes: HoleWatch,
+    next_token: u64,
+    next_round: u64,
+    round_due: Millis,
+    /// A purge was applied: the next round is due one interval from the next tick.
+    rests: bool,
+    /// Since when this node has been ready without a list.
+    without_list_since: Option<Millis>,
+    /// Members that are not linked, and since when.
+    away: BTreeMap<NodeName, Millis>,
+}
+
+impl DeleteGroup {
+    pub(super) fn new(settings: DeleteSettings) -> Self {
+        Self {
+            settings,
+            config: None,
+            peers: BTreeMap::new(),
+            kept: VecDeque::new(),
+            waiting: VecDeque::new(),
+            round: None,
+            agreeing: None,
+            deciding: None,
+            holes: HoleWatch::default(),
+            next_token: 0,
+            next_round: 0,
+            round_due: 0,
+            rests: false,
+            without_list_since: None,
+            away: BTreeMap::new(),
+        }
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+}
+
+impl Engine {
+    pub(super) fn on_delete_tick(&mut self, now: Millis, out: &mut Outbox) {
+        self.retry_waiting(out);
+        self.on_group_tick(now, out);
+        self.on_round_tick(now, out);
+    }
+
+    pub(super) fn on_delete_link_down(&mut self, link: LinkId) {
+        self.delete.peers.remove(&link);
+        // A round that waits for this link's answer will time out; one more try costs nothing.
+        if self.delete.agreeing.as_ref().is_some_and(|a| a.link == link) {
+            self.delete.agreeing = None;
+        }
+    }
+
+    /// A state was persisted: what waited for it goes on.
+    pub(super) fn on_persisted(&mut self, token: u64, now: Millis, out: &mut Outbox) {
+        if let Some(agreeing) = self.delete.agreeing.take_if(|a| a.token == token) {
+            self.agree(&agreeing, out);
+        }
+        if let Some(deciding) = self.delete.deciding.take_if(|d| d.token == token) {
+            self.carry_out_decision(deciding, now, out);
+        }
+    }
+
+    /// The last purges that were applied here, for tests and operators.
+    #[must_use]
+    pub fn applied_purges(&self) -> usize {
+        self.delete.kept.len()
+    }
+
+    /// The member list in force.
+    #[must_use]
+    pub fn group(&self) -> Option<&GroupConfig> {
+        self.delete.config.as_ref()
+    }
+
+    /// What must be kept over a restart besides the list.
+    pub(super) fn decided(&self) -> Option<Decided> {
+        self.delete.deciding.as_ref().map(|d| d.decided.clone())
+    }
+
+    /// After a restart: the list, and a decision that was persisted and may have been announced.
+    pub(super) fn take_up_group(&mut self, config: Option<GroupConfig>, decided: Option<Decided>) {
+        self.delete.config = config;
+        let Some(Decided { pair, next }) = decided else { return };
+        if self.replica.decide_purge(&pair) == PurgeDecision::Apply {
+            self.apply_pair(pair, &mut Outbox::new());
+            if next.is_some() {
+                self.delete.config = next;
+            }
+        }
+    }
+}

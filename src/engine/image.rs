@@ -1,0 +1,79 @@
+//! A node's whole state at one moment, as data: what a restart needs, and what a snapshot file
+//! holds (RULES 9).
+
+use super::delete::Decided;
+use super::{Config, Engine, Outbox, Output, Report};
+use crate::model::group::GroupConfig;
+use crate::model::ids::NodeId;
+use crate::replica::Replica;
+use crate::replica::across::{Across, AcrossFailure};
+use crate::replica::come_back::{ReplicaImage, Restored};
+
+/// Everything that a node must not forget. O(1) to take; dropping it may take time.
+#[derive(Clone)]
+pub struct Image {
+    /// Tree, seen, mark and counters.
+    pub replica: ReplicaImage,
+    /// The Delete group's member list.
+    pub group: Option<GroupConfig>,
+    /// What this node had decided as the group's coordinator, and had not announced yet.
+    pub(super) decided: Option<Decided>,
+}
+
+impl Image {
+    /// Whose state it is, in which of its lives.
+    #[must_use]
+    pub fn id(&self) -> &NodeId {
+        &self.replica.id
+    }
+}
+
+impl Engine {
+    /// The state of this moment.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        Image {
+            replica: self.replica.image(&self.config.id),
+            group: self.group().cloned(),
+            decided: self.decided(),
+        }
+    }
+
+    /// A node that comes back with a state of its own. `config.id` is the image's only after a
+    /// clean stop, or where no frame had left before its record was safe; else it is a new
+    /// incarnation (DESIGN, rule "no event twice"). `None` when the node table is full.
+    #[must_use]
+    pub fn restore(config: Config, image: &Image) -> Option<Self> {
+        let replica = Replica::come_back(&image.replica, &config.id)?;
+        let replica = replica.on_trial(config.chain_bound, config.defects);
+        let mut engine = Self::new(config);
+        engine.replica = replica;
+        engine.take_up_group(image.group.clone(), image.decided.clone());
+        Some(engine)
+    }
+
+    /// Takes in a state from elsewhere (RULES 9): harmless, whatever it is. Brings nothing back
+    /// that was deleted, and takes nothing away that is newer.
+    ///
+    /// # Errors
+    /// [`AcrossFailure`]; entries may have been taken in, but no knowledge.
+    pub fn load_image(&mut self, image: &Image, out: &mut Outbox) -> Result<(), AcrossFailure> {
+        let restored = self.replica.take_in_image(&image.replica);
+        let all: Vec<_> = self.replica.seen().iter().map(|(node, _)| node).collect();
+        for node in all {
+            self.peers.note_change(node);
+        }
+        let Restored { taken, made, conflicts, dropped } = restored?;
+        for change in taken {
+            self.counters.applied += 1;
+            self.publish(change, out);
+        }
+        for conflict in conflicts {
+            self.counters.conflicts += 1;
+            self.record_conflict(&conflict, out);
+            out.push(Output::Report(Report::Conflict(Box::new(conflict))));
+        }
+        self.publish_across(Across { dropped, reissued: made }, out);
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Defects that can be planted, so that the simulator shows that it would find them: each is a
+//! rule left out or a step taken too early, one line at the place that the rule is in. Only
+//! tests and the simulator can plant any (feature `planted-defects`); in a real node
+//! [`Defects`] takes no room and [`Defects::has`] is false.
+
+/// One defect that can be planted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Defect {
+    /// What a digest says is taken as seen, before the data has come.
+    KnowledgeBeforeData,
+    /// Of two versions with the same tock the one that came last stays.
+    TiesByArrival,
+    /// A node that lost its state goes on under the incarnation that it had.
+    TickReused,
+    /// A catch-up ends with what its answerer knows by then, not with what it knew when it took
+    /// its snapshot.
+    KnowledgeAfterSnapshot,
+    /// A link's queue that overflows is emptied, and the link is not marked as lagging.
+    LagNotMarked,
+    /// RULES 4a left out: what was purged elsewhere stays.
+    NoDrop,
+    /// RULES 4a taken too far: what the other side has never seen is dropped as well.
+    DropUnseen,
+    /// RULES 4b left out: what was changed while cut off is not re-issued.
+    NoReissue,
+    /// The list of what is known is clipped one tick too high.
+    ListOffByOne,
+    /// A resync does not go on when the housekeeper that drives it dies.
+    ResyncStops,
+    /// RULES 2: what is pushed at or below the mark is not refused.
+    PushNotRefused,
+    /// RULES 5: an announcement is applied although V was not all seen.
+    PurgeUnseen,
+    /// The own tock is not raised to the mark.
+    TockNotRaised,
+    /// RULES 3: the mark is taken over when the stream begins, not when all of it is in.
+    MarkBeforeEnd,
+    /// RULES 7: a forced change of the member list goes on in the same lineage.
+    OneLineage,
+    /// RULES 7: a coordinator announces what it has not made safe.
+    CoordinatorOlder,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::KnowledgeBeforeData,
+        Self::TiesByArrival,
+        Self::TickReused,
+        Self::KnowledgeAfterSnapshot,
+        Self::LagNotMarked,
+        Self::NoDrop,
+        Self::DropUnseen,
+        Self::NoReissue,
+        Self::ListOffByOne,
+        Self::ResyncStops,
+        Self::PushNotRefused,
+        Self::PurgeUnseen,
+        Self::TockNotRaised,
+        Self::MarkBeforeEnd,
+        Self::OneLineage,
+        Self::CoordinatorOlder,
+    ];
+}
+
+/// The planted defects: none, unless a test or the simulator asked for some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Defects {
+    #[cfg(any(test, feature = "planted-defects"))]
+    bits: u32,
+}
+
+impl Defects {
+    /// Plants one more.
+    #[cfg(any(test, feature = "planted-defects"))]
+    #[must_use]
+    pub fn with(self, defect: Defect) -> Self {
+        Self { bits: self.bits | 1 << defect as u32 }
+    }
+
+    /// Whether a defect is planted.
+    #[must_use]
+    #[cfg_attr(
+        not(any(test, feature = "planted-defects")),
+        allow(unused_variables, clippy::unused_self, reason = "nothing can be planted")
+    )]
+    pub fn has(self, defect: Defect) -> bool {
+        #[cfg(any(test, feature = "planted-defects"))]
+        return self.bits & 1 << defect as u32 != 0;
+        #[cfg(not(any(test, feature = "planted-defects")))]
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_defect_is_planted_by_itself() {
+        for planted in Defect::ALL {
+            let defects = Defects::default().with(*planted);
+            let found: Vec<_> = Defect::ALL.iter().filter(|d| defects.has(**d)).collect();
+            assert_eq!(found, [planted]);
+        }
+    }
+}

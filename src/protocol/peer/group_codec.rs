@@ -1,0 +1,180 @@
+//! Bytes to the Delete group's messages and back (RULES 5 and 7).
+
+use super::codec::{bounded, read_lineage, read_seen, read_tock, write_lineage, write_seen};
+use super::{GroupHello, PairById, PeerError, Proposal};
+use crate::model::group::{GROUP_MEMBERS_MAX, GroupConfig, Member, RoundId};
+use crate::model::ids::{Incarnation, NodeId, NodeName};
+use crate::model::value::{Reader, write_array_len, write_bool, write_nil, write_str, write_u64};
+
+/// A tock pair: `[lineage, from, to, seen]`.
+pub(super) fn read_pair(r: &mut Reader<'_>) -> Result<PairById, PeerError> {
+    let elements = r.read_array_len()?;
+    let (lineage, from) = (read_lineage(r)?, read_tock(r)?);
+    let pair = PairById { lineage, from, to: read_tock(r)?, seen: read_seen(r)? };
+    skip_rest(r, elements, 4)?;
+    Ok(pair)
+}
+
+pub(super) fn write_pair(pair: &PairById, out: &mut Vec<u8>) {
+    write_array_len(4, out);
+    write_lineage(&pair.lineage, out);
+    write_u64(pair.from.get(), out);
+    write_u64(pair.to.get(), out);
+    write_seen(&pair.seen, out);
+}
+
+/// A member: `[name, store, durable]`.
+pub(super) fn read_member(r: &mut Reader<'_>) -> Result<Member, PeerError> {
+    let elements = r.read_array_len()?;
+    let name = NodeName::new(r.read_str()?)?;
+    let member = Member { name, store: r.read_u64()?, durable: r.read_bool()? };
+    skip_rest(r, elements, 3)?;
+    Ok(member)
+}
+
+pub(super) fn write_member(member: &Member, out: &mut Vec<u8>) {
+    write_array_len(3, out);
+    write_str(member.name.as_str(), out);
+    write_u64(member.store, out);
+    write_bool(member.durable, out);
+}
+
+/// A member list, or nil: `[version, lineage, members]`.
+fn read_config(r: &mut Reader<'_>) -> Result<Option<GroupConfig>, PeerError> {
+    if r.take_nil() {
+        return Ok(None);
+    }
+    let elements = r.read_array_len()?;
+    let (version, lineage) = (r.read_u64()?, read_lineage(r)?);
+    let count = bounded(r.read_array_len()?, "members", GROUP_MEMBERS_MAX)?;
+    let mut members = Vec::new();
+    for _ in 0..count {
+        members.push(read_member(r)?);
+    }
+    skip_rest(r, elements, 3)?;
+    GroupConfig::new(version, lineage, members).map(Some).ok_or(PeerError::Members)
+}
+
+fn write_config(config: Option<&GroupConfig>, out: &mut Vec<u8>) {
+    let Some(config) = config else { return write_nil(out) };
+    write_array_len(3, out);
+    write_u64(config.version, out);
+    write_lineage(&config.lineage, out);
+    write_array_len(config.members().len(), out);
+    for member in config.members() {
+        write_member(member, out);
+    }
+}
+
+/// A round: `[name, incarnation, number, version]`.
+pub(super) fn read_round(r: &mut Reader<'_>) -> Result<RoundId, PeerError> {
+    let elements = r.read_array_len()?;
+    let name = NodeName::new(r.read_str()?)?;
+    let coordinator = NodeId { name, incarnation: Incarnation(r.read_u64()?) };
+    let round = RoundId { coordinator, number: r.read_u64()?, version: r.read_u64()? };
+    skip_rest(r, elements, 4)?;
+    Ok(round)
+}
+
+pub(super) fn write_round(round: &RoundId, out: &mut Vec<u8>) {
+    write_array_len(4, out);
+    write_str(round.coordinator.name.as_str(), out);
+    write_u64(round.coordinator.incarnation.0, out);
+    write_u64(round.number, out);
+    write_u64(round.version, out);
+}
+
+pub(super) fn read_proposal(r: &mut Reader<'_>) -> Result<Proposal, PeerError> {
+    let (round, pair) = (read_round(r)?, read_pair(r)?);
+    Ok(Proposal { round, pair, lost: read_seen(r)?, next: read_config(r)? })
+}
+
+pub(super) fn write_proposal(proposal: &Proposal, out: &mut Vec<u8>) {
+    write_round(&proposal.round, out);
+    write_pair(&proposal.pair, out);
+    write_seen(&proposal.lost, out);
+    write_config(proposal.next.as_ref(), out);
+}
+
+pub(super) fn read_group_hello(r: &mut Reader<'_>) -> Result<GroupHello, PeerError> {
+    Ok(GroupHello { member: read_member(r)?, config: read_config(r)? })
+}
+
+pub(super) fn write_group_hello(hello: &GroupHello, out: &mut Vec<u8>) {
+    write_member(&hello.member, out);
+    write_config(hello.config.as_ref(), out);
+}
+
+fn skip_rest(r: &mut Reader<'_>, elements: usize, known: usize) -> Result<(), PeerError> {
+    for _ in known..elements {
+        r.skip()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::group::{GroupConfig, Member, RoundId};
+    use crate::model::ids::{Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
+    use crate::model::seen::Lineage;
+    use crate::model::tick_set::TickSet;
+    use crate::protocol::frame::{BODY_BYTES_MAX, Frame, split_frame};
+    use crate::protocol::peer::{GroupHello, PairById, PeerError, PeerMessage, Proposal};
+    use proptest::prelude::*;
+
+    fn samples<'a>() -> Vec<PeerMessage<'a>> {
+        let name = NodeName::new("a").unwrap();
+        let id = NodeId { name: name.clone(), incarnation: Incarnation(u64::MAX) };
+        let member = Member { name, store: 7, durable: true };
+        let lineage = Lineage(Some((id.clone(), Tick::new(4).unwrap())));
+        let seen = vec![(id.clone(), TickSet::range(1, 9).unwrap())];
+        let config = GroupConfig::new(3, lineage.clone(), vec![member.clone()]);
+        let round = RoundId { coordinator: id, number: 5, version: 3 };
+        let (from, to) = (Tock::default(), Tock::new(1 << 40).unwrap());
+        let pair = PairById { lineage, from, to, seen: seen.clone() };
+        vec![
+            PeerMessage::Group(GroupHello { member: member.clone(), config: config.clone() }),
+            PeerMessage::Group(GroupHello { member: member.clone(), config: None }),
+            PeerMessage::Propose(Proposal {
+                round: round.clone(),
+                pair: pair.clone(),
+                lost: seen,
+                next: config,
+            }),
+            PeerMessage::Agree { round: round.clone(), member },
+            PeerMessage::Disagree(round),
+            PeerMessage::Announce(pair),
+        ]
+    }
+
+    #[test]
+    fn messages_of_the_group_come_back_as_they_were() {
+        for at in 0..samples().len() {
+            let mut bytes = Vec::new();
+            samples()[at].encode(&NodeTable::new(), &mut bytes);
+            let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
+            let message: PeerMessage<'_> = samples().swap_remove(at);
+            assert_eq!(PeerMessage::decode(&frame), Ok(Some(message)));
+        }
+    }
+
+    #[test]
+    fn a_list_without_members_is_refused() {
+        // A member, and a list of version 1 in the first lineage without members.
+        let body = [0x92, 0x93, 0xa1, b'a', 7, 0xc3, 0x93, 1, 0xc0, 0x90];
+        let frame = Frame { kind: 17, body: &body, length: 15 };
+        assert_eq!(PeerMessage::decode(&frame), Err(PeerError::Members));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_messages_never_panic(which in 0usize..6, at in 5usize..80, byte: u8, cut in 0usize..40) {
+            let mut bytes = Vec::new();
+            samples()[which].encode(&NodeTable::new(), &mut bytes);
+            let length = bytes.len();
+            if at < length { bytes[at] = byte; }
+            let body = bytes.get(5..length.saturating_sub(cut)).unwrap_or(&[]);
+            let _ = PeerMessage::decode(&Frame { kind: bytes[4], body, length });
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! RULES 9: coming back with a state of one's own, and taking in a state from elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
+use super::apply::Applied;
+use super::ring::Ring;
+use super::{Committed, Replica};
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
+use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
+use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen};
+use crate::model::tree::Tree;
+
+/// All of a replica at one moment: what a snapshot file holds. O(1) to take; dropping it may
+/// take time.
+#[derive(Clone)]
+pub struct ReplicaImage {
+    /// Whose state it is.
+    pub id: NodeId,
+    /// The known incarnations, which events refer to.
+    pub table: Arc<NodeTable>,
+    /// All entries, tombstones included.
+    pub tree: Tree,
+    /// What was accounted for.
+    pub seen: Seen,
+    /// How far purges were applied.
+    pub mark: Mark,
+    /// The last tick that `id` had used.
+    pub tick: Tick,
+    /// The network's counter as it was known.
+    pub tock: Tock,
+}
+
+/// What taking in a file did.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// New in the tree, from the file.
+    pub taken: Vec<Committed>,
+    /// New in the tree, made here: re-issues, and values put on top again.
+    pub made: Vec<Committed>,
+    /// Conflicts found.
+    pub conflicts: Vec<super::apply::Conflict>,
+    /// Gone without an event (RULES 4a).
+    pub dropped: Vec<Committed>,
+}
+
+impl Replica {
+    /// The state of this moment; `id` is this node's.
+    #[must_use]
+    pub fn image(&self, id: &NodeId) -> ReplicaImage {
+        debug_assert_eq!(self.table.get(self.own), Some(id));
+        ReplicaImage {
+            id: id.clone(),
+            table: Arc::clone(&self.table),
+            tree: self.tree.clone(),
+            seen: self.seen.clone(),
+            mark: self.mark.clone(),
+            tick: self.tick,
+            tock: self.tock,
+        }
+    }
+
+    /// A node that comes back with an old state of its own. With the image's identity only
+    /// after a clean stop or with a proven record; else `id` must be a new incarnation. `None`
+    /// when the node table is full.
+    #[must_use]
+    pub fn come_back(image: &ReplicaImage, id: &NodeId) -> Option<Self> {
+        let mut table = Arc::clone(&image.table);
+        let own = match table.find(id.name.as_str(), id.incarnation) {
+            Some(own) => own,
+            None => Arc::make_mut(&mut table).intern(id)?,
+        };
+        let keeps = *id == image.id;
+        Some(Self {
+            table,
+            own,
+            tree: image.tree.clone(),
+            seen: image.seen.clone(),
+            mark: image.mark.clone(),
+            tick: if keeps { image.tick } else { Tick::default() },
+            // Own tock >= every component of the mark, also after a restart.
+            tock: image.tock.max(image.mark.top()),
+            ring: Ring::after(&image.seen),
+            usurped: false,
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
+        })
+    }
+
+    /// Takes in a state from elsewhere. One that is ahead in some lineage plays the answerer in
+    /// rules 3, 4 and 8 (without 4d); of any other all unseen entries are taken by rule 2 without
+    /// refusing, each that arrives at an empty path with tock <= hi(X, file) is re-issued, and
+    /// the file's seen is taken, but no mark.
+    ///
+    /// # Errors
+    /// [`AcrossFailure`]; entries may have been taken in, but no knowledge. Also when the node
+    /// table is full.
+    pub fn take_in_image(&mut self, image: &ReplicaImage) -> Result<Restored, AcrossFailure> {
+        let map = self.intern_table(&image.table).ok_or(AcrossFailure::NoEvent)?;
+        let translate = |e: Event| Some(Event { node: *map.get(e.node.as_usize())?, tick: e.tick });
+        let mut seen = Seen::new();
+        for (node, ticks) in image.seen.iter() {
+            if let Some(node) = map.get(node.as_usize()) {
+                seen.union_node(*node, ticks);
+            }
+        }
+        let mut restored = Restored::default();
+        // By path: ticks of re-issues must not depend on a hash map's order.
+        let entries: BTreeMap<_, _> = image.tree.all().collect();
+        for (path, entry) in &entries {
+            let Some(entry) = entry.translated(translate) else { continue };
+            if restored.note(self.apply_on_behalf(path, &entry, &image.mark)) {
+                return Err(AcrossFailure::NoEvent);
+            }
+        }
+        if image.mark.ahead_of(&self.mark) == Tock::default() {
+            self.check_own_seen(&seen);
+            self.seen.union_with(&seen);
+            self.hear_tock(image.tock);
+            return Ok(restored);
+        }
+        let their = Knowledge { seen, mark: image.mark.clone(), tock: image.tock };
+        let newest_in_image = |path: &Path| translate(image.tree.get(path.as_bytes())?.newest());
+        let answers = self.answers_of(&their, newest_in_image);
+        let Across { dropped, reissued } = self.step_across(&their, &answers)?;
+        restored.dropped = dropped;
+        restored.made.extend(reissued);
+        Ok(restored)
+    }
+
+    /// RULES 4 with a file as the answerer: what it says of all entries here.
+    fn answers_of(
+        &self,
+        their: &Knowledge,
+        newest_in_image: impl Fn(&Path) -> Option<Event>,
+    ) -> Answers {
+        let all = NamesMax { events: u64::MAX, paths: usize::MAX, bytes: usize::MAX };
+        let mut answers = Answers::default();
+        let names = self.name_unanswered(their, &answers, all);
+        let mut gone = Seen::new();
+        for (path, entry) in self.tree.all() {
+            let newest = entry.newest();
+            if names.events.contains(newest) && newest_in_image(&path) != Some(newest) {
+                gone.insert(newest);
+            }
+        }
+        let empty: Vec<usize> = (0..names.paths.len())
+            .filter(|at| names.paths.get(*at).is_some_and(|p| newest_in_image(p).is_none()))
+            .collect();
+        answers.take(&names, &gone, &empty);
+        answers
+    }
+
+    /// Where each of another table's incarnations stands in this one.
+    fn intern_table(&mut self, table: &NodeTable) -> Option<Vec<NodeIndex>> {
+        table.iter().map(|(_, id)| self.intern(id)).collect()
+    }
+}
+
+impl Restored {
+    /// Notes what became of an entry; tells whether it was refused.
+    fn note(&mut self, applied: Applied) -> bool {
+        match applied {
+            Applied::AlreadyKnown | Applied::Superseded => {}
+            Applied::Refused => return true,
+            Applied::Taken(committed) => self.taken.push(committed),
+            Applied::OnTopAgain(committed) | Applied::Reissued(committed) => {
+                self.made.push(committed);
+            }
+            Applied::Conflict(conflict) => {
+                if conflict.took_theirs {
+                    let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
+                    self.taken.push(Committed { path, entry });
+                }
+                self.conflicts.push(*conflict);
+            }
+        }
+        false
+    }
+}

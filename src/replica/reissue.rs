@@ -1,0 +1,88 @@
+//! RULES 6: a re-issue, a new event on top of an old entry, which carries an old value across a
+//! purge; and RULES 8, "on its behalf": the same for an entry of a sender that stands on another
+//! lineage.
+
+use super::apply::Applied;
+use super::{Committed, Replica};
+use crate::model::entry::{Entry, EntryParts};
+use crate::model::ids::{Event, Tock};
+use crate::model::path::Path;
+use crate::model::seen::Mark;
+
+impl Replica {
+    /// RULES 6 for the entry at a path: same value and origin, tock = max(`floor`, the old
+    /// tock) + 1, where `floor` is the greatest component of all marks of both sides.
+    ///
+    /// `origin_seen`: the side where the path is empty has seen the entry's origin. Then a value
+    /// that is itself a re-issue was deleted there, and a plain tombstone is written instead.
+    ///
+    /// `None`, and nothing is changed, where there is no entry or no event can be made.
+    pub(super) fn reissue(
+        &mut self,
+        path: &Path,
+        floor: Tock,
+        origin_seen: bool,
+    ) -> Option<Committed> {
+        let old = self.tree.get(path.as_bytes())?.clone();
+        let (event, _) = self.next_event()?;
+        let tock = floor.max(old.tock()).next()?;
+        let dies = !old.is_tombstone() && old.reissue_of().is_some() && origin_seen;
+        let chain = old.chain().extended(event, self.chain_bound);
+        let entry = Entry::new(&EntryParts {
+            value: if dies { None } else { old.value() },
+            chain: &chain,
+            tock,
+            origin: if dies { None } else { Some(old.origin()) },
+            extra: old.extra(),
+        });
+        self.account_for_own(event, self.tock.max(tock), &chain);
+        Some(self.commit(path.clone(), entry))
+    }
+
+    /// RULES 8: a streamed entry of a sender that is behind this node in some lineage, and ahead
+    /// in another; also RULES 9 for an entry of a file. It is never refused. Where it wins at an
+    /// empty path with a tock at or below the purges that the sender has not applied, this node
+    /// re-issues it on the sender's behalf.
+    pub fn apply_on_behalf(&mut self, path: &Path, theirs: &Entry, sender_mark: &Mark) -> Applied {
+        if self.seen.contains(theirs.newest()) {
+            return Applied::AlreadyKnown;
+        }
+        let purged_below = self.mark.ahead_of(sender_mark);
+        let was_empty = self.tree.get(path.as_bytes()).is_none();
+        // This side is the one where the path is empty; what counts is what it had seen before.
+        let origin_seen = theirs.reissue_of().is_some_and(|origin| self.seen.contains(origin));
+        let reissues = was_empty && theirs.tock() <= purged_below;
+        if reissues && !self.can_make_events() {
+            return Applied::Refused;
+        }
+        let applied = self.apply_unrefused(path, theirs);
+        if reissues
+            && matches!(applied, Applied::Taken(_))
+            && let Some(committed) = self.reissue(path, self.mark.top(), origin_seen)
+        {
+            return Applied::Reissued(committed);
+        }
+        applied
+    }
+
+    /// Whether this node can make events now; not while its identity is in doubt.
+    #[must_use]
+    pub fn can_make_events(&self) -> bool {
+        self.next_event().is_some()
+    }
+
+    /// Accounts for an event that is no entry's (see [`Replica::burn_event`]).
+    pub fn account_for(&mut self, event: Event) {
+        self.check_own(event);
+        self.seen.insert(event);
+    }
+
+    /// Uses up a tick for something that is no entry (a new lineage's name, RULES 7): the event
+    /// is superseded from the start. `None`, and nothing is changed, where none can be made.
+    pub fn burn_event(&mut self) -> Option<Event> {
+        let (event, _) = self.next_event()?;
+        self.tick = event.tick;
+        self.seen.insert(event);
+        Some(event)
+    }
+}
