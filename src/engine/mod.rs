@@ -11,6 +11,7 @@
 //! 4. Keep frames on one link in order.
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
+pub mod conflicts;
 pub mod delete;
 mod election;
 mod image;
@@ -27,6 +28,7 @@ pub mod view;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use conflicts::Conflicts;
 use delete::{DeleteGroup, DeleteSettings};
 use election::Elections;
 pub use image::Image;
@@ -129,6 +131,7 @@ pub struct Engine {
     /// Members as SWIM sees them, without this node.
     members: BTreeSet<NodeId>,
     counters: EngineCounters,
+    conflicts: Conflicts,
     asked_for_incarnation: bool,
 }
 
@@ -175,6 +178,7 @@ impl Engine {
             killed: Arc::default(),
             members: BTreeSet::new(),
             counters: EngineCounters::default(),
+            conflicts: Conflicts::default(),
             asked_for_incarnation: false,
             config,
         }
@@ -382,6 +386,12 @@ impl Engine {
     /// Ends a watch; tells whether it was there.
     pub fn unwatch(&mut self, id: WatchId) -> bool {
         self.watches.remove(id)
+    }
+
+    /// The watches that want to hear of a path, oldest first.
+    #[must_use]
+    pub fn watchers_of(&self, path: &Path) -> Vec<WatchId> {
+        self.watches.of(path)
     }
 
     /// Removes a node from the views of clients, here and at the peers, until it is heard of

@@ -295,6 +295,7 @@ impl Engine {
                     let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
                     self.publish(Committed { path, entry }, out);
                 }
+                self.record_conflict(&conflict, out);
                 out.push(Output::Report(Report::Conflict(conflict)));
             }
         }

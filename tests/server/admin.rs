@@ -104,7 +104,6 @@ fn what_comes_later_says_so() {
         "save",
         "log",
         "update",
-        "check_deleted",
         "diffie_hellman",
         "auth",
         "auth_info",

@@ -1,11 +1,14 @@
-//! `get_state`, `get_value` by event, `enum_node`, `kill_node`: what a node knows of itself and
-//! others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
+//! `get_state`, `get_value` by event, `enum_node`, `kill_node`, `check_deleted`: what a node knows
+//! of itself and others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
+
+use std::collections::BTreeMap;
 
 use super::show::shown;
 use crate::engine::view::{StateView, TickSets};
 use crate::model::ids::{Event, NodeIndex, NodeName, NodeTable, Tock};
 use crate::model::path::bytes;
-use crate::model::value::{write_array_len, write_map_len, write_nil, write_u64};
+use crate::model::tick_set::TickSet;
+use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::chain::Names;
 use crate::protocol::client::reply::{write_error, write_result, write_ticks};
 use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
@@ -27,13 +30,16 @@ impl Session {
             engine.mint_tock();
             engine.view()
         });
+        let conflicts = parts
+            .conflicts
+            .then(|| cx.hub.read(|e| (e.conflicts().last(), e.conflicts().kept() as u64)));
         if parts.known || parts.present || parts.deleted {
             return Ok(heavy(seq, view.tock, move |reply| {
-                write_state_parts(&view, parts, seq, reply);
+                write_state_parts(&view, parts, conflicts, seq, reply);
                 Ok(())
             }));
         }
-        write_state_parts(&view, parts, seq, out);
+        write_state_parts(&view, parts, conflicts, seq, out);
         Ok(Then::Continue)
     }
 
@@ -138,6 +144,74 @@ impl Session {
             Ok(())
         }))
     }
+
+    /// `check_deleted`: what became of these ticks here. The original's servers ask this of each
+    /// other after a split, and then remove what the other one says it has not got, changes that it
+    /// has merely not seen among them; ours only tells, and removes nothing for it: RULES 4 does
+    /// that between nodes.
+    pub(in crate::server) fn check_deleted(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        nodes: &[(&str, TickSet)],
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::CheckDeleted, None)?;
+        Self::check_ready(cx)?;
+        let view = cx.hub.read(|engine| engine.view());
+        let mut asked = TickSets::new();
+        let mut unknown: BTreeMap<String, TickSet> = BTreeMap::new();
+        for (label, ticks) in nodes {
+            match view.table.by_label(label) {
+                Some(node) => asked.entry(node).or_default().union_with(ticks),
+                None => unknown.entry((*label).to_owned()).or_default().union_with(ticks),
+            };
+        }
+        Ok(heavy(seq, view.tock, move |reply| {
+            write_fates(&view, asked, unknown, seq, reply);
+            Ok(())
+        }))
+    }
+}
+
+/// The reply to `check_deleted`: the ticks that were asked about, as `get_state` sorts them; and
+/// those that are not accounted for here.
+fn write_fates(
+    view: &StateView,
+    asked: TickSets,
+    unknown: BTreeMap<String, TickSet>,
+    seq: u64,
+    out: &mut Vec<u8>,
+) {
+    let nothing = TickSet::new();
+    let chains = view.chain_ticks();
+    let mut fates = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), unknown];
+    let [present, known, deleted, missing] = &mut fates;
+    for (node, ticks) in asked {
+        let not_in = |set: Option<&TickSet>| ticks.difference(set.unwrap_or(&nothing));
+        let not_seen = not_in(view.seen.get(node));
+        let not_present = not_in(chains.present.get(&node));
+        let not_deleted = not_in(chains.deleted.get(&node));
+        let label = view.table.label(node);
+        let put = |fate: &mut BTreeMap<String, TickSet>, ticks: TickSet| {
+            if !ticks.is_empty() {
+                fate.entry(label.clone()).or_default().union_with(&ticks);
+            }
+        };
+        put(known, not_present.difference(&not_seen));
+        put(present, ticks.difference(&not_present));
+        put(deleted, ticks.difference(&not_deleted));
+        put(missing, not_seen);
+    }
+    let mut message = MessageWriter::new(out);
+    for (name, fate) in ["present", "known", "deleted", "missing"].into_iter().zip(&fates) {
+        let part = message.key(name);
+        write_map_len(fate.len(), part);
+        for (label, ticks) in fate {
+            write_str(label, part);
+            write_ticks(ticks, part);
+        }
+    }
+    message.u64("seq", seq).tock(view.tock);
 }
 
 fn owns(name: &NodeName, event: Event) -> String {
@@ -177,7 +251,14 @@ fn visible_node(view: &StateView, label: &str) -> Result<NodeIndex, ClientError>
     }
 }
 
-fn write_state_parts(view: &StateView, parts: StateParts, seq: u64, out: &mut Vec<u8>) {
+/// `conflicts`: how many were found, and how many of them are kept, if that is asked for.
+fn write_state_parts(
+    view: &StateView,
+    parts: StateParts,
+    conflicts: Option<(u64, u64)>,
+    seq: u64,
+    out: &mut Vec<u8>,
+) {
     let names = names(view);
     let chains = (parts.known || parts.present || parts.deleted).then(|| view.chain_ticks());
     let mut message = MessageWriter::new(out);
@@ -205,8 +286,12 @@ fn write_state_parts(view: &StateView, parts: StateParts, seq: u64, out: &mut Ve
         let dropped = message.key("node_drop");
         write_array_len(view.killed.len(), dropped);
         for name in view.killed.iter() {
-            crate::model::value::write_str(name.as_str(), dropped);
+            write_str(name.as_str(), dropped);
         }
+    }
+    if let Some((found, kept)) = conflicts {
+        let mut counts = MessageWriter::new(message.key("conflicts"));
+        counts.u64("found", found).u64("kept", kept);
     }
     names.write_label(view.own, message.key("node"));
     message.tock(view.tock).u64("seq", seq);
