@@ -329,6 +329,7 @@ impl<'a> Cluster<'a> {
                 Output::Persist { token } => self.persist(node, token),
                 // Nobody watches, monitors or waits for copies here, and memory is no matter.
                 Output::Notify { .. }
+                | Output::NotifyConflict { .. }
                 | Output::Topic { .. }
                 | Output::AckProgress
                 | Output::Discard(_) => {}
@@ -371,7 +372,9 @@ impl<'a> Cluster<'a> {
 
     fn on_report(&mut self, node: usize, report: &Report) {
         match report {
-            Report::ResyncStarted { .. }
+            Report::HousekeepersChanged { .. }
+            | Report::Purged { .. }
+            | Report::ResyncStarted { .. }
             | Report::ResyncProgress { .. }
             | Report::ResyncDone { .. } => {
                 note!(self, "  {} {report:?}", self.nodes[node].label);
@@ -390,12 +393,7 @@ impl<'a> Cluster<'a> {
             Report::Conflict(conflict) => {
                 self.stats.conflicts += 1;
                 self.oracle.on_conflict(&self.nodes[node].shadow, conflict);
-                note!(
-                    self,
-                    "  {} reports a conflict at {}",
-                    self.nodes[node].label,
-                    conflict.path
-                );
+                note!(self, "  {} reports a conflict at {}", self.nodes[node].label, conflict.path);
             }
             Report::CatchUpStarted { peer, missing } => {
                 note!(

@@ -39,10 +39,21 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
             format!("names {}: {}; at {}", names.id, seen(&names.events), paths.join(" "))
         }
         PeerMessage::CatchUpVerdict(verdict) => {
-            format!("verdict {}: gone {}; empty {:?}", verdict.id, seen(&verdict.gone), verdict.empty)
+            format!(
+                "verdict {}: gone {}; empty {:?}",
+                verdict.id,
+                seen(&verdict.gone),
+                verdict.empty
+            )
         }
         PeerMessage::CatchUpDone { id } => format!("done {id}"),
         PeerMessage::CatchUpInvite => "invites".to_owned(),
+        PeerMessage::Ping(ping) => {
+            let history: Vec<String> = ping.history.iter().map(ToString::to_string).collect();
+            let met = if ping.meetings.is_empty() { "" } else { ", of a meeting" };
+            let turn = ping.turn;
+            format!("ping {} of turn {turn}: {}{met}", ping.group.0, history.join(" "))
+        }
         PeerMessage::Resync(status) => format!("resync {status:?}"),
         PeerMessage::Group(hello) => format!(
             "group: is {}; {}",
@@ -86,9 +97,11 @@ fn seen(seen: &SeenById) -> String {
     let of = |(id, ticks): &(NodeId, TickSet)| {
         let ranges: Vec<String> = ticks
             .ranges()
-            .map(|(from, to)| {
-                if to == from + 1 { format!("{from}") } else { format!("{from}-{}", to - 1) }
-            })
+            .map(
+                |(from, to)| {
+                    if to == from + 1 { format!("{from}") } else { format!("{from}-{}", to - 1) }
+                },
+            )
             .collect();
         format!("{}:{}", life(id), ranges.join(","))
     };

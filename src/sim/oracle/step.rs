@@ -168,7 +168,8 @@ impl Oracle {
         event
     }
 
-    /// RULES 1: the new event, then the old chain without events of this node, cut to the bound.
+    /// RULES 1: the new event, then the old chain without events of this incarnation, cut to the
+    /// bound.
     fn is_chain_right(&self, content: &Content, parents: &[EventNo]) -> bool {
         let Some((newest, older)) = content.chain.split_first() else { return false };
         if parents.is_empty() {
@@ -176,7 +177,7 @@ impl Oracle {
         }
         parents.iter().any(|parent| {
             let old = &self.history.get(*parent).content;
-            let kept = old.chain.iter().filter(|k| !self.history.is_same_name(k.0, newest.0));
+            let kept = old.chain.iter().filter(|k| k.0 != newest.0);
             let room = self.chain_bound.get() - 1;
             let cut = old.cut || kept.clone().count() > room;
             kept.take(room).eq(older) && content.cut == cut
@@ -189,7 +190,8 @@ impl Oracle {
         let winner = self.history.find(key(conflict.winner.newest()));
         let loser = self.history.find(key(conflict.loser.newest()));
         let (Some(winner), Some(loser)) = (winner, loser) else {
-            return self.fail("a conflict was reported of what nobody made", conflict.path.to_string());
+            return self
+                .fail("a conflict was reported of what nobody made", conflict.path.to_string());
         };
         self.reported.insert(loser);
         let is_needless = self.history.ancestors([winner])[loser as usize];
@@ -268,20 +270,14 @@ impl Oracle {
             }
         }
         if engine.tree().len() != shadow.held_count {
-            let detail =
-                format!("{name} holds {}, not {}", engine.tree().len(), shadow.held_count);
+            let detail = format!("{name} holds {}, not {}", engine.tree().len(), shadow.held_count);
             self.fail("entries came or went unnoticed", detail);
         }
         changed
     }
 
     /// Looks at everything that a node holds, not only at what changed.
-    pub(in crate::sim) fn check_whole(
-        &mut self,
-        name: &str,
-        shadow: &mut Shadow,
-        engine: &Engine,
-    ) {
+    pub(in crate::sim) fn check_whole(&mut self, name: &str, shadow: &mut Shadow, engine: &Engine) {
         self.dirty.clear();
         self.dirty.extend(0..self.history.paths().len() as u32);
         self.check_step(name, shadow, engine);
@@ -352,7 +348,9 @@ impl Oracle {
             None => NONE,
             Some(entry) => match self.history.find(shadow.key(entry.newest())) {
                 Some(event) => event,
-                None => return self.fail("an entry is held that nobody made", format!("at {name}")),
+                None => {
+                    return self.fail("an entry is held that nobody made", format!("at {name}"));
+                }
             },
         };
         if held != shadow.held(path) {
@@ -384,12 +382,10 @@ impl Oracle {
 
     /// Whether a tombstone at least as great as an event was purged, at a mark that was reached.
     fn is_purged(&self, path: u32, event: EventNo, reached: Option<&Mark>) -> bool {
-        let reached_by = |purge: &&Purge| {
-            reached.is_none_or(|mark| mark.get(&purge.lineage).get() >= purge.to)
-        };
+        let reached_by =
+            |purge: &&Purge| reached.is_none_or(|mark| mark.get(&purge.lineage).get() >= purge.to);
         self.purges.iter().filter(reached_by).flat_map(|p| &p.tombstones).any(|tombstone| {
-            self.history.get(*tombstone).path == path
-                && !self.history.is_greater(event, *tombstone)
+            self.history.get(*tombstone).path == path && !self.history.is_greater(event, *tombstone)
         })
     }
 
@@ -406,7 +402,7 @@ impl Oracle {
 
 fn contains(seen: &Seen, shadow: &Shadow, (life, tick): EventKey) -> bool {
     let index = shadow.lives.iter().position(|l| *l == life);
-    index.zip(Tick::new(tick)).is_some_and(|(index, tick)| {
-        seen.contains(Event { node: NodeIndex(index as u32), tick })
-    })
+    index
+        .zip(Tick::new(tick))
+        .is_some_and(|(index, tick)| seen.contains(Event { node: NodeIndex(index as u32), tick }))
 }
