@@ -301,6 +301,12 @@ fn peers_that_ask_for_everything_and_take_nothing_do_not_keep_a_joiner_out() {
                 peer
             })
             .collect();
+        for peer in &greedy {
+            // Its answer has begun: more is there than any digest.
+            let mut piece = vec![0; 16 << 10];
+            let begun = || peer.stream.peek(&mut piece).unwrap() == 16 << 10;
+            assert!(wait_until(PATIENCE, begun).await);
+        }
         // A fifth is told that the node is busy, instead of waiting.
         let mut fifth = RawPeer::greet(to, &hello("fifth", 1));
         let mut ask_id = 0;

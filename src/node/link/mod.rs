@@ -289,11 +289,7 @@ impl Links {
             // Closing with unread bytes would reset the connection before the peer has read
             // our last words; it closes as soon as it has.
             let _ = rt::timeout(FAREWELL_TIMEOUT, reader).await;
-            let mut end = link.end();
-            if end == Some(LinkEnd::Gone) {
-                end = Some(LinkEnd::Left);
-            }
-            self.finish(&link, end.unwrap_or(LinkEnd::Left));
+            self.finish(&link, link.end().unwrap_or(LinkEnd::Left));
         } else {
             link.close(end.clone());
             reader.await;
@@ -362,7 +358,10 @@ impl Links {
         }
     }
 
-    fn finish(&self, link: &Link, end: LinkEnd) {
+    fn finish(&self, link: &Link, mut end: LinkEnd) {
+        if end == LinkEnd::Gone && link.queue.closing() == Some(CloseReason::Left) {
+            end = LinkEnd::Left; // that it closed was to be expected
+        }
         link.close(end.clone());
         self.tell_down(link);
         self.hub.remove_link(link.id);
@@ -382,8 +381,10 @@ impl Links {
         } else {
             tracing::info!(peer = %name, remote = %link.remote, reason = %end, "link closed");
         }
-        if end != LinkEnd::Replaced {
-            self.targets.lock().on_link_end(name, lived, now, rt::random_u64());
+        match end {
+            LinkEnd::Replaced => {}
+            LinkEnd::Left => self.targets.lock().on_farewell(name, now),
+            _ => self.targets.lock().on_link_end(name, lived, now, rt::random_u64()),
         }
         self.changed.notify(usize::MAX);
     }

@@ -219,6 +219,13 @@ impl Targets {
         }
     }
 
+    /// That peer went away on purpose. If it comes back, it calls, or SWIM sees it.
+    pub(super) fn on_farewell(&mut self, name: &NodeName, now: Millis) {
+        for target in self.targets.values_mut().filter(|t| t.name.as_ref() == Some(name)) {
+            target.due = now + BACKOFF_MAX_MS;
+        }
+    }
+
     /// What keeps the addresses that were tried from answering.
     pub(super) fn troubles(&self) -> Vec<Trouble> {
         self.targets
@@ -317,6 +324,20 @@ mod tests {
             now = targets.take_due(|_| false, now).1.unwrap();
         }
         assert!(now > 2 * BACKOFF_MAX_MS, "{now}");
+    }
+
+    #[test]
+    fn who_said_farewell_is_not_called_back_at_once() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("x:1", Origin::Configured, None, 0);
+        assert_eq!(due(&mut targets, 0), ["x:1"]);
+        targets.on_dialled("x:1", Dialled::Linked(name("x")), 0, 0);
+        targets.on_farewell(&name("x"), 100_000);
+        assert_eq!(due(&mut targets, 100_000 + BACKOFF_MAX_MS - 1), [""; 0]);
+        assert_eq!(due(&mut targets, 100_000 + BACKOFF_MAX_MS), ["x:1"]);
+        targets.on_dialled("x:1", Dialled::Failed("refused".into()), 106_000, 0);
+        targets.on_member_up("x:1", &name("x"), 106_000);
+        assert_eq!(due(&mut targets, 106_000 + FRESH_MS + COURTESY_MS), ["x:1"]);
     }
 
     #[test]
