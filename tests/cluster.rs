@@ -183,7 +183,7 @@ fn nodes_of_different_networks_refuse_each_other() {
             ..loopback(name, vec![peer.gossip_addr().to_string()])
         };
         let stage = Node::start(other(&prod, name("stage1"), "staging")).await.unwrap();
-        let refused = || !log.lines(&["a peer refused this node", "\"distkv\""]).is_empty();
+        let refused = || !log.lines(&["a peer refused this node", "\"distkv-test-"]).is_empty();
         assert!(wait_until(PATIENCE, refused).await, "the joiner is told");
         assert!(!log.lines(&["refused a peer", "stage1", "--network"]).is_empty());
         // The other way round: the one that dials is the one of the first network.

@@ -190,7 +190,8 @@ fn half_a_message_costs_what_has_arrived() {
             client
         })
         .collect();
-    node.connect().set("a", 1);
+    let mut other = node.connect();
+    other.set("a", 1);
     assert_eq!(node.server.connections(), 201);
     assert!(memory() < before + (64 << 20), "{} MiB", (memory() - before) >> 20);
     drop(clients);

@@ -149,7 +149,7 @@ fn of_link(link: Option<&LinkInfo>, view: &StateView) -> MemberInfo {
         incarnation: link.map(|l| l.peer.incarnation).unwrap_or_default(),
         gossip: link.map(|l| l.peer.gossip.clone()).unwrap_or_default(),
         client: link.map(|l| l.peer.client.clone()),
-        state: MemberState::Up,
+        state: MemberState::Joining,
         linked: link.is_some(),
         ready: peer.is_some_and(|p| p.ready),
         lagging: link.is_some_and(|l| l.lagging),

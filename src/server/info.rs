@@ -42,6 +42,9 @@ pub struct NodeStatus {
 pub enum MemberState {
     /// This node.
     Myself,
+    /// A link to it stands, but membership has not heard of it (yet): it has just come, or UDP
+    /// does not get through. Should it fail now, nobody would say "down" of it.
+    Joining,
     /// It answers.
     Up,
     /// It has not answered lately.
@@ -58,6 +61,7 @@ impl MemberState {
     pub fn word(self) -> &'static str {
         match self {
             Self::Myself => "self",
+            Self::Joining => "joining",
             Self::Up => "up",
             Self::Suspect => "suspect",
             Self::Down => "down",

@@ -18,6 +18,7 @@
 mod cluster;
 
 use std::future::Future;
+use std::process;
 use std::time::Duration;
 
 pub use cluster::{Differs, NodeState, TestCluster, Version};
@@ -39,14 +40,15 @@ where
     rt::block_on(future)
 }
 
-/// The settings of a node on loopback, with ports that the system chooses. A node without
+/// The settings of a node on loopback, with ports that the system chooses, in a network of this
+/// process: a port that is freed may be taken by another program's node. A node without
 /// `peers` is the first of its network; with some, it joins them.
 #[must_use]
 pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
     let start = if peers.is_empty() { Start::Run { init: None, load: None } } else { Start::Join };
     Config {
         name,
-        network: NETWORK.to_owned(),
+        network: format!("{NETWORK}-test-{}", process::id()),
         client: "127.0.0.1:0".to_owned(),
         gossip: "127.0.0.1:0".to_owned(),
         advertise: None,

@@ -14,6 +14,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub struct NodeProcess {
     pub name: String,
     pub client: SocketAddr,
     pub gossip: SocketAddr,
+    /// Each test's own: a freed port may be taken by another test's node.
+    pub network: String,
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
 }
@@ -34,7 +37,11 @@ pub struct NodeProcess {
 impl NodeProcess {
     /// Starts the first node of a network.
     pub fn run(name: &str) -> Self {
-        Self::start(name, &["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"])
+        static NETWORKS: AtomicUsize = AtomicUsize::new(0);
+        let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
+        let network = format!("test-{}-{number}", std::process::id());
+        let arguments = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        Self::start_in(&network, name, &arguments)
     }
 
     /// Starts a node that joins.
@@ -51,14 +58,24 @@ impl NodeProcess {
         gossip: SocketAddr,
     ) -> Self {
         let (client, gossip) = (client.to_string(), gossip.to_string());
-        let peers: Vec<String> = peers.iter().map(|p| p.gossip.to_string()).collect();
+        let addresses: Vec<String> = peers.iter().map(|p| p.gossip.to_string()).collect();
         let mut arguments = vec!["join", "--client", &client, "--gossip", &gossip];
-        arguments.extend(peers.iter().map(String::as_str));
-        Self::start(name, &arguments)
+        arguments.extend(addresses.iter().map(String::as_str));
+        Self::start_in(&peers[0].network, name, &arguments)
     }
 
-    /// Starts a node and waits until it serves clients.
+    /// Starts a node with arguments of the test's own (and so in the default network, unless
+    /// they say otherwise), and waits until it serves clients.
     pub fn start(name: &str, arguments: &[&str]) -> Self {
+        Self::launch("distkv", name, arguments)
+    }
+
+    /// The same in a network of that name.
+    pub fn start_in(network: &str, name: &str, arguments: &[&str]) -> Self {
+        Self::launch(network, name, &[arguments, &["--network", network]].concat())
+    }
+
+    fn launch(network: &str, name: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_distkv-node"))
             .args(arguments)
             .args(["--name", name, "--json"])
@@ -83,7 +100,7 @@ impl NodeProcess {
         });
         let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
         let (client, gossip) = (address("client"), address("gossip"));
-        Self { name: name.into(), client, gossip, child, log }
+        Self { name: name.into(), client, gossip, network: network.into(), child, log }
     }
 
     pub fn pid(&self) -> u32 {

@@ -23,6 +23,7 @@ use distkv::model::value::Value;
 use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use distkv::protocol::peer::greeting::{Greeting, Hello, LIMITS, VERSION, VERSION_OLDEST};
 use distkv::protocol::peer::{PeerMessage, RefuseReason};
+use distkv::testing::loopback;
 
 pub fn path(text: &str) -> Path {
     text.parse().unwrap()
@@ -108,7 +109,7 @@ pub fn hello(own: &str, incarnation: u64) -> Hello {
     Hello {
         versions: (VERSION_OLDEST, VERSION),
         features: 0,
-        network: "distkv".into(),
+        network: loopback(name(own), Vec::new()).network,
         name: name(own),
         incarnation: Incarnation(incarnation),
         gossip: "127.0.0.1:1".into(),
