@@ -29,9 +29,9 @@ use parking_lot::Mutex;
 pub(super) use accept::accept_peers;
 use admission::{Admission, LiveMember, Party, decide_admission};
 pub(super) use dial::dial_peers;
-use link::{Link, LinkEnd};
+use link::{Link, LinkEnd, SILENCE_MS};
 use log_once::LogOnce;
-use targets::{Dialled, Targets};
+use targets::{Dialled, Standing, Targets};
 pub(super) use targets::{Origin, Trouble};
 
 use super::address::HostPort;
@@ -470,7 +470,12 @@ fn tune(stream: &TcpStream) {
     // Should the system refuse, the link is only slower.
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    {
+        let socket = socket2::SockRef::from(stream);
+        let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+        // Also the system should not go on for longer, with what is left in a closed socket.
+        let _ = socket.set_tcp_user_timeout(Some(Duration::from_millis(SILENCE_MS)));
+    }
     #[cfg(not(target_os = "linux"))]
     let _ = UNSENT_BYTES_MAX;
 }
