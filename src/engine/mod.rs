@@ -464,6 +464,7 @@ impl Engine {
         if self.replica.renew(&id) {
             self.config.id = id;
             self.peers.on_renewed();
+            self.delete.on_renewed(incarnation);
             out.push(Output::Report(Report::Renewed { incarnation }));
         }
     }

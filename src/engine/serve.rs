@@ -104,6 +104,7 @@ impl Engine {
             }
             Err(reason) => {
                 if reason == RefuseReason::Behind
+                    && self.catch_up_progress().is_none_or(|progress| progress.link != link)
                     && let Some(peer) = self.peers.get_mut(link)
                 {
                     // RULES 3: this node has to catch up first; whoever else it leaves that to
