@@ -371,7 +371,9 @@ impl<'a> Cluster<'a> {
 
     fn on_report(&mut self, node: usize, report: &Report) {
         match report {
-            Report::ResyncStarted { .. }
+            Report::HousekeepersChanged { .. }
+            | Report::Purged { .. }
+            | Report::ResyncStarted { .. }
             | Report::ResyncProgress { .. }
             | Report::ResyncDone { .. } => {
                 note!(self, "  {} {report:?}", self.nodes[node].label);

@@ -43,6 +43,12 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
         }
         PeerMessage::CatchUpDone { id } => format!("done {id}"),
         PeerMessage::CatchUpInvite => "invites".to_owned(),
+        PeerMessage::Ping(ping) => {
+            let history: Vec<String> = ping.history.iter().map(ToString::to_string).collect();
+            let met = if ping.meetings.is_empty() { "" } else { ", of a meeting" };
+            let turn = ping.turn;
+            format!("ping {} of turn {turn}: {}{met}", ping.group.0, history.join(" "))
+        }
         PeerMessage::Resync(status) => format!("resync {status:?}"),
         PeerMessage::Group(hello) => format!(
             "group: is {}; {}",

@@ -180,11 +180,6 @@ impl History {
         b == NONE || a != NONE && self.compare(a, b) == Ordering::Greater
     }
 
-    /// Whether two lives have the same name.
-    pub(in crate::sim) fn is_same_name(&self, a: u32, b: u32) -> bool {
-        a == b || self.lives[a as usize].id.name == self.lives[b as usize].id.name
-    }
-
     pub(in crate::sim) fn is_tombstone(&self, event: EventNo) -> bool {
         self.get(event).content.value.is_none()
     }

@@ -168,7 +168,8 @@ impl Oracle {
         event
     }
 
-    /// RULES 1: the new event, then the old chain without events of this node, cut to the bound.
+    /// RULES 1: the new event, then the old chain without events of this incarnation, cut to the
+    /// bound.
     fn is_chain_right(&self, content: &Content, parents: &[EventNo]) -> bool {
         let Some((newest, older)) = content.chain.split_first() else { return false };
         if parents.is_empty() {
@@ -176,7 +177,7 @@ impl Oracle {
         }
         parents.iter().any(|parent| {
             let old = &self.history.get(*parent).content;
-            let kept = old.chain.iter().filter(|k| !self.history.is_same_name(k.0, newest.0));
+            let kept = old.chain.iter().filter(|k| k.0 != newest.0);
             let room = self.chain_bound.get() - 1;
             let cut = old.cut || kept.clone().count() > room;
             kept.take(room).eq(older) && content.cut == cut
