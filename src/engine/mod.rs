@@ -124,9 +124,6 @@ pub struct Engine {
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
-    /// It came back with a state of its own, whose knowledge is true: it can answer others before
-    /// it is ready. It may be the only one who is ahead.
-    restored: bool,
     /// Names that clients removed from their views. Shared with whoever encodes for clients.
     killed: Arc<BTreeSet<NodeName>>,
     /// Members as SWIM sees them, without this node.
@@ -175,7 +172,6 @@ impl Engine {
             elections: Elections::new(&config.id.name, config.hash_seed),
             delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
-            restored: false,
             killed: Arc::default(),
             members: BTreeSet::new(),
             counters: EngineCounters::default(),

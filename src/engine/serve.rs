@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Engine, LinkId, Outbox, Output};
-use crate::model::ids::{Millis, NodeIndex, Tick};
+use crate::model::ids::{Millis, NodeIndex, Tick, Tock};
 use crate::model::seen::{SeenById, export_seen};
 use crate::protocol::peer::{
     CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, PeerMessage, RefuseReason, encode_part,
@@ -122,7 +122,11 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) -> Result<CatchUpKnown, RefuseReason> {
-        if !self.ready && !self.restored {
+        // What a node knows is true before it is ready, too, only not much. But if it is ahead, all
+        // who are ready refuse it as long as they are behind, and it may be the only one they can
+        // catch up from.
+        let is_ahead = self.replica.mark().ahead_of(&ask.mark) > Tock::default();
+        if !self.ready && !is_ahead {
             return Err(RefuseReason::NotReady);
         }
         let mut contiguous: BTreeMap<NodeIndex, Tick> = BTreeMap::new();
