@@ -12,6 +12,7 @@
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
 pub mod delete;
+mod digest;
 mod image;
 mod io;
 pub mod load;
@@ -394,6 +395,7 @@ impl Engine {
 
     /// Everything that happens outside comes in here.
     pub fn handle(&mut self, input: Input<'_>, now: Millis, out: &mut Outbox) {
+        self.peers.schedule.now = now;
         match input {
             Input::Found => self.on_found(out),
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),

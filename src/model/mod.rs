@@ -10,6 +10,7 @@ pub mod limits;
 pub mod path;
 pub mod path_text;
 pub mod seen;
+pub mod seen_sum;
 pub mod shard;
 pub mod tick_set;
 pub mod tree;

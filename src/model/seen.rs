@@ -161,10 +161,20 @@ pub type SeenById = Vec<(NodeId, TickSet)>;
 /// more, or asks again.
 #[must_use]
 pub fn export_seen(table: &NodeTable, seen: &Seen) -> SeenById {
+    export_some(table, seen, seen.iter().map(|(node, _)| node))
+}
+
+/// The same of some incarnations only; those of which nothing was seen are left out.
+#[must_use]
+pub fn export_some(
+    table: &NodeTable,
+    seen: &Seen,
+    nodes: impl IntoIterator<Item = NodeIndex>,
+) -> SeenById {
     let mut room = EXPORT_RANGES_MAX;
     let mut result: SeenById = Vec::new();
-    for (node, ticks) in seen.iter() {
-        let Some(id) = table.get(node) else { continue };
+    for node in nodes {
+        let (Some(id), Some(ticks)) = (table.get(node), seen.get(node)) else { continue };
         let ticks = if ticks.range_count() <= room { ticks.clone() } else { ticks.prefix(room) };
         room -= ticks.range_count();
         result.push((id.clone(), ticks));

@@ -2,6 +2,7 @@
 //! that everybody agrees in the end.
 
 mod deletion;
+mod digest;
 mod net;
 
 use net::Net;
