@@ -21,6 +21,8 @@ mod flow;
 mod limits;
 #[path = "server/messages.rs"]
 mod messages;
+#[path = "server/operators.rs"]
+mod operators;
 #[path = "server/state.rs"]
 mod state;
 #[path = "server/trees.rs"]

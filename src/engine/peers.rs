@@ -129,6 +129,7 @@ impl Engine {
         };
         self.peers.links.insert(link, peer);
         self.greet_group(link, out);
+        self.tell_killed(link, out);
         self.send_digest(link, out);
     }
 
@@ -187,11 +188,7 @@ impl Engine {
                 PeerMessage::Topic { topic, data } => {
                     out.push(Output::Topic { topic, data: data.into() });
                 }
-                PeerMessage::KillNode(name) => {
-                    if name != self.config.id.name {
-                        self.hide(name);
-                    }
-                }
+                PeerMessage::KillNode(name) => self.on_kill_node(name),
                 PeerMessage::Leave => {
                     out.push(Output::Close { link, reason: CloseReason::Left });
                 }

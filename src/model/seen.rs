@@ -192,6 +192,16 @@ pub const EXPORT_RANGES_MAX: usize = 200_000;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Lineage(pub Option<(NodeId, Tick)>);
 
+/// `name~incarnation:tick`, as clients and operators see it; `first` for the one without a name.
+impl std::fmt::Display for Lineage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            None => f.write_str("first"),
+            Some((id, tick)) => write!(f, "{}~{:016x}:{tick}", id.name, id.incarnation.0),
+        }
+    }
+}
+
 /// How far purges were applied: per lineage a tock. Nearly always empty or one component.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mark {

@@ -214,6 +214,12 @@ impl Session {
             }
             Request::Status => (Action::Status, self.status(cx, seq, out)),
             Request::Members => (Action::Members, self.members(cx, seq, out)),
+            Request::ForgetMember { node } => {
+                (Action::ForgetMember, self.forget_member(cx, seq, node, out))
+            }
+            Request::CheckDeleted { nodes } => {
+                (Action::CheckDeleted, self.check_deleted(cx, seq, nodes))
+            }
             Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };

@@ -74,6 +74,8 @@ actions! {
     Status = "status",
     /// Ours: the network's members.
     Members = "members",
+    /// Ours: takes a member that does not come back off the Delete group's list.
+    ForgetMember = "forget_member",
     /// Ours: the node leaves the network and ends.
     Leave = "leave",
     /// Writes the state to a file on the server. Not here yet.
@@ -82,7 +84,7 @@ actions! {
     Log = "log",
     /// Replays a stored change. Not here yet.
     Update = "update",
-    /// Checks deletions. Not here yet.
+    /// Which ticks no living entry has any more.
     CheckDeleted = "check_deleted",
     /// Authorisation. Not here yet.
     DiffieHellman = "diffie_hellman",

@@ -13,6 +13,7 @@
 //! | [`error`] | the code words of errors |
 //! | [`chain`] | chains as clients see them |
 //! | [`shorten`] | the shortened paths of streams |
+//! | [`ticks`] | sets of ticks that clients send |
 //! | [`reply`] | the writer of messages, and the replies that are not of one action only |
 
 pub mod action;
@@ -22,6 +23,7 @@ pub mod field;
 pub mod reply;
 pub mod request;
 pub mod shorten;
+pub mod ticks;
 
 #[cfg(test)]
 mod tests;

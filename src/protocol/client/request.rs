@@ -139,6 +139,22 @@ pub struct StateParts {
     pub remote_missing: bool,
     /// Nodes that were removed from what clients see.
     pub node_drop: bool,
+    /// Ours: the elected list.
+    pub housekeepers: bool,
+    /// Ours: how the healing of a split goes.
+    pub resync: bool,
+    /// Ours: who must agree before tombstones go.
+    pub delete_group: bool,
+    /// Ours: also incarnations that are over and own nothing.
+    pub over: bool,
+}
+
+impl StateParts {
+    /// Whether all chains have to be looked at.
+    #[must_use]
+    pub fn walks(self) -> bool {
+        self.known || self.present || self.deleted
+    }
 }
 
 /// What is asked for.
@@ -240,6 +256,16 @@ pub enum Request<'a> {
     Status,
     /// `members`.
     Members,
+    /// `forget_member`.
+    ForgetMember {
+        /// The member's name.
+        node: &'a str,
+    },
+    /// `check_deleted`.
+    CheckDeleted {
+        /// By node, the ticks that are asked about: one MessagePack map.
+        nodes: &'a [u8],
+    },
     /// `leave`.
     Leave,
     /// An action that this version does not have.
@@ -337,11 +363,12 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         }
         Action::Status => Request::Status,
         Action::Members => Request::Members,
+        Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
+        Action::CheckDeleted => Request::CheckDeleted { nodes: fields.need(Field::Nodes)? },
         Action::Leave => Request::Leave,
         Action::Save
         | Action::Log
         | Action::Update
-        | Action::CheckDeleted
         | Action::DiffieHellman
         | Action::Auth
         | Action::AuthInfo
@@ -418,6 +445,10 @@ fn decode_state_parts(fields: &Fields<'_>) -> Result<StateParts, ClientError> {
         missing: fields.flag(Field::Missing)?,
         remote_missing: fields.flag(Field::RemoteMissing)?,
         node_drop: fields.flag(Field::NodeDrop)?,
+        housekeepers: fields.flag(Field::Housekeepers)?,
+        resync: fields.flag(Field::Resync)?,
+        delete_group: fields.flag(Field::DeleteGroup)?,
+        over: fields.flag(Field::Over)?,
     })
 }
 
