@@ -15,6 +15,7 @@ mod monitor;
 mod node_args;
 mod output;
 mod remote;
+mod resync;
 mod send;
 mod serve;
 mod set;
