@@ -245,6 +245,30 @@ fn whoever_asks_too_often_is_answered_every_few_seconds() {
 }
 
 #[test]
+fn members_are_named_although_nothing_of_them_is_new() {
+    let mut alone = Alone::new();
+    let id = NodeId { name: NodeName::new("quiet").unwrap(), incarnation: Incarnation(5) };
+    let node = alone.engine.replica.intern(&id).unwrap();
+    alone.engine.replica.account_for(Event { node, tick: Tick::new(1).unwrap() });
+    let named = |said: Vec<PeerMessage<'_>>| {
+        said.iter()
+            .filter_map(|m| match m {
+                PeerMessage::Digest(d) if d.unnamed != Unnamed::Unsaid => Some(d),
+                _ => None,
+            })
+            .map(|d| d.seen.iter().any(|(named, _)| *named == id))
+            .collect::<Vec<_>>()
+    };
+    let first = named(alone.run(Vec::new(), 120_000));
+    assert_eq!(first.iter().position(|is_named| !is_named), Some(12), "for a minute: {first:?}");
+    let up = Input::MemberUp { member: id.clone() };
+    alone.engine.handle(up, alone.now, &mut Outbox::new());
+    assert_eq!(named(alone.run(Vec::new(), 10_000)), [true, true]);
+    alone.engine.handle(Input::MemberDown { member: id.clone() }, alone.now, &mut Outbox::new());
+    assert_eq!(named(alone.run(Vec::new(), 10_000)), [false, false]);
+}
+
+#[test]
 fn what_nobody_noted_is_told_soon_all_the_same() {
     let mut alone = Alone::new();
     alone.run(Vec::new(), 5_000);
