@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`model`] | yes | the vocabulary: paths, values, ticks, chains, entries, the tree |
 //! | [`protocol`] | yes | bytes to types and back: frames, peer messages, client messages |
+//! | [`actor`] | yes | the election: short lists, who holds the tag, healed splits |
 //! | [`replica`] | yes | the replicated state: which version wins, catch-up, digests, watches |
 //! | [`engine`] | yes | the composition: one state, two doors (`read`, `handle`) |
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
@@ -15,8 +16,10 @@
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
 //! | [`cli`] | no | the command line |
+//! | `sim` | yes | the simulator, for tests (feature `planted-defects`) |
 //! | [`testing`] | no | a node and a cluster in process, for users' own tests |
 
+pub mod actor;
 pub mod cli;
 pub mod client;
 pub mod engine;
@@ -28,4 +31,6 @@ pub mod protocol;
 pub mod replica;
 pub mod rt;
 pub mod server;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod sim;
 pub mod testing;

@@ -11,6 +11,8 @@
 
 #[path = "cli/command.rs"]
 mod command;
+#[path = "cli/conflicts.rs"]
+mod conflicts;
 #[path = "cli/fake.rs"]
 mod fake;
 #[path = "cli/operators.rs"]
@@ -51,8 +53,22 @@ fn help_tells_how_to_begin_and_what_exit_codes_mean() {
 #[test]
 fn the_help_of_each_command_has_examples_that_are_commands() {
     let commands = [
-        "run", "join", "demo", "get", "set", "delete", "tree", "watch", "send", "monitor",
-        "status", "members", "state", "wait", "leave",
+        "run",
+        "join",
+        "demo",
+        "get",
+        "set",
+        "delete",
+        "tree",
+        "watch",
+        "send",
+        "monitor",
+        "status",
+        "members",
+        "conflicts",
+        "state",
+        "wait",
+        "leave",
     ];
     for command in commands {
         for flag in ["-h", "--help"] {

@@ -22,7 +22,7 @@ use distkv::model::tick_set::TickSet;
 use distkv::model::value::{write_array_len, write_bool, write_str, write_u64};
 use distkv::node::Node;
 use distkv::protocol::frame::write_frame;
-use distkv::protocol::peer::{CatchUpAsk, Digest, PeerMessage, Unnamed};
+use distkv::protocol::peer::{CatchUpAsk, Digest, PeerMessage, RefuseReason, Unnamed};
 use distkv::testing::{PATIENCE, TestCluster, block_on, loopback, wait_until};
 use sockets::{Log, RawPeer, big_value, hello, log, name, number, path};
 
@@ -279,6 +279,52 @@ fn a_flood_of_names_ends_the_link_that_sends_it() {
             victims.cluster.node(from).set(&at, &number(1)).unwrap();
             assert!(wait_until(PATIENCE, || victims.cluster.node(to).get(&at).is_some()).await);
         }
+    });
+}
+
+#[test]
+fn peers_that_ask_for_everything_and_take_nothing_do_not_keep_a_joiner_out() {
+    block_on(async {
+        let mut victims = Victims::start().await;
+        for n in 0..200 {
+            victims.node().set(&path(&format!("big.k{n}")), &big_value(64 << 10)).unwrap();
+        }
+        // The other one's own need of a catch-up is over.
+        victims.cluster.settled().await.unwrap();
+        let to = victims.node().gossip_addr();
+        // As many as a node answers at once.
+        let greedy: Vec<RawPeer> = (0..4)
+            .map(|n| {
+                let mut peer = RawPeer::greet(to, &hello(&format!("greedy{n}"), 1));
+                let ask = CatchUpAsk { id: 1, mark: Mark::default(), seen: Vec::new() };
+                peer.send(&PeerMessage::CatchUpAsk(ask));
+                peer
+            })
+            .collect();
+        for peer in &greedy {
+            // Its answer has begun: more is there than any digest.
+            let mut piece = vec![0; 16 << 10];
+            let begun = || peer.stream.peek(&mut piece).unwrap() == 16 << 10;
+            assert!(wait_until(PATIENCE, begun).await);
+        }
+        // A fifth is told that the node is busy, instead of waiting.
+        let mut fifth = RawPeer::greet(to, &hello("fifth", 1));
+        let mut ask_id = 0;
+        fifth.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let busy = wait_until(PATIENCE, || {
+            ask_id += 1;
+            let ask = CatchUpAsk { id: ask_id, mark: Mark::default(), seen: Vec::new() };
+            fifth.send(&PeerMessage::CatchUpAsk(ask));
+            fifth.heard_refusal(RefuseReason::Busy)
+        });
+        assert!(busy.await);
+        drop(fifth);
+        victims.go_on().await;
+        for n in 0..4 {
+            let who = format!("peer=greedy{n}");
+            victims.logged(&["link closed", &who, "did not take"]).await;
+        }
+        drop(greedy);
     });
 }
 

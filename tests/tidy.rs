@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("protocol", &["model"]),
+    ("actor", &["model"]),
     ("replica", &["model"]),
     ("membership", &["model", "protocol"]),
-    ("engine", &["model", "protocol", "replica"]),
+    ("engine", &["model", "protocol", "actor", "replica"]),
     ("hub", &["model", "protocol", "replica", "engine"]),
     ("rt", &["model"]),
     ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),
@@ -30,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.
-const PURE: &[&str] = &["model", "protocol", "replica", "membership", "engine"];
+const PURE: &[&str] = &["model", "protocol", "actor", "replica", "membership", "engine"];
 
 /// What a pure module must not name outside of its tests.
 const IMPURE: &[&str] = &[

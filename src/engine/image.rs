@@ -48,6 +48,7 @@ impl Engine {
         let replica = replica.on_trial(config.chain_bound, config.defects);
         let mut engine = Self::new(config);
         engine.replica = replica;
+        engine.restored = true;
         engine.take_up_group(image.group.clone(), image.decided.clone());
         Some(engine)
     }
@@ -70,6 +71,7 @@ impl Engine {
         }
         for conflict in conflicts {
             self.counters.conflicts += 1;
+            self.record_conflict(&conflict, out);
             out.push(Output::Report(Report::Conflict(Box::new(conflict))));
         }
         self.publish_across(Across { dropped, reissued: made }, out);

@@ -11,8 +11,10 @@
 //! 4. Keep frames on one link in order.
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
+pub mod conflicts;
 pub mod delete;
 mod digest;
+mod election;
 mod image;
 mod io;
 pub mod load;
@@ -27,7 +29,9 @@ pub mod view;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use conflicts::Conflicts;
 use delete::{DeleteGroup, DeleteSettings};
+use election::Elections;
 pub use image::Image;
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
 use peers::Peers;
@@ -122,15 +126,20 @@ pub struct Engine {
     peers: Peers,
     repair: Repair,
     resync: Resync,
+    elections: Elections,
     delete: DeleteGroup,
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
+    /// It came back with a state of its own, whose knowledge is true: it can answer others before
+    /// it is ready. It may be the only one who is ahead.
+    restored: bool,
     /// Names that clients removed from their views. Shared with whoever encodes for clients.
     killed: Arc<BTreeSet<NodeName>>,
     /// Members as SWIM sees them, without this node.
     members: BTreeSet<NodeId>,
     counters: EngineCounters,
+    conflicts: Conflicts,
     asked_for_incarnation: bool,
 }
 
@@ -171,11 +180,14 @@ impl Engine {
             peers: Peers::default(),
             repair: Repair::default(),
             resync: Resync::default(),
+            elections: Elections::new(&config.id.name, config.hash_seed),
             delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
+            restored: false,
             killed: Arc::default(),
             members: BTreeSet::new(),
             counters: EngineCounters::default(),
+            conflicts: Conflicts::default(),
             asked_for_incarnation: false,
             config,
         }
@@ -256,14 +268,6 @@ impl Engine {
     /// Members as SWIM sees them, without this node.
     pub fn members(&self) -> impl Iterator<Item = &NodeId> {
         self.members.iter()
-    }
-
-    /// The housekeepers' election: the short list of nodes that drive and watch the healing of a
-    /// split, in their order. Empty while nobody was elected.
-    #[must_use]
-    #[allow(clippy::unused_self, reason = "the election comes with `actor`")]
-    pub fn housekeepers(&self) -> Vec<NodeName> {
-        Vec::new()
     }
 
     /// Names that clients removed from their views.
@@ -393,6 +397,12 @@ impl Engine {
         self.watches.remove(id)
     }
 
+    /// The watches that want to hear of a path, oldest first.
+    #[must_use]
+    pub fn watchers_of(&self, path: &Path) -> Vec<WatchId> {
+        self.watches.of(path)
+    }
+
     /// Removes a node from the views of clients, here and at the peers, until it is heard of
     /// again. The caller has checked that it is gone and owns nothing (see [`view`]). Tells
     /// whether there was room on the list.
@@ -440,6 +450,7 @@ impl Engine {
             Input::LinkDown { link } => self.on_link_down(link, now, out),
             Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
             Input::Lagged { link } => {
+                self.greet_elections(link, out);
                 self.greet_group(link, out);
                 self.send_digest(link, out);
             }
@@ -450,6 +461,7 @@ impl Engine {
             }
             Input::MemberDown { member } => {
                 self.members.remove(&member);
+                self.on_name_gone(&member.name);
             }
             Input::Renewed { incarnation } => self.on_renewed(incarnation, out),
             Input::Tick => self.on_tick(now, out),

@@ -128,6 +128,7 @@ impl Engine {
             heard: Heard::default(),
         };
         self.peers.links.insert(link, peer);
+        self.greet_elections(link, out);
         self.greet_group(link, out);
         self.tell_killed(link, out);
         self.send_digest(link, out);
@@ -137,6 +138,7 @@ impl Engine {
         self.stop_serving(link, out);
         if let Some(peer) = self.peers.links.remove(&link) {
             self.on_resync_link_down(&peer.id.name, now);
+            self.on_name_gone(&peer.id.name);
         }
         self.on_delete_link_down(link);
         self.on_repair_link_down(link, now, out);
@@ -176,6 +178,7 @@ impl Engine {
                 }
                 PeerMessage::CatchUpDone { id } => self.on_catch_up_done(link, id, out),
                 PeerMessage::CatchUpInvite => self.on_catch_up_invite(link, now, out),
+                PeerMessage::Ping(ping) => self.on_ping(&ping, now, out),
                 PeerMessage::Resync(status) => self.on_resync_status(link, status, now, out),
                 PeerMessage::Group(hello) => self.on_group(link, &hello, out),
                 PeerMessage::Propose(proposal) => self.on_propose(link, &proposal, out),
@@ -284,6 +287,7 @@ impl Engine {
                     let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
                     self.publish(Committed { path, entry }, out);
                 }
+                self.record_conflict(&conflict, out);
                 out.push(Output::Report(Report::Conflict(conflict)));
             }
         }
@@ -353,6 +357,7 @@ impl Engine {
             }
         }
         self.on_digest_tick(now, out);
+        self.on_election_tick(now, out);
         self.on_serve_tick(now, out);
         self.on_delete_tick(now, out);
         self.on_repair_tick(now, out);

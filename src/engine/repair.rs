@@ -356,6 +356,7 @@ impl Engine {
     fn finish_repair(&mut self, made: bool, now: Millis, out: &mut Outbox) {
         let Some(active) = self.repair.active.take() else { return };
         let link = active.link;
+        let from_own_side = self.resync_driver() == Some(link);
         self.counters.catch_ups += 1;
         self.note_asked(link);
         self.send(link, &PeerMessage::CatchUpDone { id: active.id }, out);
@@ -376,7 +377,7 @@ impl Engine {
             let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
         }
-        self.on_resync_fetched(active.entries, now, out);
+        self.on_resync_fetched(active.entries, from_own_side, now, out);
         self.start_repair(now, out);
     }
 

@@ -179,7 +179,10 @@ impl Engine {
     pub(super) fn on_resync_tick(&mut self, now: Millis, out: &mut Outbox) {
         let Some(healing) = &self.resync.healing else { return };
         let (began, due) = (healing.began, now >= healing.status_due && now >= healing.hold_until);
-        if due && let Some(progress) = self.catch_up_progress() {
+        if due
+            && let Some(progress) = self.catch_up_progress()
+            && self.resync_driver() != Some(progress.link)
+        {
             self.send_resync_status(progress.entries, false, now, out);
             out.push(Output::Report(Report::ResyncProgress {
                 entries: progress.entries,
@@ -218,11 +221,17 @@ impl Engine {
         self.broadcast(&PeerMessage::Resync(ResyncStatus { entries, remaining, is_done }), out);
     }
 
-    /// This node has finished a catch-up while a split heals: the rest of its side can fetch from
-    /// it now.
-    pub(super) fn on_resync_fetched(&mut self, entries: u64, now: Millis, out: &mut Outbox) {
+    /// This node has finished a catch-up while a split heals. If it was with the other side, the
+    /// rest of its own can fetch from this node now.
+    pub(super) fn on_resync_fetched(
+        &mut self,
+        entries: u64,
+        from_own_side: bool,
+        now: Millis,
+        out: &mut Outbox,
+    ) {
         self.resync.note_entries(entries);
-        if self.resync.healing.is_some() {
+        if self.resync.healing.is_some() && !from_own_side {
             // The digest first, so that whoever hears of the end knows what there is to fetch.
             let seen = self.told_seen();
             self.broadcast_digest(&seen, out);

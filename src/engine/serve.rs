@@ -103,6 +103,13 @@ impl Engine {
                 self.send(link, &PeerMessage::CatchUpKnown(known), out);
             }
             Err(reason) => {
+                if reason == RefuseReason::Behind
+                    && let Some(peer) = self.peers.get_mut(link)
+                {
+                    // RULES 3: this node has to catch up first; whoever else it leaves that to
+                    // may wait for it in turn.
+                    peer.invited = true;
+                }
                 self.send(link, &PeerMessage::CatchUpRefused { id: ask.id, reason }, out);
             }
         }
@@ -115,7 +122,7 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) -> Result<CatchUpKnown, RefuseReason> {
-        if !self.ready {
+        if !self.ready && !self.restored {
             return Err(RefuseReason::NotReady);
         }
         let mut contiguous: BTreeMap<NodeIndex, Tick> = BTreeMap::new();

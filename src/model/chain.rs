@@ -1,10 +1,10 @@
-//! The chain of an entry: the events that last changed it, newest first, each node at most
-//! once, bounded in length. It decides one thing only: whether a version that lost had been
+//! The chain of an entry: the events that last changed it, newest first, each incarnation
+//! at most once, bounded in length. It decides one thing only: whether a version that lost had been
 //! superseded or was a conflict.
 
 use smallvec::SmallVec;
 
-use super::ids::{Event, NodeTable};
+use super::ids::Event;
 use super::limits::CHAIN_LEN_MAX;
 
 /// Most events in a chain that is made here: [`CHAIN_LEN_MAX`], a constant of the protocol. The
@@ -56,16 +56,16 @@ impl Chain {
         (!events.is_empty() && events.len() <= CHAIN_LEN_MAX).then_some(Self { events, cut })
     }
 
-    /// RULES 1: the new event, then the old chain without events of this node (of any
-    /// incarnation), cut to the bound.
+    /// RULES 1: the new event, then the old chain without events of this incarnation, cut to the
+    /// bound.
     #[must_use]
-    pub fn extended(&self, event: Event, table: &NodeTable, bound: ChainBound) -> Self {
-        let name = table.get(event.node).map(|id| &id.name);
+    pub fn extended(&self, event: Event, bound: ChainBound) -> Self {
         let mut cut = self.cut;
         let mut events: SmallVec<[Event; 2]> = smallvec::smallvec![event];
         for old in &self.events {
-            if table.get(old.node).map(|id| &id.name) == name {
-                // Left out because this node's newer event stands for it, so nothing is lost.
+            if old.node == event.node {
+                // Left out because the newer event stands for it, so nothing is lost. Not so for
+                // an earlier life of this node: its events would look like nobody's.
                 continue;
             }
             if events.len() >= bound.get() {
@@ -107,7 +107,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::{Incarnation, NodeId, NodeName, Tick};
+    use crate::model::ids::{Incarnation, NodeId, NodeName, NodeTable, Tick};
 
     const BOUND: ChainBound = ChainBound(CHAIN_LEN_MAX);
 
@@ -128,25 +128,27 @@ mod tests {
     }
 
     #[test]
-    fn each_node_is_in_a_chain_once_whatever_its_incarnation() {
-        let (table, n) = table(&[("a", 1), ("b", 1), ("a", 2)]);
-        let chain = Chain::first(event(n[0], 1)).extended(event(n[1], 4), &table, BOUND);
+    fn each_incarnation_is_in_a_chain_once() {
+        let (_, n) = table(&[("a", 1), ("b", 1), ("a", 2)]);
+        let chain = Chain::first(event(n[0], 1)).extended(event(n[1], 4), BOUND);
         assert_eq!(chain.events(), [event(n[1], 4), event(n[0], 1)]);
-        let chain = chain.extended(event(n[2], 1), &table, BOUND);
-        assert_eq!(chain.events(), [event(n[2], 1), event(n[1], 4)]);
+        let chain = chain.extended(event(n[2], 1), BOUND);
+        assert_eq!(chain.events(), [event(n[2], 1), event(n[1], 4), event(n[0], 1)]);
+        let chain = chain.extended(event(n[1], 5), BOUND);
+        assert_eq!(chain.events(), [event(n[1], 5), event(n[2], 1), event(n[0], 1)]);
         assert!(!chain.is_cut());
     }
 
     #[test]
     fn a_chain_is_cut_at_its_bound_and_says_so() {
         let names: Vec<String> = (0..10).map(|i| format!("n{i}")).collect();
-        let (table, n) = table(&names.iter().map(|s| (s.as_str(), 1)).collect::<Vec<_>>());
+        let (_, n) = table(&names.iter().map(|s| (s.as_str(), 1)).collect::<Vec<_>>());
         let mut chain = Chain::first(event(n[0], 1));
         for node in &n[1..CHAIN_LEN_MAX] {
-            chain = chain.extended(event(*node, 1), &table, BOUND);
+            chain = chain.extended(event(*node, 1), BOUND);
         }
         assert!(!chain.is_cut());
-        chain = chain.extended(event(n[9], 1), &table, BOUND);
+        chain = chain.extended(event(n[9], 1), BOUND);
         assert!(chain.is_cut());
         assert_eq!(chain.events().len(), CHAIN_LEN_MAX);
         assert!(!chain.covers(event(n[0], 1)), "the oldest event fell off");

@@ -9,6 +9,7 @@ pub mod ids;
 pub mod limits;
 pub mod path;
 pub mod path_text;
+pub mod ping;
 pub mod seen;
 pub mod seen_sum;
 pub mod shard;

@@ -152,12 +152,14 @@ impl Tree {
     /// Puts an entry at a path; gives back what was there.
     pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
         self.version += 1;
-        self.note_new(path, &entry);
         if let Some(slot) = self.entries.get_mut(path) {
-            let old = std::mem::replace(slot, entry);
+            let old = std::mem::replace(slot, entry.clone());
+            // In this order: two tombstones of the same tock have the same place in the index.
             self.note_gone(path, &old);
+            self.note_new(path, &entry);
             return Some(old);
         }
+        self.note_new(path, &entry);
         self.memory += Self::path_cost(path);
         self.order.insert(path.clone());
         self.entries.insert(path.clone(), entry)
@@ -359,6 +361,17 @@ mod tests {
     }
 
     #[test]
+    fn a_tombstone_in_the_place_of_another_is_found_by_its_tock() {
+        let mut tree = Tree::new(1);
+        for _ in 0..2 {
+            tree.insert(&path("a"), entry(None));
+            assert_eq!(tree.tombstones_up_to(Tock::new(1).unwrap()).count(), 1);
+        }
+        tree.insert(&path("a"), entry(Some(1)));
+        assert_eq!(tree.tombstones_up_to(Tock::new(1).unwrap()).count(), 0);
+    }
+
+    #[test]
     fn memory_returns_to_zero_when_everything_is_purged() {
         let mut tree = Tree::new(1);
         for i in 0..50u8 {
@@ -398,6 +411,8 @@ mod tests {
             prop_assert_eq!(&unordered, &all);
             let live = all.iter().filter(|(_, e)| !e.is_tombstone()).count();
             prop_assert_eq!(tree.live_len(), live);
+            let tombstones = tree.tombstones_up_to(Tock::new(1).unwrap()).count();
+            prop_assert_eq!(tombstones, all.len() - live);
         }
     }
 }

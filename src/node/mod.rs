@@ -7,6 +7,7 @@ mod address;
 mod bind;
 mod client_port;
 pub mod config;
+mod conflict_log;
 mod error;
 mod identity;
 mod link;

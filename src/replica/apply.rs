@@ -118,7 +118,7 @@ impl Replica {
             // stays as it is, and another node will put it on top.
             return Applied::Superseded;
         };
-        let chain = lesser.chain().extended(event, &self.table, self.chain_bound);
+        let chain = lesser.chain().extended(event, self.chain_bound);
         let entry = Entry::new(&EntryParts {
             value: lesser.value(),
             chain: &chain,

@@ -27,7 +27,7 @@ impl Replica {
         let (event, _) = self.next_event()?;
         let tock = floor.max(old.tock()).next()?;
         let dies = !old.is_tombstone() && old.reissue_of().is_some() && origin_seen;
-        let chain = old.chain().extended(event, &self.table, self.chain_bound);
+        let chain = old.chain().extended(event, self.chain_bound);
         let entry = Entry::new(&EntryParts {
             value: if dies { None } else { old.value() },
             chain: &chain,

@@ -83,7 +83,7 @@ pub enum WriteError {
 
 impl Replica {
     /// RULES 1: tock = max(own tock, the old entry's) + 1; chain = the new event, then the old
-    /// chain without events of this node, cut to the bound.
+    /// chain without events of this incarnation, cut to the bound.
     ///
     /// Deleting what is not there makes no event: a tombstone for nothing would only have to
     /// be agreed away again.
@@ -111,7 +111,7 @@ impl Replica {
         }
         let (event, tock) = self.next_event().ok_or(WriteError::NoEvent)?;
         let chain = match &old {
-            Some(old) => old.chain().extended(event, &self.table, self.chain_bound),
+            Some(old) => old.chain().extended(event, self.chain_bound),
             None => Chain::first(event),
         };
         let entry = Entry::new(&EntryParts {

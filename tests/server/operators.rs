@@ -172,7 +172,6 @@ fn a_node_that_is_not_ready_forgets_nobody() {
     let node = Node::waiting("n1", ServerConfig::default());
     let mut client = node.connect();
     assert_eq!(client.code(map! {"action": "forget_member", "node": "n3"}), "not_ready");
-    assert_eq!(client.code(map! {"action": "check_deleted", "nodes": map! {}}), "not_ready");
     let reply = client.ok(map! {
         "action": "get_state", "housekeepers": true, "resync": true, "delete_group": true
     });
@@ -287,27 +286,4 @@ fn the_list_of_killed_nodes_has_an_end() {
     assert_eq!(dropped.as_array().unwrap().len(), 1_024);
     n2.unlink(&node);
     assert_eq!(client.code(map! {"action": "kill_node", "node": "n2"}), "too_many");
-}
-
-#[test]
-fn what_was_deleted_can_be_checked() {
-    let node = Node::found("n1");
-    let mut client = node.connect();
-    for i in 0..4 {
-        client.set(&format!("k{i}"), i); // 1 to 4
-    }
-    client.set("k1", "again"); // 5; 2 stands in no chain any more
-    client.ok(map! {"action": "delete_value", "path": path("k2")}); // 6
-    let check = |nodes: Value| map! {"action": "check_deleted", "nodes": nodes};
-    let all = map! {"n1": array([array([1, 9])]), "nobody": array([1])};
-    let reply = client.ok(check(all));
-    assert_eq!(fields(&reply), ["deleted", "tock", "seq"]);
-    // 1, 4 and 5 live; 7 and 8 were never heard of.
-    assert_eq!(reply["deleted"], map! {"n1": array([array([2, 4]), 6.into()])});
-    assert_eq!(client.ok(check(map! {"n1": array([1, 4])}))["deleted"], map! {});
-    for wrong in
-        [Value::from(5), map! {"n1": 5}, map! {"n1": array(["x"])}, map! {"n1": array([0])}]
-    {
-        assert_eq!(client.code(check(wrong)), "bad_request");
-    }
 }

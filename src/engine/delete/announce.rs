@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Engine;
-use crate::engine::{LinkId, Outbox, Output};
+use crate::engine::{LinkId, Outbox, Output, Report};
 use crate::model::ids::{NodeIndex, Tick, Tock};
 use crate::model::seen::{Mark, Seen, export_seen};
 use crate::protocol::peer::{PairById, PeerMessage};
@@ -76,12 +76,15 @@ impl Engine {
         self.counters.purges += 1;
         self.counters.purged += purged.len() as u64;
         if !purged.is_empty() {
+            out.push(Output::Report(Report::Purged { tombstones: purged.len(), to: pair.to }));
             out.push(Output::Gone { purged, dropped: Vec::new() });
         }
         if self.delete.kept.len() >= self.delete.settings.kept_max {
             self.delete.kept.pop_front();
         }
         self.delete.kept.push_back(pair);
+        // Whoever coordinates next need not begin at once.
+        self.delete.rests = true;
     }
 
     /// Offers a peer that is behind the announcements that it missed, if they bring it here and

@@ -40,7 +40,7 @@ pub enum ForgetError {
 
 impl Engine {
     /// This node as a member of the group.
-    pub(super) fn as_member(&self) -> Member {
+    pub(in crate::engine) fn as_member(&self) -> Member {
         let store = self.delete.settings.store;
         Member {
             name: self.config.id.name.clone(),
@@ -100,10 +100,10 @@ impl Engine {
         true
     }
 
-    /// Takes a list if it is greater than the one in force.
-    pub(super) fn take_config(&mut self, config: GroupConfig, out: &mut Outbox) {
+    /// Takes a list if it is greater than the one in force; tells whether it was.
+    pub(super) fn take_config(&mut self, config: GroupConfig, out: &mut Outbox) -> bool {
         if self.delete.config.as_ref().is_some_and(|current| !config.supersedes(current)) {
-            return;
+            return false;
         }
         out.push(Output::Report(Report::GroupChanged { config: config.clone() }));
         // The event that names the lineage is no entry's: the list is all there is of it.
@@ -116,18 +116,12 @@ impl Engine {
         self.delete.config = Some(config);
         self.delete.round = None;
         self.delete.away.clear();
+        true
     }
 
     /// The link to a member: that node, with that store.
     pub(super) fn link_of(&self, member: &Member) -> Option<LinkId> {
         self.delete.peers.iter().find(|(_, m)| *m == member).map(|(link, _)| *link)
-    }
-
-    /// Whether this node coordinates: the first of the members that are there.
-    pub(super) fn is_coordinator(&self, config: &GroupConfig) -> bool {
-        let me = self.as_member();
-        let here = |m: &&Member| **m == me || self.link_of(m).is_some();
-        config.members().contains(&me) && config.members().iter().find(here) == Some(&me)
     }
 
     /// A planned change that is due: a node with a data directory that is not on the list yet,
@@ -229,7 +223,10 @@ impl Engine {
             self.delete.peers.insert(link, hello.member.clone());
         }
         if let Some(config) = &hello.config {
-            self.take_config(config.clone(), out);
+            // Passed on once by everybody: not all are linked to its maker.
+            if self.take_config(config.clone(), out) {
+                self.broadcast_group(out);
+            }
         }
     }
 }

@@ -53,6 +53,15 @@ impl Engine {
         }
         let somebody_has = self.peers.iter().any(|(_, p)| !p.seen.intersection(&holes).is_empty());
         let asked_all = watch.to_ask.iter().all(|link| self.peers.get(*link).is_none());
+        if self.repair.is_idle() {
+            // Some may have refused, or the link broke: they are asked again.
+            for link in &watch.to_ask {
+                if let Some(peer) = self.peers.get_mut(*link) {
+                    peer.invited = true;
+                }
+            }
+        }
+        let watch = &self.delete.holes;
         let waited = now.saturating_sub(watch.since) >= self.delete.settings.lost_after_ms;
         if waited && asked_all && !somebody_has && self.repair.is_idle() {
             Holes::Closed { lost: holes }

@@ -79,6 +79,8 @@ pub(super) struct DeleteGroup {
     next_token: u64,
     next_round: u64,
     round_due: Millis,
+    /// A purge was applied: the next round is due one interval from the next tick.
+    rests: bool,
     /// Since when this node has been ready without a list.
     without_list_since: Option<Millis>,
     /// Members that are not linked, and since when.
@@ -100,6 +102,7 @@ impl DeleteGroup {
             next_token: 0,
             next_round: 0,
             round_due: 0,
+            rests: false,
             without_list_since: None,
             away: BTreeMap::new(),
         }
@@ -136,10 +139,15 @@ impl Engine {
         }
     }
 
-    /// The last purges that were applied here, for tests and operators.
+    /// How many of the last purges that were applied here are kept.
     #[must_use]
     pub fn applied_purges(&self) -> usize {
         self.delete.kept.len()
+    }
+
+    /// The last purges that were applied here, oldest first.
+    pub fn applied_pairs(&self) -> impl Iterator<Item = &TockPair> {
+        self.delete.kept.iter()
     }
 
     /// The member list in force.

@@ -56,6 +56,9 @@ impl Engine {
         if self.delete.round.take_if(timed_out).is_some() {
             self.delete.round_due = now + RETRY_MS;
         }
+        if std::mem::take(&mut self.delete.rests) {
+            self.delete.round_due = now + self.delete.settings.interval_ms;
+        }
         if now >= self.delete.round_due {
             self.start_round(now, out);
         }
@@ -68,7 +71,7 @@ impl Engine {
             return;
         }
         let Some(config) = self.delete.config.clone() else { return };
-        if !self.is_coordinator(&config) {
+        if !self.is_elected_coordinator() || !config.members().contains(&self.as_member()) {
             return;
         }
         let next = self.planned_change(&config);
@@ -223,6 +226,7 @@ impl Engine {
         }
         if self.replica.tree().tombstone_len() > 0 {
             // There was more than fits one round.
+            self.delete.rests = false;
             self.delete.round_due = now;
         }
     }

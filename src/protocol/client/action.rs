@@ -70,6 +70,10 @@ actions! {
     MsgSend = "msg_send",
     /// Streams the messages of some topics.
     MsgMonitor = "msg_monitor",
+    /// Checks which changes of some nodes are deleted here.
+    CheckDeleted = "check_deleted",
+    /// Ours: streams the recent conflicts.
+    Conflicts = "conflicts",
     /// Ours: the node's health and counters.
     Status = "status",
     /// Ours: the network's members.
@@ -84,8 +88,6 @@ actions! {
     Log = "log",
     /// Replays a stored change. Not here yet.
     Update = "update",
-    /// Which ticks no living entry has any more.
-    CheckDeleted = "check_deleted",
     /// Authorisation. Not here yet.
     DiffieHellman = "diffie_hellman",
     /// Authorisation. Not here yet.

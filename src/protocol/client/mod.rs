@@ -13,7 +13,6 @@
 //! | [`error`] | the code words of errors |
 //! | [`chain`] | chains as clients see them |
 //! | [`shorten`] | the shortened paths of streams |
-//! | [`ticks`] | sets of ticks that clients send |
 //! | [`reply`] | the writer of messages, and the replies that are not of one action only |
 
 pub mod action;
@@ -23,7 +22,6 @@ pub mod field;
 pub mod reply;
 pub mod request;
 pub mod shorten;
-pub mod ticks;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use super::group_codec::{
     read_group_hello, read_member, read_pair, read_proposal, read_round, write_group_hello,
     write_member, write_pair, write_proposal, write_round,
 };
+use super::ping_codec::{read_ping, write_ping};
 use super::{
     CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, ChangeMessage, Digest, PeerError,
     PeerMessage, RefuseReason, ResyncStatus, Unnamed,
@@ -43,7 +44,8 @@ const AGREE: u8 = 19;
 const DISAGREE: u8 = 20;
 const ANNOUNCE: u8 = 21;
 const RESYNC: u8 = 22;
-const DIGEST_WANTED: u8 = 30;
+const PING: u8 = 23;
+const DIGEST_WANTED: u8 = 24;
 
 /// Most records that are read from one frame; a frame is cut at 64 KiB by its sender, and the
 /// shortest record has about 20 bytes.
@@ -138,6 +140,7 @@ impl<'a> PeerMessage<'a> {
             }
             KILL_NODE => (Self::KillNode(NodeName::new(r.read_str()?)?), 1),
             LEAVE => (Self::Leave, 0),
+            PING => (Self::Ping(read_ping(r)?), 7),
             RESYNC => {
                 let (entries, remaining) = (r.read_u64()?, r.read_u64()?);
                 let is_done = r.read_bool()?;
@@ -254,6 +257,10 @@ impl<'a> PeerMessage<'a> {
                 write_str(name.as_str(), out);
             }),
             Self::Leave => write_frame(LEAVE, out, |out| write_array_len(0, out)),
+            Self::Ping(ping) => write_frame(PING, out, |out| {
+                write_array_len(7, out);
+                write_ping(ping, out);
+            }),
             Self::Resync(status) => write_frame(RESYNC, out, |out| {
                 write_array_len(3, out);
                 write_u64(status.entries, out);

@@ -5,10 +5,12 @@
 mod codec;
 pub mod greeting;
 mod group_codec;
+mod ping_codec;
 
 use crate::model::group::{GroupConfig, Member, RoundId};
 use crate::model::ids::{NodeId, NodeName, Tick, Tock};
 use crate::model::path::Path;
+use crate::model::ping::Ping;
 use crate::model::seen::{Lineage, Mark, SeenById};
 use crate::model::seen_sum::SeenSum;
 use crate::protocol::record::{Record, RecordError};
@@ -267,6 +269,8 @@ pub enum PeerMessage<'a> {
     KillNode(NodeName),
     /// The sender goes away on purpose.
     Leave,
+    /// A turn of an election is claimed, or what is known of one.
+    Ping(Ping),
     /// How far the sender is with asking the other side.
     Resync(ResyncStatus),
     /// The sender as a member of the Delete group, and its member list.

@@ -1,7 +1,7 @@
-//! `get_state`, `get_value` by event, `enum_node`, `kill_node`, `check_deleted`: what a node knows of itself and
-//! others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
+//! `get_state`, `get_value` by event, `enum_node`, `kill_node`, `check_deleted`: what a node knows
+//! of itself and others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::delete_group::{write_delete_group, write_resync, write_texts};
@@ -13,11 +13,10 @@ use crate::model::ids::{Event, Millis, NodeIndex, NodeName, NodeTable, Tock};
 use crate::model::path::bytes;
 use crate::model::seen::Mark;
 use crate::model::tick_set::TickSet;
-use crate::model::value::{write_array_len, write_map_len, write_nil, write_u64};
+use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::chain::Names;
 use crate::protocol::client::reply::{write_error, write_result, write_ticks};
 use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
-use crate::protocol::client::ticks::read_ticks_by_node;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::session::{Context, Session, Then};
 
@@ -57,45 +56,6 @@ impl Session {
         let left_out = known.map(|standing| &over - &*standing).unwrap_or_default();
         moment.write(None, &left_out, seq, out);
         Ok(Then::Continue)
-    }
-
-    /// `check_deleted`: of the ticks that are asked about, those of which nothing living is left
-    /// here: accounted for, and in the chain of no entry that has a value.
-    pub(in crate::server) fn check_deleted(
-        &mut self,
-        cx: &Context<'_>,
-        seq: u64,
-        nodes: &[u8],
-    ) -> Result<Then, ClientError> {
-        self.authorise(Action::CheckDeleted, None)?;
-        Self::check_ready(cx)?;
-        let asked = read_ticks_by_node(nodes)?;
-        let view = cx.hub.read(|engine| engine.view());
-        let mut wanted = TickSets::new();
-        for (label, ticks) in asked {
-            // Of a node that is not known, nothing was deleted.
-            if let Ok(node) = visible_node(&view, label) {
-                wanted.entry(node).or_default().union_with(&ticks);
-            }
-        }
-        Ok(heavy(seq, view.tock, move |reply| {
-            let chains = view.chain_ticks();
-            let nothing = TickSet::new();
-            let mut gone = TickSets::new();
-            for (node, ticks) in wanted {
-                let of = |sets: &TickSets| sets.get(&node).cloned().unwrap_or_default();
-                let living = of(&chains.present).difference(&of(&chains.deleted));
-                let seen = view.seen.get(node).unwrap_or(&nothing);
-                let ticks = ticks.intersection(seen).difference(&living);
-                if !ticks.is_empty() {
-                    gone.insert(node, ticks);
-                }
-            }
-            let mut message = MessageWriter::new(reply);
-            write_tick_sets(&gone, names(&view), &BTreeSet::new(), message.key("deleted"));
-            message.tock(view.tock).u64("seq", seq);
-            Ok(())
-        }))
     }
 
     /// `get_value` with a node and a tick: whatever entry's chain holds that event.
@@ -206,6 +166,74 @@ impl Session {
             Ok(())
         }))
     }
+
+    /// `check_deleted`: what became of these ticks here. The original's servers ask this of each
+    /// other after a split, and then remove what the other one says it has not got, changes that it
+    /// has merely not seen among them; ours only tells, and removes nothing for it: RULES 4 does
+    /// that between nodes.
+    pub(in crate::server) fn check_deleted(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        nodes: &[(&str, TickSet)],
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::CheckDeleted, None)?;
+        Self::check_ready(cx)?;
+        let view = cx.hub.read(|engine| engine.view());
+        let mut asked = TickSets::new();
+        let mut unknown: BTreeMap<String, TickSet> = BTreeMap::new();
+        for (label, ticks) in nodes {
+            match view.table.by_label(label) {
+                Some(node) => asked.entry(node).or_default().union_with(ticks),
+                None => unknown.entry((*label).to_owned()).or_default().union_with(ticks),
+            };
+        }
+        Ok(heavy(seq, view.tock, move |reply| {
+            write_fates(&view, asked, unknown, seq, reply);
+            Ok(())
+        }))
+    }
+}
+
+/// The reply to `check_deleted`: the ticks that were asked about, as `get_state` sorts them; and
+/// those that are not accounted for here.
+fn write_fates(
+    view: &StateView,
+    asked: TickSets,
+    unknown: BTreeMap<String, TickSet>,
+    seq: u64,
+    out: &mut Vec<u8>,
+) {
+    let nothing = TickSet::new();
+    let chains = view.chain_ticks();
+    let mut fates = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), unknown];
+    let [present, known, deleted, missing] = &mut fates;
+    for (node, ticks) in asked {
+        let not_in = |set: Option<&TickSet>| ticks.difference(set.unwrap_or(&nothing));
+        let not_seen = not_in(view.seen.get(node));
+        let not_present = not_in(chains.present.get(&node));
+        let not_deleted = not_in(chains.deleted.get(&node));
+        let label = view.table.label(node);
+        let put = |fate: &mut BTreeMap<String, TickSet>, ticks: TickSet| {
+            if !ticks.is_empty() {
+                fate.entry(label.clone()).or_default().union_with(&ticks);
+            }
+        };
+        put(known, not_present.difference(&not_seen));
+        put(present, ticks.difference(&not_present));
+        put(deleted, ticks.difference(&not_deleted));
+        put(missing, not_seen);
+    }
+    let mut message = MessageWriter::new(out);
+    for (name, fate) in ["present", "known", "deleted", "missing"].into_iter().zip(&fates) {
+        let part = message.key(name);
+        write_map_len(fate.len(), part);
+        for (label, ticks) in fate {
+            write_str(label, part);
+            write_ticks(ticks, part);
+        }
+    }
+    message.u64("seq", seq).tock(view.tock);
 }
 
 fn owns(name: &NodeName, event: Event) -> String {
@@ -253,6 +281,8 @@ struct Moment {
     resync: Option<ResyncView>,
     group: GroupView,
     mark: Mark,
+    /// Conflicts that were found, and how many of them are kept.
+    conflicts: (u64, u64),
 }
 
 impl Moment {
@@ -265,6 +295,7 @@ impl Moment {
             resync: if parts.resync { engine.resync_view(now) } else { None },
             group: engine.group_view(now),
             mark: engine.mark().clone(),
+            conflicts: (engine.conflicts().last(), engine.conflicts().kept() as u64),
         }
     }
 
@@ -302,6 +333,10 @@ impl Moment {
         }
         if parts.node_drop {
             write_names(view.killed.iter(), message.key("node_drop"));
+        }
+        if parts.conflicts {
+            let (found, kept) = self.conflicts;
+            MessageWriter::new(message.key("conflicts")).u64("found", found).u64("kept", kept);
         }
         if parts.housekeepers {
             write_names(self.housekeepers.iter(), message.key("housekeepers"));

@@ -1,0 +1,227 @@
+//! Runs the simulator: many seeds, each a whole cluster with a virtual clock and a network that
+//! breaks. Exit status 1 if a seed failed; then it prints which, and the shortest script found.
+//!
+//! ```sh
+//! cargo run --release --example simulate -- --small --seeds 1000000
+//! cargo run --release --example simulate -- --small --trace 4711
+//! cargo run --release --example simulate -- --small --seeds 2000 --defect ties_by_arrival
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use distkv::model::defects::{Defect, Defects};
+use distkv::rt;
+use distkv::sim::{Failure, Family, Focus, Options, Stats, run, run_without, shrink};
+
+/// Simulate clusters and check that they keep to the rules.
+#[derive(Parser)]
+#[command(name = "simulate")]
+struct Arguments {
+    /// Small networks: 3 to 5 nodes, 1 to 3 paths (the default).
+    #[arg(long)]
+    small: bool,
+    /// How many seeds.
+    #[arg(long, default_value_t = 10_000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    start: u64,
+    /// How many threads; as many as there are processors if left out.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// What to seek: any, calm, splits, crashes or overflows.
+    #[arg(long, default_value = "any", value_parser = parse_focus)]
+    profile: Focus,
+    /// Run this seed alone, leave out what it does not need to fail, and print what happened.
+    #[arg(long, value_name = "SEED")]
+    trace: Option<u64>,
+    /// With --trace: leave nothing out.
+    #[arg(long)]
+    whole_script: bool,
+    /// Plant a defect, which should then be found.
+    #[arg(long, value_parser = parse_defect)]
+    defect: Vec<Defect>,
+    /// Stop after so many failing seeds.
+    #[arg(long, default_value_t = 20)]
+    failures: usize,
+    /// Print the result as one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_focus(text: &str) -> Result<Focus, String> {
+    let names: Vec<&str> = Focus::ALL.iter().map(|(name, _)| *name).collect();
+    let found = Focus::ALL.iter().find(|(name, _)| *name == text);
+    found.map(|(_, focus)| *focus).ok_or_else(|| format!("one of {}", names.join(", ")))
+}
+
+/// `TiesByArrival` is `ties_by_arrival`.
+fn defect_name(defect: Defect) -> String {
+    let mut name = String::new();
+    for c in format!("{defect:?}").chars() {
+        if c.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(c.to_lowercase());
+    }
+    name
+}
+
+fn parse_defect(text: &str) -> Result<Defect, String> {
+    let names: Vec<String> = Defect::ALL.iter().map(|d| defect_name(*d)).collect();
+    let found = Defect::ALL.iter().find(|d| defect_name(**d) == text);
+    found.copied().ok_or_else(|| format!("one of {}", names.join(", ")))
+}
+
+/// What all threads add to.
+#[derive(Default)]
+struct Shared {
+    next: AtomicU64,
+    done: AtomicU64,
+    stop: AtomicBool,
+    found: Mutex<Found>,
+}
+
+#[derive(Default)]
+struct Found {
+    stats: Stats,
+    failures: BTreeMap<u64, Failure>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let defects = arguments.defect.iter().fold(Defects::default(), |all, d| all.with(*d));
+    let options = Options { family: Family::Small, focus: arguments.profile, defects };
+    if let Some(seed) = arguments.trace {
+        return trace(seed, &options, arguments.whole_script);
+    }
+    let began = rt::now();
+    let shared = Shared::default();
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1))
+            .map(|_| scope.spawn(|| work(&arguments, &options, &shared)))
+            .collect();
+        while workers.iter().any(|w| !w.is_finished()) {
+            show_progress(&arguments, &shared, rt::now() - began);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    });
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+    let found = shared.found.into_inner().unwrap_or_default();
+    report(&arguments, &options, &found, rt::now() - began);
+    if found.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Takes seeds until there are no more.
+fn work(arguments: &Arguments, options: &Options, shared: &Shared) {
+    /// Seeds that are taken at once.
+    const BATCH: u64 = 64;
+    let mut stats = Stats::default();
+    loop {
+        let from = shared.next.fetch_add(BATCH, Ordering::Relaxed);
+        if from >= arguments.seeds || shared.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        for number in from..(from + BATCH).min(arguments.seeds) {
+            let outcome = run(arguments.start + number, options);
+            stats.add(&outcome.stats);
+            shared.done.fetch_add(1, Ordering::Relaxed);
+            if let (Some(failure), Ok(mut found)) = (outcome.failure, shared.found.lock()) {
+                found.failures.insert(outcome.seed, failure);
+                if found.failures.len() >= arguments.failures {
+                    shared.stop.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+    if let Ok(mut found) = shared.found.lock() {
+        found.stats.add(&stats);
+    }
+}
+
+fn show_progress(arguments: &Arguments, shared: &Shared, ms: u64) {
+    if arguments.json || !std::io::stderr().is_terminal() {
+        return;
+    }
+    let done = shared.done.load(Ordering::Relaxed);
+    let rate = done as f64 * 1_000.0 / ms.max(1) as f64;
+    let left = (arguments.seeds - done) as f64 / rate.max(0.001);
+    let failed = shared.found.lock().map_or(0, |found| found.failures.len());
+    let width = 30 * done / arguments.seeds.max(1);
+    eprint!(
+        "\r\x1b[K[{:<30}] {done} of {} seeds, {rate:.0} per second, {left:.0} s left, {failed} \
+         failed",
+        "#".repeat(width as usize),
+        arguments.seeds
+    );
+    let _ = std::io::stderr().flush();
+}
+
+fn report(arguments: &Arguments, options: &Options, found: &Found, ms: u64) {
+    let Found { stats, failures } = found;
+    let hours = stats.virtual_ms as f64 / 3_600_000.0;
+    if arguments.json {
+        let failing: Vec<String> = failures.keys().map(u64::to_string).collect();
+        let counts: Vec<String> =
+            stats.fields().iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();
+        println!(
+            "{{\"start\":{},\"ms\":{ms},\"virtual_hours\":{hours:.2},\"failures\":{},\
+             \"failing_seeds\":[{}],{}}}",
+            arguments.start,
+            failures.len(),
+            failing.join(","),
+            counts.join(",")
+        );
+        return;
+    }
+    println!(
+        "{} seeds from {} in {:.1} s ({:.0} per second), {hours:.1} virtual hours: {} failed",
+        stats.seeds,
+        arguments.start,
+        ms as f64 / 1_000.0,
+        stats.seeds as f64 * 1_000.0 / ms.max(1) as f64,
+        failures.len()
+    );
+    let counts: Vec<String> =
+        stats.fields().iter().skip(2).map(|(name, count)| format!("{name} {count}")).collect();
+    println!("{}", counts.join(", "));
+    let mut by_check: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for (seed, failure) in failures {
+        by_check.entry(failure.check).or_default().push(*seed);
+    }
+    for (check, seeds) in &by_check {
+        let shown: Vec<String> = seeds.iter().take(10).map(u64::to_string).collect();
+        println!("  {:>6}  {check}: seeds {}", seeds.len(), shown.join(" "));
+    }
+    if let Some(seed) = failures.keys().next() {
+        println!("the first of them, with what it needs to fail:");
+        trace(*seed, options, false);
+    }
+}
+
+/// Prints what happens in one seed.
+fn trace(seed: u64, options: &Options, whole: bool) -> ExitCode {
+    let skipped = if whole { None } else { shrink(seed, options) };
+    let outcome = run_without(seed, options, skipped.as_deref().unwrap_or_default(), true);
+    for line in &outcome.script {
+        println!("{line}");
+    }
+    match outcome.failure {
+        None => ExitCode::SUCCESS,
+        Some(failure) => {
+            println!("seed {seed}: {}: {}", failure.check, failure.detail);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What an actor is made with, what comes out of it, and what can be asked.
+
+use crate::model::ids::{Millis, NodeName};
+use crate::model::ping::{ConfigVersion, GroupId, Ping};
+
+/// What an actor is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ActorConfig {
+    /// Which election; pings of others are ignored.
+    pub group: GroupId,
+    /// What all members must do alike, as far as this one knows. Values out of range are brought
+    /// into it.
+    pub shared: ConfigVersion,
+}
+
+/// What a member does in its group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It may be elected: it pings when it is its turn.
+    Active,
+    /// It listens and knows the list; it never pings, and is never on the list.
+    Passive,
+}
+
+/// Something to be done outside, or to be known there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ActorOutput {
+    /// For everybody in the group who can be reached. Need not arrive.
+    Send(Ping),
+    /// Something happened.
+    Event(ActorEvent),
+}
+
+/// Something that happened in a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ActorEvent {
+    /// This member holds the tag from now until [`ActorEvent::Untagged`].
+    Tagged,
+    /// This member held the tag and holds it no more.
+    Untagged,
+    /// Other members are on the list than before. Given newest first; a turn that only changes
+    /// their order is not reported.
+    ListChanged(Vec<NodeName>),
+    /// Two histories that share nothing have met: a split has healed. Given once per meeting.
+    Recover {
+        /// This member's place in `ours`, 0 for the first; none if it is not in it.
+        priority: Option<usize>,
+        /// The list that this member followed, newest first; never empty.
+        ours: Vec<NodeName>,
+        /// The list of the others, newest first; never empty.
+        theirs: Vec<NodeName>,
+    },
+    /// Another configuration was heard of and is followed from now.
+    ConfigChanged(ConfigVersion),
+}
+
+/// One on the elected list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListMember {
+    /// Its name.
+    pub name: NodeName,
+    /// Milliseconds since it was heard itself, or came on the list unheard; 0 for this member. On
+    /// a list of n, about n cycles are normal.
+    pub silent_ms: Millis,
+}

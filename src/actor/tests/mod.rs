@@ -1,0 +1,31 @@
+//! Tests of the election as a whole: one actor at a time, and networks of them.
+//!
+//! The networks run some seeds each; `DISTKV_ACTOR_SEEDS=5000` makes them run 5,000 (in release:
+//! `cargo test --release --lib actor::tests -- --nocapture`).
+
+mod hostile;
+mod net;
+mod rough;
+mod single;
+mod splits;
+mod start;
+
+use std::ops::Range;
+
+use crate::model::ids::NodeName;
+
+/// Names from a text, between blanks.
+pub(in crate::actor) fn names(text: &str) -> Vec<NodeName> {
+    text.split_whitespace().map(|name| NodeName::new(name).unwrap()).collect()
+}
+
+/// The other way round.
+pub(in crate::actor) fn text(names: impl IntoIterator<Item = NodeName>) -> String {
+    names.into_iter().map(|name| name.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The seeds to run: so many, or as many as were asked for.
+fn seeds(count: u64) -> Range<u64> {
+    let asked = std::env::var("DISTKV_ACTOR_SEEDS").ok().and_then(|text| text.parse().ok());
+    0..asked.unwrap_or(count)
+}

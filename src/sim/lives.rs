@@ -1,0 +1,329 @@
+//! Nodes that come and go: starts, crashes, restarts, copied disks, frozen processes, and the
+//! clock of each engine.
+
+use super::cluster::{Cluster, Happening, node_label, node_name, note};
+use super::disk::Saved;
+use super::network::Network;
+use super::node::Node;
+use super::oracle::shadow::Shadow;
+use super::rng::Rng;
+use crate::engine::delete::DeleteSettings;
+use crate::engine::{Config, Engine, Input};
+use crate::model::defects::Defect;
+use crate::model::ids::{Incarnation, NodeId};
+
+/// How a node comes back (RULES 9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// With all that it had, and the proof of it: under the same incarnation.
+    Kept,
+    /// With all that it had, without a proof.
+    Log,
+    /// With an older state, but none before what it last agreed to.
+    Old,
+    /// With any older state; then its data directory is another one.
+    Backup,
+    /// With nothing.
+    Empty,
+}
+
+impl Way {
+    /// All of them, the usual ones more than once.
+    const ALL: &[Self] = &[
+        Self::Kept,
+        Self::Kept,
+        Self::Log,
+        Self::Old,
+        Self::Old,
+        Self::Old,
+        Self::Backup,
+        Self::Empty,
+        Self::Empty,
+    ];
+
+    fn is_open(self, node: &Node) -> bool {
+        match self {
+            Self::Kept | Self::Log => node.disk.store.is_some(),
+            Self::Old => !node.disk.usable().is_empty(),
+            Self::Backup => !node.disk.all().is_empty(),
+            Self::Empty => true,
+        }
+    }
+}
+
+impl Cluster<'_> {
+    /// Adds a node and starts it, with nothing.
+    pub(super) fn add_node(&mut self, label: &str, founds: bool, has_disk: bool) -> usize {
+        let node = self.nodes.len();
+        let mut new = Node::new(node_name(label), label.to_owned());
+        new.disk.store = has_disk.then(|| self.next_store());
+        self.nodes.push(new);
+        let incarnation = self.next_incarnation();
+        self.start(node, incarnation, None, founds);
+        node
+    }
+
+    fn next_store(&mut self) -> u64 {
+        self.stores += 1;
+        self.stores
+    }
+
+    /// Starts a node's process, with a state of its own or with nothing.
+    fn start(
+        &mut self,
+        node: usize,
+        incarnation: Incarnation,
+        state: Option<&Saved>,
+        founds: bool,
+    ) {
+        let at = &mut self.nodes[node];
+        let id = NodeId { name: at.name.clone(), incarnation };
+        let config = Config {
+            chain_bound: self.plan.chain_bound,
+            defects: self.options.defects,
+            delete: DeleteSettings { store: at.disk.store, ..self.plan.delete.clone() },
+            ..Config::new(id, self.plan.hash_seed ^ node as u64)
+        };
+        at.shadow = Shadow::default();
+        let engine = match state {
+            None => Engine::new(config),
+            Some(Saved { image, shadow }) => {
+                self.stats.restored += 1;
+                at.shadow.owned = shadow.owned.clone();
+                Engine::restore(config, image).expect("the table is not full")
+            }
+        };
+        self.oracle.sync_table(&mut at.shadow, &engine);
+        self.oracle.check_whole(&at.label, &mut at.shadow, &engine);
+        at.engine = Some(engine);
+        self.begin_process(node);
+        if founds {
+            self.handle(node, Input::Found);
+        }
+    }
+
+    /// What every start of a process has in common.
+    fn begin_process(&mut self, node: usize) {
+        let at = &mut self.nodes[node];
+        at.process += 1;
+        at.frozen = false;
+        at.serving = 0;
+        let process = at.process;
+        // Not all clocks strike together.
+        let first = self.now() + self.rng.within(0, self.plan.tick_ms);
+        self.schedule.plan(first, Happening::Tick { node, process });
+        self.changed_at = self.now();
+    }
+
+    pub(super) fn on_tick(&mut self, node: usize, process: u32) {
+        if self.nodes[node].process != process || !self.nodes[node].is_awake() {
+            return;
+        }
+        self.handle(node, Input::Tick);
+        let at = self.now() + self.plan.tick_ms;
+        self.schedule.plan(at, Happening::Tick { node, process });
+    }
+
+    /// A node goes down, at once and without a word.
+    pub(super) fn crash(&mut self, node: usize) {
+        for end in self.nodes[node].ends.clone() {
+            self.drop_end(end);
+        }
+        let at = &mut self.nodes[node];
+        at.last = at.save();
+        at.engine = None;
+        at.frozen = false;
+        at.disk.writing.clear();
+        self.changed_at = self.now();
+        // What is still under way to it arrives at nobody.
+        for end in self.network.ends() {
+            if self.network.peer(end) == node {
+                self.plan_arrival(end);
+            }
+        }
+    }
+
+    /// A node that is down comes back.
+    pub(super) fn come_back(&mut self, node: usize, rng: &mut Rng) {
+        let at = &self.nodes[node];
+        if at.is_up() || at.gone {
+            return;
+        }
+        let Some(last) = self.nodes[node].last.take() else { return };
+        let mut ways = Way::ALL.to_vec();
+        ways.retain(|way| way.is_open(&self.nodes[node]));
+        let way = rng.pick(&ways);
+        // Somebody may start it as the first of a network, although there is one.
+        let founds = rng.percent(10);
+        let choice = |from: &[Saved], rng: &mut Rng| from[rng.below(from.len())].clone();
+        let (state, keeps) = match way {
+            Way::Kept => (Some(last.clone()), true),
+            Way::Log => (Some(last.clone()), false),
+            Way::Old => (Some(choice(self.nodes[node].disk.usable(), rng)), false),
+            Way::Backup => (Some(choice(self.nodes[node].disk.all(), rng)), false),
+            Way::Empty => (None, false),
+        };
+        if matches!(way, Way::Backup | Way::Empty) && self.nodes[node].disk.store.is_some() {
+            let store = self.next_store();
+            self.nodes[node].disk.replace(Some(store), state.clone());
+        } else if matches!(way, Way::Kept | Way::Log) {
+            self.nodes[node].disk.save(last.clone());
+        }
+        let mut incarnation = self.next_incarnation();
+        if keeps || self.has(Defect::TickReused) {
+            incarnation = last.image.id().incarnation;
+        }
+        note!(
+            self,
+            "{} comes back: {way:?}{}",
+            self.nodes[node].label,
+            if founds { ", on its own" } else { "" }
+        );
+        self.start(node, incarnation, state.as_ref(), founds);
+        self.dial_all(node);
+    }
+
+    /// A node asked for its state to be made safe.
+    pub(super) fn persist(&mut self, node: usize, token: u64) {
+        let Some(saved) = self.nodes[node].save() else { return };
+        self.nodes[node].disk.writing.push((token, saved));
+        let process = self.nodes[node].process;
+        let at = self.now() + self.rng.pick(&[0, 0, 1, 20, 500]);
+        self.schedule.plan(at, Happening::Persisted { node, process, token });
+    }
+
+    pub(super) fn on_persisted(&mut self, node: usize, process: u32, token: u64) {
+        let at = &mut self.nodes[node];
+        if at.process != process || !at.is_up() {
+            return;
+        }
+        if at.frozen {
+            let later = self.now() + 100;
+            return self.schedule.plan(later, Happening::Persisted { node, process, token });
+        }
+        if at.disk.finish_writing(token) {
+            self.handle(node, Input::Persisted { token });
+        }
+    }
+
+    /// A file with somebody's state is fed into a node.
+    pub(super) fn load_file(&mut self, node: usize, number: usize) {
+        let Some(file) = self.files.get(number).cloned() else { return };
+        let at = &self.nodes[node];
+        if !at.is_awake() {
+            return;
+        }
+        note!(self, "{} takes in a file of {}", at.label, file.image.id().name);
+        self.stats.files_loaded += 1;
+        self.oracle.on_file(&file.shadow, &file.image);
+        self.change(node, |engine, out| engine.load_image(&file.image, out));
+        let at = &mut self.nodes[node];
+        if let Some(engine) = &at.engine {
+            self.oracle.own_arrivals(&mut at.shadow, engine);
+        }
+        self.oracle.after_message();
+    }
+
+    /// A node that has not been there before joins.
+    pub(super) fn join(&mut self) {
+        if self.joined >= super::cluster::EXTRA_NODES_MAX || self.nodes.len() >= self.slots() {
+            return;
+        }
+        self.joined += 1;
+        let label = node_label(self.nodes.len());
+        note!(self, "{label} joins");
+        let has_disk = self.rng.percent(40);
+        let node = self.add_node(&label, false, has_disk);
+        self.dial_all(node);
+    }
+
+    /// How many nodes there is room for.
+    pub(super) fn slots(&self) -> usize {
+        self.plan.nodes + super::cluster::EXTRA_NODES_MAX
+    }
+
+    /// A node says farewell and is gone for good.
+    pub(super) fn leave(&mut self, node: usize) {
+        note!(self, "{} leaves", self.nodes[node].label);
+        self.change(node, |engine, out| engine.leave(out));
+        self.write_out();
+        for end in self.nodes[node].ends.clone() {
+            // Its last words are under way; nothing cuts them short.
+            let flight = self.network.end(end).flight.clone();
+            self.drop_end(end);
+            self.network.end_mut(end).flight = flight;
+            self.plan_arrival(end);
+        }
+        self.nodes[node].gone = true;
+        self.crash(node);
+    }
+
+    /// A second machine starts with a copy of a node's disk: the same name and incarnation. Until
+    /// it has found out, it makes no changes, because then nobody could tell them apart.
+    pub(super) fn start_twin(&mut self, of: usize) {
+        if self.nodes.len() >= self.slots() || self.nodes[of].twin.is_some() {
+            return;
+        }
+        let Some(copy) = self.nodes[of].save() else { return };
+        if self.nodes[of].disk.store.is_none() {
+            return;
+        }
+        let incarnation = copy.image.id().incarnation;
+        let label = format!("{}'", self.nodes[of].label);
+        note!(self, "{label} starts with a copy of the disk of {}", self.nodes[of].label);
+        let node = self.nodes.len();
+        let mut twin = Node::new(self.nodes[of].name.clone(), label);
+        twin.twin = Some(of);
+        twin.copied_at = Some(copy.image.replica.tick);
+        twin.disk.store = self.nodes[of].disk.store;
+        self.nodes.push(twin);
+        self.nodes[of].twin = Some(node);
+        self.start(node, incarnation, Some(&copy), false);
+        self.dial_all(node);
+    }
+
+    /// A node's process stands still for a while.
+    pub(super) fn freeze(&mut self, node: usize, for_ms: u64) {
+        if !self.nodes[node].is_awake() {
+            return;
+        }
+        note!(self, "{} stands still for {for_ms} ms", self.nodes[node].label);
+        self.nodes[node].frozen = true;
+        let process = self.nodes[node].process;
+        let at = self.now() + for_ms;
+        self.schedule.plan(at, Happening::Thaw { node, process });
+    }
+
+    pub(super) fn on_thaw(&mut self, node: usize, process: u32) {
+        if self.nodes[node].process != process || !self.nodes[node].frozen {
+            return;
+        }
+        note!(self, "{} goes on", self.nodes[node].label);
+        self.nodes[node].frozen = false;
+        let now = self.now();
+        self.schedule.plan(now, Happening::Tick { node, process });
+        for end in self.nodes[node].ends.clone() {
+            self.to_look.push_back(end);
+            self.plan_arrival(Network::other(end));
+        }
+        self.dial_all(node);
+    }
+
+    pub(super) fn on_renew(&mut self, node: usize, process: u32) {
+        if self.nodes[node].process != process || !self.nodes[node].is_up() {
+            return;
+        }
+        if self.nodes[node].frozen {
+            let at = self.now() + 100;
+            return self.schedule.plan(at, Happening::Renew { node, process });
+        }
+        let incarnation = self.next_incarnation();
+        self.handle(node, Input::Renewed { incarnation });
+        self.nodes[node].copied_at = None;
+        // Peers must greet the new incarnation before they hear more.
+        for end in self.nodes[node].ends.clone() {
+            self.close_end(end, "is closed for the new incarnation");
+        }
+        debug_assert!(self.nodes[node].ends.is_empty());
+    }
+}

@@ -1,0 +1,81 @@
+//! The judge: keeps what really happened aside ([`history`]), and what each node should hold
+//! ([`shadow`]), and says what is wrong, after every step ([`step`]) and in the end ([`end`]).
+//!
+//! It sees what a shell sees: what is committed, which records arrive, which conflicts are
+//! reported; and it reads the engines' trees, tick sets and marks. It knows the rules only as
+//! what must hold, never as how it is done.
+
+mod end;
+pub(super) mod history;
+pub(super) mod shadow;
+pub(super) mod step;
+
+use smallvec::SmallVec;
+
+use super::bits::Bits;
+use crate::model::chain::ChainBound;
+use crate::model::seen::Lineage;
+pub(super) use end::Survivor;
+use history::{EventNo, History};
+
+/// What went wrong, first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// Which check found it; the same for the same kind of failure.
+    pub check: &'static str,
+    /// Where and with what.
+    pub detail: String,
+}
+
+/// The judge of one run.
+pub(super) struct Oracle {
+    pub(super) history: History,
+    chain_bound: ChainBound,
+    /// Losers of conflicts that were reported.
+    reported: Bits,
+    purges: Vec<Purge>,
+    /// What stands in the message that is being handled.
+    arriving: SmallVec<[EventNo; 4]>,
+    /// Paths that have to be looked at.
+    dirty: Vec<u32>,
+    failure: Option<Failure>,
+    /// How often versions lost that the winner had replaced, by history, but not by its chain.
+    pub(super) needless_reports: u64,
+    pub(super) reissues: u64,
+}
+
+/// Tombstones that were agreed away.
+struct Purge {
+    lineage: Lineage,
+    from: u64,
+    to: u64,
+    /// How many ticks V has, to tell apart what should never differ.
+    ticks: u64,
+    tombstones: Vec<EventNo>,
+}
+
+impl Oracle {
+    pub(super) fn new(chain_bound: ChainBound) -> Self {
+        Self {
+            history: History::new(),
+            chain_bound,
+            reported: Bits::default(),
+            purges: Vec::new(),
+            arriving: SmallVec::new(),
+            dirty: Vec::new(),
+            failure: None,
+            needless_reports: 0,
+            reissues: 0,
+        }
+    }
+
+    /// The first thing that was wrong.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Notes that something is wrong; only the first counts, because the rest may follow from it.
+    pub(super) fn fail(&mut self, check: &'static str, detail: String) {
+        self.failure.get_or_insert(Failure { check, detail });
+    }
+}

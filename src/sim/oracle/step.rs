@@ -1,0 +1,408 @@
+//! What is checked after every step of a node: that no event id stands for two changes, that its
+//! counters never go back, and the invariant (I) of RULES, "State", in its strong form.
+
+use smallvec::SmallVec;
+
+use super::history::{Content, EventKey, EventNo, NO_PATH, NONE, hash_value};
+use super::shadow::Shadow;
+use super::{Failure, Oracle, Purge};
+use crate::engine::{Engine, Image};
+use crate::model::ids::{Event, NodeIndex, Tick};
+use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen};
+use crate::protocol::record::Record;
+use crate::replica::Committed;
+use crate::replica::apply::Conflict;
+
+/// Up to so many paths all are looked at after every step.
+const PATHS_ALWAYS: usize = 4;
+
+/// A record in a message, as it came.
+pub(in crate::sim) struct Arrival<'a> {
+    event: (&'a str, u64, u64),
+    path: Path,
+    tock: u64,
+    value: Option<u64>,
+}
+
+impl<'a> Arrival<'a> {
+    pub(in crate::sim) fn new(record: &Record<'a>) -> Option<Self> {
+        let newest = record.events.first()?;
+        Some(Self {
+            event: (newest.name, newest.incarnation.0, newest.tick.get()),
+            path: record.path.clone(),
+            tock: record.tock.get(),
+            value: record.value.map(hash_value),
+        })
+    }
+}
+
+impl Oracle {
+    /// Learns who the engine's indices are. To be called before anything else is asked about what
+    /// an engine did.
+    pub(in crate::sim) fn sync_table(&mut self, shadow: &mut Shadow, engine: &Engine) {
+        let table = engine.table();
+        while shadow.lives.len() < table.len() {
+            let Some(id) = table.get(NodeIndex(shadow.lives.len() as u32)) else { return };
+            shadow.lives.push(self.history.life(id));
+        }
+    }
+
+    /// Records that a node has just been given. They are what re-issued versions may be made of.
+    pub(in crate::sim) fn on_arrivals(
+        &mut self,
+        shadow: &mut Shadow,
+        engine: &Engine,
+        arrivals: &[Arrival<'_>],
+    ) {
+        self.arriving.clear();
+        for arrival in arrivals {
+            let Some(key) = shadow.find(engine, arrival.event) else { continue };
+            let Some(event) = self.history.find(key) else {
+                let label = self.history.key_label(key);
+                return self.fail("a record came that nobody made", label);
+            };
+            let made = self.history.get(event);
+            let path = self.history.paths().get(made.path as usize);
+            if (path, made.content.tock, made.content.value)
+                != (Some(&arrival.path), arrival.tock, arrival.value)
+            {
+                let label = self.history.label(event);
+                return self.fail("an event id stands for two changes", label);
+            }
+            self.arriving.push(event);
+            if contains(engine.seen(), shadow, key) {
+                shadow.owned.insert(event);
+            }
+        }
+    }
+
+    /// A node is about to be given a file.
+    pub(in crate::sim) fn on_file(&mut self, saved: &Shadow, image: &Image) {
+        let newest = image.replica.tree.all().map(|(_, entry)| saved.key(entry.newest()));
+        self.arriving = newest.filter_map(|key| self.history.find(key)).collect();
+    }
+
+    /// What a node has accounted for of what it was given has been there.
+    pub(in crate::sim) fn own_arrivals(&mut self, shadow: &mut Shadow, engine: &Engine) {
+        for event in self.arriving.clone() {
+            if contains(engine.seen(), shadow, self.history.get(event).key) {
+                shadow.owned.insert(event);
+            }
+        }
+    }
+
+    /// No message is being handled any more.
+    pub(in crate::sim) fn after_message(&mut self) {
+        self.arriving.clear();
+    }
+
+    /// A version is in the tree of a node that was not there before. Gives back its event.
+    pub(in crate::sim) fn on_commit(
+        &mut self,
+        shadow: &mut Shadow,
+        engine: &Engine,
+        change: &Committed,
+    ) -> EventNo {
+        let key = shadow.key(change.entry.newest());
+        let content = shadow.content(&change.entry);
+        let path = self.history.path(&change.path);
+        let event = match self.history.find(key) {
+            Some(event) => {
+                let made = self.history.get(event);
+                if made.path != path || made.content != content {
+                    let detail = format!(
+                        "{} is also {content:?} at {}",
+                        self.history.label(event),
+                        change.path
+                    );
+                    self.fail("an event id stands for two changes", detail);
+                }
+                event
+            }
+            None => self.on_made(shadow, engine, key, path, content),
+        };
+        if engine.tock() < change.entry.tock() {
+            let detail = format!("{} above {}", self.history.label(event), engine.tock());
+            self.fail("the own tock is below an entry's", detail);
+        }
+        shadow.set_held(path, event);
+        shadow.owned.insert(event);
+        self.dirty.push(path);
+        event
+    }
+
+    /// A node has made an event.
+    fn on_made(
+        &mut self,
+        shadow: &Shadow,
+        engine: &Engine,
+        key: EventKey,
+        path: u32,
+        content: Content,
+    ) -> EventNo {
+        let mut parents: SmallVec<[EventNo; 2]> = SmallVec::new();
+        let here = [shadow.held(path)].into_iter().chain(self.arriving.iter().copied());
+        for event in here.filter(|e| *e != NONE) {
+            if self.history.get(event).path == path && !parents.contains(&event) {
+                parents.push(event);
+            }
+        }
+        self.reissues += u64::from(content.reissue_of.is_some());
+        let chain_is_right = self.is_chain_right(&content, &parents);
+        let event = self.history.add(key, path, content, parents);
+        if shadow.life(engine.own()) != Some(key.0) {
+            let label = self.history.label(event);
+            self.fail("a node made an event of another one's", label);
+        }
+        if !chain_is_right {
+            let label = self.history.label(event);
+            self.fail("a new chain is not the old one with the new event", label);
+        }
+        let not_above = self.history.get(event).parents.iter();
+        let not_above = not_above.copied().find(|p| !self.history.is_greater(event, *p));
+        if let Some(parent) = not_above {
+            let detail = format!("{} on {}", self.history.label(event), self.history.label(parent));
+            self.fail("a new version is not above the one that it replaces", detail);
+        }
+        event
+    }
+
+    /// RULES 1: the new event, then the old chain without events of this incarnation, cut to the
+    /// bound.
+    fn is_chain_right(&self, content: &Content, parents: &[EventNo]) -> bool {
+        let Some((newest, older)) = content.chain.split_first() else { return false };
+        if parents.is_empty() {
+            return older.is_empty() && !content.cut;
+        }
+        parents.iter().any(|parent| {
+            let old = &self.history.get(*parent).content;
+            let kept = old.chain.iter().filter(|k| k.0 != newest.0);
+            let room = self.chain_bound.get() - 1;
+            let cut = old.cut || kept.clone().count() > room;
+            kept.take(room).eq(older) && content.cut == cut
+        })
+    }
+
+    /// A node has reported a conflict.
+    pub(in crate::sim) fn on_conflict(&mut self, shadow: &Shadow, conflict: &Conflict) {
+        let key = |event: Event| shadow.key(event);
+        let winner = self.history.find(key(conflict.winner.newest()));
+        let loser = self.history.find(key(conflict.loser.newest()));
+        let (Some(winner), Some(loser)) = (winner, loser) else {
+            return self
+                .fail("a conflict was reported of what nobody made", conflict.path.to_string());
+        };
+        self.reported.insert(loser);
+        let is_needless = self.history.ancestors([winner])[loser as usize];
+        self.needless_reports += u64::from(is_needless);
+    }
+
+    /// Entries are in a node's tree no more.
+    pub(in crate::sim) fn on_gone(&mut self, shadow: &mut Shadow, gone: &[Committed]) {
+        for Committed { path, entry } in gone {
+            let path = self.history.path(path);
+            let event = self.history.find(shadow.key(entry.newest()));
+            if event != Some(shadow.held(path)) {
+                let label = self.history.label(shadow.held(path));
+                self.fail("an entry is said to be gone that was not there", label);
+            }
+            shadow.set_held(path, NONE);
+            self.dirty.push(path);
+        }
+    }
+
+    /// The purges that a node has applied: what tombstones may be gone, and from which mark on.
+    fn note_purges(&mut self, shadow: &Shadow, engine: &Engine) {
+        for pair in engine.applied_pairs() {
+            let (from, to, ticks) = (pair.from.get(), pair.to.get(), pair.seen.count());
+            let is_it = |p: &Purge| {
+                (p.from, p.to, p.ticks) == (from, to, ticks) && p.lineage == pair.lineage
+            };
+            if self.purges.iter().any(is_it) {
+                continue;
+            }
+            let mut tombstones = Vec::new();
+            for (node, set) in pair.seen.iter() {
+                let life = shadow.life(node).unwrap_or(u32::MAX);
+                for event in set.iter().filter_map(|tick| self.history.find((life, tick))) {
+                    let made = self.history.get(event);
+                    let is_tombstone = made.path != NO_PATH && made.content.value.is_none();
+                    if is_tombstone && made.content.tock <= to {
+                        tombstones.push(event);
+                    }
+                }
+            }
+            let lineage = pair.lineage.clone();
+            self.purges.push(Purge { lineage, from, to, ticks, tombstones });
+        }
+    }
+
+    /// Looks at a node after it did something; tells whether what it holds or knows has changed.
+    pub(in crate::sim) fn check_step(
+        &mut self,
+        name: &str,
+        shadow: &mut Shadow,
+        engine: &Engine,
+    ) -> bool {
+        let mut changed = self.check_seen(name, shadow, engine);
+        if shadow.mark != *engine.mark() {
+            changed = true;
+            self.note_purges(shadow, engine);
+            self.check_mark(name, shadow, engine);
+            self.dirty.clear();
+            self.dirty.extend(0..self.history.paths().len() as u32);
+        }
+        if engine.tock().get() < shadow.tock {
+            let detail = format!("{name}: {} after {}", engine.tock(), shadow.tock);
+            self.fail("a tock went back", detail);
+        }
+        shadow.tock = engine.tock().get();
+        changed |= !self.dirty.is_empty();
+        if self.history.paths().len() <= PATHS_ALWAYS {
+            for path in 0..self.history.paths().len() as u32 {
+                self.check_path(name, shadow, engine, path);
+            }
+            self.dirty.clear();
+        } else {
+            while let Some(path) = self.dirty.pop() {
+                self.check_path(name, shadow, engine, path);
+            }
+        }
+        if engine.tree().len() != shadow.held_count {
+            let detail = format!("{name} holds {}, not {}", engine.tree().len(), shadow.held_count);
+            self.fail("entries came or went unnoticed", detail);
+        }
+        changed
+    }
+
+    /// Looks at everything that a node holds, not only at what changed.
+    pub(in crate::sim) fn check_whole(&mut self, name: &str, shadow: &mut Shadow, engine: &Engine) {
+        self.dirty.clear();
+        self.dirty.extend(0..self.history.paths().len() as u32);
+        self.check_step(name, shadow, engine);
+    }
+
+    /// What is accounted for only ever grows, by events that were made, and has all own ticks.
+    fn check_seen(&mut self, name: &str, shadow: &mut Shadow, engine: &Engine) -> bool {
+        let mut changed = false;
+        for (node, ticks) in engine.seen().iter() {
+            let at = node.as_usize();
+            if shadow.seen.len() <= at {
+                shadow.seen.resize_with(at + 1, Default::default);
+            }
+            if shadow.seen[at] == *ticks {
+                continue;
+            }
+            changed = true;
+            if !ticks.contains_all(&shadow.seen[at]) {
+                self.fail("what is accounted for went back", format!("at {name}"));
+            }
+            let life = shadow.life(node).unwrap_or(u32::MAX);
+            for tick in ticks.difference(&shadow.seen[at]).iter() {
+                let Some(event) = self.history.find((life, tick)) else {
+                    if node == engine.own() {
+                        // A node may use up a tick for something that is no entry.
+                        self.history.add_burned((life, tick));
+                        continue;
+                    }
+                    let detail = format!("{} at {name}", self.history.key_label((life, tick)));
+                    self.fail("a tick is accounted for that nobody used", detail);
+                    break;
+                };
+                let path = self.history.get(event).path;
+                if path == NO_PATH {
+                    continue;
+                }
+                if self.history.is_greater(event, shadow.top(path)) {
+                    shadow.set_top(path, event);
+                }
+                self.dirty.push(path);
+            }
+            shadow.seen[at] = ticks.clone();
+        }
+        let own = engine.seen().contiguous(engine.own());
+        if engine.tick().is_some_and(|tick| tick > own) {
+            self.fail("own ticks are not accounted for", format!("at {name} from {own} on"));
+        }
+        changed
+    }
+
+    fn check_mark(&mut self, name: &str, shadow: &mut Shadow, engine: &Engine) {
+        let mark = engine.mark();
+        if shadow.mark.ahead_of(mark).get() > 0 {
+            self.fail("a mark went back", format!("at {name}"));
+        }
+        if mark.iter().any(|(_, tock)| tock > engine.tock()) {
+            self.fail("the own tock is below the mark", format!("at {name}"));
+        }
+        shadow.mark = mark.clone();
+    }
+
+    /// The invariant (I), strong: if a tick of a path is accounted for, then what is held there is
+    /// at least as great, or nothing is and a tombstone at least as great was purged at a mark that
+    /// this node has reached.
+    fn check_path(&mut self, name: &str, shadow: &mut Shadow, engine: &Engine, path: u32) {
+        let bytes = self.history.paths()[path as usize].as_bytes();
+        let held = match engine.get(bytes) {
+            None => NONE,
+            Some(entry) => match self.history.find(shadow.key(entry.newest())) {
+                Some(event) => event,
+                None => {
+                    return self.fail("an entry is held that nobody made", format!("at {name}"));
+                }
+            },
+        };
+        if held != shadow.held(path) {
+            shadow.set_held(path, held);
+        }
+        let top = shadow.top(path);
+        let check = if held == top {
+            return;
+        } else if self.history.is_greater(held, top) {
+            "an entry is held that is not accounted for"
+        } else if held != NONE {
+            if self.is_purged(path, top, None) {
+                "an older value came back over a purged tombstone"
+            } else {
+                "(I) less is held than is accounted for"
+            }
+        } else if !self.is_purged(path, top, Some(engine.mark())) {
+            "(I) nothing is held of what is accounted for and was not purged"
+        } else {
+            return;
+        };
+        let detail = format!(
+            "{name} holds {}, has accounted for {}",
+            self.history.label(held),
+            self.history.label(top)
+        );
+        self.fail(check, detail);
+    }
+
+    /// Whether a tombstone at least as great as an event was purged, at a mark that was reached.
+    fn is_purged(&self, path: u32, event: EventNo, reached: Option<&Mark>) -> bool {
+        let reached_by =
+            |purge: &&Purge| reached.is_none_or(|mark| mark.get(&purge.lineage).get() >= purge.to);
+        self.purges.iter().filter(reached_by).flat_map(|p| &p.tombstones).any(|tombstone| {
+            self.history.get(*tombstone).path == path && !self.history.is_greater(event, *tombstone)
+        })
+    }
+
+    /// Marks all events that are older than a tombstone that was purged, or are one.
+    pub(super) fn purged_tombstones(&self) -> impl Iterator<Item = EventNo> + '_ {
+        self.purges.iter().flat_map(|p| p.tombstones.iter().copied())
+    }
+
+    /// Takes the failure out.
+    pub(in crate::sim) fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+}
+
+fn contains(seen: &Seen, shadow: &Shadow, (life, tick): EventKey) -> bool {
+    let index = shadow.lives.iter().position(|l| *l == life);
+    index
+        .zip(Tick::new(tick))
+        .is_some_and(|(index, tick)| seen.contains(Event { node: NodeIndex(index as u32), tick }))
+}

@@ -1,0 +1,166 @@
+//! What a run is like: its family, what it seeks, and the plan that each seed draws for itself. No
+//! two seeds weigh things alike; that is what finds what happens rarely.
+
+use super::rng::Rng;
+use super::steps::Step;
+use crate::engine::delete::DeleteSettings;
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
+use crate::model::ids::Millis;
+
+/// What to simulate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Small networks, or whole ones.
+    pub family: Family,
+    /// What happens more often than otherwise.
+    pub focus: Focus,
+    /// Defects that are to be found.
+    pub defects: Defects,
+}
+
+/// How big a simulated network is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Family {
+    /// 3 to 5 nodes, 1 to 3 paths, chains cut at 2, 30 to 80 steps, no membership: the size at
+    /// which the rules were checked with a model. A million of them take minutes.
+    #[default]
+    Small,
+}
+
+/// What a run seeks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Focus {
+    /// Everything, in proportions that each seed draws.
+    #[default]
+    Any,
+    /// Few faults: mostly writes and deletions.
+    Calm,
+    /// Splits, broken links and one-way links.
+    Splits,
+    /// Crashes, restarts and copied disks.
+    Crashes,
+    /// Queues that overflow, stalled links and frozen nodes.
+    Overflows,
+}
+
+impl Focus {
+    /// All of them, with their names.
+    pub const ALL: &[(&str, Self)] = &[
+        ("any", Self::Any),
+        ("calm", Self::Calm),
+        ("splits", Self::Splits),
+        ("crashes", Self::Crashes),
+        ("overflows", Self::Overflows),
+    ];
+
+    /// By how much a kind of step is more frequent.
+    fn factor(self, step: Step) -> u32 {
+        use Step::{
+            Back, Break, Burst, Crash, Delete, Disturb, Freeze, Mend, OneWay, Pause, Split, Stall,
+            Twin, Write,
+        };
+        match (self, step) {
+            (Self::Any, _) => 1,
+            (Self::Calm, Write | Delete | Pause) => 30,
+            (Self::Splits, Split | Mend | OneWay | Break | Disturb) => 5,
+            (Self::Crashes, Crash | Back | Twin) => 5,
+            (Self::Overflows, Burst | Stall | Freeze) => 5,
+            _ => 1,
+        }
+    }
+}
+
+/// What one seed does.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) nodes: usize,
+    pub(super) paths: usize,
+    pub(super) steps: usize,
+    pub(super) weights: [u32; Step::ALL.len()],
+    pub(super) chain_bound: ChainBound,
+    /// All nodes start on their own; else the first founds and the others join.
+    pub(super) all_found: bool,
+    /// The usual time between two steps.
+    pub(super) gap_ms: Millis,
+    /// How long a frame is under way, at least and at most; each link draws its own bounds in it.
+    pub(super) delay_ms: (Millis, Millis),
+    /// How many frames a connection takes before its writer has to wait.
+    pub(super) window: usize,
+    /// Bytes that may wait for a peer.
+    pub(super) queue_bytes: usize,
+    /// How often an engine is told that time has passed.
+    pub(super) tick_ms: Millis,
+    /// The time between two pieces of a catch-up.
+    pub(super) piece_ms: Millis,
+    /// The size of a piece.
+    pub(super) piece_bytes: usize,
+    /// How many catch-ups a node answers at once.
+    pub(super) serves_max: usize,
+    /// How many of a hundred pushes may be fed in again later.
+    pub(super) echo_percent: u32,
+    /// How long it takes until a broken link is dialled again.
+    pub(super) redial_ms: Millis,
+    /// After this time without a sign of life a link is closed.
+    pub(super) silence_ms: Millis,
+    /// Incarnations are any numbers; else each is above the one before.
+    pub(super) any_incarnation: bool,
+    pub(super) hash_seed: u64,
+    /// How the Delete group works, but for the node's store.
+    pub(super) delete: DeleteSettings,
+    /// Which of the first nodes have a data directory.
+    pub(super) has_disk: Vec<bool>,
+    /// Whether in the end operators take members that are gone off the Delete group's list.
+    pub(super) operator_forgets: bool,
+}
+
+impl Plan {
+    /// Draws the plan of a seed.
+    pub(super) fn draw(options: &Options, rng: &mut Rng) -> Self {
+        let Family::Small = options.family;
+        let mut weights = [0; Step::ALL.len()];
+        for (weight, (step, usual)) in weights.iter_mut().zip(Step::ALL) {
+            *weight = usual * rng.pick(&[1, 3, 10, 10, 30]) * options.focus.factor(step);
+            if rng.percent(8) && step != Step::Write {
+                *weight = 0;
+            }
+        }
+        let nodes = 3 + rng.below(3);
+        let mut has_disk = vec![false; nodes];
+        has_disk[..rng.pick(&[0, 1, 1, 2, 2, 3])].fill(true);
+        rng.shuffle(&mut has_disk);
+        let overflows = rng.percent(if options.focus == Focus::Overflows { 90 } else { 25 });
+        Self {
+            nodes,
+            paths: rng.pick(&[1, 1, 2, 3]),
+            steps: 30 + rng.below(51),
+            weights,
+            chain_bound: ChainBound::shorter(2),
+            all_found: rng.percent(50),
+            gap_ms: rng.pick(&[1, 5, 20, 100, 300]),
+            delay_ms: rng.pick(&[(0, 1), (1, 5), (5, 50), (20, 300), (0, 1_000)]),
+            window: if overflows { 1 + rng.below(4) } else { 64 },
+            queue_bytes: if overflows { rng.pick(&[800, 1_200, 2_000]) } else { 1 << 22 },
+            tick_ms: rng.pick(&[50, 100, 200]),
+            piece_ms: rng.pick(&[0, 1, 10, 100]),
+            piece_bytes: rng.pick(&[1, 1, 200]),
+            serves_max: rng.pick(&[1, 4, 4]),
+            echo_percent: rng.pick(&[0, 10, 50]),
+            redial_ms: rng.pick(&[1, 50, 200, 1_000]),
+            silence_ms: rng.pick(&[500, 2_000, 6_000, 15_000]),
+            any_incarnation: rng.percent(50),
+            hash_seed: rng.next(),
+            delete: DeleteSettings {
+                store: None,
+                interval_ms: rng.pick(&[100, 500, 2_000]),
+                batch_max: rng.pick(&[1, 2, 4_096]),
+                kept_max: rng.pick(&[1, 2, 16]),
+                found_after_ms: rng.pick(&[50, 200, 1_000]),
+                takeover_after_ms: rng.pick(&[1_000, 4_000, 3_600_000]),
+                lost_after_ms: rng.pick(&[500, 2_000]),
+            },
+            has_disk,
+            operator_forgets: rng.percent(75),
+        }
+    }
+}

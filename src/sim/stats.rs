@@ -1,0 +1,73 @@
+//! What happened in runs, by count.
+
+use crate::model::ids::Millis;
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $field:ident: $type:ty, $how:ident;)*) => {
+        /// What happened in runs, by count.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Stats {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl Stats {
+            /// Adds what happened in other runs.
+            pub fn add(&mut self, other: &Self) {
+                $(stats!(@$how self.$field, other.$field);)*
+            }
+
+            /// The names of all counts, and the counts.
+            #[must_use]
+            pub fn fields(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($field), self.$field)),*]
+            }
+        }
+    };
+    (@sum $into:expr, $from:expr) => { $into += $from };
+    (@max $into:expr, $from:expr) => { $into = $into.max($from) };
+}
+
+stats! {
+    /// Runs.
+    seeds: u64, sum;
+    /// Time on the virtual clocks.
+    virtual_ms: Millis, sum;
+    /// The longest healing.
+    healing_ms_max: Millis, max;
+    /// Changes that nodes made.
+    events: u64, sum;
+    /// Re-issues among them.
+    reissues: u64, sum;
+    /// Frames that arrived.
+    delivered: u64, sum;
+    /// Frames that came for nobody.
+    dropped: u64, sum;
+    /// Queues that overflowed.
+    overflows: u64, sum;
+    /// Catch-ups that were finished.
+    catch_ups: u64, sum;
+    /// Catch-ups that came to nothing.
+    catch_ups_failed: u64, sum;
+    /// Conflicts that were reported.
+    conflicts: u64, sum;
+    /// Those where the winner was made on top of the loser, which its cut chain does not tell.
+    needless_reports: u64, sum;
+    /// Tombstones that were purged, by node.
+    purged: u64, sum;
+    /// Entries that were dropped because they had been purged elsewhere.
+    dropped_entries: u64, sum;
+    /// Member lists of the Delete group that nodes took up.
+    group_changes: u64, sum;
+    /// Members that operators took off the list.
+    forgotten: u64, sum;
+    /// Nodes that came back with a state of their own.
+    restored: u64, sum;
+    /// Files that were fed in.
+    files_loaded: u64, sum;
+    /// Runs that ended with tombstones, because a member of the Delete group is gone.
+    blocked: u64, sum;
+    /// Runs in which a copied disk was used for an event before its node met itself.
+    undecided: u64, sum;
+    /// Nodes that went on under a new incarnation.
+    renewals: u64, sum;
+}

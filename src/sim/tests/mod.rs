@@ -1,0 +1,22 @@
+//! Runs of the simulator, few enough for every test run; `tests/sim.rs` has more of them.
+
+use super::*;
+
+#[test]
+fn small_networks_come_to_agree() {
+    for seed in 0..200 {
+        let outcome = run(seed, &Options::default());
+        assert_eq!(outcome.failure, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..20 {
+        let options = Options::default();
+        let runs = [(); 2].map(|()| run_without(seed, &options, &[], true));
+        assert_eq!(runs[0].script, runs[1].script);
+        assert!(runs[0].script.len() > 100);
+        assert_eq!(runs[0].stats, run(seed, &options).stats, "with or without a script");
+    }
+}

@@ -1,0 +1,178 @@
+//! Engine states and messages as text: `x=1 @3 [a.2 b.1]` is path, value, tock and chain.
+
+use distkv::engine::Engine;
+use distkv::model::entry::Entry;
+use distkv::model::ids::{Event, NodeId, NodeTable};
+use distkv::model::path::Path;
+use distkv::model::seen::{Lineage, Mark, SeenById, export_seen};
+use distkv::protocol::peer::PeerMessage;
+use distkv::protocol::record::{EventRef, Record};
+
+/// A node's life: the first has incarnation 1 and no suffix.
+pub(crate) fn id(id: &NodeId) -> String {
+    life(id.name.as_str(), id.incarnation.0)
+}
+
+fn life(name: &str, incarnation: u64) -> String {
+    if incarnation == 1 { name.to_owned() } else { format!("{name}~{incarnation}") }
+}
+
+fn event(event: Event, table: &NodeTable) -> String {
+    format!("{}.{}", id(table.get(event.node).unwrap()), event.tick)
+}
+
+fn event_ref(event: &EventRef<'_>) -> String {
+    format!("{}.{}", life(event.name, event.incarnation.0), event.tick)
+}
+
+fn value(value: Option<&[u8]>) -> String {
+    match value {
+        None => "(deleted)".into(),
+        Some([small]) if *small < 0x80 => format!("{small}"),
+        Some(bytes) => bytes.escape_ascii().to_string(),
+    }
+}
+
+pub(crate) fn entry(path: &Path, entry: &Entry, table: &NodeTable) -> String {
+    let chain: Vec<String> = entry.events().map(|e| event(e, table)).collect();
+    let origin = entry.reissue_of().map(|o| format!(" re-issue of {}", event(o, table)));
+    format!(
+        "{path}={} @{} [{}]{}",
+        value(entry.value()),
+        entry.tock(),
+        chain.join(" "),
+        origin.unwrap_or_default()
+    )
+}
+
+fn record(record: &Record<'_>) -> String {
+    let chain: Vec<String> = record.events.iter().map(event_ref).collect();
+    let origin = record.origin.as_ref().map(|o| format!(" re-issue of {}", event_ref(o)));
+    format!(
+        "{}={} @{} [{}]{}",
+        record.path,
+        value(record.value),
+        record.tock,
+        chain.join(" "),
+        origin.unwrap_or_default()
+    )
+}
+
+pub(crate) fn seen(seen: &SeenById) -> String {
+    let mut parts = Vec::new();
+    for (node, ticks) in seen {
+        for (from, to) in ticks.ranges() {
+            let range =
+                if to == from + 1 { format!("{from}") } else { format!("{from}-{}", to - 1) };
+            parts.push(format!("{}.{range}", id(node)));
+        }
+    }
+    if parts.is_empty() { "nothing".into() } else { parts.join(" ") }
+}
+
+pub(crate) fn mark(mark: &Mark) -> String {
+    let parts: Vec<String> =
+        mark.iter().map(|(l, tock)| format!("{}:{tock}", lineage(l))).collect();
+    if parts.is_empty() { "none".into() } else { parts.join(" ") }
+}
+
+fn lineage(lineage: &Lineage) -> String {
+    match &lineage.0 {
+        None => "first".into(),
+        Some((node, tick)) => format!("{}.{tick}", id(node)),
+    }
+}
+
+/// All of a node, several lines.
+pub(crate) fn node(engine: &Engine) -> Vec<String> {
+    let table = engine.table();
+    let mut lines: Vec<String> = engine
+        .tree()
+        .subtree(&Path::root())
+        .map(|(path, e)| format!("  {}", entry(path, e, table)))
+        .collect();
+    lines.push(format!(
+        "  seen {}; mark {}; tock {}",
+        seen(&export_seen(table, engine.seen())),
+        mark(engine.mark()),
+        engine.tock()
+    ));
+    lines
+}
+
+/// A message in one line; none for those that only say how far one is.
+pub(crate) fn message(message: &PeerMessage<'_>) -> Option<String> {
+    Some(match message {
+        PeerMessage::Change(change) => {
+            format!("change {}, mark {}", record(&change.record), mark(&change.mark))
+        }
+        PeerMessage::Digest(_)
+        | PeerMessage::DigestWanted
+        | PeerMessage::Ack(_)
+        | PeerMessage::Ping(_) => return None,
+        PeerMessage::CatchUpAsk(ask) => {
+            let counters: Vec<String> =
+                ask.contiguous.iter().map(|(node, tick)| format!("{}.{tick}", id(node))).collect();
+            format!("1 counters {}, mark {}", counters.join(" "), mark(&ask.mark))
+        }
+        PeerMessage::CatchUpKnown(known) => {
+            format!("2 known {}, mark {}", seen(&known.seen), mark(&known.mark))
+        }
+        PeerMessage::CatchUpMissing { missing, .. } => format!("3 missing {}", seen(missing)),
+        PeerMessage::CatchUpPart { records, mark: at, .. } => {
+            let records: Vec<String> = records.iter().map(record).collect();
+            format!("4 data {}, mark {}", records.join("; "), mark(at))
+        }
+        PeerMessage::CatchUpEnd { entries, .. } => format!("4 end, {entries} entries"),
+        PeerMessage::CatchUpNames(names) => {
+            let paths: Vec<String> = names.paths.iter().map(Path::to_string).collect();
+            format!("names events {}, paths [{}]", seen(&names.events), paths.join(" "))
+        }
+        PeerMessage::CatchUpVerdict(verdict) => {
+            format!("verdict gone {}, empty {:?}", seen(&verdict.gone), verdict.empty)
+        }
+        PeerMessage::CatchUpDone { .. } => "done".into(),
+        PeerMessage::CatchUpInvite => "invite: there are re-issues".into(),
+        PeerMessage::CatchUpRefused { reason, .. } => format!("refused: {reason:?}"),
+        PeerMessage::Group(hello) => match &hello.config {
+            None => return None,
+            Some(config) => {
+                let names: Vec<&str> = config.members().iter().map(|m| m.name.as_str()).collect();
+                let (version, lineage) = (config.version, lineage(&config.lineage));
+                format!("group {version} of lineage {lineage}: {}", names.join(" "))
+            }
+        },
+        PeerMessage::Propose(proposal) => {
+            let pair = &proposal.pair;
+            let lost = if proposal.lost.is_empty() {
+                String::new()
+            } else {
+                format!(", lost {}", seen(&proposal.lost))
+            };
+            let next = proposal.next.as_ref().map(|c| {
+                let names: Vec<&str> = c.members().iter().map(|m| m.name.as_str()).collect();
+                format!(", then members {}", names.join(" "))
+            });
+            format!(
+                "propose {}->{} V {}{lost}{}",
+                pair.from,
+                pair.to,
+                seen(&pair.seen),
+                next.unwrap_or_default()
+            )
+        }
+        PeerMessage::Agree { .. } => "agree".into(),
+        PeerMessage::Disagree(_) => "disagree".into(),
+        PeerMessage::Announce(pair) => {
+            let lineage = lineage(&pair.lineage);
+            format!("purge {lineage}: {}->{} V {}", pair.from, pair.to, seen(&pair.seen))
+        }
+        PeerMessage::Resync(status) => {
+            let done = if status.is_done { ", done" } else { "" };
+            format!("resync {} entries, {} remain{done}", status.entries, status.remaining)
+        }
+        PeerMessage::Topic { .. } => "topic".into(),
+        PeerMessage::KillNode(name) => format!("kill_node {name}"),
+        PeerMessage::Leave => "leave".into(),
+    })
+}
