@@ -15,6 +15,8 @@ mod command;
 mod conflicts;
 #[path = "cli/fake.rs"]
 mod fake;
+#[path = "cli/operators.rs"]
+mod operators;
 mod processes;
 #[path = "cli/real.rs"]
 mod real;
@@ -424,7 +426,9 @@ fn status_is_an_exit_code_too() {
     };
     let ready = cli_with(&FakeNode::start(status(true)), &["status"]);
     assert_eq!(ready.code, 0);
-    for line in ["node         n1", "ready        yes", "up for       3 m 20 s", "writes       5"] {
+    for line in
+        ["node          n1", "ready         yes", "up for        3 m 20 s", "writes        5"]
+    {
         assert!(ready.stdout.contains(line), "{}", ready.stdout);
     }
     assert!(!ready.stdout.contains("catching up"), "{}", ready.stdout);

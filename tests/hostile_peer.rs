@@ -22,7 +22,7 @@ use distkv::model::tick_set::TickSet;
 use distkv::model::value::{write_array_len, write_bool, write_str, write_u64};
 use distkv::node::Node;
 use distkv::protocol::frame::write_frame;
-use distkv::protocol::peer::{CatchUpAsk, Digest, PeerMessage, RefuseReason};
+use distkv::protocol::peer::{CatchUpAsk, Digest, PeerMessage, RefuseReason, Unnamed};
 use distkv::testing::{PATIENCE, TestCluster, block_on, loopback, wait_until};
 use sockets::{Log, RawPeer, big_value, hello, log, name, number, path};
 
@@ -75,7 +75,7 @@ impl Victims {
 
 fn digest(seen: Vec<(NodeId, TickSet)>) -> PeerMessage<'static> {
     let (tock, mark) = (Tock::default(), Mark::default());
-    PeerMessage::Digest(Digest { ready: true, tock, mark, seen })
+    PeerMessage::Digest(Digest { ready: true, tock, mark, seen, unnamed: Unnamed::Unsaid })
 }
 
 /// A digest with one range of one incarnation, whatever its numbers.

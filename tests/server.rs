@@ -25,6 +25,8 @@ mod gone;
 mod limits;
 #[path = "server/messages.rs"]
 mod messages;
+#[path = "server/operators.rs"]
+mod operators;
 #[path = "server/state.rs"]
 mod state;
 #[path = "server/trees.rs"]

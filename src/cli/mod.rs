@@ -16,6 +16,7 @@ mod monitor;
 mod node_args;
 mod output;
 mod remote;
+mod resync;
 mod send;
 mod serve;
 mod set;

@@ -208,9 +208,6 @@ impl Session {
                 (Action::EnumNode, self.enum_node(cx, seq, node, *max, *current))
             }
             Request::KillNode { node } => (Action::KillNode, self.kill_node(cx, seq, node)),
-            Request::CheckDeleted { nodes } => {
-                (Action::CheckDeleted, self.check_deleted(cx, seq, nodes))
-            }
             Request::Root { path } => (Action::Root, self.move_root(cx, seq, path, out)),
             Request::MsgSend { topic, data } => {
                 (Action::MsgSend, self.msg_send(cx, seq, topic, data, out))
@@ -220,6 +217,12 @@ impl Session {
             }
             Request::Status => (Action::Status, self.status(cx, seq, out)),
             Request::Members => (Action::Members, self.members(cx, seq, out)),
+            Request::ForgetMember { node } => {
+                (Action::ForgetMember, self.forget_member(cx, seq, node, out))
+            }
+            Request::CheckDeleted { nodes } => {
+                (Action::CheckDeleted, self.check_deleted(cx, seq, nodes))
+            }
             Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };

@@ -101,6 +101,8 @@ fn a_node_that_owns_entries_is_not_killed_and_one_that_does_not_vanishes() {
     let (link, _queue) = node.hub.add_link();
     let peer = NodeId { name: NodeName::new("n2").unwrap(), incarnation: Incarnation(5) };
     node.hub.handle(Input::LinkUp { link, peer }, 0);
+    assert_eq!(client.code(map! {"action": "kill_node", "node": "n2"}), "in_use");
+    node.hub.handle(Input::LinkDown { link }, 0);
     let reply = client.ok(map! {"action": "kill_node", "node": "n2"});
     assert_eq!(fields(&reply), ["seq", "tock"]);
     let reply = client.ok(map! {"action": "get_state", "nodes": true, "node_drop": true});

@@ -3,6 +3,7 @@
 
 mod conflicts;
 mod deletion;
+mod digest;
 mod net;
 
 use net::Net;

@@ -78,6 +78,8 @@ actions! {
     Status = "status",
     /// Ours: the network's members.
     Members = "members",
+    /// Ours: takes a member that does not come back off the Delete group's list.
+    ForgetMember = "forget_member",
     /// Ours: the node leaves the network and ends.
     Leave = "leave",
     /// Writes the state to a file on the server. Not here yet.

@@ -142,6 +142,22 @@ pub struct StateParts {
     pub node_drop: bool,
     /// Ours: how many conflicts were found here.
     pub conflicts: bool,
+    /// Ours: the elected list.
+    pub housekeepers: bool,
+    /// Ours: how the healing of a split goes.
+    pub resync: bool,
+    /// Ours: who must agree before tombstones go.
+    pub delete_group: bool,
+    /// Ours: also incarnations that are over and own nothing.
+    pub over: bool,
+}
+
+impl StateParts {
+    /// Whether all chains have to be looked at.
+    #[must_use]
+    pub fn walks(self) -> bool {
+        self.known || self.present || self.deleted
+    }
 }
 
 /// The field `conflicts` of a watch.
@@ -271,6 +287,11 @@ pub enum Request<'a> {
     Status,
     /// `members`.
     Members,
+    /// `forget_member`.
+    ForgetMember {
+        /// The member's name.
+        node: &'a str,
+    },
     /// `leave`.
     Leave,
     /// An action that this version does not have.
@@ -373,6 +394,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         }
         Action::Status => Request::Status,
         Action::Members => Request::Members,
+        Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
         Action::Leave => Request::Leave,
         Action::Save
         | Action::Log
@@ -454,6 +476,10 @@ fn decode_state_parts(fields: &Fields<'_>) -> Result<StateParts, ClientError> {
         remote_missing: fields.flag(Field::RemoteMissing)?,
         node_drop: fields.flag(Field::NodeDrop)?,
         conflicts: fields.flag(Field::Conflicts)?,
+        housekeepers: fields.flag(Field::Housekeepers)?,
+        resync: fields.flag(Field::Resync)?,
+        delete_group: fields.flag(Field::DeleteGroup)?,
+        over: fields.flag(Field::Over)?,
     })
 }
 

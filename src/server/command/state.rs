@@ -1,12 +1,17 @@
 //! `get_state`, `get_value` by event, `enum_node`, `kill_node`, `check_deleted`: what a node knows
 //! of itself and others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::delete_group::{write_delete_group, write_resync, write_texts};
 use super::show::shown;
-use crate::engine::view::{StateView, TickSets};
-use crate::model::ids::{Event, NodeIndex, NodeName, NodeTable, Tock};
+use crate::engine::delete::GroupView;
+use crate::engine::view::{ChainTicks, StateView, TickSets};
+use crate::engine::{Engine, KILLED_MAX, ResyncView};
+use crate::model::ids::{Event, Millis, NodeIndex, NodeName, NodeTable, Tock};
 use crate::model::path::bytes;
+use crate::model::seen::Mark;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::chain::Names;
@@ -25,21 +30,31 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::GetState, None)?;
-        let view = cx.hub.change(|engine, _| {
+        let moment = cx.hub.change(|engine, _| {
             // A fresh tock, as in the original: it says of which moment the answer is.
             engine.mint_tock();
-            engine.view()
+            Moment::of(engine, parts, cx.now)
         });
-        let conflicts = parts
-            .conflicts
-            .then(|| cx.hub.read(|e| (e.conflicts().last(), e.conflicts().kept() as u64)));
-        if parts.known || parts.present || parts.deleted {
-            return Ok(heavy(seq, view.tock, move |reply| {
-                write_state_parts(&view, parts, conflicts, seq, reply);
+        let over = match (parts.nodes || parts.known) && !parts.over {
+            true => moment.view.over(),
+            false => BTreeSet::new(),
+        };
+        let known = cx.shared.standing.known(&moment.view, cx.now);
+        if parts.walks() || (known.is_none() && !over.is_empty()) {
+            let (standing, now) = (Arc::clone(&cx.shared.standing), cx.now);
+            return Ok(heavy(seq, moment.view.tock, move |reply| {
+                let chains = moment.parts.walks().then(|| moment.view.chain_ticks());
+                let left_out = match &chains {
+                    _ if over.is_empty() => over,
+                    Some(chains) => &over - &chains.standing(),
+                    None => &over - &*standing.find(&moment.view, now),
+                };
+                moment.write(chains.as_ref(), &left_out, seq, reply);
                 Ok(())
             }));
         }
-        write_state_parts(&view, parts, conflicts, seq, out);
+        let left_out = known.map(|standing| &over - &*standing).unwrap_or_default();
+        moment.write(None, &left_out, seq, out);
         Ok(Then::Continue)
     }
 
@@ -130,16 +145,23 @@ impl Session {
             }
             return in_use(format!("Node {name} is this one"));
         }
-        let hub = std::sync::Arc::clone(&cx.shared.hub);
+        if view.peers.iter().any(|peer| peer.id.name == name) {
+            return in_use(format!("Node {name} is up; it can be removed once it is gone"));
+        }
+        let hub = Arc::clone(&cx.shared.hub);
         Ok(heavy(seq, view.tock, move |reply| {
             let incarnations = view.table.incarnations(name.as_str()).to_vec();
             if let Some(event) = view.owned_by(&incarnations) {
                 return Err(ClientError::new(ErrorCode::InUse, owns(&name, event)));
             }
-            let tock = hub.change(|engine, outbox| {
-                engine.kill_node(&name, outbox);
-                engine.tock()
+            let (killed, tock) = hub.change(|engine, outbox| {
+                let killed = engine.kill_node(&name, outbox);
+                (killed, engine.tock())
             });
+            if !killed {
+                let text = format!("{KILLED_MAX} nodes are removed already; no more are kept");
+                return Err(ClientError::new(ErrorCode::TooMany, text));
+            }
             MessageWriter::new(reply).u64("seq", seq).tock(tock);
             Ok(())
         }))
@@ -251,55 +273,97 @@ fn visible_node(view: &StateView, label: &str) -> Result<NodeIndex, ClientError>
     }
 }
 
-/// `conflicts`: how many were found, and how many of them are kept, if that is asked for.
-fn write_state_parts(
-    view: &StateView,
+/// What `get_state` tells of, at one moment.
+struct Moment {
+    view: StateView,
     parts: StateParts,
-    conflicts: Option<(u64, u64)>,
-    seq: u64,
-    out: &mut Vec<u8>,
-) {
-    let names = names(view);
-    let chains = (parts.known || parts.present || parts.deleted).then(|| view.chain_ticks());
-    let mut message = MessageWriter::new(out);
-    if parts.nodes {
-        write_nodes(view, names, message.key("nodes"));
-    }
-    if let Some(chains) = &chains {
-        if parts.known {
-            write_tick_sets(&view.superseded(chains), names, message.key("known"));
-        }
-        if parts.present {
-            write_tick_sets(&chains.present, names, message.key("present"));
-        }
-        if parts.deleted {
-            write_tick_sets(&chains.deleted, names, message.key("deleted"));
-        }
-    }
-    if parts.missing {
-        write_tick_sets(&view.missing(), names, message.key("missing"));
-    }
-    if parts.remote_missing {
-        write_tick_sets(&view.remote_missing(), names, message.key("remote_missing"));
-    }
-    if parts.node_drop {
-        let dropped = message.key("node_drop");
-        write_array_len(view.killed.len(), dropped);
-        for name in view.killed.iter() {
-            write_str(name.as_str(), dropped);
+    housekeepers: Vec<NodeName>,
+    resync: Option<ResyncView>,
+    group: GroupView,
+    mark: Mark,
+    /// Conflicts that were found, and how many of them are kept.
+    conflicts: (u64, u64),
+}
+
+impl Moment {
+    fn of(engine: &Engine, parts: StateParts, now: Millis) -> Self {
+        Self {
+            view: engine.view(),
+            parts,
+            housekeepers: engine.housekeepers(),
+            // It compares what all peers have seen.
+            resync: if parts.resync { engine.resync_view(now) } else { None },
+            group: engine.group_view(now),
+            mark: engine.mark().clone(),
+            conflicts: (engine.conflicts().last(), engine.conflicts().kept() as u64),
         }
     }
-    if let Some((found, kept)) = conflicts {
-        let mut counts = MessageWriter::new(message.key("conflicts"));
-        counts.u64("found", found).u64("kept", kept);
+
+    /// `chains` if the parts need them; without the nodes `left_out`.
+    fn write(
+        &self,
+        chains: Option<&ChainTicks>,
+        left_out: &BTreeSet<NodeIndex>,
+        seq: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let (view, parts, names) = (&self.view, self.parts, names(&self.view));
+        let all = BTreeSet::new();
+        let mut message = MessageWriter::new(out);
+        if parts.nodes {
+            write_nodes(view, names, left_out, message.key("nodes"));
+        }
+        if let Some(chains) = chains {
+            if parts.known {
+                write_tick_sets(&view.superseded(chains), names, left_out, message.key("known"));
+            }
+            if parts.present {
+                write_tick_sets(&chains.present, names, &all, message.key("present"));
+            }
+            if parts.deleted {
+                write_tick_sets(&chains.deleted, names, &all, message.key("deleted"));
+            }
+        }
+        if parts.missing {
+            write_tick_sets(&view.missing(), names, &all, message.key("missing"));
+        }
+        if parts.remote_missing {
+            let sets = view.remote_missing();
+            write_tick_sets(&sets, names, &all, message.key("remote_missing"));
+        }
+        if parts.node_drop {
+            write_names(view.killed.iter(), message.key("node_drop"));
+        }
+        if parts.conflicts {
+            let (found, kept) = self.conflicts;
+            MessageWriter::new(message.key("conflicts")).u64("found", found).u64("kept", kept);
+        }
+        if parts.housekeepers {
+            write_names(self.housekeepers.iter(), message.key("housekeepers"));
+        }
+        if parts.resync {
+            write_resync(self.resync.as_ref(), message.key("resync"));
+        }
+        if parts.delete_group {
+            write_delete_group(&self.group, &self.mark, message.key("delete_group"));
+        }
+        names.write_label(view.own, message.key("node"));
+        message.tock(view.tock).u64("seq", seq);
     }
-    names.write_label(view.own, message.key("node"));
-    message.tock(view.tock).u64("seq", seq);
+}
+
+fn write_names<'a>(names: impl ExactSizeIterator<Item = &'a NodeName>, out: &mut Vec<u8>) {
+    write_texts(names.map(NodeName::as_str), out);
 }
 
 /// Each node's highest tick: nil for one that never wrote, but 0 for this one.
-fn write_nodes(view: &StateView, names: Names<'_>, out: &mut Vec<u8>) {
-    let nodes = view.nodes();
+fn write_nodes(
+    view: &StateView,
+    names: Names<'_>,
+    left_out: &BTreeSet<NodeIndex>,
+    out: &mut Vec<u8>,
+) {
+    let nodes = view.nodes(left_out);
     write_map_len(nodes.len(), out);
     for (node, tick) in nodes {
         names.write_label(node, out);
@@ -312,9 +376,15 @@ fn write_nodes(view: &StateView, names: Names<'_>, out: &mut Vec<u8>) {
 }
 
 /// Ticks by node, ordered by the nodes' identities; nodes that were removed are left out.
-fn write_tick_sets(sets: &TickSets, names: Names<'_>, out: &mut Vec<u8>) {
+fn write_tick_sets(
+    sets: &TickSets,
+    names: Names<'_>,
+    left_out: &BTreeSet<NodeIndex>,
+    out: &mut Vec<u8>,
+) {
     let mut visible: Vec<_> = sets
         .iter()
+        .filter(|(node, _)| !left_out.contains(node))
         .filter_map(|(node, ticks)| Some((names.table.get(*node)?, *node, ticks)))
         .filter(|(id, ..)| !names.killed.contains(&id.name))
         .collect();
