@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Engine, LinkId, Outbox, Output};
-use crate::model::ids::{Millis, NodeIndex, Tick};
+use crate::model::ids::{Millis, NodeIndex, Tick, Tock};
 use crate::model::seen::{SeenById, export_seen};
 use crate::protocol::peer::{
     CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, PeerMessage, RefuseReason, encode_part,
@@ -122,7 +122,10 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) -> Result<CatchUpKnown, RefuseReason> {
-        if !self.ready && !self.restored {
+        // Who is behind this node can catch up nowhere else, perhaps: a node that applied a purge
+        // while it was still joining, and whose network is gone since, has what nobody else has.
+        let is_behind = self.replica.mark().ahead_of(&ask.mark) > Tock::default();
+        if !self.ready && !self.restored && !is_behind {
             return Err(RefuseReason::NotReady);
         }
         let mut contiguous: BTreeMap<NodeIndex, Tick> = BTreeMap::new();
