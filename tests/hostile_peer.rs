@@ -296,8 +296,7 @@ fn peers_that_ask_for_everything_and_take_nothing_do_not_keep_a_joiner_out() {
         let greedy: Vec<RawPeer> = (0..4)
             .map(|n| {
                 let mut peer = RawPeer::greet(to, &hello(&format!("greedy{n}"), 1));
-                let ask = CatchUpAsk { id: 1, mark: Mark::default(), seen: Vec::new() };
-                peer.send(&PeerMessage::CatchUpAsk(ask));
+                ask_for_all(&mut peer, 1, victims.node());
                 peer
             })
             .collect();
@@ -313,8 +312,7 @@ fn peers_that_ask_for_everything_and_take_nothing_do_not_keep_a_joiner_out() {
         fifth.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let busy = wait_until(PATIENCE, || {
             ask_id += 1;
-            let ask = CatchUpAsk { id: ask_id, mark: Mark::default(), seen: Vec::new() };
-            fifth.send(&PeerMessage::CatchUpAsk(ask));
+            ask_for_all(&mut fifth, ask_id, victims.node());
             fifth.heard_refusal(RefuseReason::Busy)
         });
         assert!(busy.await);
@@ -328,6 +326,15 @@ fn peers_that_ask_for_everything_and_take_nothing_do_not_keep_a_joiner_out() {
     });
 }
 
+/// Counters that say that nothing is known, and at once that everything is missing.
+fn ask_for_all(peer: &mut RawPeer, id: u64, node: &Node) {
+    let (mark, contiguous) = (Mark::default(), Vec::new());
+    let ask = CatchUpAsk { id, mark, contiguous, no_announcements: false };
+    peer.send(&PeerMessage::CatchUpAsk(ask));
+    let missing = node.hub().read(|e| vec![(e.id().clone(), TickSet::range(1, 1 << 40).unwrap())]);
+    peer.send(&PeerMessage::CatchUpMissing { id, missing });
+}
+
 #[test]
 fn asks_without_end_are_answered_one_at_a_time() {
     block_on(async {
@@ -338,13 +345,7 @@ fn asks_without_end_are_answered_one_at_a_time() {
         // Nobody reads the answers.
         let mut greedy = RawPeer::greet(victims.node().gossip_addr(), &hello("greedy", 1));
         for id in 0..5_000 {
-            let ask = CatchUpAsk {
-                id,
-                mark: Mark::default(),
-                contiguous: Vec::new(),
-                no_announcements: false,
-            };
-            greedy.send(&PeerMessage::CatchUpAsk(ask));
+            ask_for_all(&mut greedy, id, victims.node());
         }
         victims.go_on().await;
     });

@@ -48,7 +48,6 @@ impl Engine {
         let replica = replica.on_trial(config.chain_bound, config.defects);
         let mut engine = Self::new(config);
         engine.replica = replica;
-        engine.restored = true;
         engine.take_up_group(image.group.clone(), image.decided.clone());
         Some(engine)
     }

@@ -131,9 +131,6 @@ pub struct Engine {
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
-    /// It came back with a state of its own, whose knowledge is true: it can answer others before
-    /// it is ready. It may be the only one who is ahead.
-    restored: bool,
     /// Names that clients removed from their views. Shared with whoever encodes for clients.
     killed: Arc<BTreeSet<NodeName>>,
     /// Members as SWIM sees them, without this node.
@@ -183,7 +180,6 @@ impl Engine {
             elections: Elections::new(&config.id.name, config.hash_seed),
             delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
-            restored: false,
             killed: Arc::default(),
             members: BTreeSet::new(),
             counters: EngineCounters::default(),
@@ -504,6 +500,7 @@ impl Engine {
         if self.replica.renew(&id) {
             self.config.id = id;
             self.peers.on_renewed();
+            self.delete.on_renewed(incarnation);
             out.push(Output::Report(Report::Renewed { incarnation }));
         }
     }

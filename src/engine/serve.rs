@@ -104,6 +104,7 @@ impl Engine {
             }
             Err(reason) => {
                 if reason == RefuseReason::Behind
+                    && self.catch_up_progress().is_none_or(|progress| progress.link != link)
                     && let Some(peer) = self.peers.get_mut(link)
                 {
                     // RULES 3: this node has to catch up first; whoever else it leaves that to
@@ -122,10 +123,10 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) -> Result<CatchUpKnown, RefuseReason> {
-        // Who is behind this node can catch up nowhere else, perhaps: a node that applied a purge
-        // while it was still joining, and whose network is gone since, has what nobody else has.
-        let is_behind = self.replica.mark().ahead_of(&ask.mark) > Tock::default();
-        if !self.ready && !self.restored && !is_behind {
+        // Who is not ready knows little, but what it knows is true; and it may be the only one
+        // that has applied a purge, and can't catch up from anybody who has not.
+        let is_ahead = self.replica.mark().ahead_of(&ask.mark) > Tock::default();
+        if !self.ready && !is_ahead {
             return Err(RefuseReason::NotReady);
         }
         let mut contiguous: BTreeMap<NodeIndex, Tick> = BTreeMap::new();

@@ -10,7 +10,7 @@ use super::rng::Rng;
 use crate::engine::delete::DeleteSettings;
 use crate::engine::{Config, Engine, Input};
 use crate::model::defects::Defect;
-use crate::model::ids::{Incarnation, NodeId};
+use crate::model::ids::{Incarnation, Millis, NodeId};
 
 /// How a node comes back (RULES 9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,10 +78,16 @@ impl Cluster<'_> {
     ) {
         let at = &mut self.nodes[node];
         let id = NodeId { name: at.name.clone(), incarnation };
+        let mut delete = DeleteSettings { store: at.disk.store, ..self.plan.delete.clone() };
+        if at.copied_at.is_some() {
+            // That takes an event, which it must not make.
+            delete.found_after_ms = Millis::MAX;
+            delete.takeover_after_ms = Millis::MAX;
+        }
         let config = Config {
             chain_bound: self.plan.chain_bound,
             defects: self.options.defects,
-            delete: DeleteSettings { store: at.disk.store, ..self.plan.delete.clone() },
+            delete,
             ..Config::new(id, self.plan.hash_seed ^ node as u64)
         };
         at.shadow = Shadow::default();
@@ -259,7 +265,9 @@ impl Cluster<'_> {
     }
 
     /// A second machine starts with a copy of a node's disk: the same name and incarnation. Until
-    /// it has found out, it makes no changes, because then nobody could tell them apart.
+    /// it has found out, it makes no changes, because then nobody could tell them apart. It is not
+    /// the member of the Delete group that the original is: a copied record of what a member agreed
+    /// to would let two nodes agree for one (RULES 7), and no rule could mend that.
     pub(super) fn start_twin(&mut self, of: usize) {
         if self.nodes.len() >= self.slots() || self.nodes[of].twin.is_some() {
             return;
@@ -275,7 +283,6 @@ impl Cluster<'_> {
         let mut twin = Node::new(self.nodes[of].name.clone(), label);
         twin.twin = Some(of);
         twin.copied_at = Some(copy.image.replica.tick);
-        twin.disk.store = self.nodes[of].disk.store;
         self.nodes.push(twin);
         self.nodes[of].twin = Some(node);
         self.start(node, incarnation, Some(&copy), false);

@@ -49,8 +49,8 @@ struct Purge {
     lineage: Lineage,
     from: u64,
     to: u64,
-    /// How many ticks V has, to tell apart what should never differ.
-    ticks: u64,
+    /// What V is, in short.
+    seen: u64,
     tombstones: Vec<EventNo>,
 }
 

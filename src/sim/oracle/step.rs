@@ -215,10 +215,10 @@ impl Oracle {
     /// The purges that a node has applied: what tombstones may be gone, and from which mark on.
     fn note_purges(&mut self, shadow: &Shadow, engine: &Engine) {
         for pair in engine.applied_pairs() {
-            let (from, to, ticks) = (pair.from.get(), pair.to.get(), pair.seen.count());
-            let is_it = |p: &Purge| {
-                (p.from, p.to, p.ticks) == (from, to, ticks) && p.lineage == pair.lineage
-            };
+            let (from, to) = (pair.from.get(), pair.to.get());
+            let seen = hash_seen(&pair.seen, shadow);
+            let is_it =
+                |p: &Purge| (p.from, p.to, p.seen) == (from, to, seen) && p.lineage == pair.lineage;
             if self.purges.iter().any(is_it) {
                 continue;
             }
@@ -234,7 +234,7 @@ impl Oracle {
                 }
             }
             let lineage = pair.lineage.clone();
-            self.purges.push(Purge { lineage, from, to, ticks, tombstones });
+            self.purges.push(Purge { lineage, from, to, seen, tombstones });
         }
     }
 
@@ -398,6 +398,20 @@ impl Oracle {
     pub(in crate::sim) fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
+}
+
+/// What a tick set is remembered by, whatever the local indices.
+fn hash_seen(seen: &Seen, shadow: &Shadow) -> u64 {
+    let mut hash = 0u64;
+    for (node, ticks) in seen.iter() {
+        let life = u64::from(shadow.life(node).unwrap_or(u32::MAX));
+        for (from, to) in ticks.ranges() {
+            let range = [life, from, to].map(u64::to_le_bytes).concat();
+            // A sum: the order of the lives must not matter.
+            hash = hash.wrapping_add(hash_value(&range));
+        }
+    }
+    hash
 }
 
 fn contains(seen: &Seen, shadow: &Shadow, (life, tick): EventKey) -> bool {
