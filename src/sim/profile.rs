@@ -141,7 +141,7 @@ impl Plan {
             delay_ms: rng.pick(&[(0, 1), (1, 5), (5, 50), (20, 300), (0, 1_000)]),
             window: if overflows { 1 + rng.below(4) } else { 64 },
             queue_bytes: if overflows { rng.pick(&[800, 1_200, 2_000]) } else { 1 << 22 },
-            tick_ms: rng.pick(&[50, 100, 200]),
+            tick_ms: rng.pick(&[50, 100, 200, 400]),
             piece_ms: rng.pick(&[0, 1, 10, 100]),
             piece_bytes: rng.pick(&[1, 1, 200]),
             serves_max: rng.pick(&[1, 4, 4]),
