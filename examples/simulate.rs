@@ -107,12 +107,13 @@ fn main() -> ExitCode {
     }
     let began = rt::now();
     let shared = Shared::default();
-    let threads = arguments.threads.unwrap_or_else(|| {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-    });
+    let threads = arguments
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     std::thread::scope(|scope| {
-        let workers: Vec<_> =
-            (0..threads.max(1)).map(|_| scope.spawn(|| work(&arguments, &options, &shared))).collect();
+        let workers: Vec<_> = (0..threads.max(1))
+            .map(|_| scope.spawn(|| work(&arguments, &options, &shared)))
+            .collect();
         while workers.iter().any(|w| !w.is_finished()) {
             show_progress(&arguments, &shared, rt::now() - began);
             std::thread::sleep(Duration::from_millis(200));

@@ -11,8 +11,12 @@
 
 #[path = "cli/command.rs"]
 mod command;
+#[path = "cli/conflicts.rs"]
+mod conflicts;
 #[path = "cli/fake.rs"]
 mod fake;
+#[path = "cli/operators.rs"]
+mod operators;
 mod processes;
 #[path = "cli/real.rs"]
 mod real;
@@ -49,8 +53,22 @@ fn help_tells_how_to_begin_and_what_exit_codes_mean() {
 #[test]
 fn the_help_of_each_command_has_examples_that_are_commands() {
     let commands = [
-        "run", "join", "demo", "get", "set", "delete", "tree", "watch", "send", "monitor",
-        "status", "members", "state", "wait", "leave",
+        "run",
+        "join",
+        "demo",
+        "get",
+        "set",
+        "delete",
+        "tree",
+        "watch",
+        "send",
+        "monitor",
+        "status",
+        "members",
+        "conflicts",
+        "state",
+        "wait",
+        "leave",
     ];
     for command in commands {
         for flag in ["-h", "--help"] {
@@ -408,7 +426,9 @@ fn status_is_an_exit_code_too() {
     };
     let ready = cli_with(&FakeNode::start(status(true)), &["status"]);
     assert_eq!(ready.code, 0);
-    for line in ["node         n1", "ready        yes", "up for       3 m 20 s", "writes       5"] {
+    for line in
+        ["node          n1", "ready         yes", "up for        3 m 20 s", "writes        5"]
+    {
         assert!(ready.stdout.contains(line), "{}", ready.stdout);
     }
     assert!(!ready.stdout.contains("catching up"), "{}", ready.stdout);

@@ -506,6 +506,8 @@ fn who_leaves_is_gone_at_once_and_quickly() {
         let gone = || cluster.nodes().iter().all(|n| members(n) == 1 && links(n) == 1);
         assert!(wait_until(Duration::from_secs(2), gone).await, "at once");
         assert!(!log.lines(&["member down", "it left"]).is_empty());
+        let farewells = || log.lines(&["link closed", "peer=n2", "a farewell"]).len() >= 2;
+        assert!(wait_until(PATIENCE, farewells).await);
         for node in cluster.nodes() {
             assert_eq!(node.get(&path("last.words")), Some(number(9)));
         }

@@ -22,7 +22,7 @@ use distkv::model::tick_set::TickSet;
 use distkv::model::value::{write_array_len, write_bool, write_str, write_u64};
 use distkv::node::Node;
 use distkv::protocol::frame::write_frame;
-use distkv::protocol::peer::{CatchUpAsk, Digest, PeerMessage};
+use distkv::protocol::peer::{CatchUpAsk, Digest, PeerMessage, RefuseReason, Unnamed};
 use distkv::testing::{PATIENCE, TestCluster, block_on, loopback, wait_until};
 use sockets::{Log, RawPeer, big_value, hello, log, name, number, path};
 
@@ -75,7 +75,7 @@ impl Victims {
 
 fn digest(seen: Vec<(NodeId, TickSet)>) -> PeerMessage<'static> {
     let (tock, mark) = (Tock::default(), Mark::default());
-    PeerMessage::Digest(Digest { ready: true, tock, mark, seen })
+    PeerMessage::Digest(Digest { ready: true, tock, mark, seen, unnamed: Unnamed::Unsaid })
 }
 
 /// A digest with one range of one incarnation, whatever its numbers.
@@ -283,6 +283,59 @@ fn a_flood_of_names_ends_the_link_that_sends_it() {
 }
 
 #[test]
+fn peers_that_ask_for_everything_and_take_nothing_do_not_keep_a_joiner_out() {
+    block_on(async {
+        let mut victims = Victims::start().await;
+        for n in 0..200 {
+            victims.node().set(&path(&format!("big.k{n}")), &big_value(64 << 10)).unwrap();
+        }
+        // The other one's own need of a catch-up is over.
+        victims.cluster.settled().await.unwrap();
+        let to = victims.node().gossip_addr();
+        // As many as a node answers at once.
+        let greedy: Vec<RawPeer> = (0..4)
+            .map(|n| {
+                let mut peer = RawPeer::greet(to, &hello(&format!("greedy{n}"), 1));
+                ask_for_all(&mut peer, 1, victims.node());
+                peer
+            })
+            .collect();
+        for peer in &greedy {
+            // Its answer has begun: more is there than any digest.
+            let mut piece = vec![0; 16 << 10];
+            let begun = || peer.stream.peek(&mut piece).unwrap() == 16 << 10;
+            assert!(wait_until(PATIENCE, begun).await);
+        }
+        // A fifth is told that the node is busy, instead of waiting.
+        let mut fifth = RawPeer::greet(to, &hello("fifth", 1));
+        let mut ask_id = 0;
+        fifth.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let busy = wait_until(PATIENCE, || {
+            ask_id += 1;
+            ask_for_all(&mut fifth, ask_id, victims.node());
+            fifth.heard_refusal(RefuseReason::Busy)
+        });
+        assert!(busy.await);
+        drop(fifth);
+        victims.go_on().await;
+        for n in 0..4 {
+            let who = format!("peer=greedy{n}");
+            victims.logged(&["link closed", &who, "did not take"]).await;
+        }
+        drop(greedy);
+    });
+}
+
+/// Counters that say that nothing is known, and at once that everything is missing.
+fn ask_for_all(peer: &mut RawPeer, id: u64, node: &Node) {
+    let (mark, contiguous) = (Mark::default(), Vec::new());
+    let ask = CatchUpAsk { id, mark, contiguous, no_announcements: false };
+    peer.send(&PeerMessage::CatchUpAsk(ask));
+    let missing = node.hub().read(|e| vec![(e.id().clone(), TickSet::range(1, 1 << 40).unwrap())]);
+    peer.send(&PeerMessage::CatchUpMissing { id, missing });
+}
+
+#[test]
 fn asks_without_end_are_answered_one_at_a_time() {
     block_on(async {
         let mut victims = Victims::start().await;
@@ -292,13 +345,7 @@ fn asks_without_end_are_answered_one_at_a_time() {
         // Nobody reads the answers.
         let mut greedy = RawPeer::greet(victims.node().gossip_addr(), &hello("greedy", 1));
         for id in 0..5_000 {
-            let ask = CatchUpAsk {
-                id,
-                mark: Mark::default(),
-                contiguous: Vec::new(),
-                no_announcements: false,
-            };
-            greedy.send(&PeerMessage::CatchUpAsk(ask));
+            ask_for_all(&mut greedy, id, victims.node());
         }
         victims.go_on().await;
     });

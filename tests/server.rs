@@ -13,14 +13,20 @@ mod harness;
 
 #[path = "server/admin.rs"]
 mod admin;
+#[path = "server/conflicts.rs"]
+mod conflicts;
 #[path = "server/copies.rs"]
 mod copies;
 #[path = "server/flow.rs"]
 mod flow;
+#[path = "server/gone.rs"]
+mod gone;
 #[path = "server/limits.rs"]
 mod limits;
 #[path = "server/messages.rs"]
 mod messages;
+#[path = "server/operators.rs"]
+mod operators;
 #[path = "server/state.rs"]
 mod state;
 #[path = "server/trees.rs"]

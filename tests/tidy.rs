@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("replica", &["model"]),
     ("membership", &["model", "protocol"]),
     ("engine", &["model", "protocol", "actor", "replica"]),
+    ("sim", &["model", "protocol", "replica", "engine", "hub", "membership"]),
     ("hub", &["model", "protocol", "replica", "engine"]),
     ("rt", &["model"]),
     ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),
@@ -31,7 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.
-const PURE: &[&str] = &["model", "protocol", "actor", "replica", "membership", "engine"];
+const PURE: &[&str] = &["model", "protocol", "actor", "replica", "membership", "engine", "sim"];
 
 /// What a pure module must not name outside of its tests.
 const IMPURE: &[&str] = &[

@@ -1,52 +1,127 @@
-//! `members`: the network, as one node sees it.
+//! `members`: the network, as one node sees it, and taking a member off the Delete group.
 
-use clap::Args;
+use std::io::{self, IsTerminal, Write};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::error::CliError;
-use super::output::{Output, Table, json_of};
+use super::output::{Output, Table, json_of, printable};
 use super::remote::RemoteArgs;
 use super::units::show_millis;
-use crate::client::message::array_items;
+use crate::client::message::{array_items, as_str};
 use crate::client::{Fields, Message};
 
-/// Print the network's members, as a node sees them
+/// Print the network's members, or forget one
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   distkv-node members
   distkv-node members --json | jq -r 'select(.state == \"down\") | .name'
+  distkv-node members forget n3
 
-STATE is self, up, suspect (silent for a moment), down or left; FOR is how long it has been so.
+STATE is self, up, suspect (silent for a moment), down, left, or away (all that is known of it is
+that it is on the Delete group's list); FOR is how long it has been so.
 LINK is whether changes flow directly to it, and LAGGING that they came too fast for it and it
 fetches them; ACKED is the last of this node's own changes that it has confirmed.
+KEEPER is its place among the housekeepers, who drive the healing of a split. DELETE tells the
+members of the Delete group, all of whom must agree before deleted entries are purged: yes, or for
+how long it has been missed.
 With --json, one object per line.")]
 pub(super) struct MembersArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+
     #[command(flatten)]
     pub(super) remote: RemoteArgs,
 }
 
+#[derive(Debug, Clone, Subcommand)]
+enum What {
+    List(ListArgs),
+    Forget(ForgetArgs),
+}
+
+/// Print the network's members, as a node sees them; the same as `members` alone
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Take a member that will not come back off the Delete group, so that purging goes on
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node members forget n3
+  distkv-node members forget n3 --yes          without a question
+
+Deleted entries are purged only while all members of the Delete group are there. When one is lost
+for good, forget it. If it comes back after all, it is a new member: changes that nobody else had
+are new changes then, and what it alone had deleted may have to be deleted again.
+A question is asked on a terminal only.
+
+Exit code: 0 it is forgotten, 1 it is not, 2 usage.")]
+struct ForgetArgs {
+    /// The member's name
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    yes: bool,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
 pub(super) async fn run(args: MembersArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
-    let reply = remote.request("members", &Fields::new()).await?;
+    match args.what {
+        None => list(&args.remote).await,
+        Some(What::List(list_args)) => list(&list_args.remote.or(args.remote)).await,
+        Some(What::Forget(forget_args)) => {
+            let remote = forget_args.remote.or(args.remote);
+            forget(&forget_args.name, forget_args.yes, &remote).await
+        }
+    }
+}
+
+async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
+    let reply = remote.connect().await?.request("members", &Fields::new()).await?;
     let members = reply.get("result").unwrap_or_default();
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::new(remote.json);
     if output.json {
         for member in array_items(members) {
             output.line(&json_of(member).to_string())?;
         }
-        return output.flush();
+        output.flush()?;
+        // Each line is a member; programs find the warnings in `status`.
+        warnings_of(&reply).iter().for_each(|warning| eprintln!("warning: {warning}"));
+        return Ok(());
     }
-    let head =
-        ["NAME", "STATE", "FOR", "LINK", "READY", "ACKED", "PEERS AT", "CLIENTS AT", "SOFTWARE"];
+    let head = [
+        "NAME",
+        "STATE",
+        "FOR",
+        "LINK",
+        "READY",
+        "ACKED",
+        "KEEPER",
+        "DELETE",
+        "PEERS AT",
+        "CLIENTS AT",
+        "SOFTWARE",
+    ];
     let mut table = Table::with_head(&head);
     for member in array_items(members).filter_map(|member| Message::new(member).ok()) {
         table.row(cells(&member));
     }
     table.print(&mut output)?;
+    print_warnings(&reply, &mut output)?;
     output.flush()
 }
 
-fn cells(member: &Message) -> [String; 9] {
+fn cells(member: &Message) -> [String; 11] {
     let text = |name: &str| member.str(name).unwrap_or_default().to_owned();
     let yes_no = |name: &str| match member.bool(name) {
         Some(true) => String::from("yes"),
@@ -60,6 +135,11 @@ fn cells(member: &Message) -> [String; 9] {
         (false, Some(false) | None) => yes_no("linked"),
     };
     let acked = member.u64("acked").filter(|_| !is_self);
+    let delete = match (member.bool("delete_member"), member.u64("away_ms")) {
+        (Some(true), None) => String::from("yes"),
+        (Some(true), Some(away)) => format!("missed {}", show_millis(away)),
+        (Some(false) | None, _) => String::new(),
+    };
     [
         text("name"),
         text("state"),
@@ -67,8 +147,66 @@ fn cells(member: &Message) -> [String; 9] {
         link,
         yes_no("ready"),
         acked.map(|tick| tick.to_string()).unwrap_or_default(),
+        member.u64("housekeeper").map(|place| place.to_string()).unwrap_or_default(),
+        delete,
         text("gossip"),
         text("client"),
         text("software"),
     ]
+}
+
+/// What a node wants everybody to know.
+fn warnings_of(reply: &Message) -> Vec<String> {
+    let warnings = array_items(reply.get("warnings").unwrap_or_default()).filter_map(as_str);
+    warnings.map(|warning| printable(warning).into_owned()).collect()
+}
+
+/// The same, one line each.
+pub(super) fn print_warnings(reply: &Message, output: &mut Output) -> Result<(), CliError> {
+    let warnings = warnings_of(reply);
+    warnings.iter().try_for_each(|warning| output.line(&format!("warning: {warning}")))
+}
+
+async fn forget(name: &str, yes: bool, remote: &RemoteArgs) -> Result<(), CliError> {
+    let connection = remote.connect().await?;
+    if !yes && io::stdin().is_terminal() && !ask(name)? {
+        return Err(CliError::Failure(format!("{name} is not forgotten")));
+    }
+    let mut fields = Fields::new();
+    fields.str("node", name);
+    connection.request("forget_member", &fields).await?;
+    let mut output = Output::new(remote.json);
+    output.either(
+        || json!({"name": name, "forgotten": true}),
+        || format!("{}: forgotten; the Delete group goes on without it", printable(name)),
+    )?;
+    output.flush()
+}
+
+fn ask(name: &str) -> Result<bool, CliError> {
+    let unreadable =
+        |error: io::Error| CliError::Failure(format!("cannot ask on this terminal: {error}"));
+    eprint!(
+        "Forget {}? If it comes back, what it alone has deleted may have to be deleted again. [y/N] ",
+        printable(name)
+    );
+    io::stderr().flush().map_err(unreadable)?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).map_err(unreadable)?;
+    Ok(is_yes(&answer))
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_is_yes() {
+        assert!(is_yes("y\n") && is_yes(" Yes \r\n"));
+        assert!(!is_yes("\n") && !is_yes("") && !is_yes("n\n") && !is_yes("yesterday\n"));
+    }
 }

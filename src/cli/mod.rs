@@ -3,6 +3,7 @@
 //! One file per command; `settings` and `node_args` put a node's configuration together, `remote`
 //! is what all commands against a running node share, `output` what all print with.
 
+mod conflicts;
 mod delete;
 mod demo;
 mod entry;
@@ -15,6 +16,7 @@ mod monitor;
 mod node_args;
 mod output;
 mod remote;
+mod resync;
 mod send;
 mod serve;
 mod set;
@@ -121,6 +123,7 @@ enum Command {
     Monitor(monitor::MonitorArgs),
     Status(status::StatusArgs),
     Members(members::MembersArgs),
+    Conflicts(conflicts::ConflictsArgs),
     State(state::StateArgs),
     Wait(wait::WaitArgs),
     Leave(leave::LeaveArgs),
@@ -147,6 +150,7 @@ impl Command {
             Command::Monitor(args) => &mut args.remote,
             Command::Status(args) => &mut args.remote,
             Command::Members(args) => &mut args.remote,
+            Command::Conflicts(args) => &mut args.remote,
             Command::State(args) => &mut args.remote,
             Command::Wait(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
@@ -184,6 +188,7 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Monitor(args) => rt::block_on(monitor::run(args)),
         Command::Status(args) => rt::block_on(status::run(args)),
         Command::Members(args) => rt::block_on(members::run(args)),
+        Command::Conflicts(args) => rt::block_on(conflicts::run(args)),
         Command::State(args) => rt::block_on(state::run(args)),
         Command::Wait(args) => rt::block_on(wait::run(args)),
         Command::Leave(args) => rt::block_on(leave::run(args)),

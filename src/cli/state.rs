@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use super::error::CliError;
 use super::output::{Output, Table, json_of, printable};
 use super::remote::RemoteArgs;
+use super::resync;
 use crate::client::message::{array_items, as_str, as_u64, map_items};
 use crate::client::{Fields, Message};
 
@@ -29,12 +30,14 @@ const RANGES_SHOWN: usize = 6;
 Examples:
   distkv-node state                  all of it
   distkv-node state --missing        only what is missing
+  distkv-node state --resync --follow    how a healing split goes, until it is healed
   distkv-node state --json           everything, with ranges that include their first tick and
                                      exclude their last: [5, 8] is 5, 6 and 7
 
 Each node counts its changes 1, 2, 3 …: TICK is the last one known of. A change is PRESENT in
 an entry, SUPERSEDED by a later one, or MISSING here; the entries of those DELETED are gone.
-In the table, ranges include both ends.")]
+In the table, ranges include both ends. Lives of nodes that are over and own nothing are left out
+unless --over asks for them.")]
 pub(super) struct StateArgs {
     /// Show changes that stand in an entry
     #[arg(long)]
@@ -56,17 +59,32 @@ pub(super) struct StateArgs {
     #[arg(long)]
     remote_missing: bool,
 
+    /// Show also lives of nodes that are over and own nothing
+    #[arg(long)]
+    over: bool,
+
+    /// Show how the healing of a split goes, instead of changes
+    #[arg(long, conflicts_with_all = ["present", "known", "deleted", "missing", "remote_missing", "over"])]
+    resync: bool,
+
+    /// Go on showing it until the split is healed
+    #[arg(long, requires = "resync")]
+    follow: bool,
+
     #[command(flatten)]
     pub(super) remote: RemoteArgs,
 }
 
 pub(super) async fn run(args: StateArgs) -> Result<(), CliError> {
+    if args.resync {
+        return resync::run(&args.remote, args.follow).await;
+    }
     let asked = [args.present, args.known, args.deleted, args.missing, args.remote_missing];
     let is_all = !asked.contains(&true);
     let parts: Vec<_> =
         PARTS.iter().zip(asked).filter(|(_, is_asked)| is_all || *is_asked).collect();
     let mut fields = Fields::new();
-    fields.bool("nodes", true);
+    fields.bool("nodes", true).bool("over", args.over);
     for ((name, _), _) in &parts {
         fields.bool(name, true);
     }

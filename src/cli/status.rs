@@ -3,10 +3,11 @@
 use clap::Args;
 
 use super::error::CliError;
+use super::members::print_warnings;
 use super::output::{Output, Table, json_of, text_of};
 use super::remote::RemoteArgs;
 use super::units::{show_bytes, show_millis};
-use crate::client::message::{as_str, as_u64, map_items};
+use crate::client::message::{array_items, as_str, as_u64, map_items};
 use crate::client::{Fields, Message};
 
 /// Print how a node is: ready or not, versions, sizes, counters
@@ -69,11 +70,15 @@ fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
     if let Some(catching_up) = reply.get("catching_up").filter(|value| *value != [0xc0]) {
         row("catching up", text_of(catching_up));
     }
+    let keepers: Vec<&str> =
+        array_items(reply.get("housekeepers").unwrap_or_default()).filter_map(as_str).collect();
+    row("housekeepers", keepers.join(" "));
     for (name, value) in map_items(reply.get("counters").unwrap_or_default()) {
         let value = as_u64(value).map_or_else(|| text_of(value), |count| count.to_string());
         row(as_str(name).unwrap_or("?"), value);
     }
-    table.print(output)
+    table.print(output)?;
+    print_warnings(reply, output)
 }
 
 fn memory_text(reply: &Message) -> String {

@@ -70,6 +70,7 @@ impl Engine {
         }
         for conflict in conflicts {
             self.counters.conflicts += 1;
+            self.record_conflict(&conflict, out);
             out.push(Output::Report(Report::Conflict(Box::new(conflict))));
         }
         self.publish_across(Across { dropped, reissued: made }, out);

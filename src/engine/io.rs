@@ -97,7 +97,9 @@ pub enum Output {
     },
     /// A snapshot that is not needed any more. Dropping it may take time: not under the guard.
     Discard(Arc<CatchUpSnapshot>),
-    /// Entries that are in the tree no more. For no link; for the log and for watchers.
+    /// Entries that are in the tree no more, without an event that says so. For no link; for the
+    /// log and for watchers: whatever takes entries out of the tree pushes this under the same
+    /// guard, before whatever comes to these paths next.
     Gone {
         /// Tombstones that were purged: clients see no difference.
         purged: Vec<Committed>,
@@ -117,6 +119,14 @@ pub enum Output {
         watchers: Vec<WatchId>,
         /// The change.
         change: Committed,
+    },
+    /// A conflict was found, and these watches may want to hear of it: it is in
+    /// [`super::Engine::conflicts`].
+    NotifyConflict {
+        /// Who watches its path.
+        watchers: Vec<WatchId>,
+        /// Its number there.
+        number: u64,
     },
     /// A client's message for whoever monitors its topic here.
     Topic {
@@ -248,8 +258,9 @@ impl Outbox {
         Self::default()
     }
 
-    /// Adds an output.
-    pub(crate) fn push(&mut self, output: Output) {
+    /// Adds an output. Public so that shells can be tested with outputs that an engine seldom
+    /// makes.
+    pub fn push(&mut self, output: Output) {
         self.outputs.push(output);
     }
 

@@ -11,7 +11,9 @@
 //! 4. Keep frames on one link in order.
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
+pub mod conflicts;
 pub mod delete;
+mod digest;
 mod election;
 mod image;
 mod io;
@@ -27,6 +29,7 @@ pub mod view;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use conflicts::Conflicts;
 use delete::{DeleteGroup, DeleteSettings};
 use election::Elections;
 pub use image::Image;
@@ -54,6 +57,10 @@ use crate::replica::{Committed, Replica};
 
 /// How often the engine wants to know that time has passed.
 pub const TICK_INTERVAL_MS: Millis = 50;
+
+/// Most nodes that clients have removed from their views. Whoever owns nothing vanishes by itself
+/// when it is over; this is for those that still stand in chains. A newcomer is told all of them.
+pub const KILLED_MAX: usize = 1_024;
 
 /// What an engine is made with.
 #[derive(Clone, Debug)]
@@ -129,6 +136,7 @@ pub struct Engine {
     /// Members as SWIM sees them, without this node.
     members: BTreeSet<NodeId>,
     counters: EngineCounters,
+    conflicts: Conflicts,
     asked_for_incarnation: bool,
 }
 
@@ -175,6 +183,7 @@ impl Engine {
             killed: Arc::default(),
             members: BTreeSet::new(),
             counters: EngineCounters::default(),
+            conflicts: Conflicts::default(),
             asked_for_incarnation: false,
             config,
         }
@@ -384,11 +393,43 @@ impl Engine {
         self.watches.remove(id)
     }
 
+    /// The watches that want to hear of a path, oldest first.
+    #[must_use]
+    pub fn watchers_of(&self, path: &Path) -> Vec<WatchId> {
+        self.watches.of(path)
+    }
+
     /// Removes a node from the views of clients, here and at the peers, until it is heard of
-    /// again. The caller has checked that it owns nothing (see [`view`]).
-    pub fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) {
-        self.hide(name.clone());
-        self.broadcast(&PeerMessage::KillNode(name.clone()), out);
+    /// again. The caller has checked that it is gone and owns nothing (see [`view`]). Tells
+    /// whether there was room on the list.
+    #[must_use]
+    pub fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) -> bool {
+        let hidden = self.hide(name.clone());
+        if hidden {
+            self.broadcast(&PeerMessage::KillNode(name.clone()), out);
+        }
+        hidden
+    }
+
+    /// A peer's client removed a node, perhaps long ago. Whoever is linked here is there.
+    fn on_kill_node(&mut self, name: NodeName) {
+        let is_here = name == self.config.id.name || self.is_linked(&name);
+        if !is_here {
+            self.hide(name);
+        }
+    }
+
+    /// Tells a peer which nodes clients have removed: it may have come since, or been away.
+    fn tell_killed(&self, link: LinkId, out: &mut Outbox) {
+        for name in self.killed.iter() {
+            self.send(link, &PeerMessage::KillNode(name.clone()), out);
+        }
+    }
+
+    /// Whether a node of that name is linked.
+    #[must_use]
+    pub fn is_linked(&self, name: &NodeName) -> bool {
+        self.peers.iter().any(|(_, peer)| peer.id.name == *name)
     }
 
     /// Says farewell to all peers.
@@ -398,6 +439,7 @@ impl Engine {
 
     /// Everything that happens outside comes in here.
     pub fn handle(&mut self, input: Input<'_>, now: Millis, out: &mut Outbox) {
+        self.peers.schedule.now = now;
         match input {
             Input::Found => self.on_found(out),
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
@@ -426,9 +468,13 @@ impl Engine {
         }
     }
 
-    /// Clients do not see a node any more.
-    fn hide(&mut self, name: NodeName) {
-        Arc::make_mut(&mut self.killed).insert(name);
+    /// Clients do not see a node any more, if there is room on the list.
+    fn hide(&mut self, name: NodeName) -> bool {
+        let is_full = self.killed.len() >= KILLED_MAX && !self.killed.contains(&name);
+        if !is_full {
+            Arc::make_mut(&mut self.killed).insert(name);
+        }
+        !is_full
     }
 
     /// Clients see a node again that they had removed: it is heard of.
@@ -454,6 +500,7 @@ impl Engine {
         if self.replica.renew(&id) {
             self.config.id = id;
             self.peers.on_renewed();
+            self.delete.on_renewed(incarnation);
             out.push(Output::Report(Report::Renewed { incarnation }));
         }
     }
@@ -474,6 +521,12 @@ impl Engine {
 
     /// Tells watchers (and later the log) of a change.
     fn publish(&mut self, change: Committed, out: &mut Outbox) {
+        if !self.killed.is_empty()
+            && let Some(maker) = self.table().get(change.entry.newest().node).cloned()
+        {
+            // It owns something now.
+            self.revive(&maker.name);
+        }
         let watchers = self.watches.of(&change.path);
         if !watchers.is_empty() {
             out.push(Output::Notify { watchers, change: change.clone() });

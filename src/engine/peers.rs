@@ -1,32 +1,23 @@
-//! The linked peers: what each has accounted for, digests, acknowledgements, and the changes
-//! that arrive from them.
+//! The linked peers: what each has accounted for, acknowledgements, and the changes that arrive
+//! from them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use super::digest::{Extents, Heard, Schedule};
 use super::serve::Serving;
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
-use crate::model::defects::Defect;
 use crate::model::entry::Entry;
-use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick, Tock};
+use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick};
 use crate::model::path::Path;
-use crate::model::seen::{EXPORT_RANGES_MAX, Mark, Seen, SeenById, export_seen};
-use crate::model::tick_set::TickSet;
-use crate::protocol::peer::{ChangeMessage, Digest, PeerMessage};
+use crate::model::seen::{Mark, Seen};
+use crate::protocol::peer::{ChangeMessage, PeerMessage};
 use crate::protocol::record::Record;
 use crate::replica::Committed;
 use crate::replica::across::Across;
 use crate::replica::apply::Applied;
 
-/// A digest of what changed goes out this often while something changes.
-pub(super) const DIGEST_INTERVAL_MS: Millis = 200;
-/// A digest of everything goes out this often, also when nothing changes.
-pub(super) const DIGEST_FULL_INTERVAL_MS: Millis = 5_000;
 /// Acknowledgements that nobody waits for go out this often.
 pub(super) const ACK_INTERVAL_MS: Millis = 100;
-/// Incarnations and ranges per digest message; more of them go into several messages. At most
-/// 18 bytes for a range and about 100 for an incarnation: 72 to 400 KiB.
-const DIGEST_ITEMS_MAX: usize = 4_096;
-
 /// One linked peer.
 pub(super) struct Peer {
     pub(super) id: NodeId,
@@ -57,6 +48,8 @@ pub(super) struct Peer {
     pub(super) announced_in_vain: bool,
     /// The snapshot from which it is being answered.
     pub(super) serving: Option<Serving>,
+    /// What its digests have said of what they do not name.
+    pub(super) heard: Heard,
 }
 
 /// What became of a record.
@@ -72,10 +65,9 @@ pub(super) struct Taken {
 #[derive(Default)]
 pub(super) struct Peers {
     links: BTreeMap<LinkId, Peer>,
-    /// Incarnations of which something was accounted for since the last digest.
-    changed: BTreeSet<NodeIndex>,
-    digest_due: Millis,
-    digest_full_due: Millis,
+    /// What of the own seen digests tell.
+    pub(super) extents: Extents,
+    pub(super) schedule: Schedule,
     ack_due: Millis,
 }
 
@@ -100,8 +92,9 @@ impl Peers {
         self.links.get_mut(&link)
     }
 
+    /// Something of this incarnation may have been accounted for: digests should tell of it.
     pub(super) fn note_change(&mut self, node: NodeIndex) {
-        self.changed.insert(node);
+        self.extents.note(node);
     }
 
     /// This node has a new incarnation, of which nobody has acknowledged anything.
@@ -132,10 +125,12 @@ impl Engine {
             invited: false,
             announced_in_vain: false,
             serving: None,
+            heard: Heard::default(),
         };
         self.peers.links.insert(link, peer);
         self.greet_elections(link, out);
         self.greet_group(link, out);
+        self.tell_killed(link, out);
         self.send_digest(link, out);
     }
 
@@ -164,6 +159,7 @@ impl Engine {
             match message {
                 PeerMessage::Change(change) => self.on_change(link, &change, out),
                 PeerMessage::Digest(digest) => self.on_digest(link, &digest, now, out),
+                PeerMessage::DigestWanted => self.on_digest_wanted(link, now, out),
                 PeerMessage::Ack(tick) => self.on_ack(link, tick, out),
                 PeerMessage::CatchUpAsk(ask) => self.on_catch_up_ask(link, &ask, now, out),
                 PeerMessage::CatchUpKnown(known) => self.on_catch_up_known(link, &known, now, out),
@@ -195,11 +191,7 @@ impl Engine {
                 PeerMessage::Topic { topic, data } => {
                     out.push(Output::Topic { topic, data: data.into() });
                 }
-                PeerMessage::KillNode(name) => {
-                    if name != self.config.id.name {
-                        self.hide(name);
-                    }
-                }
+                PeerMessage::KillNode(name) => self.on_kill_node(name),
                 PeerMessage::Leave => {
                     out.push(Output::Close { link, reason: CloseReason::Left });
                 }
@@ -265,7 +257,7 @@ impl Engine {
 
     fn note_chain(&mut self, entry: &Entry) {
         for event in entry.events() {
-            self.peers.changed.insert(event.node);
+            self.peers.note_change(event.node);
         }
     }
 
@@ -295,6 +287,7 @@ impl Engine {
                     let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
                     self.publish(Committed { path, entry }, out);
                 }
+                self.record_conflict(&conflict, out);
                 out.push(Output::Report(Report::Conflict(conflict)));
             }
         }
@@ -333,86 +326,6 @@ impl Engine {
         }
     }
 
-    fn on_digest(&mut self, link: LinkId, digest: &Digest, now: Millis, out: &mut Outbox) {
-        let Some(theirs) = self.replica.intern_seen(&digest.seen) else {
-            out.push(Output::Close { link, reason: CloseReason::TableFull });
-            return;
-        };
-        self.replica.check_own_seen(&theirs);
-        if !self.config.defects.has(Defect::TockNotRaised) {
-            self.replica.hear_tock(digest.tock);
-        }
-        if self.config.defects.has(Defect::KnowledgeBeforeData) {
-            self.replica.see_without_data(&theirs);
-        }
-        let own = self.replica.own();
-        let missing = theirs.difference(self.replica.seen());
-        let Some(peer) = self.peers.get_mut(link) else { return };
-        peer.ready = digest.ready;
-        peer.mark = digest.mark.clone();
-        if peer.mark.ahead_of(self.replica.mark()) == Tock::default() {
-            peer.ahead_since = None;
-        } else {
-            peer.ahead_since.get_or_insert(now);
-        }
-        peer.seen.union_with(&theirs);
-        let acked = peer.seen.contiguous(own);
-        if acked > peer.acked && acked <= self.replica.tick() {
-            peer.acked = acked;
-            out.push(Output::AckProgress);
-        }
-        if peer.suspect.is_none() && !missing.is_empty() {
-            // Probably only on its way here; if it is still missing later, it is a hole.
-            peer.suspect = Some((now, missing));
-        }
-        if !self.ready && digest.ready {
-            self.start_repair(now, out);
-        }
-    }
-
-    /// Everything that is accounted for here, for others. Nothing while this node is not ready:
-    /// nobody fetches from it, what it has is in fragments, and it makes no changes.
-    pub(super) fn told_seen(&self) -> SeenById {
-        if !self.ready {
-            return Vec::new();
-        }
-        export_seen(self.replica.table(), self.replica.seen())
-    }
-
-    /// Sends everything that is accounted for here to one peer.
-    pub(super) fn send_digest(&mut self, link: LinkId, out: &mut Outbox) {
-        let seen = self.told_seen();
-        for message in self.digests(&seen) {
-            self.send(link, &message, out);
-        }
-    }
-
-    fn digests(&self, seen: &SeenById) -> Vec<PeerMessage<'static>> {
-        let digest = |seen: &[_]| {
-            PeerMessage::Digest(Digest {
-                ready: self.ready,
-                tock: self.replica.tock(),
-                mark: self.replica.mark().clone(),
-                seen: seen.to_vec(),
-            })
-        };
-        let mut messages = Vec::new();
-        let mut rest = seen.as_slice();
-        while messages.is_empty() || !rest.is_empty() {
-            let mut items = 0;
-            let fits = |(_, ticks): &&(NodeId, TickSet)| {
-                items += 1 + ticks.range_count();
-                items <= DIGEST_ITEMS_MAX
-            };
-            // One incarnation may exceed it alone; its ranges are bounded elsewhere.
-            let count = rest.iter().take_while(fits).count().max(1).min(rest.len());
-            let (now, later) = rest.split_at(count);
-            messages.push(digest(now));
-            rest = later;
-        }
-        messages
-    }
-
     /// Acknowledges at once what the peer's client waits for.
     fn send_wanted_ack(&mut self, link: LinkId, out: &mut Outbox) {
         let Some(peer) = self.peers.get_mut(link) else { return };
@@ -443,34 +356,11 @@ impl Engine {
                 self.send_ack(link, out);
             }
         }
-        if now >= self.peers.digest_full_due {
-            self.peers.digest_full_due = now + DIGEST_FULL_INTERVAL_MS;
-            self.peers.digest_due = now + DIGEST_INTERVAL_MS;
-            self.peers.changed.clear();
-            let seen = self.told_seen();
-            self.broadcast_digest(&seen, out);
-        } else if self.ready && now >= self.peers.digest_due && !self.peers.changed.is_empty() {
-            self.peers.digest_due = now + DIGEST_INTERVAL_MS;
-            let changed = std::mem::take(&mut self.peers.changed);
-            let seen: SeenById = changed
-                .into_iter()
-                .filter_map(|node| {
-                    let ticks = self.replica.seen().get(node)?.prefix(EXPORT_RANGES_MAX);
-                    Some((self.replica.table().get(node)?.clone(), ticks))
-                })
-                .collect();
-            self.broadcast_digest(&seen, out);
-        }
+        self.on_digest_tick(now, out);
         self.on_election_tick(now, out);
         self.on_serve_tick(now, out);
         self.on_delete_tick(now, out);
         self.on_repair_tick(now, out);
         self.on_resync_tick(now, out);
-    }
-
-    pub(super) fn broadcast_digest(&mut self, seen: &SeenById, out: &mut Outbox) {
-        for message in self.digests(seen) {
-            self.broadcast(&message, out);
-        }
     }
 }

@@ -104,6 +104,7 @@ impl Engine {
             }
             Err(reason) => {
                 if reason == RefuseReason::Behind
+                    && self.catch_up_progress().is_none_or(|progress| progress.link != link)
                     && let Some(peer) = self.peers.get_mut(link)
                 {
                     // RULES 3: this node has to catch up first; whoever else it leaves that to
@@ -122,9 +123,8 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) -> Result<CatchUpKnown, RefuseReason> {
-        // What a node knows is true before it is ready, too, only not much. But if it is ahead, all
-        // who are ready refuse it as long as they are behind, and it may be the only one they can
-        // catch up from.
+        // Who is not ready knows little, but what it knows is true; and it may be the only one
+        // that has applied a purge, and can't catch up from anybody who has not.
         let is_ahead = self.replica.mark().ahead_of(&ask.mark) > Tock::default();
         if !self.ready && !is_ahead {
             return Err(RefuseReason::NotReady);

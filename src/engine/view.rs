@@ -27,6 +27,8 @@ pub struct StateView {
     pub heard: Seen,
     /// What each linked peer is known to have accounted for.
     pub peers: Vec<PeerView>,
+    /// Incarnations that membership says are up.
+    pub members: Vec<NodeIndex>,
     /// The own incarnation.
     pub own: NodeIndex,
     /// The last own tick; none while the node is not ready.
@@ -71,7 +73,10 @@ impl Engine {
                 seen: peer.seen.clone(),
             });
         }
+        let table = self.replica.table();
+        let find = |id: &NodeId| table.find(id.name.as_str(), id.incarnation);
         StateView {
+            members: self.members.iter().filter_map(find).collect(),
             tree: self.replica.tree().clone(),
             table: Arc::clone(self.replica.table()),
             seen: self.replica.seen().clone(),
@@ -87,11 +92,13 @@ impl Engine {
 
 impl StateView {
     /// The incarnations that clients see, with their highest tick that was heard of (none if
-    /// they never wrote), in the order of their names.
+    /// they never wrote), in the order of their names. Without those `left_out`.
     #[must_use]
-    pub fn nodes(&self) -> Vec<(NodeIndex, Option<Tick>)> {
-        let mut nodes: Vec<(NodeIndex, &NodeId)> =
-            self.table.iter().filter(|(_, id)| !self.killed.contains(&id.name)).collect();
+    pub fn nodes(&self, left_out: &BTreeSet<NodeIndex>) -> Vec<(NodeIndex, Option<Tick>)> {
+        let is_visible = |(node, id): &(NodeIndex, &NodeId)| {
+            !left_out.contains(node) && !self.killed.contains(&id.name)
+        };
+        let mut nodes: Vec<(NodeIndex, &NodeId)> = self.table.iter().filter(is_visible).collect();
         nodes.sort_by(|a, b| a.1.cmp(b.1));
         nodes
             .into_iter()
@@ -100,6 +107,41 @@ impl StateView {
                 (node, highest.filter(|t| *t > Tick::default()))
             })
             .collect()
+    }
+
+    /// The incarnations that are over as far as can be told: not this node's own, not linked, no
+    /// members, and nothing of them is missing. If they own nothing either, clients need not see
+    /// them any more.
+    #[must_use]
+    pub fn over(&self) -> BTreeSet<NodeIndex> {
+        let linked: BTreeSet<&NodeId> = self.peers.iter().map(|peer| &peer.id).collect();
+        let is_complete = |node| match (self.heard.get(node), self.seen.get(node)) {
+            (None, _) => true,
+            (Some(heard), Some(seen)) => seen.contiguous() >= heard.max(),
+            (Some(_), None) => false,
+        };
+        let nodes = self.table.iter().filter(|(node, id)| {
+            *node != self.own
+                && !linked.contains(id)
+                && !self.members.contains(node)
+                && is_complete(*node)
+        });
+        nodes.map(|(node, _)| node).collect()
+    }
+
+    /// The incarnations that stand in the chain of an entry. Walks the whole tree.
+    #[must_use]
+    pub fn standing(&self) -> BTreeSet<NodeIndex> {
+        let mut stands = vec![false; self.table.len()];
+        for (_, entry) in self.tree.all() {
+            for event in entry.events() {
+                if let Some(stands) = stands.get_mut(event.node.as_usize()) {
+                    *stands = true;
+                }
+            }
+        }
+        let nodes = self.table.iter().map(|(node, _)| node);
+        nodes.zip(stands).filter(|(_, stands)| *stands).map(|(node, _)| node).collect()
     }
 
     /// Ticks that somebody has and that this node cannot account for. A tick below one that
@@ -197,6 +239,14 @@ impl StateView {
     #[must_use]
     pub fn owned_by(&self, nodes: &[NodeIndex]) -> Option<Event> {
         self.tree.all().map(|(_, e)| e.newest()).find(|e| nodes.contains(&e.node))
+    }
+}
+
+impl ChainTicks {
+    /// The incarnations that stand in the chain of an entry.
+    #[must_use]
+    pub fn standing(&self) -> BTreeSet<NodeIndex> {
+        self.present.keys().copied().collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What waits for one client connection: changes for its watches and messages for its
-//! monitors, each bounded. A watch that overflows is emptied and remembers what its client has
-//! had, so that it can start over from a snapshot: the client gets the latest state of
-//! everything that changed meanwhile, in bounded memory, and nothing older afterwards.
+//! monitors, each bounded. A watch that overflows is emptied and takes in nothing more until it
+//! starts over from a snapshot ([`super::Hub::resume_watch`]): the client gets the latest state
+//! of everything that changed meanwhile, in bounded memory, and nothing older afterwards.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -47,11 +47,107 @@ struct State {
 
 #[derive(Default)]
 struct WatchQueue {
-    changes: VecDeque<Committed>,
+    content: WatchContent,
+    items: VecDeque<WatchItem>,
     bytes: usize,
-    /// After an overflow: what was accounted for when the first change was dropped, so what
-    /// the client has had or will not miss.
-    had: Option<Seen>,
+    lapse: Option<Lapse>,
+}
+
+/// What waits for a watch.
+#[derive(Debug)]
+pub enum WatchItem {
+    /// A change.
+    Change(Committed),
+    /// The engine's list has conflicts that the watch may tell now, up to this number. They are
+    /// not queued themselves: the list is bounded, and what it drops is counted.
+    ConflictsUpTo(u64),
+}
+
+impl WatchItem {
+    fn cost(&self) -> usize {
+        match self {
+            Self::Change(change) => change.path.as_bytes().len() + change.entry.memory_bytes() + 64,
+            Self::ConflictsUpTo(_) => 64,
+        }
+    }
+}
+
+impl WatchQueue {
+    /// Gives the item back where there is no room.
+    fn push(&mut self, item: WatchItem) -> Result<Pushed, WatchItem> {
+        let was_empty = self.items.is_empty();
+        let cost = item.cost();
+        if self.items.len() >= WATCH_QUEUE_MAX || self.bytes + cost > WATCH_QUEUE_BYTES_MAX {
+            return Err(item);
+        }
+        self.bytes += cost;
+        self.items.push_back(item);
+        Ok(if was_empty { Pushed::Wake } else { Pushed::Quietly })
+    }
+}
+
+/// What a watch is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WatchContent {
+    /// Changes.
+    #[default]
+    Changes,
+    /// Changes and conflicts.
+    ChangesAndConflicts,
+    /// Conflicts alone.
+    Conflicts,
+}
+
+impl WatchContent {
+    fn has_changes(self) -> bool {
+        self != Self::Conflicts
+    }
+
+    /// Whether conflicts are wanted.
+    #[must_use]
+    pub fn has_conflicts(self) -> bool {
+        self != Self::Changes
+    }
+}
+
+/// The watch overflowed, and has not started over yet.
+enum Lapse {
+    /// Just now: more outputs of the same moment may follow, and count as dropped like those
+    /// before them.
+    New(Dropped),
+    /// The hub knows what the client has had.
+    Settled,
+}
+
+/// What a watch lost when it overflowed.
+#[derive(Default)]
+pub(super) struct Dropped {
+    /// The newest events of the changes.
+    pub(super) events: Seen,
+    /// The deletions among them: the tree may not show those any more.
+    pub(super) deletions: Vec<Committed>,
+}
+
+impl Dropped {
+    fn add(&mut self, change: Committed) {
+        self.events.insert(change.entry.newest());
+        if change.entry.is_tombstone() {
+            self.deletions.push(change);
+        }
+    }
+}
+
+/// What became of a change for a watch.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pushed {
+    /// Nobody need be woken: the connection looks again by itself while something waits.
+    Quietly,
+    /// The connection must be woken.
+    Wake,
+    /// The same, and the watch has just lapsed: [`Inbox::settle`] it when all outputs of this
+    /// moment are pushed.
+    Lapsed,
 }
 
 #[derive(Default)]
@@ -64,17 +160,13 @@ struct MonitorQueue {
 /// A message's topic and its bytes, usually MessagePack.
 pub type TopicMessage = (Path, Arc<[u8]>);
 
-/// What waits for a watch.
+/// What a watch finds when it looks for what waits.
 #[derive(Debug)]
 pub enum Waiting {
-    /// These changes, oldest first; perhaps none.
-    Changes(Vec<Committed>),
+    /// This, oldest first; perhaps nothing.
+    Items(Vec<WatchItem>),
     /// It overflowed: start over with [`super::Hub::resume_watch`].
     Overflowed,
-}
-
-fn change_cost(change: &Committed) -> usize {
-    change.path.as_bytes().len() + change.entry.memory_bytes() + 64
 }
 
 fn message_cost(topic: &Path, data: &[u8]) -> usize {
@@ -88,8 +180,12 @@ impl Inbox {
         Self::default()
     }
 
-    pub(super) fn add_watch(&self, id: WatchId) {
-        self.state.lock().watches.insert(id, WatchQueue::default());
+    /// `conflicts`: the number of the last one.
+    pub(super) fn add_watch(&self, id: WatchId, content: WatchContent, conflicts: u64) {
+        let queue = WatchQueue { content, ..WatchQueue::default() };
+        self.state.lock().watches.insert(id, queue);
+        // Its client may have looked at the list just before.
+        let _new = self.push_conflict(id, conflicts);
     }
 
     pub(super) fn remove_watch(&self, id: WatchId) {
@@ -104,31 +200,70 @@ impl Inbox {
         self.state.lock().monitors.remove(&id);
     }
 
-    /// Queues a change. `seen` is the engine's, this change included. Tells whether the
-    /// connection must be woken: it looks again by itself while something waits.
-    #[must_use]
-    pub(super) fn push_change(&self, id: WatchId, change: &Committed, seen: &Seen) -> bool {
+    /// Queues a change.
+    pub(super) fn push_change(&self, id: WatchId, change: &Committed) -> Pushed {
+        let mut state = self.state.lock();
+        let Some(queue) = state.watches.get_mut(&id) else { return Pushed::Quietly };
+        if !queue.content.has_changes() {
+            return Pushed::Quietly;
+        }
+        match &mut queue.lapse {
+            None => {}
+            Some(Lapse::New(dropped)) => {
+                dropped.add(change.clone());
+                return Pushed::Quietly;
+            }
+            Some(Lapse::Settled) => return Pushed::Quietly,
+        }
+        let item = WatchItem::Change(change.clone());
+        match queue.push(item) {
+            Ok(pushed) => pushed,
+            Err(item) => {
+                // What is dropped now is what the client has not had.
+                let mut dropped = Dropped::default();
+                for item in std::mem::take(&mut queue.items).into_iter().chain([item]) {
+                    if let WatchItem::Change(change) = item {
+                        dropped.add(change);
+                    }
+                }
+                queue.lapse = Some(Lapse::New(dropped));
+                queue.bytes = 0;
+                Pushed::Lapsed
+            }
+        }
+    }
+
+    /// Notes that conflicts up to this number were found; tells whether the connection must be
+    /// woken. A watch that starts over is told of those that it has missed, too.
+    pub(super) fn push_conflict(&self, id: WatchId, number: u64) -> bool {
         let mut state = self.state.lock();
         let Some(queue) = state.watches.get_mut(&id) else { return false };
-        if queue.had.is_some() {
+        if !queue.content.has_conflicts() || queue.lapse.is_some() {
             return false;
         }
-        let was_empty = queue.changes.is_empty();
-        let cost = change_cost(change);
-        if queue.changes.len() < WATCH_QUEUE_MAX && queue.bytes + cost <= WATCH_QUEUE_BYTES_MAX {
-            queue.bytes += cost;
-            queue.changes.push_back(change.clone());
-            return was_empty;
+        if let Some(WatchItem::ConflictsUpTo(last)) = queue.items.back_mut() {
+            *last = number;
+            return false;
         }
-        // What is dropped now is what the client has not had.
-        let mut dropped = Seen::new();
-        for change in queue.changes.iter().chain([change]) {
-            dropped.insert(change.entry.newest());
+        let was_empty = queue.items.is_empty();
+        let item = WatchItem::ConflictsUpTo(number);
+        // Never too much: between two of these there is a change, which found room.
+        queue.bytes += item.cost();
+        queue.items.push_back(item);
+        was_empty
+    }
+
+    /// All outputs of the moment in which a watch overflowed are pushed: takes what it lost.
+    pub(super) fn settle(&self, id: WatchId) -> Option<Dropped> {
+        let mut state = self.state.lock();
+        let lapse = &mut state.watches.get_mut(&id)?.lapse;
+        match lapse.replace(Lapse::Settled) {
+            Some(Lapse::New(dropped)) => Some(dropped),
+            was => {
+                *lapse = was;
+                None
+            }
         }
-        queue.had = Some(seen.difference(&dropped));
-        queue.changes = VecDeque::new();
-        queue.bytes = 0;
-        true
     }
 
     pub(super) fn push_topic(&self, id: MonitorId, topic: &Path, data: &Arc<[u8]>) {
@@ -144,31 +279,39 @@ impl Inbox {
         queue.messages.push_back((topic.clone(), Arc::clone(data)));
     }
 
-    /// Takes at most `max` changes of a watch, and about [`TAKE_BYTES_MAX`] bytes of them.
-    pub fn take_changes(&self, id: WatchId, max: usize) -> Waiting {
+    /// Takes at most `max` of what waits for a watch, and about [`TAKE_BYTES_MAX`] bytes of it.
+    pub fn take_items(&self, id: WatchId, max: usize) -> Waiting {
         let mut state = self.state.lock();
         let Some(queue) = state.watches.get_mut(&id) else {
-            return Waiting::Changes(Vec::new());
+            return Waiting::Items(Vec::new());
         };
-        if queue.had.is_some() {
+        if queue.lapse.is_some() {
             return Waiting::Overflowed;
         }
-        let mut changes = Vec::new();
+        let mut items = Vec::new();
         let mut bytes = 0;
-        while changes.len() < max
+        while items.len() < max
             && bytes < TAKE_BYTES_MAX
-            && let Some(change) = queue.changes.pop_front()
+            && let Some(item) = queue.items.pop_front()
         {
-            bytes += change_cost(&change);
-            changes.push(change);
+            bytes += item.cost();
+            items.push(item);
         }
         queue.bytes = queue.bytes.saturating_sub(bytes);
-        Waiting::Changes(changes)
+        Waiting::Items(items)
     }
 
-    /// Starts a watch's queue again after an overflow.
-    pub(super) fn resume(&self, id: WatchId) -> Option<Seen> {
-        self.state.lock().watches.get_mut(&id)?.had.take()
+    /// Starts a watch's queue again after an overflow; tells whether there was one.
+    /// `conflicts`: the number of the last one.
+    pub(super) fn resume(&self, id: WatchId, conflicts: u64) -> bool {
+        let was_lapsed = {
+            let mut state = self.state.lock();
+            state.watches.get_mut(&id).is_some_and(|queue| queue.lapse.take().is_some())
+        };
+        if was_lapsed {
+            let _new = self.push_conflict(id, conflicts);
+        }
+        was_lapsed
     }
 
     /// Takes at most `max` messages of a monitor (and about [`TAKE_BYTES_MAX`] bytes), oldest

@@ -168,6 +168,12 @@ impl LinkQueue {
         None
     }
 
+    /// Why the link is to be closed, if it is.
+    #[must_use]
+    pub fn closing(&self) -> Option<CloseReason> {
+        self.state.lock().close.clone()
+    }
+
     /// Takes away the catch-up that waits, when the link is over: it may hold the last
     /// snapshot of a big tree, to be dropped on a blocking thread.
     pub fn take_serve(&self) -> Option<Box<ServeJob>> {

@@ -8,6 +8,7 @@
 //! No guard lives across an await: every method here is synchronous and short. Snapshots that
 //! a closure takes out of [`Hub::read`] are walked by the caller, outside.
 
+pub mod gone;
 pub mod inbox;
 pub mod link_queue;
 
@@ -24,15 +25,19 @@ use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report, 
 use crate::model::ids::Millis;
 use crate::model::path::{Element, Path};
 use crate::model::tree::Tree;
+use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
-use inbox::{Inbox, MonitorId};
+use gone::{FreedChunks, GoneLog, GoneWalk};
+use inbox::{Inbox, MonitorId, Pushed, WatchContent};
 use link_queue::LinkQueue;
 
 /// Most monitors of topics, all clients together.
 pub const MONITORS_MAX: usize = 1 << 14;
-/// Most reports that wait for the log; older ones are dropped and counted.
+/// Most reports that wait for the log; further ones are dropped and counted.
 const REPORTS_MAX: usize = 4096;
+/// Most bytes of the conflicts among them (one may exceed it alone): each holds two values.
+const REPORTS_BYTES_MAX: usize = 16 << 20;
 
 /// The shared heart of a running node.
 pub struct Hub {
@@ -47,8 +52,8 @@ pub struct Hub {
     needs_incarnation: AtomicBool,
 }
 
-/// Where outputs go. Its lock is only taken with the engine's exclusive guard held, or for
-/// adding and removing queues.
+/// Where outputs go. Its lock is only taken with the engine's exclusive guard held, for adding
+/// and removing queues, and for starting a watch over.
 #[derive(Default)]
 struct Outputs {
     links: BTreeMap<LinkId, Arc<LinkQueue>>,
@@ -57,7 +62,9 @@ struct Outputs {
     next_link: u64,
     next_monitor: u64,
     reports: Vec<Report>,
+    reports_bytes: usize,
     reports_dropped: u64,
+    gone: GoneLog,
 }
 
 struct Monitor {
@@ -77,6 +84,28 @@ struct Wakes {
     garbage: Vec<ServeJob>,
     /// The same.
     snapshots: Vec<Arc<CatchUpSnapshot>>,
+    /// The same of entries that left the tree.
+    gone: Vec<Vec<Committed>>,
+    freed: FreedChunks,
+}
+
+/// What is left to do at the end of a moment's outputs for watches that cannot follow.
+#[derive(Default)]
+struct Aftermath {
+    /// Watches that overflowed.
+    lapsed: Vec<(WatchId, Arc<Inbox>)>,
+    /// What left the tree: tombstones, and what tells watchers of values.
+    gone: Vec<(Vec<Committed>, Vec<Committed>)>,
+}
+
+/// What a watch that overflowed can do.
+pub enum Resumption {
+    /// Start over: tell its client what the walk says is gone, and what the walk's snapshot
+    /// has and the client has not had; then go on.
+    From(Box<GoneWalk>),
+    /// Nothing: more left the tree meanwhile than could be kept for it. Its client must start
+    /// the watch again.
+    Lost,
 }
 
 impl Hub {
@@ -124,6 +153,7 @@ impl Hub {
 
     fn drain(&self, engine: &Engine, outbox: &mut Outbox, wakes: &mut Wakes) {
         let mut outputs = self.outputs.lock();
+        let mut aftermath = Aftermath::default();
         for output in outbox.drain() {
             match output {
                 // The event log will take these; until then memory is all there is.
@@ -149,27 +179,30 @@ impl Hub {
                     }
                 }
                 Output::Discard(snapshot) => wakes.snapshots.push(snapshot),
-                // Clients' watches and the event log will take these.
-                Output::Gone { .. } => {}
                 // Nodes without a data directory are not asked for it.
                 Output::Persist { .. } => {}
                 Output::Notify { watchers, change } => {
+                    outputs.notify(&watchers, &change, &mut aftermath, wakes);
+                }
+                Output::NotifyConflict { watchers, number } => {
                     for id in watchers {
                         if let Some(inbox) = outputs.watches.get(&id)
-                            && inbox.push_change(id, &change, engine.seen())
+                            && inbox.push_conflict(id, number)
                         {
                             wakes.inboxes.push(Arc::clone(inbox));
                         }
                     }
                 }
-                Output::Topic { topic, data } => {
-                    for (id, monitor) in &outputs.monitors {
-                        if topic_matches(&monitor.pattern, &topic) {
-                            monitor.inbox.push_topic(*id, &topic, &data);
-                            wakes.inboxes.push(Arc::clone(&monitor.inbox));
-                        }
+                // The event log will take these too.
+                Output::Gone { purged, dropped } => {
+                    let (values, tombstones) = split_dropped(dropped);
+                    for deletion in &values {
+                        let watchers = engine.watchers_of(&deletion.path);
+                        outputs.notify(&watchers, deletion, &mut aftermath, wakes);
                     }
+                    aftermath.gone.extend([(purged, values), (tombstones, Vec::new())]);
                 }
+                Output::Topic { topic, data } => outputs.send_topic(&topic, &data, wakes),
                 Output::AckProgress => wakes.acknowledged = true,
                 Output::Ready => {
                     wakes.ready = true;
@@ -186,15 +219,12 @@ impl Hub {
                     }
                 }
                 Output::Report(report) => {
-                    if outputs.reports.len() < REPORTS_MAX {
-                        outputs.reports.push(report);
-                    } else {
-                        outputs.reports_dropped += 1;
-                    }
+                    outputs.report(report);
                     wakes.attention = true;
                 }
             }
         }
+        outputs.settle(engine, aftermath, wakes);
     }
 
     fn wake(&self, wakes: Wakes) {
@@ -240,10 +270,15 @@ impl Hub {
 
     /// Adds a watch whose changes go to the inbox, and takes the snapshot of the same moment:
     /// what the snapshot lacks will come as a change, and nothing older follows.
-    pub fn watch(&self, scope: WatchScope, inbox: &Arc<Inbox>) -> Option<(WatchId, Tree)> {
+    pub fn watch(
+        &self,
+        scope: WatchScope,
+        content: WatchContent,
+        inbox: &Arc<Inbox>,
+    ) -> Option<(WatchId, Tree)> {
         self.change(|engine, _| {
             let id = engine.watch(scope)?;
-            inbox.add_watch(id);
+            inbox.add_watch(id, content, engine.conflicts().last());
             self.outputs.lock().watches.insert(id, Arc::clone(inbox));
             Some((id, engine.tree().clone()))
         })
@@ -251,24 +286,27 @@ impl Hub {
 
     /// Ends a watch.
     pub fn unwatch(&self, id: WatchId) {
-        self.change(|engine, _| {
+        // What is freed is dropped after the guard's release.
+        let _freed = self.change(|engine, _| {
             engine.unwatch(id);
-            if let Some(inbox) = self.outputs.lock().watches.remove(&id) {
+            let mut outputs = self.outputs.lock();
+            if let Some(inbox) = outputs.watches.remove(&id) {
                 inbox.remove_watch(id);
             }
+            outputs.gone.end(id)
         });
     }
 
     /// For a watch that overflowed: starts its queue again and takes the snapshot of that
-    /// moment. What the client lacks are the snapshot's entries whose newest event is not in
-    /// the returned set.
-    pub fn resume_watch(
-        &self,
-        id: WatchId,
-        inbox: &Inbox,
-    ) -> Option<(crate::model::seen::Seen, Tree)> {
-        // A shared guard keeps changes out as well, so queue and snapshot are of one moment.
-        self.read(|engine| Some((inbox.resume(id)?, engine.tree().clone())))
+    /// moment. `None` if it had not overflowed.
+    pub fn resume_watch(&self, id: WatchId, inbox: &Inbox) -> Option<Resumption> {
+        // A shared guard keeps changes out as well, so queue, log and snapshot are of one
+        // moment.
+        let (walk, _freed) = self.read(|engine| {
+            let is_lapsed = inbox.resume(id, engine.conflicts().last());
+            is_lapsed.then(|| self.outputs.lock().gone.resume(id, engine.tree().clone()))
+        })?;
+        Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
     }
 
     /// Adds a monitor for the topics that match a pattern: the same elements, where a `"+"`
@@ -309,6 +347,7 @@ impl Hub {
     #[must_use]
     pub fn take_reports(&self) -> (Vec<Report>, u64) {
         let mut outputs = self.outputs.lock();
+        outputs.reports_bytes = 0;
         let dropped = std::mem::take(&mut outputs.reports_dropped);
         (std::mem::take(&mut outputs.reports), dropped)
     }
@@ -327,6 +366,76 @@ impl Hub {
             queue.changed.notify(usize::MAX);
         }
     }
+}
+
+impl Outputs {
+    fn notify(
+        &self,
+        watchers: &[WatchId],
+        change: &Committed,
+        aftermath: &mut Aftermath,
+        wakes: &mut Wakes,
+    ) {
+        for id in watchers {
+            let Some(inbox) = self.watches.get(id) else { continue };
+            match inbox.push_change(*id, change) {
+                Pushed::Quietly => continue,
+                Pushed::Wake => {}
+                Pushed::Lapsed => aftermath.lapsed.push((*id, Arc::clone(inbox))),
+            }
+            wakes.inboxes.push(Arc::clone(inbox));
+        }
+    }
+
+    fn send_topic(&self, topic: &Path, data: &Arc<[u8]>, wakes: &mut Wakes) {
+        for (id, monitor) in &self.monitors {
+            if topic_matches(&monitor.pattern, topic) {
+                monitor.inbox.push_topic(*id, topic, data);
+                wakes.inboxes.push(Arc::clone(&monitor.inbox));
+            }
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        let bytes = match &report {
+            Report::Conflict(c) => c.winner.memory_bytes() + c.loser.memory_bytes(),
+            _ => 0,
+        };
+        let has_room = self.reports_bytes == 0 || self.reports_bytes + bytes <= REPORTS_BYTES_MAX;
+        if self.reports.len() < REPORTS_MAX && has_room {
+            self.reports_bytes += bytes;
+            self.reports.push(report);
+        } else {
+            self.reports_dropped += 1;
+        }
+    }
+
+    /// All outputs of a moment are pushed: only now what the engine has accounted for is what
+    /// watches had or lost.
+    fn settle(&mut self, engine: &Engine, aftermath: Aftermath, wakes: &mut Wakes) {
+        for (purged, dropped) in aftermath.gone {
+            let watchers_of = |change: &Committed| engine.watchers_of(&change.path);
+            wakes.freed.extend(self.gone.add(&purged, &dropped, watchers_of));
+            wakes.gone.extend([purged, dropped]);
+        }
+        // After the above: what watches that have just lapsed lost of it is among their own.
+        for (id, inbox) in aftermath.lapsed {
+            let Some(mut lost) = inbox.settle(id) else { continue };
+            lost.deletions.retain(|d| engine.tree().get(d.path.as_bytes()).is_none());
+            self.gone.begin(id, engine.seen().difference(&lost.events), lost.deletions);
+        }
+    }
+}
+
+/// Of entries that were dropped: what tells watchers of those with a value, and the tombstones, of
+/// which watchers were told when they were made.
+fn split_dropped(dropped: Vec<Committed>) -> (Vec<Committed>, Vec<Committed>) {
+    let (tombstones, mut values): (Vec<_>, Vec<_>) =
+        dropped.into_iter().partition(|change| change.entry.is_tombstone());
+    for change in &mut values {
+        change.entry = change.entry.without_value();
+    }
+    (values, tombstones)
 }
 
 /// Whether a topic matches a monitor's pattern; see [`Hub::monitor`].

@@ -1,9 +1,13 @@
 //! The hub as its users see it: order, overflow, starting over.
 
 use super::*;
-use crate::engine::Config;
-use crate::hub::inbox::{WATCH_QUEUE_MAX, Waiting};
-use crate::model::ids::{Incarnation, NodeId, NodeName};
+use crate::engine::{Config, TICK_INTERVAL_MS};
+use crate::hub::gone::{GONE_LOG_MAX, GoneLook};
+use crate::hub::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
+use crate::model::chain::Chain;
+use crate::model::entry::{Entry, EntryParts};
+use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
+use crate::replica::apply::Conflict;
 use crate::replica::write::{Precondition, Write};
 
 fn hub() -> Hub {
@@ -14,14 +18,68 @@ fn hub() -> Hub {
     hub
 }
 
+fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
+    let precondition = Precondition::default();
+    Write { path: path.parse().unwrap(), value, precondition, idempotent: false }
+}
+
 fn set(hub: &Hub, path: &str, value: Option<&[u8]>) {
-    let write = Write {
-        path: path.parse().unwrap(),
-        value,
-        precondition: Precondition::default(),
-        idempotent: false,
+    hub.change(|engine, out| engine.write(write(path, value), false, out)).unwrap();
+}
+
+/// A version that is in no tree: usually, its event is one that nobody has made.
+fn version(path: &str, tick: u64, value: Option<&[u8]>) -> Committed {
+    let event = Event { node: NodeIndex(0), tick: Tick::new(tick).unwrap() };
+    let chain = Chain::first(event);
+    let tock = Tock::new(tick).unwrap();
+    let parts = EntryParts { value, chain: &chain, tock, origin: None, extra: &[] };
+    Committed { path: path.parse().unwrap(), entry: Entry::new(&parts) }
+}
+
+fn tombstone(path: &str, tick: u64) -> Committed {
+    version(path, tick, None)
+}
+
+/// Both versions alike; the hub does not compare them.
+fn conflict(path: &str, value: &[u8]) -> Report {
+    let Committed { path, entry } = version(path, 9, Some(value));
+    let (winner, loser) = (entry.clone(), entry);
+    Report::Conflict(Box::new(Conflict { path, winner, loser, took_theirs: true }))
+}
+
+fn notify(out: &mut Outbox, watcher: WatchId, change: Committed) {
+    out.push(Output::Notify { watchers: vec![watcher], change });
+}
+
+fn texts(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("a.{name}")).collect()
+}
+
+/// What waits for a watch: paths of changes, numbers of conflicts.
+fn taken(inbox: &Inbox, id: WatchId) -> Vec<String> {
+    let Waiting::Items(items) = inbox.take_items(id, 100) else { panic!("overflowed") };
+    let shown = |item: &WatchItem| match item {
+        WatchItem::Change(change) => change.path.to_string(),
+        WatchItem::ConflictsUpTo(number) => number.to_string(),
     };
-    hub.change(|engine, out| engine.write(write, false, out)).unwrap();
+    items.iter().map(shown).collect()
+}
+
+/// Starts a watch of "a" over: what its client must be told is gone, and what of the snapshot.
+fn resume(hub: &Hub, id: WatchId, inbox: &Inbox) -> (Vec<String>, Vec<String>) {
+    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
+    let Some(Resumption::From(mut walk)) = hub.resume_watch(id, inbox) else { panic!("lost") };
+    let mut gone = Vec::new();
+    loop {
+        match walk.look(&scope("a")) {
+            GoneLook::Tell(deletion) => gone.push(deletion.path.to_string()),
+            GoneLook::Skip => {}
+            GoneLook::End => break,
+        }
+    }
+    let entries = walk.tree().subtree(&"a".parse().unwrap());
+    let has = entries.filter(|(_, entry)| !walk.had().contains(entry.newest()));
+    (gone, has.map(|(path, _)| path.to_string()).collect())
 }
 
 fn scope(top: &str) -> WatchScope {
@@ -33,12 +91,11 @@ fn a_watch_gets_what_its_snapshot_lacks_and_nothing_else() {
     let hub = hub();
     set(&hub, "a.old", Some(&[1]));
     let inbox = Arc::new(Inbox::new());
-    let (id, snapshot) = hub.watch(scope("a"), &inbox).unwrap();
+    let (id, snapshot) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
     set(&hub, "a.new", Some(&[2]));
     set(&hub, "b", Some(&[3]));
     assert_eq!(snapshot.len(), 1);
-    let Waiting::Changes(changes) = inbox.take_changes(id, 10) else { panic!("overflowed") };
-    assert_eq!(changes.iter().map(|c| c.path.to_string()).collect::<Vec<_>>(), ["a.new"]);
+    assert_eq!(taken(&inbox, id), ["a.new"]);
     hub.unwatch(id);
     set(&hub, "a.new", Some(&[4]));
     assert_eq!(inbox.bytes(), 0);
@@ -50,25 +107,189 @@ fn a_watch_that_overflows_starts_over_and_misses_nothing() {
     set(&hub, "a.before", Some(&[1]));
     set(&hub, "a.gone", Some(&[1]));
     let inbox = Arc::new(Inbox::new());
-    let (id, _) = hub.watch(scope("a"), &inbox).unwrap();
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
     set(&hub, "a.first", Some(&[2]));
     set(&hub, "a.gone", None);
     for i in 0..=WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[(i & 0x7f) as u8]));
     }
     set(&hub, "a.last", Some(&[3]));
-    assert!(matches!(inbox.take_changes(id, 10), Waiting::Overflowed));
+    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
     assert_eq!(inbox.bytes(), 0, "memory stays bounded");
-    let (had, tree) = hub.resume_watch(id, &inbox).unwrap();
-    let lacks: Vec<String> = tree
-        .subtree(&"a".parse().unwrap())
-        .filter(|(_, entry)| !had.contains(entry.newest()))
-        .map(|(path, _)| path.to_string())
-        .collect();
-    assert_eq!(lacks, ["a.busy", "a.first", "a.gone", "a.last"]);
+    assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy", "first", "gone", "last"])));
     set(&hub, "a.after", Some(&[4]));
-    let Waiting::Changes(changes) = inbox.take_changes(id, 10) else { panic!("overflowed") };
-    assert_eq!(changes.len(), 1);
+    assert_eq!(taken(&inbox, id), ["a.after"]);
+}
+
+#[test]
+fn changes_of_the_moment_in_which_a_watch_overflows_are_not_missed_either() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    // As when a peer's frames come together: the engine has seen all of them when the first is
+    // pushed.
+    hub.change(|engine, out| {
+        for path in ["a.one", "a.two", "a.three"] {
+            engine.write(write(path, Some(&[2])), false, out).unwrap();
+        }
+    });
+    assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy", "one", "three", "two"])));
+}
+
+#[test]
+fn a_purge_is_told_only_to_a_watch_that_starts_over_and_a_dropped_value_to_all() {
+    let hub = hub();
+    let (quick, slow) = (Arc::new(Inbox::new()), Arc::new(Inbox::new()));
+    let (quick_id, _) = hub.watch(scope("a"), WatchContent::Changes, &quick).unwrap();
+    let (slow_id, _) = hub.watch(scope("a"), WatchContent::Changes, &slow).unwrap();
+    // A deletion with an event that was seen before: the client has been told.
+    set(&hub, "b.first", Some(&[1]));
+    let known = tombstone("a.known", 1);
+    hub.change(|_, out| {
+        for _ in 0..=WATCH_QUEUE_MAX {
+            notify(out, slow_id, version("b.busy", 1 << 20, Some(&[1])));
+        }
+    });
+    let news = tombstone("a.news", 1 << 21);
+    let value = version("a.value", 1, Some(&[3]));
+    set(&hub, "a.again", Some(&[7]));
+    let again = tombstone("a.again", 1 << 23);
+    let elsewhere = tombstone("c", 1 << 24);
+    let old_news = tombstone("a.too", 1 << 25);
+    hub.change(|_, out| {
+        let purged = vec![known, news, again, elsewhere];
+        out.push(Output::Gone { purged, dropped: vec![old_news, value] });
+    });
+    assert_eq!(taken(&quick, quick_id), texts(&["again", "value"]), "tombstones were told before");
+    let told = resume(&hub, slow_id, &slow);
+    assert_eq!(told, (texts(&["news", "value", "too"]), texts(&["again"])));
+}
+
+#[test]
+fn what_the_node_itself_purges_is_told_to_a_watch_that_starts_over() {
+    let hub = hub();
+    set(&hub, "a.kept", Some(&[1]));
+    set(&hub, "a.gone", Some(&[1]));
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    set(&hub, "a.gone", None);
+    // Alone, it is the Delete group's only member before long.
+    let ticks = (1..=100_000).map(|n| n * TICK_INTERVAL_MS);
+    let purged_at = ticks.into_iter().find(|now| {
+        hub.handle(Input::Tick, *now);
+        hub.read(|engine| engine.tree().tombstone_len()) == 0
+    });
+    assert!(purged_at.is_some());
+    assert_eq!(resume(&hub, id, &inbox), (texts(&["gone"]), texts(&["busy"])));
+}
+
+#[test]
+fn a_deletion_that_waited_when_the_watch_overflowed_is_told_though_it_was_purged_before() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    // Deleted, and the deletion waits in the queue; purged; only then too much comes.
+    let deletion = tombstone("a.gone", 1 << 20);
+    hub.change(|_, out| {
+        notify(out, id, deletion.clone());
+        out.push(Output::Gone { purged: vec![deletion], dropped: Vec::new() });
+    });
+    for _ in 0..WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    assert_eq!(resume(&hub, id, &inbox), (texts(&["gone"]), texts(&["busy"])));
+}
+
+#[test]
+fn a_dropped_value_is_told_once_to_a_watch_that_overflows_in_that_moment() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    let values = [version("a.x", 1 << 20, Some(&[1])), version("a.y", 1 << 21, Some(&[1]))];
+    hub.change(|_, out| {
+        out.push(Output::Gone { purged: Vec::new(), dropped: values.to_vec() });
+    });
+    assert_eq!(resume(&hub, id, &inbox), (texts(&["x", "y"]), texts(&["busy"])));
+}
+
+#[test]
+fn a_watch_for_which_too_much_is_gone_is_lost_and_says_so() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    let purged: Vec<_> = (0..=GONE_LOG_MAX as u64)
+        .map(|n| tombstone(&format!("a.gone:{n}"), (1 << 20) + n))
+        .collect();
+    hub.change(|_, out| out.push(Output::Gone { purged, dropped: Vec::new() }));
+    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
+    assert!(matches!(hub.resume_watch(id, &inbox), Some(Resumption::Lost)));
+    hub.unwatch(id);
+}
+
+#[test]
+fn a_watch_hears_of_conflicts_if_it_wants_to_each_after_its_change() {
+    let hub = hub();
+    let watch = |content| {
+        let inbox = Arc::new(Inbox::new());
+        let (id, _) = hub.watch(scope("a"), content, &inbox).unwrap();
+        (inbox, id)
+    };
+    let both = watch(WatchContent::ChangesAndConflicts);
+    let only = watch(WatchContent::Conflicts);
+    let none = watch(WatchContent::Changes);
+    let watchers = vec![both.1, only.1, none.1];
+    let found = |path: &str, number| {
+        hub.change(|_, out| {
+            let (watchers, change) = (watchers.clone(), version(path, 9, Some(&[1])));
+            out.push(Output::Notify { watchers: watchers.clone(), change });
+            out.push(Output::NotifyConflict { watchers, number });
+        });
+    };
+    // What the list had when the watch began is told anyway, if the client has not had it.
+    assert_eq!(taken(&both.0, both.1), ["0"]);
+    found("a.x", 4);
+    found("a.y", 5);
+    assert_eq!(taken(&both.0, both.1), ["a.x", "4", "a.y", "5"]);
+    assert_eq!(taken(&only.0, only.1), ["5"]);
+    assert_eq!(taken(&none.0, none.1), ["a.x", "a.y"]);
+}
+
+#[test]
+fn a_watch_that_starts_over_is_told_of_conflicts_again() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let content = WatchContent::ChangesAndConflicts;
+    let (id, _) = hub.watch(scope("a"), content, &inbox).unwrap();
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    hub.change(|_, out| out.push(Output::NotifyConflict { watchers: vec![id], number: 7 }));
+    assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy"])));
+    assert_eq!(taken(&inbox, id), ["0"], "the last number of the engine's list");
+}
+
+#[test]
+fn reports_that_wait_for_the_log_are_bounded_in_bytes_too() {
+    let hub = hub();
+    let big = vec![0; 3 << 20];
+    for _ in 0..4 {
+        hub.change(|_, out| out.push(Output::Report(conflict("a", &big))));
+    }
+    let (reports, dropped) = hub.take_reports();
+    assert_eq!((reports.len(), dropped), (2, 2));
+    assert_eq!(hub.take_reports().1, 0);
 }
 
 #[test]

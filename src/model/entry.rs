@@ -158,6 +158,19 @@ impl Entry {
         self.data.get(self.value_range().end..).unwrap_or_default()
     }
 
+    /// What tells watchers of a value that left the tree without an event that says so (RULES
+    /// 4a): a tombstone of the same chain, tock and origin. It is never put into a tree.
+    #[must_use]
+    pub fn without_value(&self) -> Self {
+        Self::new(&EntryParts {
+            value: None,
+            chain: &self.chain(),
+            tock: self.tock(),
+            origin: self.reissue_of(),
+            extra: &[],
+        })
+    }
+
     /// The same version in the indices of another node table; `None` where `translate` has
     /// none for an event.
     pub fn translated(&self, mut translate: impl FnMut(Event) -> Option<Event>) -> Option<Self> {
@@ -241,6 +254,14 @@ mod tests {
                 assert!(e.is_chain_cut() && e.chain().is_cut());
             }
         }
+    }
+
+    #[test]
+    fn what_stands_for_a_dropped_value_differs_in_the_value_alone() {
+        let value = entry(&[event(1, 7), event(2, 3)], Some(event(9, 8)), Some(&[0xc0]), 77);
+        let gone = value.without_value();
+        assert_eq!((gone.value(), gone.tock()), (None, value.tock()));
+        assert_eq!((gone.chain(), gone.reissue_of()), (value.chain(), value.reissue_of()));
     }
 
     #[test]

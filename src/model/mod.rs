@@ -11,6 +11,7 @@ pub mod path;
 pub mod path_text;
 pub mod ping;
 pub mod seen;
+pub mod seen_sum;
 pub mod shard;
 pub mod tick_set;
 pub mod tree;

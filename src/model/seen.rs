@@ -161,10 +161,20 @@ pub type SeenById = Vec<(NodeId, TickSet)>;
 /// more, or asks again.
 #[must_use]
 pub fn export_seen(table: &NodeTable, seen: &Seen) -> SeenById {
+    export_some(table, seen, seen.iter().map(|(node, _)| node))
+}
+
+/// The same of some incarnations only; those of which nothing was seen are left out.
+#[must_use]
+pub fn export_some(
+    table: &NodeTable,
+    seen: &Seen,
+    nodes: impl IntoIterator<Item = NodeIndex>,
+) -> SeenById {
     let mut room = EXPORT_RANGES_MAX;
     let mut result: SeenById = Vec::new();
-    for (node, ticks) in seen.iter() {
-        let Some(id) = table.get(node) else { continue };
+    for node in nodes {
+        let (Some(id), Some(ticks)) = (table.get(node), seen.get(node)) else { continue };
         let ticks = if ticks.range_count() <= room { ticks.clone() } else { ticks.prefix(room) };
         room -= ticks.range_count();
         result.push((id.clone(), ticks));
@@ -181,6 +191,16 @@ pub const EXPORT_RANGES_MAX: usize = 200_000;
 /// change of the member list starts another, named by the event id of that change (RULES 7).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Lineage(pub Option<(NodeId, Tick)>);
+
+/// `name~incarnation:tick`, as clients and operators see it; `first` for the one without a name.
+impl std::fmt::Display for Lineage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            None => f.write_str("first"),
+            Some((id, tick)) => write!(f, "{}~{:016x}:{tick}", id.name, id.incarnation.0),
+        }
+    }
+}
 
 /// How far purges were applied: per lineage a tock. Nearly always empty or one component.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -81,6 +81,8 @@ pub struct Tree {
     live: usize,
     /// Estimated memory in bytes.
     memory: usize,
+    /// Rises with every change.
+    version: u64,
 }
 
 impl Tree {
@@ -100,6 +102,7 @@ impl Tree {
             tombstones: im::OrdSet::new(),
             live: 0,
             memory: 0,
+            version: 0,
         }
     }
 
@@ -139,8 +142,16 @@ impl Tree {
         self.memory
     }
 
+    /// Rises with every change: while it is the same, so is everything in this tree and its
+    /// clones. It says nothing of other trees.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Puts an entry at a path; gives back what was there.
     pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
+        self.version += 1;
         if let Some(slot) = self.entries.get_mut(path) {
             let old = std::mem::replace(slot, entry.clone());
             // In this order: two tombstones of the same tock have the same place in the index.
@@ -157,6 +168,7 @@ impl Tree {
     /// Takes an entry out (a purge); gives back what was there.
     pub fn remove(&mut self, path: &Path) -> Option<Entry> {
         let old = self.entries.remove(path)?;
+        self.version += 1;
         self.order.remove(path);
         self.note_gone(path, &old);
         self.memory -= Self::path_cost(path);

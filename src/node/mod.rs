@@ -7,6 +7,7 @@ mod address;
 mod bind;
 mod client_port;
 pub mod config;
+mod conflict_log;
 mod error;
 mod identity;
 mod link;
@@ -14,6 +15,7 @@ mod load;
 mod local;
 mod members;
 mod peer_file;
+mod purge_watch;
 mod start;
 mod stop;
 mod swim;
@@ -122,6 +124,7 @@ impl Node {
         rt::spawn(follow_members(Arc::clone(links), file));
         rt::spawn(tasks::keep_time(Arc::clone(links)));
         rt::spawn(tasks::report(Arc::clone(links)));
+        rt::spawn(purge_watch::watch_purging(Arc::clone(links)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
         if links.addresses().is_empty() {
             // Nobody to wait for.

@@ -3,20 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::conflict_log::log_conflict;
 use super::link::Links;
 use crate::engine::{CatchUpFailure, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
-use crate::model::entry::Entry;
 use crate::model::ids::{Incarnation, Millis, NodeName, NodeTable};
-use crate::replica::apply::Conflict;
 use crate::rt;
 
 /// Links without progress are looked for this often.
 const STALL_CHECK_INTERVAL_MS: Millis = 1_000;
 /// A node renews its incarnation at most this often: each one is remembered for ever.
 const RENEW_INTERVAL_MS: Millis = 1_000;
-/// Most bytes of a value in the log.
-const SHOWN_VALUE_BYTES_MAX: usize = 64;
 
 /// Tells the engine that time passes, until the node ends.
 pub(super) async fn keep_time(links: Arc<Links>) {
@@ -122,33 +119,6 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
     }
 }
 
-fn log_conflict(conflict: &Conflict, table: &NodeTable) {
-    tracing::warn!(
-        path = %conflict.path,
-        kept = event(&conflict.winner, table),
-        kept_value = value(&conflict.winner),
-        lost = event(&conflict.loser, table),
-        lost_value = value(&conflict.loser),
-        "conflict: two changes met that did not know of each other"
-    );
-}
-
 fn names(list: &[NodeName]) -> String {
     list.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" ")
-}
-
-fn event(entry: &Entry, table: &NodeTable) -> String {
-    let newest = entry.newest();
-    format!("{}.{}", table.label(newest.node), newest.tick)
-}
-
-/// The start of a value, for people.
-fn value(entry: &Entry) -> String {
-    match entry.value() {
-        None => "(deleted)".to_owned(),
-        Some(bytes) => match bytes.get(..SHOWN_VALUE_BYTES_MAX) {
-            None => bytes.escape_ascii().to_string(),
-            Some(start) => format!("{}… ({} bytes)", start.escape_ascii(), bytes.len()),
-        },
-    }
 }

@@ -53,6 +53,8 @@ pub enum MemberState {
     Down,
     /// It went away on purpose.
     Left,
+    /// Nothing is known of it but that it is on the Delete group's list.
+    Away,
 }
 
 impl MemberState {
@@ -66,6 +68,7 @@ impl MemberState {
             Self::Suspect => "suspect",
             Self::Down => "down",
             Self::Left => "left",
+            Self::Away => "away",
         }
     }
 }

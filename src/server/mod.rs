@@ -10,6 +10,8 @@
 //! | `session` | one client's state; batches of requests, without I/O |
 //! | `command` | what the actions do, one file per family |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
+//! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
+//! | `standing` | which incarnations stand in chains, kept for a while |
 //! | [`authorise`] | the hook through which everything passes |
 
 pub mod authorise;
@@ -18,7 +20,9 @@ pub mod config;
 mod connection;
 pub mod info;
 mod input;
+pub mod purge_block;
 mod session;
+mod standing;
 mod stream;
 
 use std::io;
@@ -33,6 +37,7 @@ use event_listener::Event;
 
 pub use config::ServerConfig;
 pub use info::{MemberInfo, MemberState, NodeInfo, NodeStatus};
+pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
 use crate::rt::{self, TcpListener, TcpStream};
@@ -74,6 +79,7 @@ pub(crate) struct Shared {
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
     heavy: Semaphore,
+    standing: Arc<standing::Standing>,
     /// Fires when the server stops.
     stopping: Event,
     is_stopping: AtomicBool,
@@ -163,6 +169,7 @@ impl Server {
             config,
             info,
             heavy: Semaphore::new(HEAVY_JOBS),
+            standing: Arc::default(),
             stopping: Event::new(),
             is_stopping: AtomicBool::new(false),
             connections: AtomicUsize::new(0),

@@ -196,8 +196,11 @@ impl Session {
             Request::Enum { path, with_data, empty } => {
                 (Action::Enum, self.enumerate(cx, seq, path, *with_data, *empty, out))
             }
-            Request::Watch { scope, fetch, restart } => {
-                (Action::Watch, self.watch(cx, seq, scope, *fetch, *restart))
+            Request::Watch { scope, fetch, restart, conflicts } => {
+                (Action::Watch, self.watch(cx, seq, scope, *fetch, *restart, *conflicts))
+            }
+            Request::Conflicts { scope, since, limit } => {
+                (Action::Conflicts, self.conflicts(cx, seq, scope, *since, *limit))
             }
             Request::Stop { task } => (Action::Stop, Ok(self.stop(cx, seq, *task, out))),
             Request::GetState(parts) => (Action::GetState, self.get_state(cx, seq, *parts, out)),
@@ -214,6 +217,12 @@ impl Session {
             }
             Request::Status => (Action::Status, self.status(cx, seq, out)),
             Request::Members => (Action::Members, self.members(cx, seq, out)),
+            Request::ForgetMember { node } => {
+                (Action::ForgetMember, self.forget_member(cx, seq, node, out))
+            }
+            Request::CheckDeleted { nodes } => {
+                (Action::CheckDeleted, self.check_deleted(cx, seq, nodes))
+            }
             Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };

@@ -329,6 +329,7 @@ impl<'a> Cluster<'a> {
                 Output::Persist { token } => self.persist(node, token),
                 // Nobody watches, monitors or waits for copies here, and memory is no matter.
                 Output::Notify { .. }
+                | Output::NotifyConflict { .. }
                 | Output::Topic { .. }
                 | Output::AckProgress
                 | Output::Discard(_) => {}
@@ -392,12 +393,7 @@ impl<'a> Cluster<'a> {
             Report::Conflict(conflict) => {
                 self.stats.conflicts += 1;
                 self.oracle.on_conflict(&self.nodes[node].shadow, conflict);
-                note!(
-                    self,
-                    "  {} reports a conflict at {}",
-                    self.nodes[node].label,
-                    conflict.path
-                );
+                note!(self, "  {} reports a conflict at {}", self.nodes[node].label, conflict.path);
             }
             Report::CatchUpStarted { peer, missing } => {
                 note!(

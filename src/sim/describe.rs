@@ -4,7 +4,7 @@ use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{NodeId, Tick, Tock};
 use crate::model::seen::{Lineage, Mark, SeenById};
 use crate::model::tick_set::TickSet;
-use crate::protocol::peer::{PairById, PeerMessage};
+use crate::protocol::peer::{PairById, PeerMessage, Unnamed};
 use crate::protocol::record::Record;
 
 /// One message in one line.
@@ -14,11 +14,17 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
             format!("change {}{}", record(&change.record), mark(&change.mark))
         }
         PeerMessage::Digest(digest) => format!(
-            "digest {}{}{}",
+            "digest {}{}{}{}",
             seen(&digest.seen),
+            match digest.unnamed {
+                Unnamed::Unsaid => String::new(),
+                Unnamed::Follows => ", part of several".to_owned(),
+                Unnamed::Sum(sum) => format!(", and {} others", sum.count),
+            },
             if digest.ready { "" } else { ", not ready" },
             mark(&digest.mark)
         ),
+        PeerMessage::DigestWanted => "wants a digest of everything".to_owned(),
         PeerMessage::Ack(tick) => format!("acknowledges up to {tick}"),
         PeerMessage::CatchUpAsk(ask) => {
             let of = |(id, tick): &(NodeId, Tick)| format!("{}.{tick}", life(id));
@@ -39,7 +45,12 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
             format!("names {}: {}; at {}", names.id, seen(&names.events), paths.join(" "))
         }
         PeerMessage::CatchUpVerdict(verdict) => {
-            format!("verdict {}: gone {}; empty {:?}", verdict.id, seen(&verdict.gone), verdict.empty)
+            format!(
+                "verdict {}: gone {}; empty {:?}",
+                verdict.id,
+                seen(&verdict.gone),
+                verdict.empty
+            )
         }
         PeerMessage::CatchUpDone { id } => format!("done {id}"),
         PeerMessage::CatchUpInvite => "invites".to_owned(),
@@ -92,9 +103,11 @@ fn seen(seen: &SeenById) -> String {
     let of = |(id, ticks): &(NodeId, TickSet)| {
         let ranges: Vec<String> = ticks
             .ranges()
-            .map(|(from, to)| {
-                if to == from + 1 { format!("{from}") } else { format!("{from}-{}", to - 1) }
-            })
+            .map(
+                |(from, to)| {
+                    if to == from + 1 { format!("{from}") } else { format!("{from}-{}", to - 1) }
+                },
+            )
             .collect();
         format!("{}:{}", life(id), ranges.join(","))
     };

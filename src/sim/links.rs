@@ -200,13 +200,14 @@ impl Cluster<'_> {
     /// Gives a node a frame that came for one of its ends.
     pub(super) fn deliver(&mut self, from: usize, to: usize, there: u32, frame: &Arc<[u8]>) {
         self.stats.delivered += 1;
-        let message = match split_frame(frame, BODY_BYTES_MAX).map(|f| f.map(|f| PeerMessage::decode(&f))) {
-            Ok(Some(Ok(Some(message)))) => message,
-            other => {
-                let detail = format!("{:?}", other.map(|m| m.map(|m| m.map(|_| ()))));
-                return self.oracle.fail("a node sent what cannot be read", detail);
-            }
-        };
+        let message =
+            match split_frame(frame, BODY_BYTES_MAX).map(|f| f.map(|f| PeerMessage::decode(&f))) {
+                Ok(Some(Ok(Some(message)))) => message,
+                other => {
+                    let detail = format!("{:?}", other.map(|m| m.map(|m| m.map(|_| ()))));
+                    return self.oracle.fail("a node sent what cannot be read", detail);
+                }
+            };
         if matches!(message, PeerMessage::Change(_) | PeerMessage::Announce(_))
             && self.echoes.len() < ECHOES_MAX
             && !self.is_healing()

@@ -66,11 +66,6 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 
 /// Runs one seed without some of its steps (true: left out), and writes the script if wanted.
 #[must_use]
-pub fn run_without(
-    seed: u64,
-    options: &Options,
-    skipped: &[bool],
-    wants_script: bool,
-) -> Outcome {
+pub fn run_without(seed: u64, options: &Options, skipped: &[bool], wants_script: bool) -> Outcome {
     Cluster::new(seed, options, skipped, wants_script).run()
 }

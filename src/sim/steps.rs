@@ -303,12 +303,7 @@ impl Cluster<'_> {
     fn cut_one_way(&mut self, from: usize, rng: &mut Rng) {
         let to = rng.below(self.nodes.len());
         if from != to {
-            note!(
-                self,
-                "nothing gets from {} to {}",
-                self.nodes[from].label,
-                self.nodes[to].label
-            );
+            note!(self, "nothing gets from {} to {}", self.nodes[from].label, self.nodes[to].label);
             self.network.block(from, to, true);
             self.after_block();
         }

@@ -367,6 +367,41 @@ fn operators_see_who_is_there_and_who_leaves() {
 }
 
 #[test]
+fn a_delete_member_that_is_gone_is_missed_and_forgotten() {
+    let [mut n1, n2, n3] = three();
+    let row = |name: &str, word: &str| {
+        let members = ok(&n2, &["members", "--json"]);
+        let row = members.lines().find(|line| line.contains(&format!("\"name\":\"{name}\"")));
+        row.is_some_and(|row| row.contains(word)).then_some(())
+    };
+    // Without data directories one node purges for all: the first by name.
+    wait_until("n1 is the Delete group", || row("n1", "\"delete_member\":true"));
+    ok(&n2, &["set", "a", "1", "--copies", "2"]);
+    n1.kill();
+    assert!(at(&n2, &["members", "forget", "n3"]).stderr.contains("(not_found)"));
+    ok(&n2, &["delete", "a"]);
+    wait_until("n1 is missed", || row("n1", "\"away_ms\":"));
+    for node in [&n2, &n3] {
+        wait_until("everybody is warned", || {
+            let status: Json = serde_json::from_str(&ok(node, &["status", "--json"])).unwrap();
+            status["warnings"][0].as_str()?.contains("members forget n1").then_some(())
+        });
+    }
+    let shown = ok(&n2, &["members"]);
+    assert!(shown.contains("missed ") && shown.contains("warning: n1 (for "), "{shown}");
+    ok(&n2, &["members", "forget", "n1"]);
+    wait_until("n1 is no member any more", || row("n1", "\"delete_member\":false"));
+    for node in [&n2, &n3] {
+        wait_until("the deleted entry is purged", || {
+            let status: Json = serde_json::from_str(&ok(node, &["status", "--json"])).unwrap();
+            (status["tombstones"] == 0 && status["warnings"] == Json::Array(Vec::new()))
+                .then_some(())
+        });
+    }
+    assert!(ok(&n3, &["state", "--resync"]).contains("no split is healing"));
+}
+
+#[test]
 fn a_read_only_node_refuses_writes_and_gives_reads() {
     let arguments = [&["run", "--init", "{\"site\": \"main\"}"][..], &ANY].concat();
     let first = NodeProcess::start("n1", &arguments);

@@ -106,7 +106,10 @@ pub(crate) fn message(message: &PeerMessage<'_>) -> Option<String> {
         PeerMessage::Change(change) => {
             format!("change {}, mark {}", record(&change.record), mark(&change.mark))
         }
-        PeerMessage::Digest(_) | PeerMessage::Ack(_) | PeerMessage::Ping(_) => return None,
+        PeerMessage::Digest(_)
+        | PeerMessage::DigestWanted
+        | PeerMessage::Ack(_)
+        | PeerMessage::Ping(_) => return None,
         PeerMessage::CatchUpAsk(ask) => {
             let counters: Vec<String> =
                 ask.contiguous.iter().map(|(node, tick)| format!("{}.{tick}", id(node))).collect();

@@ -23,6 +23,9 @@ use rmpv::Value;
 /// Longer than anything honest takes on a busy machine; a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The program.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_distkv-node");
+
 /// A node that runs as a process of its own. It is killed when this is dropped.
 pub struct NodeProcess {
     pub name: String,
@@ -31,7 +34,7 @@ pub struct NodeProcess {
     /// Each test's own: a freed port may be taken by another test's node.
     pub network: String,
     child: Child,
-    log: Arc<Mutex<Vec<String>>>,
+    log: Arc<Mutex<Vec<(Instant, String)>>>,
 }
 
 impl NodeProcess {
@@ -67,16 +70,24 @@ impl NodeProcess {
     /// Starts a node with arguments of the test's own (and so in the default network, unless
     /// they say otherwise), and waits until it serves clients.
     pub fn start(name: &str, arguments: &[&str]) -> Self {
-        Self::launch("distkv", name, arguments)
+        Self::launch(&[], "distkv", name, arguments)
+    }
+
+    /// The same, started by another program that becomes the node's in the end.
+    pub fn start_by(prefix: &[String], name: &str, arguments: &[&str]) -> Self {
+        Self::launch(prefix, "distkv", name, arguments)
     }
 
     /// The same in a network of that name.
     pub fn start_in(network: &str, name: &str, arguments: &[&str]) -> Self {
-        Self::launch(network, name, &[arguments, &["--network", network]].concat())
+        Self::launch(&[], network, name, &[arguments, &["--network", network]].concat())
     }
 
-    fn launch(network: &str, name: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_distkv-node"))
+    fn launch(prefix: &[String], network: &str, name: &str, arguments: &[&str]) -> Self {
+        let mut command: Vec<&str> = prefix.iter().map(String::as_str).collect();
+        command.push(PROGRAM);
+        let mut child = Command::new(command[0])
+            .args(&command[1..])
             .args(arguments)
             .args(["--name", name, "--json"])
             .stdin(Stdio::null())
@@ -89,7 +100,7 @@ impl NodeProcess {
         let sink = Arc::clone(&log);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                sink.lock().expect("not poisoned").push(line);
+                sink.lock().expect("not poisoned").push((Instant::now(), line));
             }
         });
         let mut first = String::new();
@@ -109,7 +120,19 @@ impl NodeProcess {
 
     /// What the node wrote to its log so far.
     pub fn log(&self) -> Vec<String> {
-        self.log.lock().unwrap().clone()
+        self.log_since(None)
+    }
+
+    /// What it wrote after that moment.
+    pub fn log_since(&self, since: Option<Instant>) -> Vec<String> {
+        self.timed_log(since).into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// The same, each line with the time at which it came.
+    pub fn timed_log(&self, since: Option<Instant>) -> Vec<(Instant, String)> {
+        let log = self.log.lock().unwrap();
+        let is_new = |(at, _): &&(Instant, String)| since.is_none_or(|since| *at > since);
+        log.iter().filter(is_new).cloned().collect()
     }
 
     /// SIGKILL: nothing is said to anybody.

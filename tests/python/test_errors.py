@@ -11,7 +11,6 @@ LATER = {
     "save": {"path": "/nowhere/file"},
     "log": {"path": "/nowhere/file", "fetch": True},
     "update": {"node": "n1", "tick": 1, "prev": None, "path": ("a",), "value": 1, "tock": 1},
-    "check_deleted": {"nodes": {}},
     "diffie_hellman": {"pubkey": b"\x01" * 128, "length": 16},
     "auth": {"typ": "root", "ident": "*", "data": {}},
     "auth_info": {},
@@ -73,6 +72,7 @@ async def test_the_client_survives_an_unknown_action(node):
         ("stop", "task"),
         ("enum_node", "node"),
         ("kill_node", "node"),
+        ("check_deleted", "nodes"),
         ("msg_monitor", "topic"),
     ],
 )

@@ -37,6 +37,9 @@ fn the_status_tells_what_the_node_holds() {
         "links",
         "catching_up",
         "counters",
+        "housekeepers",
+        "warnings",
+        "purge_blocked",
         "seq",
     ];
     assert_eq!(fields(&status), order);
@@ -53,7 +56,7 @@ fn the_status_tells_what_the_node_holds() {
 fn the_members_are_listed() {
     let node = Node::found("n1");
     let reply = node.connect().ok(map! {"action": "members"});
-    assert_eq!(fields(&reply), ["result", "seq", "tock"]);
+    assert_eq!(fields(&reply), ["result", "warnings", "purge_blocked", "seq", "tock"]);
     let order = [
         "name",
         "incarnation",
@@ -66,6 +69,9 @@ fn the_members_are_listed() {
         "acked",
         "since_ms",
         "software",
+        "housekeeper",
+        "delete_member",
+        "away_ms",
     ];
     assert_eq!(fields(&reply["result"][0]), order);
     assert_eq!(text(&reply["result"][0], "state"), "self");
@@ -104,7 +110,6 @@ fn what_comes_later_says_so() {
         "save",
         "log",
         "update",
-        "check_deleted",
         "diffie_hellman",
         "auth",
         "auth_info",

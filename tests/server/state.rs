@@ -1,4 +1,5 @@
-//! What a node tells about itself: get_state, reading by event, enum_node, kill_node.
+//! What a node tells about itself: get_state, reading by event, enum_node, kill_node,
+//! check_deleted.
 
 use distkv::engine::Input;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
@@ -100,9 +101,41 @@ fn a_node_that_owns_entries_is_not_killed_and_one_that_does_not_vanishes() {
     let (link, _queue) = node.hub.add_link();
     let peer = NodeId { name: NodeName::new("n2").unwrap(), incarnation: Incarnation(5) };
     node.hub.handle(Input::LinkUp { link, peer }, 0);
+    assert_eq!(client.code(map! {"action": "kill_node", "node": "n2"}), "in_use");
+    node.hub.handle(Input::LinkDown { link }, 0);
     let reply = client.ok(map! {"action": "kill_node", "node": "n2"});
     assert_eq!(fields(&reply), ["seq", "tock"]);
     let reply = client.ok(map! {"action": "get_state", "nodes": true, "node_drop": true});
     assert_eq!((&reply["nodes"], &reply["node_drop"]), (&map! {"n1": 1}, &array(["n2"])));
     assert_eq!(client.code(map! {"action": "enum_node", "node": "n2"}), "not_found");
+}
+
+#[test]
+fn what_became_of_ticks_is_told_and_nothing_is_removed() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    for i in 0..4 {
+        client.set(&format!("k{i}"), i);
+    }
+    client.set("k1", "again"); // 2 -> 5
+    client.ok(map! {"action": "delete_value", "path": path("k2")}); // 3 -> 6
+    let asked = map! {"n1": array([Value::from(2), range(3, 9)]), "nobody": array([7])};
+    let reply = client.ok(map! {
+        "action": "check_deleted", "nodes": asked, "iter": false, "nchain": -1
+    });
+    assert_eq!(fields(&reply), ["present", "known", "deleted", "missing", "seq", "tock"]);
+    assert_eq!(reply["present"], map! {"n1": array([range(4, 7)])});
+    assert_eq!(reply["known"], map! {"n1": array([range(2, 4)])});
+    assert_eq!(reply["deleted"], map! {"n1": array([6])});
+    assert_eq!(reply["missing"], map! {"n1": array([range(7, 9)]), "nobody": array([7])});
+    assert_eq!(client.get("k0"), Some(0.into()));
+    for bad in [
+        map! {"action": "check_deleted"},
+        map! {"action": "check_deleted", "nodes": array([1])},
+        map! {"action": "check_deleted", "nodes": map! {"n1": array([range(5, 1 << 63)])}},
+    ] {
+        assert_eq!(client.code(bad), "bad_request");
+    }
+    let nothing = client.ok(map! {"action": "check_deleted", "nodes": map! {}});
+    assert_eq!(nothing["missing"], map! {});
 }

@@ -21,8 +21,8 @@ use distkv::model::ids::{Incarnation, NodeName, NodeTable};
 use distkv::model::path::Path;
 use distkv::model::value::Value;
 use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use distkv::protocol::peer::PeerMessage;
 use distkv::protocol::peer::greeting::{Greeting, Hello, LIMITS, VERSION, VERSION_OLDEST};
+use distkv::protocol::peer::{PeerMessage, RefuseReason};
 use distkv::testing::loopback;
 
 pub fn path(text: &str) -> Path {
@@ -129,7 +129,13 @@ pub struct RawPeer {
 
 impl RawPeer {
     pub fn connect(to: SocketAddr) -> Self {
-        let stream = TcpStream::connect(to).unwrap();
+        // Small, so that it does not take megabytes until a peer that never reads is one.
+        let socket =
+            socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        socket.connect(&to.into()).unwrap();
+        let stream = TcpStream::from(socket);
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Self { stream, buffer: Vec::new() }
@@ -171,6 +177,22 @@ impl RawPeer {
         let mut bytes = Vec::new();
         message.encode(&NodeTable::new(), &mut bytes);
         self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// Reads what is there, and tells whether a catch-up was refused for this reason.
+    pub fn heard_refusal(&mut self, wanted: RefuseReason) -> bool {
+        while self.read().is_ok_and(|count| count > 0) {}
+        let (mut at, mut heard) = (0, false);
+        while let Some(frame) = split_frame(&self.buffer[at..], BODY_BYTES_MAX).unwrap() {
+            let message = PeerMessage::decode(&frame).unwrap();
+            heard |= matches!(
+                message,
+                Some(PeerMessage::CatchUpRefused { reason, .. }) if reason == wanted
+            );
+            at += frame.length;
+        }
+        self.buffer.drain(..at);
+        heard
     }
 
     /// Reads until the node closes the connection; panics if it does not.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{Engine, LinkId, Outbox};
 use crate::model::group::{GroupConfig, Member};
-use crate::model::ids::{Millis, NodeName};
+use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::replica::purge::{PurgeDecision, TockPair};
 use holes::HoleWatch;
 pub(super) use round::Decided;
@@ -109,6 +109,17 @@ impl DeleteGroup {
             without_list_since: None,
             away: BTreeMap::new(),
         }
+    }
+
+    /// This disk was copied, and somebody else is the member that it made this node: with an id
+    /// of its own it is a newcomer, so that two never go on in one lineage.
+    pub(super) fn on_renewed(&mut self, incarnation: Incarnation) {
+        if let Some(store) = &mut self.settings.store {
+            *store = incarnation.0;
+        }
+        self.round = None;
+        self.agreeing = None;
+        self.deciding = None;
     }
 
     fn token(&mut self) -> u64 {

@@ -1,7 +1,9 @@
 //! Whole engines in a network of frames with a virtual clock: what arrives, what is lost, and
 //! that everybody agrees in the end.
 
+mod conflicts;
 mod deletion;
+mod digest;
 mod net;
 
 use net::Net;

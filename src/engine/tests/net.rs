@@ -10,7 +10,7 @@ use crate::model::ids::{NodeId, NodeName};
 use crate::model::seen::{SeenById, export_seen};
 use crate::model::tick_set::TickSet;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::{Digest, PeerMessage};
+use crate::protocol::peer::{Digest, PeerMessage, Unnamed};
 
 /// One direction of a connection.
 struct Pipe {
@@ -43,6 +43,10 @@ pub(super) struct Net {
     /// Two nodes share an identity, so an event may be used twice before they find out.
     cloned: bool,
     delete: DeleteSettings,
+    /// Digests that arrived, and from whom, since [`Net::listen`].
+    digests: Option<Vec<(usize, Digest)>>,
+    /// Who wanted to be told everything.
+    pub(super) wanted: Vec<usize>,
 }
 
 /// An event by identity.
@@ -70,6 +74,8 @@ impl Net {
             something_died: false,
             cloned: false,
             delete: no_purges(),
+            digests: None,
+            wanted: Vec::new(),
         };
         for _ in 0..count {
             let node = net.join();
@@ -325,6 +331,11 @@ impl Net {
         let bytes = pipe.frames.pop_front().unwrap();
         let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
         let message = PeerMessage::decode(&frame).unwrap().unwrap();
+        match (&message, &mut self.digests) {
+            (PeerMessage::Digest(digest), Some(heard)) => heard.push((from, digest.clone())),
+            (PeerMessage::DigestWanted, _) => self.wanted.push(from),
+            _ => {}
+        }
         self.handle(to, Input::Messages { link: there, messages: vec![message] });
         true
     }
@@ -365,6 +376,30 @@ impl Net {
         self.settle();
     }
 
+    /// Notes digests from now on; gives those that arrived since the last call.
+    pub(super) fn listen(&mut self) -> Vec<(usize, Digest)> {
+        self.digests.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// A node knows of so many lives that are over and own nothing, each with three ticks.
+    pub(super) fn make_history(&mut self, node: usize, name: &str, lives: u64) {
+        let replica = &mut self.nodes[node].engine.replica;
+        for incarnation in 1..=lives {
+            let id = NodeId {
+                name: NodeName::new(name).unwrap(),
+                incarnation: Incarnation(incarnation << 32),
+            };
+            let index = replica.intern(&id).unwrap();
+            for tick in 1..4 {
+                replica.account_for(Event { node: index, tick: Tick::new(tick).unwrap() });
+            }
+        }
+    }
+
+    pub(super) fn account_for(&mut self, node: usize, event: Event) {
+        self.nodes[node].engine.replica.account_for(event);
+    }
+
     pub(super) fn forge_digest(&mut self, from: usize, to: usize, name: &str, highest: u64) {
         let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
         let digest = Digest {
@@ -372,6 +407,7 @@ impl Net {
             tock: Tock::default(),
             mark: Mark::default(),
             seen: vec![(id, TickSet::range(1, highest + 1).unwrap())],
+            unnamed: Unnamed::Unsaid,
         };
         let link = self.nodes[from].pipes.values().find(|p| p.to == to).unwrap().link_there;
         let messages = vec![PeerMessage::Digest(digest)];
@@ -399,6 +435,11 @@ impl Net {
         let bytes = frame.unwrap();
         let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
         let message = PeerMessage::decode(&frame).unwrap().unwrap();
+        match (&message, &mut self.digests) {
+            (PeerMessage::Digest(digest), Some(heard)) => heard.push((from, digest.clone())),
+            (PeerMessage::DigestWanted, _) => self.wanted.push(from),
+            _ => {}
+        }
         self.handle(to, Input::Messages { link, messages: vec![message] });
     }
 
@@ -441,7 +482,7 @@ impl Net {
     }
 
     /// A node that lost everything comes back under its name, as a joiner.
-    fn restart_empty(&mut self, node: usize) {
+    pub(super) fn restart_empty(&mut self, node: usize) {
         for other in 0..self.nodes.len() {
             self.disconnect(node, other);
         }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::FutureExt;
+
 use super::greet::{read_greeting, send_hello, send_refusal};
 use super::{LinkEnd, Links, is_worth_a_warning, tune};
 use crate::protocol::peer::greeting::Greeting;
@@ -53,6 +55,11 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
             return links.complain(&who, error.reason(), &text);
         }
     };
+    if is_closed(&stream) {
+        // Who stood still finds the calls of peers that have given up long ago. None of them may
+        // take the place of the link that they called because of.
+        return;
+    }
     let own = links.hello(&stream);
     let named = format!("{} at {who}", hello.name);
     let admitted = match own.check(&hello) {
@@ -78,4 +85,10 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
             Arc::clone(&links).run(link, leftover).await;
         }
     }
+}
+
+/// Whether the other side has let go of the connection. A peer says nothing more, and waits,
+/// until it was greeted.
+fn is_closed(stream: &TcpStream) -> bool {
+    matches!(stream.peek(&mut [0]).now_or_never(), Some(Ok(0) | Err(_)))
 }

@@ -1,36 +1,48 @@
 //! Connections that we make to peers: one task that sees what is due, and one per attempt.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use std::pin::pin;
 
 use super::greet::{read_greeting, send_hello};
-use super::{Dialled, Links, Origin, is_worth_a_warning, tune};
+use super::{Dialled, Link, Links, Origin, Standing, is_worth_a_warning, tune};
+use crate::model::ids::NodeName;
 use crate::node::address::{HostPort, route_to};
 use crate::node::config::GOSSIP_PORT;
 use crate::protocol::peer::greeting::{Greeting, RefusalCode};
 use crate::rt::{self, TcpStream};
 
-/// How long one address may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long one address may take to accept a connection. The system repeats its first packet
+/// after 1 s and then ever more rarely; beyond that, a new attempt is the better repetition.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The next address of a name is tried beside the first after this time (RFC 8305 suggests
 /// 250 ms).
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
-/// Nothing that is due waits longer than this, whatever happens to wake-ups.
-const LOOK_MAX: Duration = Duration::from_secs(1);
+/// Nothing that is due waits longer than this, whatever happens to wake-ups; and so soon is a
+/// link that falls silent seen to be in doubt.
+const LOOK_MAX: Duration = Duration::from_millis(250);
 
 /// Dials whoever should be linked and is not, until the node ends.
 pub(in crate::node) async fn dial_peers(links: Arc<Links>) {
     while !links.stop.is_requested() {
         let listener = links.changed.listen();
         let now = rt::now();
-        let linked: Vec<_> = links.table.lock().keys().cloned().collect();
-        let is_linked = |name: &_| linked.binary_search(name).is_ok();
-        let (due, next) = links.targets.lock().take_due(is_linked, now);
+        let linked: BTreeMap<NodeName, bool> = {
+            let table = links.table.lock();
+            let doubt = |link: &Link| link.is_doubtful(&links.me.name, now);
+            table.iter().map(|(name, link)| (name.clone(), doubt(link))).collect()
+        };
+        let standing = |name: &_| match linked.get(name) {
+            None => Standing::Unlinked,
+            Some(true) => Standing::Doubtful,
+            Some(false) => Standing::Linked,
+        };
+        let (due, next) = links.targets.lock().take_due(standing, now);
         for address in due {
             let links = Arc::clone(&links);
             rt::spawn(async move { attempt(links, address).await });
@@ -60,7 +72,7 @@ async fn attempt(links: Arc<Links>, address: String) {
     }
 }
 
-type Outcome = Result<(Arc<super::Link>, Vec<u8>), Dialled>;
+type Outcome = Result<(Arc<Link>, Vec<u8>), Dialled>;
 
 async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     let failed = |why: String| Err(Dialled::Failed(why));
@@ -78,8 +90,12 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     tell_swim(links, &addrs);
     let (stream, remote) = match connect(&addrs).await {
         Ok(connected) => connected,
-        Err(error) => return failed(error.to_string()),
+        Err(error) => return Err(Dialled::Unreachable(error.to_string())),
     };
+    if let Some(name) = linked_at(links, &addrs) {
+        // The peer was faster, or the doubt is over. Once greeted, it would let the link go.
+        return Err(Dialled::Linked(name));
+    }
     tune(&stream);
     let own = links.hello(&stream);
     let greeted = match send_hello(&stream, &own).await {
@@ -134,15 +150,16 @@ fn refused(
     Err(Dialled::Failed(refusal.text.clone()))
 }
 
-/// Whom one of these addresses belongs to, if that peer is linked already under another.
-fn linked_at(links: &Links, addrs: &[SocketAddr]) -> Option<crate::model::ids::NodeName> {
-    let table = links.table.lock();
-    let at = |link: &super::Link| {
+/// Whom one of these addresses belongs to, if that peer has a link already that is not in doubt.
+fn linked_at(links: &Links, addrs: &[SocketAddr]) -> Option<NodeName> {
+    let (table, now) = (links.table.lock(), rt::now());
+    let at = |link: &Link| {
         let gossip = HostPort::parse(&link.peer.gossip, Some(0)).ok().and_then(|g| g.numeric());
         let dialled = link.dialled.then_some(link.remote);
         [gossip, dialled].into_iter().flatten().any(|addr| addrs.contains(&addr))
     };
-    table.values().find(|link| link.end().is_none() && at(link)).map(|l| l.peer.name.clone())
+    let stands = |link: &Link| link.end().is_none() && !link.is_doubtful(&links.me.name, now);
+    table.values().find(|link| stands(link) && at(link)).map(|l| l.peer.name.clone())
 }
 
 /// SWIM looks for the network at the same addresses, also where TCP does not get through.

@@ -3,13 +3,16 @@
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::admission::Party;
+use super::targets::COURTESY_MS;
 use crate::engine::LinkId;
 use crate::hub::link_queue::LinkQueue;
-use crate::model::ids::Millis;
+use crate::model::ids::{Millis, NodeName, Tick};
+use crate::protocol::peer::PeerMessage;
 use crate::protocol::peer::greeting::Hello;
 use crate::rt::TcpStream;
 
@@ -18,6 +21,12 @@ use crate::rt::TcpStream;
 pub(super) const SILENCE_MS: Millis = 15_000;
 /// The same where SWIM says that the peer is down: more than one full digest is overdue.
 pub(super) const SILENCE_WHEN_DOWN_MS: Millis = 6_000;
+/// A link over which nothing was written for so long carries a sign of life.
+pub(super) const SIGN_INTERVAL: Duration = Duration::from_millis(1_000);
+/// A link over which nothing came for so long, not even a sign of life, is in doubt: the peer is
+/// dialled beside it, and a connection that comes of that takes its place. After a short cut, TCP
+/// would try again only after as long a time as the cut had lasted.
+pub(super) const DOUBT_MS: Millis = 2_000;
 
 /// Why a link ended, for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +80,15 @@ impl LinkEnd {
 /// The same for a peer that asked for a catch-up and then does not take it: it keeps others
 /// waiting for theirs, and the asking side has given up by then.
 pub(super) const SERVE_STALL_MS: Millis = 5_000;
+/// A sign of life: an acknowledgement of no change at all.
+pub(super) fn sign_of_life() -> PeerMessage<'static> {
+    PeerMessage::Ack(Tick::default())
+}
+
+pub(super) fn is_sign_of_life(message: &PeerMessage<'_>) -> bool {
+    matches!(message, PeerMessage::Ack(tick) if *tick == Tick::default())
+}
+
 /// That a peer does not keep up is logged this often.
 const LAG_LOG_INTERVAL_MS: Millis = 10_000;
 
@@ -86,6 +104,8 @@ pub(super) struct Link {
     pub(super) stream: TcpStream,
     /// When something last came.
     heard: AtomicU64,
+    /// Whether the peer gives signs of life.
+    gives_signs: AtomicBool,
     /// Since when a write makes no progress; 0 while none is under way.
     writing_since: AtomicU64,
     /// Whether a catch-up is being answered.
@@ -115,6 +135,7 @@ impl Link {
             since: now,
             stream,
             heard: AtomicU64::new(now),
+            gives_signs: AtomicBool::new(false),
             writing_since: AtomicU64::new(0),
             serving: AtomicBool::new(false),
             lag_logged: AtomicU64::new(0),
@@ -152,6 +173,19 @@ impl Link {
 
     pub(super) fn note_heard(&self, now: Millis) {
         self.heard.store(now, Ordering::Relaxed);
+    }
+
+    /// The peer has given a sign of life; more are to be expected.
+    pub(super) fn note_sign(&self) {
+        self.gives_signs.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is in doubt, as the node named `own` sees it. The one with the greater name
+    /// doubts a little later, so that usually one side dials.
+    pub(super) fn is_doubtful(&self, own: &NodeName, now: Millis) -> bool {
+        let allowed = DOUBT_MS + if *own > self.peer.name { COURTESY_MS } else { 0 };
+        let silent = now.saturating_sub(self.heard.load(Ordering::Relaxed));
+        self.gives_signs.load(Ordering::Relaxed) && silent >= allowed
     }
 
     /// A write begins, or made progress.

@@ -29,9 +29,9 @@ use parking_lot::Mutex;
 pub(super) use accept::accept_peers;
 use admission::{Admission, LiveMember, Party, decide_admission};
 pub(super) use dial::dial_peers;
-use link::{Link, LinkEnd};
+use link::{Link, LinkEnd, SILENCE_MS};
 use log_once::LogOnce;
-use targets::{Dialled, Targets};
+use targets::{Dialled, Standing, Targets};
 pub(super) use targets::{Origin, Trouble};
 
 use super::address::HostPort;
@@ -289,11 +289,7 @@ impl Links {
             // Closing with unread bytes would reset the connection before the peer has read
             // our last words; it closes as soon as it has.
             let _ = rt::timeout(FAREWELL_TIMEOUT, reader).await;
-            let mut end = link.end();
-            if end == Some(LinkEnd::Gone) {
-                end = Some(LinkEnd::Left);
-            }
-            self.finish(&link, end.unwrap_or(LinkEnd::Left));
+            self.finish(&link, link.end().unwrap_or(LinkEnd::Left));
         } else {
             link.close(end.clone());
             reader.await;
@@ -362,7 +358,10 @@ impl Links {
         }
     }
 
-    fn finish(&self, link: &Link, end: LinkEnd) {
+    fn finish(&self, link: &Link, mut end: LinkEnd) {
+        if end == LinkEnd::Gone && link.queue.closing() == Some(CloseReason::Left) {
+            end = LinkEnd::Left; // that it closed was to be expected
+        }
         link.close(end.clone());
         self.tell_down(link);
         self.hub.remove_link(link.id);
@@ -382,8 +381,10 @@ impl Links {
         } else {
             tracing::info!(peer = %name, remote = %link.remote, reason = %end, "link closed");
         }
-        if end != LinkEnd::Replaced {
-            self.targets.lock().on_link_end(name, lived, now, rt::random_u64());
+        match end {
+            LinkEnd::Replaced => {}
+            LinkEnd::Left => self.targets.lock().on_farewell(name, now),
+            _ => self.targets.lock().on_link_end(name, lived, now, rt::random_u64()),
         }
         self.changed.notify(usize::MAX);
     }
@@ -469,7 +470,12 @@ fn tune(stream: &TcpStream) {
     // Should the system refuse, the link is only slower.
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+    {
+        let socket = socket2::SockRef::from(stream);
+        let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
+        // Also the system should not go on for longer, with what is left in a closed socket.
+        let _ = socket.set_tcp_user_timeout(Some(Duration::from_millis(SILENCE_MS)));
+    }
     #[cfg(not(target_os = "linux"))]
     let _ = UNSENT_BYTES_MAX;
 }

@@ -3,7 +3,7 @@
 
 use futures::io::AsyncReadExt;
 
-use super::link::{Link, LinkEnd};
+use super::link::{Link, LinkEnd, is_sign_of_life};
 use crate::engine::Input;
 use crate::hub::Hub;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
@@ -107,6 +107,7 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<usize, LinkEnd> {
             Ok(Some(frame)) => {
                 at += frame.length;
                 match PeerMessage::decode(&frame) {
+                    Ok(Some(message)) if is_sign_of_life(&message) => link.note_sign(),
                     Ok(Some(message)) => messages.push(message),
                     // Of a later version; ours to ignore.
                     Ok(None) => {}

@@ -10,6 +10,18 @@ use crate::model::ids::{Millis, NodeName};
 pub(super) const BACKOFF_MIN_MS: Millis = 200;
 /// The longest pause for a peer that should be there: configured, or alive as SWIM says.
 pub(super) const BACKOFF_MAX_MS: Millis = 5_000;
+/// The longest for one that is near and cannot be reached: when the cable is back, it should not
+/// wait for us. An attempt costs a packet or two.
+pub(super) const BACKOFF_NEAR_MAX_MS: Millis = 800;
+/// A peer is near for so long after its link was lost, besides while SWIM says that it is alive.
+/// Later, SWIM's calls, which do not grow rarer, have to find it first.
+pub(super) const NEAR_MS: Millis = 600_000;
+/// The shortest pause between the end of an attempt and the next; else they are counted from
+/// start to start.
+const PAUSE_MIN_MS: Millis = 100;
+/// An attempt at a near peer that has come to nothing for so long may hang in a connection that
+/// was cut half way: another is made beside it.
+const ATTEMPT_HANGS_MS: Millis = 2_000;
 /// The longest pause for one that SWIM does not see. It costs nothing: when SWIM sees it, or it
 /// dials us, that is at once.
 pub(super) const BACKOFF_ABSENT_MAX_MS: Millis = 30_000;
@@ -44,8 +56,21 @@ pub(super) enum Dialled {
     Linked(NodeName),
     /// Our own address.
     Myself,
-    /// Nothing, for this reason.
+    /// Nobody there, for this reason.
+    Unreachable(String),
+    /// Somebody is there, and nothing came of it, for this reason.
     Failed(String),
+}
+
+/// How things stand with a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It has no link.
+    Unlinked,
+    /// Its link is in doubt, see [`super::link::DOUBT_MS`].
+    Doubtful,
+    /// It has a link, and needs no other.
+    Linked,
 }
 
 struct Target {
@@ -54,7 +79,11 @@ struct Target {
     name: Option<NodeName>,
     /// SWIM sees it.
     live: bool,
+    /// When a link to it was lost that had been a good one.
+    lost_at: Option<Millis>,
     dialling: bool,
+    /// When the last attempt began.
+    started: Millis,
     due: Millis,
     failures: u32,
     /// Why the last attempt failed, if it did.
@@ -103,7 +132,9 @@ impl Targets {
             origin,
             name,
             live: false,
+            lost_at: None,
             dialling: false,
+            started: now,
             due: now,
             failures: 0,
             trouble: None,
@@ -127,10 +158,12 @@ impl Targets {
         self.add(address, Origin::Learned, Some(name.clone()), now);
         let wait = FRESH_MS + if self.own > *name { COURTESY_MS } else { 0 };
         if let Some(target) = self.targets.get_mut(address) {
+            let due = now + wait;
+            // One that was being called need not wait longer because it is there now.
+            target.due = if target.failures > 0 { target.due.min(due) } else { due };
             target.name = Some(name.clone());
             target.live = true;
             target.failures = 0;
-            target.due = now + wait;
         }
     }
 
@@ -147,19 +180,24 @@ impl Targets {
     /// again (none: nothing is waiting for its time).
     pub(super) fn take_due(
         &mut self,
-        is_linked: impl Fn(&NodeName) -> bool,
+        standing: impl Fn(&NodeName) -> Standing,
         now: Millis,
     ) -> (Vec<String>, Option<Millis>) {
         let under_way = self.targets.values().filter(|t| t.dialling).count();
         let (mut waiting, mut next) = (Vec::new(), None::<Millis>);
         for (address, target) in &mut self.targets {
-            if target.dialling || target.name.as_ref().is_some_and(&is_linked) {
+            match target.name.as_ref().map_or(Standing::Unlinked, &standing) {
+                Standing::Linked => continue,
+                Standing::Doubtful => target.lost_at = Some(now),
+                Standing::Unlinked => {}
+            }
+            if target.dialling && !target.hangs(now) {
                 continue;
             }
             if target.due <= now {
                 // Those that should be there come first: many dead addresses must not delay them.
-                let absent = !target.live && target.origin == Origin::Learned;
-                waiting.push((absent, target.due, address, &mut target.dialling));
+                let absent = !target.is_near(now) && target.origin == Origin::Learned;
+                waiting.push((absent, target.due, address, target));
             } else {
                 next = Some(next.map_or(target.due, |n| n.min(target.due)));
             }
@@ -168,8 +206,9 @@ impl Targets {
         let due = waiting
             .into_iter()
             .take(DIALS_MAX.saturating_sub(under_way))
-            .map(|(_, _, address, dialling)| {
-                *dialling = true;
+            .map(|(_, _, address, target)| {
+                target.dialling = true;
+                target.started = now;
                 address.clone()
             })
             .collect();
@@ -185,17 +224,18 @@ impl Targets {
             Dialled::Linked(name) => {
                 target.name = Some(name);
                 // If that link is not there when the time comes, it is dialled again.
-                target.due = now + backoff(target, random);
+                target.due = now + backoff(target.failures, target.backoff_max(), random);
             }
             Dialled::Myself => {
                 target.due = now + SELF_AGAIN_MS;
                 target.trouble = Some("that is this node itself".into());
             }
-            Dialled::Failed(why) => {
-                target.failures = target.failures.saturating_add(1);
-                target.due = now + backoff(target, random);
-                target.trouble = Some(why.into());
+            Dialled::Unreachable(why) => {
+                let near = target.is_near(now);
+                let max = if near { BACKOFF_NEAR_MAX_MS } else { target.backoff_max() };
+                target.on_failure(why, max, now, random);
             }
+            Dialled::Failed(why) => target.on_failure(why, target.backoff_max(), now, random),
         }
     }
 
@@ -211,11 +251,21 @@ impl Targets {
         for target in self.targets.values_mut().filter(|t| t.name.as_ref() == Some(name)) {
             if lived_ms >= GOOD_LINK_MS {
                 target.failures = 0;
+                target.lost_at = Some(now);
                 target.due = now + courtesy + random % 100;
             } else {
                 target.failures = target.failures.saturating_add(1);
-                target.due = now + courtesy + backoff(target, random);
+                let pause = backoff(target.failures, target.backoff_max(), random);
+                target.due = now + courtesy + pause;
             }
+        }
+    }
+
+    /// That peer went away on purpose. If it comes back, it calls, or SWIM sees it.
+    pub(super) fn on_farewell(&mut self, name: &NodeName, now: Millis) {
+        for target in self.targets.values_mut().filter(|t| t.name.as_ref() == Some(name)) {
+            target.lost_at = None;
+            target.due = now + BACKOFF_MAX_MS;
         }
     }
 
@@ -235,14 +285,35 @@ impl Targets {
     }
 }
 
+impl Target {
+    fn is_near(&self, now: Millis) -> bool {
+        self.live || self.lost_at.is_some_and(|at| now.saturating_sub(at) < NEAR_MS)
+    }
+
+    /// Whether the attempt that is under way has taken so long that it should not hold up others.
+    fn hangs(&self, now: Millis) -> bool {
+        self.is_near(now) && now.saturating_sub(self.started) >= ATTEMPT_HANGS_MS
+    }
+
+    fn backoff_max(&self) -> Millis {
+        if self.live || self.origin == Origin::Configured {
+            BACKOFF_MAX_MS
+        } else {
+            BACKOFF_ABSENT_MAX_MS
+        }
+    }
+
+    fn on_failure(&mut self, why: String, backoff_max: Millis, now: Millis, random: u64) {
+        self.failures = self.failures.saturating_add(1);
+        let pause = backoff(self.failures, backoff_max, random);
+        self.due = (self.started + pause).max(now + PAUSE_MIN_MS);
+        self.trouble = Some(why.into());
+    }
+}
+
 /// Doubles from [`BACKOFF_MIN_MS`], plus or minus a quarter.
-fn backoff(target: &Target, random: u64) -> Millis {
-    let max = if target.live || target.origin == Origin::Configured {
-        BACKOFF_MAX_MS
-    } else {
-        BACKOFF_ABSENT_MAX_MS
-    };
-    let doublings = target.failures.saturating_sub(1).min(16);
+fn backoff(failures: u32, max: Millis, random: u64) -> Millis {
+    let doublings = failures.saturating_sub(1).min(16);
     let pause = (BACKOFF_MIN_MS << doublings).min(max);
     pause - pause / 4 + random % (pause / 2)
 }
@@ -256,7 +327,11 @@ mod tests {
     }
 
     fn due(targets: &mut Targets, now: Millis) -> Vec<String> {
-        targets.take_due(|_| false, now).0
+        targets.take_due(|_| Standing::Unlinked, now).0
+    }
+
+    fn next(targets: &mut Targets, now: Millis) -> Millis {
+        targets.take_due(|_| Standing::Unlinked, now).1.unwrap()
     }
 
     fn fail(targets: &mut Targets, now: Millis) {
@@ -272,9 +347,9 @@ mod tests {
             assert_eq!(due(&mut targets, now), ["x:1"]);
             assert_eq!(due(&mut targets, now), [""; 0], "it is being dialled");
             fail(&mut targets, now);
-            let next = targets.take_due(|_| false, now).1.unwrap();
-            pauses.push(next - now);
-            now = next;
+            let due = next(&mut targets, now);
+            pauses.push(due - now);
+            now = due;
         }
         assert_eq!(pauses[..3], [150, 300, 600]);
         assert_eq!(*pauses.last().unwrap(), BACKOFF_MAX_MS * 3 / 4);
@@ -299,7 +374,10 @@ mod tests {
         assert_eq!(due(&mut targets, FRESH_MS).len(), 2);
         targets.on_dialled("host:1", Dialled::Linked(name("z")), 0, 0);
         targets.on_dialled("10.0.0.1:1", Dialled::Linked(name("z")), 0, 0);
-        let (none, next) = targets.take_due(|n| *n == name("z"), 60_000);
+        let (none, next) = targets.take_due(
+            |n| if *n == name("z") { Standing::Linked } else { Standing::Unlinked },
+            60_000,
+        );
         assert_eq!((none.len(), next), (0, None));
         targets.on_link_end(&name("z"), GOOD_LINK_MS, 60_000, 0);
         assert_eq!(due(&mut targets, 60_000).len(), 2);
@@ -314,9 +392,90 @@ mod tests {
             assert_eq!(due(&mut targets, now), ["x:1"], "{round}");
             targets.on_dialled("x:1", Dialled::Linked(name("z")), now, 0);
             targets.on_link_end(&name("z"), 1, now, 0);
-            now = targets.take_due(|_| false, now).1.unwrap();
+            now = next(&mut targets, now);
         }
         assert!(now > 2 * BACKOFF_MAX_MS, "{now}");
+    }
+
+    /// What is dialled while nobody answers, attempts that take `attempt_ms`, up to a time.
+    fn dialled_until(targets: &mut Targets, attempt_ms: Millis, until: Millis) -> Vec<Millis> {
+        let (mut now, mut starts) = (0, Vec::new());
+        while now < until {
+            if due(targets, now).is_empty() {
+                now = next(targets, now);
+            } else {
+                starts.push(now);
+                now += attempt_ms;
+                targets.on_dialled("x:1", Dialled::Unreachable("no answer".into()), now, now);
+            }
+        }
+        starts
+    }
+
+    fn longest_pause(starts: &[Millis]) -> Millis {
+        starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap()
+    }
+
+    #[test]
+    fn a_peer_whose_link_was_lost_is_dialled_about_every_second_at_first() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("x:1", Origin::Learned, Some(name("x")), 0);
+        targets.on_link_end(&name("x"), GOOD_LINK_MS, 0, 0);
+        let starts = dialled_until(&mut targets, 0, NEAR_MS);
+        assert!(longest_pause(&starts) <= BACKOFF_NEAR_MAX_MS * 5 / 4, "refused at once");
+        targets.on_link_end(&name("x"), GOOD_LINK_MS, 0, 0);
+        let starts = dialled_until(&mut targets, 1_500, NEAR_MS);
+        assert!(longest_pause(&starts) <= 1_500 + PAUSE_MIN_MS, "no answer");
+        let starts = dialled_until(&mut targets, 0, 3 * NEAR_MS);
+        assert!(longest_pause(&starts) > BACKOFF_ABSENT_MAX_MS / 2, "not for ever");
+        assert!(longest_pause(&starts) <= BACKOFF_ABSENT_MAX_MS * 5 / 4);
+    }
+
+    #[test]
+    fn a_peer_whose_link_is_in_doubt_is_dialled_beside_it() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("x:1", Origin::Learned, None, 0);
+        assert_eq!(due(&mut targets, 0), ["x:1"]);
+        targets.on_dialled("x:1", Dialled::Linked(name("x")), 0, 0);
+        assert_eq!(targets.take_due(|_| Standing::Linked, 60_000).0, [""; 0]);
+        assert_eq!(targets.take_due(|_| Standing::Doubtful, 60_000).0, ["x:1"]);
+        targets.on_dialled("x:1", Dialled::Unreachable("no answer".into()), 61_500, 0);
+        let (_, next) = targets.take_due(|_| Standing::Doubtful, 61_500);
+        assert_eq!(next, Some(61_500 + PAUSE_MIN_MS), "it counts as near");
+    }
+
+    #[test]
+    fn an_attempt_that_hangs_does_not_hold_up_the_next_one_at_a_near_peer() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("far:1", Origin::Configured, None, 0);
+        targets.on_member_up("x:1", &name("x"), 0);
+        assert_eq!(due(&mut targets, 1_000).len(), 2);
+        assert_eq!(due(&mut targets, 1_000 + ATTEMPT_HANGS_MS - 1), [""; 0]);
+        assert_eq!(due(&mut targets, 1_000 + ATTEMPT_HANGS_MS), ["x:1"]);
+    }
+
+    #[test]
+    fn a_member_that_comes_up_is_not_dialled_later_than_it_would_have_been() {
+        let mut targets = Targets::new(name("m"));
+        targets.on_member_up("a:1", &name("a"), 0);
+        assert_eq!(due(&mut targets, 1_000), ["a:1"]);
+        targets.on_dialled("a:1", Dialled::Unreachable("no answer".into()), 2_500, 0);
+        targets.on_member_up("a:1", &name("a"), 2_550);
+        assert_eq!(due(&mut targets, 2_500 + PAUSE_MIN_MS), ["a:1"]);
+    }
+
+    #[test]
+    fn who_said_farewell_is_not_called_back_at_once() {
+        let mut targets = Targets::new(name("m"));
+        targets.add("x:1", Origin::Configured, None, 0);
+        assert_eq!(due(&mut targets, 0), ["x:1"]);
+        targets.on_dialled("x:1", Dialled::Linked(name("x")), 0, 0);
+        targets.on_farewell(&name("x"), 100_000);
+        assert_eq!(due(&mut targets, 100_000 + BACKOFF_MAX_MS - 1), [""; 0]);
+        assert_eq!(due(&mut targets, 100_000 + BACKOFF_MAX_MS), ["x:1"]);
+        targets.on_dialled("x:1", Dialled::Failed("refused".into()), 106_000, 0);
+        targets.on_member_up("x:1", &name("x"), 106_000);
+        assert_eq!(due(&mut targets, 106_000 + FRESH_MS + COURTESY_MS), ["x:1"]);
     }
 
     #[test]

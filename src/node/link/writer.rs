@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_lock::{Semaphore, SemaphoreGuardArc};
 use futures::io::AsyncWriteExt;
 
-use super::link::{Link, LinkEnd};
+use super::link::{Link, LinkEnd, SIGN_INTERVAL, sign_of_life};
 use crate::engine::{CloseReason, Input, ServeJob};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;
@@ -41,6 +41,10 @@ impl Writer {
     /// that was queued has been given to the system.
     pub(super) async fn run(mut self) -> LinkEnd {
         let mut listener = None;
+        // So that the peer expects them from the beginning.
+        if let Err(error) = self.give_sign().await {
+            return LinkEnd::Broken(error.to_string());
+        }
         loop {
             if let Some(end) = self.link.end() {
                 return end;
@@ -64,13 +68,18 @@ impl Writer {
                 LinkWork::Wait => {
                     match listener.take() {
                         // Look again, now that nothing can be missed.
-                        None => listener = Some(self.link.queue.changed.listen()),
+                        None => {
+                            listener = Some(self.link.queue.changed.listen());
+                            continue;
+                        }
                         Some(listener) => {
                             self.out.shrink_to(IDLE_BYTES);
-                            listener.await;
+                            if rt::timeout(SIGN_INTERVAL, listener).await.is_some() {
+                                continue;
+                            }
                         }
                     }
-                    continue;
+                    self.give_sign().await
                 }
             };
             listener = None;
@@ -78,6 +87,14 @@ impl Writer {
                 return LinkEnd::Broken(error.to_string());
             }
         }
+    }
+
+    /// Says that this node is there: an acknowledgement of nothing, for which peers have no
+    /// other use.
+    async fn give_sign(&mut self) -> std::io::Result<()> {
+        self.out.clear();
+        sign_of_life().encode(&NodeTable::new(), &mut self.out);
+        self.flush().await
     }
 
     async fn write_frames(&mut self, frames: &[Arc<[u8]>]) -> std::io::Result<()> {

@@ -70,10 +70,16 @@ actions! {
     MsgSend = "msg_send",
     /// Streams the messages of some topics.
     MsgMonitor = "msg_monitor",
+    /// Checks which changes of some nodes are deleted here.
+    CheckDeleted = "check_deleted",
+    /// Ours: streams the recent conflicts.
+    Conflicts = "conflicts",
     /// Ours: the node's health and counters.
     Status = "status",
     /// Ours: the network's members.
     Members = "members",
+    /// Ours: takes a member that does not come back off the Delete group's list.
+    ForgetMember = "forget_member",
     /// Ours: the node leaves the network and ends.
     Leave = "leave",
     /// Writes the state to a file on the server. Not here yet.
@@ -82,8 +88,6 @@ actions! {
     Log = "log",
     /// Replays a stored change. Not here yet.
     Update = "update",
-    /// Checks deletions. Not here yet.
-    CheckDeleted = "check_deleted",
     /// Authorisation. Not here yet.
     DiffieHellman = "diffie_hellman",
     /// Authorisation. Not here yet.

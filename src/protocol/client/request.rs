@@ -6,7 +6,8 @@ use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong, wrong_kind};
 use crate::model::ids::{Millis, Tick};
 use crate::model::path::{Element, Path, PathBuilder, PathBytes};
-use crate::model::value::{Kind, Reader};
+use crate::model::tick_set::TickSet;
+use crate::model::value::{Kind, ReadError, Reader};
 
 /// How long a write waits for its copies unless the request says how long.
 pub const COPIES_TIMEOUT_MS: Millis = 10_000;
@@ -139,6 +140,36 @@ pub struct StateParts {
     pub remote_missing: bool,
     /// Nodes that were removed from what clients see.
     pub node_drop: bool,
+    /// Ours: how many conflicts were found here.
+    pub conflicts: bool,
+    /// Ours: the elected list.
+    pub housekeepers: bool,
+    /// Ours: how the healing of a split goes.
+    pub resync: bool,
+    /// Ours: who must agree before tombstones go.
+    pub delete_group: bool,
+    /// Ours: also incarnations that are over and own nothing.
+    pub over: bool,
+}
+
+impl StateParts {
+    /// Whether all chains have to be looked at.
+    #[must_use]
+    pub fn walks(self) -> bool {
+        self.known || self.present || self.deleted
+    }
+}
+
+/// The field `conflicts` of a watch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WatchConflicts {
+    /// Changes alone.
+    #[default]
+    Without,
+    /// Changes and conflicts.
+    With,
+    /// Conflicts alone.
+    Only,
 }
 
 /// What is asked for.
@@ -193,6 +224,17 @@ pub enum Request<'a> {
         fetch: bool,
         /// The client wants to know when the stream starts over because it was too slow.
         restart: bool,
+        /// Whether it wants to know of conflicts.
+        conflicts: WatchConflicts,
+    },
+    /// `conflicts`.
+    Conflicts {
+        /// Below which path.
+        scope: TreeScope<'a>,
+        /// Only those with a greater number; 0 for all.
+        since: u64,
+        /// Only the last so many; none for all.
+        limit: Option<usize>,
     },
     /// `stop`; none for a task that cannot be one.
     Stop {
@@ -217,6 +259,11 @@ pub enum Request<'a> {
         /// The node's label.
         node: &'a str,
     },
+    /// `check_deleted`: ticks by the nodes' labels, in the order in which they were sent.
+    CheckDeleted {
+        /// What is asked about.
+        nodes: Vec<(&'a str, TickSet)>,
+    },
     /// `root`.
     Root {
         /// Where to, below the session's root of now.
@@ -240,6 +287,11 @@ pub enum Request<'a> {
     Status,
     /// `members`.
     Members,
+    /// `forget_member`.
+    ForgetMember {
+        /// The member's name.
+        node: &'a str,
+    },
     /// `leave`.
     Leave,
     /// An action that this version does not have.
@@ -314,7 +366,9 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
             scope: scope(action, fields)?,
             fetch: fields.flag(Field::Fetch)?,
             restart: fields.flag(Field::Restart)?,
+            conflicts: watch_conflicts(fields)?,
         },
+        Action::Conflicts => decode_conflicts(fields)?,
         Action::Stop => {
             let task = fields.need(Field::Task)?;
             Request::Stop { task: Reader::new(task).read_u64().ok() }
@@ -330,6 +384,9 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
             current: fields.flag(Field::Current)?,
         },
         Action::KillNode => Request::KillNode { node: fields.text(Field::Node)? },
+        Action::CheckDeleted => {
+            Request::CheckDeleted { nodes: ticks_by_node(fields.need(Field::Nodes)?)? }
+        }
         Action::Root => Request::Root { path: path(action, fields)? },
         Action::MsgSend => decode_msg_send(fields)?,
         Action::MsgMonitor => {
@@ -337,11 +394,11 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         }
         Action::Status => Request::Status,
         Action::Members => Request::Members,
+        Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
         Action::Leave => Request::Leave,
         Action::Save
         | Action::Log
         | Action::Update
-        | Action::CheckDeleted
         | Action::DiffieHellman
         | Action::Auth
         | Action::AuthInfo
@@ -418,7 +475,74 @@ fn decode_state_parts(fields: &Fields<'_>) -> Result<StateParts, ClientError> {
         missing: fields.flag(Field::Missing)?,
         remote_missing: fields.flag(Field::RemoteMissing)?,
         node_drop: fields.flag(Field::NodeDrop)?,
+        conflicts: fields.flag(Field::Conflicts)?,
+        housekeepers: fields.flag(Field::Housekeepers)?,
+        resync: fields.flag(Field::Resync)?,
+        delete_group: fields.flag(Field::DeleteGroup)?,
+        over: fields.flag(Field::Over)?,
     })
+}
+
+/// The field `conflicts` of a watch: a flag, or the word "only".
+fn watch_conflicts(fields: &Fields<'_>) -> Result<WatchConflicts, ClientError> {
+    let word = fields.get_non_nil(Field::Conflicts).map(|raw| Reader::new(raw).read_str());
+    match word {
+        Some(Ok("only")) => Ok(WatchConflicts::Only),
+        Some(Ok(_)) => {
+            let text = "bad field 'conflicts': it must be true, false or 'only'";
+            Err(ClientError::bad_request(text))
+        }
+        Some(Err(_)) | None => Ok(match fields.flag(Field::Conflicts)? {
+            true => WatchConflicts::With,
+            false => WatchConflicts::Without,
+        }),
+    }
+}
+
+fn decode_conflicts<'a>(fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {
+    // Without a path, all that the session sees.
+    let raw = fields.get(Field::Path).unwrap_or(&[0x90]);
+    let path = PathBytes::from_msgpack_value(raw)
+        .map_err(|e| ClientError::bad_request(format!("bad field 'path': {e}")))?;
+    let path = RequestPath { path, internal: false };
+    // Who made the versions belongs to a conflict.
+    let scope = scope_at(path, fields, 1)?;
+    let since = fields.int_or_nil(Field::Since)?.unwrap_or(0);
+    let limit = fields.int_or_nil(Field::Limit)?.filter(|limit| *limit >= 0);
+    Ok(Request::Conflicts {
+        scope,
+        since: u64::try_from(since.max(0)).unwrap_or(u64::MAX),
+        limit: limit.and_then(|limit| usize::try_from(limit).ok()),
+    })
+}
+
+/// Sets of ticks by node: a map of labels to ranges, as `get_state` has them.
+fn ticks_by_node(raw: &[u8]) -> Result<Vec<(&str, TickSet)>, ClientError> {
+    let bad = |e: String| ClientError::bad_request(format!("bad field 'nodes': {e}"));
+    let read = |e: ReadError| bad(e.to_string());
+    let mut reader = Reader::new(raw);
+    let mut nodes = Vec::new();
+    for _ in 0..reader.read_map_len().map_err(read)? {
+        let label = reader.read_str().map_err(read)?;
+        let mut ticks = TickSet::new();
+        for _ in 0..reader.read_array_len().map_err(read)? {
+            let (from, to) = match reader.peek_kind().map_err(read)? {
+                Kind::Array => match reader.read_array_len().map_err(read)? {
+                    2 => (reader.read_u64().map_err(read)?, reader.read_u64().map_err(read)?),
+                    _ => return Err(bad(String::from("a range has two ends"))),
+                },
+                _ => {
+                    let tick = reader.read_u64().map_err(read)?;
+                    (tick, tick.saturating_add(1))
+                }
+            };
+            if !ticks.insert_range(from, to) {
+                return Err(bad(format!("{from} to {to} is out of the range of ticks")));
+            }
+        }
+        nodes.push((label, ticks));
+    }
+    Ok(nodes)
 }
 
 fn decode_msg_send<'a>(fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {
@@ -437,15 +561,23 @@ fn path<'a>(action: Action, fields: &Fields<'a>) -> Result<RequestPath<'a>, Clie
 }
 
 fn scope<'a>(action: Action, fields: &Fields<'a>) -> Result<TreeScope<'a>, ClientError> {
+    scope_at(path(action, fields)?, fields, 0)
+}
+
+fn scope_at<'a>(
+    path: RequestPath<'a>,
+    fields: &Fields<'a>,
+    chain_default: usize,
+) -> Result<TreeScope<'a>, ClientError> {
     // A depth below 0 is no limit.
     let depth = |field| -> Result<Option<usize>, ClientError> {
         Ok(fields.int_or_nil(field)?.and_then(|depth| usize::try_from(depth).ok()))
     };
     Ok(TreeScope {
-        path: path(action, fields)?,
+        path,
         depth_min: depth(Field::MinDepth)?.unwrap_or(0),
         depth_max: depth(Field::MaxDepth)?,
-        chain: chain_length(fields, 0)?,
+        chain: chain_length(fields, chain_default)?,
     })
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::chain::{ChainField, Names};
 use super::reply::{StreamTag, write_error, write_greeting, write_state, write_ticks};
-use super::request::{ChainLength, RequestPath};
+use super::request::{ChainLength, RequestPath, WatchConflicts};
 use super::shorten::{Lengthener, Shortener};
 use super::*;
 use crate::model::chain::Chain;
@@ -44,10 +44,12 @@ fn the_clients_first_messages_are_understood() {
     let watch =
         hex("86a6616374696f6ea57761746368a66e636861696e03a470617468c70f03a72e646973746b76a6636f6e\
          666967a56665746368c3a47773657101a373657101");
-    let (seq, Request::Watch { scope, fetch: true, restart: false }) = request(&watch) else {
+    let (seq, Request::Watch { scope, fetch: true, restart: false, conflicts }) = request(&watch)
+    else {
         panic!("no watch");
     };
     assert_eq!((seq, scope.chain, scope.depth_max), (1, ChainLength(3), None));
+    assert_eq!(conflicts, WatchConflicts::Without);
     assert_eq!(scope.path.path.to_path().to_string(), ":.distkv.config");
     assert!(scope.path.path.is_borrowed());
     let ack = hex("83a373657103a57374617465a361636ba361636b04");
@@ -67,6 +69,65 @@ fn a_set_with_a_chain_is_understood() {
     assert_eq!((write.reply_chain, write.copies, write.idempotent), (ChainLength(2), 0, false));
     let RequestPath { path, internal: false } = write.path else { panic!("internal") };
     assert_eq!(path.len(), 2);
+}
+
+#[test]
+fn conflicts_are_asked_for_with_little() {
+    let bare = b"\x82\xa6action\xa9conflicts\xa3seq\x01";
+    let (1, Request::Conflicts { scope, since: 0, limit: None }) = request(bare) else {
+        panic!("no conflicts");
+    };
+    assert!(scope.path.path.is_root());
+    assert_eq!(scope.chain, ChainLength(1), "who made the versions belongs to it");
+    let more = b"\x86\xa6action\xa9conflicts\xa3seq\x01\xa4path\x91\xa1a\xa5since\x05\
+                 \xa5limit\x02\xa6nchain\xff";
+    let (_, Request::Conflicts { scope, since: 5, limit: Some(2) }) = request(more) else {
+        panic!("no conflicts");
+    };
+    assert_eq!((scope.path.path.len(), scope.chain), (1, ChainLength::WHOLE));
+    let watch = |conflicts: &[u8]| {
+        let head = b"\x84\xa6action\xa5watch\xa3seq\x01\xa4path\x90\xa9conflicts";
+        [&head[..], conflicts].concat()
+    };
+    for (word, wanted) in [
+        (&b"\xc0"[..], WatchConflicts::Without),
+        (b"\xc2", WatchConflicts::Without),
+        (b"\xc3", WatchConflicts::With),
+        (b"\x01", WatchConflicts::With),
+        (b"\xa4only", WatchConflicts::Only),
+    ] {
+        let message = watch(word);
+        let (_, Request::Watch { conflicts, .. }) = request(&message) else { panic!("no watch") };
+        assert_eq!(conflicts, wanted);
+    }
+    for bad in [&b"\xa3all"[..], b"\x90", b"\xc4\x04only"] {
+        let error = refused(&watch(bad));
+        assert!(error.in_stream && error.error.text.contains("conflicts"), "{error:?}");
+    }
+}
+
+#[test]
+fn ticks_by_node_come_as_they_are_told() {
+    let ask = |nodes: &[u8]| {
+        let head = b"\x83\xa6action\xadcheck_deleted\xa3seq\x01\xa5nodes";
+        [&head[..], nodes].concat()
+    };
+    let message = ask(b"\x82\xa1a\x92\x92\x01\x04\x07\xa1b\x90");
+    let (_, Request::CheckDeleted { nodes }) = request(&message) else { panic!("no check") };
+    let shown: Vec<_> = nodes.iter().map(|(n, t)| (*n, t.iter().collect::<Vec<_>>())).collect();
+    assert_eq!(shown, [("a", vec![1, 2, 3, 7]), ("b", vec![])]);
+    for bad in [
+        &b"\x90"[..],
+        b"\x81\x05\x90",
+        b"\x81\xa1a\x05",
+        b"\x81\xa1a\x91\x00",
+        b"\x81\xa1a\x91\xa1x",
+        b"\x81\xa1a\x91\x93\x01\x02\x03",
+        b"\x81\xa1a\x91\x92\x01\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x81\xa1a\x91\xcf\xff\xff\xff\xff\xff\xff\xff\xff",
+    ] {
+        assert!(refused(&ask(bad)).error.text.contains("'nodes'"), "{bad:?}");
+    }
 }
 
 #[test]

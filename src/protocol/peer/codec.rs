@@ -7,16 +7,17 @@ use super::group_codec::{
 use super::ping_codec::{read_ping, write_ping};
 use super::{
     CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, ChangeMessage, Digest, PeerError,
-    PeerMessage, RefuseReason, ResyncStatus,
+    PeerMessage, RefuseReason, ResyncStatus, Unnamed,
 };
 use crate::model::entry::Entry;
 use crate::model::ids::{Incarnation, NODE_TABLE_MAX, NodeId, NodeName, NodeTable, Tick, Tock};
 use crate::model::limits::MARK_COMPONENTS_MAX;
 use crate::model::path::Path;
 use crate::model::seen::{Lineage, Mark, SeenById};
+use crate::model::seen_sum::SeenSum;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{
-    Reader, write_array_len, write_bin, write_bool, write_nil, write_str, write_u64,
+    Kind, Reader, write_array_len, write_bin, write_bool, write_nil, write_str, write_u64,
 };
 use crate::protocol::frame::{Frame, write_frame};
 use crate::protocol::record::{Record, encode_record, read_event};
@@ -44,6 +45,7 @@ const DISAGREE: u8 = 20;
 const ANNOUNCE: u8 = 21;
 const RESYNC: u8 = 22;
 const PING: u8 = 23;
+const DIGEST_WANTED: u8 = 24;
 
 /// Most records that are read from one frame; a frame is cut at 64 KiB by its sender, and the
 /// shortest record has about 20 bytes.
@@ -71,8 +73,11 @@ impl<'a> PeerMessage<'a> {
             ),
             DIGEST => {
                 let (ready, tock) = (r.read_bool()?, read_tock(r)?);
-                (Self::Digest(Digest { ready, tock, mark: read_mark(r)?, seen: read_seen(r)? }), 4)
+                let (mark, seen) = (read_mark(r)?, read_seen(r)?);
+                let unnamed = if elements > 4 { read_unnamed(r)? } else { Unnamed::Unsaid };
+                (Self::Digest(Digest { ready, tock, mark, seen, unnamed }), elements.clamp(4, 5))
             }
+            DIGEST_WANTED => (Self::DigestWanted, 0),
             ACK => (Self::Ack(read_tick(r)?), 1),
             CATCH_UP_ASK => {
                 let (id, mark) = (r.read_u64()?, read_mark(r)?);
@@ -174,12 +179,14 @@ impl<'a> PeerMessage<'a> {
             }
             Self::Topic { topic, data } => encode_topic(topic, data, out),
             Self::Digest(d) => write_frame(DIGEST, out, |out| {
-                write_array_len(4, out);
+                write_array_len(5, out);
                 write_bool(d.ready, out);
                 write_u64(d.tock.get(), out);
                 write_mark(&d.mark, out);
                 write_seen(&d.seen, out);
+                write_unnamed(d.unnamed, out);
             }),
+            Self::DigestWanted => write_frame(DIGEST_WANTED, out, |out| write_array_len(0, out)),
             Self::Ack(tick) => write_frame(ACK, out, |out| {
                 write_array_len(1, out);
                 write_u64(tick.get(), out);
@@ -433,6 +440,35 @@ pub(super) fn write_seen(seen: &SeenById, out: &mut Vec<u8>) {
     }
 }
 
+/// What a digest says of the rest: nil or absent, true where another part follows, else
+/// `[hash, count]`.
+fn read_unnamed(r: &mut Reader<'_>) -> Result<Unnamed, PeerError> {
+    if r.take_nil() {
+        return Ok(Unnamed::Unsaid);
+    }
+    if r.peek_kind()? == Kind::Bool {
+        return Ok(if r.read_bool()? { Unnamed::Follows } else { Unnamed::Unsaid });
+    }
+    let elements = r.read_array_len()?;
+    let sum = SeenSum { hash: r.read_u64()?, count: r.read_u64()? };
+    for _ in 2..elements {
+        r.skip()?;
+    }
+    Ok(Unnamed::Sum(sum))
+}
+
+fn write_unnamed(unnamed: Unnamed, out: &mut Vec<u8>) {
+    match unnamed {
+        Unnamed::Unsaid => write_nil(out),
+        Unnamed::Follows => write_bool(true, out),
+        Unnamed::Sum(sum) => {
+            write_array_len(2, out);
+            write_u64(sum.hash, out);
+            write_u64(sum.count, out);
+        }
+    }
+}
+
 /// Counters: array of `[name, incarnation, tick]`.
 fn read_contiguous(r: &mut Reader<'_>) -> Result<Vec<(NodeId, Tick)>, PeerError> {
     let count = bounded(r.read_array_len()?, "incarnations", NODE_TABLE_MAX)?;
@@ -465,6 +501,11 @@ mod tests {
         NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(77) }
     }
 
+    fn digest<'a>(unnamed: Unnamed) -> PeerMessage<'a> {
+        let (tock, mark) = (Tock::new(9).unwrap(), Mark::default());
+        PeerMessage::Digest(Digest { ready: false, tock, mark, seen: Vec::new(), unnamed })
+    }
+
     fn samples<'a>() -> Vec<PeerMessage<'a>> {
         let mut ticks = TickSet::range(1, 100).unwrap();
         ticks.insert_range(150, 1 << 62);
@@ -478,7 +519,11 @@ mod tests {
                 tock,
                 mark: mark.clone(),
                 seen: seen.clone(),
+                unnamed: Unnamed::Sum(SeenSum { hash: u64::MAX, count: 3 }),
             }),
+            digest(Unnamed::Unsaid),
+            digest(Unnamed::Follows),
+            PeerMessage::DigestWanted,
             PeerMessage::Ack(Tick::new(12).unwrap()),
             PeerMessage::CatchUpAsk(CatchUpAsk {
                 id: 5,
@@ -558,7 +603,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_messages_never_panic(which in 0usize..15, at in 5usize..80, byte: u8, cut in 0usize..40) {
+        fn damaged_messages_never_panic(which in 0..samples().len(), at in 5usize..80, byte: u8, cut in 0usize..40) {
             let mut bytes = Vec::new();
             samples()[which].encode(&NodeTable::new(), &mut bytes);
             let length = bytes.len();

@@ -12,6 +12,7 @@ use crate::model::ids::{NodeId, NodeName, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::ping::Ping;
 use crate::model::seen::{Lineage, Mark, SeenById};
+use crate::model::seen_sum::SeenSum;
 use crate::protocol::record::{Record, RecordError};
 pub use codec::{encode_change, encode_part, encode_topic};
 
@@ -71,8 +72,22 @@ pub struct Digest {
     pub tock: Tock,
     /// The sender's mark.
     pub mark: Mark,
-    /// What changed since the last digest, or everything.
+    /// What changed since the last digest, or all that is worth its bytes.
     pub seen: SeenById,
+    /// What there is besides.
+    pub unnamed: Unnamed,
+}
+
+/// What a digest says of the incarnations that it does not name (RULES, "Sparing").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unnamed {
+    /// Nothing: it names what changed.
+    #[default]
+    Unsaid,
+    /// Nothing yet: another part of the same digest follows.
+    Follows,
+    /// All that are named in no part of this digest sum up to this. A count of 0: there are none.
+    Sum(SeenSum),
 }
 
 /// Step 1 of a catch-up: the asker's counters (RULES 3).
@@ -193,6 +208,8 @@ pub enum PeerMessage<'a> {
     Change(ChangeMessage<'a>),
     /// What the sender has accounted for.
     Digest(Digest),
+    /// The sender wants a digest that names everything: the sum of the last one was not its own.
+    DigestWanted,
     /// The receiver's own incarnation is accounted for at the sender up to this tick, without
     /// a hole: a cumulative acknowledgement.
     Ack(Tick),

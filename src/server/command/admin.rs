@@ -1,42 +1,51 @@
 //! `status`, `members`, `leave`: ours, for operators and their tools.
 
+use super::delete_group::{Roles, write_purge_block, write_texts, write_warnings};
+use crate::engine::Engine;
 use crate::model::value::{
     write_array_len, write_bool, write_map_len, write_nil, write_str, write_u64,
 };
 use crate::protocol::client::reply::write_result;
-use crate::protocol::client::{Action, ClientError};
+use crate::protocol::client::{Action, ClientError, MessageWriter};
 use crate::server::info::{MemberInfo, NodeStatus};
 use crate::server::session::{Context, NodeNames, Session, Then};
 
 /// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
 /// them, and puts the head in front at the end.
 #[derive(Default)]
-struct LongMap {
+pub(super) struct LongMap {
     count: usize,
     fields: Vec<u8>,
 }
 
 impl LongMap {
-    fn key(&mut self, key: &str) -> &mut Vec<u8> {
+    pub(super) fn key(&mut self, key: &str) -> &mut Vec<u8> {
         self.count += 1;
         write_str(key, &mut self.fields);
         &mut self.fields
     }
 
-    fn u64(&mut self, key: &str, value: u64) {
+    pub(super) fn u64(&mut self, key: &str, value: u64) {
         write_u64(value, self.key(key));
     }
 
-    fn size(&mut self, key: &str, value: usize) {
+    pub(super) fn size(&mut self, key: &str, value: usize) {
         self.u64(key, value as u64);
     }
 
-    fn str(&mut self, key: &str, value: &str) {
+    pub(super) fn str(&mut self, key: &str, value: &str) {
         write_str(value, self.key(key));
     }
 
-    fn bool(&mut self, key: &str, value: bool) {
+    pub(super) fn bool(&mut self, key: &str, value: bool) {
         write_bool(value, self.key(key));
+    }
+
+    pub(super) fn optional_u64(&mut self, key: &str, value: Option<u64>) {
+        match value {
+            Some(value) => self.u64(key, value),
+            None => write_nil(self.key(key)),
+        }
     }
 
     fn optional_str(&mut self, key: &str, value: Option<&str>) {
@@ -46,7 +55,7 @@ impl LongMap {
         }
     }
 
-    fn finish(&self, out: &mut Vec<u8>) {
+    pub(super) fn finish(&self, out: &mut Vec<u8>) {
         write_map_len(self.count, out);
         out.extend_from_slice(&self.fields);
     }
@@ -101,11 +110,16 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::Members, None)?;
-        let members = cx.shared.info.members();
-        let mut list = Vec::new();
-        write_array_len(members.len(), &mut list);
-        members.iter().for_each(|member| write_member(member, &mut list));
-        write_result(&list, seq, cx.tock(), out);
+        let mut members = cx.shared.info.members();
+        let (roles, tock) = cx.hub.read(|engine| (Roles::of(engine, cx.now), engine.tock()));
+        roles.add_who_is_away(&mut members);
+        let mut message = MessageWriter::new(out);
+        let list = message.key("result");
+        write_array_len(members.len(), list);
+        members.iter().for_each(|member| write_member(member, &roles, list));
+        write_warnings(&roles.warnings, message.key("warnings"));
+        write_purge_block(roles.purge_block.as_ref(), message.key("purge_blocked"));
+        message.u64("seq", seq).tock(tock);
         Ok(Then::Continue)
     }
 
@@ -144,9 +158,14 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
         counters.u64(name, count);
     }
     counters.finish(map.key("counters"));
+    let (housekeepers, roles) =
+        cx.hub.read(|engine| (Engine::housekeepers(engine), Roles::of(engine, cx.now)));
+    write_texts(housekeepers.iter().map(|name| name.as_str()), map.key("housekeepers"));
+    write_warnings(&roles.warnings, map.key("warnings"));
+    write_purge_block(roles.purge_block.as_ref(), map.key("purge_blocked"));
 }
 
-fn write_member(member: &MemberInfo, out: &mut Vec<u8>) {
+fn write_member(member: &MemberInfo, roles: &Roles, out: &mut Vec<u8>) {
     let mut map = LongMap::default();
     map.str("name", &member.name);
     map.u64("incarnation", member.incarnation.0);
@@ -159,5 +178,8 @@ fn write_member(member: &MemberInfo, out: &mut Vec<u8>) {
     map.u64("acked", member.acked.get());
     map.u64("since_ms", member.since_ms);
     map.optional_str("software", member.software.as_deref());
+    map.optional_u64("housekeeper", roles.place_of(member));
+    map.bool("delete_member", roles.is_delete_member(member));
+    map.optional_u64("away_ms", roles.away_ms(member));
     map.finish(out);
 }

@@ -1,11 +1,19 @@
-//! `get_state`, `get_value` by event, `enum_node`, `kill_node`: what a node knows of itself and
-//! others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
+//! `get_state`, `get_value` by event, `enum_node`, `kill_node`, `check_deleted`: what a node knows
+//! of itself and others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::delete_group::{write_delete_group, write_resync, write_texts};
 use super::show::shown;
-use crate::engine::view::{StateView, TickSets};
-use crate::model::ids::{Event, NodeIndex, NodeName, NodeTable, Tock};
+use crate::engine::delete::GroupView;
+use crate::engine::view::{ChainTicks, StateView, TickSets};
+use crate::engine::{Engine, KILLED_MAX, ResyncView};
+use crate::model::ids::{Event, Millis, NodeIndex, NodeName, NodeTable, Tock};
 use crate::model::path::bytes;
-use crate::model::value::{write_array_len, write_map_len, write_nil, write_u64};
+use crate::model::seen::Mark;
+use crate::model::tick_set::TickSet;
+use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::chain::Names;
 use crate::protocol::client::reply::{write_error, write_result, write_ticks};
 use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
@@ -22,18 +30,31 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::GetState, None)?;
-        let view = cx.hub.change(|engine, _| {
+        let moment = cx.hub.change(|engine, _| {
             // A fresh tock, as in the original: it says of which moment the answer is.
             engine.mint_tock();
-            engine.view()
+            Moment::of(engine, parts, cx.now)
         });
-        if parts.known || parts.present || parts.deleted {
-            return Ok(heavy(seq, view.tock, move |reply| {
-                write_state_parts(&view, parts, seq, reply);
+        let over = match (parts.nodes || parts.known) && !parts.over {
+            true => moment.view.over(),
+            false => BTreeSet::new(),
+        };
+        let known = cx.shared.standing.known(&moment.view, cx.now);
+        if parts.walks() || (known.is_none() && !over.is_empty()) {
+            let (standing, now) = (Arc::clone(&cx.shared.standing), cx.now);
+            return Ok(heavy(seq, moment.view.tock, move |reply| {
+                let chains = moment.parts.walks().then(|| moment.view.chain_ticks());
+                let left_out = match &chains {
+                    _ if over.is_empty() => over,
+                    Some(chains) => &over - &chains.standing(),
+                    None => &over - &*standing.find(&moment.view, now),
+                };
+                moment.write(chains.as_ref(), &left_out, seq, reply);
                 Ok(())
             }));
         }
-        write_state_parts(&view, parts, seq, out);
+        let left_out = known.map(|standing| &over - &*standing).unwrap_or_default();
+        moment.write(None, &left_out, seq, out);
         Ok(Then::Continue)
     }
 
@@ -124,20 +145,95 @@ impl Session {
             }
             return in_use(format!("Node {name} is this one"));
         }
-        let hub = std::sync::Arc::clone(&cx.shared.hub);
+        if view.peers.iter().any(|peer| peer.id.name == name) {
+            return in_use(format!("Node {name} is up; it can be removed once it is gone"));
+        }
+        let hub = Arc::clone(&cx.shared.hub);
         Ok(heavy(seq, view.tock, move |reply| {
             let incarnations = view.table.incarnations(name.as_str()).to_vec();
             if let Some(event) = view.owned_by(&incarnations) {
                 return Err(ClientError::new(ErrorCode::InUse, owns(&name, event)));
             }
-            let tock = hub.change(|engine, outbox| {
-                engine.kill_node(&name, outbox);
-                engine.tock()
+            let (killed, tock) = hub.change(|engine, outbox| {
+                let killed = engine.kill_node(&name, outbox);
+                (killed, engine.tock())
             });
+            if !killed {
+                let text = format!("{KILLED_MAX} nodes are removed already; no more are kept");
+                return Err(ClientError::new(ErrorCode::TooMany, text));
+            }
             MessageWriter::new(reply).u64("seq", seq).tock(tock);
             Ok(())
         }))
     }
+
+    /// `check_deleted`: what became of these ticks here. The original's servers ask this of each
+    /// other after a split, and then remove what the other one says it has not got, changes that it
+    /// has merely not seen among them; ours only tells, and removes nothing for it: RULES 4 does
+    /// that between nodes.
+    pub(in crate::server) fn check_deleted(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        nodes: &[(&str, TickSet)],
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::CheckDeleted, None)?;
+        Self::check_ready(cx)?;
+        let view = cx.hub.read(|engine| engine.view());
+        let mut asked = TickSets::new();
+        let mut unknown: BTreeMap<String, TickSet> = BTreeMap::new();
+        for (label, ticks) in nodes {
+            match view.table.by_label(label) {
+                Some(node) => asked.entry(node).or_default().union_with(ticks),
+                None => unknown.entry((*label).to_owned()).or_default().union_with(ticks),
+            };
+        }
+        Ok(heavy(seq, view.tock, move |reply| {
+            write_fates(&view, asked, unknown, seq, reply);
+            Ok(())
+        }))
+    }
+}
+
+/// The reply to `check_deleted`: the ticks that were asked about, as `get_state` sorts them; and
+/// those that are not accounted for here.
+fn write_fates(
+    view: &StateView,
+    asked: TickSets,
+    unknown: BTreeMap<String, TickSet>,
+    seq: u64,
+    out: &mut Vec<u8>,
+) {
+    let nothing = TickSet::new();
+    let chains = view.chain_ticks();
+    let mut fates = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), unknown];
+    let [present, known, deleted, missing] = &mut fates;
+    for (node, ticks) in asked {
+        let not_in = |set: Option<&TickSet>| ticks.difference(set.unwrap_or(&nothing));
+        let not_seen = not_in(view.seen.get(node));
+        let not_present = not_in(chains.present.get(&node));
+        let not_deleted = not_in(chains.deleted.get(&node));
+        let label = view.table.label(node);
+        let put = |fate: &mut BTreeMap<String, TickSet>, ticks: TickSet| {
+            if !ticks.is_empty() {
+                fate.entry(label.clone()).or_default().union_with(&ticks);
+            }
+        };
+        put(known, not_present.difference(&not_seen));
+        put(present, ticks.difference(&not_present));
+        put(deleted, ticks.difference(&not_deleted));
+        put(missing, not_seen);
+    }
+    let mut message = MessageWriter::new(out);
+    for (name, fate) in ["present", "known", "deleted", "missing"].into_iter().zip(&fates) {
+        let part = message.key(name);
+        write_map_len(fate.len(), part);
+        for (label, ticks) in fate {
+            write_str(label, part);
+            write_ticks(ticks, part);
+        }
+    }
+    message.u64("seq", seq).tock(view.tock);
 }
 
 fn owns(name: &NodeName, event: Event) -> String {
@@ -177,44 +273,97 @@ fn visible_node(view: &StateView, label: &str) -> Result<NodeIndex, ClientError>
     }
 }
 
-fn write_state_parts(view: &StateView, parts: StateParts, seq: u64, out: &mut Vec<u8>) {
-    let names = names(view);
-    let chains = (parts.known || parts.present || parts.deleted).then(|| view.chain_ticks());
-    let mut message = MessageWriter::new(out);
-    if parts.nodes {
-        write_nodes(view, names, message.key("nodes"));
-    }
-    if let Some(chains) = &chains {
-        if parts.known {
-            write_tick_sets(&view.superseded(chains), names, message.key("known"));
-        }
-        if parts.present {
-            write_tick_sets(&chains.present, names, message.key("present"));
-        }
-        if parts.deleted {
-            write_tick_sets(&chains.deleted, names, message.key("deleted"));
-        }
-    }
-    if parts.missing {
-        write_tick_sets(&view.missing(), names, message.key("missing"));
-    }
-    if parts.remote_missing {
-        write_tick_sets(&view.remote_missing(), names, message.key("remote_missing"));
-    }
-    if parts.node_drop {
-        let dropped = message.key("node_drop");
-        write_array_len(view.killed.len(), dropped);
-        for name in view.killed.iter() {
-            crate::model::value::write_str(name.as_str(), dropped);
+/// What `get_state` tells of, at one moment.
+struct Moment {
+    view: StateView,
+    parts: StateParts,
+    housekeepers: Vec<NodeName>,
+    resync: Option<ResyncView>,
+    group: GroupView,
+    mark: Mark,
+    /// Conflicts that were found, and how many of them are kept.
+    conflicts: (u64, u64),
+}
+
+impl Moment {
+    fn of(engine: &Engine, parts: StateParts, now: Millis) -> Self {
+        Self {
+            view: engine.view(),
+            parts,
+            housekeepers: engine.housekeepers(),
+            // It compares what all peers have seen.
+            resync: if parts.resync { engine.resync_view(now) } else { None },
+            group: engine.group_view(now),
+            mark: engine.mark().clone(),
+            conflicts: (engine.conflicts().last(), engine.conflicts().kept() as u64),
         }
     }
-    names.write_label(view.own, message.key("node"));
-    message.tock(view.tock).u64("seq", seq);
+
+    /// `chains` if the parts need them; without the nodes `left_out`.
+    fn write(
+        &self,
+        chains: Option<&ChainTicks>,
+        left_out: &BTreeSet<NodeIndex>,
+        seq: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let (view, parts, names) = (&self.view, self.parts, names(&self.view));
+        let all = BTreeSet::new();
+        let mut message = MessageWriter::new(out);
+        if parts.nodes {
+            write_nodes(view, names, left_out, message.key("nodes"));
+        }
+        if let Some(chains) = chains {
+            if parts.known {
+                write_tick_sets(&view.superseded(chains), names, left_out, message.key("known"));
+            }
+            if parts.present {
+                write_tick_sets(&chains.present, names, &all, message.key("present"));
+            }
+            if parts.deleted {
+                write_tick_sets(&chains.deleted, names, &all, message.key("deleted"));
+            }
+        }
+        if parts.missing {
+            write_tick_sets(&view.missing(), names, &all, message.key("missing"));
+        }
+        if parts.remote_missing {
+            let sets = view.remote_missing();
+            write_tick_sets(&sets, names, &all, message.key("remote_missing"));
+        }
+        if parts.node_drop {
+            write_names(view.killed.iter(), message.key("node_drop"));
+        }
+        if parts.conflicts {
+            let (found, kept) = self.conflicts;
+            MessageWriter::new(message.key("conflicts")).u64("found", found).u64("kept", kept);
+        }
+        if parts.housekeepers {
+            write_names(self.housekeepers.iter(), message.key("housekeepers"));
+        }
+        if parts.resync {
+            write_resync(self.resync.as_ref(), message.key("resync"));
+        }
+        if parts.delete_group {
+            write_delete_group(&self.group, &self.mark, message.key("delete_group"));
+        }
+        names.write_label(view.own, message.key("node"));
+        message.tock(view.tock).u64("seq", seq);
+    }
+}
+
+fn write_names<'a>(names: impl ExactSizeIterator<Item = &'a NodeName>, out: &mut Vec<u8>) {
+    write_texts(names.map(NodeName::as_str), out);
 }
 
 /// Each node's highest tick: nil for one that never wrote, but 0 for this one.
-fn write_nodes(view: &StateView, names: Names<'_>, out: &mut Vec<u8>) {
-    let nodes = view.nodes();
+fn write_nodes(
+    view: &StateView,
+    names: Names<'_>,
+    left_out: &BTreeSet<NodeIndex>,
+    out: &mut Vec<u8>,
+) {
+    let nodes = view.nodes(left_out);
     write_map_len(nodes.len(), out);
     for (node, tick) in nodes {
         names.write_label(node, out);
@@ -227,9 +376,15 @@ fn write_nodes(view: &StateView, names: Names<'_>, out: &mut Vec<u8>) {
 }
 
 /// Ticks by node, ordered by the nodes' identities; nodes that were removed are left out.
-fn write_tick_sets(sets: &TickSets, names: Names<'_>, out: &mut Vec<u8>) {
+fn write_tick_sets(
+    sets: &TickSets,
+    names: Names<'_>,
+    left_out: &BTreeSet<NodeIndex>,
+    out: &mut Vec<u8>,
+) {
     let mut visible: Vec<_> = sets
         .iter()
+        .filter(|(node, _)| !left_out.contains(node))
         .filter_map(|(node, ticks)| Some((names.table.get(*node)?, *node, ticks)))
         .filter(|(id, ..)| !names.killed.contains(&id.name))
         .collect();

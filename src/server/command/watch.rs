@@ -1,12 +1,15 @@
-//! `watch` and `stop`.
+//! `watch`, `conflicts` and `stop`.
 
+use std::sync::Arc;
+
+use crate::hub::inbox::WatchContent;
 use crate::protocol::client::reply::write_result;
-use crate::protocol::client::request::TreeScope;
+use crate::protocol::client::request::{TreeScope, WatchConflicts};
 use crate::protocol::client::shorten::Shortener;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::server::session::{Context, NodeNames, Session, Then};
 use crate::server::stream::walk::{Include, ScopeWalk};
-use crate::server::stream::{EntryStyle, WatchSource};
+use crate::server::stream::{ConflictFeed, ConflictsSource, EntryStyle, WatchSource};
 
 /// `true` in MessagePack.
 const TRUE: &[u8] = &[0xc3];
@@ -23,11 +26,21 @@ impl Session {
         scope: &TreeScope<'_>,
         fetch: bool,
         restart: bool,
+        conflicts: WatchConflicts,
     ) -> Result<Then, ClientError> {
+        let content = match conflicts {
+            WatchConflicts::Without => WatchContent::Changes,
+            WatchConflicts::With => WatchContent::ChangesAndConflicts,
+            WatchConflicts::Only => WatchContent::Conflicts,
+        };
         let watched = self.watch_scope(Action::Watch, scope)?;
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
-        let Some((id, tree)) = cx.hub.watch(watched.clone(), &self.inbox) else {
+        // Before the watch begins: so the list has all that is found from then on.
+        let feed = content
+            .has_conflicts()
+            .then(|| cx.hub.read(|engine| ConflictFeed::from_now_on(engine.conflicts())));
+        let Some((id, tree)) = cx.hub.watch(watched.clone(), content, &self.inbox) else {
             let text = "this node has as many watches as it allows, all clients together";
             return Err(ClientError::new(ErrorCode::TooMany, text));
         };
@@ -35,9 +48,32 @@ impl Session {
         let names = cx.hub.read(NodeNames::of);
         let style = EntryStyle { shortener, chain: scope.chain, names };
         let walk = fetch.then(|| ScopeWalk::new(&tree, watched.clone(), Include::Values));
-        let inbox = std::sync::Arc::clone(&self.inbox);
-        let source = WatchSource::new(id, watched, inbox, style, walk, restart);
+        let source = WatchSource::new(id, watched, Arc::clone(&self.inbox), style, walk)
+            .telling_restarts(restart)
+            .with_conflicts(feed);
         self.open_stream(cx, seq, Box::new(source));
+        Ok(Then::Continue)
+    }
+
+    /// `conflicts`: those that were found here lately. It needs no data, so a node that has not
+    /// caught up yet answers too.
+    pub(in crate::server) fn conflicts(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        scope: &TreeScope<'_>,
+        since: u64,
+        limit: Option<usize>,
+    ) -> Result<Then, ClientError> {
+        let watched = self.watch_scope(Action::Conflicts, scope)?;
+        self.check_room(cx, seq)?;
+        let (feed, names) = cx.hub.read(|engine| {
+            let feed = ConflictFeed::recent(engine.conflicts(), &watched, since, limit);
+            (feed, NodeNames::of(engine))
+        });
+        let shortener = Shortener::new(&watched.top);
+        let style = EntryStyle { shortener, chain: scope.chain, names };
+        self.open_stream(cx, seq, Box::new(ConflictsSource { feed, scope: watched, style }));
         Ok(Then::Continue)
     }
 

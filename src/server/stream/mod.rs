@@ -4,6 +4,7 @@
 //! What a stream sends comes from its [`Source`]; what all have in common (start and end, the
 //! counted messages and the window of flow control, errors) is here.
 
+mod conflicts;
 mod delete;
 mod message;
 mod tree;
@@ -13,6 +14,7 @@ mod watch;
 use std::any::Any;
 use std::collections::BTreeMap;
 
+pub(super) use conflicts::{ConflictFeed, ConflictsSource};
 pub(super) use delete::DeleteSource;
 pub(super) use message::MonitorSource;
 pub(super) use tree::{EntryStyle, TreeSource};

@@ -1,30 +1,49 @@
-//! `watch`: the changes of a subtree, perhaps after its state as it is. A watch whose queue
-//! overflowed starts over from a snapshot: it sends the latest version of whatever the client
-//! has not had, deletions included, and goes on from there. Clients notice nothing, unless they
-//! asked for it (`restart`), and memory stays bounded.
+//! `watch`: the changes of a subtree, perhaps after its state as it is; where the client asked for
+//! it, conflicts too. A watch whose queue overflowed starts over from a snapshot: it sends the
+//! latest version of whatever the client has not had, deletions included, and goes on from
+//! there. Clients notice nothing, unless they asked for it (`restart`), and memory stays
+//! bounded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::conflicts::ConflictFeed;
 use super::tree::EntryStyle;
 use super::walk::{Include, Item, Look, ScopeWalk};
 use super::{Emit, Garbage, Progress, Source};
-use crate::hub::inbox::{Inbox, Waiting};
+use crate::hub::Resumption;
+use crate::hub::gone::{GoneLook, GoneWalk};
+use crate::hub::inbox::{Inbox, Waiting, WatchItem};
+use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::Committed;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::server::session::{Context, NodeNames};
 
-/// Changes taken from the inbox at once.
+/// Items taken from the inbox at once.
 const TAKE: usize = 64;
+/// Entries of the log of what is gone that one call looks at, so that others get their turn.
+const LOOK_MAX: usize = 4096;
 
 enum Phase {
     /// The state as it was when the watch began.
     Fetch(ScopeWalk),
     /// What comes.
     Live,
+    /// After an overflow: what is gone, and is in no snapshot; then [`Phase::Resume`].
+    Gone(Box<GoneWalk>),
     /// After an overflow: what the client has not had. A second overflow meanwhile waits until
     /// this is through: what it then counts as had includes all of this snapshot.
     Resume(ScopeWalk),
+}
+
+impl Phase {
+    fn discard(self) -> Option<Garbage> {
+        match self {
+            Phase::Fetch(walk) | Phase::Resume(walk) => walk.discard(),
+            Phase::Gone(walk) => Some(walk),
+            Phase::Live => None,
+        }
+    }
 }
 
 /// See the module.
@@ -36,7 +55,8 @@ pub(in crate::server) struct WatchSource {
     /// The client wants to be told when the watch starts over.
     tells_restart: bool,
     phase: Phase,
-    queue: VecDeque<Committed>,
+    queue: VecDeque<WatchItem>,
+    conflicts: Option<ConflictFeed>,
 }
 
 impl WatchSource {
@@ -47,38 +67,70 @@ impl WatchSource {
         inbox: Arc<Inbox>,
         style: EntryStyle,
         fetch: Option<ScopeWalk>,
-        tells_restart: bool,
     ) -> Self {
         let phase = fetch.map_or(Phase::Live, Phase::Fetch);
-        Self { id, scope, inbox, style, tells_restart, phase, queue: VecDeque::new() }
+        let (tells_restart, queue, conflicts) = (false, VecDeque::new(), None);
+        Self { id, scope, inbox, style, tells_restart, phase, queue, conflicts }
+    }
+
+    /// The client wants to be told when the watch starts over.
+    pub(in crate::server) fn telling_restarts(self, tells_restart: bool) -> Self {
+        Self { tells_restart, ..self }
+    }
+
+    /// The client wants to be told of conflicts.
+    pub(in crate::server) fn with_conflicts(self, conflicts: Option<ConflictFeed>) -> Self {
+        Self { conflicts, ..self }
     }
 
     fn next_live(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
-        if self.queue.is_empty() {
-            match self.inbox.take_changes(self.id, TAKE) {
-                Waiting::Changes(changes) if changes.is_empty() => return Progress::Idle,
-                Waiting::Changes(changes) => self.queue = changes.into(),
-                Waiting::Overflowed => return self.start_over(cx, emit),
+        loop {
+            if let Some(feed) = &mut self.conflicts
+                && feed.next(cx, &self.scope, &mut self.style, emit)
+            {
+                return Progress::Wrote;
             }
-            if !self.style.chain.is_none() {
-                // The changes may be of nodes that were not known when the last ones came.
-                self.style.names = cx.hub.read(NodeNames::of);
+            match self.queue.pop_front() {
+                Some(WatchItem::Change(change)) => {
+                    self.write(change, emit);
+                    return Progress::Wrote;
+                }
+                Some(WatchItem::ConflictsUpTo(number)) => {
+                    if let Some(feed) = &mut self.conflicts {
+                        feed.allow(number);
+                    }
+                }
+                None => match self.inbox.take_items(self.id, TAKE) {
+                    Waiting::Items(items) if items.is_empty() => return Progress::Idle,
+                    Waiting::Items(items) => self.refill(items, cx),
+                    Waiting::Overflowed => return self.start_over(cx, emit),
+                },
             }
         }
-        let Some(change) = self.queue.pop_front() else { return Progress::Idle };
+    }
+
+    fn refill(&mut self, items: Vec<WatchItem>, cx: &Context<'_>) {
+        self.queue = items.into();
+        if !self.style.chain.is_none() {
+            // The changes may be of nodes that were not known when the last ones came.
+            self.style.names = cx.hub.read(NodeNames::of);
+        }
+    }
+
+    fn write(&mut self, change: Committed, emit: &mut Emit<'_>) {
         let tock = change.entry.tock();
         let item = Item { path: change.path, entry: Some(change.entry), tock };
         self.style.write(&item, emit);
-        Progress::Wrote
     }
 
     fn start_over(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
-        let Some((had, tree)) = cx.hub.resume_watch(self.id, &self.inbox) else {
-            return Progress::Idle;
+        let walk = match cx.hub.resume_watch(self.id, &self.inbox) {
+            None => return Progress::Idle,
+            Some(Resumption::From(walk)) => walk,
+            Some(Resumption::Lost) => return Progress::Failed(lost()),
         };
         self.style.names = cx.hub.read(NodeNames::of);
-        let walk = ScopeWalk::new(&tree, self.scope.clone(), Include::Lacking(had));
-        self.phase = Phase::Resume(walk);
+        self.phase = Phase::Gone(walk);
         if self.tells_restart {
             emit.state("restart");
             return Progress::Wrote;
@@ -86,18 +138,43 @@ impl WatchSource {
         Progress::Busy
     }
 
-    fn go_live(&mut self, emit: &mut Emit<'_>) {
-        match std::mem::replace(&mut self.phase, Phase::Live) {
-            Phase::Fetch(walk) | Phase::Resume(walk) => emit.discard(walk.discard()),
-            Phase::Live => {}
+    fn next_gone(&mut self, emit: &mut Emit<'_>) -> Progress {
+        let Phase::Gone(walk) = &mut self.phase else { return Progress::Busy };
+        for _ in 0..LOOK_MAX {
+            match walk.look(&self.scope) {
+                GoneLook::Skip => {}
+                GoneLook::Tell(deletion) => {
+                    self.write(deletion, emit);
+                    return Progress::Wrote;
+                }
+                GoneLook::End => {
+                    let include = Include::Lacking(walk.had().clone());
+                    let next = ScopeWalk::new(walk.tree(), self.scope.clone(), include);
+                    emit.discard(std::mem::replace(&mut self.phase, Phase::Resume(next)).discard());
+                    return Progress::Busy;
+                }
+            }
         }
+        Progress::Busy
     }
+
+    fn go_live(&mut self, emit: &mut Emit<'_>) {
+        emit.discard(std::mem::replace(&mut self.phase, Phase::Live).discard());
+    }
+}
+
+/// What a client is told whose watch cannot start over.
+fn lost() -> ClientError {
+    let text = "this watch fell behind, and more entries vanished meanwhile than are remembered \
+                for it; start the watch again, with 'fetch'";
+    ClientError::new(ErrorCode::TooSlow, text)
 }
 
 impl Source for WatchSource {
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         let (walk, is_first) = match &mut self.phase {
             Phase::Live => return self.next_live(cx, emit),
+            Phase::Gone(_) => return self.next_gone(emit),
             Phase::Fetch(walk) => (walk, true),
             Phase::Resume(walk) => (walk, false),
         };
@@ -129,9 +206,6 @@ impl Source for WatchSource {
 
     fn close(self: Box<Self>, cx: &Context<'_>) -> Option<Garbage> {
         cx.hub.unwatch(self.id);
-        match self.phase {
-            Phase::Fetch(walk) | Phase::Resume(walk) => walk.discard(),
-            Phase::Live => None,
-        }
+        self.phase.discard()
     }
 }

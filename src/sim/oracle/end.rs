@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Oracle;
 use super::history::{EventNo, NONE};
 use super::shadow::Shadow;
-use super::Oracle;
 use crate::engine::Engine;
 use crate::model::tick_set::TickSet;
 use crate::sim::bits::Bits;
@@ -85,8 +85,9 @@ impl Oracle {
     /// deleted knowingly, or lost a conflict that was reported.
     fn check_nothing_lost(&mut self, end: &Shadow, owned: &Bits) {
         let held = end.held.iter().copied().filter(|e| *e != NONE);
-        let accounted =
-            self.history.ancestors(held.chain(self.purged_tombstones()).chain(self.reported.iter()));
+        let accounted = self
+            .history
+            .ancestors(held.chain(self.purged_tombstones()).chain(self.reported.iter()));
         let lost = owned.iter().find(|event| {
             // Of a re-issue only what it carries on matters.
             let origin = self.history.get(*event).origin;
@@ -155,8 +156,7 @@ impl Oracle {
                 || below_purged[value as usize]
         };
         let values = events.iter().copied().filter(|e| owned.contains(*e));
-        let found =
-            values.filter(|e| !history.is_tombstone(*e)).find(|value| !is_deleted(*value));
+        let found = values.filter(|e| !history.is_tombstone(*e)).find(|value| !is_deleted(*value));
         if let Some(value) = found {
             let detail = format!("{}; there is {}", history.label(value), history.label(top));
             self.fail("a change was deleted by a deletion that is older", detail);

@@ -190,7 +190,8 @@ impl Oracle {
         let winner = self.history.find(key(conflict.winner.newest()));
         let loser = self.history.find(key(conflict.loser.newest()));
         let (Some(winner), Some(loser)) = (winner, loser) else {
-            return self.fail("a conflict was reported of what nobody made", conflict.path.to_string());
+            return self
+                .fail("a conflict was reported of what nobody made", conflict.path.to_string());
         };
         self.reported.insert(loser);
         let is_needless = self.history.ancestors([winner])[loser as usize];
@@ -216,9 +217,8 @@ impl Oracle {
         for pair in engine.applied_pairs() {
             let (from, to) = (pair.from.get(), pair.to.get());
             let seen = hash_seen(&pair.seen, shadow);
-            let is_it = |p: &Purge| {
-                (p.from, p.to, p.seen) == (from, to, seen) && p.lineage == pair.lineage
-            };
+            let is_it =
+                |p: &Purge| (p.from, p.to, p.seen) == (from, to, seen) && p.lineage == pair.lineage;
             if self.purges.iter().any(is_it) {
                 continue;
             }
@@ -270,20 +270,14 @@ impl Oracle {
             }
         }
         if engine.tree().len() != shadow.held_count {
-            let detail =
-                format!("{name} holds {}, not {}", engine.tree().len(), shadow.held_count);
+            let detail = format!("{name} holds {}, not {}", engine.tree().len(), shadow.held_count);
             self.fail("entries came or went unnoticed", detail);
         }
         changed
     }
 
     /// Looks at everything that a node holds, not only at what changed.
-    pub(in crate::sim) fn check_whole(
-        &mut self,
-        name: &str,
-        shadow: &mut Shadow,
-        engine: &Engine,
-    ) {
+    pub(in crate::sim) fn check_whole(&mut self, name: &str, shadow: &mut Shadow, engine: &Engine) {
         self.dirty.clear();
         self.dirty.extend(0..self.history.paths().len() as u32);
         self.check_step(name, shadow, engine);
@@ -354,7 +348,9 @@ impl Oracle {
             None => NONE,
             Some(entry) => match self.history.find(shadow.key(entry.newest())) {
                 Some(event) => event,
-                None => return self.fail("an entry is held that nobody made", format!("at {name}")),
+                None => {
+                    return self.fail("an entry is held that nobody made", format!("at {name}"));
+                }
             },
         };
         if held != shadow.held(path) {
@@ -386,12 +382,10 @@ impl Oracle {
 
     /// Whether a tombstone at least as great as an event was purged, at a mark that was reached.
     fn is_purged(&self, path: u32, event: EventNo, reached: Option<&Mark>) -> bool {
-        let reached_by = |purge: &&Purge| {
-            reached.is_none_or(|mark| mark.get(&purge.lineage).get() >= purge.to)
-        };
+        let reached_by =
+            |purge: &&Purge| reached.is_none_or(|mark| mark.get(&purge.lineage).get() >= purge.to);
         self.purges.iter().filter(reached_by).flat_map(|p| &p.tombstones).any(|tombstone| {
-            self.history.get(*tombstone).path == path
-                && !self.history.is_greater(event, *tombstone)
+            self.history.get(*tombstone).path == path && !self.history.is_greater(event, *tombstone)
         })
     }
 
@@ -422,7 +416,7 @@ fn hash_seen(seen: &Seen, shadow: &Shadow) -> u64 {
 
 fn contains(seen: &Seen, shadow: &Shadow, (life, tick): EventKey) -> bool {
     let index = shadow.lives.iter().position(|l| *l == life);
-    index.zip(Tick::new(tick)).is_some_and(|(index, tick)| {
-        seen.contains(Event { node: NodeIndex(index as u32), tick })
-    })
+    index
+        .zip(Tick::new(tick))
+        .is_some_and(|(index, tick)| seen.contains(Event { node: NodeIndex(index as u32), tick }))
 }

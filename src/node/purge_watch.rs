@@ -1,0 +1,134 @@
+//! Watches whether a member of the Delete group that is away keeps tombstones from being purged,
+//! and says so in the log: soon, now and then while it lasts, and when it is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::link::Links;
+use crate::engine::Engine;
+use crate::model::ids::Millis;
+use crate::model::seen::Mark;
+use crate::rt;
+use crate::server::PurgeBlock;
+
+/// How often is looked.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A member that is away for less is probably just being restarted.
+const WARN_AFTER_MS: Millis = 60_000;
+/// The warning is repeated this often.
+const WARN_AGAIN_MS: Millis = 600_000;
+
+/// Looks every second, until the node ends.
+pub(super) async fn watch_purging(links: Arc<Links>) {
+    let mut watch = PurgeWatch::default();
+    while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
+        let now = rt::now();
+        let look = |engine: &Engine| (engine.group_view(now), engine.mark().clone());
+        let (view, mark) = links.hub.read(look);
+        match watch.look(PurgeBlock::of(&view).as_ref(), mark, now) {
+            Some(Notice::Blocked(text)) => tracing::warn!("{text}"),
+            Some(Notice::Over) => {
+                tracing::info!("nothing keeps deleted entries from being purged any more");
+            }
+            None => {}
+        }
+    }
+}
+
+/// What is worth a line in the log.
+#[derive(PartialEq, Eq, Debug)]
+enum Notice {
+    Blocked(String),
+    Over,
+}
+
+#[derive(Default)]
+struct PurgeWatch {
+    /// As of the last look, and since when it has been so: while it rises, others purge and only
+    /// this node has no link to the one that it misses.
+    mark: Mark,
+    mark_since: Millis,
+    warned_at: Option<Millis>,
+}
+
+impl PurgeWatch {
+    fn look(&mut self, block: Option<&PurgeBlock>, mark: Mark, now: Millis) -> Option<Notice> {
+        if self.mark != mark {
+            self.mark = mark;
+            self.mark_since = now;
+        }
+        let Some(block) = block else {
+            return self.warned_at.take().map(|_| Notice::Over);
+        };
+        let lasts = block.longest_ms().min(now.saturating_sub(self.mark_since));
+        let is_due = match self.warned_at {
+            Some(at) => now.saturating_sub(at) >= WARN_AGAIN_MS,
+            None => lasts >= WARN_AFTER_MS,
+        };
+        if !is_due {
+            return None;
+        }
+        self.warned_at = Some(now);
+        Some(Notice::Blocked(block.text()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{NodeName, Tock};
+    use crate::model::seen::Lineage;
+
+    const START: Millis = 1_000_000;
+
+    fn block(away_ms: Millis) -> PurgeBlock {
+        PurgeBlock { tombstones: 5, away: vec![(NodeName::new("n3").unwrap(), away_ms)] }
+    }
+
+    fn mark(tock: u64) -> Mark {
+        Mark::from_components([(Lineage(None), Tock::new(tock).unwrap())])
+    }
+
+    /// The seconds in which something is said, of those in which purging is blocked, and after.
+    fn said(blocked_s: u64, rises_until_s: u64) -> (Vec<u64>, bool) {
+        let mut watch = PurgeWatch::default();
+        let mut warned = Vec::new();
+        for second in 0..=blocked_s {
+            let now = START + second * 1_000;
+            let mark = mark(second.min(rises_until_s) + 1);
+            match watch.look(Some(&block(second * 1_000)), mark, now) {
+                Some(Notice::Blocked(text)) => {
+                    assert!(text.contains("n3"), "{text}");
+                    warned.push(second);
+                }
+                Some(Notice::Over) => panic!("over in second {second}"),
+                None => {}
+            }
+        }
+        let end = START + (blocked_s + 1) * 1_000;
+        let is_over = watch.look(None, mark(9_999), end) == Some(Notice::Over);
+        assert_eq!(watch.look(None, mark(9_999), end + 1_000), None);
+        (warned, is_over)
+    }
+
+    #[test]
+    fn it_warns_after_a_minute_and_then_every_ten_and_says_when_it_is_over() {
+        assert_eq!(said(59, 0), (vec![], false));
+        assert_eq!(said(60, 0), (vec![60], true));
+        assert_eq!(said(1_500, 0), (vec![60, 660, 1_260], true));
+    }
+
+    #[test]
+    fn while_others_purge_there_is_nothing_to_warn_of() {
+        assert_eq!(said(600, 600), (vec![], false));
+        assert_eq!(said(200, 100), (vec![160], true));
+    }
+
+    #[test]
+    fn a_node_that_was_away_long_before_anything_was_deleted_is_told_of_at_once() {
+        let mut watch = PurgeWatch::default();
+        assert_eq!(watch.look(None, Mark::default(), START), None);
+        let told = watch.look(Some(&block(3_600_000)), Mark::default(), START + 90_000);
+        assert!(matches!(told, Some(Notice::Blocked(_))), "{told:?}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What everybody should know of while a member of the Delete group is away: nothing is purged
+//! until it is back or taken off the list.
+
+use crate::engine::delete::GroupView;
+use crate::model::ids::{Millis, NodeName};
+
+/// Deleted entries wait for being purged, and members that must agree are away.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PurgeBlock {
+    /// How many tombstones wait.
+    pub tombstones: usize,
+    /// Who is away, and for how long, milliseconds; by name.
+    pub away: Vec<(NodeName, Millis)>,
+}
+
+impl PurgeBlock {
+    /// `None` while nobody is missed, or nothing waits.
+    #[must_use]
+    pub fn of(view: &GroupView) -> Option<Self> {
+        let away: Vec<_> = view.away.iter().map(|(m, ms)| (m.name.clone(), *ms)).collect();
+        let blocks = !away.is_empty() && view.tombstones > 0;
+        blocks.then_some(Self { tombstones: view.tombstones, away })
+    }
+
+    /// For how long the one has been away that is missed longest, milliseconds.
+    #[must_use]
+    pub fn longest_ms(&self) -> Millis {
+        self.away.iter().map(|(_, ms)| *ms).max().unwrap_or(0)
+    }
+
+    /// One line for people: who, for how long, how much waits, what to do.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let show = |(name, ms): &(NodeName, Millis)| format!("{name} (for {})", show_ms(*ms));
+        let who = self.away.iter().map(show).collect::<Vec<_>>().join(", ");
+        let names: Vec<&str> = self.away.iter().map(|(name, _)| name.as_str()).collect();
+        let (is, back) = if names.len() == 1 { ("is", "it back") } else { ("are", "them back") };
+        let count = self.tombstones;
+        let entries = if count == 1 { "entry waits" } else { "entries wait" };
+        let forget: Vec<String> =
+            names.iter().map(|name| format!("`distkv-node members forget {name}`")).collect();
+        format!(
+            "{who} of the Delete group {is} away, so nothing is purged and {count} deleted {entries}: \
+             bring {back}, or, if that cannot be, run {}",
+            forget.join(" and ")
+        )
+    }
+}
+
+/// A duration for people; exact enough for one that goes on.
+fn show_ms(ms: Millis) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::group::Member;
+
+    fn view(away: &[(&str, Millis)], tombstones: usize) -> GroupView {
+        let member =
+            |name: &str| Member { name: NodeName::new(name).unwrap(), store: 1, durable: true };
+        let away = away.iter().map(|(name, ms)| (member(name), *ms)).collect();
+        GroupView { config: None, away, tombstones }
+    }
+
+    #[test]
+    fn purging_is_blocked_only_while_something_waits_and_somebody_is_away() {
+        assert_eq!(PurgeBlock::of(&view(&[], 5)), None);
+        assert_eq!(PurgeBlock::of(&view(&[("n3", 5)], 0)), None);
+        assert!(PurgeBlock::of(&view(&[("n3", 5)], 1)).is_some());
+    }
+
+    #[test]
+    fn the_text_says_who_for_how_long_and_what_to_do() {
+        let one = PurgeBlock::of(&view(&[("n3", 310_000)], 42)).unwrap();
+        assert_eq!(
+            one.text(),
+            "n3 (for 5 min) of the Delete group is away, so nothing is purged and 42 deleted entries \
+             wait: bring it back, or, if that cannot be, run `distkv-node members forget n3`"
+        );
+        let two = PurgeBlock::of(&view(&[("n3", 7_300_000), ("n4", 9_000)], 1)).unwrap();
+        assert_eq!(
+            two.text(),
+            "n3 (for 2 h), n4 (for 9 s) of the Delete group are away, so nothing is purged and 1 \
+             deleted entry waits: bring them back, or, if that cannot be, run `distkv-node members \
+             forget n3` and `distkv-node members forget n4`"
+        );
+        assert_eq!(two.longest_ms(), 7_300_000);
+    }
+}

@@ -1,0 +1,142 @@
+//! Conflicts for clients: the recent ones (`conflicts`), and those that come (`watch`). Nothing
+//! is queued for a client: the engine's list is the queue, and whoever is too slow for it is
+//! told how many were dropped from it meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::tree::EntryStyle;
+use super::{Emit, Garbage, Progress, Source};
+use crate::engine::conflicts::{Conflicts, FoundConflict};
+use crate::model::entry::Entry;
+use crate::protocol::client::MessageWriter;
+use crate::replica::watch::WatchScope;
+use crate::server::session::{Context, NodeNames};
+
+/// Most conflicts, and about as many bytes of them (but for one), that are taken from the list
+/// at once: what was taken stays in memory, whatever the list drops.
+const TAKE: usize = 64;
+const TAKE_BYTES: usize = 256 << 10;
+
+/// A place in the engine's list.
+pub(in crate::server) struct ConflictFeed {
+    /// The number of the last one that was taken.
+    taken: u64,
+    /// The number of the last one that may be told now.
+    until: u64,
+    queue: VecDeque<Arc<FoundConflict>>,
+    /// Conflicts, anywhere in the tree, that the list had dropped before they were taken, and
+    /// that the client was not told of yet.
+    dropped: u64,
+}
+
+impl ConflictFeed {
+    /// For conflicts that will be found, each to be told only when it is allowed.
+    pub(in crate::server) fn from_now_on(conflicts: &Conflicts) -> Self {
+        let last = conflicts.last();
+        Self { taken: last, until: last, queue: VecDeque::new(), dropped: 0 }
+    }
+
+    /// For those in scope that have been found after a number; only the last so many of them.
+    pub(in crate::server) fn recent(
+        conflicts: &Conflicts,
+        scope: &WatchScope,
+        since: u64,
+        limit: Option<usize>,
+    ) -> Self {
+        let until = conflicts.last();
+        // A number from before the node's last start means nothing now: all are new.
+        let since = if since > until { 0 } else { since };
+        let wanted = conflicts.since(since).rev().filter(|f| scope.wants(&f.conflict.path));
+        let left_out = limit.and_then(|limit| wanted.map(|f| f.number).nth(limit));
+        let taken = left_out.unwrap_or(since);
+        Self { taken, until, queue: VecDeque::new(), dropped: 0 }
+    }
+
+    /// Conflicts up to this number may be told.
+    pub(in crate::server) fn allow(&mut self, number: u64) {
+        self.until = self.until.max(number);
+    }
+
+    /// Takes some that wait in the list; tells whether there were any, in scope or not.
+    fn take(&mut self, conflicts: &Conflicts) -> bool {
+        let mut bytes = 0;
+        let before = self.taken;
+        for found in conflicts.since(self.taken).take(TAKE) {
+            let dropped_until = self.until.min(found.number - 1);
+            self.dropped += dropped_until - self.taken;
+            self.taken = dropped_until;
+            if found.number > self.until || bytes >= TAKE_BYTES {
+                break;
+            }
+            let conflict = &found.conflict;
+            bytes += conflict.winner.memory_bytes() + conflict.loser.memory_bytes();
+            self.taken = found.number;
+            self.queue.push_back(Arc::clone(found));
+        }
+        self.taken > before
+    }
+
+    /// Writes the next one in scope that may be told, if there is one.
+    pub(in crate::server) fn next(
+        &mut self,
+        cx: &Context<'_>,
+        scope: &WatchScope,
+        style: &mut EntryStyle,
+        emit: &mut Emit<'_>,
+    ) -> bool {
+        loop {
+            while let Some(found) = self.queue.pop_front() {
+                if scope.wants(&found.conflict.path) {
+                    self.write(&found, style, emit);
+                    return true;
+                }
+            }
+            let names =
+                cx.hub.read(|engine| self.take(engine.conflicts()).then(|| NodeNames::of(engine)));
+            match names {
+                Some(names) => style.names = names,
+                None => return false,
+            }
+        }
+    }
+
+    fn write(&mut self, found: &FoundConflict, style: &mut EntryStyle, emit: &mut Emit<'_>) {
+        let tock = emit.tock();
+        let (mut message, tag) = emit.begin();
+        let mut conflict = MessageWriter::new(message.key("conflict"));
+        conflict.u64("number", found.number).bool("changed", found.conflict.took_theirs);
+        let mut version = |key, entry: &Entry| {
+            let mut version = MessageWriter::new(conflict.key(key));
+            version.entry(entry, style.chain, style.names.names());
+        };
+        version("winner", &found.conflict.winner);
+        version("loser", &found.conflict.loser);
+        style.shortener.add_path(&found.conflict.path, &mut message);
+        message.tag(tag).tock(tock);
+        if self.dropped > 0 {
+            message.u64("dropped", std::mem::take(&mut self.dropped));
+        }
+    }
+}
+
+/// `conflicts`: the recent ones.
+pub(in crate::server) struct ConflictsSource {
+    pub(in crate::server) feed: ConflictFeed,
+    pub(in crate::server) scope: WatchScope,
+    pub(in crate::server) style: EntryStyle,
+}
+
+impl Source for ConflictsSource {
+    fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+        if self.feed.next(cx, &self.scope, &mut self.style, emit) {
+            Progress::Wrote
+        } else {
+            Progress::Finished
+        }
+    }
+
+    fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {
+        None
+    }
+}
