@@ -17,7 +17,7 @@ const JUDGE_INTERVAL_MS: Millis = 500;
 /// How often operators look.
 const OPERATE_MS: Millis = 2_000;
 /// How often engines are told that time passes now: nothing needs it sooner.
-const TICK_MS: Millis = 400;
+const TICK_MS: Millis = 200;
 
 impl Cluster<'_> {
     /// Mends everything.
