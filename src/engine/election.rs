@@ -10,10 +10,8 @@ use crate::protocol::peer::PeerMessage;
 const HOUSEKEEPERS: GroupId = GroupId(1);
 const DELETE_GROUP: GroupId = GroupId(2);
 
-/// The coordinator's turns are longer than the housekeepers': a round should end in the turn in
-/// which it began.
-const DELETE_CONFIG: ConfigVersion =
-    ConfigVersion { version: 0, cycle_ms: 3_000, gap_ms: 300, list_len: 4 };
+/// The coordinator's turns have ten gaps.
+const DELETE_GAPS: Millis = 10;
 
 /// This node's part in both elections.
 pub(super) struct Elections {
@@ -23,7 +21,10 @@ pub(super) struct Elections {
 
 impl Elections {
     /// The seed keeps nodes that start together from claiming a turn together.
-    pub(super) fn new(name: &NodeName, seed: u64) -> Self {
+    pub(super) fn new(name: &NodeName, seed: u64, delete_cycle_ms: Millis) -> Self {
+        let gap_ms = delete_cycle_ms / DELETE_GAPS;
+        let delete =
+            ConfigVersion { version: 0, cycle_ms: delete_cycle_ms, gap_ms, list_len: 4 }.clamped();
         let actor = |group, shared, role, seed| {
             Actor::new(ActorConfig { group, shared }, name.clone(), role, seed)
         };
@@ -33,7 +34,7 @@ impl Elections {
         });
         Self {
             housekeepers: actor(HOUSEKEEPERS, ConfigVersion::DEFAULT, Role::Active, seed),
-            delete: actor(DELETE_GROUP, DELETE_CONFIG, Role::Passive, !seed),
+            delete: actor(DELETE_GROUP, delete, Role::Passive, !seed),
         }
     }
 }

@@ -177,7 +177,7 @@ impl Engine {
             peers: Peers::default(),
             repair: Repair::default(),
             resync: Resync::default(),
-            elections: Elections::new(&config.id.name, config.hash_seed),
+            elections: Elections::new(&config.id.name, config.hash_seed, config.delete.cycle_ms),
             delete: DeleteGroup::new(config.delete.clone()),
             ready: false,
             killed: Arc::default(),

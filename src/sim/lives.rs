@@ -160,7 +160,7 @@ impl Cluster<'_> {
         ways.retain(|way| way.is_open(&self.nodes[node]));
         let way = rng.pick(&ways);
         // Somebody may start it as the first of a network, although there is one.
-        let founds = rng.percent(10);
+        let founds = rng.percent(self.plan.founds_percent);
         let choice = |from: &[Saved], rng: &mut Rng| from[rng.below(from.len())].clone();
         let (state, keeps) = match way {
             Way::Kept => (Some(last.clone()), true),
@@ -273,7 +273,10 @@ impl Cluster<'_> {
             return;
         }
         let Some(copy) = self.nodes[of].save() else { return };
-        if self.nodes[of].disk.store.is_none() {
+        let name = &self.nodes[of].name;
+        let is_member = copy.image.group.as_ref().is_some_and(|g| g.member(name).is_some());
+        if is_member && self.rng.percent(80) {
+            // It would take the member of its name off the list, which takes an event.
             return;
         }
         let incarnation = copy.image.id().incarnation;
@@ -326,7 +329,12 @@ impl Cluster<'_> {
         }
         let incarnation = self.next_incarnation();
         self.handle(node, Input::Renewed { incarnation });
-        self.nodes[node].copied_at = None;
+        let at = &mut self.nodes[node];
+        at.copied_at = None;
+        if at.disk.store.is_some() {
+            // What the directory holds is not the record of the member that it was copied from.
+            at.disk.replace(Some(incarnation.0), None);
+        }
         // Peers must greet the new incarnation before they hear more.
         for end in self.nodes[node].ends.clone() {
             self.close_end(end, "is closed for the new incarnation");

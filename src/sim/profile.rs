@@ -42,6 +42,10 @@ pub enum Focus {
     Crashes,
     /// Queues that overflow, stalled links and frozen nodes.
     Overflows,
+    /// Members of the Delete group that are cut off and forgotten on both sides, which purge on.
+    Forks,
+    /// A Delete group of one member that comes back older than it was.
+    Coordinators,
 }
 
 impl Focus {
@@ -52,13 +56,15 @@ impl Focus {
         ("splits", Self::Splits),
         ("crashes", Self::Crashes),
         ("overflows", Self::Overflows),
+        ("forks", Self::Forks),
+        ("coordinators", Self::Coordinators),
     ];
 
     /// By how much a kind of step is more frequent.
     fn factor(self, step: Step) -> u32 {
         use Step::{
-            Back, Break, Burst, Crash, Delete, Disturb, Freeze, Mend, OneWay, Pause, Split, Stall,
-            Twin, Write,
+            Back, Break, Burst, Crash, Delete, Disturb, Forget, Freeze, Mend, OneWay, Pause,
+            Snapshot, Split, Stall, Twin, Write,
         };
         match (self, step) {
             (Self::Any, _) => 1,
@@ -66,6 +72,9 @@ impl Focus {
             (Self::Splits, Split | Mend | OneWay | Break | Disturb) => 5,
             (Self::Crashes, Crash | Back | Twin) => 5,
             (Self::Overflows, Burst | Stall | Freeze) => 5,
+            (Self::Forks, Delete | Split | Pause) | (Self::Coordinators, Delete | Snapshot) => 4,
+            (Self::Forks, Forget) => 30,
+            (Self::Coordinators, Crash | Back | Pause) => 8,
             _ => 1,
         }
     }
@@ -103,6 +112,8 @@ pub(super) struct Plan {
     pub(super) redial_ms: Millis,
     /// After this time without a sign of life a link is closed.
     pub(super) silence_ms: Millis,
+    /// How many of a hundred nodes that come back do so on their own.
+    pub(super) founds_percent: u32,
     /// Incarnations are any numbers; else each is above the one before.
     pub(super) any_incarnation: bool,
     pub(super) hash_seed: u64,
@@ -127,7 +138,14 @@ impl Plan {
         }
         let nodes = 3 + rng.below(3);
         let mut has_disk = vec![false; nodes];
-        has_disk[..rng.pick(&[0, 1, 1, 2, 2, 3])].fill(true);
+        has_disk[..match options.focus {
+            Focus::Forks => rng.pick(&[2, 2, 3]),
+            Focus::Coordinators => 1,
+            _ => rng.pick(&[0, 1, 1, 2, 2, 3]),
+        }]
+            .fill(true);
+        // Lists are changed and rounds held between the steps.
+        let seeks_rounds = matches!(options.focus, Focus::Forks | Focus::Coordinators);
         rng.shuffle(&mut has_disk);
         let overflows = rng.percent(if options.focus == Focus::Overflows { 90 } else { 25 });
         Self {
@@ -137,7 +155,11 @@ impl Plan {
             weights,
             chain_bound: ChainBound::shorter(2),
             all_found: rng.percent(50),
-            gap_ms: rng.pick(&[1, 5, 20, 100, 300]),
+            gap_ms: if seeks_rounds {
+                rng.pick(&[100, 300])
+            } else {
+                rng.pick(&[1, 5, 20, 100, 300])
+            },
             delay_ms: rng.pick(&[(0, 1), (1, 5), (5, 50), (20, 300), (0, 1_000)]),
             window: if overflows { 1 + rng.below(4) } else { 64 },
             queue_bytes: if overflows { rng.pick(&[800, 1_200, 2_000]) } else { 1 << 22 },
@@ -147,11 +169,17 @@ impl Plan {
             serves_max: rng.pick(&[1, 4, 4]),
             echo_percent: rng.pick(&[0, 10, 50]),
             redial_ms: rng.pick(&[1, 50, 200, 1_000]),
-            silence_ms: rng.pick(&[500, 2_000, 6_000, 15_000]),
+            silence_ms: if seeks_rounds {
+                500
+            } else {
+                rng.pick(&[500, 2_000, 6_000, 15_000])
+            },
+            founds_percent: if options.focus == Focus::Coordinators { 50 } else { 10 },
             any_incarnation: rng.percent(50),
             hash_seed: rng.next(),
             delete: DeleteSettings {
                 store: None,
+                cycle_ms: rng.pick(&[1_500, 2_000, 3_000]),
                 interval_ms: rng.pick(&[100, 500, 2_000]),
                 batch_max: rng.pick(&[1, 2, 4_096]),
                 kept_max: rng.pick(&[1, 2, 16]),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::cluster::{Cluster, Happening, note};
+use super::profile::Focus;
 use super::rng::Rng;
 use crate::engine::EngineWriteError;
 use crate::model::ids::NodeName;
@@ -177,7 +178,15 @@ impl Cluster<'_> {
         for _ in 0..4 {
             node = rng.below(self.nodes.len());
             let at = &self.nodes[node];
-            let fits = if step == Step::Back { !at.is_up() && !at.gone } else { at.is_awake() };
+            let wanted = match (step, self.options.focus) {
+                (Step::Crash, Focus::Coordinators) => at.disk.store.is_some(),
+                _ => true,
+            };
+            let fits = if step == Step::Back {
+                !at.is_up() && !at.gone
+            } else {
+                at.is_awake() && wanted
+            };
             if fits {
                 break;
             }

@@ -29,6 +29,8 @@ pub use group::{ForgetError, GroupView};
 pub struct DeleteSettings {
     /// The data directory's id; none for a node without one.
     pub store: Option<u64>,
+    /// A coordinator's turn, milliseconds, alike on all nodes: longer than a round takes.
+    pub cycle_ms: Millis,
     /// Rounds begin this often while there is something to purge, milliseconds.
     pub interval_ms: Millis,
     /// Most tombstones that one round drops: they go under one guard.
@@ -48,6 +50,7 @@ impl Default for DeleteSettings {
     fn default() -> Self {
         Self {
             store: None,
+            cycle_ms: 3_000,
             interval_ms: 10_000,
             batch_max: 4_096,
             kept_max: 64,
