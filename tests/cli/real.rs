@@ -399,6 +399,14 @@ fn a_delete_member_that_is_gone_is_missed_and_forgotten() {
         });
     }
     assert!(ok(&n3, &["state", "--resync"]).contains("no split is healing"));
+    // It stands in no chain any more: once membership has given it up, it is not shown.
+    let nodes = |arguments: &[&str]| {
+        let state: Json = serde_json::from_str(&ok(&n3, arguments)).unwrap();
+        let nodes = state["nodes"].as_object().unwrap().keys();
+        nodes.cloned().collect::<Vec<String>>()
+    };
+    wait_until("n1 is over", || (nodes(&["state", "--json"]) == ["n2", "n3"]).then_some(()));
+    assert_eq!(nodes(&["state", "--json", "--over"]), ["n1", "n2", "n3"]);
 }
 
 #[test]
