@@ -30,6 +30,9 @@ struct Arguments {
     /// Small networks: 3 to 5 nodes, 1 to 3 paths (the default).
     #[arg(long)]
     small: bool,
+    /// Whole networks: 2 to 50 nodes, up to 3,000 paths.
+    #[arg(long, conflicts_with = "small")]
+    whole: bool,
     /// How many seeds.
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
@@ -101,7 +104,8 @@ struct Found {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let defects = arguments.defect.iter().fold(Defects::default(), |all, d| all.with(*d));
-    let options = Options { family: Family::Small, focus: arguments.profile, defects };
+    let family = if arguments.whole { Family::Whole } else { Family::Small };
+    let options = Options { family, focus: arguments.profile, defects };
     if let Some(seed) = arguments.trace {
         return trace(seed, &options, arguments.whole_script);
     }

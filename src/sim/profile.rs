@@ -26,6 +26,8 @@ pub enum Family {
     /// which the rules were checked with a model. A million of them take minutes.
     #[default]
     Small,
+    /// 2 to 50 nodes, 3 to 3,000 paths, chains as long as the protocol has them, up to 400 steps.
+    Whole,
 }
 
 /// What a run seeks.
@@ -128,7 +130,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Draws the plan of a seed.
     pub(super) fn draw(options: &Options, rng: &mut Rng) -> Self {
-        let Family::Small = options.family;
+        let is_small = options.family == Family::Small;
         let mut weights = [0; Step::ALL.len()];
         for (weight, (step, usual)) in weights.iter_mut().zip(Step::ALL) {
             *weight = usual * rng.pick(&[1, 3, 10, 10, 30]) * options.focus.factor(step);
@@ -136,13 +138,24 @@ impl Plan {
                 *weight = 0;
             }
         }
-        let nodes = 3 + rng.below(3);
+        let nodes = if is_small {
+            3 + rng.below(3)
+        } else {
+            // Big networks are rarer: a seed costs the square of the nodes.
+            match rng.below(100) {
+                0 => 21 + rng.below(30),
+                1..=5 => 11 + rng.below(10),
+                6..=30 => 6 + rng.below(5),
+                _ => 2 + rng.below(5),
+            }
+        };
         let mut has_disk = vec![false; nodes];
         has_disk[..match options.focus {
             Focus::Forks => rng.pick(&[2, 2, 3]),
             Focus::Coordinators => 1,
             _ => rng.pick(&[0, 1, 1, 2, 2, 3]),
-        }]
+        }
+        .min(nodes)]
             .fill(true);
         // Lists are changed and rounds held between the steps.
         let seeks_rounds = matches!(options.focus, Focus::Forks | Focus::Coordinators);
@@ -150,10 +163,14 @@ impl Plan {
         let overflows = rng.percent(if options.focus == Focus::Overflows { 90 } else { 25 });
         Self {
             nodes,
-            paths: rng.pick(&[1, 1, 2, 3]),
-            steps: 30 + rng.below(51),
+            paths: if is_small {
+                rng.pick(&[1, 1, 2, 3])
+            } else {
+                rng.pick(&[3, 10, 100, 1_000, 3_000])
+            },
+            steps: if is_small { 30 + rng.below(51) } else { 50 + rng.below(351) },
             weights,
-            chain_bound: ChainBound::shorter(2),
+            chain_bound: if is_small { ChainBound::shorter(2) } else { ChainBound::default() },
             all_found: rng.percent(50),
             gap_ms: if seeks_rounds {
                 rng.pick(&[100, 300])
