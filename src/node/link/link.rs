@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -21,12 +20,13 @@ use crate::rt::TcpStream;
 pub(super) const SILENCE_MS: Millis = 15_000;
 /// The same where SWIM says that the peer is down: more than one full digest is overdue.
 pub(super) const SILENCE_WHEN_DOWN_MS: Millis = 6_000;
-/// A link over which nothing was written for so long carries a sign of life.
-pub(super) const SIGN_INTERVAL: Duration = Duration::from_millis(1_000);
-/// A link over which nothing came for so long, not even a sign of life, is in doubt: the peer is
-/// dialled beside it, and a connection that comes of that takes its place. After a short cut, TCP
-/// would try again only after as long a time as the cut had lasted.
-pub(super) const DOUBT_MS: Millis = 2_000;
+/// A peer of which nothing came for so long after something was written to it is asked for a
+/// sign of life.
+const SIGN_AFTER_MS: Millis = 1_000;
+/// If nothing came for so long, its link is in doubt: the peer is dialled beside it, and a
+/// connection that comes of that takes its place. After a short cut, TCP would try again only
+/// after as long a time as the cut had lasted.
+const DOUBT_AFTER_MS: Millis = 2_000;
 
 /// Why a link ended, for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,8 +104,14 @@ pub(super) struct Link {
     pub(super) stream: TcpStream,
     /// When something last came.
     heard: AtomicU64,
-    /// Whether the peer gives signs of life.
+    /// Since when nothing has come after something was written; 0 where nothing was.
+    unanswered_since: AtomicU64,
+    /// Whether the peer gives signs of life. Each begins with one.
     gives_signs: AtomicBool,
+    /// One was asked for, and has not come.
+    sign_asked: AtomicBool,
+    /// One should be given.
+    sign_wanted: AtomicBool,
     /// Since when a write makes no progress; 0 while none is under way.
     writing_since: AtomicU64,
     /// Whether a catch-up is being answered.
@@ -135,7 +141,10 @@ impl Link {
             since: now,
             stream,
             heard: AtomicU64::new(now),
+            unanswered_since: AtomicU64::new(0),
             gives_signs: AtomicBool::new(false),
+            sign_asked: AtomicBool::new(true),
+            sign_wanted: AtomicBool::new(true),
             writing_since: AtomicU64::new(0),
             serving: AtomicBool::new(false),
             lag_logged: AtomicU64::new(0),
@@ -173,19 +182,54 @@ impl Link {
 
     pub(super) fn note_heard(&self, now: Millis) {
         self.heard.store(now, Ordering::Relaxed);
+        self.unanswered_since.store(0, Ordering::Relaxed);
     }
 
-    /// The peer has given a sign of life; more are to be expected.
-    pub(super) fn note_sign(&self) {
+    /// Frames are being written, after which something should come.
+    pub(super) fn note_frames(&self, now: Millis) {
+        let relaxed = Ordering::Relaxed;
+        let _ = self.unanswered_since.compare_exchange(0, now.max(1), relaxed, relaxed);
+    }
+
+    /// The peer has given a sign of life: because it was asked, or to ask for one.
+    pub(super) fn on_sign(&self) {
         self.gives_signs.store(true, Ordering::Relaxed);
+        if !self.sign_asked.swap(false, Ordering::AcqRel) {
+            self.want_sign();
+        }
+    }
+
+    /// Asks for a sign of life if it is time. To be called a few times per second.
+    pub(super) fn ask_for_sign(&self, now: Millis) {
+        if self.unanswered_ms(now) >= SIGN_AFTER_MS && !self.sign_asked.swap(true, Ordering::AcqRel)
+        {
+            self.want_sign();
+        }
+    }
+
+    fn want_sign(&self) {
+        self.sign_wanted.store(true, Ordering::Release);
+        self.queue.changed.notify(usize::MAX);
+    }
+
+    /// Whether a sign of life is to be given now.
+    pub(super) fn take_sign_wanted(&self) -> bool {
+        self.sign_wanted.swap(false, Ordering::AcqRel)
+    }
+
+    fn unanswered_ms(&self, now: Millis) -> Millis {
+        match self.unanswered_since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => now.saturating_sub(since),
+        }
     }
 
     /// Whether it is in doubt, as the node named `own` sees it. The one with the greater name
     /// doubts a little later, so that usually one side dials.
     pub(super) fn is_doubtful(&self, own: &NodeName, now: Millis) -> bool {
-        let allowed = DOUBT_MS + if *own > self.peer.name { COURTESY_MS } else { 0 };
-        let silent = now.saturating_sub(self.heard.load(Ordering::Relaxed));
-        self.gives_signs.load(Ordering::Relaxed) && silent >= allowed
+        let courtesy = if *own > self.peer.name { COURTESY_MS } else { 0 };
+        self.gives_signs.load(Ordering::Relaxed)
+            && self.unanswered_ms(now) >= DOUBT_AFTER_MS + courtesy
     }
 
     /// A write begins, or made progress.

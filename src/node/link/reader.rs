@@ -107,7 +107,7 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<usize, LinkEnd> {
             Ok(Some(frame)) => {
                 at += frame.length;
                 match PeerMessage::decode(&frame) {
-                    Ok(Some(message)) if is_sign_of_life(&message) => link.note_sign(),
+                    Ok(Some(message)) if is_sign_of_life(&message) => link.on_sign(),
                     Ok(Some(message)) => messages.push(message),
                     // Of a later version; ours to ignore.
                     Ok(None) => {}

@@ -67,7 +67,7 @@ pub(super) enum Dialled {
 pub(super) enum Standing {
     /// It has no link.
     Unlinked,
-    /// Its link is in doubt, see [`super::link::DOUBT_MS`].
+    /// Its link is in doubt, see [`super::link`].
     Doubtful,
     /// It has a link, and needs no other.
     Linked,

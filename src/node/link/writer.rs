@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_lock::{Semaphore, SemaphoreGuardArc};
 use futures::io::AsyncWriteExt;
 
-use super::link::{Link, LinkEnd, SIGN_INTERVAL, sign_of_life};
+use super::link::{Link, LinkEnd, sign_of_life};
 use crate::engine::{CloseReason, Input};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;
@@ -43,13 +43,14 @@ impl Writer {
     /// that was queued has been given to the system.
     pub(super) async fn run(mut self) -> LinkEnd {
         let mut listener = None;
-        // So that the peer expects them from the beginning.
-        if let Err(error) = self.give_sign().await {
-            return LinkEnd::Broken(error.to_string());
-        }
         loop {
             if let Some(end) = self.link.end() {
                 return end;
+            }
+            if self.link.take_sign_wanted()
+                && let Err(error) = self.give_sign().await
+            {
+                return LinkEnd::Broken(error.to_string());
             }
             let wrote = match self.link.queue.next(WRITE_BYTES) {
                 LinkWork::Frames(frames) => self.write_frames(&frames).await,
@@ -70,18 +71,13 @@ impl Writer {
                 LinkWork::Wait => {
                     match listener.take() {
                         // Look again, now that nothing can be missed.
-                        None => {
-                            listener = Some(self.link.queue.changed.listen());
-                            continue;
-                        }
+                        None => listener = Some(self.link.queue.changed.listen()),
                         Some(listener) => {
                             self.out.shrink_to(IDLE_BYTES);
-                            if rt::timeout(SIGN_INTERVAL, listener).await.is_some() {
-                                continue;
-                            }
+                            listener.await;
                         }
                     }
-                    self.give_sign().await
+                    continue;
                 }
             };
             listener = None;
@@ -100,6 +96,7 @@ impl Writer {
     }
 
     async fn write_frames(&mut self, frames: &[Arc<[u8]>]) -> std::io::Result<()> {
+        self.link.note_frames(rt::now());
         if let [frame] = frames {
             return self.write(frame).await;
         }
