@@ -25,7 +25,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// Nothing that is due waits longer than this, whatever happens to wake-ups; and so soon is a
 /// link that falls silent seen to be in doubt.
-const LOOK_MAX: Duration = Duration::from_millis(250);
+const LOOK_MAX: Duration = Duration::from_millis(200);
 
 /// Dials whoever should be linked and is not, until the node ends.
 pub(in crate::node) async fn dial_peers(links: Arc<Links>) {

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::admission::Party;
-use super::targets::COURTESY_MS;
+use super::signs::Signs;
 use crate::engine::LinkId;
 use crate::hub::link_queue::LinkQueue;
-use crate::model::ids::{Millis, NodeName, Tick};
-use crate::protocol::peer::PeerMessage;
+use crate::model::ids::{Millis, NodeName};
 use crate::protocol::peer::greeting::Hello;
 use crate::rt::TcpStream;
 
@@ -20,13 +19,8 @@ use crate::rt::TcpStream;
 pub(super) const SILENCE_MS: Millis = 15_000;
 /// The same where SWIM says that the peer is down: more than one full digest is overdue.
 pub(super) const SILENCE_WHEN_DOWN_MS: Millis = 6_000;
-/// A peer of which nothing came for so long after something was written to it is asked for a
-/// sign of life.
-const SIGN_AFTER_MS: Millis = 1_000;
-/// If nothing came for so long, its link is in doubt: the peer is dialled beside it, and a
-/// connection that comes of that takes its place. After a short cut, TCP would try again only
-/// after as long a time as the cut had lasted.
-const DOUBT_AFTER_MS: Millis = 2_000;
+/// The one with the greater name doubts a link so much later, so that usually one side dials.
+const DOUBT_COURTESY_MS: Millis = 100;
 
 /// Why a link ended, for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,15 +74,6 @@ impl LinkEnd {
 /// The same for a peer that asked for a catch-up and then does not take it: it keeps others
 /// waiting for theirs, and the asking side has given up by then.
 pub(super) const SERVE_STALL_MS: Millis = 5_000;
-/// A sign of life: an acknowledgement of no change at all.
-pub(super) fn sign_of_life() -> PeerMessage<'static> {
-    PeerMessage::Ack(Tick::default())
-}
-
-pub(super) fn is_sign_of_life(message: &PeerMessage<'_>) -> bool {
-    matches!(message, PeerMessage::Ack(tick) if *tick == Tick::default())
-}
-
 /// That a peer does not keep up is logged this often.
 const LAG_LOG_INTERVAL_MS: Millis = 10_000;
 
@@ -104,14 +89,7 @@ pub(super) struct Link {
     pub(super) stream: TcpStream,
     /// When something last came.
     heard: AtomicU64,
-    /// Since when nothing has come after something was written; 0 where nothing was.
-    unanswered_since: AtomicU64,
-    /// Whether the peer gives signs of life. Each begins with one.
-    gives_signs: AtomicBool,
-    /// One was asked for, and has not come.
-    sign_asked: AtomicBool,
-    /// One should be given.
-    sign_wanted: AtomicBool,
+    signs: Mutex<Signs>,
     /// Since when a write makes no progress; 0 while none is under way.
     writing_since: AtomicU64,
     /// Whether a catch-up is being answered.
@@ -141,10 +119,7 @@ impl Link {
             since: now,
             stream,
             heard: AtomicU64::new(now),
-            unanswered_since: AtomicU64::new(0),
-            gives_signs: AtomicBool::new(false),
-            sign_asked: AtomicBool::new(true),
-            sign_wanted: AtomicBool::new(true),
+            signs: Mutex::new(Signs::new()),
             writing_since: AtomicU64::new(0),
             serving: AtomicBool::new(false),
             lag_logged: AtomicU64::new(0),
@@ -182,54 +157,41 @@ impl Link {
 
     pub(super) fn note_heard(&self, now: Millis) {
         self.heard.store(now, Ordering::Relaxed);
-        self.unanswered_since.store(0, Ordering::Relaxed);
     }
 
-    /// Frames are being written, after which something should come.
+    /// Frames are being written, which should arrive.
     pub(super) fn note_frames(&self, now: Millis) {
-        let relaxed = Ordering::Relaxed;
-        let _ = self.unanswered_since.compare_exchange(0, now.max(1), relaxed, relaxed);
+        self.signs.lock().on_frames(now);
     }
 
-    /// The peer has given a sign of life: because it was asked, or to ask for one.
+    /// Many bytes pass: a big read, or a write that had to wait for others and was then taken.
+    pub(super) fn note_flow(&self, now: Millis) {
+        self.signs.lock().on_flow(now);
+    }
+
+    /// The peer has given a sign of life.
     pub(super) fn on_sign(&self) {
-        self.gives_signs.store(true, Ordering::Relaxed);
-        if !self.sign_asked.swap(false, Ordering::AcqRel) {
-            self.want_sign();
+        if self.signs.lock().on_sign() {
+            self.queue.changed.notify(usize::MAX);
         }
     }
 
     /// Asks for a sign of life if it is time. To be called a few times per second.
     pub(super) fn ask_for_sign(&self, now: Millis) {
-        if self.unanswered_ms(now) >= SIGN_AFTER_MS && !self.sign_asked.swap(true, Ordering::AcqRel)
-        {
-            self.want_sign();
+        if self.signs.lock().ask(now) {
+            self.queue.changed.notify(usize::MAX);
         }
-    }
-
-    fn want_sign(&self) {
-        self.sign_wanted.store(true, Ordering::Release);
-        self.queue.changed.notify(usize::MAX);
     }
 
     /// Whether a sign of life is to be given now.
     pub(super) fn take_sign_wanted(&self) -> bool {
-        self.sign_wanted.swap(false, Ordering::AcqRel)
+        self.signs.lock().take_wanted()
     }
 
-    fn unanswered_ms(&self, now: Millis) -> Millis {
-        match self.unanswered_since.load(Ordering::Relaxed) {
-            0 => 0,
-            since => now.saturating_sub(since),
-        }
-    }
-
-    /// Whether it is in doubt, as the node named `own` sees it. The one with the greater name
-    /// doubts a little later, so that usually one side dials.
+    /// Whether it is in doubt, as the node named `own` sees it: see [`super::signs`].
     pub(super) fn is_doubtful(&self, own: &NodeName, now: Millis) -> bool {
-        let courtesy = if *own > self.peer.name { COURTESY_MS } else { 0 };
-        self.gives_signs.load(Ordering::Relaxed)
-            && self.unanswered_ms(now) >= DOUBT_AFTER_MS + courtesy
+        let courtesy = if *own > self.peer.name { DOUBT_COURTESY_MS } else { 0 };
+        self.signs.lock().is_doubtful(courtesy, now)
     }
 
     /// A write begins, or made progress.

@@ -14,6 +14,7 @@ mod greetings;
 mod link;
 mod log_once;
 mod reader;
+mod signs;
 mod targets;
 mod writer;
 

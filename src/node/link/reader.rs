@@ -3,7 +3,8 @@
 
 use futures::io::AsyncReadExt;
 
-use super::link::{Link, LinkEnd, is_sign_of_life};
+use super::link::{Link, LinkEnd};
+use super::signs::is_sign_of_life;
 use crate::engine::Input;
 use crate::hub::Hub;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
@@ -87,6 +88,7 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
                 link.note_heard(rt::now());
                 buffer.note_read(count);
                 if count >= YIELD_BYTES {
+                    link.note_flow(rt::now());
                     // A peer that always has more never makes us wait; others must run too.
                     rt::yield_now().await;
                 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use async_lock::{Semaphore, SemaphoreGuardArc};
 use futures::io::AsyncWriteExt;
 
-use super::link::{Link, LinkEnd, sign_of_life};
+use super::link::{Link, LinkEnd};
+use super::signs::sign_of_life;
 use crate::engine::{CloseReason, Input};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;
-use crate::model::ids::NodeTable;
+use crate::model::ids::{Millis, NodeTable};
 use crate::model::seen::export_seen;
 use crate::protocol::frame::PART_BYTES;
 use crate::protocol::peer::{CatchUpEnd, PeerMessage, RefuseReason, encode_part};
@@ -20,6 +21,8 @@ use crate::rt;
 const WRITE_BYTES: usize = 64 << 10;
 /// A frame of this size or more is written as it is, not copied together with others.
 const WHOLE_BYTES: usize = 16 << 10;
+/// A big write that took so long has waited until the peer's system took what was written before.
+const WAITED_MS: Millis = 2;
 /// What an idle link keeps for putting frames together.
 const IDLE_BYTES: usize = 4 << 10;
 
@@ -123,9 +126,15 @@ impl Writer {
     /// Notes each piece that was taken as progress; the watchdog closes a link without any.
     async fn write(&self, mut bytes: &[u8]) -> std::io::Result<()> {
         let mut stream = &self.link.stream;
+        let mut last = rt::now();
         while !bytes.is_empty() {
-            self.link.note_writing(rt::now());
+            self.link.note_writing(last);
             let count = stream.write(bytes).await?;
+            let now = rt::now();
+            if count >= WHOLE_BYTES && now.saturating_sub(last) >= WAITED_MS {
+                self.link.note_flow(now);
+            }
+            last = now;
             if count == 0 {
                 return Err(std::io::ErrorKind::WriteZero.into());
             }
@@ -148,6 +157,7 @@ impl Writer {
             return self.flush().await;
         }
         self.link.note_serving(true);
+        self.link.note_frames(rt::now());
         let batch = stream.next_batch(PART_BYTES);
         if !batch.entries.is_empty() {
             encode_part(id, stream.mark(), &batch.entries, stream.table(), &mut self.out);
