@@ -1,13 +1,14 @@
 //! The options of `run` and `join`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::error::CliError;
 use super::logging::{self, Logging};
 use super::settings::{Settings, StartKind};
-use super::units::parse_bytes;
+use super::units::{parse_bytes, parse_duration};
 use super::value_input::parse_json_option;
 use crate::model::value::Value;
 use crate::node::config::Config;
@@ -57,6 +58,7 @@ Configuration file (--config):
     peer-file = \"/var/lib/distkv/peers\"
     max-memory = \"2GiB\"                            # or a number of bytes
     max-connections = 10000
+    forget-down-after = \"10m\"                      # or a number of seconds
     read-only = false
     log = \"info\"
     init = { site = \"main\" }                       # run only: the value, as TOML
@@ -154,6 +156,11 @@ struct NodeArgs {
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
 
+    /// Show members that are down for so long, like 90s or 1h; they are called also afterwards
+    /// [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    forget_down_after: Option<Duration>,
+
     /// Take settings from a TOML file; see --help
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -220,6 +227,7 @@ impl NodeArgs {
             max_memory: self.max_memory,
             read_only: self.read_only,
             max_connections: self.max_connections,
+            forget_down_after: self.forget_down_after,
             init: None,
             load: None,
             log: self.log,

@@ -2,23 +2,27 @@
 //! become a [`Config`]. Options win over the file, setting by setting.
 
 use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 
 use super::error::CliError;
-use super::units::parse_bytes;
+use super::units::{parse_bytes, parse_duration};
 use super::value_input::read_input;
 use crate::client::HostPort;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
-use crate::node::config::{CLIENT_PORT, Config, GOSSIP_PORT, NETWORK, Start};
+use crate::node::config::{CLIENT_PORT, Config, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK, Start};
 use crate::protocol::json::value_from_json;
 
 /// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
 const FILE_BYTES_MAX: usize = 1 << 20;
 /// Most client connections unless told otherwise.
 pub(super) const CONNECTIONS: usize = 10_000;
+
+/// Rumours of a member that is down should have ended before it is forgotten.
+const FORGET_DOWN_MIN: Duration = Duration::from_secs(3);
 
 /// Settings; what is `None` was not set here. The names are those of the options, and the keys
 /// of the configuration file.
@@ -36,6 +40,8 @@ pub(super) struct Settings {
     pub(super) max_memory: Option<usize>,
     pub(super) read_only: Option<bool>,
     pub(super) max_connections: Option<usize>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) forget_down_after: Option<Duration>,
     #[serde(deserialize_with = "value")]
     pub(super) init: Option<Value>,
     pub(super) load: Option<PathBuf>,
@@ -88,6 +94,7 @@ impl Settings {
             max_memory: self.max_memory.or(other.max_memory),
             read_only: self.read_only.or(other.read_only),
             max_connections: self.max_connections.or(other.max_connections),
+            forget_down_after: self.forget_down_after.or(other.forget_down_after),
             init: self.init.or(other.init),
             load: self.load.or(other.load),
             log: self.log.or(other.log),
@@ -147,6 +154,7 @@ impl Settings {
             read_only: self.read_only.unwrap_or(false),
             memory_max: self.max_memory,
             connections_max: check_connections(self.max_connections.unwrap_or(CONNECTIONS))?,
+            forget_down_after: check_forget(self.forget_down_after.unwrap_or(FORGET_DOWN_AFTER))?,
         })
     }
 }
@@ -172,6 +180,14 @@ fn check_connections(count: usize) -> Result<usize, CliError> {
         0 => Err(CliError::Usage(String::from("--max-connections must be at least 1"))),
         count => Ok(count),
     }
+}
+
+fn check_forget(after: Duration) -> Result<Duration, CliError> {
+    if after < FORGET_DOWN_MIN {
+        let text = format!("--forget-down-after must be at least {}s", FORGET_DOWN_MIN.as_secs());
+        return Err(CliError::Usage(text));
+    }
+    Ok(after)
 }
 
 fn refuse_with_join(name: &str, is_set: bool) -> Result<(), CliError> {
@@ -202,6 +218,27 @@ fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::
         }
     }
     deserializer.deserialize_any(Size).map(Some)
+}
+
+/// A duration, as a number of seconds or as text with a unit.
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    struct Time;
+    impl Visitor<'_> for Time {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a duration, as a number of seconds or text like \"10m\"")
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<Duration, E> {
+            self.visit_str(&seconds.to_string())
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
+            parse_duration(text).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Time).map(Some)
 }
 
 /// The root's value, as TOML.

@@ -1,6 +1,7 @@
 //! What a node is started with. The command line and the configuration file fill it in.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
@@ -11,6 +12,9 @@ pub const CLIENT_PORT: u16 = 27586;
 pub const GOSSIP_PORT: u16 = 27587;
 /// The network's name unless told otherwise.
 pub const NETWORK: &str = "distkv";
+
+/// How long members that are down are remembered unless told otherwise.
+pub const FORGET_DOWN_AFTER: Duration = Duration::from_secs(600);
 
 /// Everything that a node can be told at its start.
 #[derive(Clone, Debug)]
@@ -39,6 +43,9 @@ pub struct Config {
     pub memory_max: Option<usize>,
     /// Most client connections at once.
     pub connections_max: usize,
+    /// How long members that are down are shown, and remembered as what they were. They are
+    /// called for longer than that: always.
+    pub forget_down_after: Duration,
 }
 
 /// How a node starts.

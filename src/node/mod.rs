@@ -152,7 +152,11 @@ impl Node {
             ..crate::engine::Config::new(id, rt::random_u64())
         })));
         let (name, seed) = (config.name.clone(), rt::random_u64());
-        let swim = SwimHandle::start(gossip.udp, name, SwimConfig::lan(network), seed)
+        let swim_config = SwimConfig {
+            remove_down_after_ms: millis(config.forget_down_after),
+            ..SwimConfig::lan(network)
+        };
+        let swim = SwimHandle::start(gossip.udp, name, swim_config, seed)
             .map_err(|source| NodeError::System { what: "the membership thread", source })?;
         let me = Arc::new(Myself::new(
             config.name.clone(),
@@ -250,6 +254,10 @@ fn known_peers(config: &Config) -> Result<Vec<KnownPeer>, NodeError> {
         return Err(NodeError::NoPeers);
     }
     Ok(stored)
+}
+
+fn millis(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// What a node has opened before anything runs.

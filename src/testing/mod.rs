@@ -24,7 +24,7 @@ use std::time::Duration;
 pub use cluster::{Differs, NodeState, TestCluster, Version};
 
 use crate::model::ids::NodeName;
-use crate::node::config::{Config, NETWORK, Start};
+use crate::node::config::{Config, FORGET_DOWN_AFTER, NETWORK, Start};
 use crate::rt;
 
 /// How long a test waits for what should happen soon, on a busy machine.
@@ -58,6 +58,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         read_only: false,
         memory_max: None,
         connections_max: 1024,
+        forget_down_after: FORGET_DOWN_AFTER,
     }
 }
 

@@ -27,13 +27,9 @@ pub struct Cluster {
     pub clients: Vec<Client>,
 }
 
-/// What must be the same everywhere.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Accounted {
-    /// `known`, `present` and `deleted`: per node the ticks in ranges, one name after the other.
-    ticks: Vec<(String, Vec<(String, Value)>)>,
-    tock: Option<u64>,
-}
+/// What a node has accounted for, which must be the same everywhere: `known`, `present` and
+/// `deleted`, each with the ticks of all nodes, one name after the other.
+pub type Accounted = [Vec<(String, Value)>; 3];
 
 impl Cluster {
     /// One node per host, each linked to every other. `options` go to every node.
@@ -142,11 +138,10 @@ impl Cluster {
         if !ticks("missing").is_empty() {
             return None;
         }
-        let ticks = parts[..3].iter().map(|part| ((*part).to_owned(), ticks(part))).collect();
-        Some(Accounted { ticks, tock: field(&state, "tock").and_then(|t| t.as_u64()) })
+        Some(["known", "present", "deleted"].map(ticks))
     }
 
-    /// Whether all nodes account for the same, tocks included, and miss nothing.
+    /// Whether all nodes account for the same, and miss nothing.
     pub fn is_equal(&mut self) -> bool {
         let Some(first) = self.accounted(0) else { return false };
         (1..self.nodes.len()).all(|n| self.accounted(n).as_ref() == Some(&first))
@@ -163,6 +158,12 @@ impl Cluster {
             assert_eq!(first.len(), other.len(), "n0 and n{n} have trees of different size");
         }
         first
+    }
+
+    /// How many conflicts the nodes have reported, all together.
+    pub fn conflicts(&self) -> usize {
+        let logs = self.nodes.iter().flat_map(NodeProcess::log);
+        logs.filter(|line| line.contains("conflict:")).count()
     }
 
     /// Prints what the nodes logged after a moment, or since they started.

@@ -40,6 +40,7 @@ fn the_file_sets_whatever_options_can() {
         max-memory = "1.5GiB"
         read-only = true
         max-connections = 7
+        forget-down-after = "1.5m"
         init = { site = "main", levels = [1, 2.5, true] }
         load = "saved.bin"
         log = "debug"
@@ -54,6 +55,7 @@ fn the_file_sets_whatever_options_can() {
     assert_eq!(config.memory_max, Some(3 << 29));
     assert!(config.read_only);
     assert_eq!(config.connections_max, 7);
+    assert_eq!(config.forget_down_after, Duration::from_secs(90));
     let Start::Run { init: Some(init), load: Some(load) } = config.start else { panic!() };
     assert_eq!(load, PathBuf::from("saved.bin"));
     let text = crate::protocol::json::text_from_msgpack(init.as_bytes()).unwrap();
@@ -127,6 +129,7 @@ fn what_makes_no_sense_is_refused() {
         Settings { advertise: some(":80"), ..Settings::default() },
         Settings { peers: Some(vec!["a b".into()]), ..Settings::default() },
         Settings { max_connections: Some(0), ..Settings::default() },
+        Settings { forget_down_after: Some(Duration::ZERO), ..Settings::default() },
     ] {
         assert!(config(settings.clone(), StartKind::Run).is_err(), "{settings:?}");
     }

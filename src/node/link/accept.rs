@@ -8,11 +8,15 @@ use futures::future::FutureExt;
 
 use super::greet::{read_greeting, send_hello, send_refusal};
 use super::{LinkEnd, Links, is_worth_a_warning, tune};
+use crate::node::address::HostPort;
 use crate::protocol::peer::greeting::Greeting;
 use crate::rt::{self, TcpListener, TcpStream};
 
 /// The pause after the system refused to give us a connection (out of descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a peer's call waits for the outcome of ours to the same peer.
+const CROSSING_PATIENCE: Duration = Duration::from_millis(300);
 
 /// Takes connections until the node ends.
 pub(in crate::node) async fn accept_peers(links: Arc<Links>, listener: TcpListener) {
@@ -33,7 +37,7 @@ pub(in crate::node) async fn accept_peers(links: Arc<Links>, listener: TcpListen
 
 /// Greets whoever called, and runs the link if it becomes one.
 async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
-    let Some(slot) = links.greeting_slot() else {
+    let Some(slot) = links.greetings.slot() else {
         links.complain(
             "-",
             "crowd",
@@ -55,6 +59,13 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
             return links.complain(&who, error.reason(), &text);
         }
     };
+    if links.me.name < hello.name
+        && let Some(addr) = HostPort::parse(&hello.gossip, Some(0)).ok().and_then(|g| g.numeric())
+    {
+        // Two dials that cross, and ours is the one that will stay: a link that is replaced at
+        // once would only be a nuisance.
+        links.greetings.over(addr, CROSSING_PATIENCE).await;
+    }
     if is_closed(&stream) {
         // Who stood still finds the calls of peers that have given up long ago. None of them may
         // take the place of the link that they called because of.

@@ -25,7 +25,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// Nothing that is due waits longer than this, whatever happens to wake-ups; and so soon is a
 /// link that falls silent seen to be in doubt.
-const LOOK_MAX: Duration = Duration::from_millis(250);
+const LOOK_MAX: Duration = Duration::from_millis(200);
 
 /// Dials whoever should be linked and is not, until the node ends.
 pub(in crate::node) async fn dial_peers(links: Arc<Links>) {
@@ -34,8 +34,13 @@ pub(in crate::node) async fn dial_peers(links: Arc<Links>) {
         let now = rt::now();
         let linked: BTreeMap<NodeName, bool> = {
             let table = links.table.lock();
-            let doubt = |link: &Link| link.is_doubtful(&links.me.name, now);
-            table.iter().map(|(name, link)| (name.clone(), doubt(link))).collect()
+            table
+                .iter()
+                .map(|(name, link)| {
+                    link.ask_for_sign(now);
+                    (name.clone(), link.is_doubtful(&links.me.name, now))
+                })
+                .collect()
         };
         let standing = |name: &_| match linked.get(name) {
             None => Standing::Unlinked,
@@ -98,6 +103,7 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     }
     tune(&stream);
     let own = links.hello(&stream);
+    let _greeting = links.greetings.begin(remote);
     let greeted = match send_hello(&stream, &own).await {
         Ok(()) => read_greeting(&stream).await,
         Err(error) => Err(error),

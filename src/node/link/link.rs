@@ -3,16 +3,14 @@
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::admission::Party;
-use super::targets::COURTESY_MS;
+use super::signs::Signs;
 use crate::engine::LinkId;
 use crate::hub::link_queue::LinkQueue;
-use crate::model::ids::{Millis, NodeName, Tick};
-use crate::protocol::peer::PeerMessage;
+use crate::model::ids::{Millis, NodeName};
 use crate::protocol::peer::greeting::Hello;
 use crate::rt::TcpStream;
 
@@ -21,12 +19,8 @@ use crate::rt::TcpStream;
 pub(super) const SILENCE_MS: Millis = 15_000;
 /// The same where SWIM says that the peer is down: more than one full digest is overdue.
 pub(super) const SILENCE_WHEN_DOWN_MS: Millis = 6_000;
-/// A link over which nothing was written for so long carries a sign of life.
-pub(super) const SIGN_INTERVAL: Duration = Duration::from_millis(1_000);
-/// A link over which nothing came for so long, not even a sign of life, is in doubt: the peer is
-/// dialled beside it, and a connection that comes of that takes its place. After a short cut, TCP
-/// would try again only after as long a time as the cut had lasted.
-pub(super) const DOUBT_MS: Millis = 2_000;
+/// The one with the greater name doubts a link so much later, so that usually one side dials.
+const DOUBT_COURTESY_MS: Millis = 100;
 
 /// Why a link ended, for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,15 +74,6 @@ impl LinkEnd {
 /// The same for a peer that asked for a catch-up and then does not take it: it keeps others
 /// waiting for theirs, and the asking side has given up by then.
 pub(super) const SERVE_STALL_MS: Millis = 5_000;
-/// A sign of life: an acknowledgement of no change at all.
-pub(super) fn sign_of_life() -> PeerMessage<'static> {
-    PeerMessage::Ack(Tick::default())
-}
-
-pub(super) fn is_sign_of_life(message: &PeerMessage<'_>) -> bool {
-    matches!(message, PeerMessage::Ack(tick) if *tick == Tick::default())
-}
-
 /// That a peer does not keep up is logged this often.
 const LAG_LOG_INTERVAL_MS: Millis = 10_000;
 
@@ -104,8 +89,7 @@ pub(super) struct Link {
     pub(super) stream: TcpStream,
     /// When something last came.
     heard: AtomicU64,
-    /// Whether the peer gives signs of life.
-    gives_signs: AtomicBool,
+    signs: Mutex<Signs>,
     /// Since when a write makes no progress; 0 while none is under way.
     writing_since: AtomicU64,
     /// Whether a catch-up is being answered.
@@ -135,7 +119,7 @@ impl Link {
             since: now,
             stream,
             heard: AtomicU64::new(now),
-            gives_signs: AtomicBool::new(false),
+            signs: Mutex::new(Signs::new()),
             writing_since: AtomicU64::new(0),
             serving: AtomicBool::new(false),
             lag_logged: AtomicU64::new(0),
@@ -175,17 +159,39 @@ impl Link {
         self.heard.store(now, Ordering::Relaxed);
     }
 
-    /// The peer has given a sign of life; more are to be expected.
-    pub(super) fn note_sign(&self) {
-        self.gives_signs.store(true, Ordering::Relaxed);
+    /// Frames are being written, which should arrive.
+    pub(super) fn note_frames(&self, now: Millis) {
+        self.signs.lock().on_frames(now);
     }
 
-    /// Whether it is in doubt, as the node named `own` sees it. The one with the greater name
-    /// doubts a little later, so that usually one side dials.
+    /// Many bytes pass: a big read, or a write that had to wait for others and was then taken.
+    pub(super) fn note_flow(&self, now: Millis) {
+        self.signs.lock().on_flow(now);
+    }
+
+    /// The peer has given a sign of life.
+    pub(super) fn on_sign(&self) {
+        if self.signs.lock().on_sign() {
+            self.queue.changed.notify(usize::MAX);
+        }
+    }
+
+    /// Asks for a sign of life if it is time. To be called a few times per second.
+    pub(super) fn ask_for_sign(&self, now: Millis) {
+        if self.signs.lock().ask(now) {
+            self.queue.changed.notify(usize::MAX);
+        }
+    }
+
+    /// Whether a sign of life is to be given now.
+    pub(super) fn take_sign_wanted(&self) -> bool {
+        self.signs.lock().take_wanted()
+    }
+
+    /// Whether it is in doubt, as the node named `own` sees it: see [`super::signs`].
     pub(super) fn is_doubtful(&self, own: &NodeName, now: Millis) -> bool {
-        let allowed = DOUBT_MS + if *own > self.peer.name { COURTESY_MS } else { 0 };
-        let silent = now.saturating_sub(self.heard.load(Ordering::Relaxed));
-        self.gives_signs.load(Ordering::Relaxed) && silent >= allowed
+        let courtesy = if *own > self.peer.name { DOUBT_COURTESY_MS } else { 0 };
+        self.signs.lock().is_doubtful(courtesy, now)
     }
 
     /// A write begins, or made progress.

@@ -9,17 +9,18 @@ mod accept;
 mod admission;
 mod dial;
 mod greet;
+mod greetings;
 #[allow(clippy::module_inception, reason = "one link, of the links")]
 mod link;
 mod log_once;
 mod reader;
+mod signs;
 mod targets;
 mod writer;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_lock::Semaphore;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 pub(super) use accept::accept_peers;
 use admission::{Admission, LiveMember, Party, decide_admission};
 pub(super) use dial::dial_peers;
+use greetings::Greetings;
 use link::{Link, LinkEnd, SILENCE_MS};
 use log_once::LogOnce;
 use targets::{Dialled, Standing, Targets};
@@ -47,8 +49,6 @@ use crate::rt::{self, TcpStream};
 
 /// Most links; a few times the largest cluster that pushes to everybody.
 pub(super) const LINKS_MAX: usize = 256;
-/// Most connections that have not greeted yet. Each costs a socket for at most 5 s.
-pub(super) const GREETINGS_MAX: usize = 256;
 /// Most catch-ups that are answered at once; others are told to ask elsewhere or later.
 pub(super) const SERVES_MAX: usize = 4;
 /// How long a link may take to hand over what it has left when it is closed on purpose.
@@ -91,8 +91,7 @@ pub(super) struct Links {
     targets: Mutex<Targets>,
     serves: Arc<Semaphore>,
     log: LogOnce,
-    /// Connections that have not greeted yet.
-    greetings: AtomicUsize,
+    greetings: Greetings,
     name_trouble: Mutex<Option<NameTrouble>>,
     /// Fires when a link came or went, or there are new addresses to dial.
     pub(super) changed: Event,
@@ -110,7 +109,7 @@ impl Links {
             targets,
             serves: Arc::new(Semaphore::new(SERVES_MAX)),
             log: LogOnce::default(),
-            greetings: AtomicUsize::new(0),
+            greetings: Greetings::default(),
             name_trouble: Mutex::new(None),
             changed: Event::new(),
         }
@@ -478,22 +477,4 @@ fn tune(stream: &TcpStream) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = UNSENT_BYTES_MAX;
-}
-
-/// A slot among the connections that have not greeted yet.
-struct GreetingSlot<'a>(&'a Links);
-
-impl Drop for GreetingSlot<'_> {
-    fn drop(&mut self) {
-        self.0.greetings.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Links {
-    fn greeting_slot(&self) -> Option<GreetingSlot<'_>> {
-        let slot = GreetingSlot(self);
-        // Taken even if it is too many; then it is given back at once.
-        let before = self.greetings.fetch_add(1, Ordering::AcqRel);
-        (before < GREETINGS_MAX).then_some(slot)
-    }
 }

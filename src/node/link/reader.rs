@@ -3,7 +3,8 @@
 
 use futures::io::AsyncReadExt;
 
-use super::link::{Link, LinkEnd, is_sign_of_life};
+use super::link::{Link, LinkEnd};
+use super::signs::is_sign_of_life;
 use crate::engine::Input;
 use crate::hub::Hub;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
@@ -87,6 +88,7 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
                 link.note_heard(rt::now());
                 buffer.note_read(count);
                 if count >= YIELD_BYTES {
+                    link.note_flow(rt::now());
                     // A peer that always has more never makes us wait; others must run too.
                     rt::yield_now().await;
                 }
@@ -107,7 +109,7 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<usize, LinkEnd> {
             Ok(Some(frame)) => {
                 at += frame.length;
                 match PeerMessage::decode(&frame) {
-                    Ok(Some(message)) if is_sign_of_life(&message) => link.note_sign(),
+                    Ok(Some(message)) if is_sign_of_life(&message) => link.on_sign(),
                     Ok(Some(message)) => messages.push(message),
                     // Of a later version; ours to ignore.
                     Ok(None) => {}

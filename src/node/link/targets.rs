@@ -34,7 +34,7 @@ pub(super) const COURTESY_MS: Millis = 300;
 /// name may mean another host by then.
 const SELF_AGAIN_MS: Millis = 60_000;
 /// A link that stood so long was a good one: its peer is dialled again without a pause.
-const GOOD_LINK_MS: Millis = 5_000;
+const GOOD_LINK_MS: Millis = 1_000;
 /// Most addresses; an order of magnitude above the largest network aimed at.
 pub(super) const TARGETS_MAX: usize = 1024;
 /// Most dials under way at once.
@@ -67,7 +67,7 @@ pub(super) enum Dialled {
 pub(super) enum Standing {
     /// It has no link.
     Unlinked,
-    /// Its link is in doubt, see [`super::link::DOUBT_MS`].
+    /// Its link is in doubt, see [`super::signs`].
     Doubtful,
     /// It has a link, and needs no other.
     Linked,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use async_lock::{Semaphore, SemaphoreGuardArc};
 use futures::io::AsyncWriteExt;
 
-use super::link::{Link, LinkEnd, SIGN_INTERVAL, sign_of_life};
+use super::link::{Link, LinkEnd};
+use super::signs::sign_of_life;
 use crate::engine::{CloseReason, Input, ServeJob};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;
-use crate::model::ids::NodeTable;
+use crate::model::ids::{Millis, NodeTable};
 use crate::protocol::frame::PART_BYTES;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::rt;
@@ -18,6 +19,8 @@ use crate::rt;
 const WRITE_BYTES: usize = 64 << 10;
 /// A frame of this size or more is written as it is, not copied together with others.
 const WHOLE_BYTES: usize = 16 << 10;
+/// A big write that took so long has waited until the peer's system took what was written before.
+const WAITED_MS: Millis = 2;
 /// What an idle link keeps for putting frames together.
 const IDLE_BYTES: usize = 4 << 10;
 
@@ -41,13 +44,14 @@ impl Writer {
     /// that was queued has been given to the system.
     pub(super) async fn run(mut self) -> LinkEnd {
         let mut listener = None;
-        // So that the peer expects them from the beginning.
-        if let Err(error) = self.give_sign().await {
-            return LinkEnd::Broken(error.to_string());
-        }
         loop {
             if let Some(end) = self.link.end() {
                 return end;
+            }
+            if self.link.take_sign_wanted()
+                && let Err(error) = self.give_sign().await
+            {
+                return LinkEnd::Broken(error.to_string());
             }
             let wrote = match self.link.queue.next(WRITE_BYTES) {
                 LinkWork::Frames(frames) => self.write_frames(&frames).await,
@@ -68,18 +72,13 @@ impl Writer {
                 LinkWork::Wait => {
                     match listener.take() {
                         // Look again, now that nothing can be missed.
-                        None => {
-                            listener = Some(self.link.queue.changed.listen());
-                            continue;
-                        }
+                        None => listener = Some(self.link.queue.changed.listen()),
                         Some(listener) => {
                             self.out.shrink_to(IDLE_BYTES);
-                            if rt::timeout(SIGN_INTERVAL, listener).await.is_some() {
-                                continue;
-                            }
+                            listener.await;
                         }
                     }
-                    self.give_sign().await
+                    continue;
                 }
             };
             listener = None;
@@ -98,6 +97,7 @@ impl Writer {
     }
 
     async fn write_frames(&mut self, frames: &[Arc<[u8]>]) -> std::io::Result<()> {
+        self.link.note_frames(rt::now());
         if let [frame] = frames {
             return self.write(frame).await;
         }
@@ -124,9 +124,15 @@ impl Writer {
     /// Notes each piece that was taken as progress; the watchdog closes a link without any.
     async fn write(&self, mut bytes: &[u8]) -> std::io::Result<()> {
         let mut stream = &self.link.stream;
+        let mut last = rt::now();
         while !bytes.is_empty() {
-            self.link.note_writing(rt::now());
+            self.link.note_writing(last);
             let count = stream.write(bytes).await?;
+            let now = rt::now();
+            if count >= WHOLE_BYTES && now.saturating_sub(last) >= WAITED_MS {
+                self.link.note_flow(now);
+            }
+            last = now;
             if count == 0 {
                 return Err(std::io::ErrorKind::WriteZero.into());
             }
@@ -149,6 +155,7 @@ impl Writer {
             return self.flush().await;
         }
         self.link.note_serving(true);
+        self.link.note_frames(rt::now());
         if job.next_frames(PART_BYTES, &mut self.out) {
             drop_aside(job);
             self.permit = None;
