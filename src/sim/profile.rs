@@ -169,11 +169,7 @@ impl Plan {
             serves_max: rng.pick(&[1, 4, 4]),
             echo_percent: rng.pick(&[0, 10, 50]),
             redial_ms: rng.pick(&[1, 50, 200, 1_000]),
-            silence_ms: if seeks_rounds {
-                500
-            } else {
-                rng.pick(&[500, 2_000, 6_000, 15_000])
-            },
+            silence_ms: if seeks_rounds { 500 } else { rng.pick(&[500, 2_000, 6_000, 15_000]) },
             founds_percent: if options.focus == Focus::Coordinators { 50 } else { 10 },
             any_incarnation: rng.percent(50),
             hash_seed: rng.next(),

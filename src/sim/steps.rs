@@ -182,11 +182,8 @@ impl Cluster<'_> {
                 (Step::Crash, Focus::Coordinators) => at.disk.store.is_some(),
                 _ => true,
             };
-            let fits = if step == Step::Back {
-                !at.is_up() && !at.gone
-            } else {
-                at.is_awake() && wanted
-            };
+            let fits =
+                if step == Step::Back { !at.is_up() && !at.gone } else { at.is_awake() && wanted };
             if fits {
                 break;
             }
