@@ -159,7 +159,7 @@ impl<'a> Cluster<'a> {
             self.happen(happening);
             self.write_out();
         }
-        let failure = self.oracle.take_failure();
+        let failure = self.oracle.take_failure().filter(|_| self.stats.undecided == 0);
         if let Some(Failure { check, detail }) = &failure {
             note!(self, "WRONG: {check}: {detail}");
         }
@@ -304,7 +304,11 @@ impl<'a> Cluster<'a> {
                 Output::Commit(change) => {
                     let at = &mut self.nodes[node];
                     let Some(engine) = &at.engine else { continue };
+                    let is_own = change.entry.newest().node == engine.own();
                     let event = self.oracle.on_commit(&mut at.shadow, engine, &change);
+                    if is_own && at.copied_at.is_some() {
+                        self.give_up();
+                    }
                     note!(
                         self,
                         "  {} has {}",
@@ -434,14 +438,18 @@ impl<'a> Cluster<'a> {
         {
             self.changed_at = now;
         }
-        // Not even a client is needed for that: the node may found a Delete group, or re-issue.
         let tick = at.engine.as_ref().and_then(Engine::tick);
         if at.copied_at.is_some_and(|copied| tick.is_some_and(|tick| tick > copied)) {
-            note!(self, "a copy made an event before it met itself; nothing can be said");
-            let _ = self.oracle.take_failure();
-            self.stats.undecided = 1;
-            self.phase = Phase::Over;
+            self.give_up();
         }
+    }
+
+    /// A copy has made an event before it met itself. Not even a client is needed for that: it may
+    /// change the Delete group's list, or re-issue. Now two changes may have one id.
+    fn give_up(&mut self) {
+        note!(self, "a copy made an event before it met itself; nothing can be said");
+        self.stats.undecided = 1;
+        self.phase = Phase::Over;
     }
 }
 

@@ -88,15 +88,16 @@ impl Cluster<'_> {
             })
     }
 
-    /// Two nodes of one name cannot stay: the operator stops one.
+    /// Two nodes of one name cannot stay: the operator stops one. A copy that has not found out yet
+    /// must not go on in any case.
     fn end_twins(&mut self, rng: &mut Rng) {
         for node in 0..self.nodes.len() {
-            let Some(twin) = self.nodes[node].twin else { continue };
-            if twin > node || self.nodes[node].gone || self.nodes[twin].gone {
+            let Some(twin) = self.nodes[node].twin.filter(|twin| *twin < node) else { continue };
+            let is_unmet_copy = self.nodes[node].copied_at.is_some();
+            let is_single = self.nodes[node].gone || self.nodes[twin].gone;
+            if self.nodes[node].gone || (is_single && !is_unmet_copy) {
                 continue;
             }
-            // A copy that has not found out yet must not go on alone under that incarnation.
-            let is_unmet_copy = self.nodes[node].copied_at.is_some();
             let stopped = if is_unmet_copy || rng.percent(50) { node } else { twin };
             note!(self, "{} is stopped for good", self.nodes[stopped].label);
             self.nodes[stopped].gone = true;
@@ -138,8 +139,8 @@ impl Cluster<'_> {
     /// Whether all nodes that are up are linked with each other.
     fn is_meshed(&self) -> bool {
         let up = self.nodes.iter().filter(|n| n.is_up());
-        let others = up.clone().count() - 1;
-        up.clone().all(|n| n.ends.len() == others)
+        let count = up.clone().count();
+        up.clone().all(|n| n.ends.len() + 1 == count)
     }
 
     fn judge_end(&mut self) {
