@@ -280,19 +280,3 @@ fn what_nobody_noted_is_told_soon_all_the_same() {
     let told = (id, TickSet::range(1, 2).unwrap());
     assert!(said.iter().any(|m| matches!(m, PeerMessage::Digest(d) if d.seen.contains(&told))));
 }
-
-#[test]
-#[allow(clippy::disallowed_methods)]
-fn tmp_cost() {
-    let mut net = Net::new(2);
-    for node in 0..2 { net.make_history(node, "old", 65_000); }
-    net.connect_all();
-    net.settle();
-    let at = std::time::Instant::now();
-    for _ in 0..7 { net.settle(); }
-    let ticks = 7 * 240 * 2;
-    println!("per tick {:?}, wanted {:?}", at.elapsed() / ticks, net.wanted);
-    let mut worst = std::time::Duration::ZERO;
-    for _ in 0..400 { let at = std::time::Instant::now(); net.handle(0, Input::Tick); worst = worst.max(at.elapsed()); }
-    println!("worst {worst:?}");
-}
