@@ -330,7 +330,12 @@ impl Cluster<'_> {
         let incarnation = self.next_incarnation();
         self.handle(node, Input::Renewed { incarnation });
         let at = &mut self.nodes[node];
-        at.copied_at = None;
+        if at.copied_at.take().is_some()
+            && let Some(engine) = &mut at.engine
+        {
+            // Now it may make events, like anybody.
+            engine.set_delete_patience(&self.plan.delete);
+        }
         if at.disk.store.is_some() {
             // What the directory holds is not the record of the member that it was copied from.
             at.disk.replace(Some(incarnation.0), None);

@@ -179,7 +179,12 @@ impl Plan {
             },
             delay_ms: rng.pick(&[(0, 1), (1, 5), (5, 50), (20, 300), (0, 1_000)]),
             window: if overflows { 1 + rng.below(4) } else { 64 },
-            queue_bytes: if overflows { rng.pick(&[800, 1_200, 2_000]) } else { 1 << 22 },
+            // What is said after an overflow must fit: a digest of a bigger network is longer.
+            queue_bytes: match (overflows, is_small) {
+                (false, _) => 1 << 22,
+                (true, true) => rng.pick(&[800, 1_200, 2_000]),
+                (true, false) => rng.pick(&[16_000, 30_000, 100_000]),
+            },
             tick_ms: rng.pick(&[50, 100, 200]),
             piece_ms: rng.pick(&[0, 1, 10, 100]),
             piece_bytes: rng.pick(&[1, 1, 200]),

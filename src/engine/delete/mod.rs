@@ -129,6 +129,13 @@ impl DeleteGroup {
 }
 
 impl Engine {
+    /// From now on a list is founded and taken over as `settings` say.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub(crate) fn set_delete_patience(&mut self, settings: &DeleteSettings) {
+        self.delete.settings.found_after_ms = settings.found_after_ms;
+        self.delete.settings.takeover_after_ms = settings.takeover_after_ms;
+    }
+
     pub(super) fn on_delete_tick(&mut self, now: Millis, out: &mut Outbox) {
         self.retry_waiting(out);
         self.on_group_tick(now, out);
