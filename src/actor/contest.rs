@@ -4,10 +4,11 @@
 use crate::model::ids::NodeName;
 use crate::model::ping::{HISTORY_LEN_MAX, Ping, TURN_LIMIT};
 
-/// A history is a past from this turn on; a younger one is what a node makes that starts before it
-/// hears the others, and meeting it is no healed split. Two nodes that start together and lose one
-/// ping in twenty fail to meet for so long once in 10^7 starts.
-pub(crate) const PAST_TURNS_MIN: u64 = 3;
+/// A history is a past from this turn on; a younger one is what members make that start before they
+/// hear each other, and meeting it is no healed split. Where pings are lost, or take long, and many
+/// start at once, it can take some turns until all have heard of one history; in each of them,
+/// somebody must have missed all claims of the other.
+pub(crate) const PAST_TURNS_MIN: u64 = 8;
 
 /// Somebody's claim to a turn.
 ///
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(a.merged(&b, 16).unwrap(), claim(101, Some(1), "a1 b1 a2 b2 a3 b3 a4 b4"));
         let same = claim(95, Some(1), "a2 a1 c");
         assert_eq!(a.merged(&same, 6).unwrap(), claim(101, Some(1), "a1 a2 a3 c a4"));
-        let lone = claim(3, Some(1), "c");
+        let lone = claim(9, Some(1), "c");
         assert_eq!(a.merged(&lone, 4).unwrap(), claim(101, Some(1), "a1 c a2 a3"));
     }
 

@@ -3,7 +3,8 @@
 use rand::RngExt;
 
 use super::contest::Claim;
-use super::reunion::{self, MeetingNews};
+use super::pacing;
+use super::reunion::{self, MEETING_TURNS, MeetingNews};
 use super::{Actor, ActorEvent, ActorOutput, Occasion, Role};
 use crate::model::ids::{Millis, NodeName};
 use crate::model::ping::{ConfigVersion, Meeting, Ping};
@@ -49,25 +50,33 @@ impl Actor {
 
     fn hear_claim(&mut self, heard: Heard<'_>, now: Millis, out: &mut Vec<ActorOutput>) {
         let Some(ours) = self.claim.clone() else {
-            for meeting in &heard.meetings {
-                self.reunions.note_sides(meeting);
+            // It has nothing to recover; but others may hear of it only here.
+            for meeting in heard.meetings {
+                self.reunions.remember(meeting, now, self.telling_ms());
             }
             return self.follow(heard.claim, now, out);
         };
+        self.reunions.on_time(now);
         if heard.is_by_holder() && heard.claim.turn() >= ours.turn() {
             self.roster.on_took_part(heard.sender);
         }
         let is_strange = !heard.claim.shares_with(self.roster.names());
         if is_strange && !self.reunions.knows(&heard.claim) && !self.reunions.is_full() {
-            self.meet(&ours, &heard, now, out);
+            self.meet(&ours, heard, now, out);
         } else {
-            self.hear_meetings(&ours, &heard, out);
+            self.hear_meetings(&ours, &heard, now, out);
+            let are_pasts = ours.is_past() && self.roster.len() > 0 && heard.claim.is_past();
+            if is_strange && are_pasts && heard.claim > ours {
+                // Met before, but this list gives way only now. Where the others could not hear it
+                // until now, they learn here that it was there.
+                self.remember_meeting(&heard.claim, heard.claim.turn(), now);
+            }
             self.contest(&ours, heard, now, out);
         }
     }
 
     /// Two histories that share nothing become one.
-    fn meet(&mut self, ours: &Claim, heard: &Heard<'_>, now: Millis, out: &mut Vec<ActorOutput>) {
+    fn meet(&mut self, ours: &Claim, heard: Heard<'_>, now: Millis, out: &mut Vec<ActorOutput>) {
         let list_len = self.config.list_len;
         let is_recovery = ours.is_past() && self.roster.len() > 0 && heard.claim.is_past();
         let joint = match is_recovery {
@@ -77,71 +86,80 @@ impl Actor {
         let Some(joint) = joint else {
             return self.forget(now, out);
         };
-        self.reunions.on_leap(joint.turn());
-        for meeting in &heard.meetings {
-            self.reunions.note_sides(meeting);
+        let telling_ms = self.telling_ms();
+        self.reunions.on_leap(joint.turn() - ours.turn());
+        for meeting in heard.meetings {
+            let turn = meeting.turn + (joint.turn() - heard.claim.turn());
+            self.reunions.remember(Meeting { turn, ..meeting }, now, telling_ms);
         }
         self.roster.on_back(heard.claim.history());
         if is_recovery {
-            let ours: Vec<_> = self.roster.names().cloned().collect();
-            let theirs: Vec<_> = heard.claim.history().take(list_len).cloned().collect();
-            let sides = [ours.clone(), theirs.clone()];
-            self.reunions.remember(Meeting { turn: joint.turn(), sides });
+            let [ours, theirs] = self.remember_meeting(&heard.claim, joint.turn(), now);
             self.report_recover(ours, theirs, out);
-            self.tell_meeting(now);
         }
         if joint != *ours {
             self.follow(joint, now, out);
         }
     }
 
-    /// Others must hear of a meeting, also those who hear only this side. Those on the list speak
-    /// first; the others only if they do not.
-    fn tell_meeting(&mut self, now: Millis) {
+    /// The list has met another history: others must hear of it, also those who hear only this side.
+    /// Those on the list speak first; the others only if they do not.
+    fn remember_meeting(&mut self, theirs: &Claim, turn: u64, now: Millis) -> [Vec<NodeName>; 2] {
+        let ours: Vec<_> = self.roster.names().cloned().collect();
+        let sides = [ours, theirs.history().take(self.config.list_len).cloned().collect()];
+        let meeting = Meeting { turn, sides: sides.clone() };
+        self.reunions.remember(meeting, now, self.telling_ms());
         let gap_ms = self.config.gap_ms;
         let wait_ms = match self.roster.place(&self.me) {
             Some(_) => self.rng.random_range(0..gap_ms),
             None => gap_ms * 2 + self.rng.random_range(0..gap_ms),
         };
         self.say_by(now.saturating_add(wait_ms), Occasion::Meeting);
+        sides
     }
 
     /// What is told of meetings may concern this member's side, or a side that it met before, or
     /// one that another of these meetings tells it of.
-    fn hear_meetings(&mut self, ours: &Claim, heard: &Heard<'_>, out: &mut Vec<ActorOutput>) {
+    fn hear_meetings(
+        &mut self,
+        ours: &Claim,
+        heard: &Heard<'_>,
+        now: Millis,
+        out: &mut Vec<ActorOutput>,
+    ) {
         let turn = ours.turn().max(heard.claim.turn());
-        let mut unclear = heard.meetings.clone();
+        let telling_ms = self.telling_ms();
+        let mut unclear: Vec<_> = heard.meetings.iter().collect();
         // Each round clears up one at least, or is the last one.
         for _ in 0..heard.meetings.len() {
             let before = unclear.len();
-            unclear.retain(|meeting| !self.hear_meeting(ours, meeting, turn, out));
+            unclear.retain(|meeting| {
+                let news = self.reunions.decide_news(meeting, turn, ours, now);
+                let is_unclear = news == MeetingNews::Nothing;
+                match news {
+                    MeetingNews::Met { ours: our_side, theirs } => {
+                        self.reunions.remember((*meeting).clone(), now, telling_ms);
+                        if ours.is_past() {
+                            self.roster.on_back(&theirs);
+                            self.report_recover(our_side, theirs, out);
+                        }
+                    }
+                    MeetingNews::Known => {
+                        self.reunions.pass_on((*meeting).clone(), now, telling_ms);
+                    }
+                    MeetingNews::Nothing => {}
+                }
+                is_unclear
+            });
             if unclear.len() == before {
                 break;
             }
         }
     }
 
-    /// Whether anything is known of that meeting now.
-    fn hear_meeting(
-        &mut self,
-        ours: &Claim,
-        meeting: &Meeting,
-        turn: u64,
-        out: &mut Vec<ActorOutput>,
-    ) -> bool {
-        match self.reunions.decide_news(meeting, turn, ours) {
-            MeetingNews::Met { ours: our_side, theirs } if ours.is_past() => {
-                let sides = [our_side.clone(), theirs.clone()];
-                self.roster.on_back(&theirs);
-                self.reunions.remember(Meeting { turn: meeting.turn, sides });
-                self.report_recover(our_side, theirs, out);
-            }
-            MeetingNews::Met { .. } | MeetingNews::Known => {
-                self.reunions.note_sides(meeting);
-            }
-            MeetingNews::Nothing => return false,
-        }
-        true
+    /// For how long a meeting can be told.
+    fn telling_ms(&self) -> Millis {
+        MEETING_TURNS * pacing::turn_ms_max(&self.config)
     }
 
     fn report_recover(
@@ -180,7 +198,7 @@ impl Actor {
 struct Heard<'a> {
     claim: Claim,
     sender: &'a NodeName,
-    meetings: Vec<&'a Meeting>,
+    meetings: Vec<Meeting>,
 }
 
 impl Heard<'_> {

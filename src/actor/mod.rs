@@ -23,7 +23,7 @@
 //! - **Healed splits.** A history that shares no name with ours is that of another group:
 //!   [`ActorEvent::Recover`]. The two become one, the same on everybody who heard both; that they
 //!   met is told for some turns, so that also those report it who never heard the other history
-//!   itself (`reunion`). Nothing is recovered if one of the two has only started (fewer than three
+//!   itself (`reunion`). Nothing is recovered if one of the two has only started (fewer than eight
 //!   turns), or has nobody ready.
 //!
 //! # What holds
@@ -33,8 +33,8 @@
 //! - If pings are lost or late, or groups meet, more than one can hold it, each until it hears any
 //!   claim greater than its own. The greater one's holder says so again to whoever contests it, and
 //!   every turn repeats it.
-//! - While one can hear the others but not be heard by them, `Recover` can be repeated every
-//!   six turns or so: the two sides meet again and again, and never become one.
+//! - While one can hear the others but not be heard by them, `Recover` is repeated every
+//!   dozen turns or so: the two sides meet again and again, and never become one.
 //! - A split that is over before the lists of its sides have parted (three turns per name, at once
 //!   with [`Actor::on_member_down`]) is not noticed.
 //!

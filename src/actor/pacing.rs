@@ -6,7 +6,7 @@
 //! |---|---|
 //! | ready ones, if the turn's holder is not ready | within a gap, at once |
 //! | those not on the list, if it has room | within a gap after the cycle |
-//! | those on the list, oldest first | a gap after each other, from the cycle on (one gap later if the list has room) |
+//! | those on the list, oldest first | a gap after each other, from the cycle on (two gaps later if the list has room) |
 //! | those not on a full list | after [`STRANGER_CYCLES`] cycles, and a gap for each on the list |
 //! | not ready ones, if the holder is ready | after [`NOT_READY_CYCLES`] cycles, likewise |
 
@@ -21,8 +21,11 @@ use crate::model::ping::ConfigVersion;
 const STRANGER_CYCLES: Millis = 3;
 /// Who is not ready waits longer than all who are.
 const NOT_READY_CYCLES: Millis = 4;
-/// Without a claim for so many cycles, a passive member forgets the history.
-const FORGET_CYCLES: Millis = 8;
+/// Without a claim for so many turns, a passive member forgets the history.
+const FORGET_TURNS: Millis = 8;
+/// Those on a list that has room leave so many gaps to newcomers, who heard of the last turn late
+/// and whose ping takes its time again: with less, one that is far away would never get in.
+const NEWCOMER_GAPS: usize = 2;
 /// Members of which no order is known spread over so many gaps.
 const SPREAD_GAPS: Millis = 2;
 
@@ -55,7 +58,7 @@ pub(crate) fn wait_ms(standing: Standing, config: &ConfigVersion, rng: &mut Smal
             match standing.place {
                 Some(place) => {
                     let before = standing.listed.saturating_sub(place + 1);
-                    cycle_ms + gaps(before + usize::from(has_room))
+                    cycle_ms + gaps(before + if has_room { NEWCOMER_GAPS } else { 0 })
                 }
                 None if has_room => cycle_ms + rng.random_range(0..gap_ms),
                 None => late(STRANGER_CYCLES, rng.random_range(0..gap_ms * SPREAD_GAPS)),
@@ -66,8 +69,12 @@ pub(crate) fn wait_ms(standing: Standing, config: &ConfigVersion, rng: &mut Smal
 
 /// How long after the last claim a passive member forgets the history, in milliseconds.
 pub(crate) fn forget_ms(config: &ConfigVersion) -> Millis {
-    let turn_ms = config.cycle_ms + config.gap_ms * config.list_len as Millis;
-    turn_ms * FORGET_CYCLES
+    turn_ms_max(config) * FORGET_TURNS
+}
+
+/// How long a turn takes if all on the list but one are silent, in milliseconds.
+pub(crate) fn turn_ms_max(config: &ConfigVersion) -> Millis {
+    config.cycle_ms + config.gap_ms * (config.list_len + NEWCOMER_GAPS) as Millis
 }
 
 /// How long after a claim of its own a member holds the tag, if nobody contests it: everybody had
@@ -105,8 +112,8 @@ mod tests {
     fn while_there_is_room_newcomers_come_first() {
         let (least, greatest) = range(standing(None, 3));
         assert!(least >= 1_000 && greatest < 1_200);
-        assert_eq!(range(standing(Some(2), 3)), (1_200, 1_200));
-        assert_eq!(range(standing(Some(0), 1)), (1_200, 1_200), "alone, it follows itself");
+        assert_eq!(range(standing(Some(2), 3)), (1_400, 1_400));
+        assert_eq!(range(standing(Some(0), 1)), (1_400, 1_400), "alone, it follows itself");
     }
 
     #[test]

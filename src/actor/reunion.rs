@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::contest::{Claim, distinct};
-use crate::model::ids::NodeName;
+use crate::model::ids::{Millis, NodeName};
 use crate::model::ping::{Meeting, PING_MEETINGS_MAX, Ping};
 
-/// For so many turns a meeting is told, so that a few lost pings do not matter. Each hearer knows
-/// the names for as many turns after it last heard of them; then another split of the same two
-/// sides would be noticed.
-pub(crate) const MEETING_TURNS: u64 = 6;
+/// For so many turns a meeting is told, so that a few lost pings do not matter. What is told of the
+/// same names later than that is another meeting.
+pub(crate) const MEETING_TURNS: u64 = 4;
 
 /// Most names remembered from meetings. When it is reached, further strangers are joined without a
 /// report until some are forgotten: a network that heals in more pieces at once has enough to
@@ -20,8 +19,11 @@ pub(crate) const KNOWN_NAMES_MAX: usize = 512;
 /// How a name is remembered.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// How many turns this member followed by then.
-    at: u64,
+    /// What is told of its history until then is the meeting that is known.
+    told_until: Millis,
+    /// Its history, heard until then, has been met. Twice as long as the other: who notices that
+    /// two sides have met again must find that all whom it tells have forgotten the last time.
+    heard_until: Millis,
     /// It is gone since; when its history is heard again, that is another meeting. What is told of
     /// the first one is still no news.
     is_over: bool,
@@ -32,11 +34,11 @@ struct Known {
 /// Invariant: at most `PING_MEETINGS_MAX` meetings and `KNOWN_NAMES_MAX` names.
 #[derive(Default, Debug)]
 pub(crate) struct Reunions {
+    /// In the order in which they became known, the latest last.
     meetings: Vec<Meeting>,
+    /// Goes by time, not by turns: these leap where histories meet, and names would be forgotten
+    /// while others still tell them.
     known: BTreeMap<NodeName, Known>,
-    /// Turns followed. Names go by this count, not by the turns' numbers: these leap where a
-    /// history meets one that is further, and names would be forgotten while others still tell them.
-    followed: u64,
 }
 
 /// What is told of a meeting, as seen by one who hears of it.
@@ -61,18 +63,21 @@ impl Reunions {
         &self.meetings
     }
 
-    /// A claim to another turn is followed: forgets what is over.
-    pub(crate) fn on_turn(&mut self, turn: u64) {
-        self.followed += 1;
-        let followed = self.followed;
-        self.meetings.retain(|meeting| is_recent(meeting.turn, turn));
-        self.known.retain(|_, known| is_recent(known.at, followed));
+    /// Time has passed: forgets names.
+    pub(crate) fn on_time(&mut self, now: Millis) {
+        self.known.retain(|_, known| now < known.heard_until);
     }
 
-    /// The history leaps to a turn because it met another: what was told goes on being told.
-    pub(crate) fn on_leap(&mut self, turn: u64) {
+    /// A claim to another turn is followed: tells no more of what is over by then.
+    pub(crate) fn on_turn(&mut self, turn: u64) {
+        self.meetings.retain(|meeting| is_recent(meeting.turn, turn));
+    }
+
+    /// The history leaps ahead by so many turns because it met another: what was told goes on
+    /// being told for as long as before.
+    pub(crate) fn on_leap(&mut self, turns: u64) {
         for meeting in &mut self.meetings {
-            meeting.turn = turn;
+            meeting.turn = meeting.turn.saturating_add(turns);
         }
     }
 
@@ -86,13 +91,23 @@ impl Reunions {
         self.known.len() >= KNOWN_NAMES_MAX
     }
 
-    /// Remembers a meeting, to tell it.
-    pub(crate) fn remember(&mut self, meeting: Meeting) {
-        self.note_sides(&meeting);
+    /// Remembers a meeting that was heard of or noticed now, and tells it. `telling_ms` is for how
+    /// long it can be told.
+    pub(crate) fn remember(&mut self, meeting: Meeting, now: Millis, telling_ms: Millis) {
         for name in meeting.sides.iter().flatten() {
-            if let Some(known) = self.known.get_mut(name) {
-                known.is_over = false;
-            }
+            self.known.remove(name);
+        }
+        self.pass_on(meeting, now, telling_ms);
+    }
+
+    /// Tells a meeting on that is known: the joint list must not travel without it, or who gets
+    /// the list that way will not see that it came from two. Who is known stays known for as long
+    /// as before.
+    pub(crate) fn pass_on(&mut self, meeting: Meeting, now: Millis, telling_ms: Millis) {
+        self.note_sides(&meeting, now, telling_ms);
+        if let Some(told) = self.meetings.iter_mut().find(|told| is_alike(told, &meeting)) {
+            told.turn = told.turn.max(meeting.turn);
+            return;
         }
         if self.meetings.len() >= PING_MEETINGS_MAX {
             self.meetings.remove(0);
@@ -100,14 +115,13 @@ impl Reunions {
         self.meetings.push(meeting);
     }
 
-    /// Remembers who met, without telling of it.
-    pub(crate) fn note_sides(&mut self, meeting: &Meeting) {
-        let at = self.followed;
-        for name in meeting.sides.iter().flat_map(|side| distinct(side)) {
-            if let Some(known) = self.known.get_mut(&name) {
-                known.at = at;
-            } else if self.known.len() < KNOWN_NAMES_MAX {
-                self.known.insert(name, Known { at, is_over: false });
+    fn note_sides(&mut self, meeting: &Meeting, now: Millis, telling_ms: Millis) {
+        let told_until = now.saturating_add(telling_ms);
+        let heard_until = told_until.saturating_add(telling_ms);
+        for name in meeting.sides.iter().flatten() {
+            if !self.known.contains_key(name) && self.known.len() < KNOWN_NAMES_MAX {
+                let known = Known { told_until, heard_until, is_over: false };
+                self.known.insert(name.clone(), known);
             }
         }
     }
@@ -122,33 +136,53 @@ impl Reunions {
     /// Judges what is told of a meeting; `turn` is the latest turn that teller or hearer know of,
     /// `ours` the hearer's own history.
     #[must_use]
-    pub(crate) fn decide_news(&self, meeting: &Meeting, turn: u64, ours: &Claim) -> MeetingNews {
+    pub(crate) fn decide_news(
+        &self,
+        meeting: &Meeting,
+        turn: u64,
+        ours: &Claim,
+        now: Millis,
+    ) -> MeetingNews {
         if !is_recent(meeting.turn, turn) {
             return MeetingNews::Nothing;
         }
-        let sides = meeting.sides.each_ref().map(|side| distinct(side));
-        let [left, right] = &sides;
+        let [left, right] = &meeting.sides;
         let shares = left.iter().any(|name| right.contains(name));
         if shares || left.is_empty() || right.is_empty() || self.is_full() {
             return MeetingNews::Nothing;
         }
-        let is_ours = |side: &Vec<NodeName>| {
-            ours.shares_with(side) || side.iter().any(|name| self.known.contains_key(name))
-        };
-        let [left, right] = sides;
-        match (is_ours(&left), is_ours(&right)) {
-            (true, false) => MeetingNews::Met { ours: left, theirs: right },
-            (false, true) => MeetingNews::Met { ours: right, theirs: left },
+        let is_known =
+            |name: &NodeName| self.known.get(name).is_some_and(|known| now < known.told_until);
+        let is_ours = |side: &Vec<_>| ours.shares_with(side) || side.iter().any(is_known);
+        match (is_ours(left), is_ours(right)) {
+            (true, false) => MeetingNews::Met { ours: left.clone(), theirs: right.clone() },
+            (false, true) => MeetingNews::Met { ours: right.clone(), theirs: left.clone() },
             (true, true) => MeetingNews::Known,
             (false, false) => MeetingNews::Nothing,
         }
     }
 }
 
-/// The meetings that a ping tells of and that are not over by its own claim.
-pub(crate) fn recent<'a>(ping: &'a Ping, claim: &Claim) -> Vec<&'a Meeting> {
+/// The meetings that a ping tells of and that are not over by its own claim, made orderly, the
+/// oldest first: a later one may have one of the sides that became one in an older one.
+pub(crate) fn recent(ping: &Ping, claim: &Claim) -> Vec<Meeting> {
     let meetings = ping.meetings.iter().take(PING_MEETINGS_MAX);
-    meetings.filter(|meeting| is_recent(meeting.turn, claim.turn())).collect()
+    let recent = meetings.filter(|meeting| is_recent(meeting.turn, claim.turn()));
+    let orderly = |meeting: &Meeting| Meeting {
+        turn: meeting.turn,
+        sides: meeting.sides.each_ref().map(|side| distinct(side)),
+    };
+    let mut recent: Vec<_> = recent.map(orderly).collect();
+    recent.sort_by_key(|meeting| meeting.turn);
+    recent
+}
+
+/// Whether two are about the same: others noticed it at another turn of their list.
+fn is_alike(one: &Meeting, other: &Meeting) -> bool {
+    let shares = |a: &[NodeName], b: &[NodeName]| a.iter().any(|name| b.contains(name));
+    let [a, b] = &one.sides;
+    let [c, d] = &other.sides;
+    (shares(a, c) && shares(b, d)) || (shares(a, d) && shares(b, c))
 }
 
 /// Whether a meeting of one turn is still told in another, later one.
@@ -175,12 +209,12 @@ mod tests {
         let mut reunions = Reunions::default();
         let told = meeting(101, "a b", "x y");
         let met = |ours, theirs| MeetingNews::Met { ours: names(ours), theirs: names(theirs) };
-        let news = |r: &Reunions, ours| r.decide_news(&told, 101, &claim(100, ours));
+        let news = |r: &Reunions, ours| r.decide_news(&told, 101, &claim(100, ours), 9);
         assert_eq!(news(&reunions, "b c"), met("a b", "x y"));
         assert_eq!(news(&reunions, "y z"), met("x y", "a b"));
         assert_eq!(news(&reunions, "b y"), MeetingNews::Known);
         assert_eq!(news(&reunions, "p q"), MeetingNews::Nothing);
-        reunions.remember(meeting(101, "c b", "y z"));
+        reunions.remember(meeting(101, "c b", "y z"), 0, 500);
         assert_eq!(news(&reunions, "b c"), MeetingNews::Known);
     }
 
@@ -189,7 +223,7 @@ mod tests {
         let reunions = Reunions::default();
         let ours = claim(100, "a b");
         let none = [
-            (meeting(101, "a", "x"), 107),
+            (meeting(101, "a", "x"), 105),
             (meeting(102, "a", "x"), 101),
             (meeting(u64::MAX, "a", "x"), 101),
             (meeting(101, "", "x"), 101),
@@ -198,48 +232,79 @@ mod tests {
             (meeting(101, "x a", "x"), 101),
         ];
         for (told, turn) in none {
-            let news = reunions.decide_news(&told, turn, &ours);
+            let news = reunions.decide_news(&told, turn, &ours, 9);
             assert!(!matches!(news, MeetingNews::Met { .. }), "{told:?}");
         }
         let told = meeting(101, "a", "x");
-        assert!(matches!(reunions.decide_news(&told, 106, &ours), MeetingNews::Met { .. }));
+        assert!(matches!(reunions.decide_news(&told, 104, &ours, 9), MeetingNews::Met { .. }));
     }
 
     #[test]
-    fn who_was_met_is_known_for_some_turns_or_until_it_is_gone() {
+    fn who_was_met_is_known_for_some_time_or_until_it_is_gone() {
         let mut reunions = Reunions::default();
-        reunions.remember(meeting(101, "a b", "x y"));
-        for turn in 102..107 {
-            reunions.on_turn(turn);
-        }
+        reunions.remember(meeting(101, "a b", "x y"), 0, 500);
+        reunions.pass_on(meeting(104, "b a", "y x"), 300, 500);
+        assert_eq!(reunions.meetings(), [meeting(104, "a b", "x y")]);
+        reunions.on_time(999);
         assert!(reunions.knows(&claim(60, "z y")));
         assert!(!reunions.knows(&claim(60, "z")));
         reunions.on_gone(&names("y")[0]);
         assert!(!reunions.knows(&claim(60, "z y")), "heard again, it is another meeting");
-        let told = meeting(102, "b", "y");
-        let news = reunions.decide_news(&told, 106, &claim(106, "a b"));
-        assert_eq!(news, MeetingNews::Known, "the first meeting, told once more, is no news");
-        assert_eq!(reunions.meetings().len(), 1);
-        reunions.on_turn(107);
+        let told = meeting(104, "b", "y");
+        let news = |r: &Reunions, now| r.decide_news(&told, 104, &claim(104, "a b"), now);
+        assert_eq!(news(&reunions, 499), MeetingNews::Known, "the first one, told once more");
+        let again = MeetingNews::Met { ours: names("b"), theirs: names("y") };
+        assert_eq!(news(&reunions, 500), again);
+        reunions.on_time(1_000);
         assert!(!reunions.knows(&claim(60, "x")));
+        reunions.remember(told.clone(), 1_000, 500);
+        assert!(reunions.knows(&claim(60, "y")));
+        assert_eq!(news(&reunions, 1_499), MeetingNews::Known);
+    }
+
+    #[test]
+    fn a_meeting_is_told_for_some_turns_also_if_they_leap() {
+        let mut reunions = Reunions::default();
+        reunions.remember(meeting(101, "a b", "x y"), 0, 500);
+        reunions.on_turn(103);
+        reunions.on_leap(900);
+        reunions.on_turn(1_003);
+        assert_eq!(reunions.meetings(), [meeting(1_001, "a b", "x y")]);
+        reunions.on_turn(1_004);
+        assert_eq!(reunions.meetings().len(), 1);
+        reunions.on_turn(1_005);
         assert!(reunions.meetings().is_empty());
     }
 
     #[test]
-    fn a_leap_to_the_turn_of_another_history_makes_nothing_forgotten() {
-        let mut reunions = Reunions::default();
-        reunions.remember(meeting(101, "a b", "x y"));
-        reunions.on_leap(901);
-        reunions.on_turn(901);
-        assert!(reunions.knows(&claim(60, "x y")));
-        assert_eq!(reunions.meetings(), [meeting(901, "a b", "x y")]);
+    fn what_a_ping_tells_of_meetings_is_made_orderly() {
+        let history = names("a b");
+        let ping = Ping {
+            group: crate::model::ping::GroupId(0),
+            sender: history[0].clone(),
+            turn: 107,
+            value: Some(0),
+            history,
+            meetings: vec![
+                meeting(107, "a b a", "x"),
+                meeting(103, "a", "x"),
+                meeting(108, "a", "x"),
+                meeting(u64::MAX, "a", "x"),
+                meeting(104, "c c", "y"),
+            ],
+            config: crate::model::ping::ConfigVersion::DEFAULT,
+        };
+        let found = recent(&ping, &Claim::from_ping(&ping).unwrap());
+        assert_eq!(found, [meeting(104, "c", "y"), meeting(107, "a b", "x")]);
+        let many = Ping { meetings: vec![meeting(107, "a", "x"); 100], ..ping };
+        assert_eq!(recent(&many, &claim(107, "a")).len(), PING_MEETINGS_MAX);
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut reunions = Reunions::default();
         for i in 0..KNOWN_NAMES_MAX as u64 {
-            reunions.remember(meeting(i, &format!("a{i}"), &format!("b{i}")));
+            reunions.remember(meeting(i, &format!("a{i}"), &format!("b{i}")), 0, 500);
         }
         assert_eq!(reunions.known.len(), KNOWN_NAMES_MAX);
         assert_eq!(reunions.meetings.len(), PING_MEETINGS_MAX);

@@ -7,9 +7,9 @@ use super::limits::COUNTER_LIMIT;
 /// Most names of a history that are looked at; further ones are ignored. At most this many
 /// members can be on an elected list.
 pub const HISTORY_LEN_MAX: usize = 16;
-/// Most meetings that a ping tells of. Each costs up to two histories; who misses one because a
-/// network healed in many pieces at once still hears the other histories themselves.
-pub const PING_MEETINGS_MAX: usize = 4;
+/// Most meetings that a ping tells of, the latest. Each costs two histories; who misses one because
+/// a network healed in many pieces at once still hears the other histories themselves.
+pub const PING_MEETINGS_MAX: usize = 8;
 /// Turns from here on are refused. At ten turns a second it takes ten thousand million years to
 /// get there; whoever is led there by a broken peer starts again with an empty history.
 pub const TURN_LIMIT: u64 = COUNTER_LIMIT;

@@ -65,6 +65,7 @@ impl Channel {
 }
 
 pub(super) struct Net {
+    seed: u64,
     pub(super) now: Millis,
     pub(super) nodes: Vec<Node>,
     pub(super) channel: Channel,
@@ -88,6 +89,7 @@ pub(super) struct Net {
 impl Net {
     pub(super) fn new(seed: u64) -> Self {
         Self {
+            seed,
             now: 1_000_000,
             nodes: Vec::new(),
             channel: Channel::CALM,
@@ -383,15 +385,29 @@ impl Net {
         logs.filter(|(_, event)| matches!(event, ActorEvent::ListChanged(_))).count()
     }
 
+    /// What happened to whom, for messages.
+    pub(super) fn story(&self, since: Millis) -> String {
+        let logs = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.log.iter().map(|(at, event)| (*at, &node.name, event)));
+        let mut lines: Vec<_> = logs.filter(|(at, _, _)| *at >= since).collect();
+        lines.sort_by_key(|(at, _, _)| *at);
+        lines.iter().map(|(at, name, event)| format!("{at} {name}: {event:?}\n")).collect()
+    }
+
     /// All lists, for messages.
     pub(super) fn views(&self) -> String {
-        let view = |at| {
+        let mut views = format!("seed {}, {} members\n", self.seed, self.nodes.len());
+        for at in self.live() {
             let actor = self.actor(at);
             let tag = if actor.is_tagged() { "*" } else { "" };
+            let ready = if actor.is_ready() { "" } else { " (not ready)" };
             let list = text(self.list(at));
-            format!("  {}{tag} turn {}: {list}\n", self.nodes[at].name, actor.turn())
-        };
-        self.live().map(view).collect()
+            let name = &self.nodes[at].name;
+            views += &format!("  {name}{tag}{ready} turn {}: {list}\n", actor.turn());
+        }
+        views
     }
 
     /// How many should be on the list: those who can be elected, up to its length.

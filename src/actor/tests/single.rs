@@ -82,8 +82,8 @@ fn one_that_hears_nobody_claims_a_turn_per_cycle_and_keeps_the_tag() {
         (start, ping(1)),
         (start, changed("a")),
         (start + 200, TAGGED),
-        (start + 1_200, ping(2)),
-        (start + 2_400, ping(3)),
+        (start + 1_400, ping(2)),
+        (start + 2_800, ping(3)),
     ];
     assert_eq!(run(&mut a, start + 3_000), expected);
 }
@@ -194,14 +194,14 @@ fn a_member_that_only_started_is_no_healed_split() {
     hear(&mut b, &claim(90, Some(5), "a b"), 1_000);
     for stranger in [
         claim(1, Some(9), "x"),
-        claim(2, Some(9), "x y"),
+        claim(7, Some(9), "x y"),
         claim(500, None, "x y z"), // waits for somebody who is ready
         Ping { turn: 0, value: None, history: Vec::new(), ..claim(1, None, "x") },
     ] {
         assert_eq!(hear(&mut b, &stranger, 1_500), []);
         assert_eq!(list(&b), "a b");
     }
-    assert_eq!(hear(&mut b, &claim(3, Some(9), "x"), 1_500)[0], recover(Some(1), "a b", "x"));
+    assert_eq!(hear(&mut b, &claim(8, Some(9), "x"), 1_500)[0], recover(Some(1), "a b", "x"));
     let mut young = actor("young");
     tick(&mut young, 0);
     let claimed = young.next_deadline().unwrap();
@@ -216,8 +216,8 @@ fn a_member_that_is_gone_is_met_again_by_a_history_that_it_comes_back_with() {
     hear(&mut a, &claim(90, Some(5), "b a"), 1_000);
     a.on_member_down(&name("b"));
     assert_eq!(tick(&mut a, 1_100), [changed("a")]);
-    assert_eq!(a.next_deadline(), Some(1_300), "its turn is over");
-    assert_eq!(tick(&mut a, 1_300), [ActorOutput::Send(claim(91, Some(5), "a"))]);
+    assert_eq!(a.next_deadline(), Some(1_500), "its turn is over");
+    assert_eq!(tick(&mut a, 1_500), [ActorOutput::Send(claim(91, Some(5), "a"))]);
     let first = hear(&mut a, &claim(93, Some(5), "b"), 9_000);
     assert_eq!(first, [recover(Some(0), "a", "b"), changed("b a")]);
     a.on_member_down(&name("b"));
@@ -284,7 +284,7 @@ fn a_passive_member_greets_with_what_it_knows_and_forgets_what_is_long_over() {
     let greeting = p.greeting();
     assert_eq!(greeting, Ping { sender: name("p"), ..claim(9, Some(5), "a b c") });
     let outputs = run(&mut p, 60_000);
-    assert_eq!(outputs[0], (1_000 + 8 * 1_800, changed("")));
+    assert_eq!(outputs[0], (1_000 + 8 * 2_200, changed("")));
     assert_eq!(outputs.len(), 1);
     assert_eq!(p.turn(), 0);
 }

@@ -92,7 +92,7 @@ impl Split {
 
 #[test]
 fn two_parts_that_heal_report_it_once_to_each_on_both_lists() {
-    let mut late = 0;
+    let mut unclear = 0;
     for seed in seeds(32) {
         let count = [2, 3, 4, 5, 7, 12, 30, 50][seed as usize % 8];
         let mut split = Split::new(seed, count, 2, false);
@@ -102,6 +102,7 @@ fn two_parts_that_heal_report_it_once_to_each_on_both_lists() {
         }
         split.net.run_for(15_000);
         split.net.channel = Channel::CALM;
+        split.net.run_for(5_000);
         let (net, lists) = (&split.net, &split.lists);
         let both_past = lists.iter().all(|list| !list.is_empty());
         for at in 0..count {
@@ -119,18 +120,18 @@ fn two_parts_that_heal_report_it_once_to_each_on_both_lists() {
             assert!(both_past || recovers.is_empty());
         }
         for part in 0..2 {
-            let firsts = split.part(part).into_iter().flat_map(|at| net.recovers(at, 0));
-            let firsts = firsts
-                .filter(|event| matches!(event, ActorEvent::Recover { priority: Some(0), .. }));
-            // More than one where a turn ended just between two that noticed.
-            let firsts = firsts.count();
-            assert!(firsts <= 2 && (firsts > 0) == both_past, "seed {seed}: {firsts}");
-            late += usize::from(firsts > 1);
+            let recovers = split.part(part).into_iter().flat_map(|at| net.recovers(at, 0));
+            let is_first =
+                |event: &_| matches!(event, ActorEvent::Recover { priority: Some(0), .. });
+            let firsts = recovers.filter(|event| is_first(event)).count();
+            // Two, or none, where a turn ended just between two that noticed.
+            assert!(firsts <= 2 && (both_past || firsts == 0), "seed {seed}: {firsts}");
+            unclear += usize::from(both_past && firsts != 1);
         }
         split.net.run_until_agreed(15_000);
         split.net.assert_steady();
     }
-    println!("splits in which two of a side took themselves for the first: {late}");
+    println!("sides of which none, or two took themselves for the first: {unclear}");
 }
 
 #[test]
@@ -166,7 +167,12 @@ fn many_parts_that_heal_at_once_all_hear_of_each_other() {
             assert!(past.iter().all(|p| found.contains(p)), "seed {seed}: {found:?}");
             for part in &past {
                 let first = split.first(*part).unwrap();
-                assert!(!split.net.recovers(first, split.healed_at).is_empty(), "seed {seed}");
+                let story = || split.net.story(split.healed_at);
+                assert!(
+                    !split.net.recovers(first, split.healed_at).is_empty(),
+                    "{seed}\n{}",
+                    story()
+                );
             }
         }
         for at in 0..count {
@@ -250,7 +256,11 @@ fn parts_of_which_one_hears_the_other_become_one_when_both_do() {
                 let first = split.first(part).unwrap();
                 let recovers = split.net.recovers(first, split.split_at);
                 let lists: Vec<_> = split.lists.iter().cloned().map(text).collect();
-                assert!(!recovers.is_empty(), "seed {seed}: {lists:?}");
+                assert!(
+                    !recovers.is_empty(),
+                    "seed {seed}: {lists:?}\n{}",
+                    split.net.story(split.split_at)
+                );
             }
         }
         split.net.run_until_agreed(10_000);
@@ -268,7 +278,7 @@ fn while_one_way_is_cut_the_meeting_is_reported_only_now_and_then() {
         net.run_for(600_000);
         for at in 0..6 {
             let count = net.recovers(at, start).len();
-            assert!(count <= 600 / 6, "seed {seed}: n{at} {count}");
+            assert!(count <= 600 / 17 + 1, "seed {seed}: n{at} {count}");
         }
     }
 }
