@@ -24,6 +24,9 @@ const SHRINK_BELOW: usize = 11;
 /// Hashes that a bucket holds in place; a few in a hundred buckets have more.
 const HASHES_IN_PLACE: usize = 20;
 
+/// A bucket's slots grow and shrink by so many.
+const SLOTS_STEP: usize = 4;
+
 type Slot = (Path, Entry);
 
 /// Entries whose hashes lead to the same place. `hashes` and `slots` are alike in length and order.
@@ -48,8 +51,9 @@ impl Bucket {
 
     fn push(&mut self, hash: u32, slot: Slot) {
         if self.slots.len() == self.slots.capacity() {
-            // Doubling would leave holes in a million buckets.
-            self.slots.reserve_exact(2 + self.slots.len() / 8);
+            // Doubling would leave holes in a million buckets; and few sizes, so that what one bucket
+            // has left another can use.
+            self.slots.reserve_exact(SLOTS_STEP);
         }
         self.hashes.push(hash);
         self.slots.push(slot);
@@ -58,8 +62,8 @@ impl Bucket {
     fn swap_remove(&mut self, at: usize) -> Slot {
         self.hashes.swap_remove(at);
         let slot = self.slots.swap_remove(at);
-        if self.slots.capacity() > self.slots.len() * 2 + 4 {
-            self.slots.shrink_to(self.slots.len() + 2);
+        if self.slots.capacity() >= self.slots.len() + 2 * SLOTS_STEP {
+            self.slots.shrink_to(self.slots.len().next_multiple_of(SLOTS_STEP));
         }
         slot
     }
@@ -280,10 +284,10 @@ mod tests {
         for number in 0..100 {
             bucket.push(number, (path(number), entry(1)));
         }
-        assert!(bucket.slots.capacity() <= 100 + 2 + 100 / 8);
+        assert!(bucket.slots.capacity() < 100 + SLOTS_STEP);
         while !bucket.slots.is_empty() {
             bucket.swap_remove(0);
         }
-        assert!(bucket.slots.capacity() <= 4);
+        assert!(bucket.slots.capacity() < 2 * SLOTS_STEP);
     }
 }
