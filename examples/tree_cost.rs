@@ -64,7 +64,7 @@ fn main() {
     let arguments = Arguments::parse();
     let count = arguments.entries.max(1);
     // A walk over all numbers in no order: an odd step that shares no factor with the count.
-    let mut step = 0x9e37_79b9 % count | 1;
+    let mut step = (0x9e37_79b9 % count) | 1;
     while gcd(step, count) != 1 {
         step += 2;
     }
@@ -120,11 +120,9 @@ fn main() {
     // In a tree that was never overwritten: what came later than a tenth goes. (If it were any nine of
     // ten, each page of the allocator would keep something of the tenth.)
     let mut tree = Tree::new(7);
-    let before_removing = resident_bytes();
     for number in shuffled(0) {
         tree.insert(&path(number), make(number));
     }
-    let full_again = resident_bytes();
     timed("remove nine of ten", &mut tree, &mut |tree| {
         for number in shuffled(0).skip((count / 10) as usize) {
             tree.remove(&path(number)).unwrap();
@@ -135,7 +133,6 @@ fn main() {
     for number in 0..1_000 {
         black_box(make(number));
     }
-    eprintln!("{before_removing} {full_again} {}", resident_bytes());
     let left = resident_bytes();
     let per_entry = (full - before) as f64 / count as f64;
     let per_left = left.saturating_sub(before) as f64 / tree.len() as f64;

@@ -3,6 +3,8 @@
 //!
 //! `cargo run --profile sim --example simulate` runs any number of other seeds.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails should say so at once")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
