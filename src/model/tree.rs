@@ -2,6 +2,8 @@
 //! of the same paths serves listings and changes only when a path is created or purged, never
 //! when it is overwritten. No map type leaves this file.
 
+pub mod bulk;
+
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::ops::Bound;
