@@ -2,6 +2,7 @@
 //! of the same paths serves listings and changes only when a path is created or purged, never
 //! when it is overwritten. No map type leaves this file.
 
+pub mod bulk;
 mod table;
 
 use std::cmp::Ordering;
