@@ -30,9 +30,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conflicts::Conflicts;
+pub use delete::Decided;
 use delete::{DeleteGroup, DeleteSettings};
 use election::Elections;
-pub use image::Image;
+pub use image::{Image, Knowledge};
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
 use peers::Peers;
 pub use repair::CatchUpProgress;
@@ -138,6 +139,8 @@ pub struct Engine {
     counters: EngineCounters,
     conflicts: Conflicts,
     asked_for_incarnation: bool,
+    /// See [`Output::Knowledge`].
+    knowledge_changed: bool,
 }
 
 /// Counts since the start.
@@ -185,6 +188,7 @@ impl Engine {
             counters: EngineCounters::default(),
             conflicts: Conflicts::default(),
             asked_for_incarnation: false,
+            knowledge_changed: false,
             config,
         }
     }
@@ -466,6 +470,7 @@ impl Engine {
             self.asked_for_incarnation = true;
             out.push(Output::NeedIncarnation);
         }
+        self.tell_knowledge(out);
     }
 
     /// Clients do not see a node any more, if there is room on the list.
@@ -501,6 +506,7 @@ impl Engine {
             self.config.id = id;
             self.peers.on_renewed();
             self.delete.on_renewed(incarnation);
+            self.note_knowledge();
             out.push(Output::Report(Report::Renewed { incarnation }));
         }
     }

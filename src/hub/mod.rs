@@ -180,7 +180,7 @@ impl Hub {
                 }
                 Output::Discard(snapshot) => wakes.snapshots.push(snapshot),
                 // Nodes without a data directory are not asked for it.
-                Output::Persist { .. } => {}
+                Output::Knowledge | Output::Persist { .. } => {}
                 Output::Notify { watchers, change } => {
                     outputs.notify(&watchers, &change, &mut aftermath, wakes);
                 }
