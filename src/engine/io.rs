@@ -268,6 +268,11 @@ impl Outbox {
         self.outputs.push(output);
     }
 
+    /// All outputs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Output> {
+        self.outputs.iter()
+    }
+
     /// Takes all outputs, in order; the room is kept for the next ones.
     pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
         self.outputs.drain(..)
