@@ -78,7 +78,9 @@ fn a_change_is_acknowledged_and_shown_to_others_only_when_it_is_on_disk() {
     gated.wait_for(1);
     let read = reader.start(map! {"action": "get_value", "path": path("a")});
     gated.write();
-    [&writer, &reader, &watcher].map(nothing_comes);
+    for client in [&writer, &reader, &watcher] {
+        nothing_comes(client);
+    }
     gated.log.publish_synced(1);
     assert_eq!(writer.reply(write)["changed"].as_bool(), Some(true));
     assert_eq!(reader.reply(read)["value"].as_u64(), Some(1));
