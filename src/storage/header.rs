@@ -2,7 +2,7 @@
 //!
 //! MessagePack values one after the other: the magic text, the format's version, then, in version
 //! 1: number, network, name, incarnation, store, time, the file's own id (device, inode, birth),
-//! and in a log how it starts. The first two and the form of frames are the same in all versions.
+//! then in a log how it starts, in a snapshot how many entries it has. The first two and the form of frames are the same in all versions.
 
 use super::disk::FileId;
 use super::error::{FileKind, FormatError, StorageError};
@@ -53,14 +53,18 @@ pub enum LogStart {
     Snapshot,
 }
 
+/// What a header says of this kind of file only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    Log(LogStart),
+    /// How many entries it has, for who watches the progress.
+    Snapshot(u64),
+}
+
 /// Appends the payload of a first frame.
-pub(super) fn write_header(
-    header: &FileHeader,
-    file: FileId,
-    start: Option<LogStart>,
-    out: &mut Vec<u8>,
-) {
-    write_str(if start.is_some() { LOG_MAGIC } else { SNAPSHOT_MAGIC }, out);
+pub(super) fn write_header(header: &FileHeader, file: FileId, content: Content, out: &mut Vec<u8>) {
+    let is_log = matches!(content, Content::Log(_));
+    write_str(if is_log { LOG_MAGIC } else { SNAPSHOT_MAGIC }, out);
     write_u64(FORMAT_VERSION, out);
     write_u64(header.number, out);
     write_str(&header.network, out);
@@ -69,19 +73,19 @@ pub(super) fn write_header(
     write_u64(header.store, out);
     write_u64(header.time_ms, out);
     write_file_id(file, out);
-    match start {
-        None => {}
-        Some(LogStart::Empty) => {
+    match content {
+        Content::Snapshot(entries) => write_u64(entries, out),
+        Content::Log(LogStart::Empty) => {
             write_array_len(1, out);
             write_u64(START_EMPTY, out);
         }
-        Some(LogStart::After { number, bytes }) => {
+        Content::Log(LogStart::After { number, bytes }) => {
             write_array_len(3, out);
             write_u64(START_AFTER, out);
             write_u64(number, out);
             write_u64(bytes, out);
         }
-        Some(LogStart::Snapshot) => {
+        Content::Log(LogStart::Snapshot) => {
             write_array_len(1, out);
             write_u64(START_SNAPSHOT, out);
         }
@@ -103,8 +107,7 @@ pub(super) fn read_file_id(r: &mut Reader<'_>) -> Result<FileId, FormatError> {
 pub(super) struct ReadHeader {
     pub(super) header: FileHeader,
     pub(super) file: FileId,
-    /// Of a log.
-    pub(super) start: Option<LogStart>,
+    pub(super) content: Content,
 }
 
 /// Reads the first frame of a file that should be of that kind.
@@ -161,10 +164,13 @@ fn read_fields(mut r: Reader<'_>, kind: FileKind) -> Result<ReadHeader, FormatEr
     let id = NodeId { name, incarnation: Incarnation(r.read_u64()?) };
     let (store, time_ms) = (r.read_u64()?, r.read_u64()?);
     let file = read_file_id(&mut r)?;
-    let start = if kind == FileKind::Log { Some(read_start(&mut r)?) } else { None };
+    let content = match kind {
+        FileKind::Log => Content::Log(read_start(&mut r)?),
+        FileKind::Snapshot | FileKind::Identity => Content::Snapshot(r.read_u64()?),
+    };
     r.finish()?;
     let header = FileHeader { number, network, id, store, time_ms };
-    Ok(ReadHeader { header, file, start })
+    Ok(ReadHeader { header, file, content })
 }
 
 fn read_start(r: &mut Reader<'_>) -> Result<LogStart, FormatError> {

@@ -25,7 +25,10 @@ mod framing;
 pub mod header;
 mod knowledge;
 pub mod log;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod memory_disk;
 mod record;
+pub mod snapshot;
 
 pub use batch::{Batch, Op};
 pub use directory::Directory;
@@ -33,3 +36,7 @@ pub use disk::{Disk, DiskEntry, DiskFile, FileId};
 pub use error::{FileKind, FormatError, StorageError};
 pub use header::{FORMAT_VERSION, FileHeader, LogStart};
 pub use log::{LogBatch, LogReader, LogWriter, StoppedLog};
+pub use snapshot::{
+    Progress, SnapshotInfo, SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot,
+    write_snapshot,
+};

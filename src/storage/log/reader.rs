@@ -11,7 +11,7 @@ use crate::storage::batch::Op;
 use crate::storage::disk::{Disk, FileId};
 use crate::storage::error::{FileKind, FormatError, StorageError};
 use crate::storage::frame::{Beyond, FrameReader, Step};
-use crate::storage::header::{FileHeader, LogStart, read_header};
+use crate::storage::header::{Content, FileHeader, LogStart, read_header};
 use crate::storage::knowledge::KnowledgeParts;
 use crate::storage::record::{Dictionary, Record};
 
@@ -72,11 +72,15 @@ impl LogReader {
     ) -> Result<Self, StorageError> {
         let mut frames = FrameReader::new(name, source);
         let read = read_header(&mut frames, FileKind::Log)?;
+        let start = match read.content {
+            Content::Log(start) => start,
+            Content::Snapshot(_) => LogStart::Snapshot,
+        };
         Ok(Self {
             end: frames.position(),
             header: read.header,
             file_id: read.file,
-            start: read.start.unwrap_or(LogStart::Empty),
+            start,
             nodes: Dictionary::new(table),
             frames,
             partial: LogBatch::default(),

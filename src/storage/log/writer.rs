@@ -10,7 +10,7 @@ use crate::storage::batch::{Batch, Op};
 use crate::storage::disk::{Disk, DiskFile, FileId};
 use crate::storage::error::StorageError;
 use crate::storage::framing::Framing;
-use crate::storage::header::{FileHeader, LogStart, write_header};
+use crate::storage::header::{Content, FileHeader, LogStart, write_header};
 use crate::storage::knowledge::write_knowledge;
 use crate::storage::record::{write_entry, write_gone, write_node};
 
@@ -62,7 +62,7 @@ impl LogWriter {
         let file = disk.create(&name).map_err(StorageError::io(&name, "create"))?;
         let id = file.id().map_err(StorageError::io(&name, "look at"))?;
         let mut framing = Framing::new();
-        framing.frame(|out| write_header(header, id, Some(start), out));
+        framing.frame(|out| write_header(header, id, Content::Log(start), out));
         let mut writer = Self {
             file,
             name,
