@@ -12,6 +12,7 @@
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
 //! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |
+//! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
 //! | [`server`] | no | client connections |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
@@ -33,4 +34,5 @@ pub mod rt;
 pub mod server;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod sim;
+pub mod storage;
 pub mod testing;

@@ -23,6 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["model", "protocol", "actor", "replica"]),
     ("sim", &["model", "protocol", "replica", "engine", "hub", "membership"]),
     ("hub", &["model", "protocol", "replica", "engine"]),
+    ("storage", &["model", "protocol", "replica", "engine"]),
     ("rt", &["model"]),
     ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),
     ("client", &["model", "protocol", "rt"]),

@@ -1,10 +1,10 @@
 //! A node's whole state at one moment, as data: what a restart needs, and what a snapshot file
 //! holds (RULES 9).
 
-use super::delete::Decided;
-use super::{Config, Engine, Outbox, Output, Report};
+use super::{Config, Decided, Engine, Outbox, Output, Report};
 use crate::model::group::GroupConfig;
-use crate::model::ids::NodeId;
+use crate::model::ids::{NodeId, Tick, Tock};
+use crate::model::seen::{Mark, Seen};
 use crate::replica::Replica;
 use crate::replica::across::{Across, AcrossFailure};
 use crate::replica::come_back::{ReplicaImage, Restored};
@@ -17,7 +17,27 @@ pub struct Image {
     /// The Delete group's member list.
     pub group: Option<GroupConfig>,
     /// What this node had decided as the group's coordinator, and had not announced yet.
-    pub(super) decided: Option<Decided>,
+    pub decided: Option<Decided>,
+}
+
+/// An [`Image`] without its tree and node table: what must be written down besides entries. Its
+/// events and sets are in the indices of the engine's table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Knowledge {
+    /// Whose it is, in which of its lives.
+    pub id: NodeId,
+    /// The last tick that `id` had used.
+    pub tick: Tick,
+    /// The network's counter as it was known.
+    pub tock: Tock,
+    /// What was accounted for.
+    pub seen: Seen,
+    /// How far purges were applied.
+    pub mark: Mark,
+    /// The Delete group's member list.
+    pub group: Option<GroupConfig>,
+    /// What this node had decided as the group's coordinator, and had not announced yet.
+    pub decided: Option<Decided>,
 }
 
 impl Image {
@@ -26,9 +46,37 @@ impl Image {
     pub fn id(&self) -> &NodeId {
         &self.replica.id
     }
+
+    /// All but the tree and the node table.
+    #[must_use]
+    pub fn knowledge(&self) -> Knowledge {
+        Knowledge {
+            id: self.replica.id.clone(),
+            tick: self.replica.tick,
+            tock: self.replica.tock,
+            seen: self.replica.seen.clone(),
+            mark: self.replica.mark.clone(),
+            group: self.group.clone(),
+            decided: self.decided.clone(),
+        }
+    }
 }
 
 impl Engine {
+    /// What must be written down besides entries, as of this moment. O(incarnations known).
+    #[must_use]
+    pub fn knowledge(&self) -> Knowledge {
+        Knowledge {
+            id: self.config.id.clone(),
+            tick: self.replica.tick(),
+            tock: self.replica.tock(),
+            seen: self.replica.seen().clone(),
+            mark: self.replica.mark().clone(),
+            group: self.group().cloned(),
+            decided: self.decided(),
+        }
+    }
+
     /// The state of this moment.
     #[must_use]
     pub fn image(&self) -> Image {

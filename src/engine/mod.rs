@@ -31,9 +31,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conflicts::Conflicts;
+pub use delete::Decided;
 use delete::{DeleteGroup, DeleteSettings};
 use election::Elections;
-pub use image::Image;
+pub use image::{Image, Knowledge};
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
 use peers::Peers;
 pub use repair::CatchUpProgress;

@@ -19,10 +19,10 @@ use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::replica::purge::{PurgeDecision, TockPair};
 use holes::HoleWatch;
-pub(super) use round::Decided;
 use round::{Agreeing, Deciding, Round};
 
 pub use group::{ForgetError, GroupView};
+pub use round::Decided;
 
 /// How the Delete group works. The defaults suit everybody but tests.
 #[derive(Clone, Debug)]

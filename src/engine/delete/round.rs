@@ -43,11 +43,13 @@ pub(super) struct Deciding {
     pub(super) decided: Decided,
 }
 
-/// A purge that all have agreed to.
-#[derive(Clone)]
-pub(in crate::engine) struct Decided {
-    pub(super) pair: TockPair,
-    pub(super) next: Option<GroupConfig>,
+/// A purge that all have agreed to: what a coordinator must not forget before it has announced it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decided {
+    /// The purge.
+    pub pair: TockPair,
+    /// The member list that comes with it, if it changes.
+    pub next: Option<GroupConfig>,
 }
 
 impl Engine {

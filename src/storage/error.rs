@@ -1,0 +1,286 @@
+//! What can go wrong with files. Every message says which file, where in it, what is wrong, and what
+//! can be done.
+
+use std::io;
+
+use crate::model::ids::NameError;
+use crate::model::path::PathError;
+use crate::model::value::ReadError;
+
+/// What to do about a log that is damaged.
+const LOG_ADVICE: &str = "put back a good copy of the file, or start with --discard-damaged to go \
+    on with what is before the damage (as a new incarnation, which then catches up)";
+/// What to do about a snapshot that is damaged.
+const SNAPSHOT_ADVICE: &str = "put back a good copy of the file, or use another snapshot";
+
+/// Which kind of file something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A snapshot.
+    Snapshot,
+    /// An event log.
+    Log,
+    /// A data directory's `identity`.
+    Identity,
+}
+
+impl FileKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot",
+            Self::Log => "event log",
+            Self::Identity => "identity file",
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Snapshot => SNAPSHOT_ADVICE,
+            Self::Log | Self::Identity => LOG_ADVICE,
+        }
+    }
+}
+
+impl std::fmt::Display for FileKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a file could not be written or read. What it says of files on disk is said at each
+/// function; nothing in memory was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// The system refused.
+    #[error("{file}: cannot {action}: {source}")]
+    Io {
+        /// Which file.
+        file: String,
+        /// What was tried: "read", "write" …
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Bytes are not what was once written.
+    #[error("{file}: the {kind} is damaged at byte {offset}: {problem}; {}", .kind.advice())]
+    Damaged {
+        /// Which file.
+        file: String,
+        /// What it should be.
+        kind: FileKind,
+        /// Where the damaged frame begins.
+        offset: u64,
+        /// What is wrong.
+        problem: FormatError,
+    },
+    /// The file ends too early: it was not written to its end.
+    #[error("{file}: the {kind} ends at byte {offset}, inside a frame or before its end; {}",
+        .kind.advice())]
+    Incomplete {
+        /// Which file.
+        file: String,
+        /// What it should be.
+        kind: FileKind,
+        /// Where what is missing would begin.
+        offset: u64,
+    },
+    /// Made by a later version.
+    #[error(
+        "{file}: a {kind} of format version {found} (at byte 0); this program reads up to {known}; \
+         use the program that wrote it, or a newer one"
+    )]
+    FutureVersion {
+        /// Which file.
+        file: String,
+        /// What it is.
+        kind: FileKind,
+        /// Its version.
+        found: u64,
+        /// The latest that is known here.
+        known: u64,
+    },
+    /// Not such a file at all.
+    #[error(
+        "{file}: no distkv {kind} (byte 0 is not the start of one); check the file's name, or put \
+         back a good copy if it was one"
+    )]
+    NotOne {
+        /// Which file.
+        file: String,
+        /// What it should be.
+        kind: FileKind,
+    },
+    /// Something of another node or network.
+    #[error(
+        "{file}: it belongs to node {found_name:?} of network {found_network:?}, not to {name:?} of \
+         {network:?}; start with that name and network, or use another directory"
+    )]
+    OtherOwner {
+        /// Which file.
+        file: String,
+        /// Whose it is.
+        found_name: String,
+        /// Of which network.
+        found_network: String,
+        /// Whose it should be.
+        name: String,
+        /// Of which network.
+        network: String,
+    },
+    /// A log is missing between others.
+    #[error(
+        "{file} is missing (at byte 0): the files after it go on where it ended; put it back, or \
+         start with --discard-damaged to go on with what is before it (as a new incarnation)"
+    )]
+    Missing {
+        /// Which file.
+        file: String,
+    },
+    /// A log does not go on where the one before it ends.
+    #[error(
+        "{file}: it ends at byte {offset}, but what follows it says that it had {expected} bytes; \
+         put back a good copy of the file, or start with --discard-damaged to go on with what it \
+         has (as a new incarnation)"
+    )]
+    Shortened {
+        /// The log that is too short.
+        file: String,
+        /// How long it is.
+        offset: u64,
+        /// How long it was.
+        expected: u64,
+    },
+    /// A log goes on from a snapshot that is not there or is damaged.
+    #[error(
+        "{file}: it goes on (at byte 0) from snapshot {number}, which is missing or damaged; put \
+         back a good copy of that, or start with --discard-damaged to go on with what is before it \
+         (as a new incarnation)"
+    )]
+    NeedsSnapshot {
+        /// The log.
+        file: String,
+        /// The snapshot that it needs.
+        number: u64,
+    },
+    /// Snapshots are there, but none is good, and the logs do not reach back to the beginning.
+    #[error(
+        "{file}: none of the snapshots here is good, the newest for this reason: {newest}; put back \
+         a good one, or start with --discard-damaged to begin with nothing (the node then catches \
+         up from its network, if there is one)"
+    )]
+    NoGoodSnapshot {
+        /// The directory's newest snapshot.
+        file: String,
+        /// What is wrong with it.
+        newest: Box<StorageError>,
+    },
+    /// An earlier write failed; the file must not be used on.
+    #[error("{file}: an earlier write failed (before byte {offset}); begin a new file")]
+    Given {
+        /// Which file.
+        file: String,
+        /// Where it ends.
+        offset: u64,
+    },
+    /// Another process uses the directory.
+    #[error(
+        "{directory}: another node uses this data directory (its lock file is locked); stop that \
+         node, or use another directory"
+    )]
+    Locked {
+        /// Which directory.
+        directory: String,
+    },
+    /// What was written cannot be read back.
+    #[error("{file}: what was just written reads back differently; check the disk")]
+    NotVerified {
+        /// Which file.
+        file: String,
+    },
+}
+
+impl StorageError {
+    /// What the system said about a file.
+    pub(crate) fn io(file: &str, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { file: file.to_owned(), action, source }
+    }
+
+    /// Whether the disk is full (or the quota used up).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        ))
+    }
+}
+
+/// What is wrong with bytes of a file.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FormatError {
+    /// A frame's length does not match the check beside it.
+    #[error("a frame's length and its check do not match")]
+    Head,
+    /// A frame's length is out of range.
+    #[error("a frame of {0} bytes is announced; 1 to {max} are allowed", max = super::frame::FRAME_BYTES_MAX)]
+    Length(usize),
+    /// A frame's content does not match its hash.
+    #[error("a frame's content and its hash do not match")]
+    Hash,
+    /// Not the MessagePack that belongs there.
+    #[error("bad content: {0}")]
+    Read(#[from] ReadError),
+    /// A path that is not canonical or breaks a limit.
+    #[error("bad path: {0}")]
+    Path(#[from] PathError),
+    /// Paths that do not rise.
+    #[error("an entry's path is not behind that of the entry before it")]
+    Order,
+    /// A name that no node can have.
+    #[error("bad name: {0}")]
+    Name(#[from] NameError),
+    /// A counter out of range.
+    #[error("the counter {0} is out of range")]
+    Counter(u64),
+    /// Tick ranges that are empty or out of range.
+    #[error("bad ranges of ticks")]
+    Ticks,
+    /// An incarnation that the file has not named.
+    #[error("incarnation number {0} was not named before")]
+    Incarnation(u64),
+    /// More incarnations than a node can keep track of.
+    #[error("more incarnations than the {max} that a node keeps track of",
+        max = crate::model::ids::NODE_TABLE_MAX)]
+    TooManyIncarnations,
+    /// A chain without events or with too many of them.
+    #[error("a chain of {0} numbers")]
+    Chain(usize),
+    /// A list that is too long.
+    #[error("{0} {1}")]
+    TooMany(usize, &'static str),
+    /// A member list that breaks a rule.
+    #[error("bad member list")]
+    Members,
+    /// A kind of frame or record that does not belong there, or is unknown.
+    #[error("{0} of kind {1}, which does not belong here")]
+    Kind(&'static str, u64),
+    /// Something that must be there is not.
+    #[error("no {0}")]
+    Lacks(&'static str),
+    /// Counts at the end that differ from what was read.
+    #[error("{what}: {found} were found, {said} were written")]
+    Count {
+        /// Of what.
+        what: &'static str,
+        /// How many were found.
+        found: u64,
+        /// How many there must be.
+        said: u64,
+    },
+    /// The hash of the whole file is another one.
+    #[error("the content and the hash of the whole file do not match")]
+    FileHash,
+    /// Bytes behind the end.
+    #[error("something follows the end")]
+    Trailing,
+}

@@ -1,0 +1,68 @@
+//! Puts records into frames, in a buffer that is written out later.
+
+use super::frame::{FRAME_BYTES_AIM, begin_frame, end_frame};
+
+/// A buffer of frames that are to be appended to a file.
+pub(super) struct Framing {
+    out: Vec<u8>,
+    /// Where in the file the buffer begins.
+    base: u64,
+    /// The frame that was begun, if one is open.
+    open: Option<usize>,
+}
+
+impl Framing {
+    /// For a new file.
+    pub(super) fn new() -> Self {
+        Self { out: Vec::new(), base: 0, open: None }
+    }
+
+    /// The position in the file behind all that was put in.
+    pub(super) fn position(&self) -> u64 {
+        self.base + self.out.len() as u64
+    }
+
+    /// The bytes that were not taken yet; no frame may be open.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// The bytes were written: makes room for the next ones.
+    pub(super) fn clear(&mut self) {
+        debug_assert!(self.open.is_none());
+        self.base += self.out.len() as u64;
+        self.out.clear();
+    }
+
+    /// Appends a frame with one call's payload.
+    pub(super) fn frame(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.begin();
+        write(&mut self.out);
+        self.end();
+    }
+
+    /// Begins a frame.
+    pub(super) fn begin(&mut self) {
+        debug_assert!(self.open.is_none());
+        self.open = Some(begin_frame(&mut self.out));
+    }
+
+    /// What the open frame's payload is appended to.
+    pub(super) fn payload(&mut self) -> &mut Vec<u8> {
+        debug_assert!(self.open.is_some());
+        &mut self.out
+    }
+
+    /// Whether the open frame is long enough to be ended.
+    pub(super) fn is_full(&self) -> bool {
+        self.open.is_some_and(|at| self.out.len() - at >= FRAME_BYTES_AIM)
+    }
+
+    /// Ends the open frame.
+    pub(super) fn end(&mut self) {
+        if let Some(at) = self.open.take() {
+            let position = self.base + at as u64;
+            end_frame(&mut self.out, at, position);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What a node knows besides its entries ([`Knowledge`]), as records.
+//!
+//! | first element | record | then |
+//! |---|---|---|
+//! | 18 | the state; begins it | own incarnation's number, tick, tock, mark, group |
+//! | 19 | ticks seen | node, base, then gap and length of each range |
+//! | 20 | a decision, if there is one | lineage, from, to, next group |
+//! | 21 | ticks of its V | as 19 |
+//!
+//! A gap counts from the end of the range before it, the first one from `base`. A set of many ranges
+//! takes several records, so that no record is longer than a frame. A mark is an array of
+//! `[lineage, tock]`, a lineage nil or `[name, incarnation, tick]`; a group is nil or `[version,
+//! lineage, [[name, store, durable] …]]`.
+
+use std::collections::BTreeMap;
+
+use super::error::FormatError;
+use super::record::{
+    DECIDED, DECIDED_SEEN, Dictionary, SEEN, STATE, expect_fields, read_tick, read_tock,
+    read_used_tick,
+};
+use crate::engine::{Decided, Knowledge};
+use crate::model::group::{GROUP_MEMBERS_MAX, GroupConfig, Member};
+use crate::model::ids::{Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::seen::{Lineage, Mark, Seen};
+use crate::model::tick_set::TickSet;
+use crate::model::value::{Reader, write_array_len, write_bool, write_nil, write_str, write_u64};
+use crate::replica::purge::TockPair;
+
+/// Most ranges in one record: at most 18 bytes each, so that a record is about as long as a frame
+/// should be.
+const RANGES_MAX: usize = 3_500;
+
+/// Calls `each` for every record of it. The table has all its incarnations.
+pub(super) fn write_knowledge(
+    knowledge: &Knowledge,
+    table: &NodeTable,
+    mut each: impl FnMut(&dyn Fn(&mut Vec<u8>)),
+) {
+    let id = &knowledge.id;
+    // A table that lacks the own incarnation does not happen; it would read back as an error.
+    let own = table.find(id.name.as_str(), id.incarnation);
+    each(&|out| {
+        write_array_len(6, out);
+        write_u64(STATE, out);
+        write_u64(own.map_or(u64::MAX, |own| own.as_usize() as u64), out);
+        write_u64(knowledge.tick.get(), out);
+        write_u64(knowledge.tock.get(), out);
+        write_mark(&knowledge.mark, out);
+        write_group(knowledge.group.as_ref(), out);
+    });
+    write_seen(SEEN, &knowledge.seen, &mut each);
+    if let Some(Decided { pair, next }) = &knowledge.decided {
+        each(&|out| {
+            write_array_len(5, out);
+            write_u64(DECIDED, out);
+            write_lineage(&pair.lineage, out);
+            write_u64(pair.from.get(), out);
+            write_u64(pair.to.get(), out);
+            write_group(next.as_ref(), out);
+        });
+        write_seen(DECIDED_SEEN, &pair.seen, &mut each);
+    }
+}
+
+fn write_seen(kind: u64, seen: &Seen, each: &mut impl FnMut(&dyn Fn(&mut Vec<u8>))) {
+    for (node, ticks) in seen.iter() {
+        let mut ranges = ticks.ranges().peekable();
+        let mut base = 0;
+        while ranges.peek().is_some() {
+            let part: Vec<(u64, u64)> = ranges.by_ref().take(RANGES_MAX).collect();
+            each(&|out| write_ranges(kind, node, base, &part, out));
+            base = part.last().map_or(base, |(_, to)| *to);
+        }
+    }
+}
+
+fn write_ranges(kind: u64, node: NodeIndex, base: u64, ranges: &[(u64, u64)], out: &mut Vec<u8>) {
+    write_array_len(3 + 2 * ranges.len(), out);
+    write_u64(kind, out);
+    write_u64(node.as_usize() as u64, out);
+    write_u64(base, out);
+    let mut at = base;
+    for (from, to) in ranges {
+        write_u64(from - at, out);
+        write_u64(to - from, out);
+        at = *to;
+    }
+}
+
+fn write_mark(mark: &Mark, out: &mut Vec<u8>) {
+    write_array_len(mark.iter().count(), out);
+    for (lineage, tock) in mark.iter() {
+        write_array_len(2, out);
+        write_lineage(lineage, out);
+        write_u64(tock.get(), out);
+    }
+}
+
+fn write_lineage(lineage: &Lineage, out: &mut Vec<u8>) {
+    let Some((id, tick)) = &lineage.0 else { return write_nil(out) };
+    write_array_len(3, out);
+    write_str(id.name.as_str(), out);
+    write_u64(id.incarnation.0, out);
+    write_u64(tick.get(), out);
+}
+
+fn write_group(group: Option<&GroupConfig>, out: &mut Vec<u8>) {
+    let Some(group) = group else { return write_nil(out) };
+    write_array_len(3, out);
+    write_u64(group.version, out);
+    write_lineage(&group.lineage, out);
+    write_array_len(group.members().len(), out);
+    for member in group.members() {
+        write_array_len(3, out);
+        write_str(member.name.as_str(), out);
+        write_u64(member.store, out);
+        write_bool(member.durable, out);
+    }
+}
+
+/// Gathers what the records say.
+#[derive(Default)]
+pub(super) struct KnowledgeParts {
+    state: Option<State>,
+    seen: TickSets,
+    decided: Option<(Lineage, Tock, Tock, Option<GroupConfig>)>,
+    decided_seen: TickSets,
+}
+
+/// A set may come in many parts, and a [`Seen`] is slow at adding ranges one by one.
+type TickSets = BTreeMap<NodeIndex, TickSet>;
+
+struct State {
+    id: NodeId,
+    tick: Tick,
+    tock: Tock,
+    mark: Mark,
+    group: Option<GroupConfig>,
+}
+
+impl KnowledgeParts {
+    /// Reads a record's fields behind its kind.
+    pub(super) fn read(
+        &mut self,
+        kind: u64,
+        fields: usize,
+        nodes: &Dictionary,
+        r: &mut Reader<'_>,
+    ) -> Result<(), FormatError> {
+        match kind {
+            STATE => {
+                expect_fields(fields, 6)?;
+                // It begins what is known at another moment.
+                *self = Self::default();
+                let own = nodes.read_node(r)?;
+                let id = nodes.table().get(own).ok_or(FormatError::Lacks("own incarnation"))?;
+                self.state = Some(State {
+                    id: id.clone(),
+                    tick: read_tick(r)?,
+                    tock: read_tock(r)?,
+                    mark: read_mark(r)?,
+                    group: read_group(r)?,
+                });
+            }
+            SEEN => read_ranges(fields, nodes, &mut self.seen, r)?,
+            DECIDED => {
+                expect_fields(fields, 5)?;
+                let (lineage, from) = (read_lineage(r)?, read_tock(r)?);
+                self.decided = Some((lineage, from, read_tock(r)?, read_group(r)?));
+            }
+            DECIDED_SEEN => read_ranges(fields, nodes, &mut self.decided_seen, r)?,
+            other => return Err(FormatError::Kind("a record", other)),
+        }
+        Ok(())
+    }
+
+    /// What was gathered, if there is a state among it.
+    pub(super) fn take(&mut self) -> Option<Knowledge> {
+        let Self { state, seen, decided, decided_seen } = std::mem::take(self);
+        let State { id, tick, tock, mark, group } = state?;
+        let decided = decided.map(|(lineage, from, to, next)| Decided {
+            pair: TockPair { lineage, from, to, seen: gathered(&decided_seen) },
+            next,
+        });
+        Some(Knowledge { id, tick, tock, seen: gathered(&seen), mark, group, decided })
+    }
+}
+
+fn gathered(sets: &TickSets) -> Seen {
+    let mut seen = Seen::new();
+    for (node, ticks) in sets {
+        seen.union_node(*node, ticks);
+    }
+    seen
+}
+
+fn read_ranges(
+    fields: usize,
+    nodes: &Dictionary,
+    sets: &mut TickSets,
+    r: &mut Reader<'_>,
+) -> Result<(), FormatError> {
+    if fields < 3 || fields.is_multiple_of(2) {
+        return Err(FormatError::Ticks);
+    }
+    let node = nodes.read_node(r)?;
+    let mut at = r.read_u64()?;
+    let ticks = sets.entry(node).or_default();
+    for _ in 0..fields / 2 - 1 {
+        let (gap, length) = (r.read_u64()?, r.read_u64()?);
+        let from = at.checked_add(gap).ok_or(FormatError::Ticks)?;
+        let to = from.checked_add(length).ok_or(FormatError::Ticks)?;
+        if gap == 0 || length == 0 || !ticks.insert_range(from, to) {
+            return Err(FormatError::Ticks);
+        }
+        at = to;
+    }
+    Ok(())
+}
+
+fn read_mark(r: &mut Reader<'_>) -> Result<Mark, FormatError> {
+    let mut components = Vec::new();
+    for _ in 0..r.read_array_len()? {
+        expect_fields(r.read_array_len()?, 2)?;
+        components.push((read_lineage(r)?, read_tock(r)?));
+    }
+    Ok(Mark::from_components(components))
+}
+
+fn read_lineage(r: &mut Reader<'_>) -> Result<Lineage, FormatError> {
+    if r.take_nil() {
+        return Ok(Lineage(None));
+    }
+    expect_fields(r.read_array_len()?, 3)?;
+    let name = NodeName::new(r.read_str()?)?;
+    let id = NodeId { name, incarnation: Incarnation(r.read_u64()?) };
+    Ok(Lineage(Some((id, read_used_tick(r)?))))
+}
+
+fn read_group(r: &mut Reader<'_>) -> Result<Option<GroupConfig>, FormatError> {
+    if r.take_nil() {
+        return Ok(None);
+    }
+    expect_fields(r.read_array_len()?, 3)?;
+    let (version, lineage) = (r.read_u64()?, read_lineage(r)?);
+    let count = r.read_array_len()?;
+    if count > GROUP_MEMBERS_MAX {
+        return Err(FormatError::TooMany(count, "members"));
+    }
+    let mut members = Vec::new();
+    for _ in 0..count {
+        expect_fields(r.read_array_len()?, 3)?;
+        let name = NodeName::new(r.read_str()?)?;
+        members.push(Member { name, store: r.read_u64()?, durable: r.read_bool()? });
+    }
+    GroupConfig::new(version, lineage, members).map(Some).ok_or(FormatError::Members)
+}

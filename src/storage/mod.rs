@@ -1,0 +1,42 @@
+//! What a node keeps on disk, so that it survives a restart and a power cut: snapshots, event
+//! logs, and the data directory that they are in. `docs/storage-format.md` draws the files.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`disk`] | what is needed of a disk; [`directory`] a real one, `memory_disk` one for tests |
+//! | [`frame`] | frames: lengths and hashes, the same in all files; [`framing`] puts records into them |
+//! | [`header`] | the first frame: what a file is, and whose |
+//! | [`record`], [`knowledge`] | what is in the other frames |
+//! | [`batch`] | what one change of the engine does: the unit of a log |
+//! | [`log`] | the event log |
+//! | [`snapshot`] | the snapshot |
+//! | [`recover`] | what a start finds, and what may be believed of it |
+//! | [`data_dir`] | the directory: lock, identity, numbers, pruning |
+//!
+//! Nothing here runs by itself: no thread, no clock, no randomness. Files go through [`disk::Disk`],
+//! so that every failure can be tried.
+
+pub mod batch;
+pub mod directory;
+pub mod disk;
+pub mod error;
+pub mod frame;
+mod framing;
+pub mod header;
+mod knowledge;
+pub mod log;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod memory_disk;
+mod record;
+pub mod snapshot;
+
+pub use batch::{Batch, Op};
+pub use directory::Directory;
+pub use disk::{Disk, DiskEntry, DiskFile, FileId};
+pub use error::{FileKind, FormatError, StorageError};
+pub use header::{FORMAT_VERSION, FileHeader, LogStart};
+pub use log::{LogBatch, LogReader, LogWriter, StoppedLog};
+pub use snapshot::{
+    Progress, SnapshotInfo, SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot,
+    write_snapshot,
+};
