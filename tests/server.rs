@@ -19,6 +19,8 @@ mod conflicts;
 mod copies;
 #[path = "server/flow.rs"]
 mod flow;
+#[path = "server/gates.rs"]
+mod gates;
 #[path = "server/gone.rs"]
 mod gone;
 #[path = "server/limits.rs"]

@@ -22,12 +22,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("membership", &["model", "protocol"]),
     ("engine", &["model", "protocol", "actor", "replica"]),
     ("sim", &["model", "protocol", "replica", "engine", "hub", "membership"]),
-    ("hub", &["model", "protocol", "replica", "engine"]),
+    ("hub", &["model", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "protocol", "replica", "engine"]),
     ("rt", &["model"]),
     ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),
     ("client", &["model", "protocol", "rt"]),
-    ("node", &["model", "protocol", "membership", "replica", "engine", "hub", "server", "rt"]),
+    (
+        "node",
+        &["model", "protocol", "membership", "replica", "engine", "storage", "hub", "server", "rt"],
+    ),
     ("testing", &["node", "client", "model", "rt"]),
     ("cli", &["node", "client", "protocol", "model", "rt"]),
 ];

@@ -87,6 +87,25 @@ impl Engine {
         }
     }
 
+    /// What a log cannot tell by entries alone has changed: the shell is told at the end of what
+    /// is being done ([`Engine::tell_knowledge`]).
+    pub(super) fn note_knowledge(&mut self) {
+        self.knowledge_changed = true;
+    }
+
+    /// Every door that may have changed it ends with this.
+    pub(super) fn tell_knowledge(&mut self, out: &mut Outbox) {
+        if std::mem::take(&mut self.knowledge_changed) {
+            out.push(Output::Knowledge);
+        }
+    }
+
+    /// From now on no event is made here, whoever asks for it: the record that proves where this
+    /// incarnation stopped is being written (DESIGN, rule "no event twice"). For good.
+    pub fn stop_making_events(&mut self) {
+        self.replica.stop_making_events();
+    }
+
     /// A node that comes back with a state of its own. `config.id` is the image's only after a
     /// clean stop, or where no frame had left before its record was safe; else it is a new
     /// incarnation (DESIGN, rule "no event twice"). `None` when the node table is full.
@@ -111,6 +130,7 @@ impl Engine {
         for node in all {
             self.peers.note_change(node);
         }
+        let restored = restored.inspect(|_| self.note_knowledge());
         let Restored { taken, made, conflicts, dropped } = restored?;
         for change in taken {
             self.counters.applied += 1;
@@ -122,6 +142,7 @@ impl Engine {
             out.push(Output::Report(Report::Conflict(Box::new(conflict))));
         }
         self.publish_across(Across { dropped, reissued: made }, out);
+        self.tell_knowledge(out);
         Ok(())
     }
 }

@@ -102,7 +102,12 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError`]; nothing of the state was taken in.
-    pub fn load_state(&mut self, file: SavedFile, state: &SavedState) -> Result<(), LoadError> {
+    pub fn load_state(
+        &mut self,
+        file: SavedFile,
+        state: &SavedState,
+        out: &mut Outbox,
+    ) -> Result<(), LoadError> {
         if *self.mark() != Mark::default() {
             return Err(LoadError::Purged);
         }
@@ -127,6 +132,8 @@ impl Engine {
         // At equal marks there is nothing to drop or to re-issue.
         let across = self.replica.step_across(&known, &Answers::default());
         debug_assert!(across.is_ok());
+        self.note_knowledge();
+        self.tell_knowledge(out);
         Ok(())
     }
 
@@ -162,7 +169,7 @@ mod tests {
                 SavedRecord::Unusable { .. } => {}
             }
         }
-        states.iter().for_each(|state| engine.load_state(file(content), state).unwrap());
+        states.iter().for_each(|state| engine.load_state(file(content), state, &mut out).unwrap());
     }
 
     fn engine(name: &str) -> Engine {

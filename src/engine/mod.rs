@@ -140,6 +140,8 @@ pub struct Engine {
     counters: EngineCounters,
     conflicts: Conflicts,
     asked_for_incarnation: bool,
+    /// See [`Output::Knowledge`].
+    knowledge_changed: bool,
 }
 
 /// Counts since the start.
@@ -187,6 +189,7 @@ impl Engine {
             counters: EngineCounters::default(),
             conflicts: Conflicts::default(),
             asked_for_incarnation: false,
+            knowledge_changed: false,
             config,
         }
     }
@@ -468,6 +471,7 @@ impl Engine {
             self.asked_for_incarnation = true;
             out.push(Output::NeedIncarnation);
         }
+        self.tell_knowledge(out);
     }
 
     /// Clients do not see a node any more, if there is room on the list.
@@ -503,6 +507,7 @@ impl Engine {
             self.config.id = id;
             self.peers.on_renewed();
             self.delete.on_renewed(incarnation);
+            self.note_knowledge();
             out.push(Output::Report(Report::Renewed { incarnation }));
         }
     }

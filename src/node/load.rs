@@ -102,7 +102,7 @@ pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> 
     }
     // Data before knowledge.
     for state in &loaded.states {
-        hub.change(|engine, _| engine.load_state(loaded.file, state))?;
+        hub.change(|engine, out| engine.load_state(loaded.file, state, out))?;
     }
     let total = hub.read(|e| e.tree().live_len());
     tracing::info!(entries = count, total, "loaded");

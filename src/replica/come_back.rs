@@ -85,6 +85,7 @@ impl Replica {
             tock: image.tock.max(image.mark.top()),
             ring: Ring::after(&image.seen),
             usurped: false,
+            is_stopped: false,
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
         })

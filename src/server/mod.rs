@@ -9,6 +9,7 @@
 //! | `input` | cutting messages from what arrives |
 //! | `session` | one client's state; batches of requests, without I/O |
 //! | `command` | what the actions do, one file per family |
+//! | `unsynced` | replies that go out only when what they tell of is on disk |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
 //! | `standing` | which incarnations stand in chains, kept for a while |
@@ -24,6 +25,7 @@ pub mod purge_block;
 mod session;
 mod standing;
 mod stream;
+mod unsynced;
 
 use std::io;
 use std::net::SocketAddr;
@@ -95,6 +97,13 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Waits until changes may be made: for this node's disk, where it does not keep up.
+    async fn room(&self) {
+        if let Some(log) = self.hub.log() {
+            log.room().await;
+        }
     }
 
     fn is_stopping(&self) -> bool {

@@ -11,6 +11,7 @@ use super::Shared;
 use super::authorise::{Identity, authorise};
 use super::command::value::CopiesWait;
 use super::stream::{FailedSource, Garbage, Produced, Source, Streams};
+use super::unsynced::{UnsyncedReplies, refused};
 use crate::engine::Engine;
 use crate::hub::Hub;
 use crate::hub::inbox::Inbox;
@@ -33,6 +34,17 @@ impl Context<'_> {
     /// The current tock, for replies that need no fresh one.
     pub(super) fn tock(&self) -> Tock {
         self.hub.read(Engine::tock)
+    }
+
+    /// Whether changes may be made without waiting for the disk.
+    fn has_room(&self) -> bool {
+        self.hub.log().is_none_or(|log| log.has_room())
+    }
+
+    /// Why clients' changes are refused, if they are: the disk fails, and they must be on it.
+    pub(super) fn check_storage(&self) -> Result<(), ClientError> {
+        let refusal = self.hub.log().and_then(|log| log.refusal());
+        refusal.map_or(Ok(()), |failure| Err(refused(&failure)))
     }
 }
 
@@ -65,6 +77,8 @@ pub(super) enum Then {
     Continue,
     /// Run this, append its bytes to the output, then go on with the batch.
     Heavy(HeavyJob),
+    /// Wait until the disk keeps up, then go on with the batch.
+    NeedsRoom,
     /// The connection cannot go on; why is written already.
     Close,
 }
@@ -81,6 +95,8 @@ pub(super) struct Session {
     /// Writes whose replies wait for copies. Invariant: together with the streams, no more
     /// than the configuration allows.
     pub(super) copies: Vec<CopiesWait>,
+    /// Of the output's replies those that go out only when what they tell of is on disk.
+    pub(super) unsynced: UnsyncedReplies,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -114,6 +130,7 @@ impl Session {
             inbox: Arc::new(Inbox::new()),
             streams: Streams::default(),
             copies: Vec::new(),
+            unsynced: UnsyncedReplies::default(),
         }
     }
 
@@ -132,6 +149,10 @@ impl Session {
             && out.len() < limit
         {
             match next {
+                Ok(ClientMessage::Request {
+                    request: Request::Write(_) | Request::DeleteTree { .. },
+                    ..
+                }) if !cx.has_room() => return (done, Then::NeedsRoom),
                 Ok(ClientMessage::Request { request: Request::Get { .. }, .. }) => {
                     done += self.run_reads(cx, rest, out);
                     continue;
@@ -315,7 +336,12 @@ impl Session {
         if self.streams.is_empty() {
             return Produced::Idle;
         }
-        self.streams.produce(cx, cx.tock(), out)
+        self.streams.produce(cx, cx.tock(), out, &mut self.unsynced)
+    }
+
+    /// Whether a stream makes changes as it goes on.
+    pub(super) fn makes_changes(&self) -> bool {
+        self.streams.make_changes()
     }
 
     /// Whether nothing is open: no stream, no write that waits.

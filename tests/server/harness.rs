@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use distkv::engine::{Config, Engine, Input};
 use distkv::hub::Hub;
+use distkv::hub::log_queue::LogQueue;
 use distkv::model::ids::{Incarnation, NodeId, NodeName, Tick};
 use distkv::model::value::{SkipLimits, skip_value};
 use distkv::rt;
@@ -77,7 +78,12 @@ impl Node {
     }
 
     pub fn with(engine: Config, config: ServerConfig) -> Node {
-        let hub = Arc::new(Hub::new(Engine::new(engine)));
+        Self::logged(engine, config, None)
+    }
+
+    /// With a log that the test writes.
+    pub fn logged(engine: Config, config: ServerConfig, log: Option<Arc<LogQueue>>) -> Node {
+        let hub = Arc::new(Hub::with_log(Engine::new(engine), log));
         let info = Arc::new(Info::default());
         let shared: Arc<dyn NodeInfo> = info.clone();
         let bound = Server::bind("127.0.0.1:0", Arc::clone(&hub), config, shared);

@@ -156,6 +156,7 @@ impl Engine {
             self.agree(&agreeing, out);
         }
         if let Some(deciding) = self.delete.deciding.take_if(|d| d.token == token) {
+            self.note_knowledge();
             self.carry_out_decision(deciding, now, out);
         }
     }

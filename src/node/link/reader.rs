@@ -78,6 +78,10 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
     let mut buffer = Buffer::new(leftover);
     let mut stream = &link.stream;
     loop {
+        if let Some(log) = hub.log() {
+            // For this node's disk, before the guard is taken: nobody else waits for it.
+            log.room().await;
+        }
         match take_in(hub, link, buffer.content()) {
             Ok(consumed) => buffer.consume(consumed),
             Err(end) => return end,
