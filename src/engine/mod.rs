@@ -15,6 +15,7 @@ pub mod conflicts;
 pub mod delete;
 mod digest;
 mod election;
+pub mod exchange;
 mod image;
 mod io;
 pub mod load;
