@@ -71,7 +71,7 @@ pub enum NodeError {
     Load(String),
     /// The data directory cannot be used.
     #[error("{0}")]
-    Storage(#[from] StorageError),
+    Storage(#[source] Box<StorageError>),
     /// More incarnations than a node keeps track of.
     #[error("the data directory names more incarnations than a node keeps track of")]
     TableFull,
@@ -97,6 +97,12 @@ pub enum NodeError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl From<StorageError> for NodeError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(Box::new(error))
+    }
 }
 
 fn at(line: Option<usize>) -> String {

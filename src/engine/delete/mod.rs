@@ -179,6 +179,12 @@ impl Engine {
         self.delete.kept.iter()
     }
 
+    /// The data directory's id, of a node that has one: what makes it a certain member.
+    #[must_use]
+    pub fn store(&self) -> Option<u64> {
+        self.delete.settings.store
+    }
+
     /// The member list in force.
     #[must_use]
     pub fn group(&self) -> Option<&GroupConfig> {

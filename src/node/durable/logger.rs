@@ -95,6 +95,7 @@ pub(super) struct Logger {
     save_at: Millis,
     /// What carries out a snapshot; tests do it at once.
     saver: fn(SaveJob),
+    clock: fn() -> Millis,
 }
 
 impl Logger {
@@ -102,15 +103,15 @@ impl Logger {
     /// a start would read besides it.
     pub(super) fn new(
         hub: Arc<Hub>,
+        queue: Arc<LogQueue>,
         settings: LogSettings,
         files: LogFiles,
         log: Option<LogWriter>,
         replayed: u64,
-    ) -> Option<Self> {
-        let queue = Arc::clone(hub.log()?);
+    ) -> Self {
         let state = Arc::new(LogState::default());
         state.update(|view| view.store = files.store);
-        Some(Self {
+        Self {
             hub,
             queue,
             state,
@@ -131,7 +132,8 @@ impl Logger {
             before_snapshot: 0,
             save_at: 0,
             saver: SaveJob::spawn,
-        })
+            clock: rt::now,
+        }
     }
 
     pub(super) fn queue(&self) -> Arc<LogQueue> {
@@ -147,15 +149,15 @@ impl Logger {
         self.measure();
         let mut patience = Duration::ZERO;
         while self.step(patience) {
-            patience = Duration::from_millis(self.patience(rt::now()));
+            patience = Duration::from_millis(self.patience((self.clock)()));
         }
     }
 
     /// Does what there is to do; waits for something that long. False when there will be nothing
     /// any more.
-    fn step(&mut self, patience: Duration) -> bool {
+    pub(super) fn step(&mut self, patience: Duration) -> bool {
         let Taken { items, requests, failures, is_over } = self.queue.take(patience);
-        let now = rt::now();
+        let now = (self.clock)();
         if failures != self.failures {
             self.failures = failures;
             let failure = self.queue.failure();
@@ -343,7 +345,7 @@ impl Logger {
 
     /// Logging has failed, here or elsewhere.
     fn on_failed(&mut self, why: &str) {
-        let now = rt::now();
+        let now = (self.clock)();
         self.log = None;
         self.unsynced_since = None;
         self.is_recovering = false;
@@ -442,5 +444,26 @@ impl Logger {
             view.log = (number, bytes);
             view.since_snapshot = since;
         });
+    }
+}
+
+#[cfg(test)]
+impl Logger {
+    /// Snapshots are made like this from now on.
+    pub(super) fn save_at_once(&mut self, saver: fn(SaveJob)) {
+        self.saver = saver;
+    }
+
+    /// The pause after a failure is over.
+    pub(super) fn retry_now(&mut self) {
+        self.retry_at = 0;
+    }
+
+    pub(super) fn set_clock(&mut self, clock: fn() -> Millis) {
+        self.clock = clock;
+    }
+
+    pub(super) fn open_requests(&self) -> &[u64] {
+        &self.requests
     }
 }

@@ -9,6 +9,8 @@ mod logger;
 mod open;
 mod saver;
 pub(super) mod state;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::Arc;
@@ -148,7 +150,7 @@ impl Stall {
 }
 
 #[cfg(test)]
-mod tests {
+mod stall_tests {
     use super::*;
 
     #[test]

@@ -39,7 +39,7 @@ pub(in crate::node) struct Prepared {
     log: PendingLog,
 }
 
-/// The log's thread, before there is a hub.
+/// What the log's thread begins with.
 struct PendingLog {
     settings: LogSettings,
     files: LogFiles,
@@ -57,7 +57,16 @@ impl Opened {
         network: &str,
         name: &NodeName,
     ) -> Result<Self, NodeError> {
-        let dir = DataDir::open(&config.dir)?;
+        Self::read(DataDir::open(&config.dir)?, config, network, name)
+    }
+
+    /// Reads a data directory.
+    pub(super) fn read(
+        dir: DataDir,
+        config: &DataConfig,
+        network: &str,
+        name: &NodeName,
+    ) -> Result<Self, NodeError> {
         let options = RecoverOptions {
             discard_damaged: config.discard_damaged,
             hash_seed: rt::random_u64(),
@@ -120,23 +129,29 @@ impl Opened {
 }
 
 impl PendingLog {
-    /// Starts the log's thread.
-    fn launch(self, hub: &Arc<Hub>) -> Result<Durable, NodeError> {
+    fn logger(self, hub: &Arc<Hub>, queue: Arc<LogQueue>) -> Logger {
         let Self { settings, files, log, replayed } = self;
-        let failed = |source| NodeError::System { what: "the log's thread", source };
-        let logger = Logger::new(Arc::clone(hub), settings, files, log, replayed)
-            .ok_or_else(|| failed(std::io::Error::other("the hub has no log")))?;
-        Durable::launch(logger).map_err(failed)
+        Logger::new(Arc::clone(hub), queue, settings, files, log, replayed)
     }
 }
 
 impl Prepared {
-    /// Takes it apart: the hub, and what starts its log.
-    pub(in crate::node) fn into_hub(self) -> Result<(Arc<Hub>, Durable), NodeError> {
+    /// The hub, and who writes its log.
+    pub(super) fn into_logger(self) -> (Arc<Hub>, Logger) {
         let Self { engine, queue, log, .. } = self;
-        let hub = Arc::new(Hub::with_log(engine, Some(queue)));
-        let durable = log.launch(&hub)?;
-        Ok((hub, durable))
+        let hub = Arc::new(Hub::with_log(engine, Some(Arc::clone(&queue))));
+        let logger = log.logger(&hub, queue);
+        (hub, logger)
+    }
+
+    /// The hub, with its log running.
+    ///
+    /// # Errors
+    /// [`NodeError::System`]: there is no thread for it.
+    pub(in crate::node) fn into_hub(self) -> Result<(Arc<Hub>, Durable), NodeError> {
+        let (hub, logger) = self.into_logger();
+        let failed = |source| NodeError::System { what: "the log's thread", source };
+        Ok((hub, Durable::launch(logger).map_err(failed)?))
     }
 }
 
