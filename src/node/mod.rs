@@ -5,6 +5,7 @@
 
 mod address;
 mod bind;
+mod client_files;
 mod client_port;
 pub mod config;
 mod conflict_log;
