@@ -102,7 +102,7 @@ fn an_image_of_a_file_is_what_loading_the_file_makes() {
                 SavedRecord::Unusable { .. } => {}
             }
         }
-        states.iter().for_each(|state| loaded.load_state(file, state).unwrap());
+        states.iter().for_each(|state| loaded.load_state(file, state, &mut Outbox::new()).unwrap());
         let (a, b) = (from_image.image(), loaded.image());
         assert_eq!(entries(&a), entries(&b));
         assert_eq!(a.replica.tree.len(), b.replica.tree.len());
