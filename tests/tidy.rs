@@ -32,7 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["model", "protocol", "membership", "replica", "engine", "storage", "hub", "server", "rt"],
     ),
     ("testing", &["node", "client", "model", "rt"]),
-    ("cli", &["node", "client", "protocol", "model", "rt"]),
+    ("cli", &["node", "client", "storage", "engine", "replica", "protocol", "model", "rt"]),
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.
