@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("hub", &["model", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "protocol", "replica", "engine"]),
     ("rt", &["model"]),
-    ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),
+    ("server", &["model", "protocol", "replica", "engine", "storage", "hub", "rt"]),
     ("client", &["model", "protocol", "rt"]),
     (
         "node",

@@ -3,6 +3,8 @@
 mod convert;
 mod diff;
 mod inspect;
+mod restore;
+mod save;
 mod verify;
 
 use clap::{Args, Subcommand};
@@ -32,6 +34,8 @@ pub(super) struct SnapshotArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum What {
+    Save(save::SaveArgs),
+    Restore(restore::RestoreArgs),
     Inspect(inspect::InspectArgs),
     Verify(verify::VerifyArgs),
     Diff(diff::DiffArgs),
@@ -41,6 +45,8 @@ enum What {
 pub(super) async fn run(args: SnapshotArgs) -> Result<(), CliError> {
     let SnapshotArgs { what, remote } = args;
     match what {
+        What::Save(args) => save::run(&args, &args.remote.clone().or(remote)).await,
+        What::Restore(args) => restore::run(&args, &args.remote.clone().or(remote)).await,
         What::Inspect(args) => inspect::run(&args, remote.json || args.json),
         What::Verify(args) => verify::run(&args, remote.json || args.json),
         What::Diff(args) => diff::run(&args, remote.json || args.json),
