@@ -211,6 +211,12 @@ impl LogQueue {
         self.state.lock().failure.clone()
     }
 
+    /// How often logging has failed so far.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.state.lock().failures
+    }
+
     /// Why a client's change must be refused, if it must.
     #[must_use]
     pub fn refusal(&self) -> Option<LogFailure> {

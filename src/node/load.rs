@@ -95,6 +95,9 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
 pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> {
     let count = loaded.entries.len();
     for entries in loaded.entries.chunks(ENTRIES_PER_GUARD) {
+        if let Some(log) = hub.log() {
+            log.room().await;
+        }
         hub.change(|engine, out| {
             entries.iter().try_for_each(|entry| engine.load_entry(loaded.file, entry, out))
         })?;

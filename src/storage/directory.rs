@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use super::disk::{Disk, DiskEntry, DiskFile, FileId};
 
 /// Files hold all that the node holds: they are for its user only.
-const FILE_MODE: u32 = 0o600;
+pub(super) const FILE_MODE: u32 = 0o600;
 
 /// A directory of the file system.
 #[derive(Debug, Clone)]

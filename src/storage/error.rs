@@ -127,6 +127,14 @@ pub enum StorageError {
         /// Of which network.
         network: String,
     },
+    /// The number in a file is not that in its name.
+    #[error("{file}: it says (at byte 0) that its number is {found}; give it its name back")]
+    Misnamed {
+        /// Which file.
+        file: String,
+        /// The number in it.
+        found: u64,
+    },
     /// A log is missing between others.
     #[error(
         "{file} is missing (at byte 0): the files after it go on where it ended; put it back, or \
@@ -184,12 +192,14 @@ pub enum StorageError {
     },
     /// Another process uses the directory.
     #[error(
-        "{directory}: another node uses this data directory (its lock file is locked); stop that \
-         node, or use another directory"
+        "{directory}: another node uses this data directory (its file lock is locked by {by}); stop \
+         that node, or use another directory"
     )]
     Locked {
         /// Which directory.
         directory: String,
+        /// By whom, as the lock file says.
+        by: String,
     },
     /// What was written cannot be read back.
     #[error("{file}: what was just written reads back differently; check the disk")]
@@ -203,6 +213,39 @@ impl StorageError {
     /// What the system said about a file.
     pub(crate) fn io(file: &str, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { file: file.to_owned(), action, source }
+    }
+
+    /// Whether it is the files that are at fault, so that going on with less is a way out.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Io { .. }
+            | Self::Damaged { .. }
+            | Self::Incomplete { .. }
+            | Self::NotOne { .. }
+            | Self::Misnamed { .. }
+            | Self::Missing { .. }
+            | Self::Shortened { .. }
+            | Self::NeedsSnapshot { .. }
+            | Self::NoGoodSnapshot { .. } => true,
+            Self::FutureVersion { .. }
+            | Self::OtherOwner { .. }
+            | Self::Given { .. }
+            | Self::Locked { .. }
+            | Self::NotVerified { .. } => false,
+        }
+    }
+
+    /// Whether a frame is not as it was written. Damage of that kind may be what a power cut leaves
+    /// of a write; bad content in a good frame is not.
+    pub(crate) fn is_bad_frame(&self) -> bool {
+        match self {
+            Self::Damaged { problem, .. } => {
+                matches!(problem, FormatError::Head | FormatError::Length(_) | FormatError::Hash)
+            }
+            Self::Incomplete { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether the disk is full (or the quota used up).

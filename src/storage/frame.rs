@@ -95,11 +95,10 @@ pub(super) enum Step {
 pub(super) struct Beyond {
     /// How many good frames.
     pub(super) frames: u64,
-    /// Whether the bad stretch before the first of them has a page of zeros: something that was
-    /// never written.
+    /// Whether the bad stretch before the first of them has zeros up to the end of a page, from the
+    /// page's beginning or that of the bad frame: something that was never written.
     pub(super) has_hole: bool,
-    /// Payload starts of good frames were shown to the caller, who gave back the greatest number
-    /// that it found there.
+    /// The greatest number that the caller found in one of them.
     pub(super) claim: u64,
 }
 
@@ -196,7 +195,7 @@ impl FrameReader {
         mut claim: impl FnMut(&[u8]) -> u64,
     ) -> Result<Beyond, StorageError> {
         let mut beyond = Beyond::default();
-        let mut zeros = 0;
+        let mut in_zeros = true;
         while self.fill(1)? {
             if self.fill(HEAD_BYTES)?
                 && let Ok(length) = self.head()
@@ -212,11 +211,9 @@ impl FrameReader {
                 continue;
             }
             if beyond.frames == 0 {
-                zeros = match self.buffer.get(self.start) {
-                    Some(0) if zeros > 0 || self.position.is_multiple_of(PAGE_BYTES) => zeros + 1,
-                    _ => 0,
-                };
-                beyond.has_hole |= zeros == PAGE_BYTES;
+                let is_zero = self.buffer.get(self.start) == Some(&0);
+                in_zeros = is_zero && (in_zeros || self.position.is_multiple_of(PAGE_BYTES));
+                beyond.has_hole |= in_zeros && (self.position + 1).is_multiple_of(PAGE_BYTES);
             }
             self.start += 1;
             self.position += 1;
@@ -371,8 +368,12 @@ mod tests {
         let mut lost = bytes.clone();
         lost[4096..8192].fill(0);
         assert_eq!(beyond_of(&lost), Beyond { frames: 1, has_hole: true, claim: 0 });
-        let mut shifted = bytes;
+        let mut shifted = bytes.clone();
         shifted[4097..8192].fill(0);
         assert_eq!(beyond_of(&shifted), Beyond { frames: 1, has_hole: false, claim: 0 });
+        // The page's beginning was synced before, up to a frame's end.
+        let mut lost = bytes;
+        lost[19..4096].fill(0);
+        assert_eq!(beyond_of(&lost), Beyond { frames: 1, has_hole: true, claim: 0 });
     }
 }

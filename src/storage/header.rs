@@ -14,8 +14,9 @@ use crate::model::value::{Reader, write_array_len, write_str, write_u64};
 pub const FORMAT_VERSION: u64 = 1;
 const SNAPSHOT_MAGIC: &str = "distkv-snapshot";
 const LOG_MAGIC: &str = "distkv-log";
+const IDENTITY_MAGIC: &str = "distkv-identity";
 /// Most bytes of a network's name.
-const NETWORK_BYTES_MAX: usize = 1024;
+pub(super) const NETWORK_BYTES_MAX: usize = 1024;
 
 const START_EMPTY: u64 = 0;
 const START_AFTER: u64 = 1;
@@ -145,11 +146,12 @@ pub(super) fn read_header(
     read_fields(reader, kind).map_err(damaged)
 }
 
-fn magic(kind: FileKind) -> &'static str {
+/// The text that a kind of file begins with.
+pub(super) fn magic(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Snapshot => SNAPSHOT_MAGIC,
         FileKind::Log => LOG_MAGIC,
-        FileKind::Identity => "distkv-identity",
+        FileKind::Identity => IDENTITY_MAGIC,
     }
 }
 

@@ -17,25 +17,32 @@
 //! so that every failure can be tried.
 
 pub mod batch;
+pub mod data_dir;
 pub mod directory;
 pub mod disk;
 pub mod error;
 pub mod frame;
 mod framing;
 pub mod header;
+pub mod identity;
 mod knowledge;
 pub mod log;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod memory_disk;
 mod record;
+pub mod recover;
+pub mod replay;
 pub mod snapshot;
 
 pub use batch::{Batch, Op};
+pub use data_dir::DataDir;
 pub use directory::Directory;
 pub use disk::{Disk, DiskEntry, DiskFile, FileId};
 pub use error::{FileKind, FormatError, StorageError};
 pub use header::{FORMAT_VERSION, FileHeader, LogStart};
 pub use log::{LogBatch, LogReader, LogWriter, StoppedLog};
+pub use recover::{NextLog, RecoverOptions, Recovered, Until, Warning, recover};
+pub use replay::Replay;
 pub use snapshot::{
     Progress, SnapshotInfo, SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot,
     write_snapshot,

@@ -59,6 +59,8 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         memory_max: None,
         connections_max: 1024,
         forget_down_after: FORGET_DOWN_AFTER,
+        data: None,
+        client_files: None,
     }
 }
 

@@ -57,19 +57,14 @@ impl LogReader {
     pub fn open(disk: &dyn Disk, number: u64) -> Result<Self, StorageError> {
         let name = log_name(number);
         let source = disk.open(&name).map_err(StorageError::io(&name, "open"))?;
-        Self::new(&name, source, NodeTable::new())
+        Self::new(&name, source)
     }
 
-    /// Reads a log from anywhere; `name` is for messages. The incarnations that it names are
-    /// added to the table.
+    /// Reads a log from anywhere; `name` is for messages.
     ///
     /// # Errors
     /// [`StorageError`], of its header too.
-    pub fn new(
-        name: &str,
-        source: Box<dyn Read + Send>,
-        table: NodeTable,
-    ) -> Result<Self, StorageError> {
+    pub fn new(name: &str, source: Box<dyn Read + Send>) -> Result<Self, StorageError> {
         let mut frames = FrameReader::new(name, source);
         let read = read_header(&mut frames, FileKind::Log)?;
         let start = match read.content {
@@ -81,7 +76,7 @@ impl LogReader {
             header: read.header,
             file_id: read.file,
             start,
-            nodes: Dictionary::new(table),
+            nodes: Dictionary::new(NodeTable::new()),
             frames,
             partial: LogBatch::default(),
             parts: KnowledgeParts::default(),
@@ -110,6 +105,12 @@ impl LogReader {
     #[must_use]
     pub fn table(&self) -> &NodeTable {
         self.nodes.table()
+    }
+
+    /// The incarnations that it names are added to this table. To be called before the first
+    /// batch is read.
+    pub fn name_into(&mut self, table: NodeTable) {
+        self.nodes = Dictionary::new(table);
     }
 
     /// Gives the table back, for reading the next file.

@@ -25,9 +25,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub struct LogWriter {
     file: Box<dyn DiskFile>,
     name: String,
-    number: u64,
+    header: FileHeader,
     id: FileId,
-    time_ms: u64,
     framing: Framing,
     /// How many of the table's incarnations the file has named.
     nodes: usize,
@@ -66,9 +65,8 @@ impl LogWriter {
         let mut writer = Self {
             file,
             name,
-            number: header.number,
+            header: header.clone(),
             id,
-            time_ms: header.time_ms,
             framing,
             nodes: 0,
             synced: 0,
@@ -86,10 +84,10 @@ impl LogWriter {
         &self.name
     }
 
-    /// Its number.
+    /// Its number, and whose it is.
     #[must_use]
-    pub fn number(&self) -> u64 {
-        self.number
+    pub fn header(&self) -> &FileHeader {
+        &self.header
     }
 
     /// Which file it is.
@@ -169,7 +167,7 @@ impl LogWriter {
     /// [`StorageError`]; the next log must start from a snapshot.
     pub fn close(mut self) -> Result<LogStart, StorageError> {
         self.sync()?;
-        Ok(LogStart::After { number: self.number, bytes: self.len() })
+        Ok(LogStart::After { number: self.header.number, bytes: self.len() })
     }
 
     /// Ends a log because the node stops: nothing will come after this, so that its incarnation may
@@ -187,7 +185,7 @@ impl LogWriter {
         self.sync()?;
         self.put_batch(STOPPED, time_ms, table, &[], Some(knowledge));
         self.sync()?;
-        Ok(StoppedLog { number: self.number, bytes: self.len() })
+        Ok(StoppedLog { number: self.header.number, bytes: self.len() })
     }
 
     fn check(&self) -> Result<(), StorageError> {
@@ -206,7 +204,8 @@ impl LogWriter {
         ops: &[Op],
         knowledge: Option<&Knowledge>,
     ) {
-        let time = i64::try_from(i128::from(time_ms) - i128::from(self.time_ms)).unwrap_or(0);
+        let time =
+            i64::try_from(i128::from(time_ms) - i128::from(self.header.time_ms)).unwrap_or(0);
         let mut frames =
             BatchFrames { framing: &mut self.framing, time, claim: self.synced, kind_at: 0 };
         frames.begin();

@@ -272,19 +272,10 @@ pub fn read_snapshot(
     }
     progress(reader.progress());
     let SnapshotSummary { header, knowledge, table, .. } = reader.into_summary();
-    Ok((header, image(tree, Arc::new(table), knowledge, tock)))
-}
-
-/// Puts an image together. `tock` is at least that of every entry.
-pub(in crate::storage) fn image(
-    tree: Tree,
-    table: Arc<NodeTable>,
-    knowledge: Knowledge,
-    tock: Tock,
-) -> Image {
     let Knowledge { id, tick, tock: own_tock, seen, mark, group, decided } = knowledge;
-    let tock = own_tock.max(tock).max(mark.top());
-    Image { replica: ReplicaImage { id, table, tree, seen, mark, tick, tock }, group, decided }
+    let (table, tock) = (Arc::new(table), own_tock.max(tock).max(mark.top()));
+    let replica = ReplicaImage { id, table, tree, seen, mark, tick, tock };
+    Ok((header, Image { replica, group, decided }))
 }
 
 /// Reads a whole snapshot and keeps nothing of its entries.

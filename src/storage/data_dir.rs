@@ -1,0 +1,254 @@
+//! A node's data directory: one node at a time (a lock), and the order in which files come and go.
+//!
+//! The order, at a start: [`DataDir::open`], [`DataDir::recover`], if
+//! [`needs_snapshot`](super::recover::NextLog) then [`DataDir::save`], then [`DataDir::begin_log`],
+//! and only then anything may leave the node. While it runs: [`DataDir::rotate`], then a snapshot
+//! of that moment's state with [`DataDir::save`] under the new log's number, then
+//! [`DataDir::prune`]. After a failure: a snapshot under a new number, then a log of that number
+//! that starts from it ([`LogStart::Snapshot`]). At the end: [`DataDir::stop`].
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::directory::{Directory, FILE_MODE};
+use super::disk::Disk;
+use super::error::StorageError;
+use super::header::{FileHeader, LogStart};
+use super::identity::{Identity, Life};
+use super::log::LogWriter;
+use super::recover::{Files, RecoverOptions, Recovered, recover};
+use super::snapshot::{
+    Progress, SnapshotInfo, SnapshotSummary, snapshot_name, verify_snapshot, write_snapshot,
+};
+use crate::engine::{Image, Knowledge};
+use crate::model::ids::NodeTable;
+
+const LOCK_NAME: &str = "lock";
+/// For its user only: it holds all that the node holds.
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// A data directory in use.
+pub struct DataDir {
+    disk: Arc<dyn Disk>,
+    /// Locked as long as it is open.
+    _lock: Option<File>,
+}
+
+impl DataDir {
+    /// Takes a directory into use; it is made if it is not there.
+    ///
+    /// # Errors
+    /// [`StorageError::Locked`] if another node uses it; [`StorageError::Io`].
+    pub fn open(path: &Path) -> Result<Self, StorageError> {
+        let shown = path.display().to_string();
+        make(path).map_err(StorageError::io(&shown, "make"))?;
+        let lock = lock(path, &shown)?;
+        Ok(Self { disk: Arc::new(Directory::new(path)), _lock: Some(lock) })
+    }
+
+    /// The same on any disk, without a lock; for tests.
+    #[must_use]
+    pub fn on(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, _lock: None }
+    }
+
+    /// Its files.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Reads what is there ([`recover`]) and cuts off what is not whole, so that it can be gone on
+    /// from.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn recover(
+        &self,
+        network: &str,
+        name: &str,
+        options: &RecoverOptions,
+        progress: &mut dyn FnMut(&str, Progress),
+    ) -> Result<Recovered, StorageError> {
+        let recovered = recover(&*self.disk, network, name, options, progress)?;
+        recovered.repair(&*self.disk)?;
+        Ok(recovered)
+    }
+
+    /// Begins a log and notes that there is one. What is appended to it is safe when it is synced.
+    ///
+    /// # Errors
+    /// [`StorageError`]; there is no such log, or an unused one. Its number must not be used again.
+    pub fn begin_log(
+        &self,
+        header: &FileHeader,
+        start: LogStart,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<LogWriter, StorageError> {
+        let log = LogWriter::create(&*self.disk, header, start, knowledge, table)?;
+        self.note(header, Life::Running { log: header.number })?;
+        Ok(log)
+    }
+
+    /// Closes a log and begins the next one, which goes on from it.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the log is closed, or has failed, and there is no next one, or an unused
+    /// one.
+    pub fn rotate(
+        &self,
+        log: LogWriter,
+        header: &FileHeader,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<LogWriter, StorageError> {
+        let start = log.close()?;
+        self.begin_log(header, start, knowledge, table)
+    }
+
+    /// Ends the last log: the node stops, and may come back as the same incarnation. After this
+    /// nothing may leave the node.
+    ///
+    /// # Errors
+    /// [`StorageError`]; everything that was appended before may be safe or not, and the node comes
+    /// back as a new incarnation.
+    pub fn stop(
+        &self,
+        log: LogWriter,
+        time_ms: u64,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<(), StorageError> {
+        let (header, name) = (log.header().clone(), log.name().to_owned());
+        let stopped = log.stop(time_ms, knowledge, table)?;
+        let files = self.disk.list().map_err(StorageError::io("the data directory", "list"))?;
+        let entry = files.into_iter().find(|entry| entry.name == name);
+        let changed_ns = entry.map_or(0, |entry| entry.changed_ns);
+        let (log, bytes) = (stopped.number, stopped.bytes);
+        self.note(&header, Life::Stopped { log, bytes, changed_ns })
+    }
+
+    fn note(&self, header: &FileHeader, life: Life) -> Result<(), StorageError> {
+        let (network, name) = (header.network.clone(), header.id.name.clone());
+        Identity { network, name, store: header.store, life }.store(&*self.disk)
+    }
+
+    /// Writes a snapshot, and reads it back. Takes long; can be done while the log is written.
+    ///
+    /// # Errors
+    /// [`StorageError`]; there is no such snapshot.
+    pub fn save(
+        &self,
+        header: &FileHeader,
+        image: &Image,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<SnapshotInfo, StorageError> {
+        let info = write_snapshot(&*self.disk, header, image, progress)?;
+        match self.verify(&info) {
+            Ok(()) => Ok(info),
+            Err(error) => {
+                // What is not good must not stand in the place of a snapshot. The first error is
+                // the one to tell.
+                let _ = self.disk.remove(&info.name);
+                let _ = self.disk.sync_dir();
+                Err(error)
+            }
+        }
+    }
+
+    fn verify(&self, info: &SnapshotInfo) -> Result<(), StorageError> {
+        let source = self.disk.open(&info.name).map_err(StorageError::io(&info.name, "open"))?;
+        let SnapshotSummary { header, entries, tombstones, bytes, .. } =
+            verify_snapshot(&info.name, source, &mut |_| {})?;
+        let read = (header.number, entries, tombstones, bytes);
+        if read == (info.number, info.entries, info.tombstones, info.bytes) {
+            return Ok(());
+        }
+        Err(StorageError::NotVerified { file: info.name.clone() })
+    }
+
+    /// Removes what is not needed any more, now that the snapshot `verified` is known to be good:
+    /// of the snapshots up to that one all but the newest `keep` (at least one), and the logs and
+    /// damaged files that are older than the oldest that is kept. Gives back their names.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`]; some may be removed.
+    pub fn prune(&self, verified: u64, keep: usize) -> Result<Vec<String>, StorageError> {
+        let files = Files::list(&*self.disk)?;
+        let good = files.snapshots.range(..=verified).rev();
+        let Some((oldest, _)) = good.take(keep.max(1)).last() else { return Ok(Vec::new()) };
+        let snapshots = files.snapshots.range(..oldest).map(|(_, entry)| entry.name.clone());
+        let logs = files.logs.range(..oldest).map(|(_, entry)| entry.name.clone());
+        let bad = files.set_aside.iter().filter(|(n, _)| n < oldest).map(|(_, name)| name.clone());
+        // Snapshots first, so that none is there without its logs.
+        let old: Vec<String> = snapshots.chain(logs).chain(bad).collect();
+        for name in &old {
+            self.disk.remove(name).map_err(StorageError::io(name, "remove"))?;
+        }
+        if !old.is_empty() {
+            self.disk.sync_dir().map_err(StorageError::io("the data directory", "sync"))?;
+        }
+        Ok(old)
+    }
+
+    /// The snapshots that are there, oldest first.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn snapshots(&self) -> Result<Vec<String>, StorageError> {
+        Ok(Files::list(&*self.disk)?.snapshots.keys().map(|n| snapshot_name(*n)).collect())
+    }
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
+    // So that the directory itself survives a power cut.
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
+}
+
+fn lock(path: &Path, shown: &str) -> Result<File, StorageError> {
+    let name = path.join(LOCK_NAME);
+    let failed = |source| StorageError::Io { file: shown.to_owned(), action: "lock", source };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+    let mut file = options.open(&name).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let by = fs::read_to_string(&name).unwrap_or_default().trim().to_owned();
+            return Err(StorageError::Locked { directory: shown.to_owned(), by });
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    // For whoever finds it locked. A full disk is no reason not to start.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "process {}", std::process::id()));
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_and_used_by_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let first = DataDir::open(&path).unwrap();
+        let error = DataDir::open(&path).err().unwrap();
+        let own = format!("process {}", std::process::id());
+        assert!(matches!(&error, StorageError::Locked { by, .. } if *by == own), "{error}");
+        assert!(error.to_string().contains("stop that node"), "{error}");
+        drop(first);
+        DataDir::open(&path).unwrap();
+    }
+}

@@ -1,0 +1,267 @@
+//! What a start finds in a data directory, and what of it may be believed: the newest good snapshot,
+//! and all logs from its number on, each going on where the one before it ended.
+//!
+//! Only the last log may end in something that is not whole, and only with what was never known to
+//! be safe: that was being written when the node was killed or the power failed. It is cut off.
+//! Everything else that is not as it was written is an error, which names the file and the place;
+//! [`RecoverOptions::discard_damaged`] goes on with what is before it.
+//!
+//! RULES 9: the incarnation is kept only after a proven clean stop, and the store's id only if no
+//! older state than the node had can have been loaded.
+
+mod base;
+mod chain;
+mod files;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use super::disk::Disk;
+use super::error::StorageError;
+use super::header::LogStart;
+use super::identity::{Identity, Life};
+use super::snapshot::Progress;
+use crate::engine::Image;
+use crate::model::ids::Tock;
+use base::Base;
+use chain::{Chain, LastLog};
+pub use files::Files;
+use report::Repair;
+pub use report::Warning;
+
+/// How to start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecoverOptions {
+    /// Go on with what is before damage.
+    pub discard_damaged: bool,
+    /// For the tree's hashes; from a random source.
+    pub hash_seed: u64,
+    /// The store's id, if it needs a new one; from a random source.
+    pub new_store: u64,
+    /// The state at an earlier moment, to look at. What comes back is not to be gone on from.
+    pub until: Option<Until>,
+}
+
+/// A moment in the past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// Everything up to this time, milliseconds since 1970.
+    Time(u64),
+    /// Everything up to this tock.
+    Tock(Tock),
+}
+
+/// What a start has.
+pub struct Recovered {
+    /// The state; none in an empty directory.
+    pub image: Option<Image>,
+    /// Whether the image's incarnation may be used on.
+    pub keeps_incarnation: bool,
+    /// The store's id.
+    pub store: u64,
+    /// Whether that is the one that it was.
+    pub keeps_store: bool,
+    /// What to go on with.
+    pub next: NextLog,
+    /// What an operator should read.
+    pub warnings: Vec<Warning>,
+    repairs: Vec<Repair>,
+}
+
+/// What to go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextLog {
+    /// The next log's number.
+    pub number: u64,
+    /// What it starts from.
+    pub start: LogStart,
+    /// A snapshot of that number must be made first: before there is one, nothing that comes into
+    /// the log is safe.
+    pub needs_snapshot: bool,
+}
+
+/// Reads what is in a directory; changes nothing.
+///
+/// # Errors
+/// [`StorageError`].
+pub fn recover(
+    disk: &dyn Disk,
+    network: &str,
+    name: &str,
+    options: &RecoverOptions,
+    progress: &mut dyn FnMut(&str, Progress),
+) -> Result<Recovered, StorageError> {
+    let mut files = Files::list(disk)?;
+    let owner = Owner { network, name };
+    let mut warnings = Vec::new();
+    let mut repairs: Vec<Repair> = files.temporary.iter().cloned().map(Repair::Remove).collect();
+    let identity = load_identity(disk, &files, owner, options, &mut warnings)?;
+    let life = identity.as_ref().map(|(identity, _)| identity.life);
+    for torn in chain::take_unborn(disk, &mut files, life)? {
+        warnings.push(Warning::Unborn { file: torn.clone() });
+        repairs.push(Repair::SetAside(torn));
+    }
+    let base = base::find(disk, &files, owner, options, progress);
+    let base = match base {
+        Err(error) if options.discard_damaged && error.is_damage() => {
+            warnings.push(Warning::Discarded(Box::new(error)));
+            // Nothing there is of use to anybody who starts from nothing.
+            repairs.extend(files.all().map(|file| Repair::SetAside(file.to_owned())));
+            Base::nothing(options)
+        }
+        other => other?,
+    };
+    repairs.extend(base.bad.iter().map(|(file, _)| Repair::SetAside(file.clone())));
+    warnings.extend(base.bad.into_iter().map(|(_, error)| Warning::BadSnapshot(Box::new(error))));
+    let from = base.number;
+    let mut chain = Chain::new(disk, owner, options, life, base.replay);
+    let discarded_all = base.discarded;
+    if !discarded_all {
+        chain.read(&files, from, progress)?;
+    }
+    let Chain { replay, last, mut found, mut cuts, discarded, .. } = chain;
+    warnings.append(&mut found);
+    repairs.append(&mut cuts);
+    let is_whole = !discarded && !discarded_all && options.until.is_none();
+    let proof = Proof { identity: identity.as_ref(), last: last.as_ref(), from, is_whole };
+    let keeps_store = proof.keeps_store(&files, &mut warnings);
+    let keeps_incarnation = keeps_store && proof.keeps_incarnation(&files);
+    let store = match &identity {
+        Some((identity, _)) if keeps_store => identity.store,
+        _ => options.new_store,
+    };
+    let image = replay.into_image();
+    let next = next_log(&files, from, last.as_ref(), image.is_some(), discarded);
+    if !is_whole && options.until.is_some() {
+        repairs.clear();
+    }
+    Ok(Recovered { image, keeps_incarnation, store, keeps_store, next, warnings, repairs })
+}
+
+/// Whose files are wanted.
+#[derive(Clone, Copy)]
+struct Owner<'a> {
+    network: &'a str,
+    name: &'a str,
+}
+
+impl Owner<'_> {
+    fn check(self, file: &str, network: &str, name: &str) -> Result<(), StorageError> {
+        if network == self.network && name == self.name {
+            return Ok(());
+        }
+        Err(StorageError::OtherOwner {
+            file: file.to_owned(),
+            found_name: name.to_owned(),
+            found_network: network.to_owned(),
+            name: self.name.to_owned(),
+            network: self.network.to_owned(),
+        })
+    }
+}
+
+/// The identity, and whether its file is the very one that was written.
+fn load_identity(
+    disk: &dyn Disk,
+    files: &Files,
+    owner: Owner<'_>,
+    options: &RecoverOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<(Identity, bool)>, StorageError> {
+    let Some(entry) = &files.identity else {
+        if files.newest().is_some() {
+            warnings.push(Warning::NoIdentity);
+        }
+        return Ok(None);
+    };
+    match Identity::load(disk, entry) {
+        Ok((identity, is_same)) => {
+            owner.check(&entry.name, &identity.network, identity.name.as_str())?;
+            Ok(Some((identity, is_same)))
+        }
+        Err(error) if options.discard_damaged && error.is_damage() => {
+            warnings.push(Warning::Discarded(Box::new(error)));
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What is known of how the node's last life ended.
+struct Proof<'a> {
+    identity: Option<&'a (Identity, bool)>,
+    last: Option<&'a LastLog>,
+    /// The snapshot that was begun with.
+    from: u64,
+    /// Whether nothing was left out.
+    is_whole: bool,
+}
+
+impl Proof<'_> {
+    /// Whether this is what the node had, and no older state.
+    fn keeps_store(&self, files: &Files, warnings: &mut Vec<Warning>) -> bool {
+        let Some((identity, is_same)) = self.identity else { return false };
+        let is_last_same = self.last.is_none_or(|last| last.is_same_file);
+        if !is_same || !is_last_same {
+            warnings.push(Warning::Copied);
+            return false;
+        }
+        let log = identity.life.log();
+        let newest = self.last.map_or(self.from, |last| last.number).max(self.from);
+        if self.is_whole && (newest < log || !files.logs.contains_key(&log) && self.from <= log) {
+            warnings.push(Warning::Older { log });
+            return false;
+        }
+        self.is_whole
+    }
+
+    /// Whether the node stopped, and nothing can have come after that.
+    fn keeps_incarnation(&self, files: &Files) -> bool {
+        let (Some((identity, _)), Some(last)) = (self.identity, self.last) else { return false };
+        let Life::Stopped { log, bytes, changed_ns } = identity.life else { return false };
+        let Some(entry) = files.logs.get(&last.number) else { return false };
+        last.is_stop
+            && last.number == log
+            && files.newest() == Some(log)
+            && last.end == bytes
+            && entry.bytes == bytes
+            && entry.changed_ns == changed_ns
+    }
+}
+
+fn next_log(
+    files: &Files,
+    from: u64,
+    last: Option<&LastLog>,
+    has_image: bool,
+    discarded: bool,
+) -> NextLog {
+    let newest = files.newest().unwrap_or(0);
+    let (number, start, needs_snapshot) = match last {
+        _ if !has_image => (newest + 1, LogStart::Empty, false),
+        Some(last) if !discarded => {
+            (newest + 1, LogStart::After { number: last.number, bytes: last.end }, false)
+        }
+        // A snapshot that was put there by itself.
+        None if !discarded && newest == from => (from, LogStart::Snapshot, false),
+        _ => (newest + 1, LogStart::Snapshot, true),
+    };
+    NextLog { number, start, needs_snapshot }
+}
+
+impl Recovered {
+    /// Makes the directory what was recovered: cuts off what is not whole, and removes what was
+    /// left over. To be called before anything is written there.
+    ///
+    /// # Errors
+    /// [`StorageError`]; some of it may be done. It can be done again.
+    pub fn repair(&self, disk: &dyn Disk) -> Result<(), StorageError> {
+        for repair in &self.repairs {
+            repair.carry_out(disk)?;
+        }
+        if self.repairs.is_empty() {
+            return Ok(());
+        }
+        disk.sync_dir().map_err(StorageError::io("the data directory", "sync"))
+    }
+}
