@@ -11,7 +11,6 @@ use crate::cli::files::read::read_state;
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
 use crate::cli::output::{Output, printable};
 use crate::cli::progress::ProgressBar;
-use crate::model::ids::NodeTable;
 use crate::storage::{LogReader, Progress, verify_snapshot};
 
 /// Check whether files are whole and undamaged
@@ -106,7 +105,7 @@ fn verify_log(path: &FilePath, json: bool) -> Result<Good, CliError> {
     let bytes = file.metadata().map_err(|error| cannot("read", path, error))?.len();
     let name = path.display().to_string();
     let bad = |error: crate::storage::StorageError| CliError::Failure(error.to_string());
-    let mut log = LogReader::new(&name, Box::new(file), NodeTable::new()).map_err(bad)?;
+    let mut log = LogReader::new(&name, Box::new(file)).map_err(bad)?;
     let mut entries = 0;
     while let Some(batch) = log.next().map_err(bad)? {
         entries += batch.ops.len() as u64;
