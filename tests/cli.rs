@@ -20,6 +20,8 @@ mod operators;
 mod processes;
 #[path = "cli/real.rs"]
 mod real;
+#[path = "cli/snapshots.rs"]
+mod snapshots;
 
 use command::{cli, cli_with, cli_with_input};
 use distkv::client::Fields;
@@ -68,6 +70,7 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
         "conflicts",
         "state",
         "wait",
+        "snapshot",
         "leave",
     ];
     for command in commands {

@@ -25,14 +25,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("hub", &["model", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "protocol", "replica", "engine"]),
     ("rt", &["model"]),
-    ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),
+    ("server", &["model", "protocol", "replica", "engine", "storage", "hub", "rt"]),
     ("client", &["model", "protocol", "rt"]),
     (
         "node",
         &["model", "protocol", "membership", "replica", "engine", "storage", "hub", "server", "rt"],
     ),
     ("testing", &["node", "client", "model", "rt"]),
-    ("cli", &["node", "client", "protocol", "model", "rt"]),
+    ("cli", &["node", "client", "storage", "engine", "replica", "protocol", "model", "rt"]),
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.

@@ -8,6 +8,7 @@ mod delete;
 mod demo;
 mod entry;
 mod error;
+mod files;
 mod get;
 mod leave;
 mod logging;
@@ -15,14 +16,17 @@ mod members;
 mod monitor;
 mod node_args;
 mod output;
+mod progress;
 mod remote;
 mod resync;
 mod send;
 mod serve;
 mod set;
 mod settings;
+mod snapshot;
 mod state;
 mod status;
+mod times;
 mod tree;
 mod units;
 mod value_input;
@@ -126,6 +130,7 @@ enum Command {
     Conflicts(conflicts::ConflictsArgs),
     State(state::StateArgs),
     Wait(wait::WaitArgs),
+    Snapshot(snapshot::SnapshotArgs),
     Leave(leave::LeaveArgs),
 }
 
@@ -153,6 +158,7 @@ impl Command {
             Command::Conflicts(args) => &mut args.remote,
             Command::State(args) => &mut args.remote,
             Command::Wait(args) => &mut args.remote,
+            Command::Snapshot(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
         };
         *after = std::mem::take(after).or(before);
@@ -191,6 +197,7 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Conflicts(args) => rt::block_on(conflicts::run(args)),
         Command::State(args) => rt::block_on(state::run(args)),
         Command::Wait(args) => rt::block_on(wait::run(args)),
+        Command::Snapshot(args) => rt::block_on(snapshot::run(args)),
         Command::Leave(args) => rt::block_on(leave::run(args)),
     }
 }

@@ -23,6 +23,7 @@ mod peers;
 mod repair;
 mod resync;
 mod serve;
+pub mod take_in;
 #[cfg(test)]
 mod tests;
 pub mod view;

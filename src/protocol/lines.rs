@@ -21,12 +21,11 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
 
 use super::json::{JsonError, json_from_msgpack, object_from_text, value_from_json};
+use super::record::is_extra;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
-use crate::model::limits::{
-    CHAIN_LEN_MAX, PATH_BYTES_MAX, RECORD_EXTRA_BYTES_MAX, VALUE_BYTES_MAX,
-};
+use crate::model::limits::{CHAIN_LEN_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::path::Path;
 use crate::model::path_text::PathTextError;
 use crate::model::value::{Value, ValueError};
@@ -123,8 +122,8 @@ pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
     let extra = match fields.get("extra") {
         None => Vec::new(),
         Some(extra) => base64_bytes(extra)
-            .filter(|bytes| bytes.len() <= RECORD_EXTRA_BYTES_MAX)
-            .ok_or(LineError::Field { field: "extra", expected: "base64 text" })?,
+            .filter(|bytes| is_extra(bytes))
+            .ok_or(LineError::Field { field: "extra", expected: "a change's fields in base64" })?,
     };
     let is_chain_cut = flag(&fields, "cut")?;
     Ok((line, Version { chain, is_chain_cut, tock, origin, extra }))
@@ -252,7 +251,7 @@ mod tests {
             chain: &chain,
             tock: Tock::new(17).unwrap(),
             origin: with_all.then(|| event(b, 2)),
-            extra: if with_all { b"\x01\x02" } else { b"" },
+            extra: if with_all { b"\x01\x09\xa1x" } else { b"" },
         });
         let path: Path = path.parse().unwrap();
         let mut out = Vec::new();
@@ -325,6 +324,7 @@ mod tests {
             r#""chain":["a~0000000000000007:0"]"#,
             r#""chain":["a~0000000000000007:5"],"origin":5"#,
             r#""chain":["a~0000000000000007:5"],"extra":"?""#,
+            r#""chain":["a~0000000000000007:5"],"extra":"AQIB""#,
             r#""chain":["a~0000000000000007:5"],"cut":1"#,
         ] {
             assert!(!version(more).to_string().is_empty(), "{more}");

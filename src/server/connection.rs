@@ -43,7 +43,7 @@ pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     let mut connection = Connection {
         input: Input::new(shared.config.message_limit()),
         out: Vec::new(),
-        session: Session::new(),
+        session: Session::new(is_local(&socket)),
         stopping: shared.stopping.listen(),
         wakes: Wakes::default(),
         socket,
@@ -61,6 +61,11 @@ pub(super) async fn refuse(socket: TcpStream, error: &ClientError, shared: &Shar
     let mut out = Vec::new();
     write_error(error, None, shared.hub.read(Engine::tock), &mut out);
     linger(&socket, &out, LINGER).await;
+}
+
+/// Whether a client is on this machine.
+fn is_local(socket: &TcpStream) -> bool {
+    socket.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
 }
 
 fn prepare(socket: &TcpStream) {

@@ -12,6 +12,7 @@
 //! | `unsynced` | replies that go out only when what they tell of is on disk |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
+//! | `restoring` | a snapshot that a client uploads |
 //! | `standing` | which incarnations stand in chains, kept for a while |
 //! | [`authorise`] | the hook through which everything passes |
 
@@ -22,6 +23,7 @@ mod connection;
 pub mod info;
 mod input;
 pub mod purge_block;
+mod restoring;
 mod session;
 mod standing;
 mod stream;
@@ -82,6 +84,10 @@ pub(crate) struct Shared {
     info: Arc<dyn NodeInfo>,
     heavy: Semaphore,
     standing: Arc<standing::Standing>,
+    /// Snapshots that are being made for clients.
+    downloads: Arc<AtomicUsize>,
+    /// The snapshot that is being uploaded.
+    upload_turn: Arc<restoring::UploadTurn>,
     /// Fires when the server stops.
     stopping: Event,
     is_stopping: AtomicBool,
@@ -179,6 +185,8 @@ impl Server {
             info,
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
+            downloads: Arc::default(),
+            upload_turn: Arc::default(),
             stopping: Event::new(),
             is_stopping: AtomicBool::new(false),
             connections: AtomicUsize::new(0),

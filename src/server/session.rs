@@ -7,9 +7,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::Shared;
 use super::authorise::{Identity, authorise};
 use super::command::value::CopiesWait;
+use super::restoring::Upload;
 use super::stream::{FailedSource, Garbage, Produced, Source, Streams};
 use super::unsynced::{UnsyncedReplies, refused};
 use crate::engine::Engine;
@@ -97,6 +100,10 @@ pub(super) struct Session {
     pub(super) copies: Vec<CopiesWait>,
     /// Of the output's replies those that go out only when what they tell of is on disk.
     pub(super) unsynced: UnsyncedReplies,
+    /// Whether the client is on this machine.
+    pub(super) is_local: bool,
+    /// A snapshot that is being uploaded. The jobs that take its pieces put it back here.
+    pub(super) upload: Arc<Mutex<Option<Upload>>>,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -122,7 +129,8 @@ impl WholePath<'_> {
 }
 
 impl Session {
-    pub(super) fn new() -> Self {
+    /// `is_local`: the client is on this machine.
+    pub(super) fn new(is_local: bool) -> Self {
         Self {
             identity: Identity::default(),
             root: Path::root(),
@@ -131,6 +139,8 @@ impl Session {
             streams: Streams::default(),
             copies: Vec::new(),
             unsynced: UnsyncedReplies::default(),
+            is_local,
+            upload: Arc::default(),
         }
     }
 
@@ -244,6 +254,8 @@ impl Session {
             Request::CheckDeleted { nodes } => {
                 (Action::CheckDeleted, self.check_deleted(cx, seq, nodes))
             }
+            Request::GetSnapshot => (Action::GetSnapshot, self.get_snapshot(cx, seq)),
+            Request::Restore(piece) => (Action::Restore, self.restore(cx, seq, piece)),
             Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };
@@ -366,6 +378,7 @@ impl Session {
     pub(super) fn abandon(&mut self, cx: &Context<'_>) {
         self.streams.abandon(cx);
         self.copies.clear();
+        drop(self.upload.lock().take());
     }
 
     /// What should be dropped where nobody waits.

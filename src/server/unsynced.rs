@@ -52,7 +52,7 @@ impl UnsyncedReplies {
 }
 
 /// The error of a change that was made when its record could not be written.
-fn in_flight(failure: &LogFailure) -> ClientError {
+pub(super) fn in_flight(failure: &LogFailure) -> ClientError {
     let text = format!(
         "the change is made in memory, but this node could not write it to its disk: {}",
         failure.why

@@ -1,5 +1,6 @@
 //! What one change of the engine does, as data: the unit that is in a log wholly or not at all.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::engine::Knowledge;
@@ -19,6 +20,16 @@ pub struct Batch {
     pub ops: Vec<Op>,
     /// All that the node knew at its end, where that changed by other means than by `ops`.
     pub knowledge: Option<Knowledge>,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("time_ms", &self.time_ms)
+            .field("ops", &self.ops)
+            .field("knowledge", &self.knowledge)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One change of the tree.

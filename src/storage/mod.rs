@@ -26,6 +26,8 @@ mod framing;
 pub mod header;
 pub mod identity;
 mod knowledge;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod listing;
 pub mod log;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod memory_disk;
@@ -33,6 +35,8 @@ mod record;
 pub mod recover;
 pub mod replay;
 pub mod snapshot;
+#[cfg(test)]
+mod tests;
 
 pub use batch::{Batch, Op};
 pub use data_dir::DataDir;

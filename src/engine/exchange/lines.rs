@@ -118,10 +118,13 @@ impl LinesImport {
 
     /// The image. It is nobody's: `name` is for those who must put one into a file.
     #[must_use]
-    pub fn finish(self, name: NodeName) -> Image {
+    pub fn finish(mut self, name: NodeName) -> Image {
+        let id = NodeId { name, incarnation: Incarnation(self.hash) };
+        // A file of ours names its node. It made no change, so a full table does no harm.
+        let _ = self.table.intern(&id);
         Image {
             replica: ReplicaImage {
-                id: NodeId { name, incarnation: Incarnation(self.hash) },
+                id,
                 table: Arc::new(self.table),
                 tree: self.tree,
                 seen: self.seen,

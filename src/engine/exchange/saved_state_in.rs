@@ -10,7 +10,7 @@ use super::super::Image;
 use super::super::load::SavedFile;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
-use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::ids::{Event, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::seen::{Mark, Seen};
 use crate::model::tick_set::TickSet;
 use crate::model::tree::Tree;
@@ -98,6 +98,9 @@ pub fn image_of_saved_state(
     Ok(SavedImage { image, changes, unusable, cut_off })
 }
 
+/// Who wrote a file that does not say.
+const NOBODY: &str = "nobody";
+
 struct Reading {
     file: SavedFile,
     table: NodeTable,
@@ -160,18 +163,16 @@ impl Reading {
     }
 
     fn finish(mut self, first: Option<&SavedState>) -> Result<Image, SavedImageError> {
-        let own = match first {
-            Some(state) => self.node(&state.node)?,
-            None => NodeIndex(0),
+        let node = match first {
+            Some(state) => state.node.clone(),
+            // Only entries, or nothing.
+            None => NodeName::new(NOBODY)
+                .map_err(SavedStateProblem::from)
+                .map_err(|problem| SavedStateError { offset: 0, problem })?
+                .into(),
         };
-        let id = match self.table.get(own) {
-            Some(id) => id.clone(),
-            // A file without a record.
-            None => NodeId {
-                name: NodeName::new("nobody").map_err(|_| SavedImageError::TableFull)?,
-                incarnation: Incarnation(0),
-            },
-        };
+        let own = self.node(&node)?;
+        let id = NodeId { name: node.name().clone(), incarnation: self.file.incarnation_of(&node) };
         let tick = self.seen.get(own).and_then(|ticks| Tick::new(ticks.max())).unwrap_or_default();
         Ok(Image {
             replica: ReplicaImage {

@@ -80,6 +80,10 @@ actions! {
     Members = "members",
     /// Ours: takes a member that does not come back off the Delete group's list.
     ForgetMember = "forget_member",
+    /// Ours: streams the whole state, as the bytes of a snapshot file.
+    GetSnapshot = "get_snapshot",
+    /// Ours: takes a snapshot in, piece by piece.
+    Restore = "restore",
     /// Ours: the node leaves the network and ends.
     Leave = "leave",
     /// Writes the state to a file on the server. Not here yet.

@@ -44,6 +44,7 @@ macro_rules! fields {
 fields! {
     Ack = "ack",
     Action = "action",
+    AnyNetwork = "any_network",
     Chain = "chain",
     Conflicts = "conflicts",
     Copies = "copies",
@@ -56,6 +57,7 @@ fields! {
     Housekeepers = "housekeepers",
     Idem = "idem",
     Known = "known",
+    Last = "last",
     Limit = "limit",
     Max = "max",
     MaxDepth = "max_depth",
@@ -76,6 +78,7 @@ fields! {
     Resync = "resync",
     Seq = "seq",
     Since = "since",
+    Start = "start",
     State = "state",
     Superseded = "superseded",
     Task = "task",

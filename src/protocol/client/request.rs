@@ -160,6 +160,19 @@ impl StateParts {
     }
 }
 
+/// A piece of a snapshot that is uploaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RestorePiece<'a> {
+    /// The first: what was uploaded before and is not done is given up.
+    pub start: bool,
+    /// Bytes of the snapshot.
+    pub data: Option<&'a [u8]>,
+    /// All of it has come: it is taken in.
+    pub last: bool,
+    /// Also if it is of another network.
+    pub any_network: bool,
+}
+
 /// The field `conflicts` of a watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WatchConflicts {
@@ -292,6 +305,10 @@ pub enum Request<'a> {
         /// The member's name.
         node: &'a str,
     },
+    /// `get_snapshot`.
+    GetSnapshot,
+    /// `restore`.
+    Restore(RestorePiece<'a>),
     /// `leave`.
     Leave,
     /// An action that this version does not have.
@@ -395,6 +412,13 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::Status => Request::Status,
         Action::Members => Request::Members,
         Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
+        Action::GetSnapshot => Request::GetSnapshot,
+        Action::Restore => Request::Restore(RestorePiece {
+            start: fields.flag(Field::Start)?,
+            data: fields.bytes(Field::Data)?,
+            last: fields.flag(Field::Last)?,
+            any_network: fields.flag(Field::AnyNetwork)?,
+        }),
         Action::Leave => Request::Leave,
         Action::Save
         | Action::Log

@@ -5,6 +5,7 @@ mod delete_group;
 mod message;
 mod root;
 mod show;
+mod snapshot;
 mod state;
 mod tree;
 pub(super) mod value;

@@ -7,6 +7,7 @@
 mod conflicts;
 mod delete;
 mod message;
+mod snapshot;
 mod tree;
 pub(super) mod walk;
 mod watch;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 pub(super) use conflicts::{ConflictFeed, ConflictsSource};
 pub(super) use delete::DeleteSource;
 pub(super) use message::MonitorSource;
+pub(super) use snapshot::{DownloadSlot, SnapshotSource};
 pub(super) use tree::{EntryStyle, TreeSource};
 pub(super) use watch::WatchSource;
 

@@ -130,6 +130,10 @@ impl LogReader {
     ///
     /// # Errors
     /// [`StorageError::Damaged`]; nothing more can be read.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator could not say that more may come"
+    )]
     pub fn next(&mut self) -> Result<Option<LogBatch>, StorageError> {
         loop {
             match self.frames.next()? {

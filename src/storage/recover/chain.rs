@@ -247,6 +247,10 @@ impl<'a> Chain<'a> {
                 progress(name, Progress { entries, total: 0, bytes: last.end });
             }
         }
+        if is_first {
+            let (file, kind, offset) = (name.to_owned(), FileKind::Log, last.end);
+            return Err(StorageError::Incomplete { file, kind, offset });
+        }
         Ok(Flow::GoOn)
     }
 

@@ -132,6 +132,10 @@ impl SnapshotReader {
     ///
     /// # Errors
     /// [`StorageError`]; nothing that was read before may be believed either.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "what an iterator gave could be believed at once"
+    )]
     pub fn next(&mut self) -> Result<Option<Committed>, StorageError> {
         if self.is_done {
             return Ok(None);

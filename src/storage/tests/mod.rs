@@ -1,0 +1,8 @@
+//! Tests of the storage as a whole: what was written comes back, or is refused.
+
+mod damage;
+mod faults;
+mod hostile;
+mod node;
+mod random;
+mod round_trip;
