@@ -31,6 +31,8 @@ mod messages;
 mod operators;
 #[path = "server/state.rs"]
 mod state;
+#[path = "server/storage.rs"]
+mod storage;
 #[path = "server/trees.rs"]
 mod trees;
 #[path = "server/values.rs"]

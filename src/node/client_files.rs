@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::rt;
+use crate::storage::{Disk, DiskEntry, DiskFile, FileId};
 
 /// Longest name of a client's file.
 const NAME_BYTES_MAX: usize = 100;
@@ -42,8 +43,10 @@ pub(super) enum ClientFileError {
     #[error("{0:?} is there already, and was not made by a client; choose another name")]
     Exists(String),
     /// There are too many.
-    #[error("clients have had {FILES_MAX} files made, as many as may be; this node's operator can \
-             remove some")]
+    #[error(
+        "clients have had {FILES_MAX} files made, as many as may be; this node's operator can \
+             remove some"
+    )]
     TooMany,
     /// The system refused.
     #[error("{name:?} cannot be written: {source}")]
@@ -69,6 +72,73 @@ pub(super) struct NewFile<'a> {
     temporary: String,
     file: File,
     is_named: bool,
+}
+
+/// A file as the whole disk of whoever writes one file: whatever name is asked for, it is this.
+pub(super) struct OneFile {
+    file: Mutex<Option<File>>,
+}
+
+impl OneFile {
+    /// For a file that is open and empty.
+    pub(super) fn new(file: File) -> Self {
+        Self { file: Mutex::new(Some(file)) }
+    }
+}
+
+impl Disk for OneFile {
+    fn create(&self, _: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.file.lock().take().ok_or(io::ErrorKind::AlreadyExists)?;
+        Ok(Box::new(OpenFile(file)))
+    }
+
+    fn open(&self, _: &str) -> io::Result<Box<dyn Read + Send>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn list(&self) -> io::Result<Vec<DiskEntry>> {
+        Ok(Vec::new())
+    }
+
+    fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remove(&self, _: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn truncate(&self, _: &str, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct OpenFile(File);
+
+impl Write for OpenFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl DiskFile for OpenFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn id(&self) -> io::Result<FileId> {
+        let metadata = self.0.metadata()?;
+        let Id { inode, born_ns } = Id::of(&metadata);
+        Ok(FileId { device: metadata.dev(), inode, born_ns })
+    }
 }
 
 /// Which file one is, besides its name.
@@ -202,6 +272,12 @@ impl NewFile<'_> {
     /// To write to.
     pub(super) fn file(&mut self) -> &mut File {
         &mut self.file
+    }
+
+    /// To read what was written, from its beginning.
+    pub(super) fn reader(&self) -> Result<File, ClientFileError> {
+        let file = self.files.open_at(&self.temporary, OFlags::RDONLY);
+        file.map_err(failed(&self.name))
     }
 
     /// Another handle of the same file, to go on writing when it has its name.
@@ -381,8 +457,25 @@ mod tests {
         let files = ClientFiles::open(&folder).unwrap();
         let long = "a".repeat(NAME_BYTES_MAX + 1);
         for name in [
-            "", ".", "..", "/etc/passwd", "../evil", "sub/evil", "sub/../../evil", "./evil", ".hidden",
-            LIST_NAME, "-rf", "a\0b", "a\nb", "a b", "ä", "a\\b", "~", "$HOME", &long,
+            "",
+            ".",
+            "..",
+            "/etc/passwd",
+            "../evil",
+            "sub/evil",
+            "sub/../../evil",
+            "./evil",
+            ".hidden",
+            LIST_NAME,
+            "-rf",
+            "a\0b",
+            "a\nb",
+            "a b",
+            "ä",
+            "a\\b",
+            "~",
+            "$HOME",
+            &long,
         ] {
             assert_eq!(refusal(&files, name), "name", "{name:?}");
         }

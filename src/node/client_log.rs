@@ -10,18 +10,21 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::client_files::ClientFiles;
+use super::client_files::{ClientFiles, OneFile};
 use super::config::SyncPolicy;
 use crate::engine::exchange::saved_state_out::SavedStateExport;
 use crate::engine::{Image, Knowledge};
 use crate::hub::Hub;
 use crate::hub::log_queue::{CutPurpose, LogItem, LogQueue, Taken};
-use crate::model::ids::{Millis, NodeTable};
+use crate::model::ids::{Millis, NodeTable, Tick, Tock};
+use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen};
 use crate::model::tree::Tree;
-use crate::protocol::saved_state::SavedStateWriter;
+use crate::protocol::saved_state::{SavedStateWriter, python};
+use crate::replica::Committed;
 use crate::rt;
 use crate::server::FileFormat;
-use crate::storage::{Batch, FileHeader, LogStart, LogWriter, Op};
+use crate::storage::{Batch, FileHeader, LogStart, LogWriter, Op, StorageError};
 
 /// While more bytes than this wait for the file, and four times as much, it is still written.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
@@ -186,6 +189,8 @@ struct DistkvLog {
     /// The tree as the log has it: a deletion needs what it took the place of.
     tree: Tree,
     out: Vec<u8>,
+    /// Changes that the form cannot hold.
+    left_out: u64,
 }
 
 impl Writing {
@@ -218,29 +223,75 @@ impl Writing {
     fn sync(&mut self) -> Result<(), String> {
         match self {
             Self::Own(log) => log.sync().map_err(|error| error.to_string()),
-            Self::Distkv(log) => log
-                .flush()
-                .and_then(|()| log.file.sync_data())
-                .map_err(|error| error.to_string()),
+            Self::Distkv(log) => {
+                log.flush().and_then(|()| log.file.sync_data()).map_err(|error| error.to_string())
+            }
         }
     }
 }
 
+/// A log in our own form, of nobody's data directory. With the state at the beginning it needs
+/// nothing else to be replayed.
+fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWriter, String> {
+    let replica = &image.replica;
+    let header = FileHeader {
+        number: 0,
+        network: order.network.clone(),
+        id: replica.id.clone(),
+        store: 0,
+        time_ms: rt::wall_clock_ms(),
+    };
+    let disk = OneFile::new(file);
+    let told = |error: StorageError| error.to_string();
+    let knowledge = image.knowledge();
+    if !order.fetch {
+        let (start, table) = (LogStart::Snapshot, &replica.table);
+        return LogWriter::create(&disk, &header, start, &knowledge, table).map_err(told);
+    }
+    // Data before knowledge: it begins with nothing, and what was known comes last.
+    let nothing = Knowledge {
+        tick: Tick::default(),
+        tock: Tock::default(),
+        seen: Seen::new(),
+        mark: Mark::default(),
+        group: None,
+        decided: None,
+        ..knowledge.clone()
+    };
+    let start = LogStart::Empty;
+    let mut log =
+        LogWriter::create(&disk, &header, start, &nothing, &NodeTable::new()).map_err(told)?;
+    let batch = |ops, knowledge| {
+        let table = Arc::clone(&replica.table);
+        Batch { time_ms: header.time_ms, table, ops, knowledge }
+    };
+    let mut walk = replica.tree.walk(&Path::root());
+    loop {
+        let entries = walk.next_batch(STATE_BATCH);
+        if entries.is_empty() {
+            break;
+        }
+        let put = |(path, entry)| Op::Put(Committed { path, entry });
+        log.append(&batch(entries.into_iter().map(put).collect(), None)).map_err(told)?;
+    }
+    log.append(&batch(Vec::new(), Some(knowledge))).map_err(told)?;
+    Ok(log)
+}
+
 impl DistkvLog {
     fn begin(file: File, fetch: bool, image: Image) -> io::Result<Self> {
-        let replica = &image.replica;
-        let tree = replica.tree.clone();
-        let writer = SavedStateWriter::new(&replica.id, &replica.table);
-        let mut log = Self { file, writer, tree, out: Vec::new() };
+        let tree = image.replica.tree.clone();
         let mut export = SavedStateExport::new(image);
-        // The first piece begins with what the node knows.
-        loop {
-            let is_more = export.next_piece(&mut log.out);
-            log.flush()?;
-            if !is_more || !fetch {
-                break;
-            }
+        let (mut file, mut out) = (file, Vec::new());
+        export.write_state(&mut out);
+        let mut is_more = fetch;
+        while is_more {
+            is_more = export.next_piece(&mut out);
+            file.write_all(&out)?;
+            out.clear();
         }
+        let mut log = Self { file, writer: export.into_writer(), tree, out, left_out: 0 };
+        log.flush()?;
         Ok(log)
     }
 
@@ -248,8 +299,13 @@ impl DistkvLog {
         for op in &batch.ops {
             match op {
                 Op::Put(change) => {
-                    let replaced = self.tree.insert(&change.path, change.entry.clone());
                     let (path, entry) = (&change.path, &change.entry);
+                    let replaced = self.tree.insert(path, entry.clone());
+                    let value = entry.value();
+                    if value.is_some_and(|v| python::check_entry(&self.tree, path, v).is_err()) {
+                        self.note_left_out(path);
+                        continue;
+                    }
                     let table = &batch.table;
                     self.writer.write_change(path, entry, replaced.as_ref(), table, &mut self.out);
                 }
@@ -258,6 +314,17 @@ impl DistkvLog {
             }
         }
         if self.out.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// What the original would choke on is not in its log; the first one is told.
+    fn note_left_out(&mut self, path: &Path) {
+        self.left_out += 1;
+        if self.left_out == 1 {
+            tracing::warn!(
+                %path,
+                "a change is not in the log that a client started: its form cannot hold it"
+            );
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
