@@ -15,6 +15,8 @@ mod command;
 mod conflicts;
 #[path = "cli/fake.rs"]
 mod fake;
+#[path = "cli/logs.rs"]
+mod logs;
 #[path = "cli/operators.rs"]
 mod operators;
 mod processes;
@@ -71,6 +73,8 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
         "state",
         "wait",
         "snapshot",
+        "log",
+        "import",
         "leave",
     ];
     for command in commands {

@@ -10,7 +10,9 @@ mod entry;
 mod error;
 mod files;
 mod get;
+mod import;
 mod leave;
+mod log;
 mod logging;
 mod members;
 mod monitor;
@@ -131,6 +133,8 @@ enum Command {
     State(state::StateArgs),
     Wait(wait::WaitArgs),
     Snapshot(snapshot::SnapshotArgs),
+    Log(log::LogArgs),
+    Import(import::ImportArgs),
     Leave(leave::LeaveArgs),
 }
 
@@ -159,6 +163,8 @@ impl Command {
             Command::State(args) => &mut args.remote,
             Command::Wait(args) => &mut args.remote,
             Command::Snapshot(args) => &mut args.remote,
+            Command::Log(args) => &mut args.remote,
+            Command::Import(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
         };
         *after = std::mem::take(after).or(before);
@@ -198,6 +204,8 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::State(args) => rt::block_on(state::run(args)),
         Command::Wait(args) => rt::block_on(wait::run(args)),
         Command::Snapshot(args) => rt::block_on(snapshot::run(args)),
+        Command::Log(args) => rt::block_on(log::run(args)),
+        Command::Import(args) => rt::block_on(import::run(args)),
         Command::Leave(args) => rt::block_on(leave::run(args)),
     }
 }

@@ -67,6 +67,7 @@ Configuration file (--config):
     snapshot-after = \"256MiB\"
     keep-snapshots = 2
     client-files = \"/var/lib/distkv/files\"
+    remote-restore = false
     forget-down-after = \"10m\"                      # or a number of seconds
     read-only = false
     log = \"info\"
@@ -231,6 +232,16 @@ struct DataArgs {
     /// Let clients have files written into this directory (actions save, log, snapshot)
     #[arg(long, value_name = "DIR")]
     client_files: Option<PathBuf>,
+
+    /// Take snapshots that are restored also from other machines: what they say is believed
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    remote_restore: Option<bool>,
 }
 
 /// A node that is ready to be started.
@@ -294,6 +305,7 @@ impl NodeArgs {
             keep_snapshots: self.data.keep_snapshots,
             discard_damaged: self.data.discard_damaged,
             client_files: self.data.client_files,
+            remote_restore: self.data.remote_restore,
             init: None,
             load: None,
             log: self.log,

@@ -65,6 +65,7 @@ pub(super) struct Settings {
     #[serde(skip)]
     pub(super) discard_damaged: bool,
     pub(super) client_files: Option<PathBuf>,
+    pub(super) remote_restore: Option<bool>,
     #[serde(deserialize_with = "value")]
     pub(super) init: Option<Value>,
     pub(super) load: Option<PathBuf>,
@@ -126,6 +127,7 @@ impl Settings {
             keep_snapshots: self.keep_snapshots.or(other.keep_snapshots),
             discard_damaged: self.discard_damaged || other.discard_damaged,
             client_files: self.client_files.or(other.client_files),
+            remote_restore: self.remote_restore.or(other.remote_restore),
             init: self.init.or(other.init),
             load: self.load.or(other.load),
             log: self.log.or(other.log),
@@ -189,6 +191,7 @@ impl Settings {
             forget_down_after: check_forget(self.forget_down_after.unwrap_or(FORGET_DOWN_AFTER))?,
             data,
             client_files: self.client_files,
+            remote_restore: self.remote_restore.unwrap_or(false),
         })
     }
 

@@ -34,8 +34,11 @@ pub(super) fn open(
         durable,
         saving,
     };
-    let limits =
-        ServerConfig { connections_max: config.connections_max, ..ServerConfig::default() };
+    let limits = ServerConfig {
+        connections_max: config.connections_max,
+        remote_restore: config.remote_restore,
+        ..ServerConfig::default()
+    };
     let hub = Arc::clone(&links.hub);
     Server::serve(TcpListener::from(listener), address, hub, limits, Arc::new(info))
 }

@@ -60,6 +60,8 @@ pub struct Config {
     pub data: Option<DataConfig>,
     /// The directory in which clients may have files written; none: they may not.
     pub client_files: Option<PathBuf>,
+    /// Whether `restore` is taken from other machines, too.
+    pub remote_restore: bool,
 }
 
 /// How a node keeps its data on disk.

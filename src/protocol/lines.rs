@@ -178,6 +178,14 @@ fn event_json(event: Event, table: &NodeTable) -> Json {
 
 /// Appends an entry's line, with its line break.
 pub fn write_line(path: &Path, entry: &Entry, table: &NodeTable, out: &mut Vec<u8>) {
+    let fields = line_fields(path, entry, table);
+    out.extend_from_slice(Json::Object(fields).to_string().as_bytes());
+    out.push(b'\n');
+}
+
+/// All fields of an entry's line.
+#[must_use]
+pub fn line_fields(path: &Path, entry: &Entry, table: &NodeTable) -> Map<String, Json> {
     let mut fields = Map::new();
     fields.insert("path".into(), path.to_string().into());
     match entry.value() {
@@ -203,8 +211,7 @@ pub fn write_line(path: &Path, entry: &Entry, table: &NodeTable, out: &mut Vec<u
     if !entry.extra().is_empty() {
         fields.insert("extra".into(), BASE64.encode(entry.extra()).into());
     }
-    out.extend_from_slice(Json::Object(fields).to_string().as_bytes());
-    out.push(b'\n');
+    fields
 }
 
 impl Version {

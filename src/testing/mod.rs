@@ -61,6 +61,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         forget_down_after: FORGET_DOWN_AFTER,
         data: None,
         client_files: None,
+        remote_restore: false,
     }
 }
 

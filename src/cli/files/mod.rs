@@ -4,9 +4,11 @@
 //! | file | what |
 //! |---|---|
 //! | this one | the kinds of file, and how they are told apart |
+//! | `directory` | a node's data directory as an image, and an image put into one |
 //! | `read` | a file of any kind as an image |
 //! | `write` | an image as a file of any kind |
 
+pub(super) mod directory;
 pub(super) mod read;
 pub(super) mod write;
 

@@ -1,9 +1,10 @@
 //! A file of any kind as an image.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path as FilePath;
 
+use super::directory::read_directory;
 use super::{FileKind, Format, cannot, kind_of};
 use crate::cli::error::CliError;
 use crate::cli::output::printable;
@@ -38,8 +39,11 @@ pub(in crate::cli) struct StateFile {
     pub(in crate::cli) notes: Vec<String>,
 }
 
-/// Reads a file that holds a state.
+/// Reads a file that holds a state, or a node's data directory.
 pub(in crate::cli) fn read_state(path: &FilePath, json: bool) -> Result<StateFile, CliError> {
+    if path.is_dir() {
+        return read_directory(path, None, json);
+    }
     match kind_of(path)? {
         FileKind::State(format) => read_as(path, format, json),
         FileKind::Log => Err(CliError::Usage(format!(
@@ -64,7 +68,7 @@ fn read_as(path: &FilePath, format: Format, json: bool) -> Result<StateFile, Cli
             Ok(StateFile { image, format, header: Some(header), bytes, notes: Vec::new() })
         }
         Format::Distkv => {
-            let saved = read_saved_state(path, None)?;
+            let saved = read_saved_states(&[path], None)?;
             let notes = notes_of(&saved);
             Ok(StateFile { image: saved.image, format, header: None, bytes, notes })
         }
@@ -75,14 +79,21 @@ fn read_as(path: &FilePath, format: Format, json: bool) -> Result<StateFile, Cli
     }
 }
 
-/// Reads a saved state or a change log of the Python DistKV, up to a tock if one is given.
-pub(in crate::cli) fn read_saved_state(
-    path: &FilePath,
+/// Reads saved states and change logs of the Python DistKV that go on from each other, up to a tock
+/// if one is given.
+pub(in crate::cli) fn read_saved_states(
+    paths: &[&FilePath],
     until: Option<Tock>,
 ) -> Result<SavedImage, CliError> {
-    let content = fs::read(path).map_err(|error| cannot("read", path, error))?;
-    image_of_saved_state(&content, until)
-        .map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))
+    let mut content = Vec::new();
+    for path in paths {
+        let file = File::open(path).and_then(|mut file| file.read_to_end(&mut content));
+        file.map_err(|error| cannot("read", path, error))?;
+    }
+    image_of_saved_state(&content, until).map_err(|error| {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        CliError::Failure(format!("{}: {error}", names.join(", ")))
+    })
 }
 
 /// What of a file of the Python DistKV is not in its image.

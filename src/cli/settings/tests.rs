@@ -24,7 +24,7 @@ fn without_anything_the_defaults_hold() {
     );
     assert!(config.peers.is_empty() && !config.read_only && config.memory_max.is_none());
     assert!(matches!(config.start, Start::Run { init: None, load: None }));
-    assert!(config.data.is_none() && config.client_files.is_none());
+    assert!(config.data.is_none() && config.client_files.is_none() && !config.remote_restore);
 }
 
 #[test]
@@ -49,6 +49,7 @@ fn the_file_sets_whatever_options_can() {
         snapshot-after = 1048576
         keep-snapshots = 5
         client-files = "/files"
+        remote-restore = true
         init = { site = "main", levels = [1, 2.5, true] }
         load = "saved.bin"
         log = "debug"
@@ -61,7 +62,7 @@ fn the_file_sets_whatever_options_can() {
     assert_eq!(config.client, "[::]:1000");
     assert_eq!(config.peers, ["n2.example.org:27587", "10.0.0.3:7"]);
     assert_eq!(config.memory_max, Some(3 << 29));
-    assert!(config.read_only);
+    assert!(config.read_only && config.remote_restore);
     assert_eq!(config.connections_max, 7);
     assert_eq!(config.forget_down_after, Duration::from_secs(90));
     let data = DataConfig {

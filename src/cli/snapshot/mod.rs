@@ -1,9 +1,9 @@
 //! `snapshot`: a network's state as a file: saving, restoring, and looking into it.
 
-mod convert;
+pub(super) mod convert;
 mod diff;
 mod inspect;
-mod restore;
+pub(super) mod restore;
 mod save;
 mod verify;
 

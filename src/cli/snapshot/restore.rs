@@ -6,15 +6,17 @@ use std::path::{Path as FilePath, PathBuf};
 
 use async_channel::Sender;
 use clap::Args;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use super::convert::tell_notes;
 use crate::cli::error::CliError;
+use crate::cli::files::directory::{Put, put_into};
 use crate::cli::files::read::read_state;
 use crate::cli::output::{Output, printable};
 use crate::cli::progress::ProgressBar;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::client::{Fields, Message};
+use crate::model::ids::NodeName;
 use crate::protocol::client::Action;
 use crate::rt;
 use crate::storage::snapshot::write_snapshot_to;
@@ -32,6 +34,8 @@ Examples:
   distkv-node snapshot restore monday.dkv            into the network of the node on this machine
   distkv-node snapshot restore saved-state.bin       from the Python DistKV
   distkv-node snapshot restore a.dkv b.dkv           one after the other
+  distkv-node snapshot restore monday.dkv --into /var/lib/distkv --name n1
+  distkv-node run --data-dir /var/lib/distkv --name n1   a node that starts with it
 
 It is harmless, however old the file is: what the network has changed since stays as it is, what it
 has deleted stays deleted, and what it lacks is added. So it does not undo anything: for that, look
@@ -47,14 +51,62 @@ pub(super) struct RestoreArgs {
     files: Vec<PathBuf>,
 
     /// Also snapshots of a network with another name
-    #[arg(long)]
+    #[arg(long, conflicts_with = "into")]
     any_network: bool,
+
+    #[command(flatten)]
+    into: IntoArgs,
 
     #[command(flatten)]
     pub(super) remote: RemoteArgs,
 }
 
+/// Where a state goes that no running node takes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "For a node that is not running")]
+pub(in crate::cli) struct IntoArgs {
+    /// Put it into this data directory, on top of what is there; it is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::cli) into: Option<PathBuf>,
+
+    /// With --into: the name of the node that the directory is for [default: as the directory, or
+    /// else the first file, says]
+    #[arg(long, value_name = "NAME")]
+    name: Option<NodeName>,
+
+    /// With --into: the name of its network [default: the same]
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+}
+
+impl IntoArgs {
+    /// Checks that what was asked for goes together.
+    pub(in crate::cli) fn check(&self) -> Result<(), CliError> {
+        if self.into.is_none() && (self.name.is_some() || self.network.is_some()) {
+            let text = "--name and --network tell whose directory it is that --into names";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whose the directory should be.
+    pub(in crate::cli) fn wanted(&self) -> (Option<NodeName>, Option<String>) {
+        (self.name.clone(), self.network.clone())
+    }
+}
+
 pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), CliError> {
+    args.into.check()?;
+    if let Some(directory) = &args.into.into {
+        let mut states = Vec::new();
+        for file in &args.files {
+            let state = read_state(file, remote.json)?;
+            tell_notes(&state.notes);
+            states.push(state);
+        }
+        let put = put_into(directory, states, args.into.wanted(), remote.json)?;
+        return tell_put(directory, &put, remote.json);
+    }
     let connected = remote.connect().await?;
     let mut output = Output::new(remote.json);
     for file in &args.files {
@@ -63,6 +115,32 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         output.flush()?;
     }
     Ok(())
+}
+
+/// Says what is in a directory now, and how to go on.
+pub(in crate::cli) fn tell_put(
+    directory: &FilePath,
+    put: &Put,
+    json: bool,
+) -> Result<(), CliError> {
+    let mut output = Output::new(json);
+    let (name, network, entries) = (&put.owner.name, &put.owner.network, put.entries);
+    output.either(
+        || {
+            json!({
+                "directory": directory.display().to_string(), "name": name.as_str(),
+                "network": network, "entries": entries, "merged": put.is_merged,
+            })
+        },
+        || {
+            let (directory, network) = (directory.display(), printable(network));
+            format!(
+                "{directory}: {entries} entries; start a node with them: distkv-node run --data-dir \
+                 {directory} --name {name} --network {network}"
+            )
+        },
+    )?;
+    output.flush()
 }
 
 /// Uploads one file. It is read whole, and found good, before anything is sent.

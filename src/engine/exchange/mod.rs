@@ -14,9 +14,26 @@ pub mod saved_state_out;
 #[cfg(test)]
 mod tests;
 
+use super::Image;
 use crate::model::entry::Entry;
 use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen};
 use crate::model::tree::{Tree, Walk};
+
+/// An image of the same entries that knows of no change but those in their chains, and of no purge.
+/// What is made of parts of a history must not claim to know what was in the others.
+#[must_use]
+pub fn entries_alone(image: Image) -> Image {
+    let Image { mut replica, .. } = image;
+    let mut seen = Seen::new();
+    for (_, entry) in replica.tree.all() {
+        for event in entry.events() {
+            seen.insert(event);
+        }
+    }
+    (replica.seen, replica.mark) = (seen, Mark::default());
+    Image { replica, group: None, decided: None }
+}
 
 /// As many bytes make a piece of a file; the entry that crosses it is the piece's last.
 const PIECE_BYTES: usize = 64 << 10;
