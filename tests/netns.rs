@@ -36,7 +36,7 @@ mod hosts;
 
 use std::time::{Duration, Instant};
 
-use cluster::{Cluster, check_own_paths};
+use cluster::{Cluster, check_own_paths, start_node};
 use hosts::{Hosts, inside_own_network};
 
 /// How soon all must be equal once the cable is back.
@@ -214,4 +214,33 @@ fn time_to_link(cluster: &mut Cluster, cut: &Cut, length: Duration, busy: bool) 
     (cut.mend)(&cluster.hosts);
     let mended = Instant::now();
     cluster.wait_for_link(0, 2).duration_since(mended)
+}
+
+/// Runs a command against a node of another host; gives its exit code and what it says.
+fn command(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = std::process::Command::new(processes::PROGRAM).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_snapshot_is_restored_from_another_machine_only_where_that_is_allowed() {
+    let name = "a_snapshot_is_restored_from_another_machine_only_where_that_is_allowed";
+    inside_own_network(name, || {
+        let file =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files/saved-state.bin");
+        let hosts = Hosts::new(&[0, 0]);
+        let closed = start_node(&hosts, 0, &[]);
+        let open = start_node(&hosts, 1, &["--remote-restore"]);
+        let restore = |node: &processes::NodeProcess| {
+            let address = node.client.to_string();
+            command(&["snapshot", "restore", file, "--connect", &address])
+        };
+        let (code, said) = restore(&closed);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("(denied)") && said.contains("--remote-restore"), "{said}");
+        assert!(closed.connect().tree(&[]).is_empty());
+        let (code, said) = restore(&open);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(open.connect().tree(&[]).len(), 1305);
+    });
 }

@@ -331,8 +331,9 @@ impl<'a> Cluster<'a> {
                     self.on_gone(node, "drops", &dropped);
                 }
                 Output::Persist { token } => self.persist(node, token),
-                // Nobody watches, monitors or waits for copies here, and memory is no matter.
-                Output::Notify { .. }
+                // Nobody watches, monitors, logs or waits for copies here, and memory is no matter.
+                Output::Knowledge
+                | Output::Notify { .. }
                 | Output::NotifyConflict { .. }
                 | Output::Topic { .. }
                 | Output::AckProgress

@@ -4,6 +4,7 @@
 mod conflicts;
 mod deletion;
 mod digest;
+mod log;
 mod net;
 
 use net::Net;

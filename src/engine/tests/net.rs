@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::log::LogReplay;
 use super::write;
 use crate::engine::delete::{DeleteSettings, ForgetError};
 use crate::engine::*;
@@ -23,6 +24,7 @@ struct Pipe {
 
 struct Node {
     engine: Engine,
+    log: LogReplay,
     /// By the link's name here: the pipe to the other end.
     pipes: BTreeMap<LinkId, Pipe>,
 }
@@ -124,7 +126,7 @@ impl Net {
     /// A node that is not ready.
     pub(super) fn join(&mut self) -> usize {
         let engine = self.fresh(&format!("n{}", self.nodes.len()));
-        self.nodes.push(Node { engine, pipes: BTreeMap::new() });
+        self.nodes.push(Node { log: LogReplay::begin(&engine), engine, pipes: BTreeMap::new() });
         self.nodes.len() - 1
     }
 
@@ -133,7 +135,7 @@ impl Net {
         self.cloned = true;
         let id = self.nodes[of].engine.id().clone();
         let engine = Engine::new(Config { delete: self.delete.clone(), ..Config::new(id, 7) });
-        self.nodes.push(Node { engine, pipes: BTreeMap::new() });
+        self.nodes.push(Node { log: LogReplay::begin(&engine), engine, pipes: BTreeMap::new() });
         let node = self.nodes.len() - 1;
         self.handle(node, Input::Found);
         node
@@ -220,7 +222,11 @@ impl Net {
 
     /// What a shell does with outputs.
     fn perform(&mut self, node: usize, mut out: Outbox) {
-        for output in out.drain().collect::<Vec<_>>() {
+        let outputs: Vec<Output> = out.drain().collect();
+        let at = &mut self.nodes[node];
+        outputs.iter().for_each(|output| at.log.note(output, &at.engine));
+        at.log.check(&at.engine);
+        for output in outputs {
             match output {
                 Output::Broadcast { frame } => {
                     for pipe in self.nodes[node].pipes.values_mut().filter(|p| !p.losing) {
@@ -359,6 +365,7 @@ impl Net {
             self.tick();
             self.deliver_all();
         }
+        self.nodes.iter().for_each(|node| node.log.check_entries(&node.engine));
     }
 
     pub(super) fn heal(&mut self) {
@@ -451,7 +458,9 @@ impl Net {
             self.disconnect(node, other);
         }
         let name = self.engine(node).id().name.to_string();
-        self.nodes[node].engine = self.fresh(&name);
+        let engine = self.fresh(&name);
+        self.nodes[node].log = LogReplay::begin(&engine);
+        self.nodes[node].engine = engine;
         if !self.nodes.iter().any(|n| n.engine.is_ready()) {
             self.handle(node, Input::Found);
         }

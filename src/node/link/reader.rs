@@ -83,6 +83,10 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
     let mut stream = &link.stream;
     let mut pace = Pace::default();
     loop {
+        if let Some(log) = hub.log() {
+            // For this node's disk, before the guard is taken: nobody else waits for it.
+            log.room().await;
+        }
         let began = rt::now_us();
         let taken = match take_in(hub, link, buffer.content()) {
             Ok(taken) => taken,

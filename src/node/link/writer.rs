@@ -1,9 +1,11 @@
 //! Writes a link: live frames first, and below them a catch-up that is being answered.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_lock::{Semaphore, SemaphoreGuardArc};
+use futures::future::{Either, select};
 use futures::io::AsyncWriteExt;
 
 use super::link::{Link, LinkEnd};
@@ -35,12 +37,22 @@ pub(super) struct Writer {
     /// Held while a catch-up is being answered.
     permit: Option<SemaphoreGuardArc>,
     pace: Pace,
+    /// The last answer whose snapshot is known to be safe: it gets no younger.
+    safe_serve: Option<u64>,
     out: Vec<u8>,
 }
 
 impl Writer {
     pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>, serves: Arc<Semaphore>) -> Self {
-        Self { hub, link, serves, permit: None, pace: Pace::default(), out: Vec::new() }
+        Self {
+            hub,
+            link,
+            serves,
+            permit: None,
+            pace: Pace::default(),
+            safe_serve: None,
+            out: Vec::new(),
+        }
     }
 
     /// Writes until the link ends, and says why it did. [`LinkEnd::Left`] after everything
@@ -99,7 +111,29 @@ impl Writer {
         self.flush().await
     }
 
+    /// Waits until everything up to this moment may be seen outside; gives signs of life
+    /// meanwhile. If it cannot be made safe, waiting would help nobody: the others' copies are the
+    /// better ones then.
+    async fn until_safe(&mut self) -> std::io::Result<()> {
+        let Some(log) = self.hub.log().filter(|log| log.gates()).cloned() else { return Ok(()) };
+        let mut safe = pin!(log.until_synced(log.appended()));
+        let link = Arc::clone(&self.link);
+        loop {
+            let changed = link.queue.changed.listen();
+            if link.end().is_some() {
+                return Ok(());
+            }
+            if link.take_sign_wanted() {
+                self.give_sign().await?;
+            }
+            if let Either::Left(_) = select(&mut safe, changed).await {
+                return Ok(());
+            }
+        }
+    }
+
     async fn write_frames(&mut self, frames: &[Arc<[u8]>]) -> std::io::Result<()> {
+        self.until_safe().await?;
         self.link.note_frames(rt::now());
         if let [frame] = frames {
             return self.write(frame).await;
@@ -156,6 +190,10 @@ impl Writer {
             drop_aside(job);
             refused.encode(&NodeTable::new(), &mut self.out);
             return self.flush().await;
+        }
+        if self.safe_serve != Some(job.id()) {
+            self.safe_serve = Some(job.id());
+            self.until_safe().await?;
         }
         self.link.note_serving(true);
         self.link.note_frames(rt::now());

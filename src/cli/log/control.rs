@@ -1,0 +1,68 @@
+//! `log start`, `log stop`: a log beside the node's own, in the format of the Python DistKV.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::error::CliError;
+use crate::cli::output::{Output, printable};
+use crate::cli::remote::RemoteArgs;
+use crate::client::Fields;
+use crate::protocol::client::Action;
+
+/// Let a running node log its changes to a file, for the Python DistKV or other programs
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node log start changes.bin           what changes from now on
+  distkv-node log start changes.bin --fetch   first all that is there
+
+The node writes the file, on its own machine, in the directory that was named when it was started:
+nothing is written anywhere else. It has the format of the Python DistKV. A log that was started
+before ends. A node with a data directory needs no such log to survive: it has its own.
+
+Exit code: 0 the log has begun, 1 it has not, 2 usage.")]
+pub(super) struct StartArgs {
+    /// The file's name, in the directory that the node allows
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Begin with all that is there
+    #[arg(long)]
+    fetch: bool,
+
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
+}
+
+/// End the log that `log start` began
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node log stop
+
+The node's own event log, in its data directory, goes on.
+
+Exit code: 0 there is no such log any more, 1 the node cannot be asked, 2 usage.")]
+pub(super) struct StopArgs {
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
+}
+
+pub(super) async fn start(args: &StartArgs, remote: &RemoteArgs) -> Result<(), CliError> {
+    let mut fields = Fields::new();
+    fields.str("path", &args.name).bool("fetch", args.fetch);
+    remote.connect().await?.request(Action::Log.name(), &fields).await?;
+    let mut output = Output::new(remote.json);
+    output.either(
+        || json!({ "file": args.name, "logging": true }),
+        || format!("{}: changes are logged there", printable(&args.name)),
+    )?;
+    output.flush()
+}
+
+pub(super) async fn stop(remote: &RemoteArgs) -> Result<(), CliError> {
+    remote.connect().await?.request(Action::Log.name(), &Fields::new()).await?;
+    let mut output = Output::new(remote.json);
+    output.either(|| json!({ "logging": false }), || String::from("no such log is written"))?;
+    output.flush()
+}
