@@ -33,6 +33,8 @@ mod operators;
 mod snapshots;
 #[path = "server/state.rs"]
 mod state;
+#[path = "server/storage.rs"]
+mod storage;
 #[path = "server/trees.rs"]
 mod trees;
 #[path = "server/values.rs"]

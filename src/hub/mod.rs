@@ -71,8 +71,8 @@ struct Outputs {
     reports_bytes: usize,
     reports_dropped: u64,
     gone: GoneLog,
-    /// A log beside the node's own, which somebody asked for.
-    extra_log: Option<Arc<LogQueue>>,
+    /// Logs beside the node's own, which somebody asked for.
+    extra_logs: Vec<Arc<LogQueue>>,
 }
 
 struct Monitor {
@@ -200,15 +200,21 @@ impl Hub {
         });
     }
 
-    /// From this moment on, what changes goes into another log, too; gives back that which it
-    /// takes the place of. With none, there is no other log any more.
-    pub fn set_extra_log(&self, log: Option<Arc<LogQueue>>) -> Option<Arc<LogQueue>> {
+    /// From this moment on, what changes goes into another log, too; the state of the moment comes
+    /// first.
+    pub fn add_extra_log(&self, log: &Arc<LogQueue>) {
         self.read(|engine| {
-            if let Some(log) = &log {
-                log.push_cut(engine.image(), CutPurpose::Snapshot);
-            }
-            std::mem::replace(&mut self.outputs.lock().extra_log, log)
-        })
+            log.push_cut(engine.image(), CutPurpose::Snapshot);
+            self.outputs.lock().extra_logs.push(Arc::clone(log));
+        });
+    }
+
+    /// Nothing goes into that log any more. What it has got is still to be taken.
+    pub fn remove_extra_log(&self, log: &Arc<LogQueue>) {
+        self.read(|engine| {
+            self.outputs.lock().extra_logs.retain(|other| !Arc::ptr_eq(other, log));
+            log.push_cut(engine.image(), CutPurpose::Stop);
+        });
     }
 
     /// Gives the logs what they need of the outputs, before anybody can see anything of it. Tells
@@ -220,11 +226,11 @@ impl Hub {
         outbox: &Outbox,
         wakes: &mut Wakes,
     ) -> u64 {
-        if self.log.is_none() && outputs.extra_log.is_none() {
+        if self.log.is_none() && outputs.extra_logs.is_empty() {
             return 0;
         }
         let Some((batch, persist)) = batch_of(engine, outbox) else { return 0 };
-        if let Some(log) = &outputs.extra_log {
+        for log in &outputs.extra_logs {
             wakes.unlogged.extend(log.push(batch.clone(), Vec::new()).garbage);
         }
         let Some(log) = &self.log else { return 0 };

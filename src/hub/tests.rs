@@ -386,11 +386,17 @@ fn the_log_has_a_change_before_anybody_can_see_it() {
 fn after_its_last_record_a_node_makes_no_event_and_another_log_ends_by_itself() {
     let (hub, log) = logged(false);
     let extra = Arc::new(LogQueue::new(false));
-    assert!(hub.set_extra_log(Some(Arc::clone(&extra))).is_none());
+    hub.add_extra_log(&extra);
     set(&hub, "a", Some(&[1]));
+    hub.remove_extra_log(&extra);
+    set(&hub, "b", Some(&[1]));
     hub.stop_log();
     let refused = hub.change(|engine, out| engine.write(write("a", Some(&[2])), false, out));
     assert!(refused.is_err());
-    assert_eq!((log.appended(), extra.appended()), (1, 1));
-    assert!(Arc::ptr_eq(&hub.set_extra_log(None).unwrap(), &extra));
+    assert_eq!((log.appended(), extra.appended()), (2, 1));
+    let items = extra.take(std::time::Duration::ZERO).items;
+    let [LogItem::Cut(first), LogItem::Batch { .. }, LogItem::Cut(last)] = items.as_slice() else {
+        panic!("{} items", items.len())
+    };
+    assert_eq!((first.image.replica.tree.len(), last.purpose), (0, CutPurpose::Stop));
 }

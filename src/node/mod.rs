@@ -5,6 +5,8 @@
 
 mod address;
 mod bind;
+mod client_files;
+mod client_log;
 mod client_port;
 pub mod config;
 mod conflict_log;
@@ -17,6 +19,7 @@ mod local;
 mod members;
 mod peer_file;
 mod purge_watch;
+mod saving;
 mod start;
 mod stop;
 mod swim;
@@ -29,6 +32,7 @@ use std::time::Duration;
 
 use address::Advertised;
 use bind::{GossipSockets, bind_client, bind_gossip};
+use client_files::ClientFiles;
 use config::{CLIENT_PORT, Config, GOSSIP_PORT, Start};
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
@@ -36,6 +40,7 @@ use identity::Myself;
 use link::{Links, Origin, accept_peers, dial_peers};
 use members::{PeerFile, follow_members};
 use peer_file::KnownPeer;
+use saving::Saving;
 use start::Plan;
 use stop::Stop;
 pub use stop::StopReason;
@@ -99,6 +104,7 @@ struct Inner {
     stop: Stop,
     /// Of a node with a data directory.
     durable: Option<Arc<Durable>>,
+    saving: Arc<Saving>,
 }
 
 impl Node {
@@ -120,6 +126,7 @@ impl Node {
             .map_err(|_| NodeError::Network(config.network.clone()))?;
         let opened = open_data(&config).await?;
         let has_data = opened.as_ref().is_some_and(Opened::has_data);
+        let client_files = open_client_files(&config)?;
         let stored = known_peers(&config, has_data)?;
         let plan = Plan::make(&config.start, has_data).await?;
         let ports = Ports::open(&config).await?;
@@ -127,7 +134,7 @@ impl Node {
             Some(opened) => Some(prepare(&config, opened).await?),
             None => None,
         };
-        let (node, listener) = Self::assemble(&config, network, ports, prepared)?;
+        let (node, listener) = Self::assemble(&config, network, ports, prepared, client_files)?;
         let links = &node.inner.links;
         for peer in &config.peers {
             links.add_target(peer, Origin::Configured, None);
@@ -160,6 +167,7 @@ impl Node {
         network: NetworkName,
         ports: Ports,
         prepared: Option<Prepared>,
+        client_files: Option<ClientFiles>,
     ) -> Result<(Self, TcpListener), NodeError> {
         let Ports { gossip, client, client_addr, advertised } = ports;
         let (hub, durable) = match prepared {
@@ -172,6 +180,11 @@ impl Node {
         };
         let durable = durable.map(Arc::new);
         let incarnation = hub.read(|engine| engine.id().incarnation);
+        let saving = {
+            let (hub, durable) = (Arc::clone(&hub), durable.clone());
+            let sync = config.data.as_ref().map(|data| data.sync).unwrap_or_default();
+            Arc::new(Saving::new(hub, config.network.clone(), durable, client_files, sync))
+        };
         let (name, seed) = (config.name.clone(), rt::random_u64());
         let swim_config = SwimConfig {
             remove_down_after_ms: millis(config.forget_down_after),
@@ -192,8 +205,11 @@ impl Node {
         let stop = Stop::default();
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone());
         let links = Arc::new(links);
-        let server = client_port::open(client, client_addr, &links, config);
-        let inner = Arc::new(Inner { hub, me, links, server, swim, stop, durable });
+        let server = {
+            let saving = (durable.clone(), Arc::clone(&saving));
+            client_port::open(client, client_addr, &links, config, saving)
+        };
+        let inner = Arc::new(Inner { hub, me, links, server, swim, stop, durable, saving });
         Ok((Self { inner }, TcpListener::from(gossip.tcp)))
     }
 
@@ -270,6 +286,13 @@ async fn open_data(config: &Config) -> Result<Option<Opened>, NodeError> {
     rt::spawn_blocking(move || Opened::open(&data, &network, &name).map(Some)).await
 }
 
+/// Opens the directory for clients' files, if there is to be one.
+fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> {
+    let Some(path) = &config.client_files else { return Ok(None) };
+    let failed = |source| NodeError::ClientFiles { path: path.clone(), source };
+    ClientFiles::open(path).map(Some).map_err(failed)
+}
+
 /// Begins with what was read. From then on the directory tells of what leaves the node.
 async fn prepare(config: &Config, opened: Opened) -> Result<Prepared, NodeError> {
     let (name, config) = (config.name.clone(), config.clone());
@@ -343,6 +366,7 @@ impl Inner {
             // First the clients: what they wrote last must go out before the farewell.
             self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
             self.links.leave(LINKS_FAREWELL_TIMEOUT).await;
+            self.saving.end();
             // Nothing leaves the node any more.
             if let Some(durable) = &self.durable {
                 durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
@@ -356,6 +380,7 @@ impl Inner {
         self.stop.finish();
         self.swim.stop();
         self.links.abandon();
+        self.saving.end();
         if let Some(durable) = &self.durable {
             durable.abandon();
         }

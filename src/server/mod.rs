@@ -40,7 +40,10 @@ use crossbeam_utils::CachePadded;
 use event_listener::Event;
 
 pub use config::ServerConfig;
-pub use info::{MemberInfo, MemberState, NodeInfo, NodeStatus};
+pub use info::{
+    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, MemberInfo, MemberState,
+    NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
+};
 pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;

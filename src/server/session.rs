@@ -160,7 +160,7 @@ impl Session {
         {
             match next {
                 Ok(ClientMessage::Request {
-                    request: Request::Write(_) | Request::DeleteTree { .. },
+                    request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
                     ..
                 }) if !cx.has_room() => return (done, Then::NeedsRoom),
                 Ok(ClientMessage::Request { request: Request::Get { .. }, .. }) => {
@@ -256,6 +256,14 @@ impl Session {
             }
             Request::GetSnapshot => (Action::GetSnapshot, self.get_snapshot(cx, seq)),
             Request::Restore(piece) => (Action::Restore, self.restore(cx, seq, piece)),
+            Request::Save { file, full } => (Action::Save, self.save(cx, seq, file, *full)),
+            Request::Log { file, fetch } => (Action::Log, self.log(cx, seq, *file, *fetch)),
+            Request::Update(change) => (Action::Update, self.update(cx, seq, change, out)),
+            Request::Snapshot { file } => (Action::Snapshot, self.snapshot(cx, seq, *file)),
+            Request::LogStart { file, distkv, fetch } => {
+                (Action::LogStart, self.log_start(cx, seq, file, *distkv, *fetch))
+            }
+            Request::LogStop => (Action::LogStop, self.log_stop(cx, seq)),
             Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };

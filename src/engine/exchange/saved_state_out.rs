@@ -102,13 +102,25 @@ impl SavedStateExport {
         &self.report
     }
 
+    /// Appends what the node knows, if that is not written yet: what a file begins with.
+    pub fn write_state(&mut self, out: &mut Vec<u8>) {
+        if let Some(state) = self.state.take() {
+            self.writer.write_state(&state, &self.image.replica.table, out);
+        }
+    }
+
+    /// The writer of the file, with the names that it has given to nodes: what goes on with it as a
+    /// log.
+    #[must_use]
+    pub fn into_writer(self) -> SavedStateWriter {
+        self.writer
+    }
+
     /// Appends the next piece of the file; tells whether there is more.
     pub fn next_piece(&mut self, out: &mut Vec<u8>) -> bool {
         let from = out.len();
+        self.write_state(out);
         let table = &self.image.replica.table;
-        if let Some(state) = self.state.take() {
-            self.writer.write_state(&state, table, out);
-        }
         while out.len() - from < PIECE_BYTES {
             let Some((path, entry)) = self.entries.next() else {
                 if self.rank == RANK_LAST {

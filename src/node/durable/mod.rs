@@ -19,13 +19,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub(super) use open::{Opened, Prepared};
-use state::LogState;
+use state::{LogState, SnapshotWish};
 
 use crate::hub::Hub;
 use crate::hub::log_queue::LogQueue;
 use crate::model::ids::Millis;
 use crate::node::config::{DataConfig, SyncPolicy};
 use crate::rt;
+use crate::server::{SnapshotStatus, StorageStatus};
 use logger::Logger;
 
 /// A disk that brings nothing about for so long fails. Some take seconds for a sync under load;
@@ -59,6 +60,8 @@ pub(super) struct Durable {
     queue: Arc<LogQueue>,
     state: Arc<LogState>,
     stall: Mutex<Stall>,
+    directory: String,
+    sync: SyncPolicy,
 }
 
 impl Durable {
@@ -66,7 +69,7 @@ impl Durable {
     ///
     /// # Errors
     /// The system has no thread to give.
-    fn launch(logger: Logger) -> io::Result<Self> {
+    fn launch(logger: Logger, config: &DataConfig) -> io::Result<Self> {
         let (queue, state) = (logger.queue(), logger.state());
         let ending = Ending { queue: Arc::clone(&queue), state: Arc::clone(&state) };
         rt::spawn_thread("log", move || {
@@ -74,12 +77,48 @@ impl Durable {
             let _ending = ending;
             logger.run();
         })?;
-        Ok(Self { queue, state, stall: Mutex::default() })
+        let directory = config.dir.display().to_string();
+        Ok(Self { queue, state, stall: Mutex::default(), directory, sync: config.sync })
+    }
+
+    /// Somebody wants a snapshot of now or later; false if there will be none any more.
+    pub(super) fn wish(&self, wish: SnapshotWish) -> bool {
+        let is_taken = self.state.wish(wish);
+        self.queue.call();
+        is_taken
     }
 
     /// What operators are told.
-    pub(super) fn state(&self) -> &Arc<LogState> {
-        &self.state
+    pub(super) fn status(&self, now: Millis) -> StorageStatus {
+        let view = self.state.view();
+        let lasts = |since: Millis| now.saturating_sub(since);
+        let failure = self.queue.failure().map(|failure| {
+            (failure.why.to_string(), view.failing_since.map(lasts).unwrap_or_default())
+        });
+        let (log_number, log_bytes) = view.log;
+        StorageStatus {
+            directory: self.directory.clone(),
+            sync: self.sync.word(),
+            store: view.store,
+            appended: self.queue.appended(),
+            written: self.queue.written(),
+            synced: self.queue.synced(),
+            waiting_bytes: self.queue.bytes() as u64,
+            failure,
+            failures: view.failures,
+            log_number,
+            log_bytes,
+            bytes: view.older_bytes + log_bytes,
+            since_snapshot_bytes: view.since_snapshot,
+            snapshot: view.snapshot.map(|(info, made_at)| SnapshotStatus {
+                file: info.name,
+                entries: info.entries,
+                bytes: info.bytes,
+                age_ms: rt::wall_clock_ms().saturating_sub(made_at),
+            }),
+            is_saving: view.is_saving,
+            snapshot_failure: view.save_failure,
+        }
     }
 
     /// Looks whether the disk still does what it is asked to. To be called a few times per

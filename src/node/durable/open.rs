@@ -37,6 +37,7 @@ pub(in crate::node) struct Prepared {
     engine: Engine,
     queue: Arc<LogQueue>,
     log: PendingLog,
+    config: DataConfig,
 }
 
 /// What the log's thread begins with.
@@ -124,7 +125,7 @@ impl Opened {
         }
         let settings = LogSettings::from(&config);
         let log = PendingLog { settings, files, log: log.ok(), replayed };
-        Ok(Prepared { engine, queue, log })
+        Ok(Prepared { engine, queue, log, config })
     }
 }
 
@@ -149,9 +150,10 @@ impl Prepared {
     /// # Errors
     /// [`NodeError::System`]: there is no thread for it.
     pub(in crate::node) fn into_hub(self) -> Result<(Arc<Hub>, Durable), NodeError> {
+        let config = self.config.clone();
         let (hub, logger) = self.into_logger();
         let failed = |source| NodeError::System { what: "the log's thread", source };
-        Ok((hub, Durable::launch(logger).map_err(failed)?))
+        Ok((hub, Durable::launch(logger, &config).map_err(failed)?))
     }
 }
 

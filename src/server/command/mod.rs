@@ -7,6 +7,7 @@ mod root;
 mod show;
 mod snapshot;
 mod state;
+mod storage;
 mod tree;
 pub(super) mod value;
 mod watch;

@@ -101,7 +101,7 @@ impl Session {
             .map(|(seq, write)| {
                 let path = write.map(|write| {
                     let path = self.resolve(write.action, &write.path)?.to_path();
-                    check_kind(write, &path)?;
+                    check_kind(&path, write.value.is_some())?;
                     if write.copies > 0 {
                         waiting += 1;
                         self.check_count(cx, waiting)?;
@@ -332,10 +332,10 @@ impl Job<'_> {
 
 /// Below nil, `type` and `match` tell the original what to check. Here nothing is checked yet,
 /// so they are not taken as if it were.
-fn check_kind(write: &WriteRequest<'_>, path: &Path) -> Result<(), ClientError> {
+pub(in crate::server) fn check_kind(path: &Path, sets: bool) -> Result<(), ClientError> {
     let is_check =
         path.is_system() && matches!(path.element(1), Some(Element::Str("type" | "match")));
-    if !is_check || write.value.is_none() {
+    if !is_check || !sets {
         return Ok(());
     }
     let text = "type checks ('type' and 'match' below nil) are not implemented in this version";
