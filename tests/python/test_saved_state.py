@@ -235,3 +235,37 @@ async def test_a_big_state_loads(tmp_path, fresh_node, count):
     found = await ps.entries(await ps.load(ours))
     assert len(found) == count + 1
     assert found["big", 7, "n", 57][0] == (57,) * 20
+
+
+async def test_a_change_log_of_ours_is_read_as_it_was_meant(tmp_path, network):
+    n1 = network.add("--init", "null", "--client-files", str(tmp_path))
+    n2 = network.add()
+    at = ("--connect", n1.client)
+    async with clients(n1) as client:
+        for path in ("a", "a.b", "a.b.c", "there", "mine"):
+            await client.set(P(path), value=1)
+    cli("log", "start", "ours", "--format", "distkv", "--fetch", *at)
+    async with clients(n1, n2) as (one, two):
+        await one.set(P("a.b.c"), value=2)
+        # Gone by the node that made it, and by another one; the paths around it are shortened.
+        await one.delete(P("mine"))
+        await one.set(P("a.b.d"), value=3)
+        await one.delete(P("a.b"))
+        await one.set(P("a.b.e"), value=4)
+        await two.delete(P("there"))
+        await two.set(P("there.again"), value=5)
+        await two.set(P("a"), value=6)
+        await two.delete(P("a"))
+        await two.set(P("a"), value=7)
+    network.settle()
+    cli("log", "stop", *at)
+    async with clients(n1) as client:
+        expected = await ps.tree(client)
+        # As clients of the original do it.
+        await client._request(action="save", path="state")  # pylint: disable=protected-access
+    assert len(expected) == 6
+    for file in ("ours", "state"):
+        server = await ps.load(tmp_path / file)
+        assert await ps.entries(server) == expected, file
+        assert all(missing == [] for _, missing in ps.ticks(server).values()), file
+    assert cli("snapshot", "diff", tmp_path / "ours", tmp_path / "state") == ""
