@@ -16,7 +16,7 @@ use crate::engine::exchange::saved_state_out::SavedStateExport;
 use crate::engine::{Image, Knowledge};
 use crate::hub::Hub;
 use crate::hub::log_queue::{CutPurpose, LogItem, LogQueue, Taken};
-use crate::model::ids::{Millis, NodeTable, Tick, Tock};
+use crate::model::ids::{Millis, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tree::Tree;
@@ -258,9 +258,8 @@ fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWri
         decided: None,
         ..knowledge.clone()
     };
-    let start = LogStart::Empty;
-    let mut log =
-        LogWriter::create(&disk, &header, start, &nothing, &NodeTable::new()).map_err(told)?;
+    let (start, table) = (LogStart::Empty, &replica.table);
+    let mut log = LogWriter::create(&disk, &header, start, &nothing, table).map_err(told)?;
     let batch = |ops, knowledge| {
         let table = Arc::clone(&replica.table);
         Batch { time_ms: header.time_ms, table, ops, knowledge }

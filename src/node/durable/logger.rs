@@ -31,6 +31,9 @@ const RETRY_MS: Millis = 1_000;
 const RETRY_MS_MAX: Millis = 30_000;
 /// A snapshot that failed while the log goes on is tried again after this time.
 const SAVE_RETRY_MS: Millis = 60_000;
+/// A sync that takes so long is worth a line in the log, and another one only after some time.
+const SLOW_MS: Millis = 1_000;
+const COMPLAIN_INTERVAL_MS: Millis = 60_000;
 /// Most requests for a safe state that are open at once. The engine has two at most, and forgets
 /// those before.
 const REQUESTS_MAX: usize = 64;
@@ -95,6 +98,8 @@ pub(super) struct Logger {
     save_at: Millis,
     /// What carries out a snapshot; tests do it at once.
     saver: fn(SaveJob),
+    /// Not before this time is said again that the disk is slow.
+    complain_at: Millis,
     clock: fn() -> Millis,
 }
 
@@ -132,6 +137,7 @@ impl Logger {
             before_snapshot: 0,
             save_at: 0,
             saver: SaveJob::spawn,
+            complain_at: 0,
             clock: rt::now,
         }
     }
@@ -313,9 +319,20 @@ impl Logger {
         });
         if due || self.is_recovering || !self.requests.is_empty() {
             log.sync()?;
+            let took_ms = (self.clock)().saturating_sub(now);
             self.note_synced();
+            self.complain(took_ms);
         }
         Ok(())
+    }
+
+    /// A disk that is slow makes clients wait, or is about to fail: an operator should know.
+    fn complain(&mut self, took_ms: Millis) {
+        let now = (self.clock)();
+        if took_ms >= SLOW_MS && now >= self.complain_at {
+            self.complain_at = now + COMPLAIN_INTERVAL_MS;
+            tracing::warn!(took_ms, "the disk is slow: it took so long to write and sync the log");
+        }
     }
 
     /// Everything that was appended is safe now.
