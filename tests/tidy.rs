@@ -23,7 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["model", "protocol", "actor", "replica"]),
     ("sim", &["model", "protocol", "replica", "engine", "hub", "membership"]),
     ("hub", &["model", "protocol", "replica", "engine", "storage"]),
-    ("storage", &["model", "protocol", "replica", "engine"]),
+    ("storage", &["model", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),
     ("server", &["model", "protocol", "replica", "engine", "storage", "hub", "rt"]),
     ("client", &["model", "protocol", "rt"]),

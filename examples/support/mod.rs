@@ -7,3 +7,4 @@ pub mod figures;
 pub mod load;
 pub mod nodes;
 pub mod proxy;
+pub mod redis;

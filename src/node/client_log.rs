@@ -306,7 +306,11 @@ impl DistkvLog {
                         continue;
                     }
                     let table = &batch.table;
-                    self.writer.write_change(path, entry, replaced.as_ref(), table, &mut self.out);
+                    let (replaced, tree) = (replaced.as_ref(), &self.tree);
+                    let out = &mut self.out;
+                    if !self.writer.write_change(path, entry, replaced, tree, table, out) {
+                        self.note_left_out(path);
+                    }
                 }
                 // The original has no word for it: it was deleted there, too.
                 Op::Gone { path, .. } => drop(self.tree.remove(path)),

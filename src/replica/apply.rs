@@ -63,7 +63,7 @@ impl Replica {
         self.apply_unrefused(path, theirs)
     }
 
-    fn check_own_chain(&mut self, entry: &Entry) {
+    pub(super) fn check_own_chain(&mut self, entry: &Entry) {
         for event in entry.events() {
             self.check_own(event);
         }

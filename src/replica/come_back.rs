@@ -221,3 +221,40 @@ impl Restored {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{Incarnation, NodeName};
+    use crate::model::seen::Lineage;
+    use crate::replica::write::{Precondition, Write};
+
+    fn write(replica: &mut Replica, path: &str, value: Option<&[u8]>) {
+        let (path, precondition) = (path.parse().unwrap(), Precondition::default());
+        let write = Write { path, value, precondition, idempotent: false };
+        assert!(replica.write(write).unwrap().committed.is_some());
+    }
+
+    #[test]
+    fn a_file_with_events_of_this_very_identity_brings_nothing_back_below_the_mark() {
+        let id = NodeId { name: NodeName::new("b").unwrap(), incarnation: Incarnation(5) };
+        let mut original = Replica::new(&id, 1);
+        write(&mut original, "x", Some(&[1]));
+        let copied = original.image(&id);
+        write(&mut original, "x", Some(&[2]));
+        let file = original.image(&id);
+        // The copy learns that x was deleted elsewhere, purges that, and only then reads the file.
+        let mut copy = Replica::come_back(&copied, &id).unwrap();
+        let other = NodeId { name: NodeName::new("a").unwrap(), ..id.clone() };
+        let mut elsewhere = Replica::come_back(&copied, &other).unwrap();
+        write(&mut elsewhere, "x", None);
+        write(&mut elsewhere, "x", Some(&[3]));
+        write(&mut elsewhere, "x", None);
+        copy.take_in_image(&elsewhere.image(&other)).unwrap();
+        let pair = copy.propose_pair(&Lineage(None), 100).unwrap();
+        assert_eq!(copy.apply_purge(&pair).len(), 1);
+        assert!(copy.tree().is_empty());
+        assert!(copy.take_in_image(&file).is_err());
+        assert!(copy.is_usurped() && copy.tree().is_empty(), "nothing is left half taken in");
+    }
+}

@@ -13,10 +13,12 @@
 //! | [`recover`] | what a start finds, and what may be believed of it |
 //! | [`data_dir`] | the directory: lock, identity, numbers, pruning |
 //!
-//! Nothing here runs by itself: no thread, no clock, no randomness. Files go through [`disk::Disk`],
+//! Nothing here runs by itself: no clock, no randomness, and no thread but one that helps a start
+//! ([`bulk`]). Files go through [`disk::Disk`],
 //! so that every failure can be tried.
 
 pub mod batch;
+mod bulk;
 pub mod data_dir;
 pub mod directory;
 pub mod disk;

@@ -1,17 +1,28 @@
 //! Builds a state from what logs say, batch by batch.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
+use ahash::RandomState;
+
 use super::batch::Op;
+use super::bulk::BulkTree;
 use super::log::LogBatch;
 use crate::engine::{Image, Knowledge};
-use crate::model::ids::{NodeIndex, NodeTable, Tick, Tock};
+use crate::model::entry::Entry;
+use crate::model::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
+use crate::model::path::{Path, order_prefix};
 use crate::model::tree::Tree;
+use crate::replica::Committed;
 use crate::replica::come_back::ReplicaImage;
 
 /// A state on its way. Begins with a snapshot's or with nothing.
 pub struct Replay {
-    tree: Tree,
+    base: Tree,
+    /// What came since, or left: gathered, because a tree is slow at growing entry by entry.
+    changes: HashMap<Path, Option<Entry>, RandomState>,
+    hash_seed: u64,
     /// Lent to the reader of the log that is at work; empty meanwhile.
     table: NodeTable,
     knowledge: Option<Knowledge>,
@@ -22,11 +33,13 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Begins with nothing; the seed is for the tree's hashes.
+    /// Begins with nothing; the seed is for hashes.
     #[must_use]
     pub fn new(hash_seed: u64) -> Self {
         Self {
-            tree: Tree::new(hash_seed),
+            base: Tree::new(hash_seed),
+            changes: HashMap::with_hasher(RandomState::with_seeds(hash_seed, 1, 2, 3)),
+            hash_seed,
             table: NodeTable::new(),
             knowledge: None,
             own: None,
@@ -35,14 +48,15 @@ impl Replay {
         }
     }
 
-    /// Begins with a state.
+    /// Begins with a state; the seed is for hashes.
     #[must_use]
-    pub fn from_image(image: Image) -> Self {
+    pub fn from_image(image: Image, hash_seed: u64) -> Self {
         let knowledge = image.knowledge();
         let ReplicaImage { table, tree, tock, id, .. } = image.replica;
         let table = Arc::unwrap_or_clone(table);
         let own = table.find(id.name.as_str(), id.incarnation);
-        Self { tree, table, knowledge: Some(knowledge), own, tock, batches: 0 }
+        let knowledge = Some(knowledge);
+        Self { base: tree, table, knowledge, own, tock, ..Self::new(hash_seed) }
     }
 
     /// Lends the table to the reader of the next log.
@@ -62,42 +76,50 @@ impl Replay {
         self.batches
     }
 
-    /// The state's entries so far.
-    #[must_use]
-    pub fn tree(&self) -> &Tree {
-        &self.tree
-    }
-
-    /// Takes in a batch. `table` is the reader's. A batch of entries before anything was known of
-    /// their node is ignored: no log begins with one.
+    /// Takes in a batch. `table` is the reader's. Entries that come before anything was known of
+    /// their node are not accounted for: no log begins with them.
     pub fn apply(&mut self, batch: LogBatch, table: &NodeTable) {
         self.batches += 1;
         for op in batch.ops {
             match op {
-                Op::Put(change) => {
-                    self.tock = self.tock.max(change.entry.tock());
-                    if let Some(knowledge) = &mut self.knowledge {
-                        for event in change.entry.events() {
-                            knowledge.seen.insert(event);
-                        }
-                        let newest = change.entry.newest();
-                        if Some(newest.node) == self.own {
-                            knowledge.tick = knowledge.tick.max(newest.tick);
-                        }
-                    }
-                    self.tree.insert(&change.path, change.entry);
-                }
-                Op::Gone { path, newest } => {
-                    // What came to the path since stays.
-                    if self.tree.get(path.as_bytes()).is_some_and(|e| e.newest() == newest) {
-                        self.tree.remove(&path);
-                    }
-                }
+                Op::Put(change) => self.put(change),
+                Op::Gone { path, newest } => self.remove(path, newest),
             }
         }
         if let Some(knowledge) = batch.knowledge {
             self.own = table.find(knowledge.id.name.as_str(), knowledge.id.incarnation);
             self.learn(knowledge);
+        }
+    }
+
+    fn put(&mut self, Committed { path, entry }: Committed) {
+        self.tock = self.tock.max(entry.tock());
+        if let Some(knowledge) = &mut self.knowledge {
+            for event in entry.events() {
+                knowledge.seen.insert(event);
+            }
+            let newest = entry.newest();
+            if Some(newest.node) == self.own {
+                knowledge.tick = knowledge.tick.max(newest.tick);
+            }
+        }
+        self.changes.insert(path, Some(entry));
+    }
+
+    /// What came to the path since stays.
+    fn remove(&mut self, path: Path, newest: Event) {
+        let is_it = |entry: &Entry| entry.newest() == newest;
+        match self.changes.entry(path) {
+            Slot::Occupied(mut slot) => {
+                if slot.get().as_ref().is_some_and(is_it) {
+                    slot.insert(None);
+                }
+            }
+            Slot::Vacant(slot) => {
+                if self.base.get(slot.key().as_bytes()).is_some_and(is_it) {
+                    slot.insert(None);
+                }
+            }
         }
     }
 
@@ -121,11 +143,32 @@ impl Replay {
         // Every tick up to the last one is accounted for, so the last one is no less.
         let counted = self.own.and_then(|own| Tick::new(seen.get(own)?.max())).unwrap_or_default();
         let (tick, tock) = (tick.max(counted), tock.max(self.tock).max(mark.top()));
-        let (tree, table) = (self.tree, Arc::new(self.table));
-        Some(Image {
-            replica: ReplicaImage { id, table, tree, seen, mark, tick, tock },
-            group,
-            decided,
-        })
+        let tree = merge(self.base, self.changes, self.hash_seed);
+        let table = Arc::new(self.table);
+        let replica = ReplicaImage { id, table, tree, seen, mark, tick, tock };
+        Some(Image { replica, group, decided })
     }
+}
+
+fn merge(base: Tree, changes: HashMap<Path, Option<Entry>, RandomState>, hash_seed: u64) -> Tree {
+    let mut tree = base;
+    if !tree.is_empty() {
+        for (path, change) in changes {
+            match change {
+                Some(entry) => drop(tree.insert(&path, entry)),
+                None => drop(tree.remove(&path)),
+            }
+        }
+        return tree;
+    }
+    let mut entries: Vec<(u128, Path, Entry)> = changes
+        .into_iter()
+        .filter_map(|(path, entry)| Some((order_prefix(path.as_bytes()), path, entry?)))
+        .collect();
+    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+    let mut tree = BulkTree::new(hash_seed);
+    for (_, path, entry) in entries {
+        tree.push(path, entry);
+    }
+    tree.finish()
 }

@@ -19,7 +19,7 @@ Examples:
   distkv-node log follow /var/lib/distkv                       changes, as they are logged
   distkv-node log inspect /var/lib/distkv/log-7.dkv --changes  what is in a log
   distkv-node log replay /var/lib/distkv --until-time 2026-11-20T12:00 --to noon.dkv
-  distkv-node log start changes.bin                            in the Python DistKV's format
+  distkv-node log start audit.dkv                              another log, written by the node
 
 A node with a data directory logs all that it does there by itself. `distkv-node log COMMAND --help`
 tells more.")]

@@ -154,7 +154,7 @@ fn replay(
     let mut base_number = header.as_ref().map(|header| header.number);
     let mut is_whole = true;
     let mut replay = match base {
-        Some(base) => Replay::from_image(base.image),
+        Some(base) => Replay::from_image(base.image, rt::random_u64()),
         None => Replay::new(rt::random_u64()),
     };
     let mut bytes = 0;

@@ -11,11 +11,11 @@ use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
 use crate::cli::files::write::{NewFile, Written, write_state};
 use crate::cli::files::{Format, cannot};
-use crate::cli::output::{Output, Table, json_of, printable, text_of};
+use crate::cli::output::{Output, json_of, printable};
 use crate::cli::progress::ProgressBar;
 use crate::cli::remote::{Remote, RemoteArgs};
-use crate::client::message::{as_str, map_items};
-use crate::client::{Fields, StreamEvent};
+use crate::cli::units::show_bytes;
+use crate::client::{Fields, Message, StreamEvent};
 use crate::protocol::client::Action;
 use crate::rt;
 use crate::storage::{SnapshotSummary, verify_snapshot};
@@ -123,19 +123,21 @@ fn bytes_of(value: &[u8]) -> Option<&[u8]> {
 /// The node makes a snapshot where it keeps its own.
 async fn save_there(remote: &RemoteArgs) -> Result<(), CliError> {
     let connected: Remote = remote.connect().await?;
-    let reply = connected.request("snapshot", &Fields::new()).await?;
+    let reply = connected.request(Action::Snapshot.name(), &Fields::new()).await?;
     let result = reply.get("result").unwrap_or_default();
     let mut output = Output::new(remote.json);
-    if output.json {
-        output.line(&json_of(result).to_string())?;
-    } else {
-        let mut table = Table::default();
-        for (name, value) in map_items(result) {
-            let name = printable(as_str(name).unwrap_or("?")).into_owned();
-            table.row([name, as_str(value).map_or_else(|| text_of(value), str::to_owned)]);
-        }
-        table.print(&mut output)?;
-    }
+    output.either(
+        || json_of(result),
+        || {
+            let fields = Message::new(result).ok();
+            let number = |name: &str| fields.as_ref().and_then(|fields| fields.u64(name));
+            let (entries, bytes) = (number("entries"), number("bytes").map(show_bytes));
+            let file = fields.as_ref().and_then(|fields| fields.str("file")).unwrap_or("saved");
+            let known =
+                entries.map(|entries| format!(" {entries} entries, {}", bytes.unwrap_or_default()));
+            format!("{}:{}", printable(file), known.unwrap_or_default())
+        },
+    )?;
     output.flush()
 }
 

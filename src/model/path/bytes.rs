@@ -16,13 +16,31 @@ pub const EXT_PATH: i8 = 3;
 /// The order of paths, on canonical bytes: element by element (see [`Element::order`]), a path
 /// before its extensions. So a path directly precedes its subtree, and the subtree is one range.
 pub fn cmp_paths(a: &[u8], b: &[u8]) -> Ordering {
-    let (common, _) = common_prefix(a, b);
-    let a = a.get(common..).unwrap_or_default();
-    let b = b.get(common..).unwrap_or_default();
-    match (a.first(), b.first()) {
-        (Some(_), Some(_)) => cmp_first_elements(a, b),
-        (a, b) => a.is_some().cmp(&b.is_some()),
+    let same = common_bytes(a, b);
+    let (Some(byte_a), Some(byte_b)) = (a.get(same), b.get(same)) else {
+        // Canonical elements end where they say, so equal bytes are equal elements.
+        return a.len().cmp(&b.len());
+    };
+    // The element in which they differ; nearly always it and those before it are short strings.
+    let mut start = 0;
+    while let Some(marker @ 0xa0..=0xbf) = a.get(start) {
+        let end = start + 1 + usize::from(marker & 0x1f);
+        if end > same {
+            // Behind equal heads the first difference decides.
+            return match start < same {
+                true => byte_a.cmp(byte_b),
+                false => cmp_elements_at(a, b, start),
+            };
+        }
+        start = end;
     }
+    let rest = |path| element_ends(path).map(|end| end + start).take_while(|end| *end <= same);
+    start = rest(a.get(start..).unwrap_or_default()).last().unwrap_or(start);
+    cmp_elements_at(a, b, start)
+}
+
+fn cmp_elements_at(a: &[u8], b: &[u8], start: usize) -> Ordering {
+    cmp_first_elements(a.get(start..).unwrap_or_default(), b.get(start..).unwrap_or_default())
 }
 
 /// The order of the elements that two paths start with. Strings, the usual case, are compared
@@ -35,6 +53,35 @@ fn cmp_first_elements(a: &[u8], b: &[u8]) -> Ordering {
         (Some(a), Some(b)) => a.order(&b),
         (a, b) => a.is_some().cmp(&b.is_some()),
     }
+}
+
+/// The beginning of a path as a number, for sorting very many: where those of two paths differ, the
+/// paths are in the same order ([`cmp_paths`]); where they are equal, nothing is said.
+pub fn order_prefix(path: &[u8]) -> u128 {
+    let mut prefix = [0_u8; 16];
+    let mut slots = prefix.iter_mut();
+    let mut put = |byte: u8| slots.next().map(|slot| *slot = byte);
+    'elements: for element in elements(path) {
+        // Above 0, which stands for the path's end.
+        if put(element.rank() + 1).is_none() {
+            break;
+        }
+        let Element::Str(text) = element else { break };
+        for byte in text.bytes() {
+            // A string's end must be below any byte that it could go on with.
+            let is_full = match byte {
+                0 => put(0).and_then(|()| put(0xff)).is_none(),
+                _ => put(byte).is_none(),
+            };
+            if is_full {
+                break 'elements;
+            }
+        }
+        if put(0).and_then(|()| put(1)).is_none() {
+            break;
+        }
+    }
+    u128::from_be_bytes(prefix)
 }
 
 /// How many bytes, and how many whole elements, two paths share from their start.

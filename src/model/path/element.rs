@@ -92,7 +92,7 @@ impl<'a> Element<'a> {
     }
 
     /// The place of the element's type in the order of types.
-    fn rank(&self) -> u8 {
+    pub(super) fn rank(&self) -> u8 {
         match self {
             Element::Nil => 0,
             Element::Bool(_) => 1,

@@ -309,6 +309,12 @@ fn an_extension_on_the_wire_is_as_the_python_client_sends_it() {
     }
 }
 
+/// Paths of strings whose bytes are the lowest that there are.
+fn nul_path() -> impl Strategy<Value = Path> {
+    proptest::collection::vec("[\0\x01a]{0,17}", 0..4)
+        .prop_map(|texts| Path::from_elements(texts.iter().map(|text| Element::Str(text))).unwrap())
+}
+
 /// The order by the decoded elements, as simple as can be.
 fn slow_order(a: &Path, b: &Path) -> Ordering {
     let (mut a, mut b) = (a.elements(), b.elements());
@@ -400,6 +406,17 @@ proptest! {
         prop_assert_eq!(&Path::from_msgpack_value(&ext).unwrap(), &path);
         prop_assert_eq!(&Path::from_msgpack_value(&array).unwrap(), &path);
         prop_assert!(PathBytes::from_msgpack_value(&array).unwrap().is_borrowed());
+    }
+
+    #[test]
+    fn where_the_beginnings_differ_paths_are_in_the_same_order(
+        a in prop_oneof![arbitrary::path(), arbitrary::small_path(), nul_path()],
+        b in prop_oneof![arbitrary::path(), arbitrary::small_path(), nul_path()],
+    ) {
+        let (first, second) = (order_prefix(a.as_bytes()), order_prefix(b.as_bytes()));
+        if first != second {
+            prop_assert_eq!(first.cmp(&second), a.cmp(&b));
+        }
     }
 
     #[test]

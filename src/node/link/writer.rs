@@ -2,17 +2,19 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_lock::{Semaphore, SemaphoreGuardArc};
 use futures::future::{Either, select};
 use futures::io::AsyncWriteExt;
 
 use super::link::{Link, LinkEnd};
+use super::pace::Pace;
 use super::signs::sign_of_life;
 use crate::engine::{CloseReason, Input, ServeJob};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;
-use crate::model::ids::{Millis, NodeTable};
+use crate::model::ids::{Millis, NodeTable, Tick};
 use crate::protocol::frame::PART_BYTES;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::rt;
@@ -36,12 +38,21 @@ pub(super) struct Writer {
     permit: Option<SemaphoreGuardArc>,
     /// The last answer whose snapshot is known to be safe: it gets no younger.
     safe_serve: Option<u64>,
+    pace: Pace,
     out: Vec<u8>,
 }
 
 impl Writer {
     pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>, serves: Arc<Semaphore>) -> Self {
-        Self { hub, link, serves, permit: None, safe_serve: None, out: Vec::new() }
+        Self {
+            hub,
+            link,
+            serves,
+            permit: None,
+            safe_serve: None,
+            pace: Pace::default(),
+            out: Vec::new(),
+        }
     }
 
     /// Writes until the link ends, and says why it did. [`LinkEnd::Left`] after everything
@@ -186,6 +197,7 @@ impl Writer {
         }
         self.link.note_serving(true);
         self.link.note_frames(rt::now());
+        let began = rt::now_us();
         if job.next_frames(PART_BYTES, &mut self.out) {
             drop_aside(job);
             self.permit = None;
@@ -194,9 +206,13 @@ impl Writer {
             // A newer ask has taken its place: then nobody wants this one any more.
             drop_aside(unwanted);
         }
+        let worked = Duration::from_micros(rt::now_us().saturating_sub(began));
         self.flush().await?;
-        // A fast peer never makes us wait, so others would not get to run.
-        rt::yield_now().await;
+        match self.pace.rest(own_tick(&self.hub), rt::now(), worked) {
+            Some(rest) => rt::sleep(rest).await,
+            // A fast peer never makes us wait, so others would not get to run.
+            None => rt::yield_now().await,
+        }
         Ok(())
     }
 }
@@ -208,6 +224,11 @@ impl Drop for Writer {
             drop_aside(job);
         }
     }
+}
+
+/// This node's last tick; none while it is not ready.
+pub(super) fn own_tick(hub: &Hub) -> Option<Tick> {
+    hub.read(|engine| engine.tick().filter(|_| engine.is_ready()))
 }
 
 /// Drops a snapshot where that may take its time.

@@ -4,7 +4,9 @@ use super::action::Action;
 use super::chain::ChainField;
 use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong, wrong_kind};
-use super::stored::{StoredChange, decode_stored_change, is_distkv_format};
+use super::stored::{
+    RestorePiece, StoredChange, decode_restore_piece, decode_stored_change, is_distkv_format,
+};
 use crate::model::ids::{Millis, Tick};
 use crate::model::path::{Element, Path, PathBuilder, PathBytes};
 use crate::model::tick_set::TickSet;
@@ -161,19 +163,6 @@ impl StateParts {
     pub fn walks(self) -> bool {
         self.known || self.present || self.deleted
     }
-}
-
-/// A piece of a snapshot that is uploaded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RestorePiece<'a> {
-    /// The first: what was uploaded before and is not done is given up.
-    pub start: bool,
-    /// Bytes of the snapshot.
-    pub data: Option<&'a [u8]>,
-    /// All of it has come: it is taken in.
-    pub last: bool,
-    /// Also if it is of another network.
-    pub any_network: bool,
 }
 
 /// The field `conflicts` of a watch.
@@ -448,12 +437,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::Members => Request::Members,
         Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
         Action::GetSnapshot => Request::GetSnapshot,
-        Action::Restore => Request::Restore(RestorePiece {
-            start: fields.flag(Field::Start)?,
-            data: fields.bytes(Field::Data)?,
-            last: fields.flag(Field::Last)?,
-            any_network: fields.flag(Field::AnyNetwork)?,
-        }),
+        Action::Restore => Request::Restore(decode_restore_piece(fields)?),
         Action::Save => {
             Request::Save { file: fields.text(Field::Path)?, full: fields.flag(Field::Full)? }
         }

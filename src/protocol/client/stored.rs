@@ -1,4 +1,5 @@
-//! Requests about what is stored in files: a change as a log has it, and the forms of files.
+//! Requests about what is stored in files: a change as a log has it, a snapshot's pieces, and the
+//! forms of files.
 
 use super::error::ClientError;
 use super::field::{Field, Fields, wrong};
@@ -15,6 +16,30 @@ pub struct StoredChange<'a> {
     pub value: Option<&'a [u8]>,
     /// The change's tock.
     pub tock: Tock,
+}
+
+/// A piece of a snapshot that is uploaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RestorePiece<'a> {
+    /// The first: what was uploaded before and is not done is given up.
+    pub start: bool,
+    /// Bytes of the snapshot.
+    pub data: Option<&'a [u8]>,
+    /// All of it has come: it is taken in.
+    pub last: bool,
+    /// Also if it is of another network.
+    pub any_network: bool,
+}
+
+pub(super) fn decode_restore_piece<'a>(
+    fields: &Fields<'a>,
+) -> Result<RestorePiece<'a>, ClientError> {
+    Ok(RestorePiece {
+        start: fields.flag(Field::Start)?,
+        data: fields.bytes(Field::Data)?,
+        last: fields.flag(Field::Last)?,
+        any_network: fields.flag(Field::AnyNetwork)?,
+    })
 }
 
 /// The field `format`: ours, unless it says the other.

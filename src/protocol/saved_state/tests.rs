@@ -1,6 +1,7 @@
 //! The two files that a Python DistKV wrote, and damaged ones.
 
 use super::*;
+use crate::model::tree::Tree;
 
 const SAVED: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/saved-state.bin");
 const LOG: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/change-log.bin");
@@ -174,9 +175,10 @@ fn rewrite_log(file: &File) -> Vec<u8> {
     let mut writer = SavedStateWriter::new(&own, &table);
     let mut out = Vec::new();
     writer.write_state(&writer::StateRecord::default(), &table, &mut out);
-    for (at, (path, entry)) in entries.iter().enumerate() {
-        let replaced = entries[..at].iter().rev().find(|(old, _)| old == path).map(|(_, e)| e);
-        writer.write_change(path, entry, replaced, &table, &mut out);
+    let mut tree = Tree::new(1);
+    for (path, entry) in &entries {
+        let replaced = tree.insert(path, entry.clone());
+        assert!(writer.write_change(path, entry, replaced.as_ref(), &tree, &table, &mut out));
     }
     out
 }
@@ -228,10 +230,65 @@ fn a_life_that_becomes_known_later_gets_a_name_of_its_own() {
         extra: &[],
     });
     let mut out = Vec::new();
-    writer.write_change(&"a".parse().unwrap(), &entry, None, &table, &mut out);
+    let tree = Tree::new(1);
+    writer.write_change(&"a".parse().unwrap(), &entry, None, &tree, &table, &mut out);
     writer.write_entry(&"a".parse().unwrap(), &entry, &table, &mut out);
     for saved in read(&out).entries {
         assert_eq!(saved.chain, [(name("n1~2222"), tick(1)), (name("n1"), tick(4))]);
         assert!(saved.is_chain_cut);
     }
+}
+
+#[test]
+fn what_the_original_forgets_with_a_deletion_is_written_again() {
+    use crate::model::chain::Chain;
+    use crate::model::entry::{Entry, EntryParts};
+    use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable};
+    let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
+    let mut table = NodeTable::new();
+    let node = table.intern(&id).unwrap();
+    let mut next = 0;
+    let mut entry = |value: Option<&[u8]>| {
+        next += 1;
+        Entry::new(&EntryParts {
+            value,
+            chain: &Chain::first(Event { node, tick: tick(next) }),
+            tock: Tock::new(next).unwrap(),
+            origin: None,
+            extra: &[],
+        })
+    };
+    let mut tree = Tree::new(1);
+    // What Python cannot hold is not there to keep its parents.
+    for (path, value) in [
+        ("x", &[1][..]),
+        ("x.y", &[1]),
+        ("x.y.gone", &[1]),
+        ("x.y.gone.a", &[1]),
+        ("x.y.gone.a.b", &[1]),
+        ("x.y.bad", b"\xa1\xff"),
+        ("x.z", &[1]),
+    ] {
+        tree.insert(&path.parse().unwrap(), entry(Some(value)));
+    }
+    let written = |gone: &str, tree: &mut Tree, entry: &mut dyn FnMut(Option<&[u8]>) -> Entry| {
+        let path: Path = gone.parse().unwrap();
+        let (tombstone, mut out) = (entry(None), Vec::new());
+        let replaced = tree.insert(&path, tombstone.clone());
+        let mut writer = SavedStateWriter::new(&id, &table);
+        let told =
+            writer.write_change(&path, &tombstone, replaced.as_ref(), tree, &table, &mut out);
+        let paths = read(&out).entries.into_iter().map(|e| e.path.to_string()).collect::<Vec<_>>();
+        (told, paths)
+    };
+    let (told, paths) = written("x.y.gone", &mut tree, &mut entry);
+    assert!(told);
+    assert_eq!(paths, ["x.y.gone", "x.y", "x.y.gone.a", "x.y.gone.a.b"]);
+    assert_eq!(written("x.z", &mut tree, &mut entry).1, ["x.z"]);
+    tree.insert(&Path::root(), entry(Some(&[1])));
+    assert_eq!(written(":", &mut tree, &mut entry).1, [":"]);
+    for i in 0..10_001 {
+        tree.insert(&format!("much.below:{i}").parse().unwrap(), entry(Some(&[1])));
+    }
+    assert_eq!(written("much", &mut tree, &mut entry), (false, vec![String::from("much")]));
 }

@@ -4,10 +4,12 @@
 //! A file's nodes are named by their labels, as clients see them ([`NodeTable::label`]). Within
 //! one file a node keeps the name that it got first, also when another life of it becomes known.
 //!
-//! Where the original's own files cannot be read back by the original, these differ from them in
-//! ways that it takes: when it loads a log it skips deletions, their paths too, and so mistakes
-//! the shortened paths behind them. Here no path is shortened against a deletion's, and a state
-//! record behind it names the ticks that are deleted, of which it does take notice.
+//! Where the original's own logs cannot be read back by the original, these differ from them in ways
+//! that it takes. When it loads a log it skips deletions, their paths too, and so mistakes the
+//! shortened paths behind them: here no path is shortened against a deletion's. A state record
+//! behind it names the ticks that are deleted; of that it takes notice, but it then forgets, with
+//! the entry, all that is below it, and what is above it with nothing else below: so that is
+//! written once more, as it was.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -16,10 +18,17 @@ use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::tick_set::TickSet;
+use crate::model::tree::Tree;
 use crate::model::value::write::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::MessageWriter;
 use crate::protocol::client::reply::write_ticks;
 use crate::protocol::client::shorten::Shortener;
+
+use super::python::check_entry;
+
+/// Most entries that are written again with a deletion. It is rare that an entry with much below it
+/// loses its own value, and keeps that.
+const REPEATED_MAX: usize = 10_000;
 
 /// What a state record says, in terms of a node table.
 #[derive(Debug, Clone, Default)]
@@ -123,20 +132,22 @@ impl SavedStateWriter {
     }
 
     /// Appends a change of a log. `replaced` is what the change took the place of, where that is
-    /// known: without it the original does not take notice of a deletion whose node had also made
-    /// the change before it.
+    /// known, and `tree` is the state with the change. Tells whether the original takes notice of
+    /// it: not of the deletion of an entry with very much below it.
     pub fn write_change(
         &mut self,
         path: &Path,
         entry: &Entry,
         replaced: Option<&Entry>,
+        tree: &Tree,
         table: &NodeTable,
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let Some(value) = entry.value() else {
-            return self.write_deletion(path, entry, replaced, table, out);
+            return self.write_deletion(path, entry, replaced, tree, table, out);
         };
         self.write_change_record(path, entry, Some(value), table, out);
+        true
     }
 
     fn write_deletion(
@@ -144,12 +155,14 @@ impl SavedStateWriter {
         path: &Path,
         entry: &Entry,
         replaced: Option<&Entry>,
+        tree: &Tree,
         table: &NodeTable,
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         self.paths = Shortener::new(&Path::root());
         self.write_change_record(path, entry, None, table, out);
         self.paths = Shortener::new(&Path::root());
+        let Some(forgotten) = forgotten_with(path, tree) else { return false };
         let mut deleted: Vec<(NodeIndex, TickSet)> = Vec::new();
         for event in entry.events().chain(replaced.into_iter().flat_map(Entry::events)) {
             match deleted.iter_mut().find(|(node, _)| *node == event.node) {
@@ -159,6 +172,10 @@ impl SavedStateWriter {
         }
         let state = StateRecord { deleted, tock: entry.tock(), ..StateRecord::default() };
         self.write_state(&state, table, out);
+        for (path, entry) in &forgotten {
+            self.write_change_record(path, entry, entry.value(), table, out);
+        }
+        true
     }
 
     fn write_change_record(
@@ -185,6 +202,44 @@ impl SavedStateWriter {
         }
         message.tock(entry.tock()).u64("depth", depth as u64);
     }
+}
+
+/// What the original forgets when it is told that an entry is deleted, parents first; none if that
+/// is too much to be written again.
+fn forgotten_with(path: &Path, tree: &Tree) -> Option<Vec<(Path, Entry)>> {
+    if path.is_root() {
+        // The root stays, with all below it.
+        return Some(Vec::new());
+    }
+    let is_there = |path: &Path, entry: &Entry| {
+        entry.value().is_some_and(|value| check_entry(tree, path, value).is_ok())
+    };
+    let below: Vec<(Path, Entry)> = tree
+        .subtree(path)
+        .filter(|(path, entry)| is_there(path, entry))
+        .take(REPEATED_MAX + 1)
+        .map(|(path, entry)| (path.clone(), entry.clone()))
+        .collect();
+    if below.len() > REPEATED_MAX {
+        return None;
+    }
+    // Above it: up to where something else is below.
+    let mut child = path.clone();
+    let mut forgotten = Vec::new();
+    for length in (1..path.len()).rev() {
+        let parent = path.prefix(length);
+        let is_other = |other: &Path| *other != parent && !other.starts_with(&child);
+        if tree.subtree(&parent).any(|(other, entry)| is_other(other) && is_there(other, entry)) {
+            break;
+        }
+        if let Some(entry) = tree.get(parent.as_bytes()).filter(|entry| is_there(&parent, entry)) {
+            forgotten.push((parent.clone(), entry.clone()));
+        }
+        child = parent;
+    }
+    forgotten.reverse();
+    forgotten.extend(below);
+    Some(forgotten)
 }
 
 /// The names of a file's nodes. Each is fixed when it is first asked for.

@@ -11,7 +11,7 @@ use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
 use crate::model::value::{write_map_len, write_str, write_u64};
 use crate::protocol::client::reply::{write_error, write_result};
-use crate::protocol::client::request::RestorePiece;
+use crate::protocol::client::stored::RestorePiece;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::rt;
 use crate::server::restoring::Upload;

@@ -85,7 +85,7 @@ fn load(
     if header.number != number {
         return Err(StorageError::Misnamed { file: name.to_owned(), found: header.number });
     }
-    Ok(Some(Replay::from_image(image)))
+    Ok(Some(Replay::from_image(image, options.hash_seed)))
 }
 
 fn starts_empty(disk: &dyn Disk, number: u64) -> Result<bool, StorageError> {

@@ -243,7 +243,7 @@ impl<'a> Chain<'a> {
             (last.end, last.is_stop) = (batch.end, batch.is_stop);
             self.replay.apply(batch, reader.table());
             if self.replay.batches().is_multiple_of(REPORT_BATCHES) {
-                let entries = self.replay.tree().len() as u64;
+                let entries = self.replay.batches();
                 progress(name, Progress { entries, total: 0, bytes: last.end });
             }
         }

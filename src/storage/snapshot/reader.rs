@@ -7,10 +7,10 @@ use super::{END, ENTRIES, KNOWLEDGE, Progress};
 use crate::engine::{Image, Knowledge};
 use crate::model::ids::{NodeTable, Tock};
 use crate::model::path::Path;
-use crate::model::tree::Tree;
 use crate::model::value::Reader;
 use crate::replica::Committed;
 use crate::replica::come_back::ReplicaImage;
+use crate::storage::bulk::BulkTree;
 use crate::storage::disk::FileId;
 use crate::storage::error::{FileKind, FormatError, StorageError};
 use crate::storage::frame::{FrameReader, Step};
@@ -263,12 +263,12 @@ pub fn read_snapshot(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(FileHeader, Image), StorageError> {
     let mut reader = SnapshotReader::new(name, source)?;
-    let mut tree = Tree::new(hash_seed);
+    let mut tree = BulkTree::new(hash_seed);
     let mut tock = Tock::default();
     let mut frame = reader.offset;
     while let Some(Committed { path, entry }) = reader.next()? {
         tock = tock.max(entry.tock());
-        tree.insert(&path, entry);
+        tree.push(path, entry);
         if frame != reader.offset {
             frame = reader.offset;
             progress(reader.progress());
@@ -278,6 +278,7 @@ pub fn read_snapshot(
     let SnapshotSummary { header, knowledge, table, .. } = reader.into_summary();
     let Knowledge { id, tick, tock: own_tock, seen, mark, group, decided } = knowledge;
     let (table, tock) = (Arc::new(table), own_tock.max(tock).max(mark.top()));
+    let tree = tree.finish();
     let replica = ReplicaImage { id, table, tree, seen, mark, tick, tock };
     Ok((header, Image { replica, group, decided }))
 }

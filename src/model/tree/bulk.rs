@@ -1,0 +1,103 @@
+//! A tree of very many entries at once: its hash map and its ordered set can be built apart, by
+//! two threads.
+
+use super::table::Table;
+use super::{TOMBSTONE_BYTES, Tree};
+use crate::model::entry::Entry;
+use crate::model::ids::Tock;
+use crate::model::path::Path;
+
+/// The entries by path, without their order.
+pub struct EntriesBuilder {
+    entries: Table,
+    live: usize,
+    memory: usize,
+}
+
+/// The order of paths, and the tombstones.
+#[derive(Default)]
+pub struct OrderBuilder {
+    order: im::OrdSet<Path>,
+    tombstones: im::OrdSet<(Tock, Path)>,
+}
+
+impl EntriesBuilder {
+    /// Without entries yet; for the seed see [`Tree::new`].
+    #[must_use]
+    pub fn new(hash_seed: u64) -> Self {
+        Self { entries: Tree::new(hash_seed).entries, live: 0, memory: 0 }
+    }
+
+    /// Adds an entry; each path once.
+    pub fn push(&mut self, path: Path, entry: Entry) {
+        self.memory += Tree::path_cost(&path) + entry.memory_bytes();
+        if entry.is_tombstone() {
+            self.memory += TOMBSTONE_BYTES;
+        } else {
+            self.live += 1;
+        }
+        let before = self.entries.insert(&path, entry);
+        debug_assert!(before.is_none());
+    }
+}
+
+impl OrderBuilder {
+    /// Adds the same; quickest in the order of paths.
+    pub fn push(&mut self, path: &Path, entry: &Entry) {
+        self.order.insert(path.clone());
+        if entry.is_tombstone() {
+            self.tombstones.insert((entry.tock(), path.clone()));
+        }
+    }
+}
+
+impl Tree {
+    /// The tree of what was added to both.
+    #[must_use]
+    pub fn assemble(entries: EntriesBuilder, order: OrderBuilder) -> Self {
+        let EntriesBuilder { entries, live, memory } = entries;
+        let OrderBuilder { order, tombstones } = order;
+        debug_assert_eq!(entries.len(), order.len());
+        debug_assert_eq!(entries.len() - live, tombstones.len());
+        Self { entries, order, tombstones, live, memory, version: 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::chain::Chain;
+    use crate::model::entry::EntryParts;
+    use crate::model::ids::{Event, NodeIndex, Tick};
+
+    #[test]
+    fn a_tree_built_at_once_is_the_one_built_entry_by_entry() {
+        let mut one_by_one = Tree::new(3);
+        let (mut entries, mut order) = (EntriesBuilder::new(3), OrderBuilder::default());
+        for n in 0..500_u64 {
+            let path: Path = format!("k{}.{n}", n % 7).parse().unwrap();
+            let event = Event { node: NodeIndex(0), tick: Tick::new(n + 1).unwrap() };
+            let entry = Entry::new(&EntryParts {
+                value: (n % 3 != 0).then_some(&[7]),
+                chain: &Chain::first(event),
+                tock: Tock::new(n / 2).unwrap(),
+                origin: None,
+                extra: &[],
+            });
+            one_by_one.insert(&path, entry.clone());
+            order.push(&path, &entry);
+            entries.push(path, entry);
+        }
+        let tree = Tree::assemble(entries, order);
+        let all = |tree: &Tree| {
+            let root = Path::root();
+            tree.subtree(&root).map(|(p, e)| (p.clone(), e.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(all(&tree), all(&one_by_one));
+        let measures = |t: &Tree| (t.len(), t.live_len(), t.tombstone_len(), t.memory_bytes());
+        assert_eq!(measures(&tree), measures(&one_by_one));
+        let up_to = |t: &Tree| t.tombstones_up_to(Tock::new(99).unwrap()).count();
+        assert_eq!(up_to(&tree), up_to(&one_by_one));
+        assert!(tree.version() > 0);
+    }
+}
