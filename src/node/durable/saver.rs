@@ -28,7 +28,7 @@ impl SaveJob {
     pub(super) fn spawn(self) {
         let (state, queue) = (Arc::clone(&self.state), Arc::clone(&self.queue));
         state.update(|view| view.is_saving = true);
-        if let Err(error) = rt::spawn_thread("snapshot", move || self.run()) {
+        if let Err(error) = rt::spawn_background_thread("snapshot", move || self.run()) {
             state.note_saved(&Err(format!("the system has no thread for it: {error}")));
             queue.call();
         }
