@@ -19,6 +19,7 @@
 
 pub mod batch;
 mod bulk;
+mod changes;
 pub mod data_dir;
 pub mod directory;
 pub mod disk;
