@@ -122,7 +122,7 @@ impl Merging {
     /// What all changes of the next path come to: an entry, or that it has left. The paths come in
     /// their order; `base` must be as it was at those that did not come yet.
     fn next(&mut self, base: &Tree) -> Option<(Path, What)> {
-        while let Some((_, at)) = self.keys.next() {
+        for (_, at) in self.keys.by_ref() {
             let Some((path, what)) = self.changes.take(at) else { continue };
             let before = match &self.last {
                 Some((last, what)) if *last == path => Some(what),
