@@ -52,10 +52,7 @@ where
 ///
 /// # Errors
 /// The system has no thread to give.
-pub fn spawn_background_thread<F, T>(
-    name: &str,
-    work: F,
-) -> io::Result<std::thread::JoinHandle<T>>
+pub fn spawn_background_thread<F, T>(name: &str, work: F) -> io::Result<std::thread::JoinHandle<T>>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
