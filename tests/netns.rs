@@ -85,7 +85,9 @@ fn cut_and_heal(
     );
     check_own_paths(&tree, &written);
     assert!(conflicts > 0, "both sides wrote to the same paths");
-    let shown = cluster.shown_conflicts(0);
+    // Whoever had the losing version lists it.
+    let nodes = 0..cluster.nodes.len();
+    let shown: Vec<String> = nodes.flat_map(|n| cluster.shown_conflicts(n)).collect();
     assert!(shown.iter().any(|line| line.contains("shared")), "{shown:#?}");
     if is_timed() && equal > EQUAL_WITHIN {
         cluster.show_logs(Some(mended));

@@ -25,7 +25,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 pub use builder::PathBuilder;
-pub use bytes::{EXT_PATH, ElementEnds, Elements, cmp_paths, common_elements, order_prefix};
+pub use bytes::{
+    EXT_PATH, ElementEnds, Elements, OrderPrefix, cmp_paths, common_elements, order_prefix,
+};
 pub use element::Element;
 pub use error::{ElementProblem, PathError};
 

@@ -1,17 +1,12 @@
 //! What can go wrong with files. Every message says which file, where in it, what is wrong, and what
 //! can be done.
 
+use std::fmt;
 use std::io;
 
 use crate::model::ids::NameError;
 use crate::model::path::PathError;
 use crate::model::value::ReadError;
-
-/// What to do about a log that is damaged.
-const LOG_ADVICE: &str = "put back a good copy of the file, or start with --discard-damaged to go \
-    on with what is before the damage (as a new incarnation, which then catches up)";
-/// What to do about a snapshot that is damaged.
-const SNAPSHOT_ADVICE: &str = "put back a good copy of the file, or use another snapshot";
 
 /// Which kind of file something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,27 +27,19 @@ impl FileKind {
             Self::Identity => "identity file",
         }
     }
-
-    fn advice(self) -> &'static str {
-        match self {
-            Self::Snapshot => SNAPSHOT_ADVICE,
-            Self::Log | Self::Identity => LOG_ADVICE,
-        }
-    }
 }
 
-impl std::fmt::Display for FileKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
 /// Why a file could not be written or read. What it says of files on disk is said at each
 /// function; nothing in memory was changed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum StorageError {
     /// The system refused.
-    #[error("{file}: cannot {action}: {source}")]
     Io {
         /// Which file.
         file: String,
@@ -62,7 +49,6 @@ pub enum StorageError {
         source: io::Error,
     },
     /// Bytes are not what was once written.
-    #[error("{file}: the {kind} is damaged at byte {offset}: {problem}; {}", .kind.advice())]
     Damaged {
         /// Which file.
         file: String,
@@ -74,8 +60,6 @@ pub enum StorageError {
         problem: FormatError,
     },
     /// The file ends too early: it was not written to its end.
-    #[error("{file}: the {kind} ends at byte {offset}, inside a frame or before its end; {}",
-        .kind.advice())]
     Incomplete {
         /// Which file.
         file: String,
@@ -85,10 +69,6 @@ pub enum StorageError {
         offset: u64,
     },
     /// Made by a later version.
-    #[error(
-        "{file}: a {kind} of format version {found} (at byte 0); this program reads up to {known}; \
-         use the program that wrote it, or a newer one"
-    )]
     FutureVersion {
         /// Which file.
         file: String,
@@ -100,10 +80,6 @@ pub enum StorageError {
         known: u64,
     },
     /// Not such a file at all.
-    #[error(
-        "{file}: no distkv {kind} (byte 0 is not the start of one); check the file's name, or put \
-         back a good copy if it was one"
-    )]
     NotOne {
         /// Which file.
         file: String,
@@ -111,10 +87,6 @@ pub enum StorageError {
         kind: FileKind,
     },
     /// Something of another node or network.
-    #[error(
-        "{file}: it belongs to node {found_name:?} of network {found_network:?}, not to {name:?} of \
-         {network:?}; start with that name and network, or use another directory"
-    )]
     OtherOwner {
         /// Which file.
         file: String,
@@ -128,7 +100,6 @@ pub enum StorageError {
         network: String,
     },
     /// The number in a file is not that in its name.
-    #[error("{file}: it says (at byte 0) that its number is {found}; give it its name back")]
     Misnamed {
         /// Which file.
         file: String,
@@ -136,20 +107,11 @@ pub enum StorageError {
         found: u64,
     },
     /// A log is missing between others.
-    #[error(
-        "{file} is missing (at byte 0): the files after it go on where it ended; put it back, or \
-         start with --discard-damaged to go on with what is before it (as a new incarnation)"
-    )]
     Missing {
         /// Which file.
         file: String,
     },
     /// A log does not go on where the one before it ends.
-    #[error(
-        "{file}: it ends at byte {offset}, but what follows it says that it had {expected} bytes; \
-         put back a good copy of the file, or start with --discard-damaged to go on with what it \
-         has (as a new incarnation)"
-    )]
     Shortened {
         /// The log that is too short.
         file: String,
@@ -159,11 +121,6 @@ pub enum StorageError {
         expected: u64,
     },
     /// A log goes on from a snapshot that is not there or is damaged.
-    #[error(
-        "{file}: it goes on (at byte 0) from snapshot {number}, which is missing or damaged; put \
-         back a good copy of that, or start with --discard-damaged to go on with what is before it \
-         (as a new incarnation)"
-    )]
     NeedsSnapshot {
         /// The log.
         file: String,
@@ -171,11 +128,6 @@ pub enum StorageError {
         number: u64,
     },
     /// Snapshots are there, but none is good, and the logs do not reach back to the beginning.
-    #[error(
-        "{file}: none of the snapshots here is good, the newest for this reason: {newest}; put back \
-         a good one, or start with --discard-damaged to begin with nothing (the node then catches \
-         up from its network, if there is one)"
-    )]
     NoGoodSnapshot {
         /// The directory's newest snapshot.
         file: String,
@@ -183,7 +135,6 @@ pub enum StorageError {
         newest: Box<StorageError>,
     },
     /// An earlier write failed; the file must not be used on.
-    #[error("{file}: an earlier write failed (before byte {offset}); begin a new file")]
     Given {
         /// Which file.
         file: String,
@@ -191,10 +142,6 @@ pub enum StorageError {
         offset: u64,
     },
     /// Another process uses the directory.
-    #[error(
-        "{directory}: another node uses this data directory (its file lock is locked by {by}); stop \
-         that node, or use another directory"
-    )]
     Locked {
         /// Which directory.
         directory: String,
@@ -202,14 +149,112 @@ pub enum StorageError {
         by: String,
     },
     /// What was written cannot be read back.
-    #[error("{file}: what was just written reads back differently; check the disk")]
     NotVerified {
         /// Which file.
         file: String,
     },
 }
 
+impl std::error::Error for StorageError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Damaged { problem, .. } => Some(problem),
+            Self::NoGoodSnapshot { newest, .. } => Some(newest),
+            _ => None,
+        }
+    }
+}
+
+/// Which file, where, what is wrong; then what to do.
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.what(), self.advice())
+    }
+}
+
 impl StorageError {
+    /// Which file, where in it, and what is wrong.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self {
+            Self::Io { file, action, source } => format!("{file}: cannot {action}: {source}"),
+            Self::Damaged { file, kind, offset, problem } => {
+                format!("{file}: the {kind} is damaged at byte {offset}: {problem}")
+            }
+            Self::Incomplete { file, kind, offset } => {
+                format!("{file}: the {kind} is not whole: something is missing at byte {offset}")
+            }
+            Self::FutureVersion { file, kind, found, known } => format!(
+                "{file}: the {kind} has format version {found} (at byte 0), and this program \
+                 reads up to {known}"
+            ),
+            Self::NotOne { file, kind } => {
+                format!("{file}: this is no distkv {kind} (byte 0 is not the start of one)")
+            }
+            Self::OtherOwner { file, found_name, found_network, name, network } => format!(
+                "{file}: it belongs (at byte 0) to node {found_name:?} of network \
+                 {found_network:?}, not to {name:?} of {network:?}"
+            ),
+            Self::Misnamed { file, found } => {
+                format!("{file}: it says (at byte 0) that its number is {found}")
+            }
+            Self::Missing { file } => {
+                format!("{file} is missing, all of it from byte 0: the next one goes on from it")
+            }
+            Self::Shortened { file, offset, expected } => {
+                format!("{file}: it ends at byte {offset}, but had {expected} bytes")
+            }
+            Self::NeedsSnapshot { file, number } => format!(
+                "{file}: it goes on (at byte 0) from snapshot {number}, which is missing or damaged"
+            ),
+            Self::NoGoodSnapshot { newest, .. } => {
+                format!("no snapshot is good: {}", newest.what())
+            }
+            Self::Given { file, offset } => {
+                format!("{file}: an earlier write failed (behind byte {offset})")
+            }
+            Self::Locked { directory, by } => format!(
+                "{directory}: another node uses this data directory (its file lock is locked by \
+                 {by})"
+            ),
+            Self::NotVerified { file } => {
+                format!("{file}: what was just written (from byte 0) reads back differently")
+            }
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "see to it that the disk works, has room, and is this user's",
+            Self::Damaged { kind: FileKind::Snapshot, .. }
+            | Self::Incomplete { kind: FileKind::Snapshot, .. } => {
+                "put back a good copy of the file, or use another snapshot"
+            }
+            Self::Damaged { .. } | Self::Incomplete { .. } | Self::Shortened { .. } => {
+                "put back a good copy of the file, or start with --discard-damaged to go on with \
+                 what is before the damage (as a new incarnation, which then catches up)"
+            }
+            Self::FutureVersion { .. } => "use the program that wrote it, or a newer one",
+            Self::NotOne { .. } => "check the name, or put back a good copy if it was one",
+            Self::OtherOwner { .. } => "start with that name and network, or use another directory",
+            Self::Misnamed { .. } => "give it its name back",
+            Self::Missing { .. } | Self::NeedsSnapshot { .. } => {
+                "put it back, or start with --discard-damaged to go on with what is before it (as \
+                 a new incarnation, which then catches up)"
+            }
+            Self::NoGoodSnapshot { .. } => {
+                "put back a good one, or start with --discard-damaged to begin with nothing (as a \
+                 new incarnation, which then catches up if there is a network)"
+            }
+            Self::Given { .. } => "begin a new file",
+            Self::Locked { .. } => "stop that node, or use another directory",
+            Self::NotVerified { .. } => "check the disk",
+        }
+    }
+
     /// What the system said about a file.
     pub(crate) fn io(file: &str, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { file: file.to_owned(), action, source }

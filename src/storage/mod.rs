@@ -19,6 +19,7 @@
 
 pub mod batch;
 mod bulk;
+mod changes;
 pub mod data_dir;
 pub mod directory;
 pub mod disk;
@@ -51,5 +52,5 @@ pub use recover::{NextLog, RecoverOptions, Recovered, Until, Warning, recover};
 pub use replay::Replay;
 pub use snapshot::{
     Progress, SnapshotInfo, SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot,
-    write_snapshot,
+    write_snapshot, write_snapshot_as, write_snapshot_to,
 };

@@ -1,18 +1,12 @@
 //! Builds a state from what logs say, batch by batch.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
 use std::sync::Arc;
 
-use ahash::RandomState;
-
 use super::batch::Op;
-use super::bulk::BulkTree;
+use super::changes::Changes;
 use super::log::LogBatch;
 use crate::engine::{Image, Knowledge};
-use crate::model::entry::Entry;
-use crate::model::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
-use crate::model::path::{Path, order_prefix};
+use crate::model::ids::{NodeIndex, NodeTable, Tick, Tock};
 use crate::model::tree::Tree;
 use crate::replica::Committed;
 use crate::replica::come_back::ReplicaImage;
@@ -20,8 +14,7 @@ use crate::replica::come_back::ReplicaImage;
 /// A state on its way. Begins with a snapshot's or with nothing.
 pub struct Replay {
     base: Tree,
-    /// What came since, or left: gathered, because a tree is slow at growing entry by entry.
-    changes: HashMap<Path, Option<Entry>, RandomState>,
+    changes: Changes,
     hash_seed: u64,
     /// Lent to the reader of the log that is at work; empty meanwhile.
     table: NodeTable,
@@ -33,12 +26,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Begins with nothing; the seed is for hashes.
+    /// Begins with nothing; the seed is for the tree's hashes.
     #[must_use]
     pub fn new(hash_seed: u64) -> Self {
         Self {
             base: Tree::new(hash_seed),
-            changes: HashMap::with_hasher(RandomState::with_seeds(hash_seed, 1, 2, 3)),
+            changes: Changes::default(),
             hash_seed,
             table: NodeTable::new(),
             knowledge: None,
@@ -48,7 +41,7 @@ impl Replay {
         }
     }
 
-    /// Begins with a state; the seed is for hashes.
+    /// Begins with a state; the seed is for the tree's hashes.
     #[must_use]
     pub fn from_image(image: Image, hash_seed: u64) -> Self {
         let knowledge = image.knowledge();
@@ -83,9 +76,10 @@ impl Replay {
         for op in batch.ops {
             match op {
                 Op::Put(change) => self.put(change),
-                Op::Gone { path, newest } => self.remove(path, newest),
+                Op::Gone { path, newest } => self.changes.remove(path, newest),
             }
         }
+        self.changes.bound(&self.base);
         if let Some(knowledge) = batch.knowledge {
             self.own = table.find(knowledge.id.name.as_str(), knowledge.id.incarnation);
             self.learn(knowledge);
@@ -103,24 +97,7 @@ impl Replay {
                 knowledge.tick = knowledge.tick.max(newest.tick);
             }
         }
-        self.changes.insert(path, Some(entry));
-    }
-
-    /// What came to the path since stays.
-    fn remove(&mut self, path: Path, newest: Event) {
-        let is_it = |entry: &Entry| entry.newest() == newest;
-        match self.changes.entry(path) {
-            Slot::Occupied(mut slot) => {
-                if slot.get().as_ref().is_some_and(is_it) {
-                    slot.insert(None);
-                }
-            }
-            Slot::Vacant(slot) => {
-                if self.base.get(slot.key().as_bytes()).is_some_and(is_it) {
-                    slot.insert(None);
-                }
-            }
-        }
+        self.changes.put(path, entry);
     }
 
     fn learn(&mut self, mut new: Knowledge) {
@@ -143,32 +120,9 @@ impl Replay {
         // Every tick up to the last one is accounted for, so the last one is no less.
         let counted = self.own.and_then(|own| Tick::new(seen.get(own)?.max())).unwrap_or_default();
         let (tick, tock) = (tick.max(counted), tock.max(self.tock).max(mark.top()));
-        let tree = merge(self.base, self.changes, self.hash_seed);
+        let tree = self.changes.into_tree(self.base, self.hash_seed);
         let table = Arc::new(self.table);
         let replica = ReplicaImage { id, table, tree, seen, mark, tick, tock };
         Some(Image { replica, group, decided })
     }
-}
-
-fn merge(base: Tree, changes: HashMap<Path, Option<Entry>, RandomState>, hash_seed: u64) -> Tree {
-    let mut tree = base;
-    if !tree.is_empty() {
-        for (path, change) in changes {
-            match change {
-                Some(entry) => drop(tree.insert(&path, entry)),
-                None => drop(tree.remove(&path)),
-            }
-        }
-        return tree;
-    }
-    let mut entries: Vec<(u128, Path, Entry)> = changes
-        .into_iter()
-        .filter_map(|(path, entry)| Some((order_prefix(path.as_bytes()), path, entry?)))
-        .collect();
-    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
-    let mut tree = BulkTree::new(hash_seed);
-    for (_, path, entry) in entries {
-        tree.push(path, entry);
-    }
-    tree.finish()
 }

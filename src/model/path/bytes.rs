@@ -55,10 +55,10 @@ fn cmp_first_elements(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The beginning of a path as a number, for sorting very many: where those of two paths differ, the
+/// The beginning of a path as numbers, for sorting very many: where those of two paths differ, the
 /// paths are in the same order ([`cmp_paths`]); where they are equal, nothing is said.
-pub fn order_prefix(path: &[u8]) -> u128 {
-    let mut prefix = [0_u8; 16];
+pub fn order_prefix(path: &[u8]) -> OrderPrefix {
+    let mut prefix = [0_u8; 24];
     let mut slots = prefix.iter_mut();
     let mut put = |byte: u8| slots.next().map(|slot| *slot = byte);
     'elements: for element in elements(path) {
@@ -81,8 +81,14 @@ pub fn order_prefix(path: &[u8]) -> u128 {
             break;
         }
     }
-    u128::from_be_bytes(prefix)
+    let (words, _) = prefix.as_chunks::<8>();
+    let mut numbers = words.iter().map(|word| u64::from_be_bytes(*word));
+    OrderPrefix(std::array::from_fn(|_| numbers.next().unwrap_or(0)))
 }
+
+/// See [`order_prefix`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OrderPrefix([u64; 3]);
 
 /// How many bytes, and how many whole elements, two paths share from their start.
 pub fn common_prefix(a: &[u8], b: &[u8]) -> (usize, usize) {

@@ -10,32 +10,26 @@ use crate::model::path::Path;
 /// The entries by path, without their order.
 pub struct EntriesBuilder {
     entries: Table,
-    live: usize,
-    memory: usize,
 }
 
-/// The order of paths, and the tombstones.
+/// The order of paths, the tombstones, and the sums over all entries.
 #[derive(Default)]
 pub struct OrderBuilder {
     order: im::OrdSet<Path>,
     tombstones: im::OrdSet<(Tock, Path)>,
+    live: usize,
+    memory: usize,
 }
 
 impl EntriesBuilder {
     /// Without entries yet; for the seed see [`Tree::new`].
     #[must_use]
     pub fn new(hash_seed: u64) -> Self {
-        Self { entries: Tree::new(hash_seed).entries, live: 0, memory: 0 }
+        Self { entries: Tree::new(hash_seed).entries }
     }
 
     /// Adds an entry; each path once.
     pub fn push(&mut self, path: Path, entry: Entry) {
-        self.memory += Tree::path_cost(&path) + entry.memory_bytes();
-        if entry.is_tombstone() {
-            self.memory += TOMBSTONE_BYTES;
-        } else {
-            self.live += 1;
-        }
         let before = self.entries.insert(&path, entry);
         debug_assert!(before.is_none());
     }
@@ -44,9 +38,13 @@ impl EntriesBuilder {
 impl OrderBuilder {
     /// Adds the same; quickest in the order of paths.
     pub fn push(&mut self, path: &Path, entry: &Entry) {
+        self.memory += Tree::path_cost(path) + entry.memory_bytes();
         self.order.insert(path.clone());
         if entry.is_tombstone() {
+            self.memory += TOMBSTONE_BYTES;
             self.tombstones.insert((entry.tock(), path.clone()));
+        } else {
+            self.live += 1;
         }
     }
 }
@@ -55,8 +53,8 @@ impl Tree {
     /// The tree of what was added to both.
     #[must_use]
     pub fn assemble(entries: EntriesBuilder, order: OrderBuilder) -> Self {
-        let EntriesBuilder { entries, live, memory } = entries;
-        let OrderBuilder { order, tombstones } = order;
+        let entries = entries.entries;
+        let OrderBuilder { order, tombstones, live, memory } = order;
         debug_assert_eq!(entries.len(), order.len());
         debug_assert_eq!(entries.len() - live, tombstones.len());
         Self { entries, order, tombstones, live, memory, version: 1 }

@@ -36,9 +36,9 @@ pub(super) struct Writer {
     serves: Arc<Semaphore>,
     /// Held while a catch-up is being answered.
     permit: Option<SemaphoreGuardArc>,
+    pace: Pace,
     /// The last answer whose snapshot is known to be safe: it gets no younger.
     safe_serve: Option<u64>,
-    pace: Pace,
     out: Vec<u8>,
 }
 
@@ -49,8 +49,8 @@ impl Writer {
             link,
             serves,
             permit: None,
-            safe_serve: None,
             pace: Pace::default(),
+            safe_serve: None,
             out: Vec::new(),
         }
     }

@@ -57,7 +57,22 @@ impl LogWriter {
         knowledge: &Knowledge,
         table: &NodeTable,
     ) -> Result<Self, StorageError> {
-        let name = log_name(header.number);
+        Self::create_as(&log_name(header.number), disk, header, start, knowledge, table)
+    }
+
+    /// The same under any name: for a log that is no data directory's.
+    ///
+    /// # Errors
+    /// As [`LogWriter::create`].
+    pub fn create_as(
+        name: &str,
+        disk: &dyn Disk,
+        header: &FileHeader,
+        start: LogStart,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<Self, StorageError> {
+        let name = name.to_owned();
         let file = disk.create(&name).map_err(StorageError::io(&name, "create"))?;
         let id = file.id().map_err(StorageError::io(&name, "look at"))?;
         let mut framing = Framing::new();

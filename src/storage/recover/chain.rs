@@ -140,6 +140,12 @@ impl<'a> Chain<'a> {
             match self.read_log(*number, entry, from, is_last, progress) {
                 Ok(Flow::GoOn) => {}
                 Ok(Flow::Enough) => break,
+                // What is behind a gap is later than what is wanted: else its snapshot were.
+                Err(StorageError::NeedsSnapshot { .. })
+                    if self.options.until.is_some() && self.last.is_some() =>
+                {
+                    break;
+                }
                 Err(error) if self.options.discard_damaged && error.is_damage() => {
                     self.found.push(Warning::Discarded(Box::new(error)));
                     self.discarded = true;
@@ -175,11 +181,13 @@ impl<'a> Chain<'a> {
             Ok(Flow::Enough) => Ok(Flow::Enough),
             Ok(Flow::GoOn) if last.end == entry.bytes => self.check_length(entry, &last),
             Ok(Flow::GoOn) => self.judge_tail(entry, &last, is_last),
-            Err(error) if is_last && error.is_bad_frame() => match is_torn(&error, &mut reader) {
-                Ok(true) => self.judge_tail(entry, &last, is_last),
-                Ok(false) => Err(error),
-                Err(cannot_read) => Err(cannot_read),
-            },
+            Err(error) if is_last && self.synced(number) <= last.end => {
+                match is_torn(&error, &mut reader) {
+                    Ok(true) => self.judge_tail(entry, &last, is_last),
+                    Ok(false) => Err(error),
+                    Err(cannot_read) => Err(cannot_read),
+                }
+            }
             Err(error) => Err(error),
         };
         self.replay.take_table(reader.into_table());
@@ -309,6 +317,9 @@ impl<'a> Chain<'a> {
 /// nothing says that it had been synced.
 fn is_torn(error: &StorageError, reader: &mut LogReader) -> Result<bool, StorageError> {
     let StorageError::Damaged { offset, .. } = error else { return Ok(false) };
+    if !error.is_bad_frame() {
+        return Ok(false);
+    }
     let beyond = reader.look_beyond()?;
     Ok(beyond.frames == 0 || (beyond.has_hole && beyond.claim <= *offset))
 }

@@ -27,10 +27,10 @@ pub enum Warning {
         file: String,
     },
     /// A snapshot is damaged, but an older one and the logs had everything.
-    #[error("{0} (nothing is lost: an older one and the logs have everything; it is set aside)")]
+    #[error("{} (nothing is lost: the logs reach back to an older one; it is set aside)", .0.what())]
     BadSnapshot(Box<StorageError>),
     /// Damage was discarded as told.
-    #[error("{0} (discarded, as you said: the node goes on with what was before it)")]
+    #[error("{} (left out, as you said, with what came after it)", .0.what())]
     Discarded(Box<StorageError>),
     /// No identity, but other files.
     #[error(

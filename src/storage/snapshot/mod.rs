@@ -9,7 +9,7 @@ mod reader;
 mod writer;
 
 pub use reader::{SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot};
-pub use writer::{SnapshotInfo, write_snapshot, write_snapshot_to};
+pub use writer::{SnapshotInfo, write_snapshot, write_snapshot_as, write_snapshot_to};
 
 const KNOWLEDGE: u64 = 3;
 const ENTRIES: u64 = 4;

@@ -45,7 +45,20 @@ pub fn write_snapshot(
     image: &Image,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<SnapshotInfo, StorageError> {
-    let name = snapshot_name(header.number);
+    write_snapshot_as(&snapshot_name(header.number), disk, header, image, progress)
+}
+
+/// The same under any name: for a snapshot that is no data directory's.
+///
+/// # Errors
+/// As [`write_snapshot`].
+pub fn write_snapshot_as(
+    name: &str,
+    disk: &dyn Disk,
+    header: &FileHeader,
+    image: &Image,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<SnapshotInfo, StorageError> {
     let temporary = format!("{name}.tmp");
     match disk.remove(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -64,15 +77,15 @@ pub fn write_snapshot(
         .map_err(StorageError::io(&temporary, "write"));
     drop(file);
     let info = match written {
-        Ok(info) => info,
+        Ok(info) => SnapshotInfo { name: name.to_owned(), ..info },
         Err(error) => {
             // It takes room, and nobody else needs it. The first error is the one to tell.
             let _ = disk.remove(&temporary);
             return Err(error);
         }
     };
-    disk.rename(&temporary, &name).map_err(StorageError::io(&temporary, "rename"))?;
-    disk.sync_dir().map_err(StorageError::io(&name, "sync the directory of"))?;
+    disk.rename(&temporary, name).map_err(StorageError::io(&temporary, "rename"))?;
+    disk.sync_dir().map_err(StorageError::io(name, "sync the directory of"))?;
     Ok(info)
 }
 

@@ -4,5 +4,6 @@ mod damage;
 mod faults;
 mod hostile;
 mod node;
+mod on_disk;
 mod random;
 mod round_trip;
