@@ -78,6 +78,14 @@ fn warnings(client: &mut crate::processes::Client) -> String {
     status(client, "warnings").to_string()
 }
 
+/// A line of the node's log has all of these words, soon.
+fn says(node: &NodeProcess, words: &[&str]) {
+    wait_until("it is in the log", || {
+        let is_it = |line: &String| words.iter().all(|word| line.contains(word));
+        node.log().iter().any(is_it).then_some(())
+    });
+}
+
 fn kill_and_look(place: &Place, mut node: NodeProcess, keys: impl Iterator<Item = u64>) {
     node.kill();
     let alone = place.run_alone();
@@ -120,7 +128,7 @@ fn under_every_batch_changes_are_refused_while_reads_and_peers_go_on() {
         assert_eq!(code(&peers), None);
         wait_until("peers' changes go on", || client.get(&["peers"]));
         assert!(is_failing(&mut client) && warnings(&mut client).contains("refused"));
-        assert!(node.log().iter().any(|l| l.contains("ERROR") && l.contains("disk fails")));
+        says(&node, &["ERROR", "disk fails"]);
 
         std::fs::remove_file(ballast).unwrap();
         wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
@@ -149,7 +157,7 @@ fn goes_on(disk: &Path, sync: &'static str) {
         last += 1;
     }
     assert!(warnings(&mut client).contains("nothing is logged"), "{}", warnings(&mut client));
-    assert!(node.log().iter().any(|l| l.contains("ERROR") && l.contains("NOTHING IS LOGGED")));
+    says(&node, &["ERROR", "NOTHING IS LOGGED"]);
     std::fs::remove_file(ballast).unwrap();
     wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
     assert_eq!(code(&set(&mut client, last)), None);

@@ -175,8 +175,12 @@ impl Storm {
     fn look(&mut self, acked: &[Acked], is_promised: impl Fn(&Acked) -> bool) {
         let mut alone = self.place.run_alone();
         let life = self.note_start(&alone);
+        // What it logs comes over another pipe.
+        wait_until("it says how it was stopped", || {
+            let is_it = |line: &String| line.contains("not been stopped in an orderly way");
+            alone.log().iter().any(is_it).then_some(())
+        });
         let log = alone.log();
-        assert!(log.iter().any(|l| l.contains("not been stopped in an orderly way")), "{log:#?}");
         let mut client = alone.connect();
         let there = whole_keys(&mut client);
         check_accounts(&mut client);

@@ -99,7 +99,9 @@ fn a_copy_of_a_directory_is_another_node_s_life_and_another_member() {
     assert_eq!(client.get(&["a"]), Some(Value::from(1)));
     assert_ne!(incarnation(&mut client), life);
     assert_ne!(storage(&mut client, "store"), store);
-    assert!(copied.log().iter().any(|l| l.contains("was copied")), "{:#?}", copied.log());
+    crate::processes::wait_until("it says so", || {
+        copied.log().iter().any(|l| l.contains("was copied")).then_some(())
+    });
 
     let node = place.run_alone();
     let mut client = node.connect();
