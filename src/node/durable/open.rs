@@ -57,7 +57,9 @@ impl Opened {
         network: &str,
         name: &NodeName,
     ) -> Result<Self, NodeError> {
-        Self::read(DataDir::open(&config.dir)?, config, network, name)
+        let failed = |source| NodeError::Storage { dir: config.dir.clone(), source };
+        let dir = DataDir::open(&config.dir).map_err(Box::new).map_err(failed)?;
+        Self::read(dir, config, network, name).map_err(Box::new).map_err(failed)
     }
 
     /// Reads a data directory.
@@ -66,7 +68,7 @@ impl Opened {
         config: &DataConfig,
         network: &str,
         name: &NodeName,
-    ) -> Result<Self, NodeError> {
+    ) -> Result<Self, StorageError> {
         let options = RecoverOptions {
             discard_damaged: config.discard_damaged,
             hash_seed: rt::random_u64(),
