@@ -8,9 +8,6 @@ from raw import Closed, check_error
 
 # Every action that the protocol has and this version does not; each says so.
 LATER = {
-    "save": {"path": "/nowhere/file"},
-    "log": {"path": "/nowhere/file", "fetch": True},
-    "update": {"node": "n1", "tick": 1, "prev": None, "path": ("a",), "value": 1, "tock": 1},
     "diffie_hellman": {"pubkey": b"\x01" * 128, "length": 16},
     "auth": {"typ": "root", "ident": "*", "data": {}},
     "auth_info": {},
