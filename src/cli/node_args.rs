@@ -217,7 +217,8 @@ struct DataArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     log_rotate_after: Option<Duration>,
 
-    /// Make a snapshot after so many bytes of log [default: 256MiB]
+    /// Make a snapshot after so many bytes of log, and at least as many as the last snapshot has
+    /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     snapshot_after: Option<usize>,
 

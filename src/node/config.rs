@@ -75,7 +75,7 @@ pub struct DataConfig {
     pub rotate_bytes: u64,
     /// The same after so long.
     pub rotate_after: Duration,
-    /// A snapshot is made after so many bytes of log.
+    /// A snapshot is made after so many bytes of log, and at least as many as the last one has.
     pub snapshot_after: u64,
     /// So many snapshots are kept, the newest; at least 1.
     pub keep_snapshots: usize,

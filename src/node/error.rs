@@ -70,8 +70,13 @@ pub enum NodeError {
     #[error("{0}")]
     Load(String),
     /// The data directory cannot be used.
-    #[error("{0}")]
-    Storage(#[source] Box<StorageError>),
+    #[error("data directory {dir:?}: {source}")]
+    Storage {
+        /// Which.
+        dir: PathBuf,
+        /// What is wrong with it, and what to do.
+        source: Box<StorageError>,
+    },
     /// More incarnations than a node keeps track of.
     #[error("the data directory names more incarnations than a node keeps track of")]
     TableFull,
@@ -97,12 +102,6 @@ pub enum NodeError {
         /// What the system said.
         source: io::Error,
     },
-}
-
-impl From<StorageError> for NodeError {
-    fn from(error: StorageError) -> Self {
-        Self::Storage(Box::new(error))
-    }
 }
 
 fn at(line: Option<usize>) -> String {

@@ -26,7 +26,7 @@ mod swim;
 mod tasks;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -286,10 +286,24 @@ async fn open_data(config: &Config) -> Result<Option<Opened>, NodeError> {
     rt::spawn_blocking(move || Opened::open(&data, &network, &name).map(Some)).await
 }
 
+/// Whether two names are of one directory.
+fn is_same_directory(a: &Path, b: &Path) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path: &Path| std::fs::metadata(path).map(|of| (of.dev(), of.ino()));
+    Ok(id(a)? == id(b)?)
+}
+
 /// Opens the directory for clients' files, if there is to be one.
 fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> {
     let Some(path) = &config.client_files else { return Ok(None) };
     let failed = |source| NodeError::ClientFiles { path: path.clone(), source };
+    if let Some(data) = &config.data
+        && is_same_directory(path, &data.dir).map_err(failed)?
+    {
+        // A client could make what the next start takes for the node's own.
+        let why = "it is the data directory; choose another one";
+        return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)));
+    }
     ClientFiles::open(path).map(Some).map_err(failed)
 }
 

@@ -98,6 +98,11 @@ impl Saving {
         internal: bool,
     ) -> Result<FileReport, FileRefusal> {
         let mut new = self.files()?.begin(name)?;
+        if self.log.lock().as_ref().is_some_and(|log| log.name == name) {
+            let text =
+                format!("a log is being written to {name:?}; end it, or choose another name");
+            return Err(FileRefusal::Name(text));
+        }
         let mut image = self.hub.read(Engine::image);
         let failed = |error: io::Error| FileRefusal::Failed(format!("{name}: {error}"));
         let mut report = match format {

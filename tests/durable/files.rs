@@ -160,6 +160,8 @@ fn a_log_ends_when_it_is_told_to_or_another_one_begins() {
     let first = fs::read(folder.path().join("first")).unwrap();
     assert!(first.windows(12).any(|bytes| bytes == b"in the first"));
     assert!(!first.windows(13).any(|bytes| bytes == b"in the second"));
+    let reply = client.call("save", &[file("second")]);
+    assert_eq!(code(&reply).as_deref(), Some("bad_request"), "a log is being written there");
     // A log that cannot begin does not end the one that goes on.
     let reply = client.call("log", &[file("../x")]);
     assert!(code(&reply).is_some());
@@ -225,4 +227,9 @@ fn a_directory_that_cannot_be_used_is_an_error_at_the_start() {
     place.options = vec!["--client-files".into(), "/no/such/place".into()];
     let said = place.refusal(&["run"]);
     assert!(said.contains("/no/such/place") && said.contains("clients' files"), "{said}");
+    // Else a client could write what the next start takes for the node's own.
+    let dir = place.dir.to_str().unwrap();
+    place.options = vec!["--client-files".into(), format!("{dir}/../data/.")];
+    let said = place.refusal(&["run"]);
+    assert!(said.contains("is the data directory"), "{said}");
 }

@@ -29,6 +29,9 @@ const IDLE_MS: Millis = 1_000;
 /// After a failure it is tried again so soon, and then less and less often.
 const RETRY_MS: Millis = 1_000;
 const RETRY_MS_MAX: Millis = 30_000;
+/// After so many logs a snapshot is made, however little is in them: each start, and each day, begins
+/// one.
+const FILES_MAX: usize = 64;
 /// A snapshot that failed while the log goes on is tried again after this time.
 const SAVE_RETRY_MS: Millis = 60_000;
 /// A sync that takes so long is worth a line in the log, and another one only after some time.
@@ -37,6 +40,21 @@ const COMPLAIN_INTERVAL_MS: Millis = 60_000;
 /// Most requests for a safe state that are open at once. The engine has two at most, and forgets
 /// those before.
 const REQUESTS_MAX: usize = 64;
+
+/// What a start would have to read besides a snapshot.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Logged {
+    pub(super) bytes: u64,
+    pub(super) files: usize,
+}
+
+/// What a start has found.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Found {
+    pub(super) logged: Logged,
+    /// The newest snapshot's length.
+    pub(super) snapshot_bytes: u64,
+}
 
 /// What is needed to begin: the files, and whose they are.
 pub(super) struct LogFiles {
@@ -79,6 +97,8 @@ pub(super) struct Logger {
     begun: Millis,
     /// The last batch that was appended.
     last: u64,
+    /// The last one that is in an earlier log.
+    last_before: u64,
     /// Since when something is appended and not synced.
     unsynced_since: Option<Millis>,
     /// Who wants the state to be safe.
@@ -92,9 +112,11 @@ pub(super) struct Logger {
     retry_ms: Millis,
     /// A cut is in the queue.
     is_cutting: bool,
-    /// Bytes logged since the last snapshot, and what they were before the one being made.
-    since_snapshot: u64,
-    before_snapshot: u64,
+    /// What was logged since the last snapshot, and what it was before the one being made.
+    since_snapshot: Logged,
+    before_snapshot: Logged,
+    /// The last snapshot's length.
+    snapshot_bytes: u64,
     save_at: Millis,
     /// What carries out a snapshot; tests do it at once.
     saver: fn(SaveJob),
@@ -104,15 +126,14 @@ pub(super) struct Logger {
 }
 
 impl Logger {
-    /// `log`: none if it could not be begun; then it is tried again. `replayed`: bytes of log that
-    /// a start would read besides it.
+    /// `log`: none if it could not be begun; then it is tried again.
     pub(super) fn new(
         hub: Arc<Hub>,
         queue: Arc<LogQueue>,
         settings: LogSettings,
         files: LogFiles,
         log: Option<LogWriter>,
-        replayed: u64,
+        found: Found,
     ) -> Self {
         let state = Arc::new(LogState::default());
         state.update(|view| view.store = files.store);
@@ -125,6 +146,7 @@ impl Logger {
             log,
             begun: rt::now(),
             last: 0,
+            last_before: 0,
             unsynced_since: None,
             requests: Vec::new(),
             // Whatever failed before has not been noticed here.
@@ -133,8 +155,9 @@ impl Logger {
             retry_at: 0,
             retry_ms: RETRY_MS,
             is_cutting: false,
-            since_snapshot: replayed,
-            before_snapshot: 0,
+            since_snapshot: found.logged,
+            before_snapshot: Logged::default(),
+            snapshot_bytes: found.snapshot_bytes,
             save_at: 0,
             saver: SaveJob::spawn,
             complain_at: 0,
@@ -196,7 +219,7 @@ impl Logger {
     fn append(&mut self, number: u64, mut batch: Batch, now: Millis) -> Result<(), StorageError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         batch.time_ms = rt::wall_clock_ms();
-        self.since_snapshot += log.append(&batch)?;
+        self.since_snapshot.bytes += log.append(&batch)?;
         self.last = number;
         self.unsynced_since.get_or_insert(now);
         match &batch.knowledge {
@@ -252,6 +275,8 @@ impl Logger {
         let header = self.files.next_header();
         self.log = Some(self.files.dir.rotate(log, &header, knowledge, table)?);
         self.begun = now;
+        self.last_before = self.last;
+        self.since_snapshot.files += 1;
         self.note_synced();
         self.measure();
         Ok(())
@@ -282,12 +307,14 @@ impl Logger {
         let info = save(&self.files.dir, &header, image, self.settings.keep_snapshots)?;
         let (start, table) = (LogStart::Snapshot, &image.replica.table);
         let log = self.files.dir.begin_log(&header, start, &image.knowledge(), table)?;
+        self.snapshot_bytes = info.bytes;
         self.state.note_saved(&Ok((info, header.time_ms)));
         let _ = self.state.take_saved();
         self.log = Some(log);
         self.begun = now;
         self.last = number;
-        self.since_snapshot = 0;
+        self.last_before = number;
+        self.since_snapshot = Logged::default();
         self.is_recovering = true;
         self.unsynced_since = Some(now);
         self.measure();
@@ -389,12 +416,18 @@ impl Logger {
 
     /// Begins files and snapshots when it is time for them.
     fn maintain(&mut self, now: Millis) {
-        if let Some(saved) = self.state.take_saved() {
-            if saved.is_err() {
-                self.since_snapshot += self.before_snapshot;
-                self.save_at = now + SAVE_RETRY_MS;
+        match self.state.take_saved() {
+            None => {}
+            Some(Ok(bytes)) => {
+                self.snapshot_bytes = bytes;
+                self.measure();
             }
-            self.measure();
+            Some(Err(())) => {
+                self.since_snapshot.bytes += self.before_snapshot.bytes;
+                self.since_snapshot.files += self.before_snapshot.files;
+                self.save_at = now + SAVE_RETRY_MS;
+                self.measure();
+            }
         }
         let Some(log) = &self.log else {
             self.disappoint();
@@ -408,9 +441,11 @@ impl Logger {
             return;
         }
         let is_saving = self.state.view().is_saving;
-        let wants_snapshot = self.state.has_wishes()
-            || (self.since_snapshot >= self.settings.snapshot_after && now >= self.save_at);
-        let is_old = now.saturating_sub(self.begun) >= self.settings.rotate_after_ms;
+        let wants_snapshot =
+            self.state.has_wishes() || (self.is_snapshot_due() && now >= self.save_at);
+        // One with nothing in it never gets old: it would only be followed by the same.
+        let is_old = self.last > self.last_before
+            && now.saturating_sub(self.begun) >= self.settings.rotate_after_ms;
         let purpose = if wants_snapshot && !is_saving {
             CutPurpose::Snapshot
         } else if log.len() >= self.settings.rotate_bytes || is_old {
@@ -420,6 +455,14 @@ impl Logger {
         };
         self.is_cutting = true;
         self.hub.cut_log(purpose);
+    }
+
+    /// Whether a start would have too much log to read. A snapshot is as long as the state is, so it
+    /// is made only when there is as much log as that: else a big state would be written again and
+    /// again.
+    fn is_snapshot_due(&self) -> bool {
+        let bytes = self.settings.snapshot_after.max(self.snapshot_bytes);
+        self.since_snapshot.bytes >= bytes || self.since_snapshot.files >= FILES_MAX
     }
 
     /// While logging fails there are no snapshots for anybody.
@@ -443,7 +486,9 @@ impl Logger {
         }
         if self.log.is_none() {
             patience = patience.min(left(self.retry_at));
-        } else if let Some(at) = self.begun.checked_add(self.settings.rotate_after_ms) {
+        } else if self.last > self.last_before
+            && let Some(at) = self.begun.checked_add(self.settings.rotate_after_ms)
+        {
             patience = patience.min(left(at));
         }
         patience
@@ -455,7 +500,7 @@ impl Logger {
     }
 
     fn show(&self) {
-        let (number, since) = (self.files.number, self.since_snapshot);
+        let (number, since) = (self.files.number, self.since_snapshot.bytes);
         let bytes = self.log.as_ref().map_or(0, LogWriter::len);
         self.state.update(|view| {
             view.log = (number, bytes);

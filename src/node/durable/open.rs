@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::logger::{LogFiles, Logger};
+use super::logger::{Found, LogFiles, Logged, Logger};
 use super::{Durable, LogSettings};
 use crate::engine::delete::DeleteSettings;
 use crate::engine::{self, Engine, Image};
@@ -28,8 +28,7 @@ pub(in crate::node) struct Opened {
     config: DataConfig,
     network: String,
     recovered: Recovered,
-    /// Bytes of log that a start reads.
-    replayed: u64,
+    found: Found,
 }
 
 /// A node that can begin: everything that may leave it from now on is told by its log.
@@ -45,7 +44,7 @@ struct PendingLog {
     settings: LogSettings,
     files: LogFiles,
     log: Option<LogWriter>,
-    replayed: u64,
+    found: Found,
 }
 
 impl Opened {
@@ -58,7 +57,9 @@ impl Opened {
         network: &str,
         name: &NodeName,
     ) -> Result<Self, NodeError> {
-        Self::read(DataDir::open(&config.dir)?, config, network, name)
+        let failed = |source| NodeError::Storage { dir: config.dir.clone(), source };
+        let dir = DataDir::open(&config.dir).map_err(Box::new).map_err(failed)?;
+        Self::read(dir, config, network, name).map_err(Box::new).map_err(failed)
     }
 
     /// Reads a data directory.
@@ -67,7 +68,7 @@ impl Opened {
         config: &DataConfig,
         network: &str,
         name: &NodeName,
-    ) -> Result<Self, NodeError> {
+    ) -> Result<Self, StorageError> {
         let options = RecoverOptions {
             discard_damaged: config.discard_damaged,
             hash_seed: rt::random_u64(),
@@ -84,9 +85,9 @@ impl Opened {
             }
         })?;
         tell(&recovered, rt::now().saturating_sub(began));
-        let replayed = replayed_bytes(&dir);
+        let found = look(&dir);
         let (config, network) = (config.clone(), network.to_owned());
-        Ok(Self { dir, config, network, recovered, replayed })
+        Ok(Self { dir, config, network, recovered, found })
     }
 
     /// Whether there was anything.
@@ -104,7 +105,7 @@ impl Opened {
         name: &NodeName,
         configure: impl Fn(NodeId) -> engine::Config,
     ) -> Result<Prepared, NodeError> {
-        let Self { dir, config, network, recovered, replayed } = self;
+        let Self { dir, config, network, recovered, found } = self;
         let Recovered { image, keeps_incarnation, store, next, .. } = recovered;
         let begin = |id: NodeId| begin_engine(&configure, id, store, image.as_ref());
         let fresh = || NodeId { name: name.clone(), incarnation: Incarnation(rt::random_u64()) };
@@ -124,15 +125,15 @@ impl Opened {
             files.id = engine.id().clone();
         }
         let settings = LogSettings::from(&config);
-        let log = PendingLog { settings, files, log: log.ok(), replayed };
+        let log = PendingLog { settings, files, log: log.ok(), found };
         Ok(Prepared { engine, queue, log, config })
     }
 }
 
 impl PendingLog {
     fn logger(self, hub: &Arc<Hub>, queue: Arc<LogQueue>) -> Logger {
-        let Self { settings, files, log, replayed } = self;
-        Logger::new(Arc::clone(hub), queue, settings, files, log, replayed)
+        let Self { settings, files, log, found } = self;
+        Logger::new(Arc::clone(hub), queue, settings, files, log, found)
     }
 }
 
@@ -183,11 +184,14 @@ fn begin_log(files: &LogFiles, engine: &Engine, next: NextLog) -> Result<LogWrit
     files.dir.begin_log(&header, start, &engine.knowledge(), engine.table())
 }
 
-/// What a start has read of logs, about.
-fn replayed_bytes(dir: &DataDir) -> u64 {
-    let Ok(files) = Files::list(&**dir.disk()) else { return 0 };
-    let from = files.snapshots.keys().next_back().copied().unwrap_or(0);
-    files.logs.range(from..).map(|(_, entry)| entry.bytes).sum()
+/// What there is, about.
+fn look(dir: &DataDir) -> Found {
+    let Ok(files) = Files::list(&**dir.disk()) else { return Found::default() };
+    let (from, snapshot_bytes) =
+        files.snapshots.last_key_value().map_or((0, 0), |(number, entry)| (*number, entry.bytes));
+    let logs = files.logs.range(from..);
+    let bytes = logs.clone().map(|(_, entry)| entry.bytes).sum();
+    Found { logged: Logged { bytes, files: logs.count() }, snapshot_bytes }
 }
 
 /// Tells the operator what was found.

@@ -19,7 +19,7 @@ struct Inner {
     /// Who wants a snapshot of the state at this moment or later.
     wishes: Vec<SnapshotWish>,
     /// What became of the last saver, for the log's thread.
-    saved: Option<Result<(), ()>>,
+    saved: Option<Result<u64, ()>>,
     is_over: bool,
 }
 
@@ -96,11 +96,11 @@ impl LogState {
             }
             Err(why) => inner.view.save_failure = Some(why.clone()),
         }
-        inner.saved = Some(saved.as_ref().map(drop).map_err(drop));
+        inner.saved = Some(saved.as_ref().map(|(info, _)| info.bytes).map_err(drop));
     }
 
-    /// What became of the last saver, once.
-    pub(super) fn take_saved(&self) -> Option<Result<(), ()>> {
+    /// What became of the last saver, once: the snapshot's length.
+    pub(super) fn take_saved(&self) -> Option<Result<u64, ()>> {
         self.inner.lock().saved.take()
     }
 

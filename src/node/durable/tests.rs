@@ -187,6 +187,30 @@ fn logs_and_snapshots_follow_each_other_and_old_ones_go() {
 }
 
 #[test]
+fn many_small_logs_end_in_a_snapshot_and_an_empty_one_in_nothing() {
+    let disk = MemoryDisk::new();
+    let config = DataConfig { rotate_after: Duration::from_secs(10), ..config(SyncPolicy::Never) };
+    let mut world = World::start(&disk, &config).unwrap();
+    world.logger.set_clock(|| 1_000);
+    world.step();
+    world.logger.set_clock(|| 1_000_000);
+    (0..5).for_each(|_| assert!(world.step()));
+    assert_eq!(world.view().log.0, 1, "there is nothing in it");
+    world.set("a", 1);
+    (0..3).for_each(|_| assert!(world.step()));
+    assert_eq!(world.view().log.0, 2);
+    drop(world);
+    for _ in 0..70 {
+        let mut world = World::start(&disk, &config).unwrap();
+        (0..3).for_each(|_| assert!(world.step()));
+    }
+    let names = disk.list().unwrap().into_iter().map(|e| e.name);
+    assert!(names.filter(|n| n.starts_with("log-")).count() < 70);
+    let world = World::start(&disk, &config).unwrap();
+    assert_eq!(world.value("a"), Some(1));
+}
+
+#[test]
 fn a_wish_for_a_snapshot_is_granted_or_refused_at_once() {
     let disk = MemoryDisk::new();
     let mut world = World::must_start(&disk, SyncPolicy::Never);
