@@ -14,7 +14,7 @@ fn id(name: &str) -> NodeId {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let config = Config { id: id("me"), hash_seed: 1, read_only: false, memory_max: None, delete: Default::default() };
+    let config = Config::new(id("me"), 1);
     let mut engine = Engine::new(config);
     let mut out = Outbox::new();
     let link = LinkId(1);
