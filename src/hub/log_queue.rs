@@ -10,7 +10,7 @@
 //! without waiting has more room above that; when that is used up as well, logging stops, loudly.
 //!
 //! While logging has failed, batches are counted and not kept: the log begins anew from a snapshot
-//! of a later state ([`LogQueue::reopen`]), which has them all.
+//! of a later state ([`LogQueue::recover`]), which has them all.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -91,13 +91,13 @@ pub enum StorageError {
         /// Which file.
         file: String,
         /// Whose it is.
-        found_name: String,
+        found_name: Box<str>,
         /// Of which network.
-        found_network: String,
+        found_network: Box<str>,
         /// Whose it should be.
-        name: String,
+        name: Box<str>,
         /// Of which network.
-        network: String,
+        network: Box<str>,
     },
     /// The number in a file is not that in its name.
     Misnamed {

@@ -152,10 +152,10 @@ impl Owner<'_> {
         }
         Err(StorageError::OtherOwner {
             file: file.to_owned(),
-            found_name: name.to_owned(),
-            found_network: network.to_owned(),
-            name: self.name.to_owned(),
-            network: self.network.to_owned(),
+            found_name: name.into(),
+            found_network: network.into(),
+            name: self.name.into(),
+            network: self.network.into(),
         })
     }
 }

@@ -310,3 +310,44 @@ fn options_of_logs_that_make_no_sense_are_refused() {
         until.stdout.contains("ha9210dd7.lg.a\"") && !until.stdout.contains("ha9210dd7.lg.b\"")
     );
 }
+
+#[test]
+fn a_node_saves_and_logs_where_its_operator_lets_it() {
+    let files = Files::new();
+    let (data, allowed) = (files.text("data"), files.text("allowed"));
+    fs::create_dir(files.path("allowed")).unwrap();
+    let options = ["--data-dir", &data, "--client-files", &allowed];
+    let mut node = NodeProcess::start("n1", &[&ANY[..], &options].concat());
+    ok(&node, &["set", "before", "1"]);
+    let saved = ok(&node, &["snapshot", "save"]);
+    assert!(saved.contains("snapshot-") && saved.contains(" 1 entries"), "{saved}");
+    assert_eq!(ok(&node, &["log", "stop"]), "there was no such log\n");
+    ok(&node, &["log", "start", "all.dkv", "--fetch"]);
+    ok(&node, &["set", "after", "2"]);
+    // Another one takes its place.
+    ok(&node, &["log", "start", "rest.dkv"]);
+    ok(&node, &["delete", "before"]);
+    assert_eq!(ok(&node, &["log", "stop"]), "the log has ended\n");
+    ok(&node, &["set", "not-logged", "3"]);
+    let refused = at_with(&node, &["log", "start", "../evil.dkv"], b"");
+    assert_eq!(refused.code, 1);
+    node.signal("TERM");
+    node.wait();
+
+    let (all, rest) = (files.text("allowed/all.dkv"), files.text("allowed/rest.dkv"));
+    let lines = ["--to", "-", "--format", "jsonl"];
+    let replay = |logs: &[&str]| {
+        let done = cli(&[&["log", "replay"][..], logs, &lines].concat());
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        values(&done.stdout)
+    };
+    assert_eq!(replay(&[&all]), ["after=2", "before=1"]);
+    assert_eq!(replay(&[&all, &rest]), ["after=2"]);
+    assert_eq!(replay(&[&data]), ["after=2", "not-logged=3"]);
+    // What was replayed is a state to start with.
+    let into = files.text("into");
+    done(&["log", "replay", &all, "--into", &into, "--network", "elsewhere", "--name", "n2"]);
+    let arguments = [&ANY[..], &["--data-dir", &into]].concat();
+    let node = NodeProcess::start_in("elsewhere", "n2", &arguments);
+    assert_eq!(values(&ok(&node, &["tree", "--json"])), ["after=2", "before=1"]);
+}

@@ -26,6 +26,15 @@ def test_what_comes_later_says_so(connection, action):
     connection.ok("get_tock")
 
 
+@pytest.mark.parametrize("action", ["save", "log"])
+def test_no_file_is_written_unless_the_operator_has_allowed_a_place(connection, tmp_path, action):
+    target = tmp_path / "file"
+    msg = connection.error(action, path=str(target), fetch=True, full=True)
+    assert msg["code"] == "denied" and "--client-files" in msg["error"], msg
+    assert not target.exists()
+    connection.ok("get_tock")
+
+
 @pytest.mark.parametrize("kind", ["type", "match"])
 def test_type_checks_come_later_and_say_so(connection, base, kind):
     """Stored and not obeyed would be worse than refused."""
