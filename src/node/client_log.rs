@@ -30,6 +30,8 @@ use crate::storage::{Batch, FileHeader, LogStart, LogWriter, Op, StorageError};
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// How long the thread sleeps when nothing comes.
 const IDLE: Duration = Duration::from_millis(500);
+/// How long whoever ends a log waits for its last words.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Entries of the state at the beginning that go into one batch of the log.
 const STATE_BATCH: usize = 256;
 /// Written changes are handed to the system from so many bytes on, or when no more wait.
@@ -52,6 +54,8 @@ pub(super) struct ClientLog {
     queue: Arc<LogQueue>,
     /// Why it has ended, if it has.
     failure: Arc<Mutex<Option<String>>>,
+    /// Closed when its thread has ended.
+    over: Mutex<Receiver<()>>,
 }
 
 impl ClientLog {
@@ -71,14 +75,18 @@ impl ClientLog {
         let name = order.name.clone();
         hub.add_extra_log(&queue);
         let (told, begun) = sync_channel(1);
+        let (alive, over) = sync_channel(1);
         let thread = Thread {
             queue: Arc::clone(&queue),
             files: Arc::clone(files),
             failure: Arc::clone(&failure),
             order,
         };
-        let log = Self { name, queue, failure };
-        let started = rt::spawn_thread("client log", move || thread.run(&told));
+        let log = Self { name, queue, failure, over: Mutex::new(over) };
+        let started = rt::spawn_thread("client log", move || {
+            let _alive = alive;
+            thread.run(&told);
+        });
         let result = match started {
             Ok(_) => wait(&begun),
             Err(error) => Err(format!("the system has no thread for it: {error}")),
@@ -95,9 +103,11 @@ impl ClientLog {
         self.failure.lock().clone()
     }
 
-    /// Ends it; what was changed up to now is written.
+    /// Ends it; what was changed up to now is written. Waits for that, for a while.
     pub(super) fn end(self, hub: &Hub) {
         hub.remove_extra_log(&self.queue);
+        // Nothing is ever sent: it is closed, or it takes too long.
+        let _ = self.over.lock().recv_timeout(END_PATIENCE);
     }
 }
 

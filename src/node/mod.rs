@@ -380,7 +380,8 @@ impl Inner {
             // First the clients: what they wrote last must go out before the farewell.
             self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
             self.links.leave(LINKS_FAREWELL_TIMEOUT).await;
-            self.saving.end();
+            let saving = Arc::clone(&self.saving);
+            rt::spawn_blocking(move || saving.end()).await;
             // Nothing leaves the node any more.
             if let Some(durable) = &self.durable {
                 durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
@@ -394,7 +395,8 @@ impl Inner {
         self.stop.finish();
         self.swim.stop();
         self.links.abandon();
-        self.saving.end();
+        let saving = Arc::clone(&self.saving);
+        drop(rt::spawn_blocking(move || saving.end()));
         if let Some(durable) = &self.durable {
             durable.abandon();
         }

@@ -65,7 +65,7 @@ impl Saving {
         }
     }
 
-    /// Ends what is being written: the node stops.
+    /// Ends what is being written: the node stops. May wait for the disk.
     pub(super) fn end(&self) {
         self.end_log();
     }

@@ -160,3 +160,24 @@ fn what_a_node_was_told_to_begin_with_is_not_loaded_a_second_time() {
     let mut client = node.connect();
     assert_eq!(status(&mut client, "live_entries").as_u64(), Some(left));
 }
+
+#[test]
+fn an_operator_sees_how_the_disk_is() {
+    let place = Place::new("n1", "every-batch");
+    let node = place.run();
+    let mut client = node.connect();
+    client.set(&["a"], Value::from(1));
+    client.call("snapshot", &[]);
+    let status = std::process::Command::new(crate::processes::PROGRAM)
+        .args(["status", "--connect", &node.client.to_string()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    let row =
+        text.lines().find(|line| line.starts_with("data ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(row.contains(place.dir.to_str().unwrap()), "{row}");
+    assert!(row.contains("every-batch") && row.contains("last snapshot"), "{row}");
+    assert!(!text.contains("warning"), "{text}");
+    let (appended, synced) = (storage(&mut client, "appended"), storage(&mut client, "synced"));
+    assert_eq!(appended, synced);
+}

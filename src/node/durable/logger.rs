@@ -29,6 +29,8 @@ const IDLE_MS: Millis = 1_000;
 /// After a failure it is tried again so soon, and then less and less often.
 const RETRY_MS: Millis = 1_000;
 const RETRY_MS_MAX: Millis = 30_000;
+/// While logging fails it is said this often.
+const TELL_INTERVAL_MS: Millis = 600_000;
 /// After so many logs a snapshot is made, however little is in them: each start, and each day, begins
 /// one.
 const FILES_MAX: usize = 64;
@@ -110,6 +112,8 @@ pub(super) struct Logger {
     /// When to begin anew, and how long to wait after that.
     retry_at: Millis,
     retry_ms: Millis,
+    /// When to say again that logging fails.
+    tell_at: Millis,
     /// A cut is in the queue.
     is_cutting: bool,
     /// What was logged since the last snapshot, and what it was before the one being made.
@@ -154,6 +158,7 @@ impl Logger {
             is_recovering: false,
             retry_at: 0,
             retry_ms: RETRY_MS,
+            tell_at: 0,
             is_cutting: false,
             since_snapshot: found.logged,
             before_snapshot: Logged::default(),
@@ -396,14 +401,17 @@ impl Logger {
         self.is_cutting = false;
         self.retry_at = now + self.retry_ms;
         self.retry_ms = (self.retry_ms * 2).min(RETRY_MS_MAX);
-        let is_news = self.state.view().failing_since.is_none();
+        let is_news = self.state.view().failing_since.is_none() || now >= self.tell_at;
         self.state.update(|view| {
             view.failures += 1;
             view.failing_since.get_or_insert(now);
         });
         if !is_news {
             tracing::debug!("the disk still fails: {why}");
-        } else if self.queue.gates() {
+            return;
+        }
+        self.tell_at = now + TELL_INTERVAL_MS;
+        if self.queue.gates() {
             tracing::error!(
                 "the disk fails: {why}; changes of clients are refused until it works again"
             );
