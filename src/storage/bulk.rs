@@ -41,9 +41,10 @@ impl BulkTree {
         Self { hash_seed, order, chunk: Vec::new(), filler: Filler::Nobody }
     }
 
-    /// Adds an entry; each path once, quickest in their order.
-    pub(super) fn push(&mut self, path: Path, entry: Entry) {
-        self.order.push(&path, &entry);
+    /// Adds an entry; each path once, quickest in their order. Whether it is a tombstone is told
+    /// (see [`OrderBuilder::push`]).
+    pub(super) fn push(&mut self, path: Path, entry: Entry, is_tombstone: bool) {
+        self.order.push(&path, &entry, is_tombstone);
         if self.chunk.capacity() == 0 {
             self.chunk.reserve_exact(CHUNK);
         }

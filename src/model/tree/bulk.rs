@@ -35,11 +35,13 @@ impl EntriesBuilder {
 }
 
 impl OrderBuilder {
-    /// Adds the same; quickest in the order of paths.
-    pub fn push(&mut self, path: &Path, entry: &Entry) {
+    /// Adds the same; quickest in the order of paths. Whether it is a tombstone is told, because
+    /// whoever has sorted very many entries knows it without going to where the entry is.
+    pub fn push(&mut self, path: &Path, entry: &Entry, is_tombstone: bool) {
+        debug_assert_eq!(entry.is_tombstone(), is_tombstone);
         self.memory += Tree::path_cost(path) + entry.memory_bytes();
         self.order.insert(path.clone());
-        if entry.is_tombstone() {
+        if is_tombstone {
             self.memory += TOMBSTONE_BYTES;
             self.tombstones.insert((entry.tock(), path.clone()));
         } else {
@@ -82,7 +84,7 @@ mod tests {
                 extra: &[],
             });
             one_by_one.insert(&path, entry.clone());
-            order.push(&path, &entry);
+            order.push(&path, &entry, entry.is_tombstone());
             entries.push(path, entry);
         }
         let tree = Tree::assemble(entries, order);

@@ -268,7 +268,8 @@ pub fn read_snapshot(
     let mut frame = reader.offset;
     while let Some(Committed { path, entry }) = reader.next()? {
         tock = tock.max(entry.tock());
-        tree.push(path, entry);
+        let is_tombstone = entry.is_tombstone();
+        tree.push(path, entry, is_tombstone);
         if frame != reader.offset {
             frame = reader.offset;
             progress(reader.progress());
