@@ -95,7 +95,12 @@ cargo clippy --locked --all-targets -- -D warnings
 
 step "tests"
 if cargo nextest --version >/dev/null 2>&1; then
-    tests nextest rust.log cargo nextest run --locked --all-targets ${CI:+--profile ci}
+    tests nextest rust.log \
+        cargo nextest run --locked --all-targets -E 'not binary(=sim)' ${CI:+--profile ci}
+    # Optimized: many seeds.
+    step "the simulator"
+    tests nextest sim.log \
+        cargo nextest run --locked --cargo-profile sim --test sim ${CI:+--profile ci}
 else
     tests cargo rust.log cargo test --locked --lib --bins --tests --examples
 fi

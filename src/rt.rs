@@ -47,6 +47,28 @@ where
     std::thread::Builder::new().name(name.to_owned()).spawn(work)
 }
 
+/// The same for work that computes for long and has time: whoever serves somebody goes before it,
+/// where the system lets threads differ in that.
+///
+/// # Errors
+/// The system has no thread to give.
+pub fn spawn_background_thread<F, T>(name: &str, work: F) -> io::Result<std::thread::JoinHandle<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    spawn_thread(name, move || {
+        // Elsewhere it would be of the whole process. If it fails, others only wait longer.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::nice(BACKGROUND_NICE);
+        work()
+    })
+}
+
+/// How far behind others what has time stands, in the system's terms.
+#[cfg(target_os = "linux")]
+const BACKGROUND_NICE: i32 = 15;
+
 /// Runs a future to its end on this thread. Not from within a task.
 pub fn block_on<F, T>(future: F) -> T
 where

@@ -15,11 +15,15 @@ mod command;
 mod conflicts;
 #[path = "cli/fake.rs"]
 mod fake;
+#[path = "cli/logs.rs"]
+mod logs;
 #[path = "cli/operators.rs"]
 mod operators;
 mod processes;
 #[path = "cli/real.rs"]
 mod real;
+#[path = "cli/snapshots.rs"]
+mod snapshots;
 
 use command::{cli, cli_with, cli_with_input};
 use distkv::client::Fields;
@@ -68,6 +72,9 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
         "conflicts",
         "state",
         "wait",
+        "snapshot",
+        "log",
+        "import",
         "leave",
     ];
     for command in commands {
@@ -80,7 +87,15 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
     }
     for command in ["run", "join"] {
         let help = cli(&[command, "--help"]).stdout;
-        for fact in ["127.0.0.1:27586", "127.0.0.1:27587", "SIGHUP", "peer-file", "max-memory ="] {
+        for fact in [
+            "127.0.0.1:27586",
+            "127.0.0.1:27587",
+            "SIGHUP",
+            "peer-file",
+            "max-memory =",
+            "--data-dir",
+            "every-batch ",
+        ] {
             assert!(help.contains(fact), "{command}: {fact}");
         }
     }
@@ -92,7 +107,7 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
 fn the_help_s_configuration_file_is_one() {
     let help = cli(&["run", "--help"]).stdout;
     let from = help.find("    name = ").unwrap();
-    let to = help.find("Signals:").unwrap();
+    let to = help.find("Data on disk").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("node.toml");
     // Its own error proves that all of the rest was understood.

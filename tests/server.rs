@@ -19,6 +19,8 @@ mod conflicts;
 mod copies;
 #[path = "server/flow.rs"]
 mod flow;
+#[path = "server/gates.rs"]
+mod gates;
 #[path = "server/gone.rs"]
 mod gone;
 #[path = "server/limits.rs"]
@@ -27,8 +29,12 @@ mod limits;
 mod messages;
 #[path = "server/operators.rs"]
 mod operators;
+#[path = "server/snapshots.rs"]
+mod snapshots;
 #[path = "server/state.rs"]
 mod state;
+#[path = "server/storage.rs"]
+mod storage;
 #[path = "server/trees.rs"]
 mod trees;
 #[path = "server/values.rs"]

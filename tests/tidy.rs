@@ -22,14 +22,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("membership", &["model", "protocol"]),
     ("engine", &["model", "protocol", "actor", "replica"]),
     ("sim", &["model", "protocol", "replica", "engine", "hub", "membership"]),
-    ("hub", &["model", "protocol", "replica", "engine"]),
+    ("hub", &["model", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),
-    ("server", &["model", "protocol", "replica", "engine", "hub", "rt"]),
+    ("server", &["model", "protocol", "replica", "engine", "storage", "hub", "rt"]),
     ("client", &["model", "protocol", "rt"]),
-    ("node", &["model", "protocol", "membership", "replica", "engine", "hub", "server", "rt"]),
+    (
+        "node",
+        &["model", "protocol", "membership", "replica", "engine", "storage", "hub", "server", "rt"],
+    ),
     ("testing", &["node", "client", "model", "rt"]),
-    ("cli", &["node", "client", "protocol", "model", "rt"]),
+    ("cli", &["node", "client", "storage", "engine", "replica", "protocol", "model", "rt"]),
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.

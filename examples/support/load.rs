@@ -200,10 +200,21 @@ pub struct Writer {
 impl Writer {
     /// Starts one that writes so often to a node, to paths of its own.
     pub fn start(node: SocketAddr, top: &str, per_second: u64, bytes: usize) -> Writer {
+        Self::start_over(node, top, GROUP, per_second, bytes)
+    }
+
+    /// The same, to so many paths, all over them.
+    pub fn start_over(
+        node: SocketAddr,
+        top: &str,
+        paths: u64,
+        per_second: u64,
+        bytes: usize,
+    ) -> Writer {
         let stop = Arc::new(AtomicBool::new(false));
         let (top, told) = (top.to_owned(), Arc::clone(&stop));
         let pause = Duration::from_micros(1_000_000 / per_second.max(1));
-        let thread = thread::spawn(move || write_steadily(node, &top, pause, bytes, &told));
+        let thread = thread::spawn(move || write_steadily(node, &top, paths, pause, bytes, &told));
         Writer { stop, thread }
     }
 
@@ -218,6 +229,7 @@ impl Writer {
 fn write_steadily(
     node: SocketAddr,
     top: &str,
+    paths: u64,
     pause: Duration,
     bytes: usize,
     stop: &AtomicBool,
@@ -232,7 +244,9 @@ fn write_steadily(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let mut fields = Fields::at(&path(top, number % GROUP));
+        // An odd factor: each path has its turn.
+        let at = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % paths;
+        let mut fields = Fields::at(&path(top, at));
         fields.raw("value", &value(number, 0, bytes));
         let request = fields.encode_request(number + 1, "set_value");
         let sent = rt::now_us();

@@ -1,4 +1,4 @@
-//! Whatever a client sends, or a file holds: requests and saved states must be decoded or
+//! Whatever a client sends, or a file holds: requests, saved states and lines must be decoded or
 //! refused; what is a value stays one on its way through JSON.
 #![no_main]
 
@@ -6,7 +6,9 @@ use distkv::model::path::Path;
 use distkv::model::value::{SkipLimits, Skipper, Value};
 use distkv::protocol::client::request::decode;
 use distkv::protocol::json::{json_from_msgpack, value_from_json};
+use distkv::protocol::lines::decode_version;
 use distkv::protocol::saved_state::SavedStateReader;
+use distkv::protocol::saved_state::python::check_value;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -25,11 +27,15 @@ fuzz_target!(|data: &[u8]| {
             && let Ok(json) = json_from_msgpack(value.as_bytes())
         {
             let _ = value_from_json(&json);
+            let _ = check_value(value.as_bytes());
         }
         if let Ok(path) = Path::from_msgpack_value(message) {
             assert_eq!(path.to_string().parse(), Ok(path));
         }
         rest = behind;
+    }
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = decode_version(text);
     }
     let mut reader = SavedStateReader::new();
     for piece in data.chunks(11) {

@@ -8,21 +8,27 @@ mod delete;
 mod demo;
 mod entry;
 mod error;
+mod files;
 mod get;
+mod import;
 mod leave;
+mod log;
 mod logging;
 mod members;
 mod monitor;
 mod node_args;
 mod output;
+mod progress;
 mod remote;
 mod resync;
 mod send;
 mod serve;
 mod set;
 mod settings;
+mod snapshot;
 mod state;
 mod status;
+mod times;
 mod tree;
 mod units;
 mod value_input;
@@ -126,6 +132,9 @@ enum Command {
     Conflicts(conflicts::ConflictsArgs),
     State(state::StateArgs),
     Wait(wait::WaitArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    Log(log::LogArgs),
+    Import(import::ImportArgs),
     Leave(leave::LeaveArgs),
 }
 
@@ -153,6 +162,9 @@ impl Command {
             Command::Conflicts(args) => &mut args.remote,
             Command::State(args) => &mut args.remote,
             Command::Wait(args) => &mut args.remote,
+            Command::Snapshot(args) => &mut args.remote,
+            Command::Log(args) => &mut args.remote,
+            Command::Import(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
         };
         *after = std::mem::take(after).or(before);
@@ -191,6 +203,9 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Conflicts(args) => rt::block_on(conflicts::run(args)),
         Command::State(args) => rt::block_on(state::run(args)),
         Command::Wait(args) => rt::block_on(wait::run(args)),
+        Command::Snapshot(args) => rt::block_on(snapshot::run(args)),
+        Command::Log(args) => rt::block_on(log::run(args)),
+        Command::Import(args) => rt::block_on(import::run(args)),
         Command::Leave(args) => rt::block_on(leave::run(args)),
     }
 }

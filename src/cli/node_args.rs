@@ -7,11 +7,11 @@ use clap::Args;
 
 use super::error::CliError;
 use super::logging::{self, Logging};
-use super::settings::{Settings, StartKind};
+use super::settings::{Settings, StartKind, parse_sync};
 use super::units::{parse_bytes, parse_duration};
 use super::value_input::parse_json_option;
 use crate::model::value::Value;
-use crate::node::config::Config;
+use crate::node::config::{Config, SyncPolicy};
 
 /// What `run -h` ends with.
 macro_rules! run_help {
@@ -22,9 +22,10 @@ Examples:
   distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587
   distkv-node run --name n1 --init '{\"site\": \"main\"}' --load saved-state.bin
   distkv-node run --name n1 --peer n2.example.org --peer-file /var/lib/distkv/peers
+  distkv-node run --name n1 --data-dir /var/lib/distkv/n1
 
 With --peer or --peer-file, known nodes are tried first: a first node that is started again then
-comes back to its network and founds no second one."
+comes back to its network and founds no second one. With --data-dir it goes on with what it had."
     };
 }
 
@@ -36,6 +37,7 @@ Examples:
   distkv-node join 10.0.0.1 --name n2
   distkv-node join n1.example.org n3.example.org:27587 --gossip 0.0.0.0:27587
   distkv-node join 127.0.0.1 --name n2 --client 127.0.0.1:27588 --gossip 127.0.0.1:27589
+  distkv-node join n1.example.org --name n2 --data-dir /var/lib/distkv/n2
 
 It keeps trying until one of the peers answers, and serves clients once it has all the data."
     };
@@ -58,11 +60,29 @@ Configuration file (--config):
     peer-file = \"/var/lib/distkv/peers\"
     max-memory = \"2GiB\"                            # or a number of bytes
     max-connections = 10000
+    data-dir = \"/var/lib/distkv/n1\"
+    sync = \"every-second\"                          # or \"never\", \"every-batch\"
+    log-rotate-bytes = \"64MiB\"
+    log-rotate-after = \"1d\"
+    snapshot-after = \"256MiB\"
+    keep-snapshots = 2
+    client-files = \"/var/lib/distkv/files\"
+    remote-restore = false
     forget-down-after = \"10m\"                      # or a number of seconds
     read-only = false
     log = \"info\"
     init = { site = \"main\" }                       # run only: the value, as TOML
     load = \"saved-state.bin\"                       # run only
+
+Data on disk (--data-dir):
+  A node with a data directory survives restarts and power cuts: changes go into an event log, and
+  snapshots shorten it. It also becomes a member of the Delete group, which agrees when deleted
+  entries may be forgotten. --sync says when changes are safe:
+    never         when the system likes; only for data that can be lost
+    every-second  at most the last second is lost with the power (with the process: nothing)
+    every-batch   a change is acknowledged only when it is on disk
+  If the disk is full or fails, a node under every-batch refuses changes of clients until it works
+  again; else it goes on without a log. `status` shows both.
 
 Signals:
   SIGTERM, SIGINT (Ctrl-C)  say goodbye to the network and end, within 3 s; a second one ends
@@ -161,6 +181,9 @@ struct NodeArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     forget_down_after: Option<Duration>,
 
+    #[command(flatten)]
+    data: DataArgs,
+
     /// Take settings from a TOML file; see --help
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -173,6 +196,52 @@ struct NodeArgs {
     /// Print the line that says where the node is as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What a node keeps on disk.
+#[derive(Debug, Clone, Args)]
+struct DataArgs {
+    /// Keep the data in this directory, and start with what is there
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// When changes are made safe: never, every-second or every-batch [default: every-second]
+    #[arg(long, value_name = "POLICY", value_parser = parse_sync)]
+    sync: Option<SyncPolicy>,
+
+    /// Begin another log file after so many bytes [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    log_rotate_bytes: Option<usize>,
+
+    /// Begin another log file after so long [default: 1d]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    log_rotate_after: Option<Duration>,
+
+    /// Make a snapshot after so many bytes of log [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    snapshot_after: Option<usize>,
+
+    /// Keep so many snapshots [default: 2]
+    #[arg(long, value_name = "N")]
+    keep_snapshots: Option<usize>,
+
+    /// Where files are damaged, go on with what is before the damage
+    #[arg(long)]
+    discard_damaged: bool,
+
+    /// Let clients have files written into this directory (actions save, log, snapshot)
+    #[arg(long, value_name = "DIR")]
+    client_files: Option<PathBuf>,
+
+    /// Take snapshots that are restored also from other machines: what they say is believed
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    remote_restore: Option<bool>,
 }
 
 /// A node that is ready to be started.
@@ -228,6 +297,15 @@ impl NodeArgs {
             read_only: self.read_only,
             max_connections: self.max_connections,
             forget_down_after: self.forget_down_after,
+            data_dir: self.data.data_dir,
+            sync: self.data.sync,
+            log_rotate_bytes: self.data.log_rotate_bytes,
+            log_rotate_after: self.data.log_rotate_after,
+            snapshot_after: self.data.snapshot_after,
+            keep_snapshots: self.data.keep_snapshots,
+            discard_damaged: self.data.discard_damaged,
+            client_files: self.data.client_files,
+            remote_restore: self.data.remote_restore,
             init: None,
             load: None,
             log: self.log,

@@ -13,7 +13,7 @@ use super::logging::Logging;
 use super::node_args::Prepared;
 use super::output::{Output, printable};
 use crate::node::config::Config;
-use crate::node::{Node, NodeError, StopReason};
+use crate::node::{LOG_FAREWELL_TIMEOUT, Node, NodeError, StopReason};
 use crate::rt::{self, Signal};
 
 /// How long saying goodbye may take; then the process ends without it.
@@ -31,6 +31,11 @@ pub(super) fn run(prepared: Prepared) -> Result<(), CliError> {
 
 async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<(), CliError> {
     let network = config.network.clone();
+    let goodbye_max = match config.data {
+        // What it has not written yet is worth waiting for.
+        Some(_) => GOODBYE_MAX + LOG_FAREWELL_TIMEOUT,
+        None => GOODBYE_MAX,
+    };
     if !config.peers.is_empty() {
         tracing::info!(network, peers = config.peers.join(" "), "looking for the network");
     }
@@ -45,7 +50,7 @@ async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<
     })
     .await;
     let stopped: Result<Option<StopReason>, CliError> = stopped.transpose();
-    if rt::timeout(GOODBYE_MAX, node.shutdown()).await.is_none() {
+    if rt::timeout(goodbye_max, node.shutdown()).await.is_none() {
         tracing::warn!("ended without a goodbye to all: it took too long");
     }
     match stopped? {

@@ -13,13 +13,22 @@ use super::value_input::read_input;
 use crate::client::HostPort;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
-use crate::node::config::{CLIENT_PORT, Config, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK, Start};
+use crate::node::config::{
+    CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK, Start, SyncPolicy,
+};
 use crate::protocol::json::value_from_json;
 
 /// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
 const FILE_BYTES_MAX: usize = 1 << 20;
 /// Most client connections unless told otherwise.
 pub(super) const CONNECTIONS: usize = 10_000;
+
+/// Smaller files would be all headers.
+const LOG_BYTES_MIN: u64 = 64 << 10;
+/// Each file costs some syncs.
+const ROTATE_AFTER_MIN: Duration = Duration::from_secs(1);
+/// The names of so many files are read at a start.
+const KEEP_SNAPSHOTS_MAX: usize = 1000;
 
 /// Rumours of a member that is down should have ended before it is forgotten.
 const FORGET_DOWN_MIN: Duration = Duration::from_secs(3);
@@ -42,6 +51,21 @@ pub(super) struct Settings {
     pub(super) max_connections: Option<usize>,
     #[serde(deserialize_with = "duration")]
     pub(super) forget_down_after: Option<Duration>,
+    pub(super) data_dir: Option<PathBuf>,
+    #[serde(deserialize_with = "sync_policy")]
+    pub(super) sync: Option<SyncPolicy>,
+    #[serde(deserialize_with = "size")]
+    pub(super) log_rotate_bytes: Option<usize>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) log_rotate_after: Option<Duration>,
+    #[serde(deserialize_with = "size")]
+    pub(super) snapshot_after: Option<usize>,
+    pub(super) keep_snapshots: Option<usize>,
+    /// An option only: whoever loses data should have looked at what is lost.
+    #[serde(skip)]
+    pub(super) discard_damaged: bool,
+    pub(super) client_files: Option<PathBuf>,
+    pub(super) remote_restore: Option<bool>,
     #[serde(deserialize_with = "value")]
     pub(super) init: Option<Value>,
     pub(super) load: Option<PathBuf>,
@@ -95,6 +119,15 @@ impl Settings {
             read_only: self.read_only.or(other.read_only),
             max_connections: self.max_connections.or(other.max_connections),
             forget_down_after: self.forget_down_after.or(other.forget_down_after),
+            data_dir: self.data_dir.or(other.data_dir),
+            sync: self.sync.or(other.sync),
+            log_rotate_bytes: self.log_rotate_bytes.or(other.log_rotate_bytes),
+            log_rotate_after: self.log_rotate_after.or(other.log_rotate_after),
+            snapshot_after: self.snapshot_after.or(other.snapshot_after),
+            keep_snapshots: self.keep_snapshots.or(other.keep_snapshots),
+            discard_damaged: self.discard_damaged || other.discard_damaged,
+            client_files: self.client_files.or(other.client_files),
+            remote_restore: self.remote_restore.or(other.remote_restore),
             init: self.init.or(other.init),
             load: self.load.or(other.load),
             log: self.log.or(other.log),
@@ -112,6 +145,7 @@ impl Settings {
         kind: StartKind,
         host_name: impl FnOnce() -> String,
     ) -> Result<Config, CliError> {
+        let data = self.data_config()?;
         let name = match &self.name {
             Some(name) => NodeName::new(name)
                 .map_err(|error| CliError::Usage(format!("--name {name:?}: {error}")))?,
@@ -134,7 +168,7 @@ impl Settings {
             StartKind::Join => {
                 refuse_with_join("init", self.init.is_some())?;
                 refuse_with_join("load", self.load.is_some())?;
-                if peers.is_empty() && self.peer_file.is_none() {
+                if peers.is_empty() && self.peer_file.is_none() && data.is_none() {
                     let text = "join needs the address of a node of the network, like \
                                 `join 10.0.0.1:27587`; the first node starts with `run`";
                     return Err(CliError::Usage(text.to_owned()));
@@ -155,7 +189,47 @@ impl Settings {
             memory_max: self.max_memory,
             connections_max: check_connections(self.max_connections.unwrap_or(CONNECTIONS))?,
             forget_down_after: check_forget(self.forget_down_after.unwrap_or(FORGET_DOWN_AFTER))?,
+            data,
+            client_files: self.client_files,
+            remote_restore: self.remote_restore.unwrap_or(false),
         })
+    }
+
+    /// How data is kept, if it is.
+    fn data_config(&self) -> Result<Option<DataConfig>, CliError> {
+        let usage = |text: &str| Err(CliError::Usage(text.to_owned()));
+        let Some(dir) = self.data_dir.clone() else {
+            let others = [
+                ("--sync", self.sync.is_some()),
+                ("--log-rotate-bytes", self.log_rotate_bytes.is_some()),
+                ("--log-rotate-after", self.log_rotate_after.is_some()),
+                ("--snapshot-after", self.snapshot_after.is_some()),
+                ("--keep-snapshots", self.keep_snapshots.is_some()),
+                ("--discard-damaged", self.discard_damaged),
+            ];
+            return match others.iter().find(|(_, is_set)| *is_set) {
+                None => Ok(None),
+                Some((name, _)) => usage(&format!("{name} needs --data-dir")),
+            };
+        };
+        let mut data = DataConfig::new(dir);
+        data.sync = self.sync.unwrap_or(data.sync);
+        let bytes = |set: Option<usize>, default| set.map_or(default, |bytes| bytes as u64);
+        data.rotate_bytes = bytes(self.log_rotate_bytes, data.rotate_bytes);
+        data.snapshot_after = bytes(self.snapshot_after, data.snapshot_after);
+        data.rotate_after = self.log_rotate_after.unwrap_or(data.rotate_after);
+        data.keep_snapshots = self.keep_snapshots.unwrap_or(data.keep_snapshots);
+        data.discard_damaged = self.discard_damaged;
+        if data.rotate_bytes < LOG_BYTES_MIN || data.snapshot_after < LOG_BYTES_MIN {
+            return usage("--log-rotate-bytes and --snapshot-after must be at least 64KiB");
+        }
+        if data.rotate_after < ROTATE_AFTER_MIN {
+            return usage("--log-rotate-after must be at least 1s");
+        }
+        if !(1..=KEEP_SNAPSHOTS_MAX).contains(&data.keep_snapshots) {
+            return usage("--keep-snapshots must be 1 to 1000");
+        }
+        Ok(Some(data))
     }
 }
 
@@ -239,6 +313,19 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
         }
     }
     deserializer.deserialize_any(Time).map(Some)
+}
+
+/// A sync policy's word.
+fn sync_policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SyncPolicy>, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    parse_sync(&word).map(Some).map_err(D::Error::custom)
+}
+
+/// Reads a sync policy.
+pub(super) fn parse_sync(word: &str) -> Result<SyncPolicy, String> {
+    SyncPolicy::of(word).ok_or_else(|| {
+        format!("{word:?} is no sync policy; use never, every-second or every-batch")
+    })
 }
 
 /// The root's value, as TOML.

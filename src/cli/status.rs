@@ -1,10 +1,12 @@
 //! `status`: how one node is.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 
 use super::error::CliError;
 use super::members::print_warnings;
-use super::output::{Output, Table, json_of, text_of};
+use super::output::{Output, Table, json_of, printable, text_of};
 use super::remote::RemoteArgs;
 use super::units::{show_bytes, show_millis};
 use crate::client::message::{array_items, as_str, as_u64, map_items};
@@ -70,6 +72,12 @@ fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
     if let Some(catching_up) = reply.get("catching_up").filter(|value| *value != [0xc0]) {
         row("catching up", text_of(catching_up));
     }
+    if let Some(text) = storage_text(reply) {
+        row("data", text);
+    }
+    if let Some(log) = named_map(reply, "client_log").get("file").and_then(|file| as_str(file)) {
+        row("client's log", printable(log).into_owned());
+    }
     let keepers: Vec<&str> =
         array_items(reply.get("housekeepers").unwrap_or_default()).filter_map(as_str).collect();
     row("housekeepers", keepers.join(" "));
@@ -79,6 +87,36 @@ fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
     }
     table.print(output)?;
     print_warnings(reply, output)
+}
+
+/// A field that is a map, by the names of its fields; empty if it is none.
+fn named_map<'m>(reply: &'m Message, name: &str) -> BTreeMap<&'m str, &'m [u8]> {
+    let items = map_items(reply.get(name).unwrap_or_default());
+    items.filter_map(|(key, value)| Some((as_str(key)?, value))).collect()
+}
+
+/// How the data is kept, if it is.
+fn storage_text(reply: &Message) -> Option<String> {
+    let storage = named_map(reply, "storage");
+    let text = |name: &str| storage.get(name).and_then(|value| as_str(value));
+    let count = |name: &str| storage.get(name).and_then(|value| as_u64(value)).unwrap_or(0);
+    let directory = printable(text("directory")?);
+    let sync = text("sync")?;
+    let (log, bytes) = (count("log"), show_bytes(count("bytes")));
+    let snapshot = match storage.get("snapshot").filter(|value| **value != [0xc0]) {
+        None => String::new(),
+        Some(snapshot) => {
+            let age = map_items(snapshot).find(|(key, _)| as_str(key) == Some("age_ms"));
+            let age = age.and_then(|(_, age)| as_u64(age)).map(show_millis).unwrap_or_default();
+            format!(", last snapshot {age} ago")
+        }
+    };
+    let saving = match storage.get("saving") {
+        Some([0xc3]) => ", saving one",
+        _ => "",
+    };
+    let failed = if text("failed").is_some() { ", FAILING" } else { "" };
+    Some(format!("{directory} ({bytes}; sync {sync}; log {log}{snapshot}{saving}{failed})"))
 }
 
 fn memory_text(reply: &Message) -> String {

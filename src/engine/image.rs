@@ -1,13 +1,12 @@
 //! A node's whole state at one moment, as data: what a restart needs, and what a snapshot file
 //! holds (RULES 9).
 
-use super::{Config, Decided, Engine, Outbox, Output, Report};
+use super::{Config, Decided, Engine, Outbox, Output};
 use crate::model::group::GroupConfig;
 use crate::model::ids::{NodeId, Tick, Tock};
 use crate::model::seen::{Mark, Seen};
 use crate::replica::Replica;
-use crate::replica::across::{Across, AcrossFailure};
-use crate::replica::come_back::{ReplicaImage, Restored};
+use crate::replica::come_back::ReplicaImage;
 
 /// Everything that a node must not forget. O(1) to take; dropping it may take time.
 #[derive(Clone)]
@@ -87,6 +86,25 @@ impl Engine {
         }
     }
 
+    /// What a log cannot tell by entries alone has changed: the shell is told at the end of what
+    /// is being done ([`Engine::tell_knowledge`]).
+    pub(super) fn note_knowledge(&mut self) {
+        self.knowledge_changed = true;
+    }
+
+    /// Every door that may have changed it ends with this.
+    pub(super) fn tell_knowledge(&mut self, out: &mut Outbox) {
+        if std::mem::take(&mut self.knowledge_changed) {
+            out.push(Output::Knowledge);
+        }
+    }
+
+    /// From now on no event is made here, whoever asks for it: the record that proves where this
+    /// incarnation stopped is being written (DESIGN, rule "no event twice"). For good.
+    pub fn stop_making_events(&mut self) {
+        self.replica.stop_making_events();
+    }
+
     /// A node that comes back with a state of its own. `config.id` is the image's only after a
     /// clean stop, or where no frame had left before its record was safe; else it is a new
     /// incarnation (DESIGN, rule "no event twice"). `None` when the node table is full.
@@ -98,30 +116,5 @@ impl Engine {
         engine.replica = replica;
         engine.take_up_group(image.group.clone(), image.decided.clone());
         Some(engine)
-    }
-
-    /// Takes in a state from elsewhere (RULES 9): harmless, whatever it is. Brings nothing back
-    /// that was deleted, and takes nothing away that is newer.
-    ///
-    /// # Errors
-    /// [`AcrossFailure`]; entries may have been taken in, but no knowledge.
-    pub fn load_image(&mut self, image: &Image, out: &mut Outbox) -> Result<(), AcrossFailure> {
-        let restored = self.replica.take_in_image(&image.replica);
-        let all: Vec<_> = self.replica.seen().iter().map(|(node, _)| node).collect();
-        for node in all {
-            self.peers.note_change(node);
-        }
-        let Restored { taken, made, conflicts, dropped } = restored?;
-        for change in taken {
-            self.counters.applied += 1;
-            self.publish(change, out);
-        }
-        for conflict in conflicts {
-            self.counters.conflicts += 1;
-            self.record_conflict(&conflict, out);
-            out.push(Output::Report(Report::Conflict(Box::new(conflict))));
-        }
-        self.publish_across(Across { dropped, reissued: made }, out);
-        Ok(())
     }
 }

@@ -107,6 +107,10 @@ pub enum Output {
         /// those that had a value are new deletions for clients.
         dropped: Vec<Committed>,
     },
+    /// What was accounted for, how far purges were applied, the Delete group's list or its
+    /// decision changed by other means than commits: the log needs [`super::Engine::knowledge`]
+    /// of this moment. The last output of what was done, and once, for each door.
+    Knowledge,
     /// The state of this moment ([`super::Engine::image`]) must be made safe, then
     /// [`Input::Persisted`] is wanted. Only of nodes with a data directory.
     Persist {
@@ -262,6 +266,11 @@ impl Outbox {
     /// makes.
     pub fn push(&mut self, output: Output) {
         self.outputs.push(output);
+    }
+
+    /// All outputs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Output> {
+        self.outputs.iter()
     }
 
     /// Takes all outputs, in order; the room is kept for the next ones.

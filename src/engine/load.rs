@@ -13,14 +13,16 @@
 
 use std::collections::BTreeMap;
 
+use xxhash_rust::xxh64::xxh64;
+
 use super::{Engine, Outbox};
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
-use crate::model::ids::{Event, Incarnation, NodeIndex, NodeName, Tick};
+use crate::model::ids::{Event, Incarnation, NodeIndex, Tick};
 use crate::model::seen::{Mark, Seen};
 use crate::model::tick_set::TickSet;
 use crate::model::value::Value;
-use crate::protocol::saved_state::{SavedEntry, SavedState};
+use crate::protocol::saved_state::{SavedEntry, SavedNode, SavedState};
 use crate::replica::across::{Answers, Knowledge};
 
 /// A file that is being taken in: the incarnation of its nodes, made of the whole content. The
@@ -35,6 +37,16 @@ impl SavedFile {
     #[must_use]
     pub fn of_hash(xxh64: u64) -> Self {
         Self { incarnation: Incarnation(xxh64) }
+    }
+
+    /// The incarnation of one of its nodes. Files that were written here may name several lives
+    /// of one.
+    #[must_use]
+    pub fn incarnation_of(self, node: &SavedNode) -> Incarnation {
+        match node.life() {
+            None => self.incarnation,
+            Some(life) => Incarnation(xxh64(life.as_bytes(), self.incarnation.0)),
+        }
     }
 }
 
@@ -65,8 +77,8 @@ impl Engine {
             return Err(LoadError::Purged);
         }
         let mut events = Vec::with_capacity(saved.chain.len());
-        for (name, tick) in &saved.chain {
-            events.push(Event { node: self.saved_node(file, name)?, tick: *tick });
+        for (node, tick) in &saved.chain {
+            events.push(Event { node: self.saved_node(file, node)?, tick: *tick });
         }
         // The reader gives 1 to CHAIN_LEN_MAX events.
         let Some(chain) = Chain::from_events(events, saved.is_chain_cut) else { return Ok(()) };
@@ -90,11 +102,16 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError`]; nothing of the state was taken in.
-    pub fn load_state(&mut self, file: SavedFile, state: &SavedState) -> Result<(), LoadError> {
+    pub fn load_state(
+        &mut self,
+        file: SavedFile,
+        state: &SavedState,
+        out: &mut Outbox,
+    ) -> Result<(), LoadError> {
         if *self.mark() != Mark::default() {
             return Err(LoadError::Purged);
         }
-        let mut highest: BTreeMap<&NodeName, u64> = BTreeMap::new();
+        let mut highest: BTreeMap<&SavedNode, u64> = BTreeMap::new();
         let sets = state.known.iter().chain(&state.deleted);
         let named = sets.map(|(name, ticks)| (name, ticks.max()));
         let last = state.nodes.iter().map(|(name, tick)| (name, tick.map_or(0, Tick::get)));
@@ -115,11 +132,14 @@ impl Engine {
         // At equal marks there is nothing to drop or to re-issue.
         let across = self.replica.step_across(&known, &Answers::default());
         debug_assert!(across.is_ok());
+        self.note_knowledge();
+        self.tell_knowledge(out);
         Ok(())
     }
 
-    fn saved_node(&mut self, file: SavedFile, name: &NodeName) -> Result<NodeIndex, LoadError> {
-        self.replica.intern_name(name.as_str(), file.incarnation).ok_or(LoadError::TableFull)
+    fn saved_node(&mut self, file: SavedFile, node: &SavedNode) -> Result<NodeIndex, LoadError> {
+        let (name, incarnation) = (node.name().as_str(), file.incarnation_of(node));
+        self.replica.intern_name(name, incarnation).ok_or(LoadError::TableFull)
     }
 }
 
@@ -127,7 +147,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::engine::{Config, Input};
-    use crate::model::ids::NodeId;
+    use crate::model::ids::{NodeId, NodeName};
     use crate::protocol::saved_state::{SavedRecord, SavedStateReader};
 
     const SAVED: &[u8] = include_bytes!("../../tests/fixtures/distkv-files/saved-state.bin");
@@ -149,7 +169,7 @@ mod tests {
                 SavedRecord::Unusable { .. } => {}
             }
         }
-        states.iter().for_each(|state| engine.load_state(file(content), state).unwrap());
+        states.iter().for_each(|state| engine.load_state(file(content), state, &mut out).unwrap());
     }
 
     fn engine(name: &str) -> Engine {

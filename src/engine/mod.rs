@@ -15,6 +15,7 @@ pub mod conflicts;
 pub mod delete;
 mod digest;
 mod election;
+pub mod exchange;
 mod image;
 mod io;
 pub mod load;
@@ -22,6 +23,7 @@ mod peers;
 mod repair;
 mod resync;
 mod serve;
+pub mod take_in;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -139,6 +141,8 @@ pub struct Engine {
     counters: EngineCounters,
     conflicts: Conflicts,
     asked_for_incarnation: bool,
+    /// See [`Output::Knowledge`].
+    knowledge_changed: bool,
 }
 
 /// Counts since the start.
@@ -186,6 +190,7 @@ impl Engine {
             counters: EngineCounters::default(),
             conflicts: Conflicts::default(),
             asked_for_incarnation: false,
+            knowledge_changed: false,
             config,
         }
     }
@@ -467,6 +472,7 @@ impl Engine {
             self.asked_for_incarnation = true;
             out.push(Output::NeedIncarnation);
         }
+        self.tell_knowledge(out);
     }
 
     /// Clients do not see a node any more, if there is room on the list.
@@ -502,6 +508,7 @@ impl Engine {
             self.config.id = id;
             self.peers.on_renewed();
             self.delete.on_renewed(incarnation);
+            self.note_knowledge();
             out.push(Output::Report(Report::Renewed { incarnation }));
         }
     }

@@ -333,6 +333,7 @@ impl Engine {
         match self.replica.step_across(&their, &answers) {
             Ok(across) => {
                 self.note_known(&their.seen);
+                self.note_knowledge();
                 let made = !across.reissued.is_empty();
                 self.publish_across(across, out);
                 self.finish_repair(made, now, out);

@@ -174,21 +174,7 @@ impl StateView {
     /// The ticks in the chains of entries, and of tombstones only. Walks the whole tree.
     #[must_use]
     pub fn chain_ticks(&self) -> ChainTicks {
-        let mut events: Vec<(Event, bool)> = Vec::with_capacity(self.tree.len());
-        for (_, entry) in self.tree.all() {
-            let tombstone = entry.is_tombstone();
-            events.extend(entry.events().map(|event| (event, tombstone)));
-        }
-        // Sorted, each set grows at its end, however the entries were ordered.
-        events.sort_unstable_by_key(|(e, _)| (e.node, e.tick));
-        let mut result = ChainTicks::default();
-        for (event, tombstone) in events {
-            result.present.entry(event.node).or_default().insert(event.tick);
-            if tombstone {
-                result.deleted.entry(event.node).or_default().insert(event.tick);
-            }
-        }
-        result
+        ChainTicks::of(self.tree.all().map(|(_, entry)| entry), self.tree.len())
     }
 
     /// Ticks that are accounted for and in no entry's chain.
@@ -243,6 +229,25 @@ impl StateView {
 }
 
 impl ChainTicks {
+    /// Of some entries, about `count` of them.
+    pub fn of(entries: impl Iterator<Item = Entry>, count: usize) -> Self {
+        let mut events: Vec<(Event, bool)> = Vec::with_capacity(count);
+        for entry in entries {
+            let tombstone = entry.is_tombstone();
+            events.extend(entry.events().map(|event| (event, tombstone)));
+        }
+        // Sorted, each set grows at its end, however the entries were ordered.
+        events.sort_unstable_by_key(|(e, _)| (e.node, e.tick));
+        let mut result = Self::default();
+        for (event, tombstone) in events {
+            result.present.entry(event.node).or_default().insert(event.tick);
+            if tombstone {
+                result.deleted.entry(event.node).or_default().insert(event.tick);
+            }
+        }
+        result
+    }
+
     /// The incarnations that stand in the chain of an entry.
     #[must_use]
     pub fn standing(&self) -> BTreeSet<NodeIndex> {

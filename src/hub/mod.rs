@@ -1,9 +1,10 @@
 //! The one lock around the engine, and the bounded queues in which its outputs leave.
 //!
 //! Under the exclusive guard the outbox is drained, in commit order, into the queues of peers
-//! ([`link_queue`]) and clients ([`inbox`]). A push never blocks: a peer's queue that overflows
-//! is emptied and marked as lagging, a watcher's starts over. Lock order is engine, then a
-//! queue, never back; wakers fire after the engine's guard is released.
+//! ([`link_queue`]) and clients ([`inbox`]), and, first of all, of the event log ([`log_queue`]).
+//! A push never blocks: a peer's queue that overflows is emptied and marked as lagging, a
+//! watcher's starts over. Lock order is engine, then a queue, never back; wakers fire after the
+//! engine's guard is released.
 //!
 //! No guard lives across an await: every method here is synchronous and short. Snapshots that
 //! a closure takes out of [`Hub::read`] are walked by the caller, outside.
@@ -11,8 +12,9 @@
 pub mod gone;
 pub mod inbox;
 pub mod link_queue;
+pub mod log_queue;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,9 +30,11 @@ use crate::model::tree::Tree;
 use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
+use crate::storage::{Batch, Op};
 use gone::{FreedChunks, GoneLog, GoneWalk};
 use inbox::{Inbox, MonitorId, Pushed, WatchContent};
 use link_queue::LinkQueue;
+use log_queue::{CutPurpose, LogItem, LogQueue};
 
 /// Most monitors of topics, all clients together.
 pub const MONITORS_MAX: usize = 1 << 14;
@@ -43,6 +47,8 @@ const REPORTS_BYTES_MAX: usize = 16 << 20;
 pub struct Hub {
     engine: ShardedLock<Engine>,
     outputs: Mutex<Outputs>,
+    /// Of a node with a data directory.
+    log: Option<Arc<LogQueue>>,
     /// Fires when a peer acknowledged more; who waits for copies looks again.
     pub acknowledged: Event,
     /// Fires when there are reports, links to close, or an incarnation is needed.
@@ -65,6 +71,8 @@ struct Outputs {
     reports_bytes: usize,
     reports_dropped: u64,
     gone: GoneLog,
+    /// Logs beside the node's own, which somebody asked for.
+    extra_logs: Vec<Arc<LogQueue>>,
 }
 
 struct Monitor {
@@ -87,6 +95,8 @@ struct Wakes {
     /// The same of entries that left the tree.
     gone: Vec<Vec<Committed>>,
     freed: FreedChunks,
+    /// The same of a log that could not keep up.
+    unlogged: VecDeque<LogItem>,
 }
 
 /// What is left to do at the end of a moment's outputs for watches that cannot follow.
@@ -112,9 +122,16 @@ impl Hub {
     /// Puts an engine behind its lock.
     #[must_use]
     pub fn new(engine: Engine) -> Self {
+        Self::with_log(engine, None)
+    }
+
+    /// The same of a node with a data directory: what changes goes into the log's queue first.
+    #[must_use]
+    pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
         Self {
             engine: ShardedLock::new(engine),
             outputs: Mutex::default(),
+            log,
             acknowledged: Event::new(),
             attention: Event::new(),
             became_ready: Event::new(),
@@ -132,18 +149,28 @@ impl Hub {
     /// The second door: one at a time. What the engine wants done is queued, in order, before
     /// the guard is released.
     pub fn change<R>(&self, change: impl FnOnce(&mut Engine, &mut Outbox) -> R) -> R {
+        self.change_numbered(change).0
+    }
+
+    /// [`Hub::change`], and the number of the log's batch that has it: 0 if nothing of it is
+    /// logged.
+    pub fn change_numbered<R>(
+        &self,
+        change: impl FnOnce(&mut Engine, &mut Outbox) -> R,
+    ) -> (R, u64) {
         let mut outbox = Outbox::new();
         let mut wakes = Wakes::default();
+        let mut number = 0;
         let result = {
             let mut engine = self.engine.write().unwrap_or_else(PoisonError::into_inner);
             let result = change(&mut engine, &mut outbox);
             if !outbox.is_empty() {
-                self.drain(&engine, &mut outbox, &mut wakes);
+                number = self.drain(&engine, &mut outbox, &mut wakes);
             }
             result
         };
         self.wake(wakes);
-        result
+        (result, number)
     }
 
     /// Hands the engine something that happened.
@@ -151,13 +178,75 @@ impl Hub {
         self.change(|engine, out| engine.handle(input, now, out));
     }
 
-    fn drain(&self, engine: &Engine, outbox: &mut Outbox, wakes: &mut Wakes) {
+    /// The log's queue, of a node with a data directory.
+    #[must_use]
+    pub fn log(&self) -> Option<&Arc<LogQueue>> {
+        self.log.as_ref()
+    }
+
+    /// Cuts the node's own log at this moment.
+    pub fn cut_log(&self, purpose: CutPurpose) {
+        let Some(log) = &self.log else { return };
+        // Changes are pushed under the exclusive guard: a shared one keeps them out.
+        self.read(|engine| log.push_cut(engine.image(), purpose));
+    }
+
+    /// Ends the node's own log: no event is made after this moment, whoever asks for it.
+    pub fn stop_log(&self) {
+        let Some(log) = &self.log else { return };
+        self.change(|engine, _| {
+            engine.stop_making_events();
+            log.push_cut(engine.image(), CutPurpose::Stop);
+        });
+    }
+
+    /// From this moment on, what changes goes into another log, too; the state of the moment comes
+    /// first.
+    pub fn add_extra_log(&self, log: &Arc<LogQueue>) {
+        self.read(|engine| {
+            log.push_cut(engine.image(), CutPurpose::Snapshot);
+            self.outputs.lock().extra_logs.push(Arc::clone(log));
+        });
+    }
+
+    /// Nothing goes into that log any more. What it has got is still to be taken.
+    pub fn remove_extra_log(&self, log: &Arc<LogQueue>) {
+        self.read(|engine| {
+            self.outputs.lock().extra_logs.retain(|other| !Arc::ptr_eq(other, log));
+            log.push_cut(engine.image(), CutPurpose::Stop);
+        });
+    }
+
+    /// Gives the logs what they need of the outputs, before anybody can see anything of it. Tells
+    /// the number of the batch.
+    fn push_to_logs(
+        &self,
+        outputs: &Outputs,
+        engine: &Engine,
+        outbox: &Outbox,
+        wakes: &mut Wakes,
+    ) -> u64 {
+        if self.log.is_none() && outputs.extra_logs.is_empty() {
+            return 0;
+        }
+        let Some((batch, persist)) = batch_of(engine, outbox) else { return 0 };
+        for log in &outputs.extra_logs {
+            wakes.unlogged.extend(log.push(batch.clone(), Vec::new()).garbage);
+        }
+        let Some(log) = &self.log else { return 0 };
+        let pushed = log.push(batch, persist);
+        wakes.unlogged.extend(pushed.garbage);
+        pushed.number
+    }
+
+    fn drain(&self, engine: &Engine, outbox: &mut Outbox, wakes: &mut Wakes) -> u64 {
         let mut outputs = self.outputs.lock();
+        let number = self.push_to_logs(&outputs, engine, outbox, wakes);
         let mut aftermath = Aftermath::default();
         for output in outbox.drain() {
             match output {
-                // The event log will take these; until then memory is all there is.
-                Output::Commit(_) => {}
+                // The logs have these.
+                Output::Commit(_) | Output::Knowledge | Output::Persist { .. } => {}
                 Output::Broadcast { frame } => {
                     for queue in outputs.links.values() {
                         if queue.push(Arc::clone(&frame)) {
@@ -179,8 +268,6 @@ impl Hub {
                     }
                 }
                 Output::Discard(snapshot) => wakes.snapshots.push(snapshot),
-                // Nodes without a data directory are not asked for it.
-                Output::Persist { .. } => {}
                 Output::Notify { watchers, change } => {
                     outputs.notify(&watchers, &change, &mut aftermath, wakes);
                 }
@@ -193,7 +280,6 @@ impl Hub {
                         }
                     }
                 }
-                // The event log will take these too.
                 Output::Gone { purged, dropped } => {
                     let (values, tombstones) = split_dropped(dropped);
                     for deletion in &values {
@@ -225,6 +311,7 @@ impl Hub {
             }
         }
         outputs.settle(engine, aftermath, wakes);
+        number
     }
 
     fn wake(&self, wakes: Wakes) {
@@ -425,6 +512,29 @@ impl Outputs {
             self.gone.begin(id, engine.seen().difference(&lost.events), lost.deletions);
         }
     }
+}
+
+/// What a log needs of a moment's outputs, and the requests to make that moment's state safe; none
+/// if there is nothing.
+fn batch_of(engine: &Engine, outbox: &Outbox) -> Option<(Batch, Vec<u64>)> {
+    let (mut ops, mut persist, mut is_told) = (Vec::new(), Vec::new(), false);
+    for output in outbox.iter() {
+        match output {
+            Output::Commit(change) => ops.push(Op::Put(change.clone())),
+            Output::Gone { purged, dropped } => {
+                ops.extend(purged.iter().chain(dropped).map(Op::gone));
+            }
+            Output::Knowledge => is_told = true,
+            Output::Persist { token } => persist.push(*token),
+            _ => {}
+        }
+    }
+    let knowledge = (is_told || !persist.is_empty()).then(|| engine.knowledge());
+    if ops.is_empty() && knowledge.is_none() {
+        return None;
+    }
+    let table = Arc::clone(engine.table());
+    Some((Batch { time_ms: 0, table, ops, knowledge }, persist))
 }
 
 /// Of entries that were dropped: what tells watchers of those with a value, and the tombstones, of

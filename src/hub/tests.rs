@@ -315,3 +315,88 @@ fn messages_reach_the_monitors_of_their_topic() {
     hub.change(|engine, out| engine.send_topic(&"t".parse().unwrap(), &[3], out));
     assert_eq!(inbox.take_messages(id, 10).0.len(), 0);
 }
+
+fn logged(gates: bool) -> (Hub, Arc<LogQueue>) {
+    let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
+    let log = Arc::new(LogQueue::new(gates));
+    let hub = Hub::with_log(Engine::new(Config::new(id, 1)), Some(Arc::clone(&log)));
+    hub.handle(Input::Found, 0);
+    (hub, log)
+}
+
+#[test]
+fn what_one_change_does_is_one_batch_of_the_log_and_reading_is_none() {
+    let (hub, log) = logged(false);
+    assert_eq!(log.appended(), 0, "to be ready is nothing to write down");
+    let (_, number) = hub.change_numbered(|engine, out| {
+        engine.write(write("a", Some(&[1])), false, out).unwrap();
+        engine.write(write("b", Some(&[1])), false, out).unwrap();
+        out.push(Output::Gone { purged: vec![tombstone("c", 3)], dropped: Vec::new() });
+        out.push(Output::Knowledge);
+    });
+    let (_, none) = hub.change_numbered(|engine, _| engine.mint_tock());
+    hub.cut_log(CutPurpose::Rotate);
+    set(&hub, "d", None);
+    set(&hub, "d", Some(&[2]));
+    assert_eq!((number, none, log.appended()), (1, 0, 2));
+    let items = log.take(std::time::Duration::ZERO).items;
+    let [LogItem::Batch { batch: first, .. }, LogItem::Cut(cut), LogItem::Batch { batch, .. }] =
+        items.as_slice()
+    else {
+        panic!("{} items", items.len())
+    };
+    let ops = |batch: &Batch| -> Vec<String> {
+        let show = |op: &Op| match op {
+            Op::Put(change) => format!("put {}", change.path),
+            Op::Gone { path, .. } => format!("gone {path}"),
+        };
+        batch.ops.iter().map(show).collect()
+    };
+    assert_eq!(ops(first), ["put a", "put b", "gone c"]);
+    assert_eq!(first.knowledge.as_ref().unwrap().tick, Tick::new(2).unwrap());
+    assert_eq!(cut.image.replica.tree.len(), 2);
+    assert_eq!((ops(batch), batch.knowledge.is_none()), (vec!["put d".to_owned()], true));
+}
+
+#[test]
+fn the_log_has_a_change_before_anybody_can_see_it() {
+    let (hub, log) = logged(true);
+    let (link, queue) = hub.add_link();
+    let peer = NodeId { name: NodeName::new("b").unwrap(), incarnation: Incarnation(2) };
+    hub.handle(Input::LinkUp { link, peer }, 0);
+    let hub = Arc::new(hub);
+    let writer = {
+        let hub = Arc::clone(&hub);
+        std::thread::spawn(move || {
+            (0..2_000).for_each(|n| set(&hub, &format!("k:{n}"), Some(&[1])))
+        })
+    };
+    let mut frames = 0;
+    while !writer.is_finished() {
+        if let link_queue::LinkWork::Frames(taken) = queue.next(1) {
+            frames += taken.len() as u64;
+            // Greetings are frames, too.
+            assert!(log.appended() + 8 >= frames, "{frames} frames, {} batches", log.appended());
+        }
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn after_its_last_record_a_node_makes_no_event_and_another_log_ends_by_itself() {
+    let (hub, log) = logged(false);
+    let extra = Arc::new(LogQueue::new(false));
+    hub.add_extra_log(&extra);
+    set(&hub, "a", Some(&[1]));
+    hub.remove_extra_log(&extra);
+    set(&hub, "b", Some(&[1]));
+    hub.stop_log();
+    let refused = hub.change(|engine, out| engine.write(write("a", Some(&[2])), false, out));
+    assert!(refused.is_err());
+    assert_eq!((log.appended(), extra.appended()), (2, 1));
+    let items = extra.take(std::time::Duration::ZERO).items;
+    let [LogItem::Cut(first), LogItem::Batch { .. }, LogItem::Cut(last)] = items.as_slice() else {
+        panic!("{} items", items.len())
+    };
+    assert_eq!((first.image.replica.tree.len(), last.purpose), (0, CutPurpose::Stop));
+}

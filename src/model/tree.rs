@@ -3,9 +3,9 @@
 //! when it is overwritten. No map type leaves this file.
 
 pub mod bulk;
+mod table;
 
 use std::cmp::Ordering;
-use std::hash::{Hash, Hasher};
 use std::ops::Bound;
 
 use ahash::RandomState;
@@ -14,6 +14,7 @@ use equivalent::{Comparable, Equivalent};
 use super::entry::Entry;
 use super::ids::Tock;
 use super::path::{Path, cmp_paths};
+use table::Table;
 
 /// Bytes that one entry costs beyond its own and its path's allocation: the slots in the hash
 /// map and the ordered set, with their nodes' share. Measured at one million entries; used for
@@ -21,25 +22,6 @@ use super::path::{Path, cmp_paths};
 const SLOT_BYTES: usize = 104;
 /// The same for a tombstone's place in the index by tock.
 const TOMBSTONE_BYTES: usize = 32;
-
-type Pointer = im::shared_ptr::DefaultSharedPtr;
-type EntryMap = im::GenericHashMap<Path, Entry, RandomState, Pointer>;
-
-/// A path as raw canonical bytes, for look-ups without an allocation.
-struct Query<'a>(&'a [u8]);
-
-impl Hash for Query<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        // Must be what Path does; a test compares them.
-        self.0.hash(state);
-    }
-}
-
-impl Equivalent<Path> for Query<'_> {
-    fn equivalent(&self, path: &Path) -> bool {
-        self.0 == path.as_bytes()
-    }
-}
 
 /// A place in the order of paths.
 #[derive(Clone, Debug)]
@@ -74,7 +56,7 @@ impl Comparable<Path> for Place {
 /// that where nobody waits.
 #[derive(Clone)]
 pub struct Tree {
-    entries: EntryMap,
+    entries: Table,
     order: im::OrdSet<Path>,
     /// The tombstones by tock, so that agreeing on a purge and carrying it out cost what there
     /// is to purge. Changes only when an entry becomes a tombstone or ceases to be one.
@@ -99,7 +81,7 @@ impl Tree {
             hash_seed.rotate_left(47) ^ 0x94d0_49bb_1331_11eb,
         );
         Self {
-            entries: EntryMap::with_hasher(hasher),
+            entries: Table::new(hasher),
             order: im::OrdSet::new(),
             tombstones: im::OrdSet::new(),
             live: 0,
@@ -111,13 +93,13 @@ impl Tree {
     /// The entry at a path given as canonical bytes; tombstones included.
     #[must_use]
     pub fn get(&self, path: &[u8]) -> Option<&Entry> {
-        self.entries.get(&Query(path))
+        self.entries.get(path).map(|(_, entry)| entry)
     }
 
     /// The same, with the path as it is stored.
     #[must_use]
     pub fn get_with_path(&self, path: &[u8]) -> Option<(&Path, &Entry)> {
-        self.entries.get_key_value(&Query(path))
+        self.entries.get(path)
     }
 
     /// Entries, tombstones included.
@@ -129,7 +111,7 @@ impl Tree {
     /// Whether there is no entry, not even a tombstone.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.len() == 0
     }
 
     /// Entries with a value.
@@ -154,22 +136,22 @@ impl Tree {
     /// Puts an entry at a path; gives back what was there.
     pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
         self.version += 1;
-        if let Some(slot) = self.entries.get_mut(path) {
-            let old = std::mem::replace(slot, entry.clone());
+        let old = self.entries.insert(path, entry.clone());
+        match &old {
             // In this order: two tombstones of the same tock have the same place in the index.
-            self.note_gone(path, &old);
-            self.note_new(path, &entry);
-            return Some(old);
+            Some(old) => self.note_gone(path, old),
+            None => {
+                self.memory += Self::path_cost(path);
+                self.order.insert(path.clone());
+            }
         }
         self.note_new(path, &entry);
-        self.memory += Self::path_cost(path);
-        self.order.insert(path.clone());
-        self.entries.insert(path.clone(), entry)
+        old
     }
 
     /// Takes an entry out (a purge); gives back what was there.
     pub fn remove(&mut self, path: &Path) -> Option<Entry> {
-        let old = self.entries.remove(path)?;
+        let old = self.entries.remove(path.as_bytes())?;
         self.version += 1;
         self.order.remove(path);
         self.note_gone(path, &old);
@@ -208,7 +190,7 @@ impl Tree {
         self.tombstones
             .iter()
             .take_while(move |(tock, _)| *tock <= to)
-            .filter_map(|(_, path)| self.entries.get_key_value(path))
+            .filter_map(|(_, path)| self.entries.get(path.as_bytes()))
     }
 
     fn path_cost(path: &Path) -> usize {
@@ -227,7 +209,7 @@ impl Tree {
     fn range(&self, from: Place) -> impl Iterator<Item = (&Path, &Entry)> {
         self.order
             .range((Bound::Included(from), Bound::Unbounded))
-            .filter_map(|path| self.entries.get_key_value(path))
+            .filter_map(|path| self.entries.get(path.as_bytes()))
     }
 
     /// A walk over a snapshot of a subtree, in order, that can be interrupted.
@@ -240,12 +222,12 @@ impl Tree {
     /// and history); the quickest way through everything.
     #[must_use]
     pub fn all(&self) -> AllEntries {
-        AllEntries(self.entries.clone().into_iter())
+        AllEntries(self.entries.clone().into_all())
     }
 }
 
 /// All entries of a snapshot; see [`Tree::all`].
-pub struct AllEntries(im::hashmap::ConsumingIter<(Path, Entry), Pointer>);
+pub struct AllEntries(table::All);
 
 impl Iterator for AllEntries {
     type Item = (Path, Entry);

@@ -4,15 +4,20 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use super::config::Config;
+use super::durable::Durable;
 use super::identity::SOFTWARE;
 use super::link::{LinkInfo, Links};
+use super::saving::Saving;
 use super::stop::StopReason;
 use crate::engine::Engine;
 use crate::engine::view::StateView;
 use crate::membership;
 use crate::model::ids::Millis;
 use crate::rt::{self, TcpListener};
-use crate::server::{MemberInfo, MemberState, NodeInfo, NodeStatus, Server, ServerConfig};
+use crate::server::{
+    FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus, Server,
+    ServerConfig, StorageStatus,
+};
 
 /// Starts to serve clients at a port that was opened before.
 pub(super) fn open(
@@ -20,14 +25,20 @@ pub(super) fn open(
     address: SocketAddr,
     links: &Arc<Links>,
     config: &Config,
+    (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
 ) -> Server {
     let info = ClientPortInfo {
         links: Arc::downgrade(links),
         memory_max: config.memory_max,
         started: rt::now(),
+        durable,
+        saving,
     };
-    let limits =
-        ServerConfig { connections_max: config.connections_max, ..ServerConfig::default() };
+    let limits = ServerConfig {
+        connections_max: config.connections_max,
+        remote_restore: config.remote_restore,
+        ..ServerConfig::default()
+    };
     let hub = Arc::clone(&links.hub);
     Server::serve(TcpListener::from(listener), address, hub, limits, Arc::new(info))
 }
@@ -37,6 +48,8 @@ struct ClientPortInfo {
     links: Weak<Links>,
     memory_max: Option<usize>,
     started: Millis,
+    durable: Option<Arc<Durable>>,
+    saving: Arc<Saving>,
 }
 
 impl NodeInfo for ClientPortInfo {
@@ -50,6 +63,7 @@ impl NodeInfo for ClientPortInfo {
             links: 0,
             catching_up: None,
             counters: Vec::new(),
+            client_log: self.saving.client_log(),
         };
         let Some(links) = self.links.upgrade() else { return status };
         let infos = links.infos();
@@ -125,6 +139,14 @@ impl NodeInfo for ClientPortInfo {
         if let Some(links) = self.links.upgrade() {
             links.stop.request(StopReason::Left);
         }
+    }
+
+    fn storage(&self) -> Option<StorageStatus> {
+        self.durable.as_ref().map(|durable| durable.status(rt::now()))
+    }
+
+    fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
+        self.saving.carry_out(job)
     }
 }
 

@@ -16,6 +16,16 @@ pub const NETWORK: &str = "distkv";
 /// How long members that are down are remembered unless told otherwise.
 pub const FORGET_DOWN_AFTER: Duration = Duration::from_secs(600);
 
+/// After so many bytes the log goes on in another file, unless told otherwise.
+pub const ROTATE_BYTES: u64 = 64 << 20;
+/// The same after so long.
+pub const ROTATE_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// A snapshot is made after so many bytes of log, unless told otherwise: a start reads that much
+/// in about a second.
+pub const SNAPSHOT_AFTER: u64 = 256 << 20;
+/// So many snapshots are kept, unless told otherwise: a damaged one is no loss.
+pub const KEEP_SNAPSHOTS: usize = 2;
+
 /// Everything that a node can be told at its start.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -46,6 +56,80 @@ pub struct Config {
     /// How long members that are down are shown, and remembered as what they were. They are
     /// called for longer than that: always.
     pub forget_down_after: Duration,
+    /// Where the node keeps its data, and how; none for one that keeps it in memory.
+    pub data: Option<DataConfig>,
+    /// The directory in which clients may have files written; none: they may not.
+    pub client_files: Option<PathBuf>,
+    /// Whether `restore` is taken from other machines, too.
+    pub remote_restore: bool,
+}
+
+/// How a node keeps its data on disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DataConfig {
+    /// The data directory. It is made if it is not there.
+    pub dir: PathBuf,
+    /// When changes are made safe.
+    pub sync: SyncPolicy,
+    /// The log goes on in another file after so many bytes.
+    pub rotate_bytes: u64,
+    /// The same after so long.
+    pub rotate_after: Duration,
+    /// A snapshot is made after so many bytes of log.
+    pub snapshot_after: u64,
+    /// So many snapshots are kept, the newest; at least 1.
+    pub keep_snapshots: usize,
+    /// Where files are damaged, go on with what is before the damage.
+    pub discard_damaged: bool,
+}
+
+impl DataConfig {
+    /// The defaults for a directory.
+    #[must_use]
+    pub fn new(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            sync: SyncPolicy::default(),
+            rotate_bytes: ROTATE_BYTES,
+            rotate_after: ROTATE_AFTER,
+            snapshot_after: SNAPSHOT_AFTER,
+            keep_snapshots: KEEP_SNAPSHOTS,
+            discard_damaged: false,
+        }
+    }
+}
+
+/// When changes are made safe from a power cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SyncPolicy {
+    /// When the system likes.
+    Never,
+    /// Within a second.
+    #[default]
+    EverySecond,
+    /// Before anybody hears of them.
+    EveryBatch,
+}
+
+impl SyncPolicy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Never, Self::EverySecond, Self::EveryBatch];
+
+    /// The word that options, files and replies have for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::EverySecond => "every-second",
+            Self::EveryBatch => "every-batch",
+        }
+    }
+
+    /// The policy of a word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.word() == word)
+    }
 }
 
 /// How a node starts.

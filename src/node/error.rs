@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::storage::StorageError;
+
 /// Why a node did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -67,6 +69,20 @@ pub enum NodeError {
     /// The saved state to start with cannot be read.
     #[error("{0}")]
     Load(String),
+    /// The data directory cannot be used.
+    #[error("{0}")]
+    Storage(#[source] Box<StorageError>),
+    /// More incarnations than a node keeps track of.
+    #[error("the data directory names more incarnations than a node keeps track of")]
+    TableFull,
+    /// The directory for clients' files cannot be used.
+    #[error("the directory for clients' files {path:?} cannot be used: {source}")]
+    ClientFiles {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A joiner was told of nobody.
     #[error("a node that joins needs the address of at least one node of the network")]
     NoPeers,
@@ -81,6 +97,12 @@ pub enum NodeError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl From<StorageError> for NodeError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(Box::new(error))
+    }
 }
 
 fn at(line: Option<usize>) -> String {

@@ -95,6 +95,9 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
 pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> {
     let count = loaded.entries.len();
     for entries in loaded.entries.chunks(ENTRIES_PER_GUARD) {
+        if let Some(log) = hub.log() {
+            log.room().await;
+        }
         hub.change(|engine, out| {
             entries.iter().try_for_each(|entry| engine.load_entry(loaded.file, entry, out))
         })?;
@@ -102,7 +105,7 @@ pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> 
     }
     // Data before knowledge.
     for state in &loaded.states {
-        hub.change(|engine, _| engine.load_state(loaded.file, state))?;
+        hub.change(|engine, out| engine.load_state(loaded.file, state, out))?;
     }
     let total = hub.read(|e| e.tree().live_len());
     tracing::info!(entries = count, total, "loaded");

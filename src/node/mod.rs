@@ -5,9 +5,12 @@
 
 mod address;
 mod bind;
+mod client_files;
+mod client_log;
 mod client_port;
 pub mod config;
 mod conflict_log;
+mod durable;
 mod error;
 mod identity;
 mod link;
@@ -16,23 +19,28 @@ mod local;
 mod members;
 mod peer_file;
 mod purge_watch;
+mod saving;
 mod start;
 mod stop;
 mod swim;
 mod tasks;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use address::Advertised;
 use bind::{GossipSockets, bind_client, bind_gossip};
+use client_files::ClientFiles;
 use config::{CLIENT_PORT, Config, GOSSIP_PORT, Start};
+use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
 use identity::Myself;
 use link::{Links, Origin, accept_peers, dial_peers};
 use members::{PeerFile, follow_members};
 use peer_file::KnownPeer;
+use saving::Saving;
 use start::Plan;
 use stop::Stop;
 pub use stop::StopReason;
@@ -49,8 +57,14 @@ use crate::server::Server;
 const LINKS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_200);
 /// How long clients may take to read what is written to them.
 const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
+/// How long the last record may take: a disk under load takes seconds for a sync, and without the
+/// record the node comes back as another incarnation.
+pub const LOG_FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the last words to members may take, counted from the same moment.
 const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// The list of known peers in a data directory.
+const PEER_FILE: &str = "peers";
 
 /// How long a node waits for what, while it starts. The defaults suit everybody but tests.
 #[derive(Clone, Debug)]
@@ -88,6 +102,9 @@ struct Inner {
     server: Server,
     swim: SwimHandle,
     stop: Stop,
+    /// Of a node with a data directory.
+    durable: Option<Arc<Durable>>,
+    saving: Arc<Saving>,
 }
 
 impl Node {
@@ -107,10 +124,17 @@ impl Node {
     pub async fn start_with(config: Config, timing: Timing) -> Result<Self, NodeError> {
         let network = NetworkName::new(&config.network)
             .map_err(|_| NodeError::Network(config.network.clone()))?;
-        let stored = known_peers(&config)?;
-        let plan = Plan::make(&config.start).await?;
+        let opened = open_data(&config).await?;
+        let has_data = opened.as_ref().is_some_and(Opened::has_data);
+        let client_files = open_client_files(&config)?;
+        let stored = known_peers(&config, has_data)?;
+        let plan = Plan::make(&config.start, has_data).await?;
         let ports = Ports::open(&config).await?;
-        let (node, listener) = Self::assemble(&config, network, ports)?;
+        let prepared = match opened {
+            Some(opened) => Some(prepare(&config, opened).await?),
+            None => None,
+        };
+        let (node, listener) = Self::assemble(&config, network, ports, prepared, client_files)?;
         let links = &node.inner.links;
         for peer in &config.peers {
             links.add_target(peer, Origin::Configured, None);
@@ -118,11 +142,11 @@ impl Node {
         for peer in &stored {
             links.add_target(&peer.address, Origin::Configured, peer.name.clone());
         }
-        let file = config.peer_file.clone().map(|path| PeerFile::new(path, stored));
+        let file = peer_file_of(&config).map(|path| PeerFile::new(path, stored));
         rt::spawn(accept_peers(Arc::clone(links), listener));
         rt::spawn(dial_peers(Arc::clone(links)));
         rt::spawn(follow_members(Arc::clone(links), file));
-        rt::spawn(tasks::keep_time(Arc::clone(links)));
+        rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone()));
         rt::spawn(tasks::report(Arc::clone(links)));
         rt::spawn(purge_watch::watch_purging(Arc::clone(links)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
@@ -142,15 +166,25 @@ impl Node {
         config: &Config,
         network: NetworkName,
         ports: Ports,
+        prepared: Option<Prepared>,
+        client_files: Option<ClientFiles>,
     ) -> Result<(Self, TcpListener), NodeError> {
         let Ports { gossip, client, client_addr, advertised } = ports;
-        let id = NodeId { name: config.name.clone(), incarnation: Incarnation(rt::random_u64()) };
-        let incarnation = id.incarnation;
-        let hub = Arc::new(Hub::new(Engine::new(crate::engine::Config {
-            read_only: config.read_only,
-            memory_max: config.memory_max,
-            ..crate::engine::Config::new(id, rt::random_u64())
-        })));
+        let (hub, durable) = match prepared {
+            Some(prepared) => prepared.into_hub().map(|(hub, durable)| (hub, Some(durable)))?,
+            None => {
+                let incarnation = Incarnation(rt::random_u64());
+                let id = NodeId { name: config.name.clone(), incarnation };
+                (Arc::new(Hub::new(Engine::new(engine_config(config, id)))), None)
+            }
+        };
+        let durable = durable.map(Arc::new);
+        let incarnation = hub.read(|engine| engine.id().incarnation);
+        let saving = {
+            let (hub, durable) = (Arc::clone(&hub), durable.clone());
+            let sync = config.data.as_ref().map(|data| data.sync).unwrap_or_default();
+            Arc::new(Saving::new(hub, config.network.clone(), durable, client_files, sync))
+        };
         let (name, seed) = (config.name.clone(), rt::random_u64());
         let swim_config = SwimConfig {
             remove_down_after_ms: millis(config.forget_down_after),
@@ -171,8 +205,11 @@ impl Node {
         let stop = Stop::default();
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone());
         let links = Arc::new(links);
-        let server = client_port::open(client, client_addr, &links, config);
-        let inner = Arc::new(Inner { hub, me, links, server, swim, stop });
+        let server = {
+            let saving = (durable.clone(), Arc::clone(&saving));
+            client_port::open(client, client_addr, &links, config, saving)
+        };
+        let inner = Arc::new(Inner { hub, me, links, server, swim, stop, durable, saving });
         Ok((Self { inner }, TcpListener::from(gossip.tcp)))
     }
 
@@ -226,7 +263,8 @@ impl Node {
         self.inner.stop.reason().unwrap_or(StopReason::Requested)
     }
 
-    /// Takes leave of peers and members, and ends: in less than 3 s, whatever they do.
+    /// Takes leave of peers and members, and ends: in less than 3 s, whatever they do. A node with a
+    /// data directory waits for its disk besides, up to [`LOG_FAREWELL_TIMEOUT`].
     pub async fn shutdown(&self) {
         self.inner.stop.request(StopReason::Requested);
         self.inner.stop.finished().await;
@@ -241,16 +279,51 @@ impl Drop for Node {
     }
 }
 
+/// Opens and reads the data directory, if there is to be one.
+async fn open_data(config: &Config) -> Result<Option<Opened>, NodeError> {
+    let Some(data) = config.data.clone() else { return Ok(None) };
+    let (network, name) = (config.network.clone(), config.name.clone());
+    rt::spawn_blocking(move || Opened::open(&data, &network, &name).map(Some)).await
+}
+
+/// Opens the directory for clients' files, if there is to be one.
+fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> {
+    let Some(path) = &config.client_files else { return Ok(None) };
+    let failed = |source| NodeError::ClientFiles { path: path.clone(), source };
+    ClientFiles::open(path).map(Some).map_err(failed)
+}
+
+/// Begins with what was read. From then on the directory tells of what leaves the node.
+async fn prepare(config: &Config, opened: Opened) -> Result<Prepared, NodeError> {
+    let (name, config) = (config.name.clone(), config.clone());
+    rt::spawn_blocking(move || opened.prepare(&name, |id| engine_config(&config, id))).await
+}
+
+fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
+    crate::engine::Config {
+        read_only: config.read_only,
+        memory_max: config.memory_max,
+        ..crate::engine::Config::new(id, rt::random_u64())
+    }
+}
+
+/// Where the known peers are kept: in the data directory unless told otherwise.
+fn peer_file_of(config: &Config) -> Option<PathBuf> {
+    let in_data = || config.data.as_ref().map(|data| data.dir.join(PEER_FILE));
+    config.peer_file.clone().or_else(in_data)
+}
+
 /// The peers of the peer file, after a look at those of the options.
-fn known_peers(config: &Config) -> Result<Vec<KnownPeer>, NodeError> {
+fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeError> {
     for peer in &config.peers {
         address::parse_setting("peer", peer, GOSSIP_PORT)?;
     }
-    let stored = match &config.peer_file {
-        Some(path) => peer_file::load(path)?,
+    let stored = match peer_file_of(config) {
+        Some(path) => peer_file::load(&path)?,
         None => Vec::new(),
     };
-    if matches!(config.start, Start::Join) && config.peers.is_empty() && stored.is_empty() {
+    let knows_nobody = config.peers.is_empty() && stored.is_empty();
+    if matches!(config.start, Start::Join) && knows_nobody && !has_data {
         return Err(NodeError::NoPeers);
     }
     Ok(stored)
@@ -293,6 +366,11 @@ impl Inner {
             // First the clients: what they wrote last must go out before the farewell.
             self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
             self.links.leave(LINKS_FAREWELL_TIMEOUT).await;
+            self.saving.end();
+            // Nothing leaves the node any more.
+            if let Some(durable) = &self.durable {
+                durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
+            }
         };
         futures::future::join(links, members).await;
         self.end_at_once();
@@ -302,6 +380,10 @@ impl Inner {
         self.stop.finish();
         self.swim.stop();
         self.links.abandon();
+        self.saving.end();
+        if let Some(durable) = &self.durable {
+            durable.abandon();
+        }
         let inner = Arc::clone(self);
         rt::spawn(async move { inner.server.stop(Duration::ZERO).await });
     }

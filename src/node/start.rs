@@ -25,14 +25,27 @@ pub(super) enum Plan {
     Run { init: Option<Value>, loaded: Option<Loaded> },
     /// Join.
     Join,
+    /// Go on with what the data directory holds: join the network if it is there, and be it if
+    /// not. It is the node's own data, so nothing is founded anew, and whoever comes later catches
+    /// up in both directions.
+    GoOn { init: Option<Value> },
 }
 
 impl Plan {
     /// # Errors
     /// [`NodeError::Load`].
-    pub(super) async fn make(start: &Start) -> Result<Self, NodeError> {
+    pub(super) async fn make(start: &Start, has_data: bool) -> Result<Self, NodeError> {
         Ok(match start {
+            Start::Join if has_data => Self::GoOn { init: None },
             Start::Join => Self::Join,
+            Start::Run { init, load } if has_data => {
+                if let Some(path) = load {
+                    // Its deleted entries may be gone by now: it would bring them back.
+                    let path = path.display();
+                    tracing::info!(%path, "there is data already; the file is not loaded again");
+                }
+                Self::GoOn { init: init.clone() }
+            }
             Start::Run { init, load } => {
                 let loaded = match load {
                     Some(path) => Some(load::read(path).await?),
@@ -48,6 +61,7 @@ impl Plan {
         let (init, loaded) = match self {
             Self::Join => return wait_for_network(links, timing).await,
             Self::Run { init, loaded } => (init, loaded),
+            Self::GoOn { init } => (init, None),
         };
         // Without peers there is nobody to wait for.
         let founds = links.addresses().is_empty() || is_network_missing(links, timing).await;
@@ -140,7 +154,7 @@ async fn is_network_missing(links: &Links, timing: &Timing) -> bool {
         {
             tracing::info!(
                 tried = ?links.addresses(),
-                "no running network was found; this node founds it, and goes on calling"
+                "no running network was found; this node begins, and goes on calling"
             );
             return true;
         }

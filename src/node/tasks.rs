@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::conflict_log::log_conflict;
+use super::durable::Durable;
 use super::link::Links;
 use crate::engine::{CatchUpFailure, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
@@ -16,7 +17,7 @@ const STALL_CHECK_INTERVAL_MS: Millis = 1_000;
 const RENEW_INTERVAL_MS: Millis = 1_000;
 
 /// Tells the engine that time passes, until the node ends.
-pub(super) async fn keep_time(links: Arc<Links>) {
+pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) {
     let interval = Duration::from_millis(TICK_INTERVAL_MS);
     let (mut check_due, mut last) = (0, rt::now());
     while links.stop.or(rt::sleep(interval)).await.is_some() {
@@ -25,11 +26,13 @@ pub(super) async fn keep_time(links: Arc<Links>) {
         if now.saturating_sub(last) >= STALL_CHECK_INTERVAL_MS {
             // This process stood still. What peers sent meanwhile is to be read first.
             check_due = now + STALL_CHECK_INTERVAL_MS;
+            durable.iter().for_each(|durable| durable.forgive());
         }
         last = now;
         if now >= check_due {
             check_due = now + STALL_CHECK_INTERVAL_MS;
             links.close_stalled();
+            durable.iter().for_each(|durable| durable.watch(now));
         }
     }
 }

@@ -19,7 +19,7 @@ pub const BODY_BYTES_MAX: usize = VALUE_BYTES_MAX + (1 << 20);
 /// Most bytes of a greeting's body: before it, a connection has cost nothing.
 pub const GREETING_BYTES_MAX: usize = 4096;
 /// The size that messages of many items are cut to, in bytes.
-pub const PART_BYTES: usize = 64 << 10;
+pub const PART_BYTES: usize = 16 << 10;
 
 /// What is wrong with a frame's header. The connection cannot go on: where the next frame
 /// begins is not known.

@@ -80,7 +80,20 @@ pub enum JsonError {
 
 /// The value that a JSON text says.
 pub fn value_from_text(text: &str) -> Result<Value, JsonError> {
-    if nesting(text) > JSON_DEPTH_MAX {
+    value_from_json(&json_from_text(text, JSON_DEPTH_MAX)?)
+}
+
+/// The fields of a JSON object, among which values stand: in whatever form JSON has for them, not
+/// yet checked.
+pub fn object_from_text(text: &str) -> Result<Map<String, Json>, JsonError> {
+    match json_from_text(text, JSON_DEPTH_MAX + 1)? {
+        Json::Object(fields) => Ok(fields),
+        _ => Err(JsonError::Syntax(String::from("no object"))),
+    }
+}
+
+fn json_from_text(text: &str, depth_max: usize) -> Result<Json, JsonError> {
+    if nesting(text) > depth_max {
         return Err(JsonError::TooDeep);
     }
     let syntax = |error: serde_json::Error| JsonError::Syntax(error.to_string());
@@ -89,7 +102,7 @@ pub fn value_from_text(text: &str) -> Result<Value, JsonError> {
     parser.disable_recursion_limit();
     let json = Json::deserialize(&mut parser).map_err(syntax)?;
     parser.end().map_err(syntax)?;
-    value_from_json(&json)
+    Ok(json)
 }
 
 /// The value that a piece of JSON says.

@@ -3,6 +3,7 @@
 pub mod client;
 pub mod frame;
 pub mod json;
+pub mod lines;
 pub mod peer;
 pub mod record;
 pub mod saved_state;

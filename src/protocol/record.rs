@@ -288,6 +288,24 @@ fn write_event(event: Event, table: &NodeTable, out: &mut Vec<u8>) {
     write_u64(event.tick.get(), out);
 }
 
+/// Whether bytes from a file could be the unknown fields of a change: a count, and so many keys and
+/// values. They are passed on to peers as they are.
+#[must_use]
+pub(crate) fn is_extra(extra: &[u8]) -> bool {
+    let Some((count, rest)) = extra.split_first() else { return true };
+    let (mut reader, mut key_min) = (Reader::new(rest), EXTRA_FROM);
+    for _ in 0..*count {
+        match reader.read_u64() {
+            Ok(key) if key >= key_min => key_min = key.saturating_add(1),
+            _ => return false,
+        }
+        if reader.skip().is_err() {
+            return false;
+        }
+    }
+    reader.is_at_end() && rest.len() <= RECORD_EXTRA_BYTES_MAX
+}
+
 const _: () = assert!(EXTRA_FROM == 5, "decode's match takes every key from 5 on as extra");
 
 #[cfg(test)]

@@ -7,10 +7,25 @@
 //! from the empty path. `known` are the superseded ticks only; a saved state has no tombstones,
 //! only `deleted`, the ticks in their chains.
 //!
-//! DistKV's nodes have no incarnations: whoever takes this in gives them incarnation 0.
+//! DistKV's nodes have no incarnations: whoever takes this in gives them one that is made of the
+//! file (`engine::load`).
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | what a file is made of, and its reader |
+//! | [`node`] | who made a change, as a file names it |
+//! | [`writer`] | the other direction |
+//! | [`python`] | what the original can hold, and what it would choke on |
+
+mod node;
+pub mod python;
+pub mod writer;
+
+pub use node::SavedNode;
+pub use writer::SavedStateWriter;
 
 use super::client::shorten::{LengthenError, Lengthener};
-use crate::model::ids::{NameError, NodeName, Tick, Tock};
+use crate::model::ids::{NameError, Tick, Tock};
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::path::{Path, PathError};
 use crate::model::tick_set::TickSet;
@@ -42,15 +57,15 @@ pub enum SavedRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedState {
     /// Who wrote the file.
-    pub node: NodeName,
+    pub node: SavedNode,
     /// Its tock.
     pub tock: Tock,
     /// All nodes with their highest ticks; none for one that never wrote.
-    pub nodes: Vec<(NodeName, Option<Tick>)>,
+    pub nodes: Vec<(SavedNode, Option<Tick>)>,
     /// Superseded ticks.
-    pub known: Vec<(NodeName, TickSet)>,
+    pub known: Vec<(SavedNode, TickSet)>,
     /// Ticks in the chains of tombstones.
-    pub deleted: Vec<(NodeName, TickSet)>,
+    pub deleted: Vec<(SavedNode, TickSet)>,
 }
 
 /// An entry, or a change.
@@ -64,7 +79,7 @@ pub struct SavedEntry {
     pub value: Option<Value>,
     /// The events that last changed it, newest first, each node once, within the bound of
     /// chains.
-    pub chain: Vec<(NodeName, Tick)>,
+    pub chain: Vec<(SavedNode, Tick)>,
     /// Whether older events were dropped.
     pub is_chain_cut: bool,
     /// The change's tock.
@@ -278,12 +293,12 @@ fn decode_state(raw: &RawRecord<'_>, tock: Tock) -> Result<SavedState, SavedStat
     let mut nodes = Vec::new();
     let mut reader = need(raw.nodes, "nodes")?;
     for _ in 0..reader.read_map_len()? {
-        let name = NodeName::new(reader.read_str()?)?;
+        let name = SavedNode::new(reader.read_str()?)?;
         let tick = if reader.take_nil() { None } else { Some(read_tick(&mut reader)?) };
         nodes.push((name, tick));
     }
     Ok(SavedState {
-        node: NodeName::new(need(raw.node, "node")?.read_str()?)?,
+        node: SavedNode::new(need(raw.node, "node")?.read_str()?)?,
         tock,
         nodes,
         known: decode_tick_sets(raw.known)?,
@@ -297,12 +312,12 @@ fn read_tick(reader: &mut Reader<'_>) -> Result<Tick, SavedStateProblem> {
     Tick::new(tick).ok_or(SavedStateProblem::Counter(tick))
 }
 
-fn decode_tick_sets(raw: Option<&[u8]>) -> Result<Vec<(NodeName, TickSet)>, SavedStateProblem> {
+fn decode_tick_sets(raw: Option<&[u8]>) -> Result<Vec<(SavedNode, TickSet)>, SavedStateProblem> {
     let Some(raw) = raw else { return Ok(Vec::new()) };
     let mut sets = Vec::new();
     let mut reader = Reader::new(raw);
     for _ in 0..reader.read_map_len()? {
-        let name = NodeName::new(reader.read_str()?)?;
+        let name = SavedNode::new(reader.read_str()?)?;
         let mut ticks = TickSet::new();
         for _ in 0..reader.read_array_len()? {
             let (from, to) = match reader.read_u64() {
@@ -334,7 +349,7 @@ fn decode_entry(
     match raw.chain {
         Some(links) => chain.read_links(links)?,
         None => {
-            let name = NodeName::new(need(raw.node, "node")?.read_str()?)?;
+            let name = SavedNode::new(need(raw.node, "node")?.read_str()?)?;
             chain.push(name, read_tick(&mut need(raw.tick, "tick")?)?);
             match raw.prev {
                 Some(prev) => chain.read_links(prev)?,
@@ -360,16 +375,16 @@ fn decode_entry(
 /// A chain as it is read: cut to what a chain may be here.
 #[derive(Default)]
 struct ChainReader {
-    events: Vec<(NodeName, Tick)>,
+    events: Vec<(SavedNode, Tick)>,
     is_cut: bool,
 }
 
 impl ChainReader {
-    fn push(&mut self, name: NodeName, tick: Tick) {
+    fn push(&mut self, node: SavedNode, tick: Tick) {
         if self.events.len() >= CHAIN_LEN_MAX {
             self.is_cut = true;
-        } else if !self.events.iter().any(|(known, _)| *known == name) {
-            self.events.push((name, tick));
+        } else if !self.events.iter().any(|(known, _)| *known == node) {
+            self.events.push((node, tick));
         }
     }
 
@@ -392,7 +407,7 @@ impl ChainReader {
                     _ => {}
                 }
             }
-            let name = NodeName::new(need(node, "node")?.read_str()?)?;
+            let name = SavedNode::new(need(node, "node")?.read_str()?)?;
             self.push(name, read_tick(&mut need(tick, "tick")?)?);
             self.is_cut |= prev.is_none();
             next = prev;

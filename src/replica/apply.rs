@@ -63,7 +63,7 @@ impl Replica {
         self.apply_unrefused(path, theirs)
     }
 
-    fn check_own_chain(&mut self, entry: &Entry) {
+    pub(super) fn check_own_chain(&mut self, entry: &Entry) {
         for event in entry.events() {
             self.check_own(event);
         }
@@ -133,7 +133,7 @@ impl Replica {
     /// The event and tock that this node's next change would have; `None` when a counter is
     /// used up or the identity is in doubt. Nothing is changed.
     pub(super) fn next_event(&self) -> Option<(Event, Tock)> {
-        if self.usurped {
+        if self.usurped || self.is_stopped {
             return None;
         }
         Some((Event { node: self.own, tick: self.tick.next()? }, self.tock.next()?))

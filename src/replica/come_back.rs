@@ -1,6 +1,5 @@
 //! RULES 9: coming back with a state of one's own, and taking in a state from elsewhere.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
@@ -9,6 +8,7 @@ use super::ring::Ring;
 use super::{Committed, Replica};
 use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;
+use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
@@ -85,6 +85,7 @@ impl Replica {
             tock: image.tock.max(image.mark.top()),
             ring: Ring::after(&image.seen),
             usurped: false,
+            is_stopped: false,
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
         })
@@ -99,36 +100,52 @@ impl Replica {
     /// [`AcrossFailure`]; entries may have been taken in, but no knowledge. Also when the node
     /// table is full.
     pub fn take_in_image(&mut self, image: &ReplicaImage) -> Result<Restored, AcrossFailure> {
-        let map = self.intern_table(&image.table).ok_or(AcrossFailure::NoEvent)?;
-        let translate = |e: Event| Some(Event { node: *map.get(e.node.as_usize())?, tick: e.tick });
-        let mut seen = Seen::new();
-        for (node, ticks) in image.seen.iter() {
-            if let Some(node) = map.get(node.as_usize()) {
-                seen.union_node(*node, ticks);
-            }
-        }
+        let map = self.begin_take_in(image)?;
         let mut restored = Restored::default();
-        // By path: ticks of re-issues must not depend on a hash map's order.
-        let entries: BTreeMap<_, _> = image.tree.all().collect();
-        for (path, entry) in &entries {
-            let Some(entry) = entry.translated(translate) else { continue };
+        // In the order of paths: ticks of re-issues must not depend on a hash map's.
+        for (path, entry) in image.tree.subtree(&Path::root()) {
+            let Some(entry) = map.entry(entry) else { continue };
             if restored.note(self.apply_on_behalf(path, &entry, &image.mark)) {
                 return Err(AcrossFailure::NoEvent);
             }
         }
+        let Across { dropped, reissued } = self.end_take_in(image, &map)?;
+        restored.dropped = dropped;
+        restored.made.extend(reissued);
+        Ok(restored)
+    }
+
+    /// The first of three steps of [`Replica::take_in_image`], for who takes in the entries some
+    /// at a time, in the order of their paths, with [`Replica::apply_on_behalf`].
+    ///
+    /// # Errors
+    /// [`AcrossFailure::NoEvent`]: the node table is full.
+    pub fn begin_take_in(&mut self, image: &ReplicaImage) -> Result<ImageMap, AcrossFailure> {
+        let places = image.table.iter().map(|(_, id)| self.intern(id)).collect::<Option<_>>();
+        places.map(ImageMap).ok_or(AcrossFailure::NoEvent)
+    }
+
+    /// The last step: all entries are in, none was refused. Walks the tree if the image is ahead
+    /// of this node in some lineage.
+    ///
+    /// # Errors
+    /// [`AcrossFailure`]; no knowledge was taken in.
+    pub fn end_take_in(
+        &mut self,
+        image: &ReplicaImage,
+        map: &ImageMap,
+    ) -> Result<Across, AcrossFailure> {
+        let seen = map.seen(&image.seen);
         if image.mark.ahead_of(&self.mark) == Tock::default() {
             self.check_own_seen(&seen);
             self.seen.union_with(&seen);
             self.hear_tock(image.tock);
-            return Ok(restored);
+            return Ok(Across::default());
         }
         let their = Knowledge { seen, mark: image.mark.clone(), tock: image.tock };
-        let newest_in_image = |path: &Path| translate(image.tree.get(path.as_bytes())?.newest());
+        let newest_in_image = |path: &Path| map.event(image.tree.get(path.as_bytes())?.newest());
         let answers = self.answers_of(&their, newest_in_image);
-        let Across { dropped, reissued } = self.step_across(&their, &answers)?;
-        restored.dropped = dropped;
-        restored.made.extend(reissued);
-        Ok(restored)
+        self.step_across(&their, &answers)
     }
 
     /// RULES 4 with a file as the answerer: what it says of all entries here.
@@ -153,10 +170,33 @@ impl Replica {
         answers.take(&names, &gone, &empty);
         answers
     }
+}
 
-    /// Where each of another table's incarnations stands in this one.
-    fn intern_table(&mut self, table: &NodeTable) -> Option<Vec<NodeIndex>> {
-        table.iter().map(|(_, id)| self.intern(id)).collect()
+/// Where an image's incarnations stand in another node table.
+#[derive(Clone, Debug)]
+pub struct ImageMap(Vec<NodeIndex>);
+
+impl ImageMap {
+    /// An event of the image; `None` if that has no such incarnation.
+    #[must_use]
+    pub fn event(&self, event: Event) -> Option<Event> {
+        Some(Event { node: *self.0.get(event.node.as_usize())?, tick: event.tick })
+    }
+
+    /// An entry of the image.
+    #[must_use]
+    pub fn entry(&self, entry: &Entry) -> Option<Entry> {
+        entry.translated(|event| self.event(event))
+    }
+
+    fn seen(&self, theirs: &Seen) -> Seen {
+        let mut seen = Seen::new();
+        for (node, ticks) in theirs.iter() {
+            if let Some(node) = self.0.get(node.as_usize()) {
+                seen.union_node(*node, ticks);
+            }
+        }
+        seen
     }
 }
 
@@ -179,5 +219,42 @@ impl Restored {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{Incarnation, NodeName};
+    use crate::model::seen::Lineage;
+    use crate::replica::write::{Precondition, Write};
+
+    fn write(replica: &mut Replica, path: &str, value: Option<&[u8]>) {
+        let (path, precondition) = (path.parse().unwrap(), Precondition::default());
+        let write = Write { path, value, precondition, idempotent: false };
+        assert!(replica.write(write).unwrap().committed.is_some());
+    }
+
+    #[test]
+    fn a_file_with_events_of_this_very_identity_brings_nothing_back_below_the_mark() {
+        let id = NodeId { name: NodeName::new("b").unwrap(), incarnation: Incarnation(5) };
+        let mut original = Replica::new(&id, 1);
+        write(&mut original, "x", Some(&[1]));
+        let copied = original.image(&id);
+        write(&mut original, "x", Some(&[2]));
+        let file = original.image(&id);
+        // The copy learns that x was deleted elsewhere, purges that, and only then reads the file.
+        let mut copy = Replica::come_back(&copied, &id).unwrap();
+        let other = NodeId { name: NodeName::new("a").unwrap(), ..id.clone() };
+        let mut elsewhere = Replica::come_back(&copied, &other).unwrap();
+        write(&mut elsewhere, "x", None);
+        write(&mut elsewhere, "x", Some(&[3]));
+        write(&mut elsewhere, "x", None);
+        copy.take_in_image(&elsewhere.image(&other)).unwrap();
+        let pair = copy.propose_pair(&Lineage(None), 100).unwrap();
+        assert_eq!(copy.apply_purge(&pair).len(), 1);
+        assert!(copy.tree().is_empty());
+        assert!(copy.take_in_image(&file).is_err());
+        assert!(copy.is_usurped() && copy.tree().is_empty(), "nothing is left half taken in");
     }
 }

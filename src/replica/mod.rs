@@ -59,6 +59,8 @@ pub struct Replica {
     ring: Ring,
     /// A tick of this incarnation above `tick` was met: somebody else uses this identity.
     usurped: bool,
+    /// No event is made any more.
+    is_stopped: bool,
     chain_bound: ChainBound,
     defects: Defects,
 }
@@ -88,6 +90,7 @@ impl Replica {
             tock: Tock::default(),
             ring: Ring::new(),
             usurped: false,
+            is_stopped: false,
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
         }
@@ -199,6 +202,11 @@ impl Replica {
         self.tick = Tick::default();
         self.usurped = false;
         true
+    }
+
+    /// From now on no event is made; for good.
+    pub fn stop_making_events(&mut self) {
+        self.is_stopped = true;
     }
 
     /// Notes that somebody spoke of an event; only a tick of our own that we never used

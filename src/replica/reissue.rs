@@ -47,6 +47,9 @@ impl Replica {
         if self.seen.contains(theirs.newest()) {
             return Applied::AlreadyKnown;
         }
+        // First of all: whoever meets its own identity here can make no event, and must not be left
+        // with an entry that wants a re-issue.
+        self.check_own_chain(theirs);
         let purged_below = self.mark.ahead_of(sender_mark);
         let was_empty = self.tree.get(path.as_bytes()).is_none();
         // This side is the one where the path is empty; what counts is what it had seen before.

@@ -26,6 +26,9 @@ pub struct ServerConfig {
     /// The window of streams that the greeting offers to clients which want flow control; a
     /// client that asks for another one gets that.
     pub qlen: u64,
+    /// Whether `restore` is taken from other machines, too. What it takes in is believed as if it
+    /// came from a peer.
+    pub remote_restore: bool,
 }
 
 impl Default for ServerConfig {
@@ -38,6 +41,7 @@ impl Default for ServerConfig {
             write_stall_ms: 60_000,
             snapshot_stall_ms: 300_000,
             qlen: 10,
+            remote_restore: false,
         }
     }
 }

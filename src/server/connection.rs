@@ -43,7 +43,7 @@ pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     let mut connection = Connection {
         input: Input::new(shared.config.message_limit()),
         out: Vec::new(),
-        session: Session::new(),
+        session: Session::new(is_local(&socket)),
         stopping: shared.stopping.listen(),
         wakes: Wakes::default(),
         socket,
@@ -61,6 +61,11 @@ pub(super) async fn refuse(socket: TcpStream, error: &ClientError, shared: &Shar
     let mut out = Vec::new();
     write_error(error, None, shared.hub.read(Engine::tock), &mut out);
     linger(&socket, &out, LINGER).await;
+}
+
+/// Whether a client is on this machine.
+fn is_local(socket: &TcpStream) -> bool {
+    socket.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
 }
 
 fn prepare(socket: &TcpStream) {
@@ -131,12 +136,21 @@ impl Connection {
                     self.run_heavy(job).await?;
                     true
                 }
+                Requests::NeedsRoom => {
+                    self.flush().await?;
+                    self.shared.room().await;
+                    true
+                }
                 Requests::Close => {
                     // The output's end says why.
+                    self.until_safe().await;
                     linger(&self.socket, &std::mem::take(&mut self.out), LINGER).await;
                     return Ok(());
                 }
             };
+            if self.session.makes_changes() {
+                self.shared.room().await;
+            }
             busy |= self.produce();
             self.flush().await?;
             if self.shared.is_stopping() {
@@ -189,6 +203,7 @@ impl Connection {
             Then::Continue if self.input.has_more() => Requests::More,
             Then::Continue => Requests::Done,
             Then::Heavy(job) => Requests::Heavy(job),
+            Then::NeedsRoom => Requests::NeedsRoom,
             Then::Close => Requests::Close,
         }
     }
@@ -228,8 +243,23 @@ impl Connection {
         Ok(())
     }
 
+    /// Waits until all that the output tells of may be seen: under the sync policy `every batch`
+    /// until it is on disk, this connection's changes and whatever else it could have read.
+    async fn until_safe(&mut self) {
+        if let Some(log) = self.shared.hub.log()
+            && log.gates()
+            && !self.out.is_empty()
+            && let Err(failure) = log.until_synced(log.appended()).await
+        {
+            let tock = self.shared.hub.read(Engine::tock);
+            self.session.unsynced.withdraw(&failure, tock, &mut self.out);
+        }
+        self.session.unsynced.forget();
+    }
+
     /// Writes all output. A client that takes nothing for too long is given up.
     async fn flush(&mut self) -> io::Result<()> {
+        self.until_safe().await;
         let stall = Duration::from_millis(self.shared.config.write_stall_ms);
         let mut from = 0;
         while let Some(rest) = self.out.get(from..).filter(|rest| !rest.is_empty()) {
@@ -318,6 +348,7 @@ impl Connection {
     async fn end(&mut self) -> io::Result<()> {
         let cx = Self::context(&self.shared);
         self.session.end_all(&cx, &mut self.out);
+        self.until_safe().await;
         linger(&self.socket, &std::mem::take(&mut self.out), LINGER_AT_STOP).await;
         Ok(())
     }
@@ -337,6 +368,8 @@ enum Requests {
     More,
     /// The next one takes long.
     Heavy(HeavyJob),
+    /// The next one changes something, and the disk does not keep up.
+    NeedsRoom,
     /// The connection cannot go on.
     Close,
 }

@@ -14,6 +14,150 @@ pub trait NodeInfo: Send + Sync {
     /// A client wants the node to leave the network and end. Returns at once; the leaving
     /// happens elsewhere.
     fn leave(&self);
+
+    /// How the node keeps its data on disk, if it does. Quick: no waiting, no I/O.
+    fn storage(&self) -> Option<StorageStatus> {
+        None
+    }
+
+    /// Writes a file for a client. Takes as long as that takes: where it may.
+    ///
+    /// # Errors
+    /// [`FileRefusal`]; there is no such file.
+    fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
+        let _ = job;
+        Err(FileRefusal::NotAllowed)
+    }
+}
+
+/// How a node keeps its data on disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StorageStatus {
+    /// The data directory.
+    pub directory: String,
+    /// The sync policy's word.
+    pub sync: &'static str,
+    /// The directory's id, as a member of the Delete group.
+    pub store: u64,
+    /// The number of the last batch of changes.
+    pub appended: u64,
+    /// Up to which batch the log is written, and synced.
+    pub written: u64,
+    /// The same: what survives a power cut.
+    pub synced: u64,
+    /// Bytes of changes that wait for the log.
+    pub waiting_bytes: u64,
+    /// Why logging fails, and for how long it has, milliseconds.
+    pub failure: Option<(String, u64)>,
+    /// How often it has failed.
+    pub failures: u64,
+    /// The log that is being written, and its length.
+    pub log_number: u64,
+    /// The same.
+    pub log_bytes: u64,
+    /// Bytes of all logs and snapshots.
+    pub bytes: u64,
+    /// Bytes that were logged since the last snapshot: what a start has to read.
+    pub since_snapshot_bytes: u64,
+    /// The last snapshot that was made since the start.
+    pub snapshot: Option<SnapshotStatus>,
+    /// A snapshot is being made.
+    pub is_saving: bool,
+    /// Why the last snapshot was not made.
+    pub snapshot_failure: Option<String>,
+}
+
+impl StorageStatus {
+    /// One line for people, while there is something wrong.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        if let Some((why, _)) = &self.failure {
+            let effect = match self.sync {
+                "every-batch" => "changes of clients are refused until it works again",
+                _ => "nothing is logged until it works again, so a restart loses changes",
+            };
+            return Some(format!("the disk of this node fails: {why}; {effect}"));
+        }
+        let why = self.snapshot_failure.as_ref()?;
+        Some(format!("the last snapshot could not be made, the log goes on: {why}"))
+    }
+}
+
+/// A snapshot that was made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SnapshotStatus {
+    /// Its file's name.
+    pub file: String,
+    /// Its entries, tombstones included.
+    pub entries: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// How long ago, milliseconds.
+    pub age_ms: u64,
+}
+
+/// A file that a client wants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FileJob {
+    /// The state, in a file of that name.
+    Save {
+        /// The file's name.
+        name: String,
+        /// Its form.
+        format: FileFormat,
+        /// Also what is below nil.
+        internal: bool,
+    },
+    /// A snapshot in the data directory, now.
+    Snapshot,
+    /// What changes from now on, in a file of that name; takes the place of another such log.
+    LogStart {
+        /// The file's name.
+        name: String,
+        /// Its form.
+        format: FileFormat,
+        /// First the state as it is.
+        fetch: bool,
+    },
+    /// No such log any more.
+    LogStop,
+}
+
+/// The form of a client's file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileFormat {
+    /// The node's own snapshots and logs.
+    Own,
+    /// That of the Python DistKV.
+    Distkv,
+}
+
+/// What became of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileReport {
+    /// Its name; none where nothing was there to be done.
+    pub name: Option<String>,
+    /// Entries in it, where that is known.
+    pub entries: Option<u64>,
+    /// Entries that its form cannot hold.
+    pub left_out: u64,
+    /// Its length, where that is known.
+    pub bytes: Option<u64>,
+}
+
+/// Why there is no file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FileRefusal {
+    /// The node was not told where clients may have files.
+    NotAllowed,
+    /// It keeps no data on disk.
+    NoDataDirectory,
+    /// Another file is being written for a client.
+    Busy,
+    /// The name cannot be used.
+    Name(String),
+    /// It could not be written.
+    Failed(String),
 }
 
 /// What the node says of itself.
@@ -35,6 +179,26 @@ pub struct NodeStatus {
     pub catching_up: Option<(String, u64)>,
     /// Counters by name, in the order in which they are shown.
     pub counters: Vec<(&'static str, u64)>,
+    /// The log that a client has started, if there is one.
+    pub client_log: Option<ClientLogStatus>,
+}
+
+/// A log that a client has started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientLogStatus {
+    /// The file's name.
+    pub file: String,
+    /// Why it has ended, if it has.
+    pub failure: Option<String>,
+}
+
+impl ClientLogStatus {
+    /// One line for people, if something is wrong.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let why = self.failure.as_ref()?;
+        Some(format!("the log {} that a client has started has ended: {why}", self.file))
+    }
 }
 
 /// A member as SWIM sees it.

@@ -9,8 +9,10 @@
 //! | `input` | cutting messages from what arrives |
 //! | `session` | one client's state; batches of requests, without I/O |
 //! | `command` | what the actions do, one file per family |
+//! | `unsynced` | replies that go out only when what they tell of is on disk |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
+//! | `restoring` | a snapshot that a client uploads |
 //! | `standing` | which incarnations stand in chains, kept for a while |
 //! | [`authorise`] | the hook through which everything passes |
 
@@ -21,9 +23,11 @@ mod connection;
 pub mod info;
 mod input;
 pub mod purge_block;
+mod restoring;
 mod session;
 mod standing;
 mod stream;
+mod unsynced;
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,7 +40,10 @@ use crossbeam_utils::CachePadded;
 use event_listener::Event;
 
 pub use config::ServerConfig;
-pub use info::{MemberInfo, MemberState, NodeInfo, NodeStatus};
+pub use info::{
+    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, MemberInfo, MemberState,
+    NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
+};
 pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
@@ -80,6 +87,10 @@ pub(crate) struct Shared {
     info: Arc<dyn NodeInfo>,
     heavy: Semaphore,
     standing: Arc<standing::Standing>,
+    /// Snapshots that are being made for clients.
+    downloads: Arc<AtomicUsize>,
+    /// The snapshot that is being uploaded.
+    upload_turn: Arc<restoring::UploadTurn>,
     /// Fires when the server stops.
     stopping: Event,
     is_stopping: AtomicBool,
@@ -95,6 +106,13 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Waits until changes may be made: for this node's disk, where it does not keep up.
+    async fn room(&self) {
+        if let Some(log) = self.hub.log() {
+            log.room().await;
+        }
     }
 
     fn is_stopping(&self) -> bool {
@@ -170,6 +188,8 @@ impl Server {
             info,
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
+            downloads: Arc::default(),
+            upload_turn: Arc::default(),
             stopping: Event::new(),
             is_stopping: AtomicBool::new(false),
             connections: AtomicUsize::new(0),

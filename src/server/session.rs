@@ -7,10 +7,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::Shared;
 use super::authorise::{Identity, authorise};
 use super::command::value::CopiesWait;
+use super::restoring::Upload;
 use super::stream::{FailedSource, Garbage, Produced, Source, Streams};
+use super::unsynced::{UnsyncedReplies, refused};
 use crate::engine::Engine;
 use crate::hub::Hub;
 use crate::hub::inbox::Inbox;
@@ -33,6 +37,17 @@ impl Context<'_> {
     /// The current tock, for replies that need no fresh one.
     pub(super) fn tock(&self) -> Tock {
         self.hub.read(Engine::tock)
+    }
+
+    /// Whether changes may be made without waiting for the disk.
+    fn has_room(&self) -> bool {
+        self.hub.log().is_none_or(|log| log.has_room())
+    }
+
+    /// Why clients' changes are refused, if they are: the disk fails, and they must be on it.
+    pub(super) fn check_storage(&self) -> Result<(), ClientError> {
+        let refusal = self.hub.log().and_then(|log| log.refusal());
+        refusal.map_or(Ok(()), |failure| Err(refused(&failure)))
     }
 }
 
@@ -65,6 +80,8 @@ pub(super) enum Then {
     Continue,
     /// Run this, append its bytes to the output, then go on with the batch.
     Heavy(HeavyJob),
+    /// Wait until the disk keeps up, then go on with the batch.
+    NeedsRoom,
     /// The connection cannot go on; why is written already.
     Close,
 }
@@ -81,6 +98,12 @@ pub(super) struct Session {
     /// Writes whose replies wait for copies. Invariant: together with the streams, no more
     /// than the configuration allows.
     pub(super) copies: Vec<CopiesWait>,
+    /// Of the output's replies those that go out only when what they tell of is on disk.
+    pub(super) unsynced: UnsyncedReplies,
+    /// Whether the client is on this machine.
+    pub(super) is_local: bool,
+    /// A snapshot that is being uploaded. The jobs that take its pieces put it back here.
+    pub(super) upload: Arc<Mutex<Option<Upload>>>,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -106,7 +129,8 @@ impl WholePath<'_> {
 }
 
 impl Session {
-    pub(super) fn new() -> Self {
+    /// `is_local`: the client is on this machine.
+    pub(super) fn new(is_local: bool) -> Self {
         Self {
             identity: Identity::default(),
             root: Path::root(),
@@ -114,6 +138,9 @@ impl Session {
             inbox: Arc::new(Inbox::new()),
             streams: Streams::default(),
             copies: Vec::new(),
+            unsynced: UnsyncedReplies::default(),
+            is_local,
+            upload: Arc::default(),
         }
     }
 
@@ -132,6 +159,10 @@ impl Session {
             && out.len() < limit
         {
             match next {
+                Ok(ClientMessage::Request {
+                    request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
+                    ..
+                }) if !cx.has_room() => return (done, Then::NeedsRoom),
                 Ok(ClientMessage::Request { request: Request::Get { .. }, .. }) => {
                     done += self.run_reads(cx, rest, out);
                     continue;
@@ -223,6 +254,16 @@ impl Session {
             Request::CheckDeleted { nodes } => {
                 (Action::CheckDeleted, self.check_deleted(cx, seq, nodes))
             }
+            Request::GetSnapshot => (Action::GetSnapshot, self.get_snapshot(cx, seq)),
+            Request::Restore(piece) => (Action::Restore, self.restore(cx, seq, piece)),
+            Request::Save { file, full } => (Action::Save, self.save(cx, seq, file, *full)),
+            Request::Log { file, fetch } => (Action::Log, self.log(cx, seq, *file, *fetch)),
+            Request::Update(change) => (Action::Update, self.update(cx, seq, change, out)),
+            Request::Snapshot { file } => (Action::Snapshot, self.snapshot(cx, seq, *file)),
+            Request::LogStart { file, distkv, fetch } => {
+                (Action::LogStart, self.log_start(cx, seq, file, *distkv, *fetch))
+            }
+            Request::LogStop => (Action::LogStop, self.log_stop(cx, seq)),
             Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };
@@ -315,7 +356,12 @@ impl Session {
         if self.streams.is_empty() {
             return Produced::Idle;
         }
-        self.streams.produce(cx, cx.tock(), out)
+        self.streams.produce(cx, cx.tock(), out, &mut self.unsynced)
+    }
+
+    /// Whether a stream makes changes as it goes on.
+    pub(super) fn makes_changes(&self) -> bool {
+        self.streams.make_changes()
     }
 
     /// Whether nothing is open: no stream, no write that waits.
@@ -340,6 +386,7 @@ impl Session {
     pub(super) fn abandon(&mut self, cx: &Context<'_>) {
         self.streams.abandon(cx);
         self.copies.clear();
+        drop(self.upload.lock().take());
     }
 
     /// What should be dropped where nobody waits.

@@ -331,8 +331,9 @@ impl<'a> Cluster<'a> {
                     self.on_gone(node, "drops", &dropped);
                 }
                 Output::Persist { token } => self.persist(node, token),
-                // Nobody watches, monitors or waits for copies here, and memory is no matter.
-                Output::Notify { .. }
+                // Nobody watches, monitors, logs or waits for copies here, and memory is no matter.
+                Output::Knowledge
+                | Output::Notify { .. }
                 | Output::NotifyConflict { .. }
                 | Output::Topic { .. }
                 | Output::AckProgress
@@ -438,16 +439,20 @@ impl<'a> Cluster<'a> {
         {
             self.changed_at = now;
         }
-        let tick = at.engine.as_ref().and_then(Engine::tick);
-        if at.copied_at.is_some_and(|copied| tick.is_some_and(|tick| tick > copied)) {
+        let (Some(copied), Some(engine)) = (at.copied_at, &at.engine) else { return };
+        let id = engine.id();
+        let own = engine.group().and_then(|g| g.member(&id.name));
+        let is_member = own.is_some_and(|m| !m.durable && m.store == id.incarnation.0);
+        if is_member || engine.tick().is_some_and(|tick| tick > copied) {
             self.give_up();
         }
     }
 
     /// A copy has made an event before it met itself. Not even a client is needed for that: it may
-    /// change the Delete group's list, or re-issue. Now two changes may have one id.
+    /// change the Delete group's list, or re-issue. Now two changes may have one id. Or it is the
+    /// Delete group's member in memory, twice: nodes without a disk are not copied in real life.
     fn give_up(&mut self) {
-        note!(self, "a copy made an event before it met itself; nothing can be said");
+        note!(self, "a copy acts for its original before it met it; nothing can be said");
         self.stats.undecided = 1;
         self.phase = Phase::Over;
     }

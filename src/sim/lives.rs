@@ -6,6 +6,7 @@ use super::disk::Saved;
 use super::network::Network;
 use super::node::Node;
 use super::oracle::shadow::Shadow;
+use super::profile::Focus;
 use super::rng::Rng;
 use crate::engine::delete::DeleteSettings;
 use crate::engine::{Config, Engine, Input};
@@ -158,7 +159,13 @@ impl Cluster<'_> {
         let Some(last) = self.nodes[node].last.take() else { return };
         let mut ways = Way::ALL.to_vec();
         ways.retain(|way| way.is_open(&self.nodes[node]));
-        let way = rng.pick(&ways);
+        let mut way = rng.pick(&ways);
+        if self.options.focus == Focus::Coordinators
+            && Way::Old.is_open(&self.nodes[node])
+            && rng.percent(70)
+        {
+            way = Way::Old;
+        }
         // Somebody may start it as the first of a network, although there is one.
         let founds = rng.percent(self.plan.founds_percent);
         let choice = |from: &[Saved], rng: &mut Rng| from[rng.below(from.len())].clone();

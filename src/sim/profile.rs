@@ -163,7 +163,9 @@ impl Plan {
         let overflows = rng.percent(if options.focus == Focus::Overflows { 90 } else { 25 });
         Self {
             nodes,
-            paths: if is_small {
+            paths: if options.focus == Focus::Coordinators {
+                rng.pick(&[2, 3])
+            } else if is_small {
                 rng.pick(&[1, 1, 2, 3])
             } else {
                 rng.pick(&[3, 10, 100, 1_000, 3_000])

@@ -131,7 +131,13 @@ impl Cluster<'_> {
                 self.freeze(node, for_ms);
             }
             Step::Crash => self.crash_step(node, rng),
-            Step::Back => self.come_back(node, rng),
+            Step::Back => {
+                if self.options.focus == Focus::Coordinators && rng.percent(60) {
+                    // It purges on before it hears what it had announced.
+                    self.cut_off(node);
+                }
+                self.come_back(node, rng);
+            }
             Step::Join => self.join(),
             Step::Leave => {
                 if self.nodes[node].is_awake() && self.may_lose(node) {
@@ -179,7 +185,9 @@ impl Cluster<'_> {
             node = rng.below(self.nodes.len());
             let at = &self.nodes[node];
             let wanted = match (step, self.options.focus) {
-                (Step::Crash, Focus::Coordinators) => at.disk.store.is_some(),
+                (Step::Crash | Step::Snapshot | Step::Delete, Focus::Coordinators) => {
+                    at.disk.store.is_some()
+                }
                 _ => true,
             };
             let fits =
@@ -298,6 +306,15 @@ impl Cluster<'_> {
             }
         }
         note!(self, "parts: {}", self.parts_label());
+        self.after_block();
+    }
+
+    fn cut_off(&mut self, node: usize) {
+        for other in (0..self.slots()).filter(|other| *other != node) {
+            self.network.block(node, other, true);
+            self.network.block(other, node, true);
+        }
+        note!(self, "{} is cut off", self.nodes[node].label);
         self.after_block();
     }
 

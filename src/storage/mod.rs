@@ -10,7 +10,7 @@
 //! | [`batch`] | what one change of the engine does: the unit of a log |
 //! | [`log`] | the event log |
 //! | [`snapshot`] | the snapshot |
-//! | [`recover`] | what a start finds, and what may be believed of it |
+//! | [`recover()`] | what a start finds, and what may be believed of it |
 //! | [`data_dir`] | the directory: lock, identity, numbers, pruning |
 //!
 //! Nothing here runs by itself: no clock, no randomness, and no thread but one that helps a start

@@ -59,6 +59,9 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         memory_max: None,
         connections_max: 1024,
         forget_down_after: FORGET_DOWN_AFTER,
+        data: None,
+        client_files: None,
+        remote_restore: false,
     }
 }
 

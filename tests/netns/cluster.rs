@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -158,6 +159,46 @@ impl Cluster {
             assert_eq!(first.len(), other.len(), "n0 and n{n} have trees of different size");
         }
         first
+    }
+
+    /// Who drives the healing of a split, as a node sees it.
+    pub fn driver(&mut self, node: usize) -> Option<usize> {
+        let state = self.clients[node].call("get_state", &[("resync", Value::from(true))]);
+        let resync = field(&state, "resync")?;
+        field(&resync, "driver")?.as_str()?.strip_prefix('n')?.parse().ok()
+    }
+
+    /// How many entries a node that drives has yet to get, as far as it knows.
+    pub fn resync_remaining(&mut self, node: usize) -> Option<u64> {
+        let state = self.clients[node].call("get_state", &[("resync", Value::from(true))]);
+        field(&field(&state, "resync")?, "remaining")?.as_u64()
+    }
+
+    /// Writes that many entries of a node's own, many at once.
+    pub fn write_many(&mut self, node: usize, count: u64) {
+        for number in 0..count {
+            let value = Value::from(format!("{number:0>200}"));
+            let reply = self.clients[node].set(&["bulk", &format!("k{number}")], value);
+            assert_eq!(field(&reply, "error"), None, "{reply}");
+        }
+    }
+
+    /// Kills a node for good. The numbers of those behind it fall by one.
+    pub fn kill(&mut self, node: usize) {
+        self.nodes[node].kill();
+        self.nodes.remove(node);
+        self.clients.remove(node);
+    }
+
+    /// What `distkv-node conflicts` prints of a node.
+    pub fn shown_conflicts(&self, node: usize) -> Vec<String> {
+        let address = self.nodes[node].client.to_string();
+        let output = Command::new(env!("CARGO_BIN_EXE_distkv-node"))
+            .args(["conflicts", "--connect", &address])
+            .output()
+            .expect("the command runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }
 
     /// How many conflicts the nodes have reported, all together.

@@ -110,6 +110,14 @@ class RawConnection:
         self.send(action=action, seq=self._seq, **params)
         return self._seq
 
+    def start_bytes(self, action: str, **params: bytes) -> int:
+        """As `start`, with each parameter's bytes as they are."""
+        self._seq += 1
+        own = {"action": mp.encode(action), "seq": mp.encode(self._seq)}
+        pairs = [mp.encode(key) + value for key, value in {**own, **params}.items()]
+        self.send_bytes(bytes([0x80 | len(pairs)]) + b"".join(pairs))
+        return self._seq
+
     def reply(self, seq: Any, timeout: float = PATIENCE) -> Message:
         """The next message of request `seq`; others are kept for later."""
         queue = self.waiting.setdefault(seq, deque())

@@ -8,9 +8,6 @@ from raw import Closed, check_error
 
 # Every action that the protocol has and this version does not; each says so.
 LATER = {
-    "save": {"path": "/nowhere/file"},
-    "log": {"path": "/nowhere/file", "fetch": True},
-    "update": {"node": "n1", "tick": 1, "prev": None, "path": ("a",), "value": 1, "tock": 1},
     "diffie_hellman": {"pubkey": b"\x01" * 128, "length": 16},
     "auth": {"typ": "root", "ident": "*", "data": {}},
     "auth_info": {},
@@ -26,6 +23,15 @@ LATER = {
 def test_what_comes_later_says_so(connection, action):
     msg = connection.error(action, **LATER[action])
     assert msg["code"] == "not_implemented" and action in msg["error"], msg
+    connection.ok("get_tock")
+
+
+@pytest.mark.parametrize("action", ["save", "log"])
+def test_no_file_is_written_unless_the_operator_has_allowed_a_place(connection, tmp_path, action):
+    target = tmp_path / "file"
+    msg = connection.error(action, path=str(target), fetch=True, full=True)
+    assert msg["code"] == "denied" and "--client-files" in msg["error"], msg
+    assert not target.exists()
     connection.ok("get_tock")
 
 

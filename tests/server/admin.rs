@@ -40,6 +40,8 @@ fn the_status_tells_what_the_node_holds() {
         "housekeepers",
         "warnings",
         "purge_blocked",
+        "client_log",
+        "storage",
         "seq",
     ];
     assert_eq!(fields(&status), order);
@@ -107,9 +109,6 @@ fn what_comes_later_says_so() {
     let node = Node::found("n1");
     let mut client = node.connect();
     for action in [
-        "save",
-        "log",
-        "update",
         "diffie_hellman",
         "auth",
         "auth_info",

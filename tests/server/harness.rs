@@ -4,17 +4,19 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distkv::engine::{Config, Engine, Input};
 use distkv::hub::Hub;
+use distkv::hub::log_queue::LogQueue;
 use distkv::model::ids::{Incarnation, NodeId, NodeName, Tick};
 use distkv::model::value::{SkipLimits, skip_value};
 use distkv::rt;
 use distkv::server::{
-    MemberInfo, MemberState, NodeInfo, NodeStatus, Server, ServerConfig, ServerError,
+    FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus, Server,
+    ServerConfig, ServerError, StorageStatus,
 };
 pub use rmpv::Value;
 
@@ -25,6 +27,11 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Info {
     pub left: AtomicBool,
+    /// How the disk is.
+    pub storage: Mutex<Option<StorageStatus>>,
+    /// What was asked for, and what is answered.
+    pub jobs: Mutex<Vec<FileJob>>,
+    pub answer: Mutex<Option<Result<FileReport, FileRefusal>>>,
 }
 
 impl NodeInfo for Info {
@@ -38,6 +45,7 @@ impl NodeInfo for Info {
             links: 0,
             catching_up: None,
             counters: vec![("conflicts", 0)],
+            client_log: None,
         }
     }
 
@@ -60,6 +68,15 @@ impl NodeInfo for Info {
     fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
     }
+
+    fn storage(&self) -> Option<StorageStatus> {
+        self.storage.lock().unwrap().clone()
+    }
+
+    fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
+        self.jobs.lock().unwrap().push(job);
+        self.answer.lock().unwrap().clone().unwrap_or(Err(FileRefusal::NotAllowed))
+    }
 }
 
 /// A node and its client port.
@@ -77,7 +94,12 @@ impl Node {
     }
 
     pub fn with(engine: Config, config: ServerConfig) -> Node {
-        let hub = Arc::new(Hub::new(Engine::new(engine)));
+        Self::logged(engine, config, None)
+    }
+
+    /// With a log that the test writes.
+    pub fn logged(engine: Config, config: ServerConfig, log: Option<Arc<LogQueue>>) -> Node {
+        let hub = Arc::new(Hub::with_log(Engine::new(engine), log));
         let info = Arc::new(Info::default());
         let shared: Arc<dyn NodeInfo> = info.clone();
         let bound = Server::bind("127.0.0.1:0", Arc::clone(&hub), config, shared);

@@ -24,6 +24,7 @@ fn without_anything_the_defaults_hold() {
     );
     assert!(config.peers.is_empty() && !config.read_only && config.memory_max.is_none());
     assert!(matches!(config.start, Start::Run { init: None, load: None }));
+    assert!(config.data.is_none() && config.client_files.is_none() && !config.remote_restore);
 }
 
 #[test]
@@ -41,6 +42,14 @@ fn the_file_sets_whatever_options_can() {
         read-only = true
         max-connections = 7
         forget-down-after = "1.5m"
+        data-dir = "/data"
+        sync = "every-batch"
+        log-rotate-bytes = "1MiB"
+        log-rotate-after = "2h"
+        snapshot-after = 1048576
+        keep-snapshots = 5
+        client-files = "/files"
+        remote-restore = true
         init = { site = "main", levels = [1, 2.5, true] }
         load = "saved.bin"
         log = "debug"
@@ -53,9 +62,18 @@ fn the_file_sets_whatever_options_can() {
     assert_eq!(config.client, "[::]:1000");
     assert_eq!(config.peers, ["n2.example.org:27587", "10.0.0.3:7"]);
     assert_eq!(config.memory_max, Some(3 << 29));
-    assert!(config.read_only);
+    assert!(config.read_only && config.remote_restore);
     assert_eq!(config.connections_max, 7);
     assert_eq!(config.forget_down_after, Duration::from_secs(90));
+    let data = DataConfig {
+        sync: SyncPolicy::EveryBatch,
+        rotate_bytes: 1 << 20,
+        rotate_after: Duration::from_secs(7_200),
+        snapshot_after: 1 << 20,
+        keep_snapshots: 5,
+        ..DataConfig::new("/data".into())
+    };
+    assert_eq!((config.data, config.client_files), (Some(data), Some("/files".into())));
     let Start::Run { init: Some(init), load: Some(load) } = config.start else { panic!() };
     assert_eq!(load, PathBuf::from("saved.bin"));
     let text = crate::protocol::json::text_from_msgpack(init.as_bytes()).unwrap();
@@ -93,6 +111,8 @@ fn a_bad_setting_is_an_error_with_its_line() {
         "\nmax-memory = \"many\"",
         "\nmax-memory = -1",
         "\nmax-memory = 1.5",
+        "\nsync = \"sometimes\"",
+        "\nsync = 1",
         "\nread-only = 1",
         "\ninit = 1979-05-27",
         "\ninit = nan",
@@ -139,4 +159,25 @@ fn what_makes_no_sense_is_refused() {
 fn a_host_name_that_is_no_node_name_asks_for_one() {
     let error = Settings::default().into_config(StartKind::Run, String::new).unwrap_err();
     assert!(error.to_string().contains("--name"), "{error}");
+}
+
+#[test]
+fn how_data_is_kept_needs_a_place_for_it_and_sense() {
+    let set = |change: fn(&mut Settings)| {
+        let mut settings = Settings { data_dir: Some("data".into()), ..Settings::default() };
+        change(&mut settings);
+        config(settings, StartKind::Run)
+    };
+    assert_eq!(set(|_| {}).unwrap().data, Some(DataConfig::new("data".into())));
+    assert!(set(|s| s.discard_damaged = true).unwrap().data.unwrap().discard_damaged);
+    let lone = set(|s| (s.data_dir, s.sync) = (None, Some(SyncPolicy::Never))).unwrap_err();
+    assert!(lone.contains("--sync needs --data-dir"), "{lone}");
+    assert!(set(|s| s.keep_snapshots = Some(0)).is_err());
+    assert!(set(|s| s.log_rotate_bytes = Some(100)).is_err());
+    assert!(set(|s| s.log_rotate_after = Some(Duration::ZERO)).is_err());
+    // A decision of one start must not stay in a file.
+    assert!(Settings::parse("discard-damaged = true").is_err());
+    // Its peers are in the data directory, if it has been there before.
+    let joining = Settings { data_dir: Some("data".into()), ..Settings::default() };
+    assert!(config(joining, StartKind::Join).is_ok());
 }

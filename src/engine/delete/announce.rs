@@ -83,6 +83,7 @@ impl Engine {
             self.delete.kept.pop_front();
         }
         self.delete.kept.push_back(pair);
+        self.note_knowledge();
         // Whoever coordinates next need not begin at once.
         self.delete.rests = true;
     }

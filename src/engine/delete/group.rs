@@ -76,7 +76,9 @@ impl Engine {
             return Err(ForgetError::IsHere);
         }
         let rest = config.members().iter().filter(|m| m.name != *name).cloned().collect();
-        if self.force_change(rest, out) { Ok(()) } else { Err(ForgetError::NoEvent) }
+        let is_changed = self.force_change(rest, out);
+        self.tell_knowledge(out);
+        if is_changed { Ok(()) } else { Err(ForgetError::NoEvent) }
     }
 
     /// A forced change, or the first list of all: always a new lineage, so that two sides never
@@ -88,6 +90,7 @@ impl Engine {
         let version = self.delete.config.as_ref().map_or(0, |c| c.version).saturating_add(1);
         let Some(event) = self.replica.burn_event() else { return false };
         self.peers.note_change(event.node);
+        self.note_knowledge();
         let mut lineage = Lineage(Some((self.config.id.clone(), event.tick)));
         if self.config.defects.has(Defect::OneLineage)
             && let Some(config) = &self.delete.config
@@ -114,6 +117,7 @@ impl Engine {
             self.peers.note_change(node);
         }
         self.delete.config = Some(config);
+        self.note_knowledge();
         self.delete.round = None;
         self.delete.away.clear();
         true

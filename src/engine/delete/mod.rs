@@ -115,7 +115,7 @@ impl DeleteGroup {
     /// of its own it is a newcomer, so that two never go on in one lineage.
     pub(super) fn on_renewed(&mut self, incarnation: Incarnation) {
         if let Some(store) = &mut self.settings.store {
-            *store = incarnation.0;
+            *store = store_after_renewal(incarnation);
         }
         self.round = None;
         self.agreeing = None;
@@ -126,6 +126,13 @@ impl DeleteGroup {
         self.next_token += 1;
         self.next_token
     }
+}
+
+/// The id that the data directory of a node has from the moment on at which it goes on under this
+/// incarnation because somebody else uses the one before: it is another member of the group.
+#[must_use]
+pub fn store_after_renewal(incarnation: Incarnation) -> u64 {
+    incarnation.0
 }
 
 impl Engine {
@@ -156,6 +163,7 @@ impl Engine {
             self.agree(&agreeing, out);
         }
         if let Some(deciding) = self.delete.deciding.take_if(|d| d.token == token) {
+            self.note_knowledge();
             self.carry_out_decision(deciding, now, out);
         }
     }
@@ -169,6 +177,12 @@ impl Engine {
     /// The last purges that were applied here, oldest first.
     pub fn applied_pairs(&self) -> impl Iterator<Item = &TockPair> {
         self.delete.kept.iter()
+    }
+
+    /// The data directory's id, of a node that has one: what makes it a certain member.
+    #[must_use]
+    pub fn store(&self) -> Option<u64> {
+        self.delete.settings.store
     }
 
     /// The member list in force.

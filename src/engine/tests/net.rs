@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::log::LogReplay;
 use super::write;
 use crate::engine::delete::{DeleteSettings, ForgetError};
 use crate::engine::*;
@@ -23,6 +24,7 @@ struct Pipe {
 
 struct Node {
     engine: Engine,
+    log: LogReplay,
     /// By the link's name here: the pipe to the other end.
     pipes: BTreeMap<LinkId, Pipe>,
 }
@@ -36,10 +38,8 @@ pub(super) struct Net {
     losers: Vec<EventKey>,
     renewals: usize,
     rng: u64,
-    /// What each acknowledged change replaced, by event: true, uncut histories.
-    parents: BTreeMap<EventKey, Option<EventKey>>,
-    /// A node took with it what nobody else had.
-    pub(super) something_died: bool,
+    /// Every event that was made.
+    made: BTreeSet<EventKey>,
     /// Two nodes share an identity, so an event may be used twice before they find out.
     cloned: bool,
     delete: DeleteSettings,
@@ -70,8 +70,7 @@ impl Net {
             losers: Vec::new(),
             renewals: 0,
             rng: 1,
-            parents: BTreeMap::new(),
-            something_died: false,
+            made: BTreeSet::new(),
             cloned: false,
             delete: no_purges(),
             digests: None,
@@ -127,7 +126,7 @@ impl Net {
     /// A node that is not ready.
     pub(super) fn join(&mut self) -> usize {
         let engine = self.fresh(&format!("n{}", self.nodes.len()));
-        self.nodes.push(Node { engine, pipes: BTreeMap::new() });
+        self.nodes.push(Node { log: LogReplay::begin(&engine), engine, pipes: BTreeMap::new() });
         self.nodes.len() - 1
     }
 
@@ -136,7 +135,7 @@ impl Net {
         self.cloned = true;
         let id = self.nodes[of].engine.id().clone();
         let engine = Engine::new(Config { delete: self.delete.clone(), ..Config::new(id, 7) });
-        self.nodes.push(Node { engine, pipes: BTreeMap::new() });
+        self.nodes.push(Node { log: LogReplay::begin(&engine), engine, pipes: BTreeMap::new() });
         let node = self.nodes.len() - 1;
         self.handle(node, Input::Found);
         node
@@ -194,9 +193,7 @@ impl Net {
         let written = result?;
         if let Some(committed) = &written.committed {
             let event = self.key(node, &committed.entry);
-            let parent = written.old.as_ref().map(|old| self.key(node, old));
-            let before = self.parents.insert(event, parent);
-            assert!(before.is_none() || self.cloned, "an event was used twice");
+            assert!(self.made.insert(event) || self.cloned, "an event was used twice");
         }
         Ok(tick)
     }
@@ -225,7 +222,11 @@ impl Net {
 
     /// What a shell does with outputs.
     fn perform(&mut self, node: usize, mut out: Outbox) {
-        for output in out.drain().collect::<Vec<_>>() {
+        let outputs: Vec<Output> = out.drain().collect();
+        let at = &mut self.nodes[node];
+        outputs.iter().for_each(|output| at.log.note(output, &at.engine));
+        at.log.check(&at.engine);
+        for output in outputs {
             match output {
                 Output::Broadcast { frame } => {
                     for pipe in self.nodes[node].pipes.values_mut().filter(|p| !p.losing) {
@@ -364,6 +365,7 @@ impl Net {
             self.tick();
             self.deliver_all();
         }
+        self.nodes.iter().for_each(|node| node.log.check_entries(&node.engine));
     }
 
     pub(super) fn heal(&mut self) {
@@ -443,10 +445,6 @@ impl Net {
         self.handle(to, Input::Messages { link, messages: vec![message] });
     }
 
-    pub(super) fn seed(&mut self, seed: u64) {
-        self.rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    }
-
     fn random(&mut self, below: usize) -> usize {
         self.rng ^= self.rng << 13;
         self.rng ^= self.rng >> 7;
@@ -454,76 +452,17 @@ impl Net {
         (self.rng >> 11) as usize % below.max(1)
     }
 
-    pub(super) fn random_step(&mut self) {
-        let count = self.nodes.len();
-        let (a, b) = (self.random(count), self.random(count));
-        match self.random(12) {
-            0..=3 => {
-                let path = ["x", "y", "x.y", "z"][self.random(4)];
-                // Each value is unique, so that one can tell what became of it.
-                let value = (self.parents.len() as u16).to_be_bytes();
-                let value = [0xcd, value[0], value[1]];
-                let delete = self.random(4) == 0;
-                let _ = self.write(a, path, (!delete).then_some(&value[..]));
-            }
-            4 => self.disconnect(a, b),
-            5 => self.connect(a, b),
-            6 => {
-                let losing = self.random(2) == 0;
-                self.lose_queued(a, b, losing);
-            }
-            7 => self.tick(),
-            8 if self.random(4) == 0 && count > 2 => self.restart_empty(a),
-            _ => {
-                let frames = self.random(8);
-                self.deliver_some(frames);
-            }
-        }
-    }
-
     /// A node that lost everything comes back under its name, as a joiner.
     pub(super) fn restart_empty(&mut self, node: usize) {
         for other in 0..self.nodes.len() {
             self.disconnect(node, other);
         }
-        self.note_what_dies(node);
         let name = self.engine(node).id().name.to_string();
-        self.nodes[node].engine = self.fresh(&name);
+        let engine = self.fresh(&name);
+        self.nodes[node].log = LogReplay::begin(&engine);
+        self.nodes[node].engine = engine;
         if !self.nodes.iter().any(|n| n.engine.is_ready()) {
             self.handle(node, Input::Found);
-        }
-    }
-
-    /// What only this node held is gone with it, and no rule can bring that back.
-    fn note_what_dies(&mut self, node: usize) {
-        let held = |engine: &Engine| -> BTreeSet<(String, u64)> {
-            let seen = export_seen(engine.table(), engine.seen());
-            seen.iter().flat_map(|(id, t)| t.iter().map(move |t| (format!("{id:?}"), t))).collect()
-        };
-        let own = held(self.engine(node));
-        let mut others = BTreeSet::new();
-        for (at, other) in self.nodes.iter().enumerate() {
-            if at != node {
-                others.extend(held(&other.engine));
-            }
-        }
-        self.something_died |= !own.is_subset(&others);
-    }
-
-    /// Every acknowledged change is there, or was replaced by one that knew it, or lost a
-    /// conflict that was reported (DESIGN, "nothing acknowledged is lost silently").
-    pub(super) fn check_nothing_lost(&self, seed: u64) {
-        let mut accounted: BTreeSet<EventKey> = BTreeSet::new();
-        let tops = self.engine(0).tree().subtree(&Path::root()).map(|(_, e)| self.key(0, e));
-        for top in tops.chain(self.losers.iter().cloned()) {
-            let mut at = Some(top);
-            while let Some(event) = at {
-                at = self.parents.get(&event).cloned().flatten();
-                accounted.insert(event);
-            }
-        }
-        for event in self.parents.keys() {
-            assert!(accounted.contains(event), "seed {seed}: {event:?} was lost silently");
         }
     }
 }

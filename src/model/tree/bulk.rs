@@ -1,14 +1,15 @@
 //! A tree of very many entries at once: its hash map and its ordered set can be built apart, by
 //! two threads.
 
-use super::{EntryMap, TOMBSTONE_BYTES, Tree};
+use super::table::Table;
+use super::{TOMBSTONE_BYTES, Tree};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
 
 /// The entries by path, without their order.
 pub struct EntriesBuilder {
-    entries: EntryMap,
+    entries: Table,
 }
 
 /// The order of paths, the tombstones, and the sums over all entries.
@@ -29,7 +30,7 @@ impl EntriesBuilder {
 
     /// Adds an entry; each path once.
     pub fn push(&mut self, path: Path, entry: Entry) {
-        let before = self.entries.insert(path, entry);
+        let before = self.entries.insert(&path, entry);
         debug_assert!(before.is_none());
     }
 }

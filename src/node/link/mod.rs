@@ -13,6 +13,7 @@ mod greetings;
 #[allow(clippy::module_inception, reason = "one link, of the links")]
 mod link;
 mod log_once;
+mod pace;
 mod reader;
 mod signs;
 mod targets;

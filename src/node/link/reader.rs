@@ -1,10 +1,14 @@
 //! Reads a link: cuts frames apart and decodes them outside of any lock, then hands all that
 //! came together to the engine.
 
+use std::time::Duration;
+
 use futures::io::AsyncReadExt;
 
 use super::link::{Link, LinkEnd};
+use super::pace::Pace;
 use super::signs::is_sign_of_life;
+use super::writer::own_tick;
 use crate::engine::Input;
 use crate::hub::Hub;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
@@ -77,10 +81,26 @@ impl Buffer {
 pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEnd {
     let mut buffer = Buffer::new(leftover);
     let mut stream = &link.stream;
+    let mut pace = Pace::default();
     loop {
-        match take_in(hub, link, buffer.content()) {
-            Ok(consumed) => buffer.consume(consumed),
+        if let Some(log) = hub.log() {
+            // For this node's disk, before the guard is taken: nobody else waits for it.
+            log.room().await;
+        }
+        let began = rt::now_us();
+        let taken = match take_in(hub, link, buffer.content()) {
+            Ok(taken) => taken,
             Err(end) => return end,
+        };
+        buffer.consume(taken.bytes);
+        if taken.has_part {
+            let worked = Duration::from_micros(rt::now_us().saturating_sub(began));
+            match pace.rest(own_tick(hub), rt::now(), worked) {
+                Some(rest) => rt::sleep(rest).await,
+                None => rt::yield_now().await,
+            }
+            // More may have come already.
+            continue;
         }
         match stream.read(buffer.room()).await {
             Ok(0) => return LinkEnd::Gone,
@@ -98,11 +118,19 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
     }
 }
 
-/// Hands all whole frames to the engine; returns how many bytes they had.
-fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<usize, LinkEnd> {
+/// What was handed to the engine.
+struct Taken {
+    bytes: usize,
+    /// Whether a part of a catch-up was in it.
+    has_part: bool,
+}
+
+/// Hands whole frames to the engine: all of them, or those up to a part of a catch-up, so that many
+/// parts that have come together do not keep everybody else waiting.
+fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
     let malformed = |error: &dyn std::error::Error| LinkEnd::Malformed(error.to_string());
     let (mut at, mut messages) = (0, Vec::new());
-    let mut bad = None;
+    let (mut bad, mut has_part) = (None, false);
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
         match split_frame(rest, BODY_BYTES_MAX) {
@@ -110,7 +138,10 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<usize, LinkEnd> {
                 at += frame.length;
                 match PeerMessage::decode(&frame) {
                     Ok(Some(message)) if is_sign_of_life(&message) => link.on_sign(),
-                    Ok(Some(message)) => messages.push(message),
+                    Ok(Some(message)) => {
+                        has_part = matches!(message, PeerMessage::CatchUpPart { .. });
+                        messages.push(message);
+                    }
                     // Of a later version; ours to ignore.
                     Ok(None) => {}
                     Err(error) => bad = Some(malformed(&error)),
@@ -119,7 +150,7 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<usize, LinkEnd> {
             Ok(None) => break,
             Err(error) => bad = Some(malformed(&error)),
         }
-        if bad.is_some() {
+        if bad.is_some() || has_part {
             break;
         }
         if messages.len() >= MESSAGES_MAX {
@@ -131,7 +162,7 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<usize, LinkEnd> {
     if !messages.is_empty() {
         hub.handle(Input::Messages { link: link.id, messages }, rt::now());
     }
-    bad.map_or(Ok(at), Err)
+    bad.map_or(Ok(Taken { bytes: at, has_part }), Err)
 }
 
 #[cfg(test)]

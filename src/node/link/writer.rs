@@ -1,16 +1,20 @@
 //! Writes a link: live frames first, and below them a catch-up that is being answered.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_lock::{Semaphore, SemaphoreGuardArc};
+use futures::future::{Either, select};
 use futures::io::AsyncWriteExt;
 
 use super::link::{Link, LinkEnd};
+use super::pace::Pace;
 use super::signs::sign_of_life;
 use crate::engine::{CloseReason, Input, ServeJob};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;
-use crate::model::ids::{Millis, NodeTable};
+use crate::model::ids::{Millis, NodeTable, Tick};
 use crate::protocol::frame::PART_BYTES;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::rt;
@@ -32,12 +36,23 @@ pub(super) struct Writer {
     serves: Arc<Semaphore>,
     /// Held while a catch-up is being answered.
     permit: Option<SemaphoreGuardArc>,
+    pace: Pace,
+    /// The last answer whose snapshot is known to be safe: it gets no younger.
+    safe_serve: Option<u64>,
     out: Vec<u8>,
 }
 
 impl Writer {
     pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>, serves: Arc<Semaphore>) -> Self {
-        Self { hub, link, serves, permit: None, out: Vec::new() }
+        Self {
+            hub,
+            link,
+            serves,
+            permit: None,
+            pace: Pace::default(),
+            safe_serve: None,
+            out: Vec::new(),
+        }
     }
 
     /// Writes until the link ends, and says why it did. [`LinkEnd::Left`] after everything
@@ -96,7 +111,29 @@ impl Writer {
         self.flush().await
     }
 
+    /// Waits until everything up to this moment may be seen outside; gives signs of life
+    /// meanwhile. If it cannot be made safe, waiting would help nobody: the others' copies are the
+    /// better ones then.
+    async fn until_safe(&mut self) -> std::io::Result<()> {
+        let Some(log) = self.hub.log().filter(|log| log.gates()).cloned() else { return Ok(()) };
+        let mut safe = pin!(log.until_synced(log.appended()));
+        let link = Arc::clone(&self.link);
+        loop {
+            let changed = link.queue.changed.listen();
+            if link.end().is_some() {
+                return Ok(());
+            }
+            if link.take_sign_wanted() {
+                self.give_sign().await?;
+            }
+            if let Either::Left(_) = select(&mut safe, changed).await {
+                return Ok(());
+            }
+        }
+    }
+
     async fn write_frames(&mut self, frames: &[Arc<[u8]>]) -> std::io::Result<()> {
+        self.until_safe().await?;
         self.link.note_frames(rt::now());
         if let [frame] = frames {
             return self.write(frame).await;
@@ -154,8 +191,13 @@ impl Writer {
             refused.encode(&NodeTable::new(), &mut self.out);
             return self.flush().await;
         }
+        if self.safe_serve != Some(job.id()) {
+            self.safe_serve = Some(job.id());
+            self.until_safe().await?;
+        }
         self.link.note_serving(true);
         self.link.note_frames(rt::now());
+        let began = rt::now_us();
         if job.next_frames(PART_BYTES, &mut self.out) {
             drop_aside(job);
             self.permit = None;
@@ -164,9 +206,13 @@ impl Writer {
             // A newer ask has taken its place: then nobody wants this one any more.
             drop_aside(unwanted);
         }
+        let worked = Duration::from_micros(rt::now_us().saturating_sub(began));
         self.flush().await?;
-        // A fast peer never makes us wait, so others would not get to run.
-        rt::yield_now().await;
+        match self.pace.rest(own_tick(&self.hub), rt::now(), worked) {
+            Some(rest) => rt::sleep(rest).await,
+            // A fast peer never makes us wait, so others would not get to run.
+            None => rt::yield_now().await,
+        }
         Ok(())
     }
 }
@@ -178,6 +224,11 @@ impl Drop for Writer {
             drop_aside(job);
         }
     }
+}
+
+/// This node's last tick; none while it is not ready.
+pub(super) fn own_tick(hub: &Hub) -> Option<Tick> {
+    hub.read(|engine| engine.tick().filter(|_| engine.is_ready()))
 }
 
 /// Drops a snapshot where that may take its time.

@@ -80,13 +80,23 @@ actions! {
     Members = "members",
     /// Ours: takes a member that does not come back off the Delete group's list.
     ForgetMember = "forget_member",
+    /// Ours: streams the whole state, as the bytes of a snapshot file.
+    GetSnapshot = "get_snapshot",
+    /// Ours: takes a snapshot in, piece by piece.
+    Restore = "restore",
+    /// Ours: saves a snapshot, in the data directory or where clients may have files.
+    Snapshot = "snapshot",
+    /// Ours: logs changes to a file on the server.
+    LogStart = "log_start",
+    /// Ours: ends such a log.
+    LogStop = "log_stop",
     /// Ours: the node leaves the network and ends.
     Leave = "leave",
-    /// Writes the state to a file on the server. Not here yet.
+    /// Writes the state to a file on the server.
     Save = "save",
-    /// Logs changes to a file on the server. Not here yet.
+    /// Logs changes to a file on the server.
     Log = "log",
-    /// Replays a stored change. Not here yet.
+    /// Replays a stored change.
     Update = "update",
     /// Authorisation. Not here yet.
     DiffieHellman = "diffie_hellman",

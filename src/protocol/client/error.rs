@@ -41,6 +41,9 @@ pub enum ErrorCode {
     TooSlow,
     /// The change is made here, but not confirmed by as many peers as were asked for.
     UnknownFate,
+    /// The node cannot write to its disk. A change that was refused was not made; one that was in
+    /// flight when that began is made in memory, and may be lost with it.
+    StorageFailed,
     /// The session may not do this.
     Denied,
     /// A bug in the node.
@@ -71,6 +74,7 @@ impl ErrorCode {
             Self::TooMany => "too_many",
             Self::TooSlow => "too_slow",
             Self::UnknownFate => "unknown_fate",
+            Self::StorageFailed => "storage_failed",
             Self::Denied => "denied",
             Self::Internal => "internal",
         }

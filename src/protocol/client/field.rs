@@ -44,6 +44,7 @@ macro_rules! fields {
 fields! {
     Ack = "ack",
     Action = "action",
+    AnyNetwork = "any_network",
     Chain = "chain",
     Conflicts = "conflicts",
     Copies = "copies",
@@ -51,11 +52,15 @@ fields! {
     Data = "data",
     DeleteGroup = "delete_group",
     Deleted = "deleted",
+    Depth = "depth",
     Empty = "empty",
     Fetch = "fetch",
+    Format = "format",
+    Full = "full",
     Housekeepers = "housekeepers",
     Idem = "idem",
     Known = "known",
+    Last = "last",
     Limit = "limit",
     Max = "max",
     MaxDepth = "max_depth",
@@ -76,11 +81,14 @@ fields! {
     Resync = "resync",
     Seq = "seq",
     Since = "since",
+    Start = "start",
     State = "state",
+    Storage = "storage",
     Superseded = "superseded",
     Task = "task",
     Tick = "tick",
     Timeout = "timeout",
+    Tock = "tock",
     Topic = "topic",
     Value = "value",
     WithData = "with_data",
@@ -185,6 +193,14 @@ impl<'a> Fields<'a> {
     /// It is not, or is something else.
     pub fn text(&self, field: Field) -> Result<&'a str, ClientError> {
         Reader::new(self.need(field)?).read_str().map_err(|e| wrong(field, &e))
+    }
+
+    /// A text, if the field is there and not nil.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn optional_text(&self, field: Field) -> Result<Option<&'a str>, ClientError> {
+        self.get_non_nil(field).map(|_| self.text(field)).transpose()
     }
 
     /// A path that must be there, as an extension of type 3 or an array.

@@ -10,6 +10,7 @@
 //! | [`action`] | the actions' names |
 //! | [`field`] | a message's fields, not yet typed |
 //! | [`request`] | typed requests, and how they are decoded |
+//! | [`stored`] | those of them that are about files |
 //! | [`error`] | the code words of errors |
 //! | [`chain`] | chains as clients see them |
 //! | [`shorten`] | the shortened paths of streams |
@@ -22,6 +23,7 @@ pub mod field;
 pub mod reply;
 pub mod request;
 pub mod shorten;
+pub mod stored;
 
 #[cfg(test)]
 mod tests;

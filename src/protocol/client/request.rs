@@ -4,6 +4,9 @@ use super::action::Action;
 use super::chain::ChainField;
 use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong, wrong_kind};
+use super::stored::{
+    RestorePiece, StoredChange, decode_restore_piece, decode_stored_change, is_distkv_format,
+};
 use crate::model::ids::{Millis, Tick};
 use crate::model::path::{Element, Path, PathBuilder, PathBytes};
 use crate::model::tick_set::TickSet;
@@ -148,6 +151,8 @@ pub struct StateParts {
     pub resync: bool,
     /// Ours: who must agree before tombstones go.
     pub delete_group: bool,
+    /// Ours: how the node keeps its data on disk.
+    pub storage: bool,
     /// Ours: also incarnations that are over and own nothing.
     pub over: bool,
 }
@@ -292,6 +297,42 @@ pub enum Request<'a> {
         /// The member's name.
         node: &'a str,
     },
+    /// `get_snapshot`.
+    GetSnapshot,
+    /// `restore`.
+    Restore(RestorePiece<'a>),
+    /// `save`.
+    Save {
+        /// The file's name.
+        file: &'a str,
+        /// Also what is below nil.
+        full: bool,
+    },
+    /// `log`; without a file no log any more.
+    Log {
+        /// The file's name.
+        file: Option<&'a str>,
+        /// First the state as it is.
+        fetch: bool,
+    },
+    /// `update`.
+    Update(StoredChange<'a>),
+    /// `snapshot`; without a file in the data directory.
+    Snapshot {
+        /// The file's name.
+        file: Option<&'a str>,
+    },
+    /// `log_start`.
+    LogStart {
+        /// The file's name.
+        file: &'a str,
+        /// As the Python DistKV does it.
+        distkv: bool,
+        /// First the state as it is.
+        fetch: bool,
+    },
+    /// `log_stop`.
+    LogStop,
     /// `leave`.
     Leave,
     /// An action that this version does not have.
@@ -395,11 +436,25 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::Status => Request::Status,
         Action::Members => Request::Members,
         Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
+        Action::GetSnapshot => Request::GetSnapshot,
+        Action::Restore => Request::Restore(decode_restore_piece(fields)?),
+        Action::Save => {
+            Request::Save { file: fields.text(Field::Path)?, full: fields.flag(Field::Full)? }
+        }
+        Action::Log => Request::Log {
+            file: fields.optional_text(Field::Path)?,
+            fetch: fields.flag(Field::Fetch)?,
+        },
+        Action::Update => Request::Update(decode_stored_change(fields)?),
+        Action::Snapshot => Request::Snapshot { file: fields.optional_text(Field::Path)? },
+        Action::LogStart => Request::LogStart {
+            file: fields.text(Field::Path)?,
+            distkv: is_distkv_format(fields)?,
+            fetch: fields.flag(Field::Fetch)?,
+        },
+        Action::LogStop => Request::LogStop,
         Action::Leave => Request::Leave,
-        Action::Save
-        | Action::Log
-        | Action::Update
-        | Action::DiffieHellman
+        Action::DiffieHellman
         | Action::Auth
         | Action::AuthInfo
         | Action::AuthGet
@@ -479,6 +534,7 @@ fn decode_state_parts(fields: &Fields<'_>) -> Result<StateParts, ClientError> {
         housekeepers: fields.flag(Field::Housekeepers)?,
         resync: fields.flag(Field::Resync)?,
         delete_group: fields.flag(Field::DeleteGroup)?,
+        storage: fields.flag(Field::Storage)?,
         over: fields.flag(Field::Over)?,
     })
 }

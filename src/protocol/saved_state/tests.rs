@@ -1,6 +1,7 @@
 //! The two files that a Python DistKV wrote, and damaged ones.
 
 use super::*;
+use crate::model::tree::Tree;
 
 const SAVED: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/saved-state.bin");
 const LOG: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/change-log.bin");
@@ -23,8 +24,8 @@ fn read(bytes: &[u8]) -> File {
     file
 }
 
-fn name(name: &str) -> NodeName {
-    NodeName::new(name).unwrap()
+fn name(name: &str) -> SavedNode {
+    SavedNode::new(name).unwrap()
 }
 
 fn tick(tick: u64) -> Tick {
@@ -41,11 +42,11 @@ fn a_saved_state_of_the_original_is_read() {
     let file = read(SAVED);
     assert_eq!((file.states.len(), file.entries.len(), file.unusable.len()), (1, 1305, 1));
     let state = &file.states[0];
-    assert_eq!((state.node.as_str(), state.tock.get()), ("n1", 4412));
+    assert_eq!((state.node.to_string().as_str(), state.tock.get()), ("n1", 4412));
     let nodes = [(name("n1"), Some(tick(1357))), (name("n3"), None), (name("n2"), None)];
     assert_eq!(state.nodes, nodes);
     let (node, known) = &state.known[0];
-    assert_eq!((node.as_str(), known.count(), known.max()), ("n1", 36, 1334));
+    assert_eq!((node.to_string().as_str(), known.count(), known.max()), ("n1", 36, 1334));
     let deleted: Vec<_> = state.deleted[0].1.ranges().collect();
     assert_eq!(deleted[..3], [(172, 173), (176, 177), (184, 186)]);
     let root = at(&file, ":");
@@ -145,4 +146,149 @@ fn chains_are_cut_to_what_a_chain_may_be() {
     record.push(0xc0);
     let file = read(&record);
     assert_eq!((file.entries[0].chain.len(), file.entries[0].is_chain_cut), (CHAIN_LEN_MAX, true));
+}
+
+/// Writes a file's changes again, each with what it took the place of.
+fn rewrite_log(file: &File) -> Vec<u8> {
+    use crate::model::chain::Chain;
+    use crate::model::entry::{Entry, EntryParts};
+    use crate::model::ids::{Event, Incarnation, NodeId, NodeTable};
+    let mut table = NodeTable::new();
+    let mut index = |node: &SavedNode| {
+        let id = NodeId { name: node.name().clone(), incarnation: Incarnation(1) };
+        table.intern(&id).unwrap()
+    };
+    let mut entry = |saved: &SavedEntry| {
+        let events =
+            saved.chain.iter().map(|(node, tick)| Event { node: index(node), tick: *tick });
+        Entry::new(&EntryParts {
+            value: saved.value.as_ref().map(Value::as_bytes),
+            chain: &Chain::from_events(events, saved.is_chain_cut).unwrap(),
+            tock: saved.tock,
+            origin: None,
+            extra: &[],
+        })
+    };
+    let entries: Vec<(Path, Entry)> =
+        file.entries.iter().map(|saved| (saved.path.clone(), entry(saved))).collect();
+    let own = table.get(crate::model::ids::NodeIndex(0)).unwrap().clone();
+    let mut writer = SavedStateWriter::new(&own, &table);
+    let mut out = Vec::new();
+    writer.write_state(&writer::StateRecord::default(), &table, &mut out);
+    let mut tree = Tree::new(1);
+    for (path, entry) in &entries {
+        let replaced = tree.insert(path, entry.clone());
+        assert!(writer.write_change(path, entry, replaced.as_ref(), &tree, &table, &mut out));
+    }
+    out
+}
+
+#[test]
+fn a_change_log_comes_out_as_it_went_in() {
+    let file = read(LOG);
+    let again = read(&rewrite_log(&file));
+    let without_offset = |entries: &[SavedEntry]| -> Vec<SavedEntry> {
+        entries.iter().map(|e| SavedEntry { offset: 0, ..e.clone() }).collect()
+    };
+    assert_eq!(without_offset(&again.entries), without_offset(&file.entries));
+    // Behind the deletion: which ticks are gone, the replaced change's among them.
+    let gone = again.states.iter().find(|state| !state.deleted.is_empty()).unwrap();
+    let ticks: Vec<u64> = gone.deleted[0].1.iter().collect();
+    assert_eq!((again.states.len(), ticks), (2, vec![1359, 1361]));
+}
+
+#[test]
+fn a_change_is_written_as_the_original_writes_it() {
+    // The last change of the fixture is one that sets a value, from the empty path.
+    let file = read(LOG);
+    let last = file.entries.iter().rfind(|entry| entry.value.is_some()).unwrap();
+    let only = File { states: vec![], entries: vec![last.clone()], unusable: vec![] };
+    let written = rewrite_log(&only);
+    let record = b"\x87\xa4node\xa2n1\xa4tick\xcd\x05\x50\xa4prev\xc0\xa4path\xc7\x0f\x03\xa9ha9210dd7\xa2lg\xa1b\xa5value\x02\xa4tock\xcd\x11\x4d\xa5depth\x00";
+    assert!(written.ends_with(record), "{written:x?}");
+}
+
+#[test]
+fn a_life_that_becomes_known_later_gets_a_name_of_its_own() {
+    use crate::model::chain::Chain;
+    use crate::model::entry::{Entry, EntryParts};
+    use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable};
+    let id = |incarnation| NodeId {
+        name: NodeName::new("n1").unwrap(),
+        incarnation: Incarnation(incarnation),
+    };
+    let mut table = NodeTable::new();
+    let first = table.intern(&id(0x1111)).unwrap();
+    let mut writer = SavedStateWriter::new(&id(0x1111), &table);
+    let second = table.intern(&id(0x2222)).unwrap();
+    let events = [Event { node: second, tick: tick(1) }, Event { node: first, tick: tick(4) }];
+    let entry = Entry::new(&EntryParts {
+        value: Some(&[5]),
+        chain: &Chain::from_events(events, true).unwrap(),
+        tock: Tock::new(9).unwrap(),
+        origin: None,
+        extra: &[],
+    });
+    let mut out = Vec::new();
+    let tree = Tree::new(1);
+    writer.write_change(&"a".parse().unwrap(), &entry, None, &tree, &table, &mut out);
+    writer.write_entry(&"a".parse().unwrap(), &entry, &table, &mut out);
+    for saved in read(&out).entries {
+        assert_eq!(saved.chain, [(name("n1~2222"), tick(1)), (name("n1"), tick(4))]);
+        assert!(saved.is_chain_cut);
+    }
+}
+
+#[test]
+fn what_the_original_forgets_with_a_deletion_is_written_again() {
+    use crate::model::chain::Chain;
+    use crate::model::entry::{Entry, EntryParts};
+    use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable};
+    let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
+    let mut table = NodeTable::new();
+    let node = table.intern(&id).unwrap();
+    let mut next = 0;
+    let mut entry = |value: Option<&[u8]>| {
+        next += 1;
+        Entry::new(&EntryParts {
+            value,
+            chain: &Chain::first(Event { node, tick: tick(next) }),
+            tock: Tock::new(next).unwrap(),
+            origin: None,
+            extra: &[],
+        })
+    };
+    let mut tree = Tree::new(1);
+    // What Python cannot hold is not there to keep its parents.
+    for (path, value) in [
+        ("x", &[1][..]),
+        ("x.y", &[1]),
+        ("x.y.gone", &[1]),
+        ("x.y.gone.a", &[1]),
+        ("x.y.gone.a.b", &[1]),
+        ("x.y.bad", b"\xa1\xff"),
+        ("x.z", &[1]),
+    ] {
+        tree.insert(&path.parse().unwrap(), entry(Some(value)));
+    }
+    let written = |gone: &str, tree: &mut Tree, entry: &mut dyn FnMut(Option<&[u8]>) -> Entry| {
+        let path: Path = gone.parse().unwrap();
+        let (tombstone, mut out) = (entry(None), Vec::new());
+        let replaced = tree.insert(&path, tombstone.clone());
+        let mut writer = SavedStateWriter::new(&id, &table);
+        let told =
+            writer.write_change(&path, &tombstone, replaced.as_ref(), tree, &table, &mut out);
+        let paths = read(&out).entries.into_iter().map(|e| e.path.to_string()).collect::<Vec<_>>();
+        (told, paths)
+    };
+    let (told, paths) = written("x.y.gone", &mut tree, &mut entry);
+    assert!(told);
+    assert_eq!(paths, ["x.y.gone", "x.y", "x.y.gone.a", "x.y.gone.a.b"]);
+    assert_eq!(written("x.z", &mut tree, &mut entry).1, ["x.z"]);
+    tree.insert(&Path::root(), entry(Some(&[1])));
+    assert_eq!(written(":", &mut tree, &mut entry).1, [":"]);
+    for i in 0..10_001 {
+        tree.insert(&format!("much.below:{i}").parse().unwrap(), entry(Some(&[1])));
+    }
+    assert_eq!(written("much", &mut tree, &mut entry), (false, vec![String::from("much")]));
 }

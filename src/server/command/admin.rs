@@ -1,13 +1,14 @@
 //! `status`, `members`, `leave`: ours, for operators and their tools.
 
 use super::delete_group::{Roles, write_purge_block, write_texts, write_warnings};
+use super::storage::write_storage;
 use crate::engine::Engine;
 use crate::model::value::{
     write_array_len, write_bool, write_map_len, write_nil, write_str, write_u64,
 };
 use crate::protocol::client::reply::write_result;
 use crate::protocol::client::{Action, ClientError, MessageWriter};
-use crate::server::info::{MemberInfo, NodeStatus};
+use crate::server::info::{ClientLogStatus, MemberInfo, NodeStatus, StorageStatus};
 use crate::server::session::{Context, NodeNames, Session, Then};
 
 /// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
@@ -117,7 +118,10 @@ impl Session {
         let list = message.key("result");
         write_array_len(members.len(), list);
         members.iter().for_each(|member| write_member(member, &roles, list));
-        write_warnings(&roles.warnings, message.key("warnings"));
+        let storage = cx.shared.info.storage();
+        let client_log = cx.shared.info.status().client_log;
+        let warnings = warnings(&roles, storage.as_ref(), client_log.as_ref());
+        write_warnings(&warnings, message.key("warnings"));
         write_purge_block(roles.purge_block.as_ref(), message.key("purge_blocked"));
         message.u64("seq", seq).tock(tock);
         Ok(Then::Continue)
@@ -136,6 +140,17 @@ impl Session {
         cx.shared.info.leave();
         Ok(Then::Continue)
     }
+}
+
+/// All that an operator should be warned of.
+fn warnings(
+    roles: &Roles,
+    storage: Option<&StorageStatus>,
+    client_log: Option<&ClientLogStatus>,
+) -> Vec<String> {
+    let of_storage = storage.and_then(StorageStatus::warning).into_iter();
+    let of_log = client_log.and_then(ClientLogStatus::warning);
+    of_storage.chain(of_log).chain(roles.warnings.iter().cloned()).collect()
 }
 
 fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap) {
@@ -161,8 +176,20 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
     let (housekeepers, roles) =
         cx.hub.read(|engine| (Engine::housekeepers(engine), Roles::of(engine, cx.now)));
     write_texts(housekeepers.iter().map(|name| name.as_str()), map.key("housekeepers"));
-    write_warnings(&roles.warnings, map.key("warnings"));
+    let storage = cx.shared.info.storage();
+    let warnings = warnings(&roles, storage.as_ref(), status.client_log.as_ref());
+    write_warnings(&warnings, map.key("warnings"));
     write_purge_block(roles.purge_block.as_ref(), map.key("purge_blocked"));
+    match &status.client_log {
+        None => write_nil(map.key("client_log")),
+        Some(log) => {
+            let mut inner = LongMap::default();
+            inner.str("file", &log.file);
+            inner.optional_str("failed", log.failure.as_deref());
+            inner.finish(map.key("client_log"));
+        }
+    }
+    write_storage(storage.as_ref(), map.key("storage"));
 }
 
 fn write_member(member: &MemberInfo, roles: &Roles, out: &mut Vec<u8>) {

@@ -9,6 +9,7 @@ use crate::model::group::Member;
 use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
 use crate::model::seen::Mark;
 use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
+use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::info::{MemberInfo, MemberState};
 use crate::server::purge_block::PurgeBlock;
@@ -110,8 +111,9 @@ impl Session {
         let name = NodeName::new(node).map_err(|error| {
             ClientError::bad_request(format!("bad field 'node', '{}': {error}", shown(node)))
         })?;
-        let (forgotten, tock) =
-            cx.hub.change(|engine, outbox| (engine.forget_member(&name, outbox), engine.tock()));
+        let ((forgotten, tock), number) = cx
+            .hub
+            .change_numbered(|engine, outbox| (engine.forget_member(&name, outbox), engine.tock()));
         forgotten.map_err(|error| {
             let code = match error {
                 ForgetError::NotReady => ErrorCode::NotReady,
@@ -121,7 +123,9 @@ impl Session {
             };
             ClientError::new(code, format!("{name}: {error}"))
         })?;
+        let from = out.len();
         MessageWriter::new(out).bool("result", true).u64("seq", seq).tock(tock);
+        self.unsynced.note(from, out.len(), number, StreamTag { seq, wseq: None });
         Ok(Then::Continue)
     }
 }

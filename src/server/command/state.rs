@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::delete_group::{write_delete_group, write_resync, write_texts};
 use super::show::shown;
+use super::storage::write_storage;
 use crate::engine::delete::GroupView;
 use crate::engine::view::{ChainTicks, StateView, TickSets};
 use crate::engine::{Engine, KILLED_MAX, ResyncView};
@@ -18,6 +19,7 @@ use crate::protocol::client::chain::Names;
 use crate::protocol::client::reply::{write_error, write_result, write_ticks};
 use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::info::StorageStatus;
 use crate::server::session::{Context, Session, Then};
 
 impl Session {
@@ -30,11 +32,14 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::GetState, None)?;
-        let moment = cx.hub.change(|engine, _| {
+        let mut moment = cx.hub.change(|engine, _| {
             // A fresh tock, as in the original: it says of which moment the answer is.
             engine.mint_tock();
             Moment::of(engine, parts, cx.now)
         });
+        if parts.storage {
+            moment.storage = cx.shared.info.storage();
+        }
         let over = match (parts.nodes || parts.known) && !parts.over {
             true => moment.view.over(),
             false => BTreeSet::new(),
@@ -283,6 +288,8 @@ struct Moment {
     mark: Mark,
     /// Conflicts that were found, and how many of them are kept.
     conflicts: (u64, u64),
+    /// Of a node with a data directory.
+    storage: Option<StorageStatus>,
 }
 
 impl Moment {
@@ -296,6 +303,7 @@ impl Moment {
             group: engine.group_view(now),
             mark: engine.mark().clone(),
             conflicts: (engine.conflicts().last(), engine.conflicts().kept() as u64),
+            storage: None,
         }
     }
 
@@ -346,6 +354,9 @@ impl Moment {
         }
         if parts.delete_group {
             write_delete_group(&self.group, &self.mark, message.key("delete_group"));
+        }
+        if parts.storage {
+            write_storage(self.storage.as_ref(), message.key("storage"));
         }
         names.write_label(view.own, message.key("node"));
         message.tock(view.tock).u64("seq", seq);

@@ -9,7 +9,7 @@ use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tick, Tock};
 use crate::model::path::{Element, Path};
 use crate::protocol::client::chain::ChainField;
-use crate::protocol::client::reply::write_error;
+use crate::protocol::client::reply::{StreamTag, write_error};
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
 use crate::protocol::client::{
     Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
@@ -30,6 +30,8 @@ pub(in crate::server) struct CopiesWait {
     timeout: Millis,
     /// The reply, ready to be sent.
     reply: Vec<u8>,
+    /// Of the log's batch with the change.
+    number: u64,
 }
 
 /// A read on its way.
@@ -99,7 +101,7 @@ impl Session {
             .map(|(seq, write)| {
                 let path = write.map(|write| {
                     let path = self.resolve(write.action, &write.path)?.to_path();
-                    check_kind(write, &path)?;
+                    check_kind(&path, write.value.is_some())?;
                     if write.copies > 0 {
                         waiting += 1;
                         self.check_count(cx, waiting)?;
@@ -110,7 +112,10 @@ impl Session {
             })
             .collect();
         let room = cx.shared.config.output_bytes_max.saturating_sub(out.len());
-        let (tock, names, done) = cx.hub.change(|engine, outbox| {
+        if let Err(error) = cx.check_storage() {
+            jobs.iter_mut().for_each(|job| job.refuse(&error));
+        }
+        let ((tock, names, done), number) = cx.hub.change_numbered(|engine, outbox| {
             let (mut bytes, mut done) = (0, 0);
             for job in &mut jobs {
                 if bytes > room {
@@ -123,8 +128,14 @@ impl Session {
             (engine.tock(), NodeNames::of(engine), done)
         });
         for job in jobs.into_iter().take(done) {
-            if let Some(wait) = job.write(cx, &names, tock, out) {
-                self.copies.push(wait);
+            let (from, seq) = (out.len(), job.seq);
+            let number = if job.is_change() { number } else { 0 };
+            match job.write(cx, &names, tock, out) {
+                Some(wait) => self.copies.push(CopiesWait { number, ..wait }),
+                None => {
+                    let tag = StreamTag { seq, wseq: None };
+                    self.unsynced.note(from, out.len(), number, tag);
+                }
             }
         }
         done
@@ -139,10 +150,14 @@ impl Session {
             cx.hub.read(|engine| self.copies.iter().map(|w| engine.copies_of(w.event)).collect());
         let mut counts = copies.into_iter();
         let tock = cx.tock();
+        let unsynced = &mut self.unsynced;
         self.copies.retain(|wait| {
             let copies = counts.next().unwrap_or(0);
             if copies >= wait.wanted {
+                let from = out.len();
                 out.extend_from_slice(&wait.reply);
+                let tag = StreamTag { seq: wait.seq, wseq: None };
+                unsynced.note(from, out.len(), wait.number, tag);
                 return false;
             }
             if cx.now >= wait.deadline {
@@ -227,6 +242,18 @@ enum Outcome {
 }
 
 impl Job<'_> {
+    /// It is not to be made, unless it only asks for a tock.
+    fn refuse(&mut self, error: &ClientError) {
+        if self.write.is_some() && self.path.is_ok() {
+            self.path = Err(error.clone());
+        }
+    }
+
+    /// Whether it has made an event.
+    fn is_change(&self) -> bool {
+        matches!(&self.outcome, Some(Outcome::Written(written)) if written.committed.is_some())
+    }
+
     fn carry_out(&mut self, engine: &mut Engine, outbox: &mut crate::engine::Outbox) {
         let (Some(write), Ok(Some(path))) = (self.write, &self.path) else {
             if self.write.is_none() {
@@ -293,7 +320,8 @@ impl Job<'_> {
                         let timeout = write.copies_timeout;
                         let deadline = cx.now.saturating_add(timeout);
                         let (seq, wanted) = (self.seq, write.copies);
-                        Some(CopiesWait { seq, event, wanted, deadline, timeout, reply })
+                        let number = 0; // the caller knows it
+                        Some(CopiesWait { seq, event, wanted, deadline, timeout, reply, number })
                     }
                 }
             }
@@ -304,10 +332,10 @@ impl Job<'_> {
 
 /// Below nil, `type` and `match` tell the original what to check. Here nothing is checked yet,
 /// so they are not taken as if it were.
-fn check_kind(write: &WriteRequest<'_>, path: &Path) -> Result<(), ClientError> {
+pub(in crate::server) fn check_kind(path: &Path, sets: bool) -> Result<(), ClientError> {
     let is_check =
         path.is_system() && matches!(path.element(1), Some(Element::Str("type" | "match")));
-    if !is_check || write.value.is_none() {
+    if !is_check || !sets {
         return Ok(());
     }
     let text = "type checks ('type' and 'match' below nil) are not implemented in this version";

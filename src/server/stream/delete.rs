@@ -9,6 +9,7 @@ use super::{Emit, Framing, Garbage, Progress, Source};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
 use crate::protocol::client::ClientError;
+use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
 use crate::replica::write::{Precondition, Write};
@@ -25,6 +26,8 @@ struct Deleted {
     path: Path,
     old: Option<Entry>,
     tombstone: Entry,
+    /// Of the log's batch with the change.
+    number: u64,
 }
 
 /// Deletes the next entries of a walk that still have a value. None at the walk's end.
@@ -51,19 +54,21 @@ fn delete_batch(
     if paths.is_empty() && ended {
         return Ok(None);
     }
+    cx.check_storage().map_err(|error| (error, 0))?;
     let mut deleted = Vec::with_capacity(paths.len());
-    let result = cx.hub.change(|engine, out| {
+    let (result, number) = cx.hub.change_numbered(|engine, out| {
         for path in paths {
             let precondition = Precondition::default();
             let write = Write { path: path.clone(), value: None, precondition, idempotent: false };
             let written = engine.write(write, false, out)?;
             if let Some(committed) = written.committed {
                 let (old, tombstone) = (written.old, committed.entry);
-                deleted.push(Deleted { path, old, tombstone });
+                deleted.push(Deleted { path, old, tombstone, number: 0 });
             }
         }
         Ok(())
     });
+    deleted.iter_mut().for_each(|deleted| deleted.number = number);
     match result {
         Ok(()) => Ok(Some(deleted)),
         Err(error) => Err((engine_error(&error), deleted.len())),
@@ -80,6 +85,8 @@ pub(in crate::server) struct DeleteSource {
     /// Deleted, and not told yet.
     queue: VecDeque<Deleted>,
     count: u64,
+    /// Of the log's last batch with one of the changes.
+    number: u64,
     finished: bool,
 }
 
@@ -92,7 +99,7 @@ impl DeleteSource {
         names: NodeNames,
     ) -> Self {
         let queue = VecDeque::new();
-        Self { walk, chain, shortener, names, queue, count: 0, finished: false }
+        Self { walk, chain, shortener, names, queue, count: 0, number: 0, finished: false }
     }
 
     /// Deletes the first entries at once, so that a small tree is gone before the connection's
@@ -104,18 +111,22 @@ impl DeleteSource {
                     self.finished = true;
                     return Ok(());
                 }
-                Some(deleted) => {
-                    self.count += deleted.len() as u64;
-                    if !self.chain.is_none() {
-                        self.queue.extend(deleted);
-                    }
-                }
+                Some(deleted) => self.take(deleted),
             }
         }
         Ok(())
     }
 
+    fn take(&mut self, deleted: Vec<Deleted>) {
+        self.count += deleted.len() as u64;
+        self.number = deleted.last().map_or(self.number, |last| last.number);
+        if !self.chain.is_none() {
+            self.queue.extend(deleted);
+        }
+    }
+
     fn write(&mut self, deleted: &Deleted, emit: &mut Emit<'_>) {
+        let from = emit.position();
         let (mut message, tag) = emit.begin();
         self.names.names().add_event_fields(&deleted.tombstone, self.chain, &mut message);
         let depth = self.shortener.write_path(&deleted.path, &mut message);
@@ -126,12 +137,15 @@ impl DeleteSource {
         if let Some(wseq) = tag.wseq {
             message.u64("wseq", wseq);
         }
+        emit.note_unsynced(from, deleted.number, tag);
     }
 
     fn write_count(&self, emit: &mut Emit<'_>, cx: &Context<'_>) {
         let tock = cx.hub.read(|engine| engine.tock());
+        let from = emit.position();
         let (mut message, seq) = emit.begin_single();
         message.u64("changed", self.count).u64("seq", seq).tock(tock);
+        emit.note_unsynced(from, self.number, StreamTag { seq, wseq: None });
     }
 }
 
@@ -149,10 +163,7 @@ impl Source for DeleteSource {
         }
         match delete_batch(&mut self.walk, cx) {
             Ok(Some(deleted)) => {
-                self.count += deleted.len() as u64;
-                if !self.chain.is_none() {
-                    self.queue = deleted.into();
-                }
+                self.take(deleted);
                 Progress::Busy
             }
             Ok(None) => {
@@ -172,6 +183,10 @@ impl Source for DeleteSource {
     }
 
     fn holds_snapshot(&self) -> bool {
+        !self.finished
+    }
+
+    fn makes_changes(&self) -> bool {
         !self.finished
     }
 

@@ -7,6 +7,7 @@
 mod conflicts;
 mod delete;
 mod message;
+mod snapshot;
 mod tree;
 pub(super) mod walk;
 mod watch;
@@ -17,10 +18,12 @@ use std::collections::BTreeMap;
 pub(super) use conflicts::{ConflictFeed, ConflictsSource};
 pub(super) use delete::DeleteSource;
 pub(super) use message::MonitorSource;
+pub(super) use snapshot::{DownloadSlot, SnapshotSource};
 pub(super) use tree::{EntryStyle, TreeSource};
 pub(super) use watch::WatchSource;
 
 use super::session::Context;
+use super::unsynced::UnsyncedReplies;
 use crate::model::ids::{Millis, Tock};
 use crate::protocol::client::reply::{StreamTag, write_error, write_state, write_stream_error};
 use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
@@ -78,6 +81,11 @@ pub(super) trait Source: Send {
         false
     }
 
+    /// Whether it makes changes as it goes on.
+    fn makes_changes(&self) -> bool {
+        false
+    }
+
     /// Undoes what it has registered with the hub, and gives up what is big.
     fn close(self: Box<Self>, cx: &Context<'_>) -> Option<Garbage>;
 }
@@ -110,6 +118,7 @@ pub(super) struct Emit<'e> {
     seq: u64,
     tock: Tock,
     garbage: &'e mut Vec<Garbage>,
+    unsynced: &'e mut UnsyncedReplies,
 }
 
 impl Emit<'_> {
@@ -122,6 +131,16 @@ impl Emit<'_> {
     /// Begins the only reply of a [`Framing::Single`] source.
     pub(super) fn begin_single(&mut self) -> (MessageWriter<'_>, u64) {
         (MessageWriter::new(self.out), self.seq)
+    }
+
+    /// Where the output ends.
+    pub(super) fn position(&self) -> usize {
+        self.out.len()
+    }
+
+    /// The message that began at this place goes out only when that batch of the log is on disk.
+    pub(super) fn note_unsynced(&mut self, from: usize, number: u64, tag: StreamTag) {
+        self.unsynced.note(from, self.out.len(), number, tag);
     }
 
     /// Writes a state's change.
@@ -139,6 +158,13 @@ impl Emit<'_> {
     pub(super) fn discard(&mut self, garbage: Option<Garbage>) {
         self.garbage.extend(garbage);
     }
+}
+
+/// Where a turn's messages and leftovers go.
+struct Outlet<'o> {
+    out: &'o mut Vec<u8>,
+    garbage: &'o mut Vec<Garbage>,
+    unsynced: &'o mut UnsyncedReplies,
 }
 
 struct Stream {
@@ -265,7 +291,13 @@ impl Streams {
     }
 
     /// Gives each stream one turn, while the output has room.
-    pub(super) fn produce(&mut self, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) -> Produced {
+    pub(super) fn produce(
+        &mut self,
+        cx: &Context<'_>,
+        tock: Tock,
+        out: &mut Vec<u8>,
+        unsynced: &mut UnsyncedReplies,
+    ) -> Produced {
         let limit = cx.shared.config.output_bytes_max;
         let behind = self.open.range(self.last.saturating_add(1)..).map(|(seq, _)| *seq);
         let before = self.open.range(..=self.last).map(|(seq, _)| *seq);
@@ -277,7 +309,9 @@ impl Streams {
             }
             let Some(stream) = self.open.get_mut(&seq) else { continue };
             self.last = seq;
-            match stream.take_turn(seq, cx, tock, out, &mut self.garbage) {
+            let mut outlet =
+                Outlet { out: &mut *out, garbage: &mut self.garbage, unsynced: &mut *unsynced };
+            match stream.take_turn(seq, cx, tock, &mut outlet) {
                 Turn::More => produced = Produced::More,
                 Turn::Idle | Turn::Paused => {}
                 Turn::Done => {
@@ -288,6 +322,11 @@ impl Streams {
             }
         }
         produced
+    }
+
+    /// Whether one makes changes as it goes on.
+    pub(super) fn make_changes(&self) -> bool {
+        self.open.values().any(|s| s.source.makes_changes())
     }
 
     /// When a stream that keeps a snapshot has waited too long for its client, if nothing
@@ -302,25 +341,25 @@ impl Streams {
 }
 
 impl Stream {
-    fn take_turn(
-        &mut self,
-        seq: u64,
-        cx: &Context<'_>,
-        tock: Tock,
-        out: &mut Vec<u8>,
-        garbage: &mut Vec<Garbage>,
-    ) -> Turn {
-        let from = out.len();
+    fn take_turn(&mut self, seq: u64, cx: &Context<'_>, tock: Tock, to: &mut Outlet<'_>) -> Turn {
+        let from = to.out.len();
         for _ in 0..TURN_MESSAGES {
             if !self.window.has_room() {
-                return self.pause(seq, cx, tock, out);
+                return self.pause(seq, cx, tock, to.out);
             }
             if !self.started {
                 self.started = true;
-                self.write_state("start", seq, tock, out);
+                self.write_state("start", seq, tock, to.out);
                 continue;
             }
-            let mut emit = Emit { out, window: &mut self.window, seq, tock, garbage };
+            let mut emit = Emit {
+                out: &mut *to.out,
+                window: &mut self.window,
+                seq,
+                tock,
+                garbage: &mut *to.garbage,
+                unsynced: &mut *to.unsynced,
+            };
             match self.source.next(cx, &mut emit) {
                 Progress::Wrote => {}
                 Progress::Busy => return Turn::More,
@@ -328,18 +367,18 @@ impl Stream {
                 Progress::Finished => {
                     if !self.window.has_room() {
                         // The last message filled the window; the end waits its turn.
-                        return self.pause(seq, cx, tock, out);
+                        return self.pause(seq, cx, tock, to.out);
                     }
-                    self.write_end(seq, tock, out);
+                    self.write_end(seq, tock, to.out);
                     return Turn::Done;
                 }
                 Progress::Failed(error) => {
-                    self.write_failure(&error, seq, tock, out);
+                    self.write_failure(&error, seq, tock, to.out);
                     return Turn::Done;
                 }
             }
             self.moved_at = cx.now;
-            if out.len() - from >= TURN_BYTES {
+            if to.out.len() - from >= TURN_BYTES {
                 break;
             }
         }

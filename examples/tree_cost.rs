@@ -1,0 +1,157 @@
+//! What the tree costs: nanoseconds per operation, and resident memory per entry, also after most
+//! entries were removed again.
+//!
+//! ```sh
+//! cargo run --release --example tree_cost
+//! cargo run --release --example tree_cost -- --entries 5000000 --json
+//! ```
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it measures")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use clap::Parser;
+use distkv::model::chain::Chain;
+use distkv::model::entry::{Entry, EntryParts};
+use distkv::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use distkv::model::path::Path;
+use distkv::model::tree::Tree;
+use distkv::model::value::write_str;
+
+/// The allocator of the real program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measure what the tree costs
+#[derive(Parser)]
+#[command(name = "tree_cost")]
+struct Arguments {
+    /// Entries with keys of 16 bytes
+    #[arg(long, default_value_t = 1_000_000)]
+    entries: u64,
+
+    /// Bytes per value
+    #[arg(long, default_value_t = 100)]
+    value_bytes: usize,
+
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn path(number: u64) -> Path {
+    Path::root().push(format!("key:{number:012}").as_str()).unwrap()
+}
+
+fn entry(node: NodeIndex, number: u64, bytes: usize) -> Entry {
+    let tick = Tick::new(number + 1).unwrap();
+    let chain = Chain::first(Event { node, tick });
+    let mut value = Vec::new();
+    write_str(&"v".repeat(bytes), &mut value);
+    let tock = Tock::new(number + 1).unwrap();
+    Entry::new(&EntryParts { value: Some(&value), chain: &chain, tock, origin: None, extra: &[] })
+}
+
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let count = arguments.entries.max(1);
+    // A walk over all numbers in no order: an odd step that shares no factor with the count.
+    let mut step = (0x9e37_79b9 % count) | 1;
+    while gcd(step, count) != 1 {
+        step += 2;
+    }
+    let shuffled = |round: u64| (0..count).map(move |i| (i * step + round) % count);
+    let id = NodeId { name: NodeName::new("node").unwrap(), incarnation: Incarnation(1) };
+    let node = NodeTable::new().intern(&id).unwrap();
+    let make = |number| entry(node, number, arguments.value_bytes);
+    let mut figures: Vec<(&str, f64)> = Vec::new();
+    let mut tree = Tree::new(7);
+    let before = resident_bytes();
+    let mut timed = |name, tree: &mut Tree, work: &mut dyn FnMut(&mut Tree)| {
+        let began = Instant::now();
+        work(tree);
+        figures.push((name, began.elapsed().as_nanos() as f64 / count as f64));
+    };
+    timed("insert", &mut tree, &mut |tree| {
+        for number in shuffled(0) {
+            tree.insert(&path(number), make(number));
+        }
+    });
+    let full = resident_bytes();
+    timed("make path and entry", &mut tree, &mut |_| {
+        for number in shuffled(1) {
+            black_box((path(number), make(number)));
+        }
+    });
+    timed("make path and get", &mut tree, &mut |tree| {
+        for number in shuffled(2) {
+            black_box(tree.get(path(number).as_bytes()).unwrap());
+        }
+    });
+    timed("overwrite", &mut tree, &mut |tree| {
+        for number in shuffled(3) {
+            tree.insert(&path(number), make(number));
+        }
+    });
+    timed("overwrite, a snapshot every 10,000", &mut tree, &mut |tree| {
+        let mut snapshot = tree.clone();
+        for (at, number) in shuffled(4).enumerate() {
+            if at % 10_000 == 0 {
+                snapshot = tree.clone();
+            }
+            tree.insert(&path(number), make(number));
+        }
+        black_box(snapshot);
+    });
+    timed("walk in any order", &mut tree, &mut |tree| {
+        assert_eq!(tree.all().count() as u64, count);
+    });
+    timed("walk in order", &mut tree, &mut |tree| {
+        assert_eq!(tree.subtree(&Path::root()).count() as u64, count);
+    });
+    // In a tree that was never overwritten: what came later than a tenth goes. (If it were any nine of
+    // ten, each page of the allocator would keep something of the tenth.)
+    let mut tree = Tree::new(7);
+    for number in shuffled(0) {
+        tree.insert(&path(number), make(number));
+    }
+    timed("remove nine of ten", &mut tree, &mut |tree| {
+        for number in shuffled(0).skip((count / 10) as usize) {
+            tree.remove(&path(number)).unwrap();
+        }
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    // Allocators give memory back when they are used.
+    for number in 0..1_000 {
+        black_box(make(number));
+    }
+    let left = resident_bytes();
+    let per_entry = (full - before) as f64 / count as f64;
+    let per_left = left.saturating_sub(before) as f64 / tree.len() as f64;
+    if arguments.json {
+        let times: Vec<String> =
+            figures.iter().map(|(name, ns)| format!("\"{name}\":{ns:.1}")).collect();
+        println!(
+            "{{\"entries\":{count},\"bytes_per_entry\":{per_entry:.1},\
+             \"bytes_per_entry_after_removing\":{per_left:.1},\"ns\":{{{}}}}}",
+            times.join(",")
+        );
+        return;
+    }
+    println!("{count} entries: {per_entry:.0} bytes each; with a tenth of them left {per_left:.0}");
+    for (name, ns) in figures {
+        println!("  {name:<36} {ns:>8.0} ns");
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}

@@ -1,0 +1,210 @@
+//! A node's data directory as a state: read as a start reads it, and changed by nobody. And the other
+//! way: a state put into a directory, for a node that is to start with it.
+
+use std::path::Path as FilePath;
+
+use super::super::error::CliError;
+use super::super::progress::ProgressBar;
+use super::Format;
+use super::read::StateFile;
+use crate::engine::{Config, Engine, Image, Outbox};
+use crate::model::ids::{Incarnation, NodeId, NodeName};
+use crate::node::config::NETWORK;
+use crate::rt;
+use crate::storage::identity::Identity;
+use crate::storage::recover::Files;
+use crate::storage::{
+    DataDir, Directory, Disk, FileHeader, LogReader, Progress, RecoverOptions, SnapshotReader,
+    StorageError, Until, recover,
+};
+
+/// Whose a directory is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct Owner {
+    pub(in crate::cli) network: String,
+    pub(in crate::cli) name: NodeName,
+}
+
+fn failure(error: StorageError) -> CliError {
+    CliError::Failure(error.to_string())
+}
+
+/// Whose a directory is; none if nothing of a node is in it.
+pub(in crate::cli) fn owner_of(disk: &dyn Disk) -> Result<Option<Owner>, CliError> {
+    let files = Files::list(disk).map_err(failure)?;
+    if let Some(entry) = &files.identity
+        && let Ok((Identity { network, name, .. }, _)) = Identity::load(disk, entry)
+    {
+        return Ok(Some(Owner { network, name }));
+    }
+    let open = |name: &str| {
+        disk.open(name).map_err(|error| CliError::Failure(format!("cannot open {name}: {error}")))
+    };
+    // Any file that can be read says it.
+    for entry in files.logs.values().rev() {
+        if let Ok(log) = LogReader::new(&entry.name, open(&entry.name)?) {
+            return Ok(Some(owner_in(log.header())));
+        }
+    }
+    for entry in files.snapshots.values().rev() {
+        if let Ok(snapshot) = SnapshotReader::new(&entry.name, open(&entry.name)?) {
+            return Ok(Some(owner_in(snapshot.header())));
+        }
+    }
+    Ok(None)
+}
+
+fn owner_in(header: &FileHeader) -> Owner {
+    Owner { network: header.network.clone(), name: header.id.name.clone() }
+}
+
+/// Reads a directory as a node that starts would, up to a moment if one is given. A node may use it
+/// meanwhile.
+pub(in crate::cli) fn read_directory(
+    path: &FilePath,
+    until: Option<Until>,
+    json: bool,
+) -> Result<StateFile, CliError> {
+    let disk = Directory::new(path);
+    let nothing = || {
+        let text = format!("{}: nothing of a node is in this directory", path.display());
+        CliError::Failure(text)
+    };
+    let owner = owner_of(&disk)?.ok_or_else(nothing)?;
+    let options =
+        RecoverOptions { hash_seed: rt::random_u64(), until, ..RecoverOptions::default() };
+    let mut bar = ProgressBar::new(format!("reading {}", path.display()), json);
+    let mut look = |_: &str, progress: Progress| bar.entries(progress.entries, progress.total);
+    let name = owner.name.as_str();
+    let recovered = recover(&disk, &owner.network, name, &options, &mut look).map_err(failure)?;
+    drop(bar);
+    let image = recovered.image.ok_or_else(|| match until {
+        None => nothing(),
+        Some(_) => CliError::Failure(format!(
+            "{}: what is kept there does not reach back so far",
+            path.display()
+        )),
+    })?;
+    let files = Files::list(&disk).map_err(failure)?;
+    let all = files.logs.values().chain(files.snapshots.values());
+    let header = FileHeader {
+        number: 0,
+        network: owner.network,
+        id: image.id().clone(),
+        store: 0,
+        time_ms: rt::wall_clock_ms(),
+    };
+    Ok(StateFile {
+        image,
+        format: Format::Snapshot,
+        header: Some(header),
+        bytes: all.map(|entry| entry.bytes).sum(),
+        notes: recovered.warnings.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// What was put into a directory.
+pub(in crate::cli) struct Put {
+    pub(in crate::cli) owner: Owner,
+    pub(in crate::cli) entries: u64,
+    /// Whether there was something before.
+    pub(in crate::cli) is_merged: bool,
+}
+
+/// Puts states into a directory, one after the other, on top of what is there (RULES 9), as a
+/// snapshot that the next start begins with. No node may use it meanwhile.
+pub(in crate::cli) fn put_into(
+    path: &FilePath,
+    states: Vec<StateFile>,
+    wanted: (Option<NodeName>, Option<String>),
+    json: bool,
+) -> Result<Put, CliError> {
+    let directory = DataDir::open(path).map_err(failure)?;
+    let disk = directory.disk();
+    let there = owner_of(&**disk)?;
+    let owner = owner_for(there.as_ref(), states.first(), wanted, path)?;
+    let options = RecoverOptions {
+        hash_seed: rt::random_u64(),
+        new_store: rt::random_u64(),
+        ..RecoverOptions::default()
+    };
+    let mut bar = ProgressBar::new(format!("reading {}", path.display()), json);
+    let mut look = |_: &str, progress: Progress| bar.entries(progress.entries, progress.total);
+    let name = owner.name.as_str();
+    let recovered =
+        directory.recover(&owner.network, name, &options, &mut look).map_err(failure)?;
+    drop(bar);
+    let is_merged = recovered.image.is_some();
+    let mut images = states.into_iter().map(|state| state.image);
+    let image = match recovered.image {
+        Some(image) => merge(&owner.name, image, images)?,
+        // In a new directory, the file's Delete group is that of other directories, which may be
+        // gone; whoever is still there tells of it.
+        None => match (images.next(), images) {
+            (None, _) => return Err(CliError::Usage(String::from("there is nothing to restore"))),
+            (Some(first), rest) => {
+                let first = Image { group: None, decided: None, ..first };
+                if rest.len() == 0 { first } else { merge(&owner.name, first, rest)? }
+            }
+        },
+    };
+    // What the next log begins with, whatever is there.
+    let header = FileHeader {
+        number: recovered.next.number,
+        network: owner.network.clone(),
+        id: NodeId { name: owner.name.clone(), incarnation: image.id().incarnation },
+        store: recovered.store,
+        time_ms: rt::wall_clock_ms(),
+    };
+    let mut bar = ProgressBar::new(format!("writing {}", path.display()), json);
+    let mut look = |progress: Progress| bar.entries(progress.entries, progress.total);
+    let info = directory.save(&header, &image, &mut look).map_err(failure)?;
+    Ok(Put { owner, entries: info.entries, is_merged })
+}
+
+/// Whose the directory is to be: as it is, as was asked for, or as the file says.
+fn owner_for(
+    there: Option<&Owner>,
+    first: Option<&StateFile>,
+    (name, network): (Option<NodeName>, Option<String>),
+    path: &FilePath,
+) -> Result<Owner, CliError> {
+    if let Some(owner) = there {
+        let other_name = name.is_some_and(|name| name != owner.name);
+        let other_network = network.is_some_and(|network| network != owner.network);
+        if other_name || other_network {
+            return Err(CliError::Usage(format!(
+                "{} belongs to node {} of network {}, not to what --name and --network say",
+                path.display(),
+                owner.name,
+                owner.network
+            )));
+        }
+        return Ok(owner.clone());
+    }
+    let header = first.and_then(|state| state.header.as_ref());
+    let from_file = header.map(|header| header.network.clone()).filter(|name| !name.is_empty());
+    let name = match (name, first) {
+        (Some(name), _) => name,
+        (None, Some(state)) => state.image.id().name.clone(),
+        (None, None) => return Err(CliError::Usage(String::from("--name is needed"))),
+    };
+    Ok(Owner { network: network.or(from_file).unwrap_or_else(|| NETWORK.to_owned()), name })
+}
+
+/// Takes states in on top of another, as a running node would.
+fn merge(
+    name: &NodeName,
+    base: Image,
+    others: impl Iterator<Item = Image>,
+) -> Result<Image, CliError> {
+    let id = NodeId { name: name.clone(), incarnation: Incarnation(rt::random_u64()) };
+    let failed =
+        || CliError::Failure(String::from("the states know of more nodes than there is room for"));
+    let config = Config::new(id, rt::random_u64());
+    let mut engine = Engine::restore(config, &base).ok_or_else(failed)?;
+    for other in others {
+        engine.load_image(&other, &mut Outbox::new()).map_err(|_| failed())?;
+    }
+    Ok(engine.image())
+}

@@ -1,0 +1,121 @@
+//! Files that hold a node's state: finding out which kind one is, reading any of them, and writing
+//! them.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | the kinds of file, and how they are told apart |
+//! | `directory` | a node's data directory as an image, and an image put into one |
+//! | `read` | a file of any kind as an image |
+//! | `write` | an image as a file of any kind |
+
+pub(super) mod directory;
+pub(super) mod read;
+pub(super) mod write;
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path as FilePath;
+
+use clap::ValueEnum;
+
+use super::error::CliError;
+
+/// Bytes at a file's start that tell its kind.
+const START_BYTES: u64 = 256;
+
+/// What a state can be kept as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A snapshot of distkv-node: everything, checksummed
+    Snapshot,
+    /// A saved state of the Python DistKV
+    Distkv,
+    /// Lines of JSON: one entry per line
+    Jsonl,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileKind {
+    /// Something that holds a state.
+    State(Format),
+    /// An event log of distkv-node.
+    Log,
+}
+
+impl Format {
+    /// The word after `--format`.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Format::Snapshot => "snapshot",
+            Format::Distkv => "distkv",
+            Format::Jsonl => "jsonl",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Format::Snapshot => "snapshot",
+            Format::Distkv => "saved state of the Python DistKV",
+            Format::Jsonl => "lines of JSON",
+        })
+    }
+}
+
+/// Finds out what a file is, by its beginning.
+pub(super) fn kind_of(path: &FilePath) -> Result<FileKind, CliError> {
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(START_BYTES).read_to_end(&mut start));
+    read.map_err(|error| cannot("read", path, error))?;
+    kind_of_start(&start).ok_or_else(|| {
+        CliError::Failure(format!(
+            "{}: neither a snapshot nor an event log of distkv-node, nor a saved state of the \
+             Python DistKV, nor lines of JSON",
+            path.display()
+        ))
+    })
+}
+
+fn kind_of_start(start: &[u8]) -> Option<FileKind> {
+    let has = |word: &[u8]| start.windows(word.len()).any(|window| window == word);
+    // Behind the first frame's head. A damaged file still says what it was.
+    if has(b"distkv-snapshot") {
+        return Some(FileKind::State(Format::Snapshot));
+    }
+    if has(b"distkv-log") {
+        return Some(FileKind::Log);
+    }
+    match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => Some(FileKind::State(Format::Jsonl)),
+        // A MessagePack map.
+        Some(0x80..=0x8f | 0xde | 0xdf) => Some(FileKind::State(Format::Distkv)),
+        Some(_) | None => None,
+    }
+}
+
+/// The error of something that the system refuses.
+pub(super) fn cannot(action: &str, path: &FilePath, error: impl fmt::Display) -> CliError {
+    CliError::Failure(format!("cannot {action} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_apart_by_how_they_begin() {
+        let state = |format| Some(FileKind::State(format));
+        assert_eq!(
+            kind_of_start(b"\x85\0\0\0abcd\xafdistkv-snapshot\x01"),
+            state(Format::Snapshot)
+        );
+        assert_eq!(kind_of_start(b"\x85\0\0\0abcd\xaadistkv-log\x01"), Some(FileKind::Log));
+        assert_eq!(kind_of_start(b" \n{\"path\""), state(Format::Jsonl));
+        assert_eq!(kind_of_start(b"\x85\xa5nodes"), state(Format::Distkv));
+        assert_eq!(kind_of_start(b""), None);
+        assert_eq!(kind_of_start(b"PK\x03\x04"), None);
+    }
+}

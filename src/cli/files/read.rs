@@ -1,0 +1,176 @@
+//! A file of any kind as an image.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path as FilePath;
+
+use super::directory::read_directory;
+use super::{FileKind, Format, cannot, kind_of};
+use crate::cli::error::CliError;
+use crate::cli::output::printable;
+use crate::cli::progress::ProgressBar;
+use crate::engine::Image;
+use crate::engine::exchange::lines::LinesImport;
+use crate::engine::exchange::saved_state_in::{SavedImage, image_of_saved_state};
+use crate::model::ids::NodeName;
+use crate::model::ids::Tock;
+use crate::protocol::lines::LINE_BYTES_MAX;
+use crate::rt;
+use crate::storage::{FileHeader, read_snapshot};
+
+/// So many entries that cannot be used are named; of the others, only the number.
+const NAMED_MAX: usize = 20;
+/// The name of the node in files that do not name one.
+const NOBODY: &str = "nobody";
+/// Lines between two looks at the progress.
+const LINES_PER_LOOK: u64 = 1024;
+
+/// A state from a file.
+pub(in crate::cli) struct StateFile {
+    /// All of it that can be here.
+    pub(in crate::cli) image: Image,
+    /// What kind of file it is.
+    pub(in crate::cli) format: Format,
+    /// What the file says of itself; only snapshots do.
+    pub(in crate::cli) header: Option<FileHeader>,
+    /// Its length.
+    pub(in crate::cli) bytes: u64,
+    /// What of it is not in the image, one line each.
+    pub(in crate::cli) notes: Vec<String>,
+}
+
+/// Reads a file that holds a state, or a node's data directory.
+pub(in crate::cli) fn read_state(path: &FilePath, json: bool) -> Result<StateFile, CliError> {
+    if path.is_dir() {
+        return read_directory(path, None, json);
+    }
+    match kind_of(path)? {
+        FileKind::State(format) => read_as(path, format, json),
+        FileKind::Log => Err(CliError::Usage(format!(
+            "{}: an event log, which holds changes and no state; `log replay` makes a state of it",
+            path.display()
+        ))),
+    }
+}
+
+fn read_as(path: &FilePath, format: Format, json: bool) -> Result<StateFile, CliError> {
+    let file = File::open(path).map_err(|error| cannot("open", path, error))?;
+    let bytes = file.metadata().map_err(|error| cannot("read", path, error))?.len();
+    let mut bar = ProgressBar::new(format!("reading {}", path.display()), json);
+    match format {
+        Format::Snapshot => {
+            let name = path.display().to_string();
+            let mut look = |progress: crate::storage::Progress| {
+                bar.entries(progress.entries, progress.total);
+            };
+            let read = read_snapshot(&name, Box::new(file), rt::random_u64(), &mut look);
+            let (header, image) = read.map_err(|error| CliError::Failure(error.to_string()))?;
+            Ok(StateFile { image, format, header: Some(header), bytes, notes: Vec::new() })
+        }
+        Format::Distkv => {
+            let saved = read_saved_states(&[path], None)?;
+            let notes = notes_of(&saved);
+            Ok(StateFile { image: saved.image, format, header: None, bytes, notes })
+        }
+        Format::Jsonl => {
+            let image = read_lines(path, file, bytes, &mut bar)?;
+            Ok(StateFile { image, format, header: None, bytes, notes: Vec::new() })
+        }
+    }
+}
+
+/// Reads saved states and change logs of the Python DistKV that go on from each other, up to a tock
+/// if one is given.
+pub(in crate::cli) fn read_saved_states(
+    paths: &[&FilePath],
+    until: Option<Tock>,
+) -> Result<SavedImage, CliError> {
+    let mut content = Vec::new();
+    for path in paths {
+        let file = File::open(path).and_then(|mut file| file.read_to_end(&mut content));
+        file.map_err(|error| cannot("read", path, error))?;
+    }
+    image_of_saved_state(&content, until).map_err(|error| {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        CliError::Failure(format!("{}: {error}", names.join(", ")))
+    })
+}
+
+/// What of a file of the Python DistKV is not in its image.
+pub(in crate::cli) fn notes_of(saved: &SavedImage) -> Vec<String> {
+    let named = saved.unusable.iter().take(NAMED_MAX);
+    let mut notes: Vec<String> = named
+        .map(|(offset, why)| {
+            format!("the entry at byte {offset} is left out: {}", printable(&why.to_string()))
+        })
+        .collect();
+    if saved.unusable.len() > NAMED_MAX {
+        let more = saved.unusable.len() - NAMED_MAX;
+        notes.push(format!("{more} more entries are left out for such reasons"));
+    }
+    if let Some(error) = &saved.cut_off {
+        notes.push(format!("{error}; that record is left out"));
+    }
+    notes
+}
+
+fn read_lines(
+    path: &FilePath,
+    file: File,
+    bytes: u64,
+    bar: &mut ProgressBar,
+) -> Result<Image, CliError> {
+    let mut import = LinesImport::new();
+    let mut lines = Lines::new(path, file);
+    while let Some(line) = lines.next()? {
+        let taken = import.take(line);
+        taken.map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))?;
+        if lines.count.is_multiple_of(LINES_PER_LOOK) {
+            bar.bytes(lines.bytes, bytes);
+        }
+    }
+    let name = NodeName::new(NOBODY).map_err(|error| CliError::Failure(error.to_string()))?;
+    Ok(import.finish(name))
+}
+
+/// A file's lines, none of them longer than a line may be.
+pub(in crate::cli) struct Lines<R> {
+    name: String,
+    reader: BufReader<R>,
+    line: Vec<u8>,
+    /// How many lines were read.
+    pub(in crate::cli) count: u64,
+    /// How many bytes.
+    pub(in crate::cli) bytes: u64,
+}
+
+impl<R: Read> Lines<R> {
+    /// From where the reader stands; the path is for messages.
+    pub(in crate::cli) fn new(path: &FilePath, reader: R) -> Lines<R> {
+        let name = path.display().to_string();
+        Lines { name, reader: BufReader::new(reader), line: Vec::new(), count: 0, bytes: 0 }
+    }
+
+    /// The next line, without its end.
+    pub(in crate::cli) fn next(&mut self) -> Result<Option<&str>, CliError> {
+        self.line.clear();
+        // One byte more than allowed shows that there is too much.
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        let read = self.reader.by_ref().take(limit).read_until(b'\n', &mut self.line);
+        let name = &self.name;
+        let failed = |what: String| CliError::Failure(format!("{name}: {what}"));
+        let length = read.map_err(|error| failed(format!("cannot be read: {error}")))?;
+        if length == 0 {
+            return Ok(None);
+        }
+        self.count += 1;
+        self.bytes += length as u64;
+        let count = self.count;
+        if length > LINE_BYTES_MAX {
+            return Err(failed(format!("line {count} is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        let text = std::str::from_utf8(&self.line);
+        let text = text.map_err(|_| failed(format!("line {count} is not UTF-8 text")))?;
+        Ok(Some(text.trim_end_matches(['\n', '\r'])))
+    }
+}

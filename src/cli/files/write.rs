@@ -1,0 +1,223 @@
+//! An image as a file of any kind. A file is written under another name, synced and then renamed:
+//! whoever looks sees the old one or the new one, whole.
+
+use std::io::{self, Write};
+use std::path::{Path as FilePath, PathBuf};
+
+use super::{Format, cannot};
+use crate::cli::error::CliError;
+use crate::cli::output::printable;
+use crate::cli::progress::ProgressBar;
+use crate::engine::Image;
+use crate::engine::exchange::lines::LinesExport;
+use crate::engine::exchange::saved_state_out::{
+    ExportReport, LEFT_OUT_NAMED_MAX, SavedStateExport,
+};
+use crate::model::path::Path;
+use crate::rt;
+use crate::storage::snapshot::write_snapshot_to;
+use crate::storage::{Directory, Disk, DiskFile, FileHeader, FileId};
+
+/// What is written.
+pub(in crate::cli) struct ToWrite<'a> {
+    /// The state.
+    pub(in crate::cli) image: &'a Image,
+    /// As what.
+    pub(in crate::cli) format: Format,
+    /// What a snapshot says of itself.
+    pub(in crate::cli) header: FileHeader,
+    /// For lines: only what is at and below this path.
+    pub(in crate::cli) below: Path,
+    /// For lines: tombstones too.
+    pub(in crate::cli) with_tombstones: bool,
+}
+
+/// What was written.
+#[derive(Debug, Clone, Default)]
+pub(in crate::cli) struct Written {
+    /// The file's length.
+    pub(in crate::cli) bytes: u64,
+    /// Entries in it.
+    pub(in crate::cli) entries: u64,
+    /// What a file for the Python DistKV lacks.
+    pub(in crate::cli) report: Option<ExportReport>,
+}
+
+/// Writes to a file; `-` is standard output.
+pub(in crate::cli) fn write_state(
+    to: &FilePath,
+    what: &ToWrite<'_>,
+    json: bool,
+) -> Result<Written, CliError> {
+    if to == FilePath::new("-") {
+        let mut out = Counting { out: io::stdout().lock(), bytes: 0 };
+        let mut bar = ProgressBar::new("writing", json);
+        let written = write_to(&mut out, FileId::default(), what, &mut bar);
+        let written = written.and_then(|written| out.flush().map(|()| written));
+        let written = written.map_err(|error| CliError::of_output(&error))?;
+        return Ok(Written { bytes: out.bytes, ..written });
+    }
+    let mut new = NewFile::create(to)?;
+    let mut bar = ProgressBar::new(format!("writing {}", to.display()), json);
+    let id = new.file.id().map_err(|error| cannot("look at", to, error))?;
+    let mut out = Counting { out: &mut *new.file, bytes: 0 };
+    let written = write_to(&mut out, id, what, &mut bar);
+    let bytes = out.bytes;
+    match written {
+        Ok(written) => {
+            new.finish()?;
+            Ok(Written { bytes, ..written })
+        }
+        Err(error) => Err(new.give_up(&error)),
+    }
+}
+
+fn write_to(
+    out: &mut dyn Write,
+    id: FileId,
+    what: &ToWrite<'_>,
+    bar: &mut ProgressBar,
+) -> io::Result<Written> {
+    let mut written = Written::default();
+    let tree = &what.image.replica.tree;
+    let (total, live) = (tree.len() as u64, tree.live_len() as u64);
+    let mut piece = Vec::new();
+    match what.format {
+        Format::Snapshot => {
+            let mut look = |progress: crate::storage::Progress| {
+                bar.entries(progress.entries, progress.total);
+            };
+            let info = write_snapshot_to(out, &what.header, id, what.image, &mut look)?;
+            written.entries = info.entries;
+        }
+        Format::Distkv => {
+            let mut export = SavedStateExport::new(what.image.clone());
+            let mut done = 0;
+            while export.next_piece(&mut piece) {
+                out.write_all(&piece)?;
+                done += piece.len() as u64;
+                piece.clear();
+                bar.bytes(done, 0);
+            }
+            out.write_all(&piece)?;
+            written.entries = export.report().entries;
+            written.report = Some(export.report().clone());
+        }
+        Format::Jsonl => {
+            let mut export = LinesExport::new(what.image, &what.below, what.with_tombstones);
+            loop {
+                let (more, lines) = export.next_piece(&mut piece);
+                written.entries += lines;
+                out.write_all(&piece)?;
+                piece.clear();
+                if !more {
+                    break;
+                }
+                bar.entries(written.entries, if what.with_tombstones { total } else { live });
+            }
+        }
+    }
+    Ok(written)
+}
+
+/// Says what a file for the Python DistKV lacks, on standard error.
+pub(in crate::cli) fn tell_report(report: &ExportReport) {
+    for (path, why) in &report.named {
+        let path = path.to_string();
+        eprintln!("left out: {}: {}", printable(&path), printable(&why.to_string()));
+    }
+    let more = report.left_out.saturating_sub(LEFT_OUT_NAMED_MAX as u64);
+    if more > 0 {
+        eprintln!("left out: {more} more, for such reasons");
+    }
+    if report.missing > 0 {
+        eprintln!(
+            "warning: {} changes were not there yet when this was saved; a Python server that loads \
+             the file alone needs --authoritative to start",
+            report.missing
+        );
+    }
+}
+
+/// A file that is being written next to the one that it will be.
+pub(in crate::cli) struct NewFile {
+    to: PathBuf,
+    disk: Directory,
+    temporary: String,
+    name: String,
+    /// What is written to.
+    pub(in crate::cli) file: Box<dyn DiskFile>,
+    is_done: bool,
+}
+
+impl NewFile {
+    /// Begins one.
+    pub(in crate::cli) fn create(to: &FilePath) -> Result<NewFile, CliError> {
+        let name = to
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or_else(|| CliError::Usage(format!("{} is no name for a file", to.display())))?;
+        let folder = match to.parent() {
+            Some(folder) if folder != FilePath::new("") => folder,
+            _ => FilePath::new("."),
+        };
+        let disk = Directory::new(folder);
+        let temporary = format!(".{name}.{:08x}.tmp", rt::random_u64() as u32);
+        let file = disk.create(&temporary).map_err(|error| cannot("write", to, error))?;
+        let name = name.to_owned();
+        Ok(NewFile { to: to.to_owned(), disk, temporary, name, file, is_done: false })
+    }
+
+    /// Where it is while it is written.
+    pub(in crate::cli) fn temporary(&self) -> PathBuf {
+        self.disk.path().join(&self.temporary)
+    }
+
+    /// All is written: makes it safe, and gives it its name.
+    pub(in crate::cli) fn finish(mut self) -> Result<(), CliError> {
+        let done = self
+            .file
+            .sync()
+            .and_then(|()| self.disk.rename(&self.temporary, &self.name))
+            .and_then(|()| self.disk.sync_dir());
+        match done {
+            Ok(()) => {
+                self.is_done = true;
+                Ok(())
+            }
+            Err(error) => Err(self.give_up(&error)),
+        }
+    }
+
+    /// The error for what could not be written. The file goes, too.
+    pub(in crate::cli) fn give_up(&self, error: &io::Error) -> CliError {
+        cannot("write", &self.to, error)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // It takes room, and nobody needs it. What went wrong is told already.
+            let _ = self.disk.remove(&self.temporary);
+        }
+    }
+}
+
+/// Counts what is written.
+struct Counting<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

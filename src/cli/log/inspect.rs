@@ -1,0 +1,234 @@
+//! `log inspect`: what is in an event log.
+
+use std::fs::File;
+use std::path::{Path as FilePath, PathBuf};
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::changes::print_changes;
+use crate::cli::error::CliError;
+use crate::cli::files::read::{notes_of, read_saved_states};
+use crate::cli::files::{FileKind, Format, cannot, kind_of};
+use crate::cli::output::{Output, Table};
+use crate::cli::progress::ProgressBar;
+use crate::cli::remote::parse_path;
+use crate::cli::times::show_time;
+use crate::cli::units::show_bytes;
+use crate::model::path::Path;
+use crate::storage::{LogReader, LogStart, Op, StorageError};
+
+/// Print what is in an event log
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node log inspect /var/lib/distkv/log-7.dkv
+  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --below site
+  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --json | jq -r .path | sort | uniq -c
+
+With --changes, a line for each change: when, what, and who made it. (A change has no other time than
+that at which it came to the node whose log it is.) With --json, they are objects as `import` and
+`snapshot restore` take them, with the time.
+
+Exit code: 0 done, 1 the log is damaged or cannot be read, 2 usage.")]
+pub(super) struct InspectArgs {
+    /// The log; also a change log of the Python DistKV
+    #[arg(value_name = "LOG")]
+    file: PathBuf,
+
+    /// Print the changes, one per line
+    #[arg(long)]
+    changes: bool,
+
+    /// With --changes: only at and below this path
+    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
+    below: Path,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What a log holds, in numbers.
+#[derive(Debug, Default)]
+struct Counts {
+    batches: u64,
+    set: u64,
+    deleted: u64,
+    purged: u64,
+    first_ms: Option<u64>,
+    last_ms: Option<u64>,
+    is_stopped: bool,
+    tock: u64,
+}
+
+pub(super) fn run(args: &InspectArgs, json: bool) -> Result<(), CliError> {
+    match kind_of(&args.file)? {
+        FileKind::Log => inspect(args, json),
+        FileKind::State(Format::Distkv) => inspect_saved(args, json),
+        FileKind::State(format) => Err(CliError::Usage(format!(
+            "{}: {format}, not an event log; `snapshot inspect` looks into it",
+            args.file.display()
+        ))),
+    }
+}
+
+/// Opens an event log.
+pub(super) fn open(path: &FilePath) -> Result<(LogReader, u64), CliError> {
+    let file = File::open(path).map_err(|error| cannot("open", path, error))?;
+    let bytes = file.metadata().map_err(|error| cannot("read", path, error))?.len();
+    let name = path.display().to_string();
+    Ok((LogReader::new(&name, Box::new(file)).map_err(failure)?, bytes))
+}
+
+pub(super) fn failure(error: StorageError) -> CliError {
+    CliError::Failure(error.to_string())
+}
+
+fn inspect(args: &InspectArgs, json: bool) -> Result<(), CliError> {
+    let (mut log, bytes) = open(&args.file)?;
+    let mut output = Output::new(json);
+    let mut bar =
+        ProgressBar::new(format!("reading {}", args.file.display()), json || args.changes);
+    let mut counts = Counts::default();
+    let read = loop {
+        let batch = match log.next() {
+            Ok(Some(batch)) => batch,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(failure(error)),
+        };
+        counts.batches += 1;
+        counts.first_ms.get_or_insert(batch.time_ms);
+        (counts.last_ms, counts.is_stopped) = (Some(batch.time_ms), batch.is_stop);
+        for op in &batch.ops {
+            match op {
+                Op::Put(change) => {
+                    counts.tock = counts.tock.max(change.entry.tock().get());
+                    match change.entry.is_tombstone() {
+                        true => counts.deleted += 1,
+                        false => counts.set += 1,
+                    }
+                }
+                Op::Gone { .. } => counts.purged += 1,
+            }
+        }
+        if let Some(knowledge) = &batch.knowledge {
+            counts.tock = counts.tock.max(knowledge.tock.get());
+        }
+        if args.changes {
+            print_changes(&batch, log.table(), &args.below, &mut output)?;
+        }
+        bar.bytes(batch.end, bytes);
+    };
+    drop(bar);
+    if !args.changes {
+        if json {
+            output.line(&counts_json(&log, &counts, bytes).to_string())?;
+        } else {
+            print(&log, &counts, bytes, &mut output)?;
+        }
+    }
+    output.flush()?;
+    read
+}
+
+fn start_text(start: LogStart) -> String {
+    match start {
+        LogStart::Empty => String::from("nothing"),
+        LogStart::After { number, bytes } => format!("the end of log {number}, at byte {bytes}"),
+        LogStart::Snapshot => String::from("the snapshot of its number"),
+    }
+}
+
+fn print(
+    log: &LogReader,
+    counts: &Counts,
+    bytes: u64,
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let header = log.header();
+    let mut table = Table::default();
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("file", format!("event log {}, {}", header.number, show_bytes(bytes)));
+    row("node", format!("{} (incarnation {:016x})", header.id.name, header.id.incarnation.0));
+    row("network", header.network.clone());
+    row("store", format!("{:016x}", header.store));
+    row("goes on from", start_text(log.start()));
+    let time = |ms: Option<u64>| ms.map(show_time).unwrap_or_default();
+    row("from, to", format!("{}, {}", time(counts.first_ms), time(counts.last_ms)));
+    row("batches", counts.batches.to_string());
+    let Counts { set, deleted, purged, .. } = counts;
+    row(
+        "changes",
+        format!("{} ({set} set, {deleted} deleted, {purged} purged)", set + deleted + purged),
+    );
+    row("tock", counts.tock.to_string());
+    row("stopped", if counts.is_stopped { "yes".into() } else { "no".into() });
+    if log.end() < bytes {
+        let rest = bytes - log.end();
+        row("behind the last", format!("{rest} bytes of a change without its end"));
+    }
+    table.print(output)
+}
+
+fn counts_json(log: &LogReader, counts: &Counts, bytes: u64) -> Json {
+    let header = log.header();
+    json!({
+        "format": "log",
+        "number": header.number,
+        "bytes": bytes,
+        "whole_bytes": log.end(),
+        "name": header.id.name.as_str(),
+        "incarnation": format!("{:016x}", header.id.incarnation.0),
+        "network": header.network,
+        "store": format!("{:016x}", header.store),
+        "goes_on_from": start_text(log.start()),
+        "first": counts.first_ms.map(show_time),
+        "last": counts.last_ms.map(show_time),
+        "batches": counts.batches,
+        "set": counts.set,
+        "deleted": counts.deleted,
+        "purged": counts.purged,
+        "tock": counts.tock,
+        "stopped": counts.is_stopped,
+    })
+}
+
+/// A change log of the Python DistKV, which has neither checksums nor times.
+fn inspect_saved(args: &InspectArgs, json: bool) -> Result<(), CliError> {
+    if args.changes {
+        let text = "the Python DistKV's logs hold no times; `snapshot convert --format jsonl` prints \
+            the entries";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    let saved = read_saved_states(&[&args.file], None)?;
+    let replica = &saved.image.replica;
+    let (live, deleted) = (replica.tree.live_len(), replica.tree.tombstone_len());
+    let notes = notes_of(&saved);
+    let mut output = Output::new(json);
+    if json {
+        output.line(
+            &json!({
+                "format": "distkv",
+                "name": replica.id.name.as_str(),
+                "changes": saved.changes.taken,
+                "live_entries": live,
+                "tombstones": deleted,
+                "tock": replica.tock.get(),
+                "notes": notes,
+            })
+            .to_string(),
+        )?;
+        return output.flush();
+    }
+    let mut table = Table::default();
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("file", String::from("change log or saved state of the Python DistKV"));
+    row("node", replica.id.name.to_string());
+    row("changes", saved.changes.taken.to_string());
+    row("entries", format!("{live} with a value, {deleted} deleted, at the end"));
+    row("tock", replica.tock.to_string());
+    table.print(&mut output)?;
+    notes.iter().try_for_each(|note| output.line(&format!("note: {note}")))?;
+    output.flush()
+}

@@ -1,0 +1,52 @@
+//! `log`: what happened, change by change: looking into event logs, making a state of them, and
+//! beginning and ending one at a running node.
+
+mod changes;
+mod control;
+mod follow;
+mod inspect;
+mod replay;
+
+use clap::{Args, Subcommand};
+
+use super::error::CliError;
+use super::remote::RemoteArgs;
+
+/// Look into event logs, make a state of the past of them, begin and end one
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node log follow /var/lib/distkv                       changes, as they are logged
+  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes  what is in a log
+  distkv-node log replay /var/lib/distkv --until-time 2026-11-20T12:00 --to noon.dkv
+  distkv-node log start audit.dkv                              another log, written by the node
+
+A node with a data directory logs all that it does there by itself. `distkv-node log COMMAND --help`
+tells more.")]
+pub(super) struct LogArgs {
+    #[command(subcommand)]
+    what: What,
+
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum What {
+    Start(control::StartArgs),
+    Stop(control::StopArgs),
+    Replay(replay::ReplayArgs),
+    Inspect(inspect::InspectArgs),
+    Follow(follow::FollowArgs),
+}
+
+pub(super) async fn run(args: LogArgs) -> Result<(), CliError> {
+    let LogArgs { what, remote } = args;
+    match what {
+        What::Start(args) => control::start(&args, &args.remote.clone().or(remote)).await,
+        What::Stop(args) => control::stop(&args.remote.or(remote)).await,
+        What::Replay(args) => replay::run(args, remote.json),
+        What::Inspect(args) => inspect::run(&args, remote.json || args.json),
+        What::Follow(args) => follow::run(&args, remote.json || args.json).await,
+    }
+}

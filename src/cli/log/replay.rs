@@ -1,0 +1,224 @@
+//! `log replay`: a state of the past, from logs.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use clap::Args;
+
+use super::inspect::{failure, open};
+use crate::cli::error::CliError;
+use crate::cli::files::directory::{put_into, read_directory};
+use crate::cli::files::read::{StateFile, notes_of, read_saved_states, read_state};
+use crate::cli::files::write::write_state;
+use crate::cli::files::{FileKind, Format, kind_of};
+use crate::cli::progress::ProgressBar;
+use crate::cli::snapshot::convert::{FormArgs, tell_notes, tell_written};
+use crate::cli::snapshot::restore::{IntoArgs, tell_put};
+use crate::cli::times::parse_time;
+use crate::engine::exchange::entries_alone;
+use crate::model::ids::Tock;
+use crate::rt;
+use crate::storage::{FileHeader, LogBatch, LogStart, Op, Replay, Until};
+
+/// Make a state of event logs, up to a moment in the past
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node log replay /var/lib/distkv --until-time 2026-11-20T12:00 --to noon.dkv
+  distkv-node log replay /var/lib/distkv --until-tock 4711 --to - --format jsonl --below site
+  distkv-node log replay snapshot-6.dkv log-6.dkv log-7.dkv --to state.dkv
+  distkv-node log replay changes.bin --to state.dkv          a log of the Python DistKV
+  distkv-node log replay /var/lib/distkv --into /var/lib/new
+
+With a directory, the newest snapshot that is old enough is begun with, and a node may use the
+directory meanwhile. How far back that reaches depends on how many old snapshots and logs the node
+keeps. With files, a snapshot comes first, then the logs that go on from it, in order; without one,
+or with a gap, only what the logs themselves hold is in the state.
+Times are those at which changes came to the node whose log it is; tocks are the network's.
+
+Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage.")]
+pub(super) struct ReplayArgs {
+    /// A node's data directory; or a snapshot and logs; or logs of the Python DistKV
+    #[arg(value_name = "DIR|FILE", required = true)]
+    from: Vec<PathBuf>,
+
+    /// Up to this moment, like 2026-11-20T12:00 (UTC) or @1795176000
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "until_tock")]
+    until_time: Option<u64>,
+
+    /// Up to this tock
+    #[arg(long, value_name = "N", value_parser = parse_tock)]
+    until_tock: Option<Tock>,
+
+    /// The file to write; '-' is standard output
+    #[arg(long, value_name = "FILE", required_unless_present = "into", conflicts_with = "into")]
+    to: Option<PathBuf>,
+
+    #[command(flatten)]
+    form: FormArgs,
+
+    #[command(flatten)]
+    into: IntoArgs,
+
+    /// Print what was written as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: ReplayArgs, json: bool) -> Result<(), CliError> {
+    let json = json || args.json;
+    args.form.check()?;
+    args.into.check()?;
+    let until = match (args.until_time, args.until_tock) {
+        (Some(time_ms), _) => Some(Until::Time(time_ms)),
+        (None, Some(tock)) => Some(Until::Tock(tock)),
+        (None, None) => None,
+    };
+    let state = read(&args.from, until, json)?;
+    tell_notes(&state.notes);
+    if let Some(directory) = &args.into.into {
+        let put = put_into(directory, vec![state], args.into.wanted(), json)?;
+        return tell_put(directory, &put, json);
+    }
+    let Some(to) = &args.to else { return Ok(()) };
+    let written = write_state(to, &args.form.to_write(&state), json)?;
+    tell_written(to, args.form.format, &written, json)
+}
+
+fn read(from: &[PathBuf], until: Option<Until>, json: bool) -> Result<StateFile, CliError> {
+    let (Some(first), rest) = (from.first(), from.get(1..).unwrap_or_default()) else {
+        return Err(CliError::Usage(String::from("there is nothing to replay")));
+    };
+    if first.is_dir() {
+        if !rest.is_empty() {
+            return Err(CliError::Usage(String::from("a directory is replayed by itself")));
+        }
+        return read_directory(first, until, json);
+    }
+    match kind_of(first)? {
+        FileKind::State(Format::Distkv) => read_distkv(from, until),
+        FileKind::State(Format::Jsonl) => Err(CliError::Usage(format!(
+            "{}: lines of JSON are a state, and there is no log that goes on from them",
+            first.display()
+        ))),
+        FileKind::State(Format::Snapshot) => {
+            let state = read_state(first, json)?;
+            check_base(first, &state, until)?;
+            replay(Some(state), rest, until, json)
+        }
+        FileKind::Log => replay(None, from, until, json),
+    }
+}
+
+fn read_distkv(from: &[PathBuf], until: Option<Until>) -> Result<StateFile, CliError> {
+    let until = match until {
+        None => None,
+        Some(Until::Tock(tock)) => Some(tock),
+        Some(Until::Time(_)) => {
+            let text = "the Python DistKV's logs hold no times; use --until-tock";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+    };
+    let paths: Vec<&FilePath> = from.iter().map(PathBuf::as_path).collect();
+    let saved = read_saved_states(&paths, until)?;
+    let notes = notes_of(&saved);
+    Ok(StateFile { image: saved.image, format: Format::Distkv, header: None, bytes: 0, notes })
+}
+
+/// A snapshot that is later than what is wanted is nothing to begin with.
+fn check_base(path: &FilePath, state: &StateFile, until: Option<Until>) -> Result<(), CliError> {
+    let is_later = match (until, &state.header) {
+        (Some(Until::Time(time_ms)), Some(header)) => header.time_ms > time_ms,
+        (Some(Until::Tock(tock)), _) => state.image.replica.tock > tock,
+        (Some(Until::Time(_)), None) | (None, _) => false,
+    };
+    if !is_later {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(CliError::Failure(format!(
+        "{path}: the snapshot is of a later moment; begin with an older one"
+    )))
+}
+
+/// Replays logs on top of a snapshot, or of nothing.
+fn replay(
+    base: Option<StateFile>,
+    logs: &[PathBuf],
+    until: Option<Until>,
+    json: bool,
+) -> Result<StateFile, CliError> {
+    let mut header = base.as_ref().and_then(|base| base.header.clone());
+    let mut notes = Vec::new();
+    // The end that the next log must go on from.
+    let mut end: Option<(u64, u64)> = None;
+    let mut base_number = header.as_ref().map(|header| header.number);
+    let mut is_whole = true;
+    let mut replay = match base {
+        Some(base) => Replay::from_image(base.image, rt::random_u64()),
+        None => Replay::new(rt::random_u64()),
+    };
+    let mut bytes = 0;
+    for path in logs {
+        let (mut log, length) = open(path)?;
+        bytes += length;
+        let number = log.header().number;
+        let goes_on = match log.start() {
+            LogStart::Empty => base_number.is_none() && end.is_none(),
+            LogStart::After { number: before, bytes } => {
+                base_number == Some(number) || end == Some((before, bytes))
+            }
+            LogStart::Snapshot => base_number == Some(number),
+        };
+        if !goes_on {
+            is_whole = false;
+            notes.push(format!(
+                "{}: it does not go on from what is before it; the state has only what the logs hold",
+                path.display()
+            ));
+        }
+        base_number = None;
+        log.name_into(replay.lend_table());
+        let mut bar = ProgressBar::new(format!("replaying {}", path.display()), json);
+        let mut is_enough = false;
+        while let Some(batch) = log.next().map_err(failure)? {
+            if until.is_some_and(|until| is_later(&batch, until)) {
+                is_enough = true;
+                break;
+            }
+            bar.bytes(batch.end, length);
+            replay.apply(batch, log.table());
+        }
+        end = Some((number, log.end()));
+        if !is_enough && log.end() < length {
+            let (rest, path) = (length - log.end(), path.display());
+            notes.push(format!("{path}: the last {rest} bytes are of a change without its end"));
+        }
+        let own = log.header().clone();
+        header = Some(FileHeader { number: 0, store: 0, time_ms: rt::wall_clock_ms(), ..own });
+        replay.take_table(log.into_table());
+        if is_enough {
+            break;
+        }
+    }
+    let image = replay.into_image().ok_or_else(|| {
+        CliError::Failure(String::from("nothing is in the logs up to that moment"))
+    })?;
+    let image = if is_whole { image } else { entries_alone(image) };
+    Ok(StateFile { image, format: Format::Snapshot, header, bytes, notes })
+}
+
+/// Whether a batch is behind the wanted moment.
+fn is_later(batch: &LogBatch, until: Until) -> bool {
+    match until {
+        Until::Time(time_ms) => batch.time_ms > time_ms,
+        Until::Tock(tock) => batch.ops.iter().any(|op| match op {
+            Op::Put(change) => change.entry.tock() > tock,
+            Op::Gone { .. } => false,
+        }),
+    }
+}
+
+fn parse_tock(text: &str) -> Result<Tock, String> {
+    let tock = text.parse().ok().and_then(Tock::new);
+    tock.ok_or_else(|| String::from("a tock is a number below 2^62"))
+}

@@ -1,0 +1,151 @@
+//! `snapshot convert`: a state in another form.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value as Json};
+
+use crate::cli::error::CliError;
+use crate::cli::files::Format;
+use crate::cli::files::read::{StateFile, read_state};
+use crate::cli::files::write::{ToWrite, Written, tell_report, write_state};
+use crate::cli::output::Output;
+use crate::cli::remote::parse_path;
+use crate::cli::units::show_bytes;
+use crate::model::path::Path;
+use crate::rt;
+use crate::storage::FileHeader;
+
+/// Write a file's state in another form
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node snapshot convert monday.dkv --format distkv --to monday.bin  for the Python DistKV
+  distkv-node snapshot convert saved-state.bin --to moved.dkv              from it
+  distkv-node snapshot convert monday.dkv --format jsonl --below site --to - | jq .value
+
+A snapshot holds everything. Lines of JSON hold entries, with who changed them, and nothing of what
+was deleted and purged. The Python DistKV has no incarnations: where several lives of a node are
+known, the file names them NAME~xxxx, as clients see them; what Python cannot read at all is left
+out, and told of.
+
+Exit code: 0 done, 1 a file cannot be read or written, 2 usage.")]
+pub(super) struct ConvertArgs {
+    /// The file to read
+    #[arg(value_name = "FILE")]
+    from: PathBuf,
+
+    /// The file to write; '-' is standard output
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+
+    #[command(flatten)]
+    form: FormArgs,
+
+    /// Print what was written as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How a state is written.
+#[derive(Debug, Clone, Args)]
+pub(in crate::cli) struct FormArgs {
+    /// What to write
+    #[arg(long, value_enum, default_value = "snapshot")]
+    pub(in crate::cli) format: Format,
+
+    /// With jsonl: only what is at and below this path
+    #[arg(long, value_name = "PATH", value_parser = parse_path)]
+    below: Option<Path>,
+
+    /// With jsonl: also what was deleted
+    #[arg(long)]
+    tombstones: bool,
+}
+
+impl FormArgs {
+    /// Checks that what was asked for goes together.
+    pub(in crate::cli) fn check(&self) -> Result<(), CliError> {
+        if self.format != Format::Jsonl && (self.below.is_some() || self.tombstones) {
+            let text = "--below and --tombstones are for --format jsonl: other files hold all of a \
+                state, or what they say of it would be wrong";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What to write of an image.
+    pub(in crate::cli) fn to_write<'a>(&self, state: &'a StateFile) -> ToWrite<'a> {
+        let header = state.header.clone().unwrap_or_else(|| FileHeader {
+            number: 0,
+            network: String::new(),
+            id: state.image.id().clone(),
+            store: 0,
+            time_ms: rt::wall_clock_ms(),
+        });
+        ToWrite {
+            image: &state.image,
+            format: self.format,
+            header,
+            below: self.below.clone().unwrap_or_default(),
+            with_tombstones: self.tombstones,
+        }
+    }
+}
+
+pub(super) fn run(args: &ConvertArgs, json: bool) -> Result<(), CliError> {
+    args.form.check()?;
+    let state = read_state(&args.from, json)?;
+    tell_notes(&state.notes);
+    let written = write_state(&args.to, &args.form.to_write(&state), json)?;
+    tell_written(&args.to, args.form.format, &written, json)
+}
+
+/// What of a file is left out, on standard error.
+pub(in crate::cli) fn tell_notes(notes: &[String]) {
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+}
+
+/// Says what was written; on standard error where the file itself is on standard output.
+pub(in crate::cli) fn tell_written(
+    to: &std::path::Path,
+    format: Format,
+    written: &Written,
+    json: bool,
+) -> Result<(), CliError> {
+    if let Some(report) = &written.report {
+        tell_report(report);
+    }
+    let text = || {
+        let (entries, bytes) = (written.entries, show_bytes(written.bytes));
+        format!("{}: {entries} entries, {bytes} ({format})", to.display())
+    };
+    if to == std::path::Path::new("-") {
+        if !json {
+            eprintln!("{}", text());
+        }
+        return Ok(());
+    }
+    let mut output = Output::new(json);
+    output.either(|| written_json(to, format, written), text)?;
+    output.flush()
+}
+
+fn written_json(to: &std::path::Path, format: Format, written: &Written) -> Json {
+    let mut out = Map::new();
+    out.insert("file".into(), to.display().to_string().into());
+    out.insert("format".into(), format.word().into());
+    out.insert("entries".into(), written.entries.into());
+    out.insert("bytes".into(), written.bytes.into());
+    if let Some(report) = &written.report {
+        out.insert("tombstones".into(), report.tombstones.into());
+        out.insert("lives".into(), report.lives.into());
+        out.insert("missing".into(), report.missing.into());
+        out.insert("left_out".into(), report.left_out.into());
+        let named = report.named.iter().map(
+            |(path, why)| serde_json::json!({ "path": path.to_string(), "why": why.to_string() }),
+        );
+        out.insert("left_out_named".into(), named.collect());
+    }
+    Json::Object(out)
+}

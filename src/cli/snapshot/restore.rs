@@ -1,0 +1,256 @@
+//! `snapshot restore`: a file's state into a running network, or into a directory for a node that
+//! is to start with it.
+
+use std::io::{self, Write};
+use std::path::{Path as FilePath, PathBuf};
+
+use async_channel::Sender;
+use clap::Args;
+use serde_json::{Map, Value as Json, json};
+
+use super::convert::tell_notes;
+use crate::cli::error::CliError;
+use crate::cli::files::directory::{Put, put_into};
+use crate::cli::files::read::read_state;
+use crate::cli::output::{Output, printable};
+use crate::cli::progress::ProgressBar;
+use crate::cli::remote::{Remote, RemoteArgs};
+use crate::client::{Fields, Message};
+use crate::model::ids::NodeName;
+use crate::protocol::client::Action;
+use crate::rt;
+use crate::storage::snapshot::write_snapshot_to;
+use crate::storage::{FileHeader, FileId};
+
+/// Bytes of one request.
+const PIECE_BYTES: usize = 1 << 20;
+/// Requests' contents that are made ahead.
+const PIECES_AHEAD: usize = 2;
+
+/// Take a file's state into a running network, or into a data directory
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node snapshot restore monday.dkv            into the network of the node on this machine
+  distkv-node snapshot restore saved-state.bin       from the Python DistKV
+  distkv-node snapshot restore a.dkv b.dkv           one after the other
+  distkv-node snapshot restore monday.dkv --into /var/lib/distkv --name n1
+  distkv-node run --data-dir /var/lib/distkv --name n1   a node that starts with it
+
+It is harmless, however old the file is: what the network has changed since stays as it is, what it
+has deleted stays deleted, and what it lacks is added. So it does not undo anything: for that, look
+at what was there (`snapshot diff`, `log replay`) and write it anew (`import`).
+A node believes a snapshot as it believes another node. It takes one only from its own machine, unless
+it was started with --remote-restore.
+
+Exit code: 0 restored, 1 it is not (the text says whether anything was taken in), 2 usage.")]
+pub(super) struct RestoreArgs {
+    /// The files: snapshots, saved states or change logs of the Python DistKV, lines of JSON with
+    /// chains
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Also snapshots of a network with another name
+    #[arg(long, conflicts_with = "into")]
+    any_network: bool,
+
+    #[command(flatten)]
+    into: IntoArgs,
+
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
+}
+
+/// Where a state goes that no running node takes.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "For a node that is not running")]
+pub(in crate::cli) struct IntoArgs {
+    /// Put it into this data directory, on top of what is there; it is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::cli) into: Option<PathBuf>,
+
+    /// With --into: the name of the node that the directory is for [default: as the directory, or
+    /// else the first file, says]
+    #[arg(long, value_name = "NAME")]
+    name: Option<NodeName>,
+
+    /// With --into: the name of its network [default: the same]
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+}
+
+impl IntoArgs {
+    /// Checks that what was asked for goes together.
+    pub(in crate::cli) fn check(&self) -> Result<(), CliError> {
+        if self.into.is_none() && (self.name.is_some() || self.network.is_some()) {
+            let text = "--name and --network tell whose directory it is that --into names";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whose the directory should be.
+    pub(in crate::cli) fn wanted(&self) -> (Option<NodeName>, Option<String>) {
+        (self.name.clone(), self.network.clone())
+    }
+}
+
+pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), CliError> {
+    args.into.check()?;
+    if let Some(directory) = &args.into.into {
+        let mut states = Vec::new();
+        for file in &args.files {
+            let state = read_state(file, remote.json)?;
+            tell_notes(&state.notes);
+            states.push(state);
+        }
+        let put = put_into(directory, states, args.into.wanted(), remote.json)?;
+        return tell_put(directory, &put, remote.json);
+    }
+    let connected = remote.connect().await?;
+    let mut output = Output::new(remote.json);
+    for file in &args.files {
+        let reply = restore(&connected, file, args.any_network, remote).await?;
+        tell(file, &reply, &mut output)?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+/// Says what is in a directory now, and how to go on.
+pub(in crate::cli) fn tell_put(
+    directory: &FilePath,
+    put: &Put,
+    json: bool,
+) -> Result<(), CliError> {
+    let mut output = Output::new(json);
+    let (name, network, entries) = (&put.owner.name, &put.owner.network, put.entries);
+    output.either(
+        || {
+            json!({
+                "directory": directory.display().to_string(), "name": name.as_str(),
+                "network": network, "entries": entries, "merged": put.is_merged,
+            })
+        },
+        || {
+            let (directory, network) = (directory.display(), printable(network));
+            format!(
+                "{directory}: {entries} entries; start a node with them: distkv-node run --data-dir \
+                 {directory} --name {name} --network {network}"
+            )
+        },
+    )?;
+    output.flush()
+}
+
+/// Uploads one file. It is read whole, and found good, before anything is sent.
+async fn restore(
+    connected: &Remote,
+    file: &FilePath,
+    any_network: bool,
+    remote: &RemoteArgs,
+) -> Result<Message, CliError> {
+    let (path, json) = (file.to_owned(), remote.json);
+    let state = rt::spawn_blocking(move || read_state(&path, json)).await?;
+    tell_notes(&state.notes);
+    let (sender, pieces) = async_channel::bounded(PIECES_AHEAD);
+    let writing = rt::spawn_blocking(move || {
+        let header = state.header.unwrap_or_else(|| FileHeader {
+            number: 0,
+            network: String::new(),
+            id: state.image.id().clone(),
+            store: 0,
+            time_ms: rt::wall_clock_ms(),
+        });
+        let mut writer = PieceWriter { sender, buffer: Vec::new() };
+        write_snapshot_to(&mut writer, &header, FileId::default(), &state.image, &mut |_| {})?;
+        writer.flush()
+    });
+    let mut bar = ProgressBar::new(format!("sending {}", file.display()), remote.json);
+    let (mut sent, mut is_first) = (0, true);
+    while let Ok(piece) = pieces.recv().await {
+        let mut fields = Fields::new();
+        fields.bin("data", &piece);
+        if std::mem::take(&mut is_first) {
+            fields.bool("start", true);
+        }
+        connected.request(Action::Restore.name(), &fields).await?;
+        sent += piece.len() as u64;
+        bar.bytes(sent, 0);
+    }
+    let written = writing.await;
+    written.map_err(|error| CliError::Failure(format!("cannot send the snapshot: {error}")))?;
+    drop(bar);
+    let mut fields = Fields::new();
+    fields.bool("last", true);
+    if any_network {
+        fields.bool("any_network", true);
+    }
+    // How long that takes depends on the state, and the node tells when it is done.
+    let done = connected.connection.request(Action::Restore.name(), &fields).await;
+    Ok(done?)
+}
+
+fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), CliError> {
+    let result = reply.get("result").and_then(|result| Message::new(result).ok());
+    let count = |name: &str| result.as_ref().and_then(|result| result.u64(name)).unwrap_or(0);
+    let names = ["entries", "taken", "made", "dropped", "conflicts"];
+    let name = file.display().to_string();
+    output.either(
+        || {
+            let mut out = Map::new();
+            out.insert("file".into(), name.as_str().into());
+            for name in names {
+                out.insert(name.into(), count(name).into());
+            }
+            Json::Object(out)
+        },
+        || {
+            let mut text = format!(
+                "{}: {} entries, of which {} were missing",
+                printable(&name),
+                count("entries"),
+                count("taken") + count("made")
+            );
+            for (count, what) in [
+                (count("made"), "were carried across purges as new changes"),
+                (
+                    count("dropped"),
+                    "entries of the network are gone, purged where the file is from",
+                ),
+                (count("conflicts"), "conflicts were found (`conflicts` shows them)"),
+            ] {
+                if count > 0 {
+                    text.push_str(&format!("; {count} {what}"));
+                }
+            }
+            text
+        },
+    )
+}
+
+/// Cuts what is written into requests' contents.
+struct PieceWriter {
+    sender: Sender<Vec<u8>>,
+    buffer: Vec<u8>,
+}
+
+impl Write for PieceWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = PIECE_BYTES - self.buffer.len();
+        let (taken, _) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+        self.buffer.extend_from_slice(taken);
+        if self.buffer.len() == PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(taken.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::take(&mut self.buffer);
+        self.sender.send_blocking(piece).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}

@@ -1,0 +1,152 @@
+//! `snapshot save`: a running node's state as a file.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path as FilePath, PathBuf};
+
+use clap::Args;
+
+use super::convert::{FormArgs, tell_written};
+use crate::cli::error::CliError;
+use crate::cli::files::read::read_state;
+use crate::cli::files::write::{NewFile, Written, write_state};
+use crate::cli::files::{Format, cannot};
+use crate::cli::output::{Output, json_of, printable};
+use crate::cli::progress::ProgressBar;
+use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::units::show_bytes;
+use crate::client::{Fields, Message, StreamEvent};
+use crate::protocol::client::Action;
+use crate::rt;
+use crate::storage::{SnapshotSummary, verify_snapshot};
+
+/// Save a running node's state
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node snapshot save --to monday.dkv                  as a file here
+  distkv-node snapshot save --to monday.bin --format distkv  for the Python DistKV
+  distkv-node snapshot save --to - --format jsonl | jq .path
+  distkv-node snapshot save                                  in the node's own data directory, now
+
+The node goes on serving meanwhile; the file holds one moment. Without --to the node makes a
+snapshot in its data directory, as it does by itself from time to time.
+A file here is written under another name first: it is whole, and has been verified, when it has its
+name.
+
+Exit code: 0 saved, 1 it is not, 2 usage.")]
+pub(super) struct SaveArgs {
+    /// The file to write, on this machine; '-' is standard output
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+
+    #[command(flatten)]
+    form: FormArgs,
+
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
+}
+
+pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliError> {
+    args.form.check()?;
+    let Some(to) = &args.to else {
+        if args.form.format != Format::Snapshot {
+            let text = "the node's data directory holds snapshots only; --to writes another file";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        return save_there(remote).await;
+    };
+    if args.form.format == Format::Snapshot && to != FilePath::new("-") {
+        let mut new = NewFile::create(to)?;
+        let written = fetch(&mut new, to, remote).await?;
+        new.finish()?;
+        return tell_written(to, Format::Snapshot, &written, remote.json);
+    }
+    // By way of a snapshot: it alone can be verified.
+    let temporary = match to.parent() {
+        Some(folder) if to != FilePath::new("-") && folder != FilePath::new("") => folder.into(),
+        Some(_) if to != FilePath::new("-") => PathBuf::from("."),
+        _ => std::env::temp_dir(),
+    };
+    let temporary = temporary.join(format!("distkv-snapshot-{:016x}", rt::random_u64()));
+    let mut new = NewFile::create(&temporary)?;
+    fetch(&mut new, &temporary, remote).await?;
+    let path = new.temporary();
+    let (form, to, json) = (args.form.clone(), to.clone(), remote.json);
+    let written = rt::spawn_blocking(move || {
+        let state = read_state(&path, json)?;
+        let written = write_state(&to, &form.to_write(&state), json)?;
+        Ok::<_, CliError>((to, form.format, written))
+    })
+    .await;
+    // The snapshot goes.
+    drop(new);
+    let (to, format, written) = written?;
+    tell_written(&to, format, &written, json)
+}
+
+/// Fetches a snapshot, and verifies what came.
+async fn fetch(new: &mut NewFile, to: &FilePath, remote: &RemoteArgs) -> Result<Written, CliError> {
+    let connected = remote.connect().await?;
+    let mut stream =
+        connected.stream(Action::GetSnapshot.name(), &Fields::new()).await.map_err(too_old)?;
+    let mut bar = ProgressBar::new("fetching", remote.json);
+    let mut written = Written::default();
+    while let Some(event) = connected.next(&mut stream).await? {
+        let StreamEvent::Item { message, .. } = event else { continue };
+        let data = message.get("data").and_then(bytes_of).unwrap_or_default();
+        new.file.write_all(data).map_err(|error| new.give_up(&error))?;
+        written.bytes += data.len() as u64;
+        bar.bytes(written.bytes, 0);
+    }
+    new.file.flush().map_err(|error| new.give_up(&error))?;
+    drop(bar);
+    let (path, name, json) = (new.temporary(), to.display().to_string(), remote.json);
+    let verified = rt::spawn_blocking(move || verify(&path, &name, json)).await?;
+    written.entries = verified.entries;
+    Ok(written)
+}
+
+fn verify(path: &FilePath, name: &str, json: bool) -> Result<SnapshotSummary, CliError> {
+    let file = fs::File::open(path).map_err(|error| cannot("read back", path, error))?;
+    let mut bar = ProgressBar::new(format!("verifying {name}"), json);
+    let mut look =
+        |progress: crate::storage::Progress| bar.entries(progress.entries, progress.total);
+    verify_snapshot(name, Box::new(file), &mut look)
+        .map_err(|error| CliError::Failure(format!("what came is no good snapshot: {error}")))
+}
+
+fn bytes_of(value: &[u8]) -> Option<&[u8]> {
+    crate::model::value::Reader::new(value).read_bin().ok()
+}
+
+/// The node makes a snapshot where it keeps its own.
+async fn save_there(remote: &RemoteArgs) -> Result<(), CliError> {
+    let connected: Remote = remote.connect().await?;
+    let reply = connected.request(Action::Snapshot.name(), &Fields::new()).await?;
+    let result = reply.get("result").unwrap_or_default();
+    let mut output = Output::new(remote.json);
+    output.either(
+        || json_of(result),
+        || {
+            let fields = Message::new(result).ok();
+            let number = |name: &str| fields.as_ref().and_then(|fields| fields.u64(name));
+            let (entries, bytes) = (number("entries"), number("bytes").map(show_bytes));
+            let file = fields.as_ref().and_then(|fields| fields.str("file")).unwrap_or("saved");
+            let known =
+                entries.map(|entries| format!(" {entries} entries, {}", bytes.unwrap_or_default()));
+            format!("{}:{}", printable(file), known.unwrap_or_default())
+        },
+    )?;
+    output.flush()
+}
+
+/// A node of an earlier version has no such action.
+fn too_old(error: CliError) -> CliError {
+    match error {
+        CliError::Failure(text) if text.contains("unknown_action") => CliError::Failure(format!(
+            "{text}: the node is of an earlier version; `tree --json` prints its entries"
+        )),
+        other => other,
+    }
+}

@@ -1,0 +1,293 @@
+//! A hash table with O(1) snapshots: linear hashing (Litwin 1980) over a persistent vector of
+//! small buckets.
+//!
+//! The table has any number of buckets, not only a power of two, and grows or shrinks by one bucket
+//! at a time. So no insertion pays for all of them, buckets stay nearly as full as wished, and the
+//! memory follows the number of entries down as well as up. A tree of hash nodes (as in `imbl`)
+//! does not do that: it took 450 bytes per entry of which half were holes, and kept most of them
+//! when entries were removed.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use smallvec::SmallVec;
+
+use crate::model::entry::Entry;
+use crate::model::path::Path;
+
+/// Entries per bucket, on average, above which a bucket is added. Fewer cost memory, more cost time
+/// to look through, and to copy when a snapshot shares them.
+const GROW_ABOVE: usize = 14;
+/// Entries per bucket, on average, below which one is taken away. Well below the other, so that
+/// nothing is moved to and fro.
+const SHRINK_BELOW: usize = 11;
+/// Hashes that a bucket holds in place; a few in a hundred buckets have more.
+const HASHES_IN_PLACE: usize = 20;
+
+/// A bucket's slots grow and shrink by so many.
+const SLOTS_STEP: usize = 4;
+
+type Slot = (Path, Entry);
+
+/// Entries whose hashes lead to the same place. `hashes` and `slots` are alike in length and order.
+#[derive(Clone, Default)]
+struct Bucket {
+    hashes: SmallVec<[u32; HASHES_IN_PLACE]>,
+    slots: Vec<Slot>,
+}
+
+impl Bucket {
+    fn place(&self, hash: u32, path: &[u8]) -> Option<usize> {
+        let mut from = 0;
+        loop {
+            let rest = self.hashes.get(from..)?;
+            let at = from + rest.iter().position(|h| *h == hash)?;
+            if self.slots.get(at).is_some_and(|(p, _)| p.as_bytes() == path) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
+    }
+
+    fn push(&mut self, hash: u32, slot: Slot) {
+        if self.slots.len() == self.slots.capacity() {
+            // Doubling would leave holes in a million buckets; and few sizes, so that what one bucket
+            // has left another can use.
+            self.slots.reserve_exact(SLOTS_STEP);
+        }
+        self.hashes.push(hash);
+        self.slots.push(slot);
+    }
+
+    fn swap_remove(&mut self, at: usize) -> Slot {
+        self.hashes.swap_remove(at);
+        let slot = self.slots.swap_remove(at);
+        if self.slots.capacity() >= self.slots.len() + 2 * SLOTS_STEP {
+            self.slots.shrink_to(self.slots.len().next_multiple_of(SLOTS_STEP));
+        }
+        slot
+    }
+}
+
+/// Entries by path. A clone is a snapshot that shares everything until one of the two changes.
+#[derive(Clone)]
+pub(super) struct Table {
+    hasher: RandomState,
+    /// Never empty.
+    buckets: im::Vector<Arc<Bucket>>,
+    len: usize,
+}
+
+impl Table {
+    pub(super) fn new(hasher: RandomState) -> Self {
+        Self { hasher, buckets: im::Vector::unit(Arc::default()), len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn hash(&self, path: &[u8]) -> u32 {
+        self.hasher.hash_one(path) as u32
+    }
+
+    /// The entry at a path given as canonical bytes, with the path as it is stored.
+    pub(super) fn get(&self, path: &[u8]) -> Option<(&Path, &Entry)> {
+        let hash = self.hash(path);
+        let bucket = self.buckets.get(bucket_of(hash, self.buckets.len()))?;
+        let (path, entry) = bucket.slots.get(bucket.place(hash, path)?)?;
+        Some((path, entry))
+    }
+
+    /// Puts an entry at a path; gives back what was there.
+    pub(super) fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
+        let hash = self.hash(path.as_bytes());
+        let bucket = self.buckets.get_mut(bucket_of(hash, self.buckets.len()))?;
+        let bucket = Arc::make_mut(bucket);
+        let place = bucket.place(hash, path.as_bytes());
+        if let Some((_, slot)) = place.and_then(|at| bucket.slots.get_mut(at)) {
+            return Some(std::mem::replace(slot, entry));
+        }
+        bucket.push(hash, (path.clone(), entry));
+        self.len += 1;
+        if self.len > self.buckets.len() * GROW_ABOVE {
+            self.grow();
+        }
+        None
+    }
+
+    /// Takes an entry out; gives back what was there.
+    pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
+        let hash = self.hash(path);
+        let bucket = self.buckets.get_mut(bucket_of(hash, self.buckets.len()))?;
+        let at = bucket.place(hash, path)?;
+        let (_, entry) = Arc::make_mut(bucket).swap_remove(at);
+        self.len -= 1;
+        if self.buckets.len() > 1 && self.len < (self.buckets.len() - 1) * SHRINK_BELOW {
+            self.shrink();
+        }
+        Some(entry)
+    }
+
+    /// Adds a bucket, and moves to it what belongs there now: all of it is in one other bucket.
+    fn grow(&mut self) {
+        let new = self.buckets.len();
+        let mut added = Bucket::default();
+        if let Some(source) = self.buckets.get_mut(buddy(new)) {
+            let source = Arc::make_mut(source);
+            let mut at = 0;
+            while let Some(hash) = source.hashes.get(at).copied() {
+                if bucket_of(hash, new + 1) == new {
+                    added.push(hash, source.swap_remove(at));
+                } else {
+                    at += 1;
+                }
+            }
+        }
+        self.buckets.push_back(Arc::new(added));
+    }
+
+    /// Takes the last bucket away; what was in it goes back to where it came from.
+    fn shrink(&mut self) {
+        let Some(last) = self.buckets.pop_back() else { return };
+        if let Some(target) = self.buckets.get_mut(buddy(self.buckets.len())) {
+            let target = Arc::make_mut(target);
+            let last = Arc::unwrap_or_clone(last);
+            for (hash, slot) in last.hashes.into_iter().zip(last.slots) {
+                target.push(hash, slot);
+            }
+        }
+    }
+
+    /// All entries, in the order of the buckets.
+    pub(super) fn into_all(self) -> All {
+        All { buckets: self.buckets, bucket: 0, slot: 0, current: None }
+    }
+}
+
+/// Where a hash leads to among so many buckets: its last bits, as many as number them all, or one
+/// bit less where that bucket is not there yet.
+fn bucket_of(hash: u32, buckets: usize) -> usize {
+    let mask = buckets.next_power_of_two() - 1;
+    let at = hash as usize & mask;
+    if at < buckets { at } else { at & (mask >> 1) }
+}
+
+/// Where the content of a bucket is while the bucket is not there: the same number without its
+/// highest bit.
+fn buddy(bucket: usize) -> usize {
+    bucket - (bucket.next_power_of_two() / if bucket.is_power_of_two() { 1 } else { 2 })
+}
+
+/// All entries of a snapshot.
+pub(super) struct All {
+    buckets: im::Vector<Arc<Bucket>>,
+    bucket: usize,
+    slot: usize,
+    current: Option<Arc<Bucket>>,
+}
+
+impl Iterator for All {
+    type Item = Slot;
+
+    fn next(&mut self) -> Option<Slot> {
+        loop {
+            if let Some(bucket) = &self.current {
+                if let Some(slot) = bucket.slots.get(self.slot) {
+                    self.slot += 1;
+                    return Some(slot.clone());
+                }
+                self.bucket += 1;
+                self.slot = 0;
+            }
+            self.current = Some(Arc::clone(self.buckets.get(self.bucket)?));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::chain::Chain;
+    use crate::model::entry::EntryParts;
+    use crate::model::ids::{Event, NodeIndex, Tick, Tock};
+
+    fn table() -> Table {
+        Table::new(RandomState::with_seeds(1, 2, 3, 4))
+    }
+
+    fn path(number: u32) -> Path {
+        format!("k{number}").parse().unwrap()
+    }
+
+    fn entry(tock: u64) -> Entry {
+        let chain = Chain::first(Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() });
+        let tock = Tock::new(tock).unwrap();
+        Entry::new(&EntryParts { value: None, chain: &chain, tock, origin: None, extra: &[] })
+    }
+
+    #[test]
+    fn every_hash_leads_to_a_bucket_and_moves_only_to_the_added_one() {
+        for buckets in 1..200_usize {
+            assert!(buddy(buckets) < buckets);
+            for hash in (0..100_000_u32).step_by(37) {
+                let (before, after) = (bucket_of(hash, buckets), bucket_of(hash, buckets + 1));
+                assert!(before < buckets && (after == before || after == buckets));
+                assert!(after == before || before == buddy(buckets));
+            }
+        }
+    }
+
+    #[test]
+    fn it_grows_and_shrinks_with_its_entries_and_finds_all_of_them() {
+        let mut table = table();
+        for number in 0..5_000 {
+            assert_eq!(table.insert(&path(number), entry(1)), None);
+        }
+        assert_eq!(table.insert(&path(7), entry(2)), Some(entry(1)));
+        assert_eq!((table.len(), table.buckets.len()), (5_000, 5_000_usize.div_ceil(GROW_ABOVE)));
+        for number in 0..5_000 {
+            let found = table.get(path(number).as_bytes()).unwrap();
+            assert_eq!(found, (&path(number), &entry(if number == 7 { 2 } else { 1 })));
+        }
+        let snapshot = table.clone();
+        for number in 0..4_990 {
+            assert!(table.remove(path(number).as_bytes()).is_some());
+            assert!(table.remove(path(number).as_bytes()).is_none());
+        }
+        assert_eq!((table.len(), table.buckets.len()), (10, 1));
+        assert!(table.get(path(4_989).as_bytes()).is_none());
+        assert!(table.get(path(4_990).as_bytes()).is_some());
+        assert_eq!(table.into_all().count(), 10);
+        let mut all: Vec<_> = snapshot.into_all().map(|(path, _)| path).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 5_000);
+    }
+
+    #[test]
+    fn hashes_that_are_alike_are_told_apart_by_their_paths() {
+        let mut bucket = Bucket::default();
+        for number in 0..40 {
+            bucket.push(7, (path(number), entry(1)));
+        }
+        for number in 0..40 {
+            assert_eq!(bucket.place(7, path(number).as_bytes()), Some(number as usize));
+        }
+        assert_eq!(bucket.place(7, path(40).as_bytes()), None);
+        assert_eq!(bucket.place(8, path(1).as_bytes()), None);
+    }
+
+    #[test]
+    fn memory_follows_the_entries_down() {
+        let mut bucket = Bucket::default();
+        for number in 0..100 {
+            bucket.push(number, (path(number), entry(1)));
+        }
+        assert!(bucket.slots.capacity() < 100 + SLOTS_STEP);
+        while !bucket.slots.is_empty() {
+            bucket.swap_remove(0);
+        }
+        assert!(bucket.slots.capacity() < 2 * SLOTS_STEP);
+    }
+}

@@ -1,0 +1,338 @@
+//! A log that a client had started, beside the node's own: a thread that writes one file, in our
+//! own form or in that of the Python DistKV, until it is told to end or fails. Nobody waits for
+//! it: where its disk does not keep up, it ends, loudly.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::client_files::{ClientFiles, OneFile};
+use super::config::SyncPolicy;
+use crate::engine::exchange::saved_state_out::SavedStateExport;
+use crate::engine::{Image, Knowledge};
+use crate::hub::Hub;
+use crate::hub::log_queue::{CutPurpose, LogItem, LogQueue, Taken};
+use crate::model::ids::{Millis, Tick, Tock};
+use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen};
+use crate::model::tree::Tree;
+use crate::protocol::saved_state::{SavedStateWriter, python};
+use crate::replica::Committed;
+use crate::rt;
+use crate::server::FileFormat;
+use crate::storage::{Batch, FileHeader, LogStart, LogWriter, Op, StorageError};
+
+/// While more bytes than this wait for the file, and four times as much, it is still written.
+const QUEUE_BYTES_MAX: usize = 16 << 20;
+/// How long the thread sleeps when nothing comes.
+const IDLE: Duration = Duration::from_millis(500);
+/// Entries of the state at the beginning that go into one batch of the log.
+const STATE_BATCH: usize = 256;
+/// Written changes are handed to the system from so many bytes on, or when no more wait.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// What is to be logged, and where to.
+#[derive(Clone, Debug)]
+pub(super) struct ClientLogOrder {
+    pub(super) name: String,
+    pub(super) format: FileFormat,
+    /// First the state as it is.
+    pub(super) fetch: bool,
+    pub(super) sync: SyncPolicy,
+    pub(super) network: String,
+}
+
+/// A log that is being written.
+pub(super) struct ClientLog {
+    pub(super) name: String,
+    queue: Arc<LogQueue>,
+    /// Why it has ended, if it has.
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl ClientLog {
+    /// Starts a log, and waits until its file is there.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn start(
+        hub: &Arc<Hub>,
+        files: &Arc<ClientFiles>,
+        order: ClientLogOrder,
+    ) -> Result<Self, String> {
+        // Whatever is wrong with the name is told before anything is begun.
+        drop(files.begin(&order.name).map_err(|error| error.to_string())?);
+        let queue = Arc::new(LogQueue::bounded(false, QUEUE_BYTES_MAX));
+        let failure = Arc::new(Mutex::new(None));
+        let name = order.name.clone();
+        hub.add_extra_log(&queue);
+        let (told, begun) = sync_channel(1);
+        let thread = Thread {
+            queue: Arc::clone(&queue),
+            files: Arc::clone(files),
+            failure: Arc::clone(&failure),
+            order,
+        };
+        let log = Self { name, queue, failure };
+        let started = rt::spawn_thread("client log", move || thread.run(&told));
+        let result = match started {
+            Ok(_) => wait(&begun),
+            Err(error) => Err(format!("the system has no thread for it: {error}")),
+        };
+        if result.is_err() {
+            hub.remove_extra_log(&log.queue);
+            log.queue.close();
+        }
+        result.map(|()| log)
+    }
+
+    /// Why it has ended, if it has failed.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Ends it; what was changed up to now is written.
+    pub(super) fn end(self, hub: &Hub) {
+        hub.remove_extra_log(&self.queue);
+    }
+}
+
+fn wait(begun: &Receiver<Result<(), String>>) -> Result<(), String> {
+    begun.recv().unwrap_or_else(|_| Err("the log's thread has ended".into()))
+}
+
+struct Thread {
+    queue: Arc<LogQueue>,
+    files: Arc<ClientFiles>,
+    failure: Arc<Mutex<Option<String>>>,
+    order: ClientLogOrder,
+}
+
+impl Thread {
+    fn run(self, told: &SyncSender<Result<(), String>>) {
+        let written = self.write(told);
+        // What still comes is counted by nobody.
+        self.queue.close();
+        if let Err(why) = written {
+            let name = &self.order.name;
+            // Who asked for the log hears of it if it has not begun; else the operator does.
+            if told.try_send(Err(why.clone())).is_err() {
+                tracing::error!(name, "the log that a client started has ended: {why}");
+            }
+            *self.failure.lock() = Some(why);
+        }
+    }
+
+    fn write(&self, told: &SyncSender<Result<(), String>>) -> Result<(), String> {
+        let Some(LogItem::Cut(cut)) = self.queue.take(IDLE).items.into_iter().next() else {
+            return Err("there is no state to begin with".into());
+        };
+        let mut new = self.files.begin(&self.order.name).map_err(|error| error.to_string())?;
+        let handle = new.handle().map_err(|error| error.to_string())?;
+        let mut log = Writing::begin(handle, &self.order, cut.image)?;
+        log.sync()?;
+        let file = new.file();
+        file.flush().map_err(|error| error.to_string())?;
+        new.finish().map_err(|error| error.to_string())?;
+        let _ = told.send(Ok(()));
+        self.go_on(&mut log)
+    }
+
+    fn go_on(&self, log: &mut Writing) -> Result<(), String> {
+        let mut unsynced_since: Option<Millis> = None;
+        loop {
+            let Taken { items, is_over, .. } = self.queue.take(IDLE);
+            if let Some(failure) = self.queue.failure() {
+                return Err(failure.why.to_string());
+            }
+            let now = rt::now();
+            for item in items {
+                match item {
+                    LogItem::Batch { batch, .. } => {
+                        unsynced_since.get_or_insert(now);
+                        log.append(batch)?;
+                    }
+                    LogItem::Cut(cut) if cut.purpose == CutPurpose::Stop => return log.sync(),
+                    LogItem::Cut(_) => {}
+                }
+            }
+            log.flush()?;
+            let is_due = unsynced_since.is_some_and(|since| match self.order.sync {
+                SyncPolicy::Never => false,
+                SyncPolicy::EverySecond => now.saturating_sub(since) >= 500,
+                SyncPolicy::EveryBatch => true,
+            });
+            if is_due {
+                log.sync()?;
+                unsynced_since = None;
+            }
+            if is_over {
+                return log.sync();
+            }
+        }
+    }
+}
+
+/// The file, in one of the forms.
+enum Writing {
+    Own(Box<LogWriter>),
+    Distkv(Box<DistkvLog>),
+}
+
+struct DistkvLog {
+    file: File,
+    writer: SavedStateWriter,
+    /// The tree as the log has it: a deletion needs what it took the place of.
+    tree: Tree,
+    out: Vec<u8>,
+    /// Changes that the form cannot hold.
+    left_out: u64,
+}
+
+impl Writing {
+    fn begin(file: File, order: &ClientLogOrder, image: Image) -> Result<Self, String> {
+        match order.format {
+            FileFormat::Own => begin_own(file, order, &image).map(|log| Self::Own(Box::new(log))),
+            FileFormat::Distkv => DistkvLog::begin(file, order.fetch, image)
+                .map(|log| Self::Distkv(Box::new(log)))
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    fn append(&mut self, mut batch: Batch) -> Result<(), String> {
+        match self {
+            Self::Own(log) => {
+                batch.time_ms = rt::wall_clock_ms();
+                log.append(&batch).map(drop).map_err(|error| error.to_string())
+            }
+            Self::Distkv(log) => log.append(&batch).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        match self {
+            Self::Own(log) => log.flush().map_err(|error| error.to_string()),
+            Self::Distkv(log) => log.flush().map_err(|error| error.to_string()),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        match self {
+            Self::Own(log) => log.sync().map_err(|error| error.to_string()),
+            Self::Distkv(log) => {
+                log.flush().and_then(|()| log.file.sync_data()).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+/// A log in our own form, of nobody's data directory. With the state at the beginning it needs
+/// nothing else to be replayed.
+fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWriter, String> {
+    let replica = &image.replica;
+    let header = FileHeader {
+        number: 0,
+        network: order.network.clone(),
+        id: replica.id.clone(),
+        store: 0,
+        time_ms: rt::wall_clock_ms(),
+    };
+    let disk = OneFile::new(file);
+    let told = |error: StorageError| error.to_string();
+    let knowledge = image.knowledge();
+    if !order.fetch {
+        let (start, table) = (LogStart::Snapshot, &replica.table);
+        return LogWriter::create(&disk, &header, start, &knowledge, table).map_err(told);
+    }
+    // Data before knowledge: it begins with nothing, and what was known comes last.
+    let nothing = Knowledge {
+        tick: Tick::default(),
+        tock: Tock::default(),
+        seen: Seen::new(),
+        mark: Mark::default(),
+        group: None,
+        decided: None,
+        ..knowledge.clone()
+    };
+    let (start, table) = (LogStart::Empty, &replica.table);
+    let mut log = LogWriter::create(&disk, &header, start, &nothing, table).map_err(told)?;
+    let batch = |ops, knowledge| {
+        let table = Arc::clone(&replica.table);
+        Batch { time_ms: header.time_ms, table, ops, knowledge }
+    };
+    let mut walk = replica.tree.walk(&Path::root());
+    loop {
+        let entries = walk.next_batch(STATE_BATCH);
+        if entries.is_empty() {
+            break;
+        }
+        let put = |(path, entry)| Op::Put(Committed { path, entry });
+        log.append(&batch(entries.into_iter().map(put).collect(), None)).map_err(told)?;
+    }
+    log.append(&batch(Vec::new(), Some(knowledge))).map_err(told)?;
+    Ok(log)
+}
+
+impl DistkvLog {
+    fn begin(file: File, fetch: bool, image: Image) -> io::Result<Self> {
+        let tree = image.replica.tree.clone();
+        let mut export = SavedStateExport::new(image);
+        let (mut file, mut out) = (file, Vec::new());
+        export.write_state(&mut out);
+        let mut is_more = fetch;
+        while is_more {
+            is_more = export.next_piece(&mut out);
+            file.write_all(&out)?;
+            out.clear();
+        }
+        let mut log = Self { file, writer: export.into_writer(), tree, out, left_out: 0 };
+        log.flush()?;
+        Ok(log)
+    }
+
+    fn append(&mut self, batch: &Batch) -> io::Result<()> {
+        for op in &batch.ops {
+            match op {
+                Op::Put(change) => {
+                    let (path, entry) = (&change.path, &change.entry);
+                    let replaced = self.tree.insert(path, entry.clone());
+                    let value = entry.value();
+                    if value.is_some_and(|v| python::check_entry(&self.tree, path, v).is_err()) {
+                        self.note_left_out(path);
+                        continue;
+                    }
+                    let table = &batch.table;
+                    let (replaced, tree) = (replaced.as_ref(), &self.tree);
+                    let out = &mut self.out;
+                    if !self.writer.write_change(path, entry, replaced, tree, table, out) {
+                        self.note_left_out(path);
+                    }
+                }
+                // The original has no word for it: it was deleted there, too.
+                Op::Gone { path, .. } => drop(self.tree.remove(path)),
+            }
+        }
+        if self.out.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// What the original would choke on is not in its log; the first one is told.
+    fn note_left_out(&mut self, path: &Path) {
+        self.left_out += 1;
+        if self.left_out == 1 {
+            tracing::warn!(
+                %path,
+                "a change is not in the log that a client started: its form cannot hold it"
+            );
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let written = self.file.write_all(&self.out);
+        self.out.clear();
+        written
+    }
+}

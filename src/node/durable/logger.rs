@@ -1,0 +1,486 @@
+//! The log's thread: appends what the hub queued, syncs as the policy says, begins new files, and
+//! has snapshots made.
+//!
+//! When the disk refuses anything, logging stops: the file at hand is not used on, because nobody
+//! can say what is in it. From then on it tries, now and then, to begin anew: with a snapshot of
+//! the state of that moment, and a log that starts from it. Only when both are safe is logging
+//! said to work again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::LogSettings;
+use super::saver::{SaveJob, save};
+use super::state::LogState;
+use crate::engine::delete::store_after_renewal;
+use crate::engine::{Image, Input, Knowledge};
+use crate::hub::Hub;
+use crate::hub::log_queue::{Cut, CutPurpose, LogItem, LogQueue, Taken};
+use crate::model::ids::{Millis, NodeId, NodeTable};
+use crate::node::config::SyncPolicy;
+use crate::rt;
+use crate::storage::{Batch, DataDir, FileHeader, LogStart, LogWriter, StorageError};
+
+/// Under `every second`: a sync begins so long after what it is for was written. With the time that
+/// it takes, that stays below a second on any disk that is not overloaded.
+const SYNC_AFTER_MS: Millis = 500;
+/// How long the thread sleeps when there is nothing to do.
+const IDLE_MS: Millis = 1_000;
+/// After a failure it is tried again so soon, and then less and less often.
+const RETRY_MS: Millis = 1_000;
+const RETRY_MS_MAX: Millis = 30_000;
+/// A snapshot that failed while the log goes on is tried again after this time.
+const SAVE_RETRY_MS: Millis = 60_000;
+/// A sync that takes so long is worth a line in the log, and another one only after some time.
+const SLOW_MS: Millis = 1_000;
+const COMPLAIN_INTERVAL_MS: Millis = 60_000;
+/// Most requests for a safe state that are open at once. The engine has two at most, and forgets
+/// those before.
+const REQUESTS_MAX: usize = 64;
+
+/// What is needed to begin: the files, and whose they are.
+pub(super) struct LogFiles {
+    pub(super) dir: Arc<DataDir>,
+    pub(super) network: String,
+    /// The node, in the life that it is in.
+    pub(super) id: NodeId,
+    pub(super) store: u64,
+    /// The greatest number that was used.
+    pub(super) number: u64,
+}
+
+impl LogFiles {
+    pub(super) fn next_header(&mut self) -> FileHeader {
+        self.number += 1;
+        self.header()
+    }
+
+    pub(super) fn header(&self) -> FileHeader {
+        FileHeader {
+            number: self.number,
+            network: self.network.clone(),
+            id: self.id.clone(),
+            store: self.store,
+            time_ms: rt::wall_clock_ms(),
+        }
+    }
+}
+
+/// The thread's state.
+pub(super) struct Logger {
+    hub: Arc<Hub>,
+    queue: Arc<LogQueue>,
+    state: Arc<LogState>,
+    settings: LogSettings,
+    files: LogFiles,
+    /// The log at hand; none while logging fails, or when the node has stopped.
+    log: Option<LogWriter>,
+    /// When it was begun.
+    begun: Millis,
+    /// The last batch that was appended.
+    last: u64,
+    /// Since when something is appended and not synced.
+    unsynced_since: Option<Millis>,
+    /// Who wants the state to be safe.
+    requests: Vec<u64>,
+    /// How often logging has failed, as far as was noticed here.
+    failures: u64,
+    /// The log at hand began anew, and that was not said yet.
+    is_recovering: bool,
+    /// When to begin anew, and how long to wait after that.
+    retry_at: Millis,
+    retry_ms: Millis,
+    /// A cut is in the queue.
+    is_cutting: bool,
+    /// Bytes logged since the last snapshot, and what they were before the one being made.
+    since_snapshot: u64,
+    before_snapshot: u64,
+    save_at: Millis,
+    /// What carries out a snapshot; tests do it at once.
+    saver: fn(SaveJob),
+    /// Not before this time is said again that the disk is slow.
+    complain_at: Millis,
+    clock: fn() -> Millis,
+}
+
+impl Logger {
+    /// `log`: none if it could not be begun; then it is tried again. `replayed`: bytes of log that
+    /// a start would read besides it.
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        queue: Arc<LogQueue>,
+        settings: LogSettings,
+        files: LogFiles,
+        log: Option<LogWriter>,
+        replayed: u64,
+    ) -> Self {
+        let state = Arc::new(LogState::default());
+        state.update(|view| view.store = files.store);
+        Self {
+            hub,
+            queue,
+            state,
+            settings,
+            files,
+            log,
+            begun: rt::now(),
+            last: 0,
+            unsynced_since: None,
+            requests: Vec::new(),
+            // Whatever failed before has not been noticed here.
+            failures: 0,
+            is_recovering: false,
+            retry_at: 0,
+            retry_ms: RETRY_MS,
+            is_cutting: false,
+            since_snapshot: replayed,
+            before_snapshot: 0,
+            save_at: 0,
+            saver: SaveJob::spawn,
+            complain_at: 0,
+            clock: rt::now,
+        }
+    }
+
+    pub(super) fn queue(&self) -> Arc<LogQueue> {
+        Arc::clone(&self.queue)
+    }
+
+    pub(super) fn state(&self) -> Arc<LogState> {
+        Arc::clone(&self.state)
+    }
+
+    /// Works until the node has ended.
+    pub(super) fn run(mut self) {
+        self.measure();
+        let mut patience = Duration::ZERO;
+        while self.step(patience) {
+            patience = Duration::from_millis(self.patience((self.clock)()));
+        }
+    }
+
+    /// Does what there is to do; waits for something that long. False when there will be nothing
+    /// any more.
+    pub(super) fn step(&mut self, patience: Duration) -> bool {
+        let Taken { items, requests, failures, is_over } = self.queue.take(patience);
+        let now = (self.clock)();
+        if failures != self.failures {
+            self.failures = failures;
+            let failure = self.queue.failure();
+            self.on_failed(failure.as_ref().map_or("unknown", |failure| &failure.why));
+        }
+        self.requests.extend(requests);
+        let done = items.into_iter().try_for_each(|item| self.carry_out(item, now));
+        if let Err(error) = done.and_then(|()| self.make_safe(now)) {
+            self.fail(&error.to_string());
+        }
+        if !is_over {
+            self.maintain(now);
+        }
+        self.show();
+        !is_over
+    }
+
+    fn carry_out(&mut self, item: LogItem, now: Millis) -> Result<(), StorageError> {
+        match item {
+            LogItem::Batch { number, batch, persist } => {
+                self.requests.extend(persist);
+                let too_many = self.requests.len().saturating_sub(REQUESTS_MAX);
+                self.requests.drain(..too_many);
+                self.append(number, batch, now)
+            }
+            LogItem::Cut(cut) => self.cut(*cut, now),
+        }
+    }
+
+    fn append(&mut self, number: u64, mut batch: Batch, now: Millis) -> Result<(), StorageError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        batch.time_ms = rt::wall_clock_ms();
+        self.since_snapshot += log.append(&batch)?;
+        self.last = number;
+        self.unsynced_since.get_or_insert(now);
+        match &batch.knowledge {
+            Some(knowledge) if knowledge.id != self.files.id => {
+                self.renew(knowledge, &batch.table, now)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The node goes on under a new incarnation, as another member of the Delete group: it must not
+    /// come back as what it was.
+    fn renew(
+        &mut self,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+        now: Millis,
+    ) -> Result<(), StorageError> {
+        self.note_renewal(&knowledge.id);
+        self.rotate(knowledge, table, now)
+    }
+
+    fn note_renewal(&mut self, id: &NodeId) {
+        self.files.id = id.clone();
+        self.files.store = store_after_renewal(id.incarnation);
+        let store = self.files.store;
+        self.state.update(|view| view.store = store);
+    }
+
+    fn cut(&mut self, cut: Cut, now: Millis) -> Result<(), StorageError> {
+        let Cut { number, image, purpose } = cut;
+        self.is_cutting = false;
+        match purpose {
+            CutPurpose::Rotate => self.rotate(&image.knowledge(), &image.replica.table, now),
+            CutPurpose::Snapshot => {
+                self.rotate(&image.knowledge(), &image.replica.table, now)?;
+                self.save(image);
+                Ok(())
+            }
+            CutPurpose::Anew => self.begin_anew(number, &image, now),
+            CutPurpose::Stop => self.stop(number, &image),
+        }
+    }
+
+    /// The log goes on in another file.
+    fn rotate(
+        &mut self,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+        now: Millis,
+    ) -> Result<(), StorageError> {
+        let Some(log) = self.log.take() else { return Ok(()) };
+        let header = self.files.next_header();
+        self.log = Some(self.files.dir.rotate(log, &header, knowledge, table)?);
+        self.begun = now;
+        self.note_synced();
+        self.measure();
+        Ok(())
+    }
+
+    /// Has a snapshot made that is the state at the beginning of the log at hand.
+    fn save(&mut self, image: Image) {
+        let Some(log) = &self.log else { return };
+        self.before_snapshot = std::mem::take(&mut self.since_snapshot);
+        let job = SaveJob {
+            dir: Arc::clone(&self.files.dir),
+            header: log.header().clone(),
+            image,
+            keep: self.settings.keep_snapshots,
+            state: Arc::clone(&self.state),
+            queue: Arc::clone(&self.queue),
+            wishes: self.state.take_wishes(),
+        };
+        (self.saver)(job);
+    }
+
+    /// Begins with a snapshot and a log that starts from it. What is queued meanwhile waits.
+    fn begin_anew(&mut self, number: u64, image: &Image, now: Millis) -> Result<(), StorageError> {
+        if self.files.id != *image.id() {
+            self.note_renewal(image.id());
+        }
+        let header = self.files.next_header();
+        let info = save(&self.files.dir, &header, image, self.settings.keep_snapshots)?;
+        let (start, table) = (LogStart::Snapshot, &image.replica.table);
+        let log = self.files.dir.begin_log(&header, start, &image.knowledge(), table)?;
+        self.state.note_saved(&Ok((info, header.time_ms)));
+        let _ = self.state.take_saved();
+        self.log = Some(log);
+        self.begun = now;
+        self.last = number;
+        self.since_snapshot = 0;
+        self.is_recovering = true;
+        self.unsynced_since = Some(now);
+        self.measure();
+        Ok(())
+    }
+
+    fn stop(&mut self, number: u64, image: &Image) -> Result<(), StorageError> {
+        let Some(log) = self.log.take() else {
+            tracing::error!("the disk fails, so there is no record that this node has stopped");
+            return Ok(());
+        };
+        let (knowledge, table) = (image.knowledge(), &image.replica.table);
+        self.files.dir.stop(log, rt::wall_clock_ms(), &knowledge, table)?;
+        self.last = self.last.max(number);
+        self.note_synced();
+        tracing::debug!("the data directory says that this node has stopped");
+        Ok(())
+    }
+
+    /// Writes what was appended, and syncs it if it is time or somebody waits for it.
+    fn make_safe(&mut self, now: Millis) -> Result<(), StorageError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.flush()?;
+        self.queue.publish_written(self.last);
+        let due = self.unsynced_since.is_some_and(|since| match self.settings.sync {
+            SyncPolicy::Never => false,
+            SyncPolicy::EverySecond => now.saturating_sub(since) >= SYNC_AFTER_MS,
+            SyncPolicy::EveryBatch => true,
+        });
+        if due || self.is_recovering || !self.requests.is_empty() {
+            log.sync()?;
+            let took_ms = (self.clock)().saturating_sub(now);
+            self.note_synced();
+            self.complain(took_ms);
+        }
+        Ok(())
+    }
+
+    /// A disk that is slow makes clients wait, or is about to fail: an operator should know.
+    fn complain(&mut self, took_ms: Millis) {
+        let now = (self.clock)();
+        if took_ms >= SLOW_MS && now >= self.complain_at {
+            self.complain_at = now + COMPLAIN_INTERVAL_MS;
+            tracing::warn!(took_ms, "the disk is slow: it took so long to write and sync the log");
+        }
+    }
+
+    /// Everything that was appended is safe now.
+    fn note_synced(&mut self) {
+        self.unsynced_since = None;
+        if std::mem::take(&mut self.is_recovering) {
+            self.queue.recover(self.last);
+            if self.queue.failure().is_some() {
+                return; // it has failed again meanwhile
+            }
+            self.retry_ms = RETRY_MS;
+            self.state.update(|view| view.failing_since = None);
+            tracing::info!("logging works again, from a new snapshot on");
+        } else {
+            self.queue.publish_synced(self.last);
+        }
+        for token in std::mem::take(&mut self.requests) {
+            self.hub.handle(Input::Persisted { token }, rt::now());
+        }
+    }
+
+    /// The disk refused something.
+    fn fail(&mut self, why: &str) {
+        self.failures = self.queue.fail(why);
+        self.on_failed(why);
+    }
+
+    /// Logging has failed, here or elsewhere.
+    fn on_failed(&mut self, why: &str) {
+        let now = (self.clock)();
+        self.log = None;
+        self.unsynced_since = None;
+        self.is_recovering = false;
+        self.is_cutting = false;
+        self.retry_at = now + self.retry_ms;
+        self.retry_ms = (self.retry_ms * 2).min(RETRY_MS_MAX);
+        let is_news = self.state.view().failing_since.is_none();
+        self.state.update(|view| {
+            view.failures += 1;
+            view.failing_since.get_or_insert(now);
+        });
+        if !is_news {
+            tracing::debug!("the disk still fails: {why}");
+        } else if self.queue.gates() {
+            tracing::error!(
+                "the disk fails: {why}; changes of clients are refused until it works again"
+            );
+        } else {
+            tracing::error!(
+                "the disk fails: {why}; NOTHING IS LOGGED until it works again, the node goes on"
+            );
+        }
+    }
+
+    /// Begins files and snapshots when it is time for them.
+    fn maintain(&mut self, now: Millis) {
+        if let Some(saved) = self.state.take_saved() {
+            if saved.is_err() {
+                self.since_snapshot += self.before_snapshot;
+                self.save_at = now + SAVE_RETRY_MS;
+            }
+            self.measure();
+        }
+        let Some(log) = &self.log else {
+            self.disappoint();
+            if now >= self.retry_at && !self.is_cutting {
+                self.is_cutting = true;
+                self.hub.cut_log(CutPurpose::Anew);
+            }
+            return;
+        };
+        if self.is_cutting {
+            return;
+        }
+        let is_saving = self.state.view().is_saving;
+        let wants_snapshot = self.state.has_wishes()
+            || (self.since_snapshot >= self.settings.snapshot_after && now >= self.save_at);
+        let is_old = now.saturating_sub(self.begun) >= self.settings.rotate_after_ms;
+        let purpose = if wants_snapshot && !is_saving {
+            CutPurpose::Snapshot
+        } else if log.len() >= self.settings.rotate_bytes || is_old {
+            CutPurpose::Rotate
+        } else {
+            return;
+        };
+        self.is_cutting = true;
+        self.hub.cut_log(purpose);
+    }
+
+    /// While logging fails there are no snapshots for anybody.
+    fn disappoint(&self) {
+        for wish in self.state.take_wishes() {
+            let failure = self.queue.failure();
+            let why = failure.map_or("the node stops".into(), |failure| failure.why);
+            // Who does not wait any more needs no answer.
+            let _ = wish.try_send(Err(format!("the disk fails: {why}")));
+        }
+    }
+
+    /// How long there is nothing to do if nothing comes.
+    fn patience(&self, now: Millis) -> Millis {
+        let left = |at: Millis| at.saturating_sub(now);
+        let mut patience = IDLE_MS;
+        if let Some(since) = self.unsynced_since
+            && self.settings.sync == SyncPolicy::EverySecond
+        {
+            patience = patience.min(left(since + SYNC_AFTER_MS));
+        }
+        if self.log.is_none() {
+            patience = patience.min(left(self.retry_at));
+        } else if let Some(at) = self.begun.checked_add(self.settings.rotate_after_ms) {
+            patience = patience.min(left(at));
+        }
+        patience
+    }
+
+    fn measure(&self) {
+        let newest = self.log.as_ref().map(LogWriter::name).unwrap_or_default();
+        self.state.measure(&**self.files.dir.disk(), newest);
+    }
+
+    fn show(&self) {
+        let (number, since) = (self.files.number, self.since_snapshot);
+        let bytes = self.log.as_ref().map_or(0, LogWriter::len);
+        self.state.update(|view| {
+            view.log = (number, bytes);
+            view.since_snapshot = since;
+        });
+    }
+}
+
+#[cfg(test)]
+impl Logger {
+    /// Snapshots are made like this from now on.
+    pub(super) fn save_at_once(&mut self, saver: fn(SaveJob)) {
+        self.saver = saver;
+    }
+
+    /// The pause after a failure is over.
+    pub(super) fn retry_now(&mut self) {
+        self.retry_at = 0;
+    }
+
+    pub(super) fn set_clock(&mut self, clock: fn() -> Millis) {
+        self.clock = clock;
+    }
+
+    pub(super) fn open_requests(&self) -> &[u64] {
+        &self.requests
+    }
+}

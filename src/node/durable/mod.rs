@@ -1,0 +1,205 @@
+//! A node's data directory while the node runs: what it starts with ([`open`]), the thread that
+//! writes the event log and has snapshots made ([`logger`], [`saver`]), and what operators are told
+//! of it ([`state`]).
+//!
+//! The engine's changes come through the hub's queue ([`crate::hub::log_queue`]). The files are
+//! [`crate::storage`]'s.
+
+mod logger;
+mod open;
+mod saver;
+pub(super) mod state;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+pub(super) use open::{Opened, Prepared};
+use state::{LogState, SnapshotWish};
+
+use crate::hub::Hub;
+use crate::hub::log_queue::LogQueue;
+use crate::model::ids::Millis;
+use crate::node::config::{DataConfig, SyncPolicy};
+use crate::rt;
+use crate::server::{SnapshotStatus, StorageStatus};
+use logger::Logger;
+
+/// A disk that brings nothing about for so long fails. Some take seconds for a sync under load;
+/// peers close a link that is silent for 15 s.
+const STALL_MS: Millis = 20_000;
+
+/// How the log's thread works.
+#[derive(Clone, Copy, Debug)]
+struct LogSettings {
+    sync: SyncPolicy,
+    rotate_bytes: u64,
+    rotate_after_ms: Millis,
+    snapshot_after: u64,
+    keep_snapshots: usize,
+}
+
+impl From<&DataConfig> for LogSettings {
+    fn from(config: &DataConfig) -> Self {
+        Self {
+            sync: config.sync,
+            rotate_bytes: config.rotate_bytes,
+            rotate_after_ms: super::millis(config.rotate_after),
+            snapshot_after: config.snapshot_after,
+            keep_snapshots: config.keep_snapshots,
+        }
+    }
+}
+
+/// The running log of a node with a data directory.
+pub(super) struct Durable {
+    queue: Arc<LogQueue>,
+    state: Arc<LogState>,
+    stall: Mutex<Stall>,
+    directory: String,
+    sync: SyncPolicy,
+}
+
+impl Durable {
+    /// Starts the log's thread.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    fn launch(logger: Logger, config: &DataConfig) -> io::Result<Self> {
+        let (queue, state) = (logger.queue(), logger.state());
+        let ending = Ending { queue: Arc::clone(&queue), state: Arc::clone(&state) };
+        rt::spawn_thread("log", move || {
+            // Also after a panic nobody must wait for what will not come.
+            let _ending = ending;
+            logger.run();
+        })?;
+        let directory = config.dir.display().to_string();
+        Ok(Self { queue, state, stall: Mutex::default(), directory, sync: config.sync })
+    }
+
+    /// Somebody wants a snapshot of now or later; false if there will be none any more.
+    pub(super) fn wish(&self, wish: SnapshotWish) -> bool {
+        let is_taken = self.state.wish(wish);
+        self.queue.call();
+        is_taken
+    }
+
+    /// What operators are told.
+    pub(super) fn status(&self, now: Millis) -> StorageStatus {
+        let view = self.state.view();
+        let lasts = |since: Millis| now.saturating_sub(since);
+        let failure = self.queue.failure().map(|failure| {
+            (failure.why.to_string(), view.failing_since.map(lasts).unwrap_or_default())
+        });
+        let (log_number, log_bytes) = view.log;
+        StorageStatus {
+            directory: self.directory.clone(),
+            sync: self.sync.word(),
+            store: view.store,
+            appended: self.queue.appended(),
+            written: self.queue.written(),
+            synced: self.queue.synced(),
+            waiting_bytes: self.queue.bytes() as u64,
+            failure,
+            failures: view.failures,
+            log_number,
+            log_bytes,
+            bytes: view.older_bytes + log_bytes,
+            since_snapshot_bytes: view.since_snapshot,
+            snapshot: view.snapshot.map(|(info, made_at)| SnapshotStatus {
+                file: info.name,
+                entries: info.entries,
+                bytes: info.bytes,
+                age_ms: rt::wall_clock_ms().saturating_sub(made_at),
+            }),
+            is_saving: view.is_saving,
+            snapshot_failure: view.save_failure,
+        }
+    }
+
+    /// Looks whether the disk still does what it is asked to. To be called a few times per
+    /// second, but not at once after this process stood still.
+    pub(super) fn watch(&self, now: Millis) {
+        let done = self.queue.is_behind().then(|| (self.queue.written(), self.queue.synced()));
+        if self.stall.lock().look(done, now) {
+            self.queue.fail(&format!("the disk has done nothing for {} s", STALL_MS / 1_000));
+        }
+    }
+
+    /// This process stood still: what the disk did meanwhile is not known yet.
+    pub(super) fn forgive(&self) {
+        *self.stall.lock() = Stall::default();
+    }
+
+    /// Ends the log: everything that was changed is written, and that the node stopped, if the disk
+    /// lets it be. No event is made after this. Waits for it, up to `patience`.
+    pub(super) async fn stop(&self, hub: &Hub, patience: Duration) {
+        hub.stop_log();
+        if rt::timeout(patience, self.state.ended()).await.is_none() {
+            tracing::warn!("the disk is too slow for a clean stop");
+        }
+        self.queue.close();
+    }
+
+    /// Ends the log as a crash does.
+    pub(super) fn abandon(&self) {
+        self.queue.close();
+    }
+}
+
+/// Tells everybody that the log's thread has ended.
+struct Ending {
+    queue: Arc<LogQueue>,
+    state: Arc<LogState>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.queue.close();
+        self.state.note_end();
+    }
+}
+
+/// Since when the disk has done nothing of what it has to do.
+#[derive(Default)]
+struct Stall {
+    /// Up to where it had got, and when that was noticed first.
+    stands: Option<((u64, u64), Millis)>,
+}
+
+impl Stall {
+    /// `done`: how far it is, if it has something to do. Tells whether it has stood too long.
+    fn look(&mut self, done: Option<(u64, u64)>, now: Millis) -> bool {
+        let Some(done) = done else {
+            self.stands = None;
+            return false;
+        };
+        match self.stands {
+            Some((stood, since)) if stood == done => now.saturating_sub(since) >= STALL_MS,
+            _ => {
+                self.stands = Some((done, now));
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod stall_tests {
+    use super::*;
+
+    #[test]
+    fn only_a_disk_that_has_something_to_do_and_does_nothing_stands_still() {
+        let mut stall = Stall::default();
+        assert!(!stall.look(Some((1, 0)), 1_000));
+        assert!(!stall.look(Some((1, 1)), 1_000 + STALL_MS), "it got further");
+        assert!(!stall.look(None, 1_000 + 2 * STALL_MS));
+        assert!(!stall.look(Some((1, 1)), 1_000 + 3 * STALL_MS));
+        assert!(!stall.look(Some((1, 1)), 999 + 4 * STALL_MS));
+        assert!(stall.look(Some((1, 1)), 1_000 + 4 * STALL_MS));
+    }
+}

@@ -1,0 +1,126 @@
+//! What the log's thread and the savers tell the rest of the node: shared, and cheap to look at.
+
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use crate::model::ids::Millis;
+use crate::storage::{Disk, SnapshotInfo};
+
+/// Shared by the log's thread, the savers, and who shows it.
+#[derive(Default)]
+pub(in crate::node) struct LogState {
+    inner: Mutex<Inner>,
+    ended: Event,
+}
+
+#[derive(Default)]
+struct Inner {
+    view: LogView,
+    /// Who wants a snapshot of the state at this moment or later.
+    wishes: Vec<SnapshotWish>,
+    /// What became of the last saver, for the log's thread.
+    saved: Option<Result<(), ()>>,
+    is_over: bool,
+}
+
+/// How the log is, for operators.
+#[derive(Clone, Debug, Default)]
+pub(in crate::node) struct LogView {
+    /// The store's id.
+    pub(in crate::node) store: u64,
+    /// The newest log's number and length.
+    pub(in crate::node) log: (u64, u64),
+    /// Bytes of all logs and snapshots but the newest log.
+    pub(in crate::node) older_bytes: u64,
+    /// Bytes that were logged since the last snapshot.
+    pub(in crate::node) since_snapshot: u64,
+    /// The newest good snapshot, and when it was begun, milliseconds since 1970.
+    pub(in crate::node) snapshot: Option<(SnapshotInfo, u64)>,
+    /// A snapshot is being made.
+    pub(in crate::node) is_saving: bool,
+    /// Why the last snapshot was not made.
+    pub(in crate::node) save_failure: Option<String>,
+    /// Since when logging fails.
+    pub(in crate::node) failing_since: Option<Millis>,
+    /// How often logging has failed.
+    pub(in crate::node) failures: u64,
+}
+
+/// Who wants a snapshot is told here what became of it.
+pub(in crate::node) type SnapshotWish = std::sync::mpsc::SyncSender<Result<SnapshotInfo, String>>;
+
+impl LogState {
+    /// How the log is.
+    pub(in crate::node) fn view(&self) -> LogView {
+        self.inner.lock().view.clone()
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut LogView)) {
+        change(&mut self.inner.lock().view);
+    }
+
+    /// Looks how much the files take.
+    pub(super) fn measure(&self, disk: &dyn Disk, newest_log: &str) {
+        let Ok(files) = disk.list() else { return };
+        let is_data = |name: &str| name.starts_with("log-") || name.starts_with("snapshot-");
+        let others = files.iter().filter(|file| is_data(&file.name) && file.name != newest_log);
+        let bytes = others.map(|file| file.bytes).sum();
+        self.update(|view| view.older_bytes = bytes);
+    }
+
+    /// Somebody wants a snapshot; false if there will be none any more.
+    pub(in crate::node) fn wish(&self, wish: SnapshotWish) -> bool {
+        let mut inner = self.inner.lock();
+        if !inner.is_over {
+            inner.wishes.push(wish);
+        }
+        !inner.is_over
+    }
+
+    pub(super) fn has_wishes(&self) -> bool {
+        !self.inner.lock().wishes.is_empty()
+    }
+
+    pub(super) fn take_wishes(&self) -> Vec<SnapshotWish> {
+        std::mem::take(&mut self.inner.lock().wishes)
+    }
+
+    /// A saver is done.
+    pub(super) fn note_saved(&self, saved: &Result<(SnapshotInfo, u64), String>) {
+        let mut inner = self.inner.lock();
+        inner.view.is_saving = false;
+        match saved {
+            Ok(snapshot) => {
+                inner.view.snapshot = Some(snapshot.clone());
+                inner.view.save_failure = None;
+            }
+            Err(why) => inner.view.save_failure = Some(why.clone()),
+        }
+        inner.saved = Some(saved.as_ref().map(drop).map_err(drop));
+    }
+
+    /// What became of the last saver, once.
+    pub(super) fn take_saved(&self) -> Option<Result<(), ()>> {
+        self.inner.lock().saved.take()
+    }
+
+    /// The log's thread has ended: who waits for it, or for a snapshot, waits no longer.
+    pub(super) fn note_end(&self) {
+        let mut inner = self.inner.lock();
+        inner.is_over = true;
+        inner.wishes.clear();
+        drop(inner);
+        self.ended.notify(usize::MAX);
+    }
+
+    /// Waits until the log's thread has ended.
+    pub(super) async fn ended(&self) {
+        loop {
+            let listener = self.ended.listen();
+            if self.inner.lock().is_over {
+                return;
+            }
+            listener.await;
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The log's thread, step by step, on a disk in memory that fails and forgets when told to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::logger::Logger;
+use super::open::Opened;
+use super::saver::SaveJob;
+use super::state::LogView;
+use crate::engine::{self, Input, Output};
+use crate::hub::Hub;
+use crate::hub::log_queue::LogQueue;
+use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick};
+use crate::model::path::Path;
+use crate::node::config::{DataConfig, SyncPolicy};
+use crate::replica::write::{Precondition, Write};
+use crate::storage::memory_disk::{Fault, MemoryDisk};
+use crate::storage::{DataDir, Disk};
+
+/// A node on a disk, whose log is written when the test says so.
+struct World {
+    hub: Arc<Hub>,
+    queue: Arc<LogQueue>,
+    logger: Logger,
+}
+
+fn config(sync: SyncPolicy) -> DataConfig {
+    DataConfig { sync, ..DataConfig::new("unused".into()) }
+}
+
+impl World {
+    fn start(disk: &MemoryDisk, config: &DataConfig) -> Option<Self> {
+        let dir = DataDir::on(Arc::new(disk.clone()));
+        let name = NodeName::new("n1").unwrap();
+        let opened = Opened::read(dir, config, "net", &name).ok()?;
+        let prepared = opened.prepare(&name, |id| engine::Config::new(id, 1)).ok()?;
+        let (hub, mut logger) = prepared.into_logger();
+        logger.save_at_once(SaveJob::run);
+        hub.handle(Input::Found, 0);
+        Some(Self { queue: logger.queue(), hub, logger })
+    }
+
+    fn must_start(disk: &MemoryDisk, sync: SyncPolicy) -> Self {
+        Self::start(disk, &config(sync)).unwrap()
+    }
+
+    /// Sets a small number; gives the number of the log's batch.
+    fn set(&self, path: &str, value: u8) -> u64 {
+        let path: Path = path.parse().unwrap();
+        let precondition = Precondition::default();
+        let value = [value];
+        let write = Write { path, value: Some(&value), precondition, idempotent: false };
+        let (written, number) = self.hub.change_numbered(|e, out| e.write(write, false, out));
+        written.unwrap();
+        number
+    }
+
+    /// Lets the thread do what there is to do, also what it would wait for after a failure.
+    fn step(&mut self) -> bool {
+        self.logger.retry_now();
+        self.logger.step(Duration::ZERO)
+    }
+
+    fn stop(mut self) {
+        self.hub.stop_log();
+        while self.step() {}
+    }
+
+    fn value(&self, path: &str) -> Option<u8> {
+        let path: Path = path.parse().unwrap();
+        self.hub.read(|e| e.get(path.as_bytes()).and_then(|e| e.value()?.first().copied()))
+    }
+
+    fn id(&self) -> NodeId {
+        self.hub.read(|e| e.id().clone())
+    }
+
+    fn tick(&self) -> u64 {
+        self.hub.read(|e| e.tick().map_or(0, Tick::get))
+    }
+
+    fn store(&self) -> u64 {
+        self.hub.read(|engine| engine.store().unwrap())
+    }
+
+    fn view(&self) -> LogView {
+        self.logger.state().view()
+    }
+
+    fn is_synced(&self, number: u64) -> bool {
+        self.queue.synced() >= number
+    }
+}
+
+const POLICIES: [SyncPolicy; 3] = SyncPolicy::ALL;
+
+#[test]
+fn after_a_clean_stop_the_node_is_what_it_was() {
+    for sync in POLICIES {
+        let disk = MemoryDisk::new();
+        let mut world = World::must_start(&disk, sync);
+        let first = world.id();
+        for n in 1..=20 {
+            world.set(&format!("k:{n}"), n);
+            world.step();
+        }
+        let store = world.store();
+        world.set("k:21", 21);
+        world.stop();
+        disk.crash(&mut || false);
+        let world = World::must_start(&disk, sync);
+        assert_eq!((world.id(), world.tick(), world.store()), (first.clone(), 21, store));
+        assert!((1..=21).all(|n| world.value(&format!("k:{n}")) == Some(n)));
+        world.set("k:22", 22);
+        drop(world);
+        let world = World::must_start(&disk, sync);
+        assert_ne!(world.id(), first, "that was no clean stop");
+        assert_eq!((world.tick(), world.store()), (0, store));
+    }
+}
+
+#[test]
+fn nothing_is_made_after_the_last_record() {
+    let disk = MemoryDisk::new();
+    let world = World::must_start(&disk, SyncPolicy::Never);
+    let hub = Arc::clone(&world.hub);
+    world.stop();
+    let precondition = Precondition::default();
+    let write = Write { path: Path::root(), value: Some(&[1]), precondition, idempotent: false };
+    assert!(hub.change(|engine, out| engine.write(write, false, out)).is_err());
+}
+
+#[test]
+fn each_policy_syncs_when_it_should() {
+    let disk = MemoryDisk::new();
+    let mut never = World::must_start(&disk, SyncPolicy::Never);
+    let number = never.set("a", 1);
+    never.step();
+    assert!(!never.is_synced(number) && never.queue.written() == number);
+    // Whoever agrees to something is told only when it is safe, whatever the policy is.
+    never.hub.change(|_, out| out.push(Output::Persist { token: 7 }));
+    never.step();
+    assert!(never.is_synced(number + 1));
+
+    let mut batch = World::must_start(&MemoryDisk::new(), SyncPolicy::EveryBatch);
+    let numbers: Vec<u64> = (0..5).map(|n| batch.set("a", n)).collect();
+    let before = batch.view();
+    batch.step();
+    assert!(batch.is_synced(numbers[4]) && before.failures == 0);
+
+    let mut second = World::must_start(&MemoryDisk::new(), SyncPolicy::EverySecond);
+    second.logger.set_clock(|| 1_000);
+    let number = second.set("a", 1);
+    second.step();
+    assert!(!second.is_synced(number));
+    second.logger.set_clock(|| 1_499);
+    second.step();
+    assert!(!second.is_synced(number));
+    second.logger.set_clock(|| 1_500);
+    second.step();
+    assert!(second.is_synced(number));
+}
+
+#[test]
+fn logs_and_snapshots_follow_each_other_and_old_ones_go() {
+    let disk = MemoryDisk::new();
+    let config = DataConfig {
+        rotate_bytes: 500,
+        snapshot_after: 1_200,
+        keep_snapshots: 2,
+        ..config(SyncPolicy::Never)
+    };
+    let mut world = World::start(&disk, &config).unwrap();
+    for n in 0..=255 {
+        world.set(&format!("k:{n}"), n % 128);
+        world.step();
+    }
+    let names: Vec<String> = disk.list().unwrap().into_iter().map(|e| e.name).collect();
+    let count = |start: &str| names.iter().filter(|n| n.starts_with(start)).count();
+    assert_eq!(count("snapshot-"), 2, "{names:?}");
+    assert!((2..12).contains(&count("log-")), "{names:?}");
+    let view = world.view();
+    assert!(view.snapshot.is_some() && view.log.0 > 5 && view.older_bytes > 0);
+    drop(world);
+    let world = World::start(&disk, &config).unwrap();
+    assert!((0..=255).all(|n| world.value(&format!("k:{n}")) == Some(n % 128)));
+}
+
+#[test]
+fn a_wish_for_a_snapshot_is_granted_or_refused_at_once() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::Never);
+    world.set("a", 1);
+    let wish = |world: &World| {
+        let (wish, answer) = std::sync::mpsc::sync_channel(1);
+        assert!(world.logger.state().wish(wish));
+        answer
+    };
+    let answer = wish(&world);
+    (0..3).for_each(|_| assert!(world.step()));
+    assert_eq!(answer.try_recv().unwrap().unwrap().entries, 1);
+    disk.set_fault(Some((1, Fault::Full)));
+    world.set("a", 2);
+    let answer = wish(&world);
+    (0..3).for_each(|_| assert!(world.step()));
+    assert!(answer.try_recv().unwrap().unwrap_err().contains("told to fail"));
+    world.logger.state().note_end();
+    assert!(!world.logger.state().wish(std::sync::mpsc::sync_channel(1).0));
+}
+
+#[test]
+fn a_snapshot_that_fails_does_not_end_the_log() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::EveryBatch);
+    world.set("a", 1);
+    world.step();
+    let before = disk.operations();
+    world.hub.cut_log(crate::hub::log_queue::CutPurpose::Snapshot);
+    // The new log and its note take some operations, the snapshot the next ones.
+    disk.set_fault(Some((before + 13, Fault::Once)));
+    world.step();
+    let view = world.view();
+    assert!(view.save_failure.is_some() && view.failing_since.is_none(), "{view:?}");
+    let number = world.set("a", 2);
+    world.step();
+    assert!(world.is_synced(number));
+}
+
+#[test]
+fn requests_for_a_safe_state_wait_for_the_disk_to_come_back() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::Never);
+    disk.set_fault(Some((1, Fault::Full)));
+    world.hub.change(|_, out| out.push(Output::Persist { token: 1 }));
+    world.step();
+    world.hub.change(|_, out| out.push(Output::Persist { token: 2 }));
+    world.step();
+    assert!(world.queue.failure().is_some());
+    assert!(world.logger.open_requests().len() <= 2);
+    disk.set_fault(None);
+    (0..3).for_each(|_| assert!(world.step()));
+    assert!(world.queue.failure().is_none());
+    assert!(world.logger.open_requests().is_empty());
+    assert_eq!(world.queue.synced(), world.queue.appended());
+}
+
+#[test]
+fn a_node_that_renews_itself_comes_back_as_what_it_became() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::EveryBatch);
+    world.set("a", 1);
+    let before = (world.id(), world.store());
+    world.hub.handle(Input::Renewed { incarnation: Incarnation(77) }, 1);
+    world.set("a", 2);
+    world.step();
+    assert_eq!((world.store(), world.view().store), (77, 77));
+    world.stop();
+    let world = World::must_start(&disk, SyncPolicy::EveryBatch);
+    assert_eq!((world.id().incarnation, world.store()), (Incarnation(77), 77));
+    assert_ne!((world.id(), world.store()), before);
+    assert_eq!(world.tick(), 1);
+}
+
+#[test]
+fn a_node_that_cannot_begin_its_log_begins_without_and_as_somebody_else() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::EveryBatch);
+    world.set("a", 1);
+    world.step();
+    let (first, store) = (world.id(), world.store());
+    world.stop();
+    disk.set_fault(Some((1, Fault::Full)));
+    let mut world = World::must_start(&disk, SyncPolicy::EveryBatch);
+    assert_ne!(world.id(), first);
+    assert_eq!((world.value("a"), world.store()), (Some(1), store));
+    assert!(world.queue.refusal().is_some());
+    world.step();
+    world.set("a", 2);
+    disk.set_fault(None);
+    (0..3).for_each(|_| assert!(world.step()));
+    assert!(world.queue.refusal().is_none());
+    drop(world);
+    disk.crash(&mut || false);
+    let world = World::must_start(&disk, SyncPolicy::EveryBatch);
+    assert_eq!((world.value("a"), world.store()), (Some(2), store));
+}
+
+/// What a run on a disk that fails did.
+struct Run {
+    /// By tick: whether it was said to be safe. Tick n set k:n to n.
+    safe: Vec<bool>,
+    id: NodeId,
+    store: u64,
+}
+
+/// Writes, rotates and saves, on a disk that fails from the operation `at` on; comes back in the
+/// middle if it does. `None`: it did not even start.
+fn run(disk: &MemoryDisk, sync: SyncPolicy, at: u64, fault: Fault) -> Option<Run> {
+    let config = DataConfig { rotate_bytes: 300, snapshot_after: 700, ..config(sync) };
+    disk.set_fault(Some((at, fault)));
+    let mut world = World::start(disk, &config)?;
+    let mut safe = Vec::new();
+    for n in 1..=24 {
+        if n == 17 {
+            disk.set_fault(None);
+        }
+        let number = world.set(&format!("k:{n}"), n);
+        world.step();
+        world.step();
+        // What a client would be told; without gates it is told in any case, and hopes.
+        safe.push(world.is_synced(number) && world.queue.failure().is_none());
+    }
+    assert!(world.queue.failure().is_none(), "it works again");
+    let last = world.set("k:25", 25);
+    world.hub.change(|_, out| out.push(Output::Persist { token: 1 }));
+    world.step();
+    assert!(world.is_synced(last));
+    safe.push(true);
+    Some(Run { safe, id: world.id(), store: world.store() })
+}
+
+/// A node comes back on the disk; what it has must be whole, and have what was said to be safe.
+fn check(disk: &MemoryDisk, sync: SyncPolicy, run: &Run, what: &str) {
+    let Some(world) = World::start(disk, &config(sync)) else {
+        panic!("{what}: it does not start");
+    };
+    assert_ne!(world.id(), run.id, "{what}: no proof that it had stopped");
+    assert_eq!(world.store(), run.store, "{what}: nothing that was agreed to is missing");
+    for (n, safe) in (1..).zip(&run.safe) {
+        let value = world.value(&format!("k:{n}"));
+        assert!(!safe || value == Some(n), "{what}: {n} was safe and is {value:?}");
+        let is_seen = world.hub.read(|engine| {
+            let old = engine.table().find(run.id.name.as_str(), run.id.incarnation);
+            let tick = Tick::new(u64::from(n)).unwrap();
+            old.is_some_and(|node| engine.seen().contains(Event { node, tick }))
+        });
+        assert_eq!(is_seen, value.is_some(), "{what}: {n} is known without its data, or unknown");
+    }
+}
+
+#[test]
+fn whatever_operation_of_the_disk_fails_nothing_that_was_safe_is_lost_and_nothing_is_half_there() {
+    let mut started = 0;
+    for sync in POLICIES {
+        let whole = MemoryDisk::new();
+        run(&whole, sync, u64::MAX, Fault::Once).unwrap();
+        let operations = whole.operations();
+        assert!(operations > 60, "{operations}");
+        for fault in [Fault::Once, Fault::Broken, Fault::Full] {
+            for at in 1..=operations {
+                let disk = MemoryDisk::new();
+                let Some(run) = run(&disk, sync, at, fault) else { continue };
+                started += 1;
+                disk.set_fault(None);
+                for luck in 0..3 {
+                    let what = format!("{sync:?}, {fault:?} at {at}, luck {luck}");
+                    let after = disk.fork();
+                    let mut random = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ luck;
+                    after.crash(&mut || {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        luck == 1 || (luck == 2 && random >> 63 == 1)
+                    });
+                    check(&after, sync, &run, &what);
+                }
+            }
+        }
+    }
+    assert!(started > 300, "{started}");
+}

@@ -1,0 +1,347 @@
+//! Entries as lines of JSON: one object per line, for `jq`, editors and other programs.
+//!
+//! | field | what |
+//! |---|---|
+//! | `path` | in text form |
+//! | `value` | as [`super::json`] has it |
+//! | `msgpack` | only where `value` does not come back in the same bytes: those, in base64 |
+//! | `deleted` | `true` in place of a value: a tombstone |
+//! | `chain` | who changed it, newest first: `NAME~INCARNATION:TICK`, all sixteen digits |
+//! | `cut` | `true` if the chain lost older events |
+//! | `tock` | the change's |
+//! | `origin` | of a re-issue: the event that first brought its value |
+//! | `extra` | fields of the change that this version does not know, in base64 |
+//!
+//! A line with all of that is a version of an entry, as a node holds it. One with `path` and `value`
+//! only says what somebody wants there. There is no line for what a node had accounted for: these
+//! files are made to be cut, filtered and edited, and knowledge without its data would be wrong.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value as Json};
+
+use super::json::{JsonError, json_from_msgpack, object_from_text, value_from_json};
+use super::record::is_extra;
+use crate::model::chain::Chain;
+use crate::model::entry::{Entry, EntryParts};
+use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::limits::{CHAIN_LEN_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::model::path::Path;
+use crate::model::path_text::PathTextError;
+use crate::model::value::{Value, ValueError};
+
+/// Longest line that is read. JSON is longer than the MessagePack that it becomes, with escapes
+/// several times so; and the value may be there twice.
+pub const LINE_BYTES_MAX: usize = 10 * VALUE_BYTES_MAX + 8 * PATH_BYTES_MAX;
+
+/// What a line says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Where.
+    pub path: Path,
+    /// What is there; none if it was deleted.
+    pub value: Option<Value>,
+}
+
+/// What a line with all its fields says more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// The events that last changed the entry, newest first: 1 to [`CHAIN_LEN_MAX`].
+    pub chain: Vec<(NodeId, Tick)>,
+    /// Whether older ones were dropped.
+    pub is_chain_cut: bool,
+    /// The change's tock.
+    pub tock: Tock,
+    /// The event that first brought the value, of a re-issue.
+    pub origin: Option<(NodeId, Tick)>,
+    /// Unknown fields of the change.
+    pub extra: Vec<u8>,
+}
+
+/// Why a line cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// It is no JSON object.
+    #[error("{0}")]
+    Json(#[from] JsonError),
+    /// A field that must be there, or is something else.
+    #[error("\"{field}\" must be {expected}")]
+    Field {
+        /// Its name.
+        field: &'static str,
+        /// What must be there.
+        expected: &'static str,
+    },
+    /// The path's text.
+    #[error("\"path\": {0}")]
+    Path(#[from] PathTextError),
+    /// The value's bytes.
+    #[error("\"msgpack\": {0}")]
+    Value(#[from] ValueError),
+    /// Neither a value nor `deleted`.
+    #[error("there is neither \"value\" nor \"deleted\": true")]
+    NoValue,
+    /// It only says what is wanted.
+    #[error(
+        "without a whole \"chain\" and \"tock\" the line is no version of an entry; `import` \
+         makes new changes of such lines"
+    )]
+    NoVersion,
+}
+
+/// Reads what a line wants to be where. Whatever else is in it does not matter.
+///
+/// # Errors
+/// [`LineError`].
+pub fn decode_line(text: &str) -> Result<Line, LineError> {
+    decode_fields(&object_from_text(text)?)
+}
+
+/// Reads a version of an entry.
+///
+/// # Errors
+/// [`LineError`]; [`LineError::NoVersion`] for a line that is good otherwise.
+pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
+    let fields = object_from_text(text)?;
+    let line = decode_fields(&fields)?;
+    let chain = fields.get("chain").and_then(Json::as_array).ok_or(LineError::NoVersion)?;
+    let events = chain.iter().map(|event| event.as_str().and_then(decode_event));
+    let chain: Vec<_> = events.collect::<Option<_>>().ok_or(LineError::NoVersion)?;
+    let tock = fields.get("tock").and_then(Json::as_u64).and_then(Tock::new);
+    let tock = tock.ok_or(LineError::NoVersion)?;
+    if !(1..=CHAIN_LEN_MAX).contains(&chain.len()) {
+        return Err(LineError::Field { field: "chain", expected: "1 to 8 events" });
+    }
+    let origin = match fields.get("origin") {
+        None => None,
+        Some(event) => Some(event.as_str().and_then(decode_event).ok_or(LineError::Field {
+            field: "origin",
+            expected: "an event, like \"n1~0123456789abcdef:5\"",
+        })?),
+    };
+    let extra = match fields.get("extra") {
+        None => Vec::new(),
+        Some(extra) => base64_bytes(extra)
+            .filter(|bytes| is_extra(bytes))
+            .ok_or(LineError::Field { field: "extra", expected: "a change's fields in base64" })?,
+    };
+    let is_chain_cut = flag(&fields, "cut")?;
+    Ok((line, Version { chain, is_chain_cut, tock, origin, extra }))
+}
+
+fn decode_fields(fields: &Map<String, Json>) -> Result<Line, LineError> {
+    let path = fields.get("path").and_then(Json::as_str);
+    let path = path.ok_or(LineError::Field { field: "path", expected: "a path's text" })?;
+    let path = path.parse()?;
+    if flag(fields, "deleted")? {
+        return Ok(Line { path, value: None });
+    }
+    let value = match (fields.get("msgpack"), fields.get("value")) {
+        (Some(bytes), _) => {
+            let field = LineError::Field { field: "msgpack", expected: "base64 text" };
+            Value::new(&base64_bytes(bytes).ok_or(field)?)?
+        }
+        (None, Some(json)) => value_from_json(json)?,
+        (None, None) => return Err(LineError::NoValue),
+    };
+    Ok(Line { path, value: Some(value) })
+}
+
+fn flag(fields: &Map<String, Json>, field: &'static str) -> Result<bool, LineError> {
+    match fields.get(field) {
+        None => Ok(false),
+        Some(flag) => flag.as_bool().ok_or(LineError::Field { field, expected: "true or false" }),
+    }
+}
+
+fn base64_bytes(json: &Json) -> Option<Vec<u8>> {
+    BASE64.decode(json.as_str()?).ok()
+}
+
+/// `NAME~INCARNATION:TICK`, with all sixteen digits.
+fn decode_event(text: &str) -> Option<(NodeId, Tick)> {
+    let (node, tick) = text.rsplit_once(':')?;
+    let (name, digits) = node.split_once('~')?;
+    let is_whole = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let incarnation = is_whole.then(|| u64::from_str_radix(digits, 16).ok()).flatten()?;
+    let id = NodeId { name: NodeName::new(name).ok()?, incarnation: Incarnation(incarnation) };
+    let tick = Tick::new(tick.parse().ok()?).filter(|tick| *tick > Tick::default())?;
+    Some((id, tick))
+}
+
+fn event_json(event: Event, table: &NodeTable) -> Json {
+    match table.get(event.node) {
+        Some(id) => format!("{}~{:016x}:{}", id.name, id.incarnation.0, event.tick).into(),
+        None => Json::Null,
+    }
+}
+
+/// Appends an entry's line, with its line break.
+pub fn write_line(path: &Path, entry: &Entry, table: &NodeTable, out: &mut Vec<u8>) {
+    let fields = line_fields(path, entry, table);
+    out.extend_from_slice(Json::Object(fields).to_string().as_bytes());
+    out.push(b'\n');
+}
+
+/// All fields of an entry's line.
+#[must_use]
+pub fn line_fields(path: &Path, entry: &Entry, table: &NodeTable) -> Map<String, Json> {
+    let mut fields = Map::new();
+    fields.insert("path".into(), path.to_string().into());
+    match entry.value() {
+        None => drop(fields.insert("deleted".into(), true.into())),
+        Some(value) => {
+            let json = json_from_msgpack(value).unwrap_or(Json::Null);
+            let is_exact = value_from_json(&json).is_ok_and(|back| back.as_bytes() == value);
+            fields.insert("value".into(), json);
+            if !is_exact {
+                fields.insert("msgpack".into(), BASE64.encode(value).into());
+            }
+        }
+    }
+    let chain = entry.events().map(|event| event_json(event, table)).collect();
+    fields.insert("chain".into(), Json::Array(chain));
+    if entry.is_chain_cut() {
+        fields.insert("cut".into(), true.into());
+    }
+    fields.insert("tock".into(), entry.tock().get().into());
+    if let Some(origin) = entry.reissue_of() {
+        fields.insert("origin".into(), event_json(origin, table));
+    }
+    if !entry.extra().is_empty() {
+        fields.insert("extra".into(), BASE64.encode(entry.extra()).into());
+    }
+    fields
+}
+
+impl Version {
+    /// The entry, in terms of a table; `None` if that is full.
+    #[must_use]
+    pub fn entry(&self, value: Option<&Value>, table: &mut NodeTable) -> Option<Entry> {
+        let mut node = |id: &NodeId| -> Option<NodeIndex> { table.intern(id) };
+        let mut events = Vec::with_capacity(self.chain.len());
+        for (id, tick) in &self.chain {
+            events.push(Event { node: node(id)?, tick: *tick });
+        }
+        let origin = match &self.origin {
+            None => None,
+            Some((id, tick)) => Some(Event { node: node(id)?, tick: *tick }),
+        };
+        let chain = Chain::from_events(events, self.is_chain_cut)?;
+        Some(Entry::new(&EntryParts {
+            value: value.map(Value::as_bytes),
+            chain: &chain,
+            tock: self.tock,
+            origin,
+            extra: &self.extra,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::value::arbitrary::any_rmpv;
+    use proptest::prelude::*;
+
+    fn id(name: &str, incarnation: u64) -> NodeId {
+        NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(incarnation) }
+    }
+
+    fn round_trip(path: &str, value: Option<&[u8]>, with_all: bool) -> String {
+        let mut table = NodeTable::new();
+        let (a, b) = (table.intern(&id("a:b", 7)).unwrap(), table.intern(&id("b", !0)).unwrap());
+        let event = |node, tick| Event { node, tick: Tick::new(tick).unwrap() };
+        let chain = Chain::from_events([event(a, 5), event(b, 9)], with_all).unwrap();
+        let entry = Entry::new(&EntryParts {
+            value,
+            chain: &chain,
+            tock: Tock::new(17).unwrap(),
+            origin: with_all.then(|| event(b, 2)),
+            extra: if with_all { b"\x01\x09\xa1x" } else { b"" },
+        });
+        let path: Path = path.parse().unwrap();
+        let mut out = Vec::new();
+        write_line(&path, &entry, &table, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let (line, version) = decode_version(&text).unwrap();
+        assert_eq!(line.path, path);
+        assert_eq!(version.entry(line.value.as_ref(), &mut table), Some(entry));
+        assert_eq!(decode_line(&text).unwrap(), line);
+        text
+    }
+
+    #[test]
+    fn an_entry_survives_being_a_line() {
+        let line = round_trip("site:1.lamp", Some(b"\x81\xa2on\xc3"), false);
+        let expected = r#"{"path":"site:1.lamp","value":{"on":true},"chain":["a:b~0000000000000007:5","b~ffffffffffffffff:9"],"tock":17}"#;
+        assert_eq!(line.trim_end(), expected);
+        let line = round_trip(":", None, true);
+        assert!(line.contains(r#""deleted":true"#) && !line.contains("value"), "{line}");
+    }
+
+    #[test]
+    fn bytes_that_json_would_change_come_along() {
+        assert!(!round_trip("a", Some(b"\x05"), false).contains("msgpack"));
+        for value in [&b"\xcd\x00\x05"[..], b"\xca\x3f\x80\x00\x00", b"\xd9\x01a"] {
+            assert!(round_trip("a", Some(value), true).contains("msgpack"), "{value:x?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_survives(value in any_rmpv()) {
+            let mut bytes = Vec::new();
+            rmpv::encode::write_value(&mut bytes, &value).unwrap();
+            round_trip("a", Some(&bytes), false);
+        }
+    }
+
+    #[test]
+    fn a_plain_line_says_what_is_wanted_and_no_more() {
+        let line = decode_line(r#"{"path": "a.b", "value": [1, 2], "tock": 5, "x": 1}"#).unwrap();
+        assert_eq!(line.value.unwrap().as_bytes(), b"\x92\x01\x02");
+        let with_labels = r#"{"path":"a","value":1,"chain":["n1:5"],"tock":3}"#;
+        assert_eq!(decode_version(with_labels).unwrap_err(), LineError::NoVersion);
+        assert_eq!(decode_version(r#"{"path":"a","value":1}"#), Err(LineError::NoVersion));
+        assert_eq!(decode_line(r#"{"path":"a"}"#), Err(LineError::NoValue));
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused_and_says_why() {
+        for text in [
+            "",
+            "[]",
+            "{",
+            r#"{"value": 1}"#,
+            r#"{"path": 5, "value": 1}"#,
+            r#"{"path": "a:zz", "value": 1}"#,
+            r#"{"path": "a", "msgpack": "?"}"#,
+            r#"{"path": "a", "msgpack": "wQ=="}"#,
+            r#"{"path": "a", "deleted": 5}"#,
+        ] {
+            assert!(decode_line(text).is_err(), "{text}");
+        }
+        let version = |more: &str| {
+            decode_version(&format!(r#"{{"path":"a","value":1,"tock":3,{more}}}"#)).unwrap_err()
+        };
+        for more in [
+            r#""chain":[]"#,
+            r#""chain":["a~07:5"]"#,
+            r#""chain":["a~0000000000000007:0"]"#,
+            r#""chain":["a~0000000000000007:5"],"origin":5"#,
+            r#""chain":["a~0000000000000007:5"],"extra":"?""#,
+            r#""chain":["a~0000000000000007:5"],"extra":"AQIB""#,
+            r#""chain":["a~0000000000000007:5"],"cut":1"#,
+        ] {
+            assert!(!version(more).to_string().is_empty(), "{more}");
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep =
+            format!(r#"{{"path":"a","value":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(decode_line(&deep), Err(LineError::Json(JsonError::TooDeep)));
+    }
+}

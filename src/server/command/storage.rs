@@ -1,0 +1,241 @@
+//! Data on disk: `save`, `log` and `update`, as clients of the original have them, `snapshot`,
+//! `log_start` and `log_stop`, ours for operators, and how the disk is.
+//!
+//! Files are written by the node ([`crate::server::NodeInfo::carry_out`]), which decides where a client
+//! may have some. Here nothing is known of paths.
+
+use std::sync::Arc;
+
+use super::admin::LongMap;
+use crate::model::ids::Tock;
+use crate::model::value::write_nil;
+use crate::protocol::client::reply::{StreamTag, write_error};
+use crate::protocol::client::request::ChainLength;
+use crate::protocol::client::stored::StoredChange;
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::replica::write::{Precondition, Write};
+use crate::server::info::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus};
+use crate::server::session::{Context, NodeNames, Session, Then};
+
+impl Session {
+    /// `save`.
+    pub(in crate::server) fn save(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        file: &str,
+        full: bool,
+    ) -> Result<Then, ClientError> {
+        let (name, format) = (file.to_owned(), FileFormat::Distkv);
+        let job = FileJob::Save { name, format, internal: full };
+        self.write_file(cx, seq, Action::Save, job)
+    }
+
+    /// `log`.
+    pub(in crate::server) fn log(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        file: Option<&str>,
+        fetch: bool,
+    ) -> Result<Then, ClientError> {
+        let job = match file {
+            Some(file) => {
+                FileJob::LogStart { name: file.to_owned(), format: FileFormat::Distkv, fetch }
+            }
+            None => FileJob::LogStop,
+        };
+        self.write_file(cx, seq, Action::Log, job)
+    }
+
+    /// `snapshot`.
+    pub(in crate::server) fn snapshot(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        file: Option<&str>,
+    ) -> Result<Then, ClientError> {
+        let job = match file.map(str::to_owned) {
+            Some(name) => FileJob::Save { name, format: FileFormat::Own, internal: true },
+            None => FileJob::Snapshot,
+        };
+        self.write_file(cx, seq, Action::Snapshot, job)
+    }
+
+    /// `log_start`.
+    pub(in crate::server) fn log_start(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        file: &str,
+        distkv: bool,
+        fetch: bool,
+    ) -> Result<Then, ClientError> {
+        let format = if distkv { FileFormat::Distkv } else { FileFormat::Own };
+        let job = FileJob::LogStart { name: file.to_owned(), format, fetch };
+        self.write_file(cx, seq, Action::LogStart, job)
+    }
+
+    /// `log_stop`.
+    pub(in crate::server) fn log_stop(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+    ) -> Result<Then, ClientError> {
+        self.write_file(cx, seq, Action::LogStop, FileJob::LogStop)
+    }
+
+    /// Has the node write a file, where it disturbs nobody.
+    fn write_file(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        action: Action,
+        job: FileJob,
+    ) -> Result<Then, ClientError> {
+        self.authorise(action, None)?;
+        Self::check_ready(cx)?;
+        let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
+        Ok(Then::Heavy(Box::new(move || {
+            let done = info.carry_out(job);
+            let tock = hub.read(crate::engine::Engine::tock);
+            let mut reply = Vec::new();
+            match done {
+                Ok(report) => write_report(action, &report, seq, tock, &mut reply),
+                Err(refusal) => write_error(&refused(refusal), Some(seq), tock, &mut reply),
+            }
+            reply
+        })))
+    }
+
+    /// `update`: makes a stored change again, if it is newer than what is there. It becomes a change
+    /// of this node: nobody must be able to say that another one made it.
+    pub(in crate::server) fn update(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        change: &StoredChange<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        let path = self.resolve(Action::Update, &change.path)?.to_path();
+        super::value::check_kind(&path, change.value.is_some())?;
+        cx.check_storage()?;
+        let (done, number) = cx.hub.change_numbered(|engine, outbox| {
+            let names = NodeNames::of(engine);
+            let there = engine.get(path.as_bytes()).cloned();
+            // At an empty path, something newer may have been deleted and purged.
+            let newest = there.as_ref().map_or(engine.mark().top(), |entry| entry.tock());
+            if change.tock <= newest {
+                return Ok((there, false, engine.tock(), names));
+            }
+            let (precondition, value) = (Precondition::default(), change.value);
+            let write = Write { path: path.clone(), value, precondition, idempotent: true };
+            let written = engine.write(write, false, outbox)?;
+            let is_made = written.committed.is_some();
+            Ok((written.entry, is_made, engine.tock(), names))
+        });
+        let (entry, is_made, tock, names) =
+            done.map_err(|error| super::value::engine_error(&error))?;
+        let from = out.len();
+        let mut message = MessageWriter::new(out);
+        message.bool("changed", is_made);
+        if let Some(entry) = &entry {
+            names.names().write_chain(entry, ChainLength(1), message.key("chain"));
+        }
+        message.tock(entry.as_ref().map_or(tock, |entry| entry.tock())).u64("seq", seq);
+        if is_made {
+            self.unsynced.note(from, out.len(), number, StreamTag { seq, wseq: None });
+        }
+        Ok(Then::Continue)
+    }
+}
+
+/// Clients of the original want `result: true`; for ours there is more to know.
+fn write_report(action: Action, report: &FileReport, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+    let mut message = MessageWriter::new(out);
+    match action {
+        Action::Save | Action::Log => {
+            message.bool("result", true);
+        }
+        Action::LogStop => {
+            message.bool("result", report.name.is_some());
+        }
+        _ => write_details(report, message.key("result")),
+    }
+    if report.left_out > 0 {
+        message.u64("left_out", report.left_out);
+    }
+    message.u64("seq", seq).tock(tock);
+}
+
+fn write_details(report: &FileReport, out: &mut Vec<u8>) {
+    let mut map = LongMap::default();
+    if let Some(name) = &report.name {
+        map.str("file", name);
+    }
+    for (key, value) in [("entries", report.entries), ("bytes", report.bytes)] {
+        if let Some(value) = value {
+            map.u64(key, value);
+        }
+    }
+    map.finish(out);
+}
+
+fn refused(refusal: FileRefusal) -> ClientError {
+    match refusal {
+        FileRefusal::NotAllowed => ClientError::new(
+            ErrorCode::Denied,
+            "clients may not have files written here; this node's operator can allow a directory \
+             with --client-files",
+        ),
+        FileRefusal::NoDataDirectory => ClientError::new(
+            ErrorCode::Denied,
+            "this node keeps its data in memory; start it with --data-dir, or name a file",
+        ),
+        FileRefusal::Busy => {
+            ClientError::new(ErrorCode::TooMany, "a file is being written already; try again later")
+        }
+        FileRefusal::Name(text) => ClientError::bad_request(text),
+        FileRefusal::Failed(text) => ClientError::new(ErrorCode::StorageFailed, text),
+    }
+}
+
+/// How the disk is, for `status` and `get_state`; nil for a node that keeps its data in memory.
+pub(super) fn write_storage(status: Option<&StorageStatus>, out: &mut Vec<u8>) {
+    let Some(status) = status else { return write_nil(out) };
+    let mut map = LongMap::default();
+    map.str("directory", &status.directory);
+    map.str("sync", status.sync);
+    map.u64("store", status.store);
+    map.u64("appended", status.appended);
+    map.u64("written", status.written);
+    map.u64("synced", status.synced);
+    map.u64("waiting_bytes", status.waiting_bytes);
+    match &status.failure {
+        Some((why, _)) => map.str("failed", why),
+        None => write_nil(map.key("failed")),
+    }
+    map.optional_u64("failed_ms", status.failure.as_ref().map(|(_, ms)| *ms));
+    map.u64("failures", status.failures);
+    map.u64("log", status.log_number);
+    map.u64("log_bytes", status.log_bytes);
+    map.u64("bytes", status.bytes);
+    map.u64("since_snapshot_bytes", status.since_snapshot_bytes);
+    match &status.snapshot {
+        None => write_nil(map.key("snapshot")),
+        Some(snapshot) => {
+            let mut inner = LongMap::default();
+            inner.str("file", &snapshot.file);
+            inner.u64("entries", snapshot.entries);
+            inner.u64("bytes", snapshot.bytes);
+            inner.u64("age_ms", snapshot.age_ms);
+            inner.finish(map.key("snapshot"));
+        }
+    }
+    map.bool("saving", status.is_saving);
+    match &status.snapshot_failure {
+        Some(why) => map.str("snapshot_failed", why),
+        None => write_nil(map.key("snapshot_failed")),
+    }
+    map.finish(out);
+}

@@ -1,0 +1,144 @@
+//! `get_snapshot`: the state of one moment, as the bytes of a snapshot file, piece by piece.
+//!
+//! The bytes are made by a thread that is a few pieces ahead of the client and then waits for it. It
+//! ends when the stream does.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_channel::{Receiver, Sender, TryRecvError};
+
+use super::{Emit, Garbage, Progress, Source};
+use crate::engine::Image;
+use crate::hub::inbox::Inbox;
+use crate::protocol::client::{ClientError, ErrorCode};
+use crate::rt;
+use crate::server::session::Context;
+use crate::storage::snapshot::write_snapshot_to;
+use crate::storage::{FileHeader, FileId};
+
+/// Bytes of one message.
+const PIECE_BYTES: usize = 64 << 10;
+/// Pieces that are made ahead.
+const PIECES_AHEAD: usize = 4;
+/// Snapshots at once that are made for clients, all connections together: each has a thread.
+const DOWNLOADS_MAX: usize = 4;
+
+/// One of the downloads that are allowed at once, while it lives.
+pub(in crate::server) struct DownloadSlot(Arc<AtomicUsize>);
+
+impl DownloadSlot {
+    /// Takes one, if one is free.
+    pub(in crate::server) fn take(downloads: &Arc<AtomicUsize>) -> Result<Self, ClientError> {
+        // Counted before it is looked at, so that two cannot both be the last.
+        let slot = Self(Arc::clone(downloads));
+        if downloads.fetch_add(1, Ordering::AcqRel) < DOWNLOADS_MAX {
+            return Ok(slot);
+        }
+        let text = format!("{DOWNLOADS_MAX} snapshots are being fetched already; try again later");
+        Err(ClientError::new(ErrorCode::TooMany, text))
+    }
+}
+
+impl Drop for DownloadSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// See the module.
+pub(in crate::server) struct SnapshotSource {
+    pieces: Receiver<Piece>,
+}
+
+enum Piece {
+    Bytes(Vec<u8>),
+    End,
+}
+
+impl SnapshotSource {
+    /// Begins to make the snapshot. The inbox's event tells the connection that there is more.
+    pub(in crate::server) fn begin(
+        header: FileHeader,
+        image: Image,
+        inbox: Arc<Inbox>,
+        slot: DownloadSlot,
+    ) -> Self {
+        let (sender, pieces) = async_channel::bounded(PIECES_AHEAD);
+        let _detached = rt::spawn_blocking(move || {
+            let _slot = slot;
+            let mut writer = PieceWriter { sender, inbox, buffer: Vec::new() };
+            let written =
+                write_snapshot_to(&mut writer, &header, FileId::default(), &image, &mut |_| {});
+            // Nobody listens any more, if it failed.
+            if written.and_then(|_| writer.flush()).is_ok() {
+                let _ = writer.send(Piece::End);
+            }
+            drop(image);
+        });
+        Self { pieces }
+    }
+}
+
+impl Source for SnapshotSource {
+    fn next(&mut self, _: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+        match self.pieces.try_recv() {
+            Ok(Piece::Bytes(bytes)) => {
+                let tock = emit.tock();
+                let (mut message, tag) = emit.begin();
+                message.bin("data", &bytes).tag(tag).tock(tock);
+                Progress::Wrote
+            }
+            Ok(Piece::End) => Progress::Finished,
+            Err(TryRecvError::Empty) => Progress::Idle,
+            Err(TryRecvError::Closed) => {
+                let text = "the snapshot could not be made";
+                Progress::Failed(ClientError::new(ErrorCode::Internal, text))
+            }
+        }
+    }
+
+    fn holds_snapshot(&self) -> bool {
+        true
+    }
+
+    fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {
+        None
+    }
+}
+
+/// Cuts what is written into pieces, and waits where the client does not keep up.
+struct PieceWriter {
+    sender: Sender<Piece>,
+    inbox: Arc<Inbox>,
+    buffer: Vec<u8>,
+}
+
+impl PieceWriter {
+    fn send(&self, piece: Piece) -> io::Result<()> {
+        self.sender.send_blocking(piece).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        self.inbox.changed.notify(usize::MAX);
+        Ok(())
+    }
+}
+
+impl Write for PieceWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = PIECE_BYTES - self.buffer.len();
+        let (taken, _) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+        self.buffer.extend_from_slice(taken);
+        if self.buffer.len() == PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(taken.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let piece = Piece::Bytes(std::mem::take(&mut self.buffer));
+        self.send(piece)
+    }
+}

@@ -1,0 +1,191 @@
+//! A node whose changes must be on disk before anybody hears of them (sync policy `every batch`),
+//! with a log that the test writes, or does not.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use distkv::engine::Config;
+use distkv::hub::log_queue::{LogItem, LogQueue};
+use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::server::ServerConfig;
+
+use crate::harness::{Client, Node, PATIENCE, Value, path, text};
+
+struct Gated {
+    node: Node,
+    log: Arc<LogQueue>,
+}
+
+impl Gated {
+    fn start(gates: bool, bytes_max: usize) -> Self {
+        let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
+        let log = Arc::new(LogQueue::bounded(gates, bytes_max));
+        let node =
+            Node::logged(Config::new(id, 1), ServerConfig::default(), Some(Arc::clone(&log)));
+        node.hub.handle(distkv::engine::Input::Found, 0);
+        Self { node, log }
+    }
+
+    /// Writes what waits; gives the number of the last batch.
+    fn write(&self) -> u64 {
+        let items = self.log.take(Duration::ZERO).items;
+        let numbers = items.iter().map(|item| match item {
+            LogItem::Batch { number, .. } => *number,
+            LogItem::Cut(_) => 0,
+        });
+        let last = numbers.max().unwrap_or(0);
+        self.log.publish_written(last);
+        last
+    }
+
+    fn sync(&self) {
+        self.log.publish_synced(self.write());
+    }
+
+    /// Waits until so many changes are made.
+    fn wait_for(&self, number: u64) {
+        while self.log.appended() < number {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn set(client: &mut Client, at: &str, value: u64) -> u64 {
+    client.start(map! {"action": "set_value", "path": path(at), "value": value})
+}
+
+/// Nothing arrives for a moment; other requests would only wait, too.
+fn nothing_comes(client: &Client) {
+    client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let kind = client.stream.peek(&mut [0]).unwrap_err().kind();
+    assert!(matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{kind}");
+    client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+}
+
+fn code(reply: &Value) -> &str {
+    if reply["error"].is_nil() { "none" } else { text(reply, "code") }
+}
+
+#[test]
+fn a_change_is_acknowledged_and_shown_to_others_only_when_it_is_on_disk() {
+    let gated = Gated::start(true, 1 << 20);
+    let (mut writer, mut reader) = (gated.node.connect(), gated.node.connect());
+    let mut watcher = gated.node.connect();
+    let watch = watcher.start(map! {"action": "watch", "path": path(":")});
+    assert_eq!(text(&watcher.reply(watch), "state"), "start");
+    let write = set(&mut writer, "a", 1);
+    gated.wait_for(1);
+    let read = reader.start(map! {"action": "get_value", "path": path("a")});
+    gated.write();
+    for client in [&writer, &reader, &watcher] {
+        nothing_comes(client);
+    }
+    gated.log.publish_synced(1);
+    assert_eq!(writer.reply(write)["changed"].as_bool(), Some(true));
+    assert_eq!(reader.reply(read)["value"].as_u64(), Some(1));
+    assert_eq!(watcher.reply(watch)["value"].as_u64(), Some(1));
+    assert_eq!(reader.get("a"), Some(1.into()), "and then nothing waits");
+}
+
+#[test]
+fn where_the_disk_may_lag_behind_nobody_waits_for_it() {
+    let gated = Gated::start(false, 1 << 20);
+    let mut client = gated.node.connect();
+    client.set("a", 1);
+    gated.log.fail("no room");
+    client.set("a", 2);
+    assert_eq!(client.get("a"), Some(2.into()), "a disk that fails is another matter");
+}
+
+#[test]
+fn when_the_disk_fails_what_is_in_flight_gets_an_error_and_reads_go_on() {
+    let gated = Gated::start(true, 1 << 20);
+    let mut client = gated.node.connect();
+    let first = set(&mut client, "a", 1);
+    gated.wait_for(1);
+    gated.sync();
+    assert_eq!(code(&client.reply(first)), "none");
+
+    let (second, read) =
+        (set(&mut client, "a", 2), client.start(map! {"action": "get_value", "path": path("a")}));
+    gated.wait_for(2);
+    gated.log.fail("no space left");
+    let error = client.reply(second);
+    assert_eq!(code(&error), "storage_failed");
+    assert!(text(&error, "error").contains("no space left"), "{error}");
+    assert_eq!(client.reply(read)["value"].as_u64(), Some(2), "it is made in memory");
+
+    for action in ["set_value", "delete_value"] {
+        let mut request = map! {"action": action, "path": path("a")};
+        if action == "set_value"
+            && let Value::Map(fields) = &mut request
+        {
+            fields.push(("value".into(), 3.into()));
+        }
+        let error = client.error(request);
+        assert_eq!(code(&error), "storage_failed");
+        assert!(text(&error, "error").contains("nothing was changed"), "{error}");
+    }
+    let error = client.error(map! {"action": "delete_tree", "path": path("a")});
+    assert_eq!(code(&error), "storage_failed");
+    assert_eq!(client.get("a"), Some(2.into()));
+    assert_eq!(code(&client.ok(map! {"action": "get_tock"})), "none");
+
+    gated.node.hub.cut_log(distkv::hub::log_queue::CutPurpose::Anew);
+    let write = client.error(map! {"action": "set_value", "path": path("a"), "value": 4});
+    assert_eq!(code(&write), "storage_failed", "not before it is safe again");
+    gated.log.recover(gated.log.appended());
+    let write = set(&mut client, "a", 5);
+    gated.wait_for(3);
+    gated.sync();
+    assert_eq!(code(&client.reply(write)), "none");
+}
+
+#[test]
+fn a_deleted_tree_is_told_of_when_that_is_on_disk_or_not_at_all() {
+    for with_chain in [0, 1] {
+        let gated = Gated::start(true, 1 << 20);
+        let mut client = gated.node.connect();
+        for n in 0..3 {
+            let write = set(&mut client, &format!("t:{n}"), n);
+            gated.wait_for(n + 1);
+            gated.sync();
+            client.reply(write);
+        }
+        let request = map! {"action": "delete_tree", "path": path("t"), "nchain": with_chain};
+        let seq = client.start(request);
+        gated.wait_for(4);
+        nothing_comes(&client);
+        gated.log.fail("broken");
+        let replies: Vec<Value> = match with_chain {
+            0 => vec![client.reply(seq)],
+            _ => (0..5).map(|_| client.reply(seq)).collect(),
+        };
+        let codes: Vec<&str> = replies.iter().map(code).collect();
+        match with_chain {
+            0 => assert_eq!(codes, ["storage_failed"]),
+            _ => {
+                let failed = "storage_failed";
+                assert_eq!(codes, ["none", failed, failed, failed, "none"]);
+                assert_eq!(text(&replies[4], "state"), "end");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_writes_waits_while_the_disk_does_not_keep_up_and_one_that_reads_does_not() {
+    let gated = Gated::start(false, 1_000);
+    let (mut writer, mut reader) = (gated.node.connect(), gated.node.connect());
+    while gated.log.has_room() {
+        writer.set("a", 1);
+    }
+    let made = gated.log.appended();
+    let waiting = set(&mut writer, "a", 2);
+    nothing_comes(&writer);
+    assert_eq!(reader.get("a"), Some(1.into()));
+    assert_eq!(gated.log.appended(), made);
+    gated.write();
+    assert_eq!(code(&writer.reply(waiting)), "none");
+}
