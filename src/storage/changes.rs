@@ -74,7 +74,7 @@ impl Changes {
     pub(super) fn into_tree(self, base: Tree, hash_seed: u64) -> Tree {
         let mut merging = self.merge();
         if base.is_empty() {
-            let mut tree = BulkTree::new(hash_seed);
+            let mut tree = BulkTree::new(hash_seed, merging.keys.len());
             while let Some((path, what)) = merging.next(&base) {
                 if let What::Put(entry, is_tombstone) = what {
                     tree.push(path, entry, is_tombstone);

@@ -1,15 +1,15 @@
 //! A tree of very many entries at once: its hash map and its ordered set can be built apart, by
 //! two threads.
 
-use super::table::Table;
-use super::{TOMBSTONE_BYTES, Tree};
+use super::table::Filling;
+use super::{TOMBSTONE_BYTES, Tree, hasher};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
 
 /// The entries by path, without their order.
 pub struct EntriesBuilder {
-    entries: Table,
+    entries: Filling,
 }
 
 /// The order of paths, the tombstones, and the sums over all entries.
@@ -22,16 +22,15 @@ pub struct OrderBuilder {
 }
 
 impl EntriesBuilder {
-    /// Without entries yet; for the seed see [`Tree::new`].
+    /// Without entries yet, but with room for about so many; for the seed see [`Tree::new`].
     #[must_use]
-    pub fn new(hash_seed: u64) -> Self {
-        Self { entries: Tree::new(hash_seed).entries }
+    pub fn new(hash_seed: u64, expected: usize) -> Self {
+        Self { entries: Filling::new(hasher(hash_seed), expected) }
     }
 
     /// Adds an entry; each path once.
     pub fn push(&mut self, path: Path, entry: Entry) {
-        let before = self.entries.insert(&path, entry);
-        debug_assert!(before.is_none());
+        self.entries.push(path, entry);
     }
 }
 
@@ -55,7 +54,7 @@ impl Tree {
     /// The tree of what was added to both.
     #[must_use]
     pub fn assemble(entries: EntriesBuilder, order: OrderBuilder) -> Self {
-        let entries = entries.entries;
+        let entries = entries.entries.finish();
         let OrderBuilder { order, tombstones, live, memory } = order;
         debug_assert_eq!(entries.len(), order.len());
         debug_assert_eq!(entries.len() - live, tombstones.len());
@@ -73,7 +72,7 @@ mod tests {
     #[test]
     fn a_tree_built_at_once_is_the_one_built_entry_by_entry() {
         let mut one_by_one = Tree::new(3);
-        let (mut entries, mut order) = (EntriesBuilder::new(3), OrderBuilder::default());
+        let (mut entries, mut order) = (EntriesBuilder::new(3, 400), OrderBuilder::default());
         for n in 0..500_u64 {
             let path: Path = format!("k{}.{n}", n % 7).parse().unwrap();
             let event = Event { node: NodeIndex(0), tick: Tick::new(n + 1).unwrap() };

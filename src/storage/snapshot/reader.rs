@@ -263,7 +263,8 @@ pub fn read_snapshot(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(FileHeader, Image), StorageError> {
     let mut reader = SnapshotReader::new(name, source)?;
-    let mut tree = BulkTree::new(hash_seed);
+    let expected = usize::try_from(reader.total).unwrap_or(usize::MAX);
+    let mut tree = BulkTree::new(hash_seed, expected);
     let mut tock = Tock::default();
     let mut frame = reader.offset;
     while let Some(Committed { path, entry }) = reader.next()? {
