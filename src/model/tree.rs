@@ -74,14 +74,8 @@ impl Tree {
     /// outside, so that runs can be repeated.
     #[must_use]
     pub fn new(hash_seed: u64) -> Self {
-        let hasher = RandomState::with_seeds(
-            hash_seed,
-            hash_seed.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
-            hash_seed.rotate_left(31) ^ 0xd1b5_4a32_d192_ed03,
-            hash_seed.rotate_left(47) ^ 0x94d0_49bb_1331_11eb,
-        );
         Self {
-            entries: Table::new(hasher),
+            entries: Table::new(hasher(hash_seed)),
             order: im::OrdSet::new(),
             tombstones: im::OrdSet::new(),
             live: 0,
@@ -224,6 +218,15 @@ impl Tree {
     pub fn all(&self) -> AllEntries {
         AllEntries(self.entries.clone().into_all())
     }
+}
+
+fn hasher(hash_seed: u64) -> RandomState {
+    RandomState::with_seeds(
+        hash_seed,
+        hash_seed.rotate_left(17) ^ 0x9e37_79b9_7f4a_7c15,
+        hash_seed.rotate_left(31) ^ 0xd1b5_4a32_d192_ed03,
+        hash_seed.rotate_left(47) ^ 0x94d0_49bb_1331_11eb,
+    )
 }
 
 /// All entries of a snapshot; see [`Tree::all`].

@@ -20,6 +20,7 @@ type Chunk = Vec<(Path, Entry)>;
 /// A tree on its way.
 pub(super) struct BulkTree {
     hash_seed: u64,
+    expected: usize,
     order: OrderBuilder,
     chunk: Chunk,
     filler: Filler,
@@ -35,15 +36,16 @@ enum Filler {
 }
 
 impl BulkTree {
-    /// The seed is for the tree's hashes.
-    pub(super) fn new(hash_seed: u64) -> Self {
+    /// For about so many entries. The seed is for the tree's hashes.
+    pub(super) fn new(hash_seed: u64, expected: usize) -> Self {
         let order = OrderBuilder::default();
-        Self { hash_seed, order, chunk: Vec::new(), filler: Filler::Nobody }
+        Self { hash_seed, expected, order, chunk: Vec::new(), filler: Filler::Nobody }
     }
 
-    /// Adds an entry; each path once, quickest in their order.
-    pub(super) fn push(&mut self, path: Path, entry: Entry) {
-        self.order.push(&path, &entry);
+    /// Adds an entry; each path once, quickest in their order. Whether it is a tombstone is told
+    /// (see [`OrderBuilder::push`]).
+    pub(super) fn push(&mut self, path: Path, entry: Entry, is_tombstone: bool) {
+        self.order.push(&path, &entry, is_tombstone);
         if self.chunk.capacity() == 0 {
             self.chunk.reserve_exact(CHUNK);
         }
@@ -56,7 +58,7 @@ impl BulkTree {
 
     fn hand_over(&mut self, chunk: Chunk) {
         if let Filler::Nobody = self.filler {
-            self.filler = Filler::start(self.hash_seed);
+            self.filler = Filler::start(self.hash_seed, self.expected);
         }
         match &mut self.filler {
             // It ends only with this end of the channel, or in a panic, which `finish` meets.
@@ -69,7 +71,7 @@ impl BulkTree {
     /// The tree.
     pub(super) fn finish(self) -> Tree {
         let mut entries = match self.filler {
-            Filler::Nobody => EntriesBuilder::new(self.hash_seed),
+            Filler::Nobody => EntriesBuilder::new(self.hash_seed, self.chunk.len()),
             Filler::Here(entries) => entries,
             Filler::Thread(sender, thread) => {
                 drop(sender);
@@ -83,16 +85,16 @@ impl BulkTree {
 }
 
 impl Filler {
-    fn start(hash_seed: u64) -> Self {
+    fn start(hash_seed: u64, expected: usize) -> Self {
         let (sender, receiver) = sync_channel::<Chunk>(CHUNKS_WAITING);
         let work = move || {
-            let mut entries = EntriesBuilder::new(hash_seed);
+            let mut entries = EntriesBuilder::new(hash_seed, expected);
             receiver.into_iter().for_each(|chunk| fill(&mut entries, chunk));
             entries
         };
         match rt::spawn_thread("load", work) {
             Ok(thread) => Self::Thread(sender, thread),
-            Err(_) => Self::Here(EntriesBuilder::new(hash_seed)),
+            Err(_) => Self::Here(EntriesBuilder::new(hash_seed, expected)),
         }
     }
 }

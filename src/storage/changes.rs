@@ -25,7 +25,8 @@ pub(super) struct Changes {
 }
 
 enum What {
-    Put(Entry),
+    /// A version, and whether it is a tombstone.
+    Put(Entry, bool),
     /// It leaves the tree, if this is its newest event.
     Gone(Event),
     /// It has left the tree, whatever it was.
@@ -35,7 +36,8 @@ enum What {
 impl Changes {
     /// A version that is in the tree now.
     pub(super) fn put(&mut self, path: Path, entry: Entry) {
-        self.push(path, What::Put(entry));
+        let is_tombstone = entry.is_tombstone();
+        self.push(path, What::Put(entry, is_tombstone));
     }
 
     /// An entry that is in the tree no more.
@@ -72,10 +74,10 @@ impl Changes {
     pub(super) fn into_tree(self, base: Tree, hash_seed: u64) -> Tree {
         let mut merging = self.merge();
         if base.is_empty() {
-            let mut tree = BulkTree::new(hash_seed);
+            let mut tree = BulkTree::new(hash_seed, merging.keys.len());
             while let Some((path, what)) = merging.next(&base) {
-                if let What::Put(entry) = what {
-                    tree.push(path, entry);
+                if let What::Put(entry, is_tombstone) = what {
+                    tree.push(path, entry, is_tombstone);
                 }
             }
             return tree.finish();
@@ -83,7 +85,7 @@ impl Changes {
         let mut tree = base;
         while let Some((path, what)) = merging.next(&tree) {
             match what {
-                What::Put(entry) => drop(tree.insert(&path, entry)),
+                What::Put(entry, _) => drop(tree.insert(&path, entry)),
                 What::Gone(_) | What::Removed => drop(tree.remove(&path)),
             }
         }
@@ -96,7 +98,7 @@ impl Changes {
             let by_path = || self.path(a.1).cmp(&self.path(b.1));
             a.0.cmp(&b.0).then_with(by_path).then(a.1.cmp(&b.1))
         });
-        Merging { keys: keys.into_iter(), changes: self, last: None }
+        Merging { keys: keys.into_iter(), changes: self, last: None, prefix: None }
     }
 
     fn take(&mut self, at: u32) -> Option<(Path, What)> {
@@ -114,26 +116,27 @@ struct Merging {
     /// In the order of paths, then in that in which they happened.
     keys: std::vec::IntoIter<(OrderPrefix, u32)>,
     changes: Changes,
-    /// What the changes of a path came to so far.
+    /// What the changes of a path came to so far, and that path's beginning.
     last: Option<(Path, What)>,
+    prefix: Option<OrderPrefix>,
 }
 
 impl Merging {
     /// What all changes of the next path come to: an entry, or that it has left. The paths come in
     /// their order; `base` must be as it was at those that did not come yet.
     fn next(&mut self, base: &Tree) -> Option<(Path, What)> {
-        for (_, at) in self.keys.by_ref() {
+        for (prefix, at) in self.keys.by_ref() {
             let Some((path, what)) = self.changes.take(at) else { continue };
             let before = match &self.last {
-                Some((last, what)) if *last == path => Some(what),
+                Some((last, what)) if self.prefix == Some(prefix) && *last == path => Some(what),
                 _ => None,
             };
             let is_same = before.is_some();
             let what = match what {
-                What::Put(_) | What::Removed => what,
+                What::Put(..) | What::Removed => what,
                 What::Gone(newest) => {
                     let before = match before {
-                        Some(What::Put(entry)) => Some(entry),
+                        Some(What::Put(entry, _)) => Some(entry),
                         Some(What::Gone(_) | What::Removed) => None,
                         None => base.get(path.as_bytes()),
                     };
@@ -144,6 +147,7 @@ impl Merging {
                     What::Removed
                 }
             };
+            self.prefix = Some(prefix);
             let done = self.last.replace((path, what)).filter(|_| !is_same);
             if done.is_some() {
                 return done;

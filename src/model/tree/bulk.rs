@@ -1,15 +1,15 @@
 //! A tree of very many entries at once: its hash map and its ordered set can be built apart, by
 //! two threads.
 
-use super::table::Table;
-use super::{TOMBSTONE_BYTES, Tree};
+use super::table::Filling;
+use super::{TOMBSTONE_BYTES, Tree, hasher};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
 
 /// The entries by path, without their order.
 pub struct EntriesBuilder {
-    entries: Table,
+    entries: Filling,
 }
 
 /// The order of paths, the tombstones, and the sums over all entries.
@@ -22,25 +22,26 @@ pub struct OrderBuilder {
 }
 
 impl EntriesBuilder {
-    /// Without entries yet; for the seed see [`Tree::new`].
+    /// Without entries yet, but with room for about so many; for the seed see [`Tree::new`].
     #[must_use]
-    pub fn new(hash_seed: u64) -> Self {
-        Self { entries: Tree::new(hash_seed).entries }
+    pub fn new(hash_seed: u64, expected: usize) -> Self {
+        Self { entries: Filling::new(hasher(hash_seed), expected) }
     }
 
     /// Adds an entry; each path once.
     pub fn push(&mut self, path: Path, entry: Entry) {
-        let before = self.entries.insert(&path, entry);
-        debug_assert!(before.is_none());
+        self.entries.push(path, entry);
     }
 }
 
 impl OrderBuilder {
-    /// Adds the same; quickest in the order of paths.
-    pub fn push(&mut self, path: &Path, entry: &Entry) {
+    /// Adds the same; quickest in the order of paths. Whether it is a tombstone is told, because
+    /// whoever has sorted very many entries knows it without going to where the entry is.
+    pub fn push(&mut self, path: &Path, entry: &Entry, is_tombstone: bool) {
+        debug_assert_eq!(entry.is_tombstone(), is_tombstone);
         self.memory += Tree::path_cost(path) + entry.memory_bytes();
         self.order.insert(path.clone());
-        if entry.is_tombstone() {
+        if is_tombstone {
             self.memory += TOMBSTONE_BYTES;
             self.tombstones.insert((entry.tock(), path.clone()));
         } else {
@@ -53,7 +54,7 @@ impl Tree {
     /// The tree of what was added to both.
     #[must_use]
     pub fn assemble(entries: EntriesBuilder, order: OrderBuilder) -> Self {
-        let entries = entries.entries;
+        let entries = entries.entries.finish();
         let OrderBuilder { order, tombstones, live, memory } = order;
         debug_assert_eq!(entries.len(), order.len());
         debug_assert_eq!(entries.len() - live, tombstones.len());
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn a_tree_built_at_once_is_the_one_built_entry_by_entry() {
         let mut one_by_one = Tree::new(3);
-        let (mut entries, mut order) = (EntriesBuilder::new(3), OrderBuilder::default());
+        let (mut entries, mut order) = (EntriesBuilder::new(3, 400), OrderBuilder::default());
         for n in 0..500_u64 {
             let path: Path = format!("k{}.{n}", n % 7).parse().unwrap();
             let event = Event { node: NodeIndex(0), tick: Tick::new(n + 1).unwrap() };
@@ -83,7 +84,7 @@ mod tests {
                 extra: &[],
             });
             one_by_one.insert(&path, entry.clone());
-            order.push(&path, &entry);
+            order.push(&path, &entry, entry.is_tombstone());
             entries.push(path, entry);
         }
         let tree = Tree::assemble(entries, order);

@@ -27,6 +27,9 @@ const HASHES_IN_PLACE: usize = 20;
 /// A bucket's slots grow and shrink by so many.
 const SLOTS_STEP: usize = 4;
 
+/// Most entries for which buckets are made beforehand: 300,000 buckets of 120 bytes.
+const EXPECTED_MAX: usize = 1 << 22;
+
 type Slot = (Path, Entry);
 
 /// Entries whose hashes lead to the same place. `hashes` and `slots` are alike in length and order.
@@ -165,6 +168,48 @@ impl Table {
     }
 }
 
+/// A table that is filled at once: its buckets are made beforehand, nothing is moved, and nothing is
+/// shared yet.
+pub(super) struct Filling {
+    hasher: RandomState,
+    buckets: Vec<Bucket>,
+    len: usize,
+}
+
+impl Filling {
+    /// For about so many entries. What is expected above [`EXPECTED_MAX`] is not believed.
+    pub(super) fn new(hasher: RandomState, expected: usize) -> Self {
+        let buckets = expected.min(EXPECTED_MAX).div_ceil(GROW_ABOVE).max(1);
+        Self { hasher, buckets: vec![Bucket::default(); buckets], len: 0 }
+    }
+
+    /// Adds an entry; each path once.
+    pub(super) fn push(&mut self, path: Path, entry: Entry) {
+        let hash = self.hasher.hash_one(path.as_bytes()) as u32;
+        let at = bucket_of(hash, self.buckets.len());
+        if let Some(bucket) = self.buckets.get_mut(at) {
+            if bucket.slots.capacity() == 0 {
+                bucket.slots.reserve_exact(SHRINK_BELOW.next_multiple_of(SLOTS_STEP));
+            }
+            bucket.push(hash, (path, entry));
+            self.len += 1;
+        }
+    }
+
+    /// The table, with as many buckets as it should have.
+    pub(super) fn finish(self) -> Table {
+        let buckets = self.buckets.into_iter().map(Arc::new).collect();
+        let mut table = Table { hasher: self.hasher, buckets, len: self.len };
+        while table.len > table.buckets.len() * GROW_ABOVE {
+            table.grow();
+        }
+        while table.buckets.len() > 1 && table.len < (table.buckets.len() - 1) * SHRINK_BELOW {
+            table.shrink();
+        }
+        table
+    }
+}
+
 /// Where a hash leads to among so many buckets: its last bits, as many as number them all, or one
 /// bit less where that bucket is not there yet.
 fn bucket_of(hash: u32, buckets: usize) -> usize {
@@ -263,6 +308,24 @@ mod tests {
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 5_000);
+    }
+
+    #[test]
+    fn a_table_filled_at_once_is_like_one_that_grew_whatever_was_expected() {
+        let mut grown = table();
+        (0..3_000).for_each(|number| drop(grown.insert(&path(number), entry(1))));
+        for expected in [0, 100, 3_000, 50_000] {
+            let mut filling = Filling::new(RandomState::with_seeds(1, 2, 3, 4), expected);
+            (0..3_000).for_each(|number| filling.push(path(number), entry(1)));
+            let mut filled = filling.finish();
+            let (len, buckets) = (filled.len(), filled.buckets.len());
+            assert!(len <= buckets * GROW_ABOVE && len >= (buckets - 1) * SHRINK_BELOW);
+            for number in 0..3_000 {
+                assert_eq!(filled.remove(path(number).as_bytes()), Some(entry(1)), "{number}");
+            }
+            assert_eq!((filled.len(), filled.buckets.len()), (0, 1));
+        }
+        assert!(Filling::new(grown.hasher, usize::MAX).buckets.len() < EXPECTED_MAX);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Writes an event log.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use super::{LAST, MORE, STOPPED, log_name};
 use crate::engine::Knowledge;
@@ -15,8 +15,8 @@ use crate::storage::knowledge::write_knowledge;
 use crate::storage::record::{write_entry, write_gone, write_node};
 
 /// Batches are gathered up to so many bytes before they are written, if nobody asks for it
-/// sooner.
-const BUFFER_BYTES: usize = 1 << 20;
+/// sooner. Fewer in tests, so that they have batches that are longer.
+const BUFFER_BYTES: usize = if cfg!(test) { 128 << 10 } else { 1 << 20 };
 
 /// A log that is being written.
 ///
@@ -87,7 +87,7 @@ impl LogWriter {
             synced: 0,
             failed: false,
         };
-        writer.put_batch(LAST, header.time_ms, table, &[], Some(knowledge));
+        writer.put_batch(LAST, header.time_ms, table, &[], Some(knowledge))?;
         writer.sync()?;
         disk.sync_dir().map_err(StorageError::io(&writer.name, "sync the directory of"))?;
         Ok(writer)
@@ -133,7 +133,7 @@ impl LogWriter {
         self.check()?;
         let before = self.len();
         let Batch { time_ms, table, ops, knowledge } = batch;
-        self.put_batch(LAST, *time_ms, table, ops, knowledge.as_ref());
+        self.put_batch(LAST, *time_ms, table, ops, knowledge.as_ref())?;
         if self.framing.bytes().len() >= BUFFER_BYTES {
             self.flush()?;
         }
@@ -198,7 +198,7 @@ impl LogWriter {
     ) -> Result<StoppedLog, StorageError> {
         // Synced before, so that the last frame can claim it.
         self.sync()?;
-        self.put_batch(STOPPED, time_ms, table, &[], Some(knowledge));
+        self.put_batch(STOPPED, time_ms, table, &[], Some(knowledge))?;
         self.sync()?;
         Ok(StoppedLog { number: self.header.number, bytes: self.len() })
     }
@@ -210,7 +210,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Puts a batch into frames. `kind` is that of the last one.
+    /// Puts a batch into frames; what does not fit the buffer is written. `kind` is that of the last
+    /// frame.
     fn put_batch(
         &mut self,
         kind: u64,
@@ -218,16 +219,23 @@ impl LogWriter {
         table: &NodeTable,
         ops: &[Op],
         knowledge: Option<&Knowledge>,
-    ) {
-        let time =
-            i64::try_from(i128::from(time_ms) - i128::from(self.header.time_ms)).unwrap_or(0);
-        let mut frames =
-            BatchFrames { framing: &mut self.framing, time, claim: self.synced, kind_at: 0 };
+    ) -> Result<(), StorageError> {
+        let time = i128::from(time_ms) - i128::from(self.header.time_ms);
+        let mut frames = BatchFrames {
+            framing: &mut self.framing,
+            file: &mut *self.file,
+            time: i64::try_from(time).unwrap_or(0),
+            claim: self.synced,
+            kind_at: 0,
+            written: Ok(()),
+        };
         frames.begin();
-        for (_, id) in table.iter().skip(self.nodes) {
-            frames.record(|out| write_node(id, out));
+        if table.len() > self.nodes {
+            for (_, id) in table.iter().skip(self.nodes) {
+                frames.record(|out| write_node(id, out));
+            }
+            self.nodes = table.len();
         }
-        self.nodes = table.len();
         for op in ops {
             frames.record(|out| match op {
                 Op::Put(change) => write_entry(change.path.as_bytes(), &change.entry, out),
@@ -237,17 +245,22 @@ impl LogWriter {
         if let Some(knowledge) = knowledge {
             write_knowledge(knowledge, table, |write| frames.record(write));
         }
-        frames.end(kind);
+        let written = frames.end(kind);
+        self.failed |= written.is_err();
+        written.map_err(StorageError::io(&self.name, "write"))
     }
 }
 
 /// One batch on its way into frames.
 struct BatchFrames<'a> {
     framing: &'a mut Framing,
+    file: &'a mut dyn DiskFile,
     time: i64,
     claim: u64,
     /// Where the open frame's kind is.
     kind_at: usize,
+    /// The first failure. What comes after it is not written.
+    written: io::Result<()>,
 }
 
 impl BatchFrames<'_> {
@@ -260,20 +273,28 @@ impl BatchFrames<'_> {
         write_u64(self.claim, out);
     }
 
-    /// Adds a record, in a new frame if the open one is long enough.
+    /// Adds a record, in a new frame if the open one is long enough. A batch can be as long as a
+    /// whole tree, so its first frames are written before its last ones are made.
     fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.framing.is_full() {
             self.framing.end();
+            if self.framing.bytes().len() >= BUFFER_BYTES {
+                if self.written.is_ok() {
+                    self.written = self.file.write_all(self.framing.bytes());
+                }
+                self.framing.clear();
+            }
             self.begin();
         }
         write(self.framing.payload());
     }
 
-    fn end(self, kind: u64) {
+    fn end(self, kind: u64) -> io::Result<()> {
         // All kinds are MessagePack integers of one byte.
         if let Some(slot) = self.framing.payload().get_mut(self.kind_at) {
             *slot = kind as u8;
         }
         self.framing.end();
+        self.written
     }
 }

@@ -263,12 +263,14 @@ pub fn read_snapshot(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(FileHeader, Image), StorageError> {
     let mut reader = SnapshotReader::new(name, source)?;
-    let mut tree = BulkTree::new(hash_seed);
+    let expected = usize::try_from(reader.total).unwrap_or(usize::MAX);
+    let mut tree = BulkTree::new(hash_seed, expected);
     let mut tock = Tock::default();
     let mut frame = reader.offset;
     while let Some(Committed { path, entry }) = reader.next()? {
         tock = tock.max(entry.tock());
-        tree.push(path, entry);
+        let is_tombstone = entry.is_tombstone();
+        tree.push(path, entry, is_tombstone);
         if frame != reader.offset {
             frame = reader.offset;
             progress(reader.progress());

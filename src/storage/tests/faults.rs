@@ -44,6 +44,8 @@ impl Run {
             self.set(n, false)?;
         }
         self.set(3, true)?;
+        // Not synced by anybody but who closes the log.
+        self.set(10, false)?;
         self.rotate()?;
         let saved = self.image();
         self.set(4, false)?;
@@ -278,6 +280,22 @@ fn go_on(disk: &MemoryDisk, recovered: &Recovered, what: &str) {
     let found = start(disk, &OPTIONS).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(Some(&listing(&found)), run.history.last(), "{what}");
     assert!(found.warnings.is_empty(), "{what}: {:?}", found.warnings);
+}
+
+#[test]
+fn a_log_that_was_begun_is_safe_also_outside_of_a_data_directory() {
+    let disk = MemoryDisk::new();
+    let node = TestNode::new(7);
+    let (knowledge, table) = (node.engine.knowledge(), node.engine.table());
+    let start = crate::storage::header::LogStart::Snapshot;
+    let mut log =
+        LogWriter::create_as("a.dkv", &disk, &header(1, 7), start, &knowledge, table).unwrap();
+    let safe = disk.content("a.dkv").unwrap();
+    assert_eq!(log.synced(), safe.len() as u64);
+    log.append(&TestNode::new(7).set("x", Some(1))).unwrap();
+    log.flush().unwrap();
+    crash(&disk, 0);
+    assert_eq!(disk.content("a.dkv"), Some(safe));
 }
 
 /// While a log cannot be written the node goes on; when there is room again it begins with a
