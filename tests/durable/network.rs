@@ -14,8 +14,6 @@ fn group(client: &mut Client) -> Vec<String> {
     let mut names: Vec<String> =
         members.as_array().unwrap().iter().filter(is_member).map(name).collect();
     names.sort();
-    // A life that was killed is still told of for a while.
-    names.dedup();
     names
 }
 

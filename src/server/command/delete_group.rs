@@ -65,7 +65,10 @@ impl Roles {
     }
 
     pub(super) fn is_delete_member(&self, member: &MemberInfo) -> bool {
-        self.listed().iter().any(|listed| Self::is_it(listed, member))
+        let is_gone = matches!(member.state, MemberState::Down | MemberState::Left);
+        // An earlier life of one that is there is not the member any more.
+        let is_now = |listed: &&Member| !is_gone || self.away_ms_of(&listed.name).is_some();
+        self.listed().iter().filter(is_now).any(|listed| Self::is_it(listed, member))
     }
 
     /// For how long a member of the Delete group has been missed.
