@@ -3,6 +3,7 @@
 //! One file per command; `settings` and `node_args` put a node's configuration together, `remote`
 //! is what all commands against a running node share, `output` what all print with.
 
+mod bench;
 mod conflicts;
 mod delete;
 mod demo;
@@ -136,6 +137,7 @@ enum Command {
     Log(log::LogArgs),
     Import(import::ImportArgs),
     Leave(leave::LeaveArgs),
+    Bench(bench::BenchArgs),
 }
 
 impl Command {
@@ -166,6 +168,7 @@ impl Command {
             Command::Log(args) => &mut args.remote,
             Command::Import(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
+            Command::Bench(args) => &mut args.remote,
         };
         *after = std::mem::take(after).or(before);
         Ok(self)
@@ -207,6 +210,7 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Log(args) => rt::block_on(log::run(args)),
         Command::Import(args) => rt::block_on(import::run(args)),
         Command::Leave(args) => rt::block_on(leave::run(args)),
+        Command::Bench(args) => bench::run(args),
     }
 }
 
