@@ -9,6 +9,8 @@
     reason = "helpers of tests fail the test"
 )]
 
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/command.rs"]
 mod command;
 #[path = "cli/conflicts.rs"]
@@ -76,6 +78,7 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
         "log",
         "import",
         "leave",
+        "bench",
     ];
     for command in commands {
         for flag in ["-h", "--help"] {

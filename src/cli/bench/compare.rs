@@ -61,6 +61,10 @@ pub(super) struct CompareArgs {
     /// The core that makes the load
     #[arg(long, value_name = "CORE")]
     load_cpu: Option<usize>,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
 }
 
 /// A figure of a server, from each round.
@@ -116,7 +120,8 @@ fn rows() -> Vec<(String, usize)> {
     rows
 }
 
-pub(super) fn run(args: &CompareArgs, json: bool) -> Result<(), CliError> {
+pub(super) fn run(args: &CompareArgs, before: bool) -> Result<(), CliError> {
+    let json = args.json || before;
     let (server_cpu, load_cpu) = args.cores();
     pin_self(load_cpu);
     let mut contenders = contenders()?;

@@ -29,9 +29,14 @@ are not far above those of a server, it is the generator that was measured there
 pub(super) struct EchoArgs {
     #[command(flatten)]
     shape: Shape,
+
+    /// Print JSON, for programs
+    #[arg(long)]
+    json: bool,
 }
 
-pub(super) fn run(args: &EchoArgs, json: bool) -> Result<(), CliError> {
+pub(super) fn run(args: &EchoArgs, before: bool) -> Result<(), CliError> {
+    let json = args.json || before;
     args.shape.check()?;
     let address = start().map_err(|e| CliError::Failure(format!("cannot start an echo: {e}")))?;
     let shape = Shape { no_fill: true, ..args.shape.clone() };

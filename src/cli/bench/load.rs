@@ -16,7 +16,7 @@ use super::wire::{Protocol, WireError};
 use crate::rt;
 
 /// Longest latency that is told apart: a minute, in nanoseconds.
-const LATENCY_MAX: u64 = 60_000_000_000;
+pub(super) const LATENCY_MAX: u64 = 60_000_000_000;
 /// So much room is made for each read.
 const READ_BYTES: usize = 64 << 10;
 /// Connections with readiness that are asked for at once.

@@ -12,7 +12,7 @@ use mio::{Events, Interest, Poll, Token};
 use serde_json::json;
 
 use super::keys::{Distribution, Ops, Values};
-use super::load::{LoadError, Work};
+use super::load::{LATENCY_MAX, LoadError, Work};
 use super::process::Process;
 use super::wire::Protocol;
 use super::{failed, nanos, resolve, start, usage, wait_until};
@@ -108,11 +108,13 @@ pub(super) struct WatchersArgs {
 
 pub(super) fn propagation(args: PropagationArgs, before: RemoteArgs) -> Result<(), CliError> {
     let remote = args.remote.or(before);
-    let mut writer = Line::connect(resolve(&remote.address()?)?)?;
-    let mut watcher = Line::connect(resolve(&parse(&args.watch)?)?)?;
+    let (from, to) = (remote.address()?, parse(&args.watch)?);
+    let mut writer = Line::connect(resolve(&from)?)?;
+    let mut watcher = Line::connect(resolve(&to)?)?;
     watcher.watch()?;
     let values = Values::new(args.value, 1);
-    let mut times = Histogram::<u64>::new(3).map_err(|e| CliError::Failure(e.to_string()))?;
+    let mut times = Histogram::<u64>::new_with_bounds(1, LATENCY_MAX, 3)
+        .map_err(|e| CliError::Failure(e.to_string()))?;
     let mut request = Vec::new();
     for n in 1..=WARM_UP + args.changes {
         request.clear();
