@@ -32,6 +32,17 @@ pub fn hash_of_bytes(path: &[u8]) -> u64 {
     }
 }
 
+/// Below this path, in the system's own tree, are the preferences that operators have set.
+pub fn preferences_path() -> Path {
+    // Within all limits, so it cannot fail.
+    Path::from_elements([Element::Nil, Element::Str("shards")]).unwrap_or_default()
+}
+
+/// Where it says which node clients of a shard should prefer: a string, the node's name.
+pub fn preference_path(shard: u16) -> Path {
+    preferences_path().push(Element::Int(i128::from(shard))).unwrap_or_default()
+}
+
 /// xxHash64 with seed 0.
 pub fn hash_key(key: &[u8]) -> u64 {
     xxh64(key, 0)
