@@ -67,17 +67,22 @@ fn main() {
                 black_box(shard_of_bytes(path.as_bytes()));
             }),
         ),
+        ("count a read, a thousand keys", best(few, |path| manager.note_read(path.as_bytes()))),
         ("count a read", best(&paths, |path| manager.note_read(path.as_bytes()))),
         ("overwrite", best(&paths, |path| write(&mut replica, path))),
-        ("overwrite, a thousand entries", best(few, |path| write(&mut replica, path))),
+        ("overwrite, a thousand keys", best(few, |path| write(&mut replica, path))),
     ];
+    let lookup = best(&paths, |path| {
+        black_box(replica.tree().get(path.as_bytes()));
+    });
+    figures.push(("look up, for comparison", lookup));
     let began = Instant::now();
     let counted = replica.begin_shard_count().walk();
     let walk = began.elapsed().as_nanos() as f64 / paths.len().max(1) as f64;
     replica.end_shard_count(&counted);
     figures.extend([
         ("overwrite, with sums", best(&paths, |path| write(&mut replica, path))),
-        ("the same, a thousand entries", best(few, |path| write(&mut replica, path))),
+        ("the same, a thousand keys", best(few, |path| write(&mut replica, path))),
         ("count the sums, per entry", walk),
     ]);
     println!("{} entries", paths.len());

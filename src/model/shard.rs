@@ -9,6 +9,7 @@
 use xxhash_rust::xxh64::xxh64;
 
 use super::path::{Element, Path, bytes};
+use super::value::Reader;
 
 /// How many virtual shards there are, in every network.
 pub const SHARD_COUNT: u16 = 1024;
@@ -26,9 +27,10 @@ pub fn shard_of_bytes(path: &[u8]) -> u16 {
 
 /// The hash of a path in canonical bytes, by which it gets its shard.
 pub fn hash_of_bytes(path: &[u8]) -> u64 {
-    match bytes::elements(path).next() {
-        Some(Element::Str(text)) => hash_key(text.as_bytes()),
-        _ => hash_key(bytes::first_element(path).unwrap_or_default()),
+    // As they stand: that strings are UTF-8 was checked when the path was made.
+    match Reader::new(path).read_str_bytes() {
+        Ok(text) => hash_key(text),
+        Err(_) => hash_key(bytes::first_element(path).unwrap_or_default()),
     }
 }
 

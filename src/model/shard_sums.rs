@@ -11,7 +11,8 @@ use super::entry::Entry;
 use super::ids::{Event, NodeIndex, NodeTable, Tock};
 use super::path::Path;
 use super::seen_sum::share_key;
-use super::shard::{SHARD_COUNT, shard_of};
+use super::shard::SHARD_COUNT;
+use super::shard_memo::ShardMemo;
 use super::tree::Tree;
 
 /// The sums over one shard's entries. All arithmetic is modulo 2^64, so that a part of a sum may be
@@ -77,17 +78,21 @@ fn mix(mut hash: u64) -> u64 {
 }
 
 /// The sums of all shards.
-#[derive(Clone)]
 pub struct ShardSums {
     /// Invariant: [`SHARD_COUNT`] of them.
     sums: Box<[ShardSum]>,
     /// Each known incarnation's part of its hashes, by its index; filled as they are met.
     keys: Vec<u64>,
+    memo: ShardMemo,
 }
 
 impl Default for ShardSums {
     fn default() -> Self {
-        Self { sums: vec![ShardSum::default(); usize::from(SHARD_COUNT)].into(), keys: Vec::new() }
+        Self {
+            sums: vec![ShardSum::default(); usize::from(SHARD_COUNT)].into(),
+            keys: Vec::new(),
+            memo: ShardMemo::default(),
+        }
     }
 }
 
@@ -114,7 +119,8 @@ impl ShardSums {
         let mut of =
             |entry: &Entry| ShardSum::of(path, path_hash, entry, self.key(table, entry.newest()));
         let (old, new) = (old.map(&mut of), new.map(&mut of));
-        let Some(sum) = self.sums.get_mut(usize::from(shard_of(path))) else { return };
+        let shard = self.memo.shard_of_bytes(path.as_bytes());
+        let Some(sum) = self.sums.get_mut(usize::from(shard)) else { return };
         if let Some(old) = old {
             *sum -= old;
         }

@@ -10,7 +10,7 @@ use crate::hub::Hub;
 use crate::model::entry::Entry;
 use crate::model::ids::{NodeName, Tock};
 use crate::model::shard::{SHARD_COUNT, preference_path, preferences_path};
-use crate::model::shard_sums::{ShardSum, ShardSums};
+use crate::model::shard_sums::ShardSum;
 use crate::model::tree::Tree;
 use crate::model::value::{Reader, write_array_len};
 use crate::protocol::client::shards::{ListShards, ShardRows};
@@ -56,7 +56,8 @@ impl Session {
 /// What the table is made of, all of one moment.
 struct Moment {
     tree: Tree,
-    sums: Option<ShardSums>,
+    /// By shard, where they are kept.
+    sums: Option<Vec<ShardSum>>,
     tock: Tock,
 }
 
@@ -64,7 +65,7 @@ impl Moment {
     fn of(hub: &Hub) -> Self {
         hub.read(|engine: &Engine| Self {
             tree: engine.tree().clone(),
-            sums: engine.shard_sums().cloned(),
+            sums: engine.shard_sums().map(|sums| sums.as_slice().to_vec()),
             tock: engine.tock(),
         })
     }
@@ -93,7 +94,7 @@ impl Moment {
         out: &mut Vec<u8>,
     ) {
         let preferences = preferences(&self.tree);
-        let sums = self.sums.as_ref().map(ShardSums::as_slice).unwrap_or_default();
+        let sums = self.sums.as_deref().unwrap_or_default();
         let first = after.map_or(0, |after| after.saturating_add(1));
         let mut rest = (first..SHARD_COUNT).filter_map(|shard| {
             let at = usize::from(shard);
