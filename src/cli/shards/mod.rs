@@ -25,7 +25,7 @@ Examples:
   distkv-node shards                        those that hold anything, or were used
   distkv-node shards top --by bytes         the ten biggest
   distkv-node shards of site.lamp           which shard a path is in
-  distkv-node shards prefer 861 n2          let clients use n2 for shard 861
+  distkv-node shards prefer 571 n2          let clients use n2 for shard 571
   distkv-node shards --json | jq -r 'select(.prefer) | .shard'
 
 All that is below one first element of a path is in one of 1024 virtual shards. Every node holds all

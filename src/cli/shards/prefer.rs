@@ -17,8 +17,8 @@ use crate::model::shard::{SHARD_COUNT, preference_path, preferences_path};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node shards prefer 861 n2
-  distkv-node shards prefer 861 --none      let clients choose by themselves again
+  distkv-node shards prefer 571 n2
+  distkv-node shards prefer 571 --none      let clients choose by themselves again
 
 It spreads to all nodes, and to clients as they refresh their table. It is a preference: while that
 node is away, clients use another one.")]

@@ -290,11 +290,11 @@ impl Comparison {
         } else {
             let (count, printed) = (found.count(), found.printed);
             let left_out = if printed < count { " (--limit shows more)" } else { "" };
-            output.line(&format!("{count} entries differ{left_out}"))?;
+            output.line(&format!("entries that differ: {count}{left_out}"))?;
             let unexplained = self.open.iter().filter(|s| !found.by_shard.contains_key(s)).count();
             if unexplained > 0 {
                 output.line(&format!(
-                    "in {unexplained} shards the entries look alike: they are of other lives of \
+                    "shards whose entries look alike: {unexplained}; they are of other lives of \
                      nodes with the same names, or changed meanwhile"
                 ))?;
             }
