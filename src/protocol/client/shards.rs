@@ -66,7 +66,10 @@ mod tests {
     use super::*;
     use crate::model::value::{write_bin, write_bool, write_map_len, write_str, write_u64};
 
-    fn decode(after: Option<&dyn Fn(&mut Vec<u8>)>, detail: bool) -> Result<ListShards, String> {
+    /// Writes the field's value.
+    type After<'a> = &'a dyn Fn(&mut Vec<u8>);
+
+    fn decode(after: Option<After<'_>>, detail: bool) -> Result<ListShards, String> {
         let mut bytes = Vec::new();
         write_map_len(2 + usize::from(after.is_some()), &mut bytes);
         write_str("detail", &mut bytes);
