@@ -24,8 +24,12 @@ mod operators;
 mod processes;
 #[path = "cli/real.rs"]
 mod real;
+#[path = "cli/shards.rs"]
+mod shards;
 #[path = "cli/snapshots.rs"]
 mod snapshots;
+#[path = "cli/verify.rs"]
+mod verify;
 
 use command::{cli, cli_with, cli_with_input};
 use distkv::client::Fields;
@@ -72,6 +76,8 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
         "status",
         "members",
         "conflicts",
+        "shards",
+        "verify",
         "state",
         "wait",
         "snapshot",

@@ -9,6 +9,7 @@
 use xxhash_rust::xxh64::xxh64;
 
 use super::path::{Element, Path, bytes};
+use super::value::Reader;
 
 /// How many virtual shards there are, in every network.
 pub const SHARD_COUNT: u16 = 1024;
@@ -26,10 +27,22 @@ pub fn shard_of_bytes(path: &[u8]) -> u16 {
 
 /// The hash of a path in canonical bytes, by which it gets its shard.
 pub fn hash_of_bytes(path: &[u8]) -> u64 {
-    match bytes::elements(path).next() {
-        Some(Element::Str(text)) => hash_key(text.as_bytes()),
-        _ => hash_key(bytes::first_element(path).unwrap_or_default()),
+    // As they stand: that strings are UTF-8 was checked when the path was made.
+    match Reader::new(path).read_str_bytes() {
+        Ok(text) => hash_key(text),
+        Err(_) => hash_key(bytes::first_element(path).unwrap_or_default()),
     }
+}
+
+/// Below this path, in the system's own tree, are the preferences that operators have set.
+pub fn preferences_path() -> Path {
+    // Within all limits, so it cannot fail.
+    Path::from_elements([Element::Nil, Element::Str("shards")]).unwrap_or_default()
+}
+
+/// Where it says which node clients of a shard should prefer: a string, the node's name.
+pub fn preference_path(shard: u16) -> Path {
+    preferences_path().push(Element::Int(i128::from(shard))).unwrap_or_default()
 }
 
 /// xxHash64 with seed 0.

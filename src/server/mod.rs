@@ -13,6 +13,7 @@
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
 //! | `restoring` | a snapshot that a client uploads |
+//! | [`shards`] | how much is read and written in each virtual shard |
 //! | `standing` | which incarnations stand in chains, kept for a while |
 //! | [`authorise`] | the hook through which everything passes |
 
@@ -25,6 +26,7 @@ mod input;
 pub mod purge_block;
 mod restoring;
 mod session;
+pub mod shards;
 mod standing;
 mod stream;
 mod unsynced;
@@ -87,6 +89,7 @@ pub(crate) struct Shared {
     info: Arc<dyn NodeInfo>,
     heavy: Semaphore,
     standing: Arc<standing::Standing>,
+    shards: Arc<shards::ShardManager>,
     /// Snapshots that are being made for clients.
     downloads: Arc<AtomicUsize>,
     /// The snapshot that is being uploaded.
@@ -120,13 +123,7 @@ impl Shared {
     }
 
     fn count_requests(&self, count: usize) {
-        thread_local! {
-            static STRIPE: usize = {
-                static NEXT: AtomicUsize = AtomicUsize::new(0);
-                NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
-            };
-        }
-        if let Some(counter) = STRIPE.with(|stripe| self.requests.get(*stripe)) {
+        if let Some(counter) = self.requests.get(shards::thread_number() % STRIPES) {
             counter.fetch_add(count as u64, Ordering::Relaxed);
         }
     }
@@ -188,6 +185,7 @@ impl Server {
             info,
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
+            shards: Arc::default(),
             downloads: Arc::default(),
             upload_turn: Arc::default(),
             stopping: Event::new(),

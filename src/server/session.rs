@@ -248,6 +248,9 @@ impl Session {
             }
             Request::Status => (Action::Status, self.status(cx, seq, out)),
             Request::Members => (Action::Members, self.members(cx, seq, out)),
+            Request::ListShards(asked) => {
+                (Action::ListShards, self.list_shards(cx, seq, *asked, out))
+            }
             Request::ForgetMember { node } => {
                 (Action::ForgetMember, self.forget_member(cx, seq, node, out))
             }

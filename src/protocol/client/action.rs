@@ -78,6 +78,8 @@ actions! {
     Status = "status",
     /// Ours: the network's members.
     Members = "members",
+    /// Ours: the table of virtual shards.
+    ListShards = "list_shards",
     /// Ours: takes a member that does not come back off the Delete group's list.
     ForgetMember = "forget_member",
     /// Ours: streams the whole state, as the bytes of a snapshot file.

@@ -22,6 +22,7 @@ pub mod error;
 pub mod field;
 pub mod reply;
 pub mod request;
+pub mod shards;
 pub mod shorten;
 pub mod stored;
 

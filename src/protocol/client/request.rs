@@ -4,6 +4,7 @@ use super::action::Action;
 use super::chain::ChainField;
 use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong, wrong_kind};
+use super::shards::{ListShards, decode_list_shards};
 use super::stored::{
     RestorePiece, StoredChange, decode_restore_piece, decode_stored_change, is_distkv_format,
 };
@@ -292,6 +293,8 @@ pub enum Request<'a> {
     Status,
     /// `members`.
     Members,
+    /// `list_shards`.
+    ListShards(ListShards),
     /// `forget_member`.
     ForgetMember {
         /// The member's name.
@@ -435,6 +438,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         }
         Action::Status => Request::Status,
         Action::Members => Request::Members,
+        Action::ListShards => Request::ListShards(decode_list_shards(fields)?),
         Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
         Action::GetSnapshot => Request::GetSnapshot,
         Action::Restore => Request::Restore(decode_restore_piece(fields)?),

@@ -4,6 +4,7 @@ mod admin;
 mod delete_group;
 mod message;
 mod root;
+mod shards;
 mod show;
 mod snapshot;
 mod state;
