@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::shard::{SHARD_COUNT, hash_of_bytes, jump_hash};
+use super::shard::{SHARD_COUNT, hash_of_bytes, shard_of_hash};
 
 /// Hashes that are remembered: 32 KiB. A power of two, and greater than [`SHARD_COUNT`].
 const SLOTS: usize = 4_096;
@@ -40,9 +40,9 @@ impl ShardMemo {
         if (known ^ hash) & !SHARD_MASK == 0 {
             return (known & SHARD_MASK) as u16;
         }
-        let shard = jump_hash(hash, u32::from(SHARD_COUNT));
+        let shard = shard_of_hash(hash);
         slot.store((hash & !SHARD_MASK) | u64::from(shard), Ordering::Relaxed);
-        shard as u16
+        shard
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
     use crate::model::path::Path;
-    use crate::model::shard::shard_of;
+    use crate::model::shard::{jump_hash, shard_of};
 
     #[test]
     fn nothing_is_remembered_before_it_was_asked_for() {
