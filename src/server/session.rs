@@ -159,6 +159,11 @@ impl Session {
             && out.len() < limit
         {
             match next {
+                Ok(ClientMessage::Request { request: Request::Batch(batch), .. })
+                    if batch.has_writes() && !cx.has_room() =>
+                {
+                    return (done, Then::NeedsRoom);
+                }
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
                     ..
@@ -248,6 +253,7 @@ impl Session {
             }
             Request::Status => (Action::Status, self.status(cx, seq, out)),
             Request::Members => (Action::Members, self.members(cx, seq, out)),
+            Request::Batch(batch) => (Action::Batch, Ok(self.batch(cx, seq, batch, out))),
             Request::Cluster => (Action::Cluster, self.cluster(cx, seq, out)),
             Request::WatchCluster => (Action::WatchCluster, self.watch_cluster(cx, seq)),
             Request::ForgetMember { node } => {
