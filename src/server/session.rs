@@ -40,7 +40,7 @@ impl Context<'_> {
     }
 
     /// Whether changes may be made without waiting for the disk.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.hub.log().is_none_or(|log| log.has_room())
     }
 
@@ -159,11 +159,6 @@ impl Session {
             && out.len() < limit
         {
             match next {
-                Ok(ClientMessage::Request { request: Request::Batch(batch), .. })
-                    if batch.has_writes() && !cx.has_room() =>
-                {
-                    return (done, Then::NeedsRoom);
-                }
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
                     ..
@@ -184,8 +179,11 @@ impl Session {
             done += 1;
             match next {
                 Ok(ClientMessage::Request { seq, request }) => {
-                    if let Then::Heavy(job) = self.run_one(cx, *seq, request, out) {
-                        return (done, Then::Heavy(job));
+                    match self.run_one(cx, *seq, request, out) {
+                        Then::Heavy(job) => return (done, Then::Heavy(job)),
+                        // Not done: it comes again.
+                        Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
+                        Then::Continue | Then::Close => {}
                     }
                 }
                 Ok(ClientMessage::Ack { seq, ack }) => {
@@ -220,6 +218,7 @@ impl Session {
         let (action, result) = match request {
             // These are carried out in runs.
             Request::Get { .. } | Request::Write(_) | Request::GetTock => return Then::Continue,
+            Request::Batch(batch) => return self.batch(cx, seq, batch, out),
             Request::GetByEvent { node, tick, chain } => {
                 (Action::GetValue, self.get_by_event(cx, seq, node, *tick, *chain))
             }
@@ -253,7 +252,6 @@ impl Session {
             }
             Request::Status => (Action::Status, self.status(cx, seq, out)),
             Request::Members => (Action::Members, self.members(cx, seq, out)),
-            Request::Batch(batch) => (Action::Batch, Ok(self.batch(cx, seq, batch, out))),
             Request::Cluster => (Action::Cluster, self.cluster(cx, seq, out)),
             Request::WatchCluster => (Action::WatchCluster, self.watch_cluster(cx, seq)),
             Request::ForgetMember { node } => {

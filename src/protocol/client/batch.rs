@@ -11,11 +11,14 @@ use crate::model::value::{Kind, Reader};
 /// together.
 pub const BATCH_OPS_MAX: usize = 1_024;
 
-/// The operations of a batch, in order. One that is wrong is an error of its own.
+/// A batch as it came. Its operations are decoded when it is its turn: decoded, they take a hundred
+/// times their bytes, and many batches can wait.
 #[derive(Debug)]
 pub struct BatchRequest<'a> {
     /// At most [`BATCH_OPS_MAX`].
-    pub ops: Vec<Result<BatchOp<'a>, ClientError>>,
+    count: usize,
+    /// So many MessagePack values.
+    raw: &'a [u8],
 }
 
 /// One of them.
@@ -33,13 +36,7 @@ pub enum BatchOp<'a> {
 }
 
 impl<'a> BatchRequest<'a> {
-    /// Whether something may be changed.
-    #[must_use]
-    pub fn has_writes(&self) -> bool {
-        self.ops.iter().any(|op| matches!(op, Ok(BatchOp::Write(_))))
-    }
-
-    /// Decodes the field `ops`.
+    /// Decodes the field `ops`, but not the operations.
     ///
     /// # Errors
     /// It is no array, or too long.
@@ -51,12 +48,18 @@ impl<'a> BatchRequest<'a> {
                 format!("a batch of {count} operations; at most {BATCH_OPS_MAX} are allowed");
             return Err(ClientError::new(ErrorCode::TooLarge, text));
         }
-        let mut ops = Vec::with_capacity(count);
-        for _ in 0..count {
+        Ok(Self { count, raw: reader.rest() })
+    }
+
+    /// The operations, in order. One that is wrong is an error of its own.
+    #[must_use]
+    pub fn ops(&self) -> Vec<Result<BatchOp<'a>, ClientError>> {
+        let mut reader = Reader::new(self.raw);
+        let next = |_| {
             let op = reader.read_raw().map_err(|e| wrong(Field::Ops, &e))?;
-            ops.push(BatchOp::decode(op));
-        }
-        Ok(Self { ops })
+            BatchOp::decode(op)
+        };
+        (0..self.count).map(next).collect()
     }
 }
 

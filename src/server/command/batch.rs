@@ -85,7 +85,7 @@ impl Moment {
 }
 
 impl Session {
-    /// `batch`. The caller has seen to it that there is room for changes.
+    /// `batch`. Without room for its changes nothing is done; it is to be handed in again.
     pub(in crate::server) fn batch(
         &mut self,
         cx: &Context<'_>,
@@ -93,7 +93,12 @@ impl Session {
         batch: &BatchRequest<'_>,
         out: &mut Vec<u8>,
     ) -> Then {
-        let mut ops: Vec<Op<'_>> = batch.ops.iter().map(|op| Op::new(self, op)).collect();
+        let ops = batch.ops();
+        let has_writes = ops.iter().any(|op| matches!(op, Ok(BatchOp::Write(_))));
+        if has_writes && !cx.has_room() {
+            return Then::NeedsRoom;
+        }
+        let mut ops: Vec<Op<'_>> = ops.iter().map(|op| Op::new(self, op)).collect();
         if let Err(error) = cx.check_storage() {
             for op in &mut ops {
                 if let Op::Write { job, .. } = op {
