@@ -13,6 +13,10 @@ mod harness;
 
 #[path = "server/admin.rs"]
 mod admin;
+#[path = "server/batches.rs"]
+mod batches;
+#[path = "server/cluster.rs"]
+mod cluster;
 #[path = "server/conflicts.rs"]
 mod conflicts;
 #[path = "server/copies.rs"]
@@ -43,3 +47,5 @@ mod trees;
 mod values;
 #[path = "server/watches.rs"]
 mod watches;
+#[path = "server/write_ids.rs"]
+mod write_ids;

@@ -18,3 +18,4 @@ pub mod shard_sums;
 pub mod tick_set;
 pub mod tree;
 pub mod value;
+pub mod write_id;

@@ -14,10 +14,12 @@
 //! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
 //! | `restoring` | a snapshot that a client uploads |
 //! | [`shards`] | how much is read and written in each virtual shard |
+//! | `cluster` | which nodes there are, with an epoch; told whenever it changes |
 //! | `standing` | which incarnations stand in chains, kept for a while |
 //! | [`authorise`] | the hook through which everything passes |
 
 pub mod authorise;
+mod cluster;
 mod command;
 pub mod config;
 mod connection;
@@ -87,6 +89,7 @@ pub(crate) struct Shared {
     hub: Arc<Hub>,
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
+    cluster: cluster::Cluster,
     heavy: Semaphore,
     standing: Arc<standing::Standing>,
     shards: Arc<shards::ShardManager>,
@@ -183,6 +186,7 @@ impl Server {
             hub,
             config,
             info,
+            cluster: cluster::Cluster::default(),
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             shards: Arc::default(),
@@ -198,6 +202,7 @@ impl Server {
             requests: Default::default(),
         });
         let _detached = rt::spawn(accept(listener, Arc::clone(&shared)));
+        let _detached = rt::spawn(cluster::follow(Arc::clone(&shared)));
         Self { address: bound, shared }
     }
 

@@ -80,6 +80,12 @@ actions! {
     Members = "members",
     /// Ours: the table of virtual shards.
     ListShards = "list_shards",
+    /// Ours: many reads and writes of single entries.
+    Batch = "batch",
+    /// Ours: which nodes there are, for clients.
+    Cluster = "cluster",
+    /// Ours: streams the same, whenever it changes.
+    WatchCluster = "watch_cluster",
     /// Ours: takes a member that does not come back off the Delete group's list.
     ForgetMember = "forget_member",
     /// Ours: streams the whole state, as the bytes of a snapshot file.

@@ -72,6 +72,7 @@ fields! {
     Node = "node",
     NodeDrop = "node_drop",
     Nodes = "nodes",
+    Ops = "ops",
     Over = "over",
     Path = "path",
     Present = "present",
@@ -93,6 +94,7 @@ fields! {
     Tock = "tock",
     Topic = "topic",
     Value = "value",
+    Wid = "wid",
     WithData = "with_data",
 }
 

@@ -10,6 +10,8 @@
 //! | [`action`] | the actions' names |
 //! | [`field`] | a message's fields, not yet typed |
 //! | [`request`] | typed requests, and how they are decoded |
+//! | [`batch`] | many of them in one request |
+//! | [`mod@write`] | the change of one entry |
 //! | [`stored`] | those of them that are about files |
 //! | [`error`] | the code words of errors |
 //! | [`chain`] | chains as clients see them |
@@ -17,6 +19,7 @@
 //! | [`reply`] | the writer of messages, and the replies that are not of one action only |
 
 pub mod action;
+pub mod batch;
 pub mod chain;
 pub mod error;
 pub mod field;
@@ -25,6 +28,7 @@ pub mod request;
 pub mod shards;
 pub mod shorten;
 pub mod stored;
+pub mod write;
 
 #[cfg(test)]
 mod tests;

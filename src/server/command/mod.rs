@@ -1,6 +1,8 @@
 //! What the actions do, one file per family.
 
 mod admin;
+mod batch;
+mod cluster;
 mod delete_group;
 mod message;
 mod root;
@@ -12,3 +14,4 @@ mod storage;
 mod tree;
 pub(super) mod value;
 mod watch;
+mod write_reply;
