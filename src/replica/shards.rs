@@ -117,7 +117,7 @@ mod tests {
 
     fn write(replica: &mut Replica, at: &str, value: Option<&[u8]>) {
         let (path, precondition) = (at.parse().unwrap(), Precondition::default());
-        let write = Write { path, value, precondition, idempotent: false };
+        let write = Write { path, value, precondition, idempotent: false, write_id: None };
         let _ = replica.write(write).unwrap();
     }
 

@@ -190,7 +190,13 @@ mod tests {
             for k in from..from + 2_000 {
                 let precondition = Precondition::default();
                 let path = path(&format!("k{}", k % 3_000));
-                let write = Write { path, value: Some(&[1]), precondition, idempotent: false };
+                let write = Write {
+                    path,
+                    value: Some(&[1]),
+                    precondition,
+                    idempotent: false,
+                    write_id: None,
+                };
                 hub.change(|engine, out| engine.write(write, false, out)).unwrap();
             }
         };
