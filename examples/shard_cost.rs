@@ -47,7 +47,13 @@ fn best(paths: &[Path], mut each: impl FnMut(&Path)) -> f64 {
 
 fn write(replica: &mut Replica, path: &Path) {
     let precondition = Precondition::default();
-    let write = Write { path: path.clone(), value: Some(&[1]), precondition, idempotent: false };
+    let write = Write {
+        path: path.clone(),
+        value: Some(&[1]),
+        precondition,
+        idempotent: false,
+        write_id: None,
+    };
     black_box(replica.write(write).unwrap());
 }
 

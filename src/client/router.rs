@@ -11,10 +11,10 @@
 //! paths at other nodes, so this may not change.
 
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::path::Path;
-use crate::model::shard::{SHARD_COUNT, hash_key, hash_of_bytes, shard_of_hash};
+use crate::model::shard::{SHARD_COUNT, hash_key};
+use crate::model::shard_memo::recent_shard_of_bytes;
 
 /// Most nodes that are looked at; further ones are left out. The table is made anew with each change of
 /// the cluster, which is a few milliseconds for so many.
@@ -68,7 +68,7 @@ impl Router {
     #[must_use]
     #[inline]
     pub fn shard(path: &Path) -> u16 {
-        recent_shard(hash_of_bytes(path.as_bytes()))
+        recent_shard_of_bytes(path.as_bytes())
     }
 
     /// The node that serves a shard, as an index into the nodes given; none if no node is live, or if
@@ -152,37 +152,6 @@ fn rank(name: u64, shard: u16) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
-}
-
-/// How many shards are remembered; 16 KiB. Only a path's first element counts for its shard, and trees have few
-/// of those.
-const RECENT_SLOTS: usize = 2048;
-
-/// The shards of hashes that were asked for lately, each in the slot that its hash's last bits name: the
-/// hash, with the shard in the place of its last ten bits (which the slot tells). 0: empty.
-///
-/// The processor cannot foresee how often a hash jumps; that alone costs as much as all else together, if paths
-/// come in no order. Threads may overwrite each other's slots: a slot is one whole number, and says itself what
-/// it is for.
-static RECENT: [AtomicU64; RECENT_SLOTS] = [const { AtomicU64::new(0) }; RECENT_SLOTS];
-
-const SHARD_BITS: u64 = SHARD_COUNT as u64 - 1;
-const _: () = assert!(SHARD_COUNT.is_power_of_two() && RECENT_SLOTS.is_power_of_two());
-const _: () = assert!(RECENT_SLOTS >= SHARD_COUNT as usize);
-
-/// The shard of a hash.
-#[inline]
-fn recent_shard(hash: u64) -> u16 {
-    let Some(slot) = RECENT.get(hash as usize % RECENT_SLOTS) else {
-        return shard_of_hash(hash);
-    };
-    let kept = slot.load(Ordering::Relaxed);
-    if kept != 0 && (kept ^ hash) & !SHARD_BITS == 0 {
-        return (kept & SHARD_BITS) as u16;
-    }
-    let shard = shard_of_hash(hash);
-    slot.store((hash & !SHARD_BITS) | u64::from(shard), Ordering::Relaxed);
-    shard
 }
 
 /// All nodes in the order in which they are tried for one shard; made by [`Router::order`].

@@ -9,35 +9,39 @@ use super::shard::{SHARD_COUNT, hash_of_bytes, shard_of_hash};
 const SLOTS: usize = 4_096;
 /// Where a slot has the shard; above it, and in the slot's place, is the hash.
 const SHARD_MASK: u64 = SHARD_COUNT as u64 - 1;
+const _: () = assert!(SHARD_COUNT.is_power_of_two() && SLOTS.is_power_of_two());
+const _: () = assert!(SLOTS >= SHARD_COUNT as usize);
+
+/// The one that all of a process share: whose shards are asked for does not matter.
+static RECENT: ShardMemo = ShardMemo::new();
 
 /// What [`super::shard::shard_of_bytes`] tells, and quicker for hashes that were asked for lately.
-/// Threads may share it.
-pub struct ShardMemo {
-    /// A slot's place is the hash modulo [`SLOTS`]; it holds the hash, with the shard in the place of
-    /// the bits that say no more than the place does. So a hash is never mistaken for another.
-    slots: Box<[AtomicU64]>,
+#[inline]
+pub fn recent_shard_of_bytes(path: &[u8]) -> u16 {
+    RECENT.shard_of_hash(hash_of_bytes(path))
 }
 
-impl Default for ShardMemo {
-    fn default() -> Self {
-        // Nothing yet: hashes that do not belong to their places.
-        let unused =
-            |place: usize| if place < usize::from(SHARD_COUNT) { SHARD_MASK + 1 } else { 0 };
-        Self { slots: (0..SLOTS).map(|place| AtomicU64::new(unused(place))).collect() }
-    }
+/// Threads may share it, and overwrite each other's slots: a slot is one whole number, and says itself
+/// what it is for.
+struct ShardMemo {
+    /// A slot's place is the hash modulo [`SLOTS`]; it holds the hash, with the shard in the place of
+    /// the bits that say no more than the place does. So a hash is never mistaken for another.
+    /// 0 is nothing yet; a hash that would be kept as that is not remembered.
+    slots: [AtomicU64; SLOTS],
 }
 
 impl ShardMemo {
-    /// The shard of a path in canonical bytes.
-    pub fn shard_of_bytes(&self, path: &[u8]) -> u16 {
-        self.shard_of_hash(hash_of_bytes(path))
+    /// One that remembers nothing yet.
+    const fn new() -> Self {
+        Self { slots: [const { AtomicU64::new(0) }; SLOTS] }
     }
 
+    /// The shard of a hash.
+    #[inline]
     fn shard_of_hash(&self, hash: u64) -> u16 {
-        let place = hash % SLOTS as u64;
-        let Some(slot) = self.slots.get(place as usize) else { return 0 };
+        let Some(slot) = self.slots.get(hash as usize % SLOTS) else { return shard_of_hash(hash) };
         let known = slot.load(Ordering::Relaxed);
-        if (known ^ hash) & !SHARD_MASK == 0 {
+        if known != 0 && (known ^ hash) & !SHARD_MASK == 0 {
             return (known & SHARD_MASK) as u16;
         }
         let shard = shard_of_hash(hash);
@@ -58,11 +62,32 @@ mod tests {
     fn nothing_is_remembered_before_it_was_asked_for() {
         // The hashes that are nearest to what unused slots hold.
         for hash in (0..2 * SLOTS as u64).chain((0..64).map(|bit| 1 << bit)).chain([u64::MAX]) {
-            let memo = ShardMemo::default();
+            let memo = ShardMemo::new();
             let expected = jump_hash(hash, u32::from(SHARD_COUNT)) as u16;
             assert_eq!(memo.shard_of_hash(hash), expected, "{hash}");
             assert_eq!(memo.shard_of_hash(hash), expected, "{hash} again");
         }
+    }
+
+    #[test]
+    fn threads_that_overwrite_each_other_s_slots_get_their_own_shards() {
+        let memo = ShardMemo::new();
+        let step = SLOTS as u64;
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let memo = &memo;
+                scope.spawn(move || {
+                    for round in 0..2000 {
+                        for slot in [0, 1, 5, 1023, 1024, 2047] {
+                            for high in [0, 1, 2, 3, 1 << 40, (1 << 51) - 1 - thread, round % 7] {
+                                let hash = high * step + slot;
+                                assert_eq!(memo.shard_of_hash(hash), shard_of_hash(hash), "{hash}");
+                            }
+                        }
+                    }
+                });
+            }
+        });
     }
 
     proptest! {
@@ -70,7 +95,7 @@ mod tests {
         fn hashes_that_share_a_place_are_told_apart(
             hashes in proptest::collection::vec((0u64..4, 0u64..4, any::<u16>()), 1..200),
         ) {
-            let memo = ShardMemo::default();
+            let memo = ShardMemo::new();
             for (low, high, middle) in hashes {
                 let hash = low | (u64::from(middle) << 8) | (high << 62);
                 prop_assert_eq!(memo.shard_of_hash(hash), jump_hash(hash, 1024) as u16);
@@ -79,10 +104,9 @@ mod tests {
 
         #[test]
         fn paths_have_the_shards_that_they_have(keys in proptest::collection::vec(".{0,9}", 1..50)) {
-            let memo = ShardMemo::default();
             for key in keys.iter().chain(&keys) {
                 let path = Path::root().push(key.as_str()).unwrap();
-                prop_assert_eq!(memo.shard_of_bytes(path.as_bytes()), shard_of(&path));
+                prop_assert_eq!(recent_shard_of_bytes(path.as_bytes()), shard_of(&path));
             }
         }
     }

@@ -12,7 +12,7 @@ use super::ids::{Event, NodeIndex, NodeTable, Tock};
 use super::path::Path;
 use super::seen_sum::share_key;
 use super::shard::SHARD_COUNT;
-use super::shard_memo::ShardMemo;
+use super::shard_memo::recent_shard_of_bytes;
 use super::tree::Tree;
 
 /// The sums over one shard's entries. All arithmetic is modulo 2^64, so that a part of a sum may be
@@ -83,16 +83,11 @@ pub struct ShardSums {
     sums: Box<[ShardSum]>,
     /// Each known incarnation's part of its hashes, by its index; filled as they are met.
     keys: Vec<u64>,
-    memo: ShardMemo,
 }
 
 impl Default for ShardSums {
     fn default() -> Self {
-        Self {
-            sums: vec![ShardSum::default(); usize::from(SHARD_COUNT)].into(),
-            keys: Vec::new(),
-            memo: ShardMemo::default(),
-        }
+        Self { sums: vec![ShardSum::default(); usize::from(SHARD_COUNT)].into(), keys: Vec::new() }
     }
 }
 
@@ -119,7 +114,7 @@ impl ShardSums {
         let mut of =
             |entry: &Entry| ShardSum::of(path, path_hash, entry, self.key(table, entry.newest()));
         let (old, new) = (old.map(&mut of), new.map(&mut of));
-        let shard = self.memo.shard_of_bytes(path.as_bytes());
+        let shard = recent_shard_of_bytes(path.as_bytes());
         let Some(sum) = self.sums.get_mut(usize::from(shard)) else { return };
         if let Some(old) = old {
             *sum -= old;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::hub::Hub;
 use crate::model::shard::SHARD_COUNT;
-use crate::model::shard_memo::ShardMemo;
+use crate::model::shard_memo::recent_shard_of_bytes;
 
 /// Over so many counters one shard's requests are spread, so that threads seldom share a cache
 /// line. All shards used, that is 512 KiB.
@@ -21,7 +21,6 @@ pub struct ShardManager {
     slots: Box<[OnceLock<Box<ShardCounters>>]>,
     /// Slots that were filled.
     made: AtomicUsize,
-    memo: ShardMemo,
     /// Held by who has the sums counted: others who want them wait for the same walk.
     counting: Mutex<()>,
 }
@@ -51,7 +50,6 @@ impl Default for ShardManager {
         Self {
             slots: (0..SHARD_COUNT).map(|_| OnceLock::new()).collect(),
             made: AtomicUsize::new(0),
-            memo: ShardMemo::default(),
             counting: Mutex::new(()),
         }
     }
@@ -73,7 +71,7 @@ impl ShardManager {
     }
 
     fn stripe(&self, path: &[u8]) -> Option<&Stripe> {
-        let slot = self.slots.get(usize::from(self.memo.shard_of_bytes(path)))?;
+        let slot = self.slots.get(usize::from(recent_shard_of_bytes(path)))?;
         let counters = slot.get_or_init(|| {
             self.made.fetch_add(1, Ordering::Relaxed);
             Box::default()

@@ -197,31 +197,6 @@ fn a_path_goes_where_its_first_element_goes() {
 }
 
 #[test]
-fn remembered_shards_are_those_of_their_hashes() {
-    // Hashes that share their slots, small ones (which look like empty slots) among them, each asked for
-    // again and again, by threads that overwrite each other's.
-    let step = RECENT_SLOTS as u64;
-    std::thread::scope(|scope| {
-        for thread in 0..4_u64 {
-            scope.spawn(move || {
-                for round in 0..2000 {
-                    for slot in [0, 1, 5, 1023, 1024, 2047] {
-                        for high in [0, 1, 2, 3, 1 << 40, (1 << 53) - 1 - thread, round % 7] {
-                            let hash = high * step + slot;
-                            assert_eq!(recent_shard(hash), shard_of_hash(hash), "{hash}");
-                        }
-                    }
-                }
-            });
-        }
-    });
-    for number in 0..20_000 {
-        let path = Path::root().push(number % 5000).unwrap();
-        assert_eq!(Router::shard(&path), crate::model::shard::shard_of(&path));
-    }
-}
-
-#[test]
 fn routing_allocates_nothing() {
     let router = router(&numbered(5));
     let path: Path = "hello.world".parse().unwrap();
