@@ -7,12 +7,14 @@
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
+//! | [`pool`] | no | a few connections per node, shared
 //! | [`splitter`] | yes | where one message ends and the next begins |
 
 pub mod chain;
 pub mod connection;
 pub mod error;
 pub mod message;
+pub mod pool;
 pub mod splitter;
 
 pub use crate::model::host_port::HostPort;
@@ -20,3 +22,4 @@ pub use chain::Chain;
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use error::{ClientError, ServerError};
 pub use message::{Fields, Greeting, Message};
+pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};

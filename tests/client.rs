@@ -1,0 +1,11 @@
+//! The smart client against real nodes in this process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that finds something wrong has to fail"
+)]
+
+#[path = "client/pool.rs"]
+mod pool;
