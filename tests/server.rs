@@ -13,6 +13,8 @@ mod harness;
 
 #[path = "server/admin.rs"]
 mod admin;
+#[path = "server/cluster.rs"]
+mod cluster;
 #[path = "server/conflicts.rs"]
 mod conflicts;
 #[path = "server/copies.rs"]

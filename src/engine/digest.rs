@@ -285,7 +285,9 @@ impl Engine {
         }
         let missing = theirs.difference(self.replica.seen());
         let Some(peer) = self.peers.get_mut(link) else { return };
-        peer.ready = digest.ready;
+        if std::mem::replace(&mut peer.ready, digest.ready) != digest.ready {
+            out.push(Output::PeerReadiness);
+        }
         peer.mark = digest.mark.clone();
         if peer.mark.ahead_of(self.replica.mark()) == Tock::default() {
             peer.ahead_since = None;

@@ -141,6 +141,8 @@ pub enum Output {
     },
     /// A peer acknowledged more of this node's changes; `copies` may be fulfilled.
     AckProgress,
+    /// A peer that serves clients now did not before, or the other way round.
+    PeerReadiness,
     /// This node has caught up and serves clients from now.
     Ready,
     /// This identity is in use elsewhere; give a fresh incarnation with [`Input::Renewed`].

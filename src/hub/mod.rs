@@ -55,6 +55,9 @@ pub struct Hub {
     pub attention: Event,
     /// Fires once, when the node starts to serve clients.
     pub became_ready: Event,
+    /// Fires when what is told of the cluster (who is there, serves clients, is a housekeeper) may
+    /// be another thing than before. The shell fires it for what the engine does not know.
+    pub cluster_changed: Event,
     needs_incarnation: AtomicBool,
 }
 
@@ -88,6 +91,7 @@ struct Wakes {
     acknowledged: bool,
     attention: bool,
     ready: bool,
+    cluster: bool,
     /// What was replaced, and must not be dropped under the guard.
     garbage: Vec<ServeJob>,
     /// The same.
@@ -135,6 +139,7 @@ impl Hub {
             acknowledged: Event::new(),
             attention: Event::new(),
             became_ready: Event::new(),
+            cluster_changed: Event::new(),
             needs_incarnation: AtomicBool::new(false),
         }
     }
@@ -290,7 +295,9 @@ impl Hub {
                 }
                 Output::Topic { topic, data } => outputs.send_topic(&topic, &data, wakes),
                 Output::AckProgress => wakes.acknowledged = true,
+                Output::PeerReadiness => wakes.cluster = true,
                 Output::Ready => {
+                    wakes.cluster = true;
                     wakes.ready = true;
                     wakes.attention = true;
                 }
@@ -305,6 +312,10 @@ impl Hub {
                     }
                 }
                 Output::Report(report) => {
+                    wakes.cluster |= matches!(
+                        report,
+                        Report::HousekeepersChanged { .. } | Report::Renewed { .. }
+                    );
                     outputs.report(report);
                     wakes.attention = true;
                 }
@@ -329,6 +340,9 @@ impl Hub {
         }
         if wakes.attention {
             self.attention.notify(usize::MAX);
+        }
+        if wakes.cluster {
+            self.cluster_changed.notify(usize::MAX);
         }
     }
 

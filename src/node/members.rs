@@ -34,6 +34,7 @@ pub(super) async fn follow_members(links: Arc<Links>, mut file: Option<PeerFile>
         }
         let roster = links.swim.roster();
         told = tell(&links, &roster, told);
+        links.hub.cluster_changed.notify(usize::MAX);
         if let Some(file) = &mut file {
             file.update(&roster, &links);
             file.store().await;

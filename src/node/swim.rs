@@ -387,8 +387,10 @@ impl Owner {
             Some(swim) => Roster { members: swim.members() },
             None => Roster::default(),
         };
-        *self.shared.roster.lock() = Arc::new(roster);
-        if news {
+        // A suspicion, or that one is over, nobody reports.
+        let roster = Arc::new(roster);
+        let before = std::mem::replace(&mut *self.shared.roster.lock(), Arc::clone(&roster));
+        if news || before.members != roster.members {
             self.shared.changed.notify(usize::MAX);
         }
     }

@@ -13,10 +13,12 @@
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
 //! | `restoring` | a snapshot that a client uploads |
+//! | `cluster` | which nodes there are, with an epoch; told whenever it changes |
 //! | `standing` | which incarnations stand in chains, kept for a while |
 //! | [`authorise`] | the hook through which everything passes |
 
 pub mod authorise;
+mod cluster;
 mod command;
 pub mod config;
 mod connection;
@@ -85,6 +87,7 @@ pub(crate) struct Shared {
     hub: Arc<Hub>,
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
+    cluster: cluster::Cluster,
     heavy: Semaphore,
     standing: Arc<standing::Standing>,
     /// Snapshots that are being made for clients.
@@ -186,6 +189,7 @@ impl Server {
             hub,
             config,
             info,
+            cluster: cluster::Cluster::default(),
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             downloads: Arc::default(),
@@ -200,6 +204,7 @@ impl Server {
             requests: Default::default(),
         });
         let _detached = rt::spawn(accept(listener, Arc::clone(&shared)));
+        let _detached = rt::spawn(cluster::follow(Arc::clone(&shared)));
         Self { address: bound, shared }
     }
 

@@ -248,6 +248,8 @@ impl Session {
             }
             Request::Status => (Action::Status, self.status(cx, seq, out)),
             Request::Members => (Action::Members, self.members(cx, seq, out)),
+            Request::Cluster => (Action::Cluster, self.cluster(cx, seq, out)),
+            Request::WatchCluster => (Action::WatchCluster, self.watch_cluster(cx, seq)),
             Request::ForgetMember { node } => {
                 (Action::ForgetMember, self.forget_member(cx, seq, node, out))
             }

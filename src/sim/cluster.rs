@@ -337,6 +337,7 @@ impl<'a> Cluster<'a> {
                 | Output::NotifyConflict { .. }
                 | Output::Topic { .. }
                 | Output::AckProgress
+                | Output::PeerReadiness
                 | Output::Discard(_) => {}
                 Output::Ready => {
                     self.changed_at = self.now();

@@ -27,6 +27,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Info {
     pub left: AtomicBool,
+    /// Members besides the node itself.
+    pub others: Mutex<Vec<MemberInfo>>,
     /// How the disk is.
     pub storage: Mutex<Option<StorageStatus>>,
     /// What was asked for, and what is answered.
@@ -50,19 +52,8 @@ impl NodeInfo for Info {
     }
 
     fn members(&self) -> Vec<MemberInfo> {
-        vec![MemberInfo {
-            name: "n1".into(),
-            incarnation: Incarnation(1),
-            gossip: "127.0.0.1:1".into(),
-            client: None,
-            state: MemberState::Myself,
-            linked: false,
-            ready: true,
-            lagging: false,
-            acked: Tick::default(),
-            since_ms: 1,
-            software: None,
-        }]
+        let own = member("n1", MemberState::Myself);
+        [own].into_iter().chain(self.others.lock().unwrap().iter().cloned()).collect()
     }
 
     fn leave(&self) {
@@ -76,6 +67,23 @@ impl NodeInfo for Info {
     fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
         self.jobs.lock().unwrap().push(job);
         self.answer.lock().unwrap().clone().unwrap_or(Err(FileRefusal::NotAllowed))
+    }
+}
+
+/// A member that serves clients, as the node may tell of it.
+pub fn member(name: &str, state: MemberState) -> MemberInfo {
+    MemberInfo {
+        name: name.into(),
+        incarnation: Incarnation(1),
+        gossip: "127.0.0.1:1".into(),
+        client: None,
+        state,
+        linked: false,
+        ready: true,
+        lagging: false,
+        acked: Tick::default(),
+        since_ms: 1,
+        software: None,
     }
 }
 

@@ -322,6 +322,7 @@ impl Links {
         let (origin, name) = (Origin::Learned, Some(peer.name.clone()));
         self.targets.lock().add(&peer.gossip, origin, name, rt::now());
         self.changed.notify(usize::MAX);
+        self.hub.cluster_changed.notify(usize::MAX);
         if let Some(local) = link.local_ip() {
             self.learn_route(local);
         }
@@ -348,6 +349,8 @@ impl Links {
             tracing::info!(%addr, "peers reach this node here");
             let incarnation = self.hub.read(|e| e.id().incarnation);
             self.swim.become_member(addr, incarnation);
+            // Clients are told this node's own addresses, too.
+            self.hub.cluster_changed.notify(usize::MAX);
         }
     }
 
@@ -387,6 +390,7 @@ impl Links {
             _ => self.targets.lock().on_link_end(name, lived, now, rt::random_u64()),
         }
         self.changed.notify(usize::MAX);
+        self.hub.cluster_changed.notify(usize::MAX);
     }
 
     /// Closes links that make no progress. To be called about once a second.

@@ -78,6 +78,10 @@ actions! {
     Status = "status",
     /// Ours: the network's members.
     Members = "members",
+    /// Ours: which nodes there are, for clients.
+    Cluster = "cluster",
+    /// Ours: streams the same, whenever it changes.
+    WatchCluster = "watch_cluster",
     /// Ours: takes a member that does not come back off the Delete group's list.
     ForgetMember = "forget_member",
     /// Ours: streams the whole state, as the bytes of a snapshot file.

@@ -10,6 +10,7 @@
 //! | [`action`] | the actions' names |
 //! | [`field`] | a message's fields, not yet typed |
 //! | [`request`] | typed requests, and how they are decoded |
+//! | [`mod@write`] | the change of one entry |
 //! | [`stored`] | those of them that are about files |
 //! | [`error`] | the code words of errors |
 //! | [`chain`] | chains as clients see them |
@@ -24,6 +25,7 @@ pub mod reply;
 pub mod request;
 pub mod shorten;
 pub mod stored;
+pub mod write;
 
 #[cfg(test)]
 mod tests;

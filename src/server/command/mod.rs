@@ -1,6 +1,7 @@
 //! What the actions do, one file per family.
 
 mod admin;
+mod cluster;
 mod delete_group;
 mod message;
 mod root;

@@ -4,6 +4,7 @@
 //! What a stream sends comes from its [`Source`]; what all have in common (start and end, the
 //! counted messages and the window of flow control, errors) is here.
 
+mod cluster;
 mod conflicts;
 mod delete;
 mod message;
@@ -15,6 +16,7 @@ mod watch;
 use std::any::Any;
 use std::collections::BTreeMap;
 
+pub(super) use cluster::ClusterSource;
 pub(super) use conflicts::{ConflictFeed, ConflictsSource};
 pub(super) use delete::DeleteSource;
 pub(super) use message::MonitorSource;

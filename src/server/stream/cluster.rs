@@ -1,0 +1,45 @@
+//! `watch_cluster`: who is there, as a whole, whenever that is another thing than what was sent
+//! last. Nothing is queued: whoever is slow gets the latest.
+
+use super::{Emit, Garbage, Progress, Source};
+use crate::protocol::client::MessageWriter;
+use crate::server::cluster::ClusterWatchId;
+use crate::server::session::Context;
+
+/// See the module.
+pub(in crate::server) struct ClusterSource {
+    id: ClusterWatchId,
+    /// The epoch of what was sent last; 0 before that.
+    told: u64,
+}
+
+impl ClusterSource {
+    /// A watcher that is registered already.
+    pub(in crate::server) fn new(id: ClusterWatchId) -> Self {
+        Self { id, told: 0 }
+    }
+}
+
+impl Source for ClusterSource {
+    fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+        let view = cx.shared.cluster.view();
+        if view.epoch == self.told {
+            return Progress::Idle;
+        }
+        self.told = view.epoch;
+        let tock = emit.tock();
+        let (mut message, tag) = emit.begin();
+        view.write(&mut MessageWriter::new(message.key("cluster")));
+        message.tag(tag).tock(tock);
+        Progress::Wrote
+    }
+
+    fn is_endless(&self) -> bool {
+        true
+    }
+
+    fn close(self: Box<Self>, cx: &Context<'_>) -> Option<Garbage> {
+        cx.shared.cluster.unwatch(self.id);
+        None
+    }
+}
