@@ -9,3 +9,5 @@
 
 #[path = "client/pool.rs"]
 mod pool;
+#[path = "client/topology.rs"]
+mod topology;

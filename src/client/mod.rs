@@ -9,13 +9,16 @@
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`pool`] | no | a few connections per node, shared
 //! | [`splitter`] | yes | where one message ends and the next begins |
+//! | [`topology`] | no | which nodes there are, kept up to date
 
 pub mod chain;
 pub mod connection;
 pub mod error;
 pub mod message;
 pub mod pool;
+pub mod router;
 pub mod splitter;
+pub mod topology;
 
 pub use crate::model::host_port::HostPort;
 pub use chain::Chain;
