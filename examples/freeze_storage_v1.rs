@@ -305,7 +305,7 @@ impl Node {
     fn set(&mut self, path: &str, value: Option<&[u8]>) -> Result<(), Failure> {
         let path: Path = path.parse()?;
         let precondition = Precondition::default();
-        let write = Write { path, value, precondition, idempotent: false };
+        let write = Write { path, value, precondition, idempotent: false, write_id: None };
         self.change(|engine, out| drop(engine.write(write, false, out)))
     }
 
@@ -377,7 +377,8 @@ fn lost_page() -> Result<MemoryDisk, Failure> {
         let mut out = Outbox::new();
         let path: Path = format!("big.{n}").parse()?;
         let precondition = Precondition::default();
-        let write = Write { path, value: Some(&value), precondition, idempotent: false };
+        let write =
+            Write { path, value: Some(&value), precondition, idempotent: false, write_id: None };
         node.engine.write(write, false, &mut out)?;
         let puts = out.drain().filter_map(|output| match output {
             Output::Commit(change) => Some(Op::Put(change)),

@@ -207,7 +207,8 @@ fn write_log(
         }
         packed.extend_from_slice(&value);
         let precondition = Precondition::default();
-        let write = Write { path, value: Some(&packed), precondition, idempotent: false };
+        let write =
+            Write { path, value: Some(&packed), precondition, idempotent: false, write_id: None };
         engine.write(write, false, &mut out)?;
         let puts = out.drain().filter_map(|output| match output {
             Output::Commit(change) => Some(Op::Put(change)),

@@ -113,6 +113,7 @@ fn a_node_joins_and_another_comes_and_goes_while_everybody_writes() {
                             value: Some(&[&[0xce][..], &count.to_be_bytes()].concat()),
                             precondition: Precondition::default(),
                             idempotent: false,
+                            write_id: None,
                         };
                         count += 1;
                         // As clients do, it has only so many in flight.
@@ -539,6 +540,7 @@ fn copies_are_acknowledged_at_once() {
                 value: Some(&[n]),
                 precondition: Precondition::default(),
                 idempotent: false,
+                write_id: None,
             };
             let written = node.hub().change(|e, out| e.write(write, true, out)).unwrap();
             let tick = written.committed.unwrap().entry.newest().tick;

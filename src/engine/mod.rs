@@ -332,15 +332,21 @@ impl Engine {
         if !self.ready {
             return Err(EngineWriteError::NotReady);
         }
+        match self.refusal(&write) {
+            // One that was made already changes nothing.
+            Some(refusal) if self.replica.find_made(&write)?.is_none() => Err(refusal),
+            _ => self.write_unchecked(write, ack_wanted, out),
+        }
+    }
+
+    /// Why this node makes no such change now.
+    fn refusal(&self, write: &Write<'_>) -> Option<EngineWriteError> {
         if self.config.read_only {
-            return Err(EngineWriteError::ReadOnly);
+            return Some(EngineWriteError::ReadOnly);
         }
-        if let (Some(max), Some(_)) = (self.config.memory_max, write.value)
-            && self.replica.tree().memory_bytes() >= max
-        {
-            return Err(EngineWriteError::MemoryFull { max });
-        }
-        self.write_unchecked(write, ack_wanted, out)
+        let max = self.config.memory_max.filter(|_| write.value.is_some())?;
+        let is_full = self.replica.tree().memory_bytes() >= max;
+        is_full.then_some(EngineWriteError::MemoryFull { max })
     }
 
     /// Gives the root its first value, if it has none: what the operator asked for at the
@@ -353,8 +359,13 @@ impl Engine {
             return Err(EngineWriteError::NotReady);
         }
         let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
-        let write =
-            Write { path: Path::root(), value: Some(value), precondition, idempotent: false };
+        let write = Write {
+            path: Path::root(),
+            value: Some(value),
+            precondition,
+            idempotent: false,
+            write_id: None,
+        };
         match self.write_unchecked(write, false, out) {
             Ok(_) => Ok(true),
             Err(EngineWriteError::Write(WriteError::AlreadyExists)) => Ok(false),

@@ -20,7 +20,7 @@ fn hub() -> Hub {
 
 fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
     let precondition = Precondition::default();
-    Write { path: path.parse().unwrap(), value, precondition, idempotent: false }
+    Write { path: path.parse().unwrap(), value, precondition, idempotent: false, write_id: None }
 }
 
 fn set(hub: &Hub, path: &str, value: Option<&[u8]>) {

@@ -16,3 +16,4 @@ pub mod shard;
 pub mod tick_set;
 pub mod tree;
 pub mod value;
+pub mod write_id;

@@ -212,6 +212,12 @@ impl Tree {
         Walk { tree: self.clone(), top: top.clone(), next: Some(Place::At(top.clone())) }
     }
 
+    /// How its paths are hashed: seeded, and so of use for other tables that a client can fill.
+    #[must_use]
+    pub fn hasher(&self) -> RandomState {
+        self.entries.hasher()
+    }
+
     /// All entries of a snapshot, in no useful order (but in the same order for the same seed
     /// and history); the quickest way through everything.
     #[must_use]

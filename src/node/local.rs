@@ -35,7 +35,8 @@ impl Node {
 
     fn write(&self, path: &Path, value: Option<&[u8]>) -> Result<Option<Tick>, EngineWriteError> {
         let precondition = Precondition::default();
-        let write = Write { path: path.clone(), value, precondition, idempotent: false };
+        let write =
+            Write { path: path.clone(), value, precondition, idempotent: false, write_id: None };
         let written = self.hub().change(|engine, out| engine.write(write, false, out))?;
         Ok(written.committed.map(|change| change.entry.newest().tick))
     }

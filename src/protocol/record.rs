@@ -10,7 +10,7 @@
 //! | 2 | chain: array of events, newest first; a trailing nil means that it was cut off |
 //! | 3 | value: one MessagePack value; left out for a deletion |
 //! | 4 | origin: an event; only in a re-issue (RULES, "State") |
-//! | 5 | reserved: write id (16 bytes, chosen by the client) |
+//! | 5 | write id: 16 bytes, chosen by the client ([`crate::model::write_id`]); kept as if unknown |
 //! | 6 | reserved: owner |
 //! | 7… | unknown to this version |
 //!
@@ -29,7 +29,7 @@ use crate::model::value::{
     write_u64,
 };
 
-/// The first key that this version does not interpret.
+/// The first key that is passed on as it came, whatever is in it.
 const EXTRA_FROM: u64 = 5;
 /// Most keys of a record; there is no use for more, and extra keys cost memory in every entry.
 const KEYS_MAX: usize = 32;

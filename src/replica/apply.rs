@@ -76,6 +76,8 @@ impl Replica {
             self.seen.insert(event);
         }
         self.hear_tock(theirs.tock());
+        // Also of one that loses: it was made, and must not be made again.
+        self.write_ids.note(path, theirs);
         let Some(ours) = self.tree.get(path.as_bytes()).cloned() else {
             return Applied::Taken(self.commit(path.clone(), theirs.clone()));
         };

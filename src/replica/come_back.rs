@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
 use super::apply::Applied;
 use super::ring::Ring;
+use super::write_ids::WriteIds;
 use super::{Committed, Replica};
 use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;
@@ -84,6 +85,7 @@ impl Replica {
             // Own tock >= every component of the mark, also after a restart.
             tock: image.tock.max(image.mark.top()),
             ring: Ring::after(&image.seen),
+            write_ids: WriteIds::of(&image.tree),
             usurped: false,
             is_stopped: false,
             chain_bound: ChainBound::default(),
@@ -231,7 +233,7 @@ mod tests {
 
     fn write(replica: &mut Replica, path: &str, value: Option<&[u8]>) {
         let (path, precondition) = (path.parse().unwrap(), Precondition::default());
-        let write = Write { path, value, precondition, idempotent: false };
+        let write = Write { path, value, precondition, idempotent: false, write_id: None };
         assert!(replica.write(write).unwrap().committed.is_some());
     }
 

@@ -26,6 +26,7 @@ pub mod ring;
 mod tests;
 pub mod watch;
 pub mod write;
+pub mod write_ids;
 
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen, SeenById};
 use crate::model::tree::Tree;
 use ring::Ring;
+use write_ids::WriteIds;
 
 /// What one node holds.
 ///
@@ -57,6 +59,7 @@ pub struct Replica {
     /// Invariant: at least every tock of an entry, and every component of `mark`.
     tock: Tock,
     ring: Ring,
+    write_ids: WriteIds,
     /// A tick of this incarnation above `tick` was met: somebody else uses this identity.
     usurped: bool,
     /// No event is made any more.
@@ -80,10 +83,12 @@ impl Replica {
     pub fn new(id: &NodeId, hash_seed: u64) -> Self {
         let mut table = NodeTable::new();
         let own = table.intern(id).unwrap_or(NodeIndex(0));
+        let tree = Tree::new(hash_seed);
         Self {
             table: Arc::new(table),
             own,
-            tree: Tree::new(hash_seed),
+            write_ids: WriteIds::of(&tree),
+            tree,
             seen: Seen::new(),
             mark: Mark::default(),
             tick: Tick::default(),

@@ -8,6 +8,7 @@ use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
 use crate::model::path::Path;
 use crate::model::seen::Mark;
+use crate::model::write_id::WriteId;
 
 impl Replica {
     /// RULES 6 for the entry at a path: same value and origin, tock = max(`floor`, the old
@@ -28,12 +29,14 @@ impl Replica {
         let tock = floor.max(old.tock()).next()?;
         let dies = !old.is_tombstone() && old.reissue_of().is_some() && origin_seen;
         let chain = old.chain().extended(event, self.chain_bound);
+        // The deletion is not what the client with that id wrote.
+        let without_id = if dies { Some(WriteId::taken_out_of(old.extra())) } else { None };
         let entry = Entry::new(&EntryParts {
             value: if dies { None } else { old.value() },
             chain: &chain,
             tock,
             origin: if dies { None } else { Some(old.origin()) },
-            extra: old.extra(),
+            extra: without_id.as_deref().unwrap_or(old.extra()),
         });
         self.account_for_own(event, self.tock.max(tock), &chain);
         Some(self.commit(path.clone(), entry))

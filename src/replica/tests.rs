@@ -26,7 +26,7 @@ fn path(text: &str) -> Path {
 
 fn write(replica: &mut Replica, at: &str, value: Option<&[u8]>) -> Option<Committed> {
     let precondition = Precondition::default();
-    let write = Write { path: path(at), value, precondition, idempotent: false };
+    let write = Write { path: path(at), value, precondition, idempotent: false, write_id: None };
     replica.write(write).unwrap().committed
 }
 
@@ -98,7 +98,13 @@ fn preconditions_hold_or_nothing_changes() {
     let mut a = Replica::new(&id("a"), 1);
     let mut attempt = |chain, value: Option<&[u8]>, new: Option<&[u8]>| {
         let precondition = Precondition { chain, value };
-        a.write(Write { path: path("k"), value: new, precondition, idempotent: false })
+        a.write(Write {
+            path: path("k"),
+            value: new,
+            precondition,
+            idempotent: false,
+            write_id: None,
+        })
     };
     let event =
         |tick| Event { node: crate::model::ids::NodeIndex(0), tick: Tick::new(tick).unwrap() };
@@ -129,7 +135,14 @@ fn writing_the_same_value_makes_an_event_unless_told_otherwise() {
     write(&mut a, "k", Some(&[1]));
     let mut again = |idempotent| {
         let precondition = Precondition::default();
-        a.write(Write { path: path("k"), value: Some(&[1]), precondition, idempotent }).unwrap()
+        a.write(Write {
+            path: path("k"),
+            value: Some(&[1]),
+            precondition,
+            idempotent,
+            write_id: None,
+        })
+        .unwrap()
     };
     let same = again(false);
     assert!(!same.changed && same.committed.is_some());
@@ -143,7 +156,13 @@ fn an_idempotent_change_that_is_made_already_asks_for_nothing() {
     let mut a = Replica::new(&id("a"), 1);
     let mut set = |value: &[u8]| {
         let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
-        let write = Write { path: path("k"), value: Some(value), precondition, idempotent: true };
+        let write = Write {
+            path: path("k"),
+            value: Some(value),
+            precondition,
+            idempotent: true,
+            write_id: None,
+        };
         a.write(write).map(|w| w.changed)
     };
     assert_eq!(set(&[1]), Ok(true));
@@ -168,7 +187,13 @@ fn a_clone_of_this_identity_stops_its_writes_until_it_renews() {
     let _ = take(&twin, &mut a, &change);
     assert!(a.is_usurped());
     let precondition = Precondition::default();
-    let attempt = Write { path: path("x"), value: Some(&[1]), precondition, idempotent: false };
+    let attempt = Write {
+        path: path("x"),
+        value: Some(&[1]),
+        precondition,
+        idempotent: false,
+        write_id: None,
+    };
     assert_eq!(a.write(attempt).unwrap_err(), WriteError::NoEvent);
     assert!(!a.renew(&id("a")), "the same incarnation again is no renewal");
     assert!(a.renew(&NodeId { incarnation: Incarnation(6), ..id("a") }));

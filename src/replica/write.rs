@@ -1,11 +1,13 @@
 //! RULES 1: a change that a client of this node makes, with its preconditions.
 
+use super::write_ids::Made;
 use super::{Committed, Replica};
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::Event;
 use crate::model::path::Path;
 use crate::model::value::values_equal;
+use crate::model::write_id::WriteId;
 
 /// What a client wants to be the case before its change is made (PROTOCOL, set_value).
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +43,8 @@ pub struct Write<'a> {
     pub precondition: Precondition<'a>,
     /// Make no event when the value is there already.
     pub idempotent: bool,
+    /// By this one the write is known when it comes again, here or at another node.
+    pub write_id: Option<WriteId>,
 }
 
 /// What a write did.
@@ -54,6 +58,9 @@ pub struct Written {
     pub entry: Option<Entry>,
     /// The new version, where an event was made: to be logged, pushed and watched.
     pub committed: Option<Committed>,
+    /// What was done when the write came for the first time: nothing was changed now. `changed`
+    /// and `old` tell nothing then; `entry` is what is there now.
+    pub repeated: Option<Made>,
 }
 
 /// Why a write was not made. Nothing was changed.
@@ -74,6 +81,9 @@ pub enum WriteError {
     /// The old value is not the entry's, which perhaps has none.
     #[error("Data is different")]
     ValueMismatch,
+    /// Another write has the same id: other path, other value, or a deletion.
+    #[error("the write id is that of another write")]
+    IdReused,
     /// Ticks or tocks are used up, or this identity is in use elsewhere.
     #[error(
         "this node cannot make changes now: its counters are used up or its identity is in doubt"
@@ -88,9 +98,15 @@ impl Replica {
     /// Deleting what is not there makes no event: a tombstone for nothing would only have to
     /// be agreed away again.
     ///
+    /// A write that was made already is known by its id, whatever it asks for: its preconditions
+    /// held when it was made.
+    ///
     /// # Errors
     /// [`WriteError`]; nothing was changed.
     pub fn write(&mut self, write: Write<'_>) -> Result<Written, WriteError> {
+        if let Some(made) = self.find_made(&write)? {
+            return Ok(self.repeated(&write.path, made));
+        }
         let old = self.tree.get(write.path.as_bytes()).cloned();
         let old_value = old.as_ref().and_then(Entry::value);
         let same = match (old_value, write.value) {
@@ -104,7 +120,8 @@ impl Replica {
             check_precondition(&write.precondition, old.as_ref())?;
         }
         if same && (write.idempotent || write.value.is_none()) {
-            return Ok(Written { changed: false, entry: old.clone(), old, committed: None });
+            let (entry, committed, repeated) = (old.clone(), None, None);
+            return Ok(Written { changed: false, entry, old, committed, repeated });
         }
         if let Some(old) = &old {
             self.hear_tock(old.tock());
@@ -114,16 +131,37 @@ impl Replica {
             Some(old) => old.chain().extended(event, self.chain_bound),
             None => Chain::first(event),
         };
+        let extra = write.write_id.map(WriteId::to_extra);
         let entry = Entry::new(&EntryParts {
             value: write.value,
             chain: &chain,
             tock,
             origin: None,
-            extra: &[],
+            extra: extra.as_ref().map_or(&[], |extra| extra),
         });
         self.account_for_own(event, tock, &chain);
-        let committed = self.commit(write.path, entry.clone());
-        Ok(Written { changed: !same, old, entry: Some(entry), committed: Some(committed) })
+        if write.write_id.is_some() {
+            self.write_ids.note(&write.path, &entry);
+        }
+        let committed = Some(self.commit(write.path, entry.clone()));
+        Ok(Written { changed: !same, old, entry: Some(entry), committed, repeated: None })
+    }
+
+    /// What a write did when it came for the first time, if it has come before.
+    ///
+    /// # Errors
+    /// [`WriteError::IdReused`]: that was another write.
+    pub fn find_made(&self, write: &Write<'_>) -> Result<Option<Made>, WriteError> {
+        let Some(id) = &write.write_id else { return Ok(None) };
+        match self.write_ids.get(id) {
+            Some(made) if !made.is_of(&write.path, write.value) => Err(WriteError::IdReused),
+            made => Ok(made),
+        }
+    }
+
+    fn repeated(&self, path: &Path, made: Made) -> Written {
+        let entry = self.tree.get(path.as_bytes()).cloned();
+        Written { changed: true, old: None, entry, committed: None, repeated: Some(made) }
     }
 }
 

@@ -61,7 +61,8 @@ mod tests {
     fn write(engine: &mut Engine, path: &str) {
         let precondition = Precondition::default();
         let path = path.parse().unwrap();
-        let write = Write { path, value: Some(&[1]), precondition, idempotent: false };
+        let write =
+            Write { path, value: Some(&[1]), precondition, idempotent: false, write_id: None };
         engine.write(write, false, &mut Outbox::new()).unwrap();
     }
 

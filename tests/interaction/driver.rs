@@ -263,7 +263,8 @@ impl Cluster {
         let bytes = value.map(|v| [v]);
         let value = bytes.as_ref().map(|b| &b[..]);
         let precondition = Precondition::default();
-        let write = Write { path: path.clone(), value, precondition, idempotent: false };
+        let write =
+            Write { path: path.clone(), value, precondition, idempotent: false, write_id: None };
         let mut out = Outbox::new();
         let engine = &mut self.nodes.get_mut(at).unwrap().engine;
         let line = match engine.write(write, false, &mut out) {

@@ -53,7 +53,8 @@ impl Peer {
         let mut out = Outbox::new();
         let path = at.parse().unwrap();
         let precondition = Precondition::default();
-        let write = Write { path, value: Some(value), precondition, idempotent: false };
+        let write =
+            Write { path, value: Some(value), precondition, idempotent: false, write_id: None };
         self.engine.write(write, false, &mut out).unwrap();
         for output in out.drain() {
             if let Output::Broadcast { frame } = output {
@@ -226,7 +227,8 @@ fn a_life_that_is_over_stays_while_it_stands_in_a_chain_or_something_of_it_is_mi
     let write = |peer: &mut Peer, at: &str| {
         let precondition = Precondition::default();
         let path = at.parse().unwrap();
-        let write = Write { path, value: Some(&[1]), precondition, idempotent: false };
+        let write =
+            Write { path, value: Some(&[1]), precondition, idempotent: false, write_id: None };
         peer.engine.write(write, false, &mut Outbox::new()).unwrap();
     };
     write(&mut other, "lost");

@@ -53,7 +53,8 @@ fn node(name: &str, incarnation: u64) -> Engine {
 
 fn write(engine: &mut Engine, path: &Path, value: Option<&[u8]>) {
     let precondition = Precondition { chain: ChainCondition::Any, value: None };
-    let write = Write { path: path.clone(), value, precondition, idempotent: false };
+    let write =
+        Write { path: path.clone(), value, precondition, idempotent: false, write_id: None };
     engine.write(write, false, &mut Outbox::new()).unwrap();
 }
 

@@ -14,7 +14,7 @@ use crate::replica::write::{Precondition, Write};
 
 fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
     let precondition = Precondition::default();
-    Write { path: path.parse().unwrap(), value, precondition, idempotent: false }
+    Write { path: path.parse().unwrap(), value, precondition, idempotent: false, write_id: None }
 }
 
 #[test]

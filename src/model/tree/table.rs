@@ -90,6 +90,10 @@ impl Table {
         self.len
     }
 
+    pub(super) fn hasher(&self) -> RandomState {
+        self.hasher.clone()
+    }
+
     fn hash(&self, path: &[u8]) -> u32 {
         self.hasher.hash_one(path) as u32
     }

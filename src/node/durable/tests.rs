@@ -49,7 +49,8 @@ impl World {
         let path: Path = path.parse().unwrap();
         let precondition = Precondition::default();
         let value = [value];
-        let write = Write { path, value: Some(&value), precondition, idempotent: false };
+        let write =
+            Write { path, value: Some(&value), precondition, idempotent: false, write_id: None };
         let (written, number) = self.hub.change_numbered(|e, out| e.write(write, false, out));
         written.unwrap();
         number
@@ -126,7 +127,13 @@ fn nothing_is_made_after_the_last_record() {
     let hub = Arc::clone(&world.hub);
     world.stop();
     let precondition = Precondition::default();
-    let write = Write { path: Path::root(), value: Some(&[1]), precondition, idempotent: false };
+    let write = Write {
+        path: Path::root(),
+        value: Some(&[1]),
+        precondition,
+        idempotent: false,
+        write_id: None,
+    };
     assert!(hub.change(|engine, out| engine.write(write, false, out)).is_err());
 }
 

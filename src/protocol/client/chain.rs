@@ -112,6 +112,23 @@ impl Names<'_> {
         self.write_links(&self.visible(entry), entry.is_chain_cut(), length.0, out);
     }
 
+    /// Appends an event, and what follows it in an entry's chain, as far as it is wanted. Where the
+    /// chain does not have it any more, nothing is known of what followed it.
+    pub fn write_chain_from(
+        &self,
+        event: Event,
+        entry: Option<&Entry>,
+        length: ChainLength,
+        out: &mut Vec<u8>,
+    ) {
+        let chain = entry.iter().flat_map(|entry| entry.events()).skip_while(|e| *e != event);
+        let older = chain.skip(1).filter(|event| !self.is_killed(event.node));
+        let events: SmallVec<[Event; CHAIN_LEN_MAX]> = [event].into_iter().chain(older).collect();
+        let is_whole =
+            entry.is_some_and(|e| !e.is_chain_cut() && e.events().any(|other| other == event));
+        self.write_links(&events, !is_whole, length.0, out);
+    }
+
     /// Adds the first events of an entry's chain as fields of the message itself: `node`,
     /// `tick` and, unless the chain is cut there, `prev`.
     pub fn add_event_fields(

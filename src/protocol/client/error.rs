@@ -21,6 +21,8 @@ pub enum ErrorCode {
     ChainMismatch,
     /// The entry's value is not the one that was given. Nothing was changed.
     DataMismatch,
+    /// The write id is that of another write. Nothing was changed.
+    WidReused,
     /// The root cannot be deleted. Nothing was changed.
     IsRoot,
     /// The node still owns entries, or is the one that was asked. Nothing was changed.
@@ -64,6 +66,7 @@ impl ErrorCode {
             Self::IsNew => "is_new",
             Self::ChainMismatch => "chain_mismatch",
             Self::DataMismatch => "data_mismatch",
+            Self::WidReused => "wid_reused",
             Self::IsRoot => "is_root",
             Self::InUse => "in_use",
             Self::NotReady => "not_ready",

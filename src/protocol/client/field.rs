@@ -91,6 +91,7 @@ fields! {
     Tock = "tock",
     Topic = "topic",
     Value = "value",
+    Wid = "wid",
     WithData = "with_data",
 }
 

@@ -8,6 +8,7 @@ use super::field::{Field, Fields, wrong, wrong_kind};
 use super::request::{ChainLength, RequestPath, chain_length, path};
 use crate::model::ids::Millis;
 use crate::model::value::{Kind, Reader};
+use crate::model::write_id::WriteId;
 
 /// How long a write waits for its copies unless the request says how long.
 pub const COPIES_TIMEOUT_MS: Millis = 10_000;
@@ -35,6 +36,8 @@ pub struct WriteRequest<'a> {
     pub copies: usize,
     /// How long to wait for them.
     pub copies_timeout: Millis,
+    /// By this one the write is known when it comes again.
+    pub write_id: Option<WriteId>,
 }
 
 pub(super) fn decode_write<'a>(
@@ -66,7 +69,19 @@ pub(super) fn decode_write<'a>(
         reply_chain: chain_length(fields, 1)?,
         copies,
         copies_timeout: timeout(fields)?,
+        write_id: write_id(fields)?,
     })
+}
+
+/// The field `wid`: a byte string of 16 bytes.
+fn write_id(fields: &Fields<'_>) -> Result<Option<WriteId>, ClientError> {
+    let Some(raw) = fields.get_non_nil(Field::Wid) else { return Ok(None) };
+    let bytes = Reader::new(raw).read_bin().map_err(|e| wrong(Field::Wid, &e))?;
+    let id = bytes.try_into().map_err(|_| {
+        let text = format!("bad field 'wid': {} bytes instead of {}", bytes.len(), WriteId::BYTES);
+        ClientError::bad_request(text)
+    })?;
+    Ok(Some(WriteId(id)))
 }
 
 /// The field `timeout`: seconds, as an integer or a float.

@@ -129,7 +129,8 @@ impl Session {
                 return Ok((there, false, engine.tock(), names));
             }
             let (precondition, value) = (Precondition::default(), change.value);
-            let write = Write { path: path.clone(), value, precondition, idempotent: true };
+            let write =
+                Write { path: path.clone(), value, precondition, idempotent: true, write_id: None };
             let written = engine.write(write, false, outbox)?;
             let is_made = written.committed.is_some();
             Ok((written.entry, is_made, engine.tock(), names))

@@ -15,6 +15,7 @@ use crate::protocol::client::{
     Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
 };
 use crate::replica::write::{ChainCondition, Precondition, Write, WriteError, Written};
+use crate::replica::write_ids::Made;
 use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, not_ready};
 
 /// How often a write that waits for another node's change to spread looks again; its own
@@ -129,7 +130,7 @@ impl Session {
         });
         for job in jobs.into_iter().take(done) {
             let (from, seq) = (out.len(), job.seq);
-            let number = if job.is_change() { number } else { 0 };
+            let number = job.logged_as(cx, number);
             match job.write(cx, &names, tock, out) {
                 Some(wait) => self.copies.push(CopiesWait { number, ..wait }),
                 None => {
@@ -249,9 +250,17 @@ impl Job<'_> {
         }
     }
 
-    /// Whether it has made an event.
-    fn is_change(&self) -> bool {
-        matches!(&self.outcome, Some(Outcome::Written(written)) if written.committed.is_some())
+    /// Of which of the log's batches its reply tells; 0 for none. `number`: the one with what was
+    /// changed now.
+    fn logged_as(&self, cx: &Context<'_>, number: u64) -> u64 {
+        match &self.outcome {
+            Some(Outcome::Written(written)) if written.committed.is_some() => number,
+            // Its change is in one before, nobody knows which.
+            Some(Outcome::Written(written)) if written.repeated.is_some() => {
+                cx.hub.log().map_or(0, |log| log.appended())
+            }
+            _ => 0,
+        }
     }
 
     fn carry_out(&mut self, engine: &mut Engine, outbox: &mut crate::engine::Outbox) {
@@ -267,6 +276,7 @@ impl Job<'_> {
             value: write.value,
             precondition: Precondition { chain, value: write.prev },
             idempotent: write.idempotent,
+            write_id: write.write_id,
         };
         self.outcome = Some(match engine.write(change, write.copies > 0, outbox) {
             Ok(written) => Outcome::Written(written),
@@ -308,7 +318,8 @@ impl Job<'_> {
                 None
             }
             (Some(Outcome::Written(written)), Some(write)) => {
-                let event = written.entry.as_ref().map(Entry::newest);
+                let newest = written.entry.as_ref().map(Entry::newest);
+                let event = written.repeated.map(|made| made.event).or(newest);
                 match event.filter(|_| write.copies > 0) {
                     None => {
                         write_reply(self.seq, write, &written, names, tock, out);
@@ -372,6 +383,9 @@ fn write_reply(
     tock: Tock,
     out: &mut Vec<u8>,
 ) {
+    if let Some(made) = &written.repeated {
+        return write_repeated(seq, write, written.entry.as_ref(), made, names, out);
+    }
     let tock = written.entry.as_ref().map_or(tock, Entry::tock);
     let was_there = written.committed.is_none() && write.value.is_some();
     let mut message = MessageWriter::new(out);
@@ -403,6 +417,24 @@ fn write_reply(
     message.u64("seq", seq);
 }
 
+/// The reply of a write that had been made before: what it was then, as far as that is known.
+fn write_repeated(
+    seq: u64,
+    write: &WriteRequest<'_>,
+    entry: Option<&Entry>,
+    made: &Made,
+    names: &NodeNames,
+    out: &mut Vec<u8>,
+) {
+    let mut message = MessageWriter::new(out);
+    message.bool("changed", true);
+    if !write.reply_chain.is_none() {
+        let names = names.names();
+        names.write_chain_from(made.event, entry, write.reply_chain, message.key("chain"));
+    }
+    message.tock(made.tock).bool("repeated", true).u64("seq", seq);
+}
+
 /// The error of a write that was not made, with the words that clients look for.
 fn write_refusal(
     error: &EngineWriteError,
@@ -432,6 +464,10 @@ fn write_refusal(
             let text = format!("Data is not {wanted} at {at}");
             ClientError::new(ErrorCode::DataMismatch, text)
         }
+        EngineWriteError::Write(WriteError::IdReused) => {
+            let text = format!("the 'wid' for {at} was used for another path or value before");
+            ClientError::new(ErrorCode::WidReused, text)
+        }
         other => engine_error(other),
     }
 }
@@ -447,6 +483,7 @@ pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
         EngineWriteError::Write(WriteError::IsNew) => ErrorCode::IsNew,
         EngineWriteError::Write(WriteError::ChainMismatch { .. }) => ErrorCode::ChainMismatch,
         EngineWriteError::Write(WriteError::ValueMismatch) => ErrorCode::DataMismatch,
+        EngineWriteError::Write(WriteError::IdReused) => ErrorCode::WidReused,
     };
     ClientError::new(code, error.to_string())
 }

@@ -59,7 +59,13 @@ fn delete_batch(
     let (result, number) = cx.hub.change_numbered(|engine, out| {
         for path in paths {
             let precondition = Precondition::default();
-            let write = Write { path: path.clone(), value: None, precondition, idempotent: false };
+            let write = Write {
+                path: path.clone(),
+                value: None,
+                precondition,
+                idempotent: false,
+                write_id: None,
+            };
             let written = engine.write(write, false, out)?;
             if let Some(committed) = written.committed {
                 let (old, tombstone) = (written.old, committed.entry);

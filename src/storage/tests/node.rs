@@ -117,7 +117,9 @@ impl TestNode {
 pub(super) fn write(engine: &mut Engine, path: &str, value: Option<&[u8]>, out: &mut Outbox) {
     let path: Path = path.parse().unwrap();
     let precondition = Precondition::default();
-    engine.write(Write { path, value, precondition, idempotent: false }, false, out).unwrap();
+    engine
+        .write(Write { path, value, precondition, idempotent: false, write_id: None }, false, out)
+        .unwrap();
 }
 
 fn config(incarnation: u64) -> Config {
