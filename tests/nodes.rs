@@ -91,3 +91,58 @@ fn a_watcher_hears_of_nodes_that_come_serve_and_take_their_leave() {
         client.rest(seq);
     });
 }
+
+fn set(value: u64, copies: u64) -> Value {
+    map! {
+        "action": "set_value", "path": harness::path("k"), "value": value, "copies": copies,
+        "nchain": 9, "wid": Value::Binary(vec![9; 16]),
+    }
+}
+
+#[test]
+fn a_write_that_comes_again_at_another_node_is_known_there_and_at_one_that_comes_later() {
+    block_on(async {
+        let mut cluster = TestCluster::start(2).await.unwrap();
+        let [mut first, mut second] = [0, 1].map(|at| connect(cluster.node(at)));
+        let made = first.ok(set(1, 1));
+        let again = second.ok(set(1, 0));
+        assert_eq!(again["repeated"].as_bool(), Some(true));
+        assert_eq!((&again["chain"], &again["tock"]), (&made["chain"], &made["tock"]));
+        assert_eq!(text(&second.error(set(2, 0)), "code"), "wid_reused");
+        // The node that had it first counts as one that has it.
+        assert_eq!(second.ok(set(1, 1))["repeated"].as_bool(), Some(true));
+        assert_eq!(text(&second.error(with_timeout(set(1, 2))), "code"), "unknown_fate");
+        // It comes with the catch-up.
+        let at = cluster.add().await.unwrap();
+        let mut third = connect(cluster.node(at));
+        assert_eq!(third.ok(set(1, 0))["chain"], made["chain"]);
+        // Overwritten by another node: the entry's chain still has the event.
+        second.set("k", 5);
+        cluster.settled().await.unwrap();
+        for client in [&mut first, &mut second, &mut third] {
+            let again = client.ok(set(1, 0));
+            assert_eq!((&again["chain"], &again["tock"]), (&made["chain"], &made["tock"]));
+            assert_eq!(again["chain"]["prev"], Value::Nil, "nothing was before it");
+            assert_eq!(client.get("k"), Some(5.into()));
+        }
+        // And deleted.
+        let delete = map! {
+            "action": "delete_value", "path": harness::path("k"), "copies": 2,
+            "wid": Value::Binary(vec![8; 16]),
+        };
+        third.ok(delete.clone());
+        for client in [&mut first, &mut second, &mut third] {
+            assert_eq!(client.ok(delete.clone())["repeated"].as_bool(), Some(true));
+            assert_eq!(client.ok(set(1, 0))["repeated"].as_bool(), Some(true));
+            assert_eq!(client.get("k"), None);
+        }
+        cluster.settled().await.unwrap();
+        cluster.shutdown().await;
+    });
+}
+
+fn with_timeout(request: Value) -> Value {
+    let Value::Map(mut fields) = request else { panic!("no map") };
+    fields.push(("timeout".into(), 0.3.into()));
+    Value::Map(fields)
+}

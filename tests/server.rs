@@ -43,3 +43,5 @@ mod trees;
 mod values;
 #[path = "server/watches.rs"]
 mod watches;
+#[path = "server/write_ids.rs"]
+mod write_ids;

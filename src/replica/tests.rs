@@ -9,12 +9,13 @@ use proptest::prelude::*;
 use super::across::{Across, AcrossFailure, Answers, Knowledge, Names, NamesMax};
 use super::apply::Applied;
 use super::purge::{PurgeDecision, TockPair};
-use super::write::{ChainCondition, Precondition, Write, WriteError};
+use super::write::{ChainCondition, Precondition, Write, WriteError, Written};
 use super::{Committed, Replica};
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Lineage, Mark, Seen, SeenById, export_seen};
+use crate::model::write_id::WriteId;
 
 fn id(name: &str) -> NodeId {
     NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(5) }
@@ -91,6 +92,129 @@ fn changes_that_do_not_know_each_other_are_reported_on_both_sides() {
     assert!(at_a.took_theirs && !at_b.took_theirs);
     assert_eq!((at_a.winner.value(), at_a.loser.value()), (Some(&[2][..]), Some(&[1][..])));
     assert_eq!(content(&a), content(&b));
+}
+
+const ID: WriteId = WriteId(*b"sixteen bytes it");
+
+/// A write with [`ID`] at `k`.
+fn write_with_id(replica: &mut Replica, value: Option<&[u8]>) -> Result<Written, WriteError> {
+    let precondition = Precondition::default();
+    let write =
+        Write { path: path("k"), value, precondition, idempotent: false, write_id: Some(ID) };
+    replica.write(write)
+}
+
+#[test]
+fn a_write_that_comes_again_is_known_whatever_became_of_it_and_whatever_it_asks_for() {
+    let mut a = node("a");
+    let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
+    let (value, write_id) = (Some(&[1][..]), Some(ID));
+    let write = Write { path: path("k"), value, precondition, idempotent: false, write_id };
+    let first = a.write(write.clone()).unwrap();
+    let event = first.committed.unwrap().entry.newest();
+    let again = |a: &mut Replica| {
+        let (tick, tock) = (a.tick(), a.tock());
+        let written = a.write(write.clone()).unwrap();
+        assert!(written.committed.is_none() && written.changed);
+        assert_eq!((a.tick(), a.tock()), (tick, tock), "no event, nothing else either");
+        let made = written.repeated.unwrap();
+        assert_eq!((made.event, made.tock), (event, Tock::new(1).unwrap()));
+        written.entry.and_then(|entry| entry.value().map(<[u8]>::to_vec))
+    };
+    assert_eq!(again(&mut a), Some(vec![1]));
+    self::write(&mut a, "k", Some(&[2]));
+    assert_eq!(again(&mut a), Some(vec![2]));
+    self::write(&mut a, "k", None);
+    assert_eq!(again(&mut a), None);
+    purge(&mut a);
+    assert_eq!(again(&mut a), None);
+    // Also where no event can be made.
+    a.stop_making_events();
+    assert_eq!(again(&mut a), None);
+}
+
+#[test]
+fn an_id_that_another_write_had_changes_nothing() {
+    let mut a = node("a");
+    write_with_id(&mut a, Some(&[1])).unwrap();
+    for value in [Some(&[2][..]), None] {
+        assert_eq!(write_with_id(&mut a, value).unwrap_err(), WriteError::IdReused);
+    }
+    let write = Write {
+        path: path("j"),
+        value: Some(&[1]),
+        precondition: Precondition::default(),
+        idempotent: true,
+        write_id: Some(ID),
+    };
+    assert_eq!(a.write(write).unwrap_err(), WriteError::IdReused);
+    assert_eq!(a.tick().get(), 1);
+}
+
+#[test]
+fn a_deletion_that_comes_again_is_known_and_one_of_nothing_leaves_no_id() {
+    let mut a = node("a");
+    assert!(write_with_id(&mut a, None).unwrap().repeated.is_none(), "nothing was there");
+    write(&mut a, "k", Some(&[1]));
+    assert!(write_with_id(&mut a, None).unwrap().committed.is_some());
+    assert!(write_with_id(&mut a, None).unwrap().repeated.is_some());
+    write(&mut a, "k", Some(&[2]));
+    assert!(write_with_id(&mut a, None).unwrap().repeated.is_some(), "the new value stays");
+    assert_eq!(a.tree().get(path("k").as_bytes()).unwrap().value(), Some(&[2][..]));
+}
+
+#[test]
+fn whoever_has_a_write_knows_its_id_also_where_it_lost_a_conflict() {
+    let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
+    let of_a = write_with_id(&mut a, Some(&[1])).unwrap().committed.unwrap();
+    let of_b = write(&mut b, "k", Some(&[2])).unwrap();
+    assert!(matches!(take(&b, &mut c, &of_b), Applied::Taken(_)));
+    assert!(matches!(take(&a, &mut c, &of_a), Applied::Conflict(lost) if !lost.took_theirs));
+    let made = write_with_id(&mut c, Some(&[1])).unwrap().repeated.unwrap();
+    assert_eq!(c.table().get(made.event.node), Some(&id("a")));
+    assert!(write_with_id(&mut c, Some(&[2])).is_err());
+    assert!(write_with_id(&mut b, Some(&[1])).unwrap().committed.is_some(), "b has not heard");
+}
+
+#[test]
+fn a_node_that_comes_back_knows_the_ids_of_its_entries() {
+    let mut a = node("a");
+    write_with_id(&mut a, Some(&[1])).unwrap();
+    let mut back = Replica::come_back(&a.image(&id("a")), &id("a")).unwrap();
+    assert!(write_with_id(&mut back, Some(&[1])).unwrap().repeated.is_some());
+    assert!(write_with_id(&mut back, None).is_err());
+    // What was overwritten before is not known any more: it is made again.
+    write(&mut a, "k", Some(&[2]));
+    let mut back = Replica::come_back(&a.image(&id("a")), &id("a")).unwrap();
+    assert!(write_with_id(&mut back, Some(&[1])).unwrap().committed.is_some());
+}
+
+#[test]
+fn a_re_issue_keeps_the_id_and_the_event_and_a_deletion_in_its_place_does_not() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "j", Some(&[1]));
+    for _ in 0..5 {
+        write(&mut a, "j", None);
+        write(&mut a, "j", Some(&[1]));
+    }
+    write(&mut a, "j", None);
+    purge(&mut a);
+    // b knows nothing of the purge: what it writes lies below.
+    let event = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap().entry.newest();
+    assert_eq!(catch_up(&mut b, &mut a).reissued.len(), 1);
+    let entry = b.tree().get(path("k").as_bytes()).unwrap().clone();
+    assert_eq!((entry.reissue_of(), WriteId::of_extra(entry.extra())), (Some(event), Some(ID)));
+    catch_up(&mut a, &mut b);
+    let made = write_with_id(&mut a, Some(&[1])).unwrap().repeated.unwrap();
+    assert_eq!(moved_event(&b, &mut a, event), made.event, "that of the write itself");
+    // A second re-issue where the first one's origin was seen is a deletion.
+    let died = a.reissue(&path("k"), Tock::new(1 << 20).unwrap(), true).unwrap();
+    assert!(died.entry.is_tombstone() && died.entry.extra().is_empty());
+}
+
+fn moved_event(from: &Replica, to: &mut Replica, event: Event) -> Event {
+    let node = to.intern(from.table().get(event.node).unwrap()).unwrap();
+    Event { node, tick: event.tick }
 }
 
 #[test]

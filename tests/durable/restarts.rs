@@ -181,3 +181,39 @@ fn an_operator_sees_how_the_disk_is() {
     let (appended, synced) = (storage(&mut client, "appended"), storage(&mut client, "synced"));
     assert_eq!(appended, synced);
 }
+
+#[test]
+fn a_write_that_comes_again_is_known_after_a_restart_from_a_log_and_from_a_snapshot() {
+    let place = Place::new("n1", "every-batch");
+    let write = |client: &mut crate::processes::Client, at: &str, value: Option<u64>| {
+        let mut wid = at.as_bytes().to_vec();
+        wid.resize(16, 0);
+        let mut fields =
+            vec![("path", crate::processes::array(&[at])), ("wid", Value::Binary(wid))];
+        fields.extend(value.map(|value| ("value", Value::from(value))));
+        let action = if value.is_some() { "set_value" } else { "delete_value" };
+        client.call(action, &fields)
+    };
+    let is_repeated = |reply: &Value| field(reply, "repeated") == Some(Value::from(true));
+    let node = place.run();
+    let mut client = node.connect();
+    assert!(!is_repeated(&write(&mut client, "a", Some(1))));
+    client.set(&["b"], Value::from(1));
+    assert!(!is_repeated(&write(&mut client, "b", None)));
+    let chain = field(&write(&mut client, "a", Some(1)), "chain");
+    drop(node); // killed
+
+    // From the log, then from a snapshot.
+    for _ in 0..2 {
+        let node = place.run();
+        let mut client = node.connect();
+        let again = write(&mut client, "a", Some(1));
+        assert!(is_repeated(&again), "{again}");
+        let tick = |chain: &Option<Value>| field(chain.as_ref().unwrap(), "tick");
+        assert_eq!(tick(&field(&again, "chain")), tick(&chain));
+        assert!(is_repeated(&write(&mut client, "b", None)));
+        assert_eq!(code(&write(&mut client, "a", Some(2))).as_deref(), Some("wid_reused"));
+        assert_eq!(code(&client.call("snapshot", &[])), None);
+        drop(node);
+    }
+}

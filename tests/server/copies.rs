@@ -81,3 +81,27 @@ fn only_so_many_writes_may_wait() {
     assert_eq!(client.code(set(3)), "too_many");
     assert_eq!(client.get("a"), Some(2.into()), "what was refused was not made");
 }
+
+#[test]
+fn a_write_that_comes_again_waits_for_the_copies_of_the_one_that_was_made() {
+    let node = Node::found("n1");
+    let peer = add_peer(&node, "p");
+    let mut client = node.connect();
+    let write = |timeout: f64| {
+        map! {
+            "action": "set_value", "path": path("a"), "value": 1, "copies": 1,
+            "timeout": timeout, "wid": crate::harness::Value::Binary(vec![1; 16]),
+        }
+    };
+    for _ in 0..2 {
+        assert_eq!(client.code(write(0.02)), "unknown_fate");
+    }
+    // Later ones count for nothing.
+    client.set("a", 2);
+    acknowledge(&node, peer, 1);
+    let reply = client.ok(write(10.0));
+    assert_eq!(
+        (reply["repeated"].as_bool(), reply["chain"]["tick"].as_u64()),
+        (Some(true), Some(1))
+    );
+}

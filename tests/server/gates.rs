@@ -189,3 +189,27 @@ fn a_client_that_writes_waits_while_the_disk_does_not_keep_up_and_one_that_reads
     gated.write();
     assert_eq!(code(&writer.reply(waiting)), "none");
 }
+
+#[test]
+fn a_write_that_comes_again_is_not_told_of_before_the_first_one_is_on_disk() {
+    let gated = Gated::start(true, 1 << 20);
+    let (mut client, mut other) = (gated.node.connect(), gated.node.connect());
+    let write = || {
+        map! {
+            "action": "set_value", "path": path("a"), "value": 1,
+            "wid": Value::Binary(vec![1; 16]),
+        }
+    };
+    let first = client.start(write());
+    gated.wait_for(1);
+    let again = other.start(write());
+    nothing_comes(&other);
+    gated.log.fail("no space left");
+    for reply in [client.reply(first), other.reply(again)] {
+        assert_eq!(code(&reply), "storage_failed");
+    }
+    assert_eq!(client.code(write()), "storage_failed", "nobody knows whether it stays");
+    gated.node.hub.cut_log(distkv::hub::log_queue::CutPurpose::Anew);
+    gated.log.recover(gated.log.appended());
+    assert_eq!(client.ok(write())["repeated"].as_bool(), Some(true));
+}
