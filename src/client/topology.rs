@@ -65,6 +65,7 @@ pub struct ClusterView {
 }
 
 /// What listeners are told.
+#[allow(clippy::large_enum_variant, reason = "they are told by reference, and are not kept")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopologyEvent {
     /// A node came, went, or changed. All changes of one epoch are told one after the other.
