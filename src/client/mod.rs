@@ -7,9 +7,10 @@
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
-//! | [`pool`] | no | a few connections per node, shared
+//! | [`pool`] | no | a few connections per node, shared |
+//! | [`router`] | yes | which node serves a path, and which ones come next |
 //! | [`splitter`] | yes | where one message ends and the next begins |
-//! | [`topology`] | no | which nodes there are, kept up to date
+//! | [`topology`] | no | which nodes there are, kept up to date |
 
 pub mod chain;
 pub mod connection;
@@ -26,3 +27,4 @@ pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use error::{ClientError, ServerError};
 pub use message::{Fields, Greeting, Message};
 pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
+pub use router::{Candidate, Router};
