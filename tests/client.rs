@@ -7,7 +7,11 @@
     reason = "a test that finds something wrong has to fail"
 )]
 
+#[path = "client/ops.rs"]
+mod ops;
 #[path = "client/pool.rs"]
 mod pool;
+#[path = "client/reads.rs"]
+mod reads;
 #[path = "client/topology.rs"]
 mod topology;

@@ -1,5 +1,5 @@
-//! The client side of the client protocol: one multiplexed connection to a node, and the pure
-//! parts that it is made of. It is the ground that the smart client stands on.
+//! The client library. Programs want [`Client`], which talks to a cluster; it stands on the client
+//! side of the client protocol, one multiplexed connection to a node.
 //!
 //! | module | pure? | what |
 //! |---|---|---|
@@ -9,7 +9,10 @@
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`pool`] | no | a few connections per node, shared |
 //! | [`router`] | yes | which node serves a path, and which ones come next |
+//! | [`retry`] | yes | when a failed try is worth another one |
+//! | [`smart`] | no | the client of a cluster |
 //! | [`splitter`] | yes | where one message ends and the next begins |
+//! | [`stats`] | no | counters |
 //! | [`topology`] | no | which nodes there are, kept up to date |
 
 pub mod chain;
@@ -17,8 +20,11 @@ pub mod connection;
 pub mod error;
 pub mod message;
 pub mod pool;
+pub mod retry;
 pub mod router;
+pub mod smart;
 pub mod splitter;
+pub mod stats;
 pub mod topology;
 
 pub use crate::model::host_port::HostPort;
@@ -28,3 +34,4 @@ pub use error::{ClientError, ServerError};
 pub use message::{Fields, Greeting, Message};
 pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
 pub use router::{Candidate, Router};
+pub use smart::{CallError, Client, ClientConfig, Fate, PutOptions, ReadMode};

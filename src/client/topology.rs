@@ -259,6 +259,18 @@ impl TopologyManager {
         Some(TopologyListener { id, shared: Arc::clone(&self.shared) })
     }
 
+    /// Why no node could be reached the last time that all were tried; none while one is watched.
+    #[must_use]
+    pub fn failure(&self) -> Option<ClientError> {
+        self.shared.state.lock().failure.clone()
+    }
+
+    /// The overrides of preferred nodes in force.
+    #[must_use]
+    pub fn preferences(&self) -> Arc<Preferences> {
+        Arc::clone(&self.shared.state.lock().preferences)
+    }
+
     /// Other overrides of preferred nodes: listeners are told what moved.
     pub fn prefer(&self, preferences: Preferences) {
         self.shared.apply_preferences(preferences);

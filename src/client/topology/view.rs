@@ -85,6 +85,12 @@ impl NodeView {
         self.is_ready && self.state.is_live() && self.client.is_some()
     }
 
+    /// Whether it is one of those of which a majority is a majority: it did not leave on purpose.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.state != NodeState::Left
+    }
+
     /// A node of which only the address is known.
     pub(super) fn seed(address: &HostPort, identity: Option<NodeIdentity>) -> NodeView {
         let identity = identity

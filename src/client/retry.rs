@@ -1,0 +1,224 @@
+//! Whether a request that failed is tried again, when, and at which node: pure decisions. Time and
+//! randomness are passed in; the façade carries out what is decided.
+//!
+//! A request is tried again only if that can help (another node, a moment later) and can do no harm. Harm
+//! is a write that is made twice: so when nobody knows whether a write was made, it is tried again only
+//! if it carries something that keeps the second one from counting ([`Idempotency::Guarded`]).
+
+use std::time::Duration;
+
+use super::error::{ClientError, ServerError};
+
+/// What an error means for trying again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// That node cannot do it now, and did not. Another one can.
+    Unavailable,
+    /// The node has too much to do, and did not do it.
+    Overload,
+    /// It was ended in its middle, and can be started anew.
+    Aborted,
+    /// One try's time is over. Whether it was carried out is not known.
+    TryDeadline,
+    /// Whether it was carried out is not known.
+    FateUnknown,
+    /// The same, but the node that was asked knows more than others do: that one is asked again.
+    UnknownThere,
+    /// This connection has too many open requests. Nothing was sent, and the node is fine.
+    Busy,
+    /// The answer would be the same at every node, at any time.
+    Final,
+}
+
+/// How much of a request may have reached the node when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sent {
+    /// Nothing, for certain: there was no connection to write to.
+    Nothing,
+    /// Some or all of it.
+    Maybe,
+}
+
+/// What happens if a request is carried out twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Idempotency {
+    /// It changes nothing.
+    Read,
+    /// A write with a chain precondition, a write id, or `idem`: the second one changes nothing.
+    Guarded,
+    /// A write that would be made twice.
+    Unguarded,
+}
+
+/// What to do about a failed try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Wait, then try again.
+    RetryAfter {
+        /// How long to wait.
+        delay: Duration,
+        /// Whether the next node in the order is tried, or the same one.
+        other_node: bool,
+    },
+    /// The request has failed.
+    GiveUp(Reason),
+}
+
+/// Why a request is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Trying again would not help. Not done, unless an earlier try's fate is unknown.
+    Final,
+    /// Nobody knows whether the write was made, and another try could make it twice.
+    FateUnknown,
+    /// Another try would not fit into the total deadline.
+    Deadline,
+}
+
+impl ErrorClass {
+    /// What this error means.
+    #[must_use]
+    pub fn of(error: &ClientError, sent: Sent) -> ErrorClass {
+        match error {
+            ClientError::Server(error) => ErrorClass::of_server(error),
+            ClientError::Resolve { .. } | ClientError::Connect { .. } => ErrorClass::Unavailable,
+            ClientError::Lost { .. } | ClientError::Protocol { .. } => match sent {
+                Sent::Nothing => ErrorClass::Unavailable,
+                Sent::Maybe => ErrorClass::FateUnknown,
+            },
+            ClientError::TooLarge(_) => ErrorClass::Final,
+            ClientError::Busy(_) => ErrorClass::Busy,
+        }
+    }
+
+    /// What a node's error means. What has no code, or one from the future, is final: nobody knows
+    /// what another try would do.
+    #[must_use]
+    pub fn of_server(error: &ServerError) -> ErrorClass {
+        error.code.as_deref().and_then(ErrorClass::of_code).unwrap_or(ErrorClass::Final)
+    }
+
+    /// What an error's code means; none for a code that is not known. A test sees to it that all the codes of
+    /// our own nodes are.
+    #[must_use]
+    pub fn of_code(code: &str) -> Option<ErrorClass> {
+        Some(match code {
+            // About the request: the same everywhere.
+            "bad_request" | "bad_message" | "unknown_action" | "not_implemented" | "too_large"
+            | "wid_reused" | "denied" | "is_root" => ErrorClass::Final,
+            // Not there, or a precondition that does not hold.
+            "not_found" | "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch"
+            | "in_use" => ErrorClass::Final,
+            // All nodes hold all data, so the others are as full.
+            "memory_full" => ErrorClass::Final,
+            // About this node.
+            "not_ready" | "read_only" | "no_event" => ErrorClass::Unavailable,
+            "too_many" => ErrorClass::Overload,
+            // A stream that was not read in time: a new one can be read.
+            "too_slow" => ErrorClass::Aborted,
+            // Made at that node, which tells it from a new one by its write id.
+            "unknown_fate" => ErrorClass::UnknownThere,
+            // Refused, or made in memory: the code does not say which.
+            "storage_failed" => ErrorClass::FateUnknown,
+            // A bug, before or after the change.
+            "internal" => ErrorClass::FateUnknown,
+            _ => return None,
+        })
+    }
+
+    /// Whether the request may have been carried out.
+    #[must_use]
+    pub fn is_fate_unknown(self) -> bool {
+        match self {
+            ErrorClass::TryDeadline | ErrorClass::FateUnknown | ErrorClass::UnknownThere => true,
+            ErrorClass::Unavailable
+            | ErrorClass::Overload
+            | ErrorClass::Aborted
+            | ErrorClass::Busy
+            | ErrorClass::Final => false,
+        }
+    }
+
+    /// Whether another node is more likely to do it.
+    fn wants_other_node(self) -> bool {
+        !matches!(self, ErrorClass::UnknownThere | ErrorClass::Busy)
+    }
+}
+
+/// When a request is tried again, and for how long in all.
+///
+/// The delay before try n + 1 is `initial_delay` * `factor`^(n - 1), at most `delay_max`, of which a random
+/// part between half and all is waited: callers that failed together do not come back together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// The delay before the second try.
+    pub initial_delay: Duration,
+    /// By how much each delay is longer than the one before it; less than 1 counts as 1.
+    pub factor: u32,
+    /// No delay is longer.
+    pub delay_max: Duration,
+    /// How long all tries and delays of a request may take together.
+    pub total_deadline: Duration,
+    /// How long one try may take.
+    pub try_deadline: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy {
+            initial_delay: Duration::from_millis(10),
+            factor: 2,
+            delay_max: Duration::from_secs(1),
+            total_deadline: Duration::from_secs(10),
+            try_deadline: Duration::from_secs(2),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// What to do when try number `attempt` (the first is 1) has failed, `elapsed` after the request was
+    /// begun. `random` is any 64 bits, others each time.
+    #[must_use]
+    pub fn decide(
+        &self,
+        class: ErrorClass,
+        attempt: u32,
+        elapsed: Duration,
+        idempotency: Idempotency,
+        random: u64,
+    ) -> Decision {
+        if class == ErrorClass::Final {
+            return Decision::GiveUp(Reason::Final);
+        }
+        if class.is_fate_unknown() && idempotency == Idempotency::Unguarded {
+            return Decision::GiveUp(Reason::FateUnknown);
+        }
+        let delay = self.delay(attempt, random);
+        match elapsed.saturating_add(delay) < self.total_deadline {
+            true => Decision::RetryAfter { delay, other_node: class.wants_other_node() },
+            // Waiting for a try that would have no time helps nobody.
+            false => Decision::GiveUp(Reason::Deadline),
+        }
+    }
+
+    /// How long to wait after try number `attempt` (the first is 1) has failed.
+    #[must_use]
+    pub fn delay(&self, attempt: u32, random: u64) -> Duration {
+        let factor = self.factor.max(1).saturating_pow(attempt.saturating_sub(1));
+        let longest = self.initial_delay.saturating_mul(factor).min(self.delay_max);
+        let half = longest / 2;
+        // 32 bits of randomness are more than a delay has steps that matter.
+        let part = f64::from((random >> 32) as u32) / f64::from(u32::MAX);
+        half + (longest - half).mul_f64(part)
+    }
+
+    /// How long a try that begins `elapsed` after the request may take; none if the time is over.
+    #[must_use]
+    pub fn time_for_try(&self, elapsed: Duration) -> Option<Duration> {
+        let left = self.total_deadline.checked_sub(elapsed).filter(|left| !left.is_zero())?;
+        Some(left.min(self.try_deadline))
+    }
+}
+
+#[cfg(test)]
+mod tests;
