@@ -8,8 +8,9 @@
 //! | [`error`] | yes | what can go wrong |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`pool`] | no | a few connections per node, shared |
+//! | [`retry`] | yes | whether a failed request is tried again, when and where |
 //! | [`router`] | yes | which node serves a path, and which ones come next |
-//! | [`retry`] | yes | when a failed try is worth another one |
+//! | [`shard_map`] | no | the table of shards, cached and refreshed, whatever lists them |
 //! | [`smart`] | no | the client of a cluster |
 //! | [`splitter`] | yes | where one message ends and the next begins |
 //! | [`stats`] | no | counters |
@@ -22,6 +23,7 @@ pub mod message;
 pub mod pool;
 pub mod retry;
 pub mod router;
+pub mod shard_map;
 pub mod smart;
 pub mod splitter;
 pub mod stats;
@@ -33,5 +35,7 @@ pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use error::{ClientError, ServerError};
 pub use message::{Fields, Greeting, Message};
 pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
+pub use retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
 pub use router::{Candidate, Router};
+pub use shard_map::{ShardMap, ShardMapConfig, ShardMapState, ShardRow};
 pub use smart::{CallError, Client, ClientConfig, Fate, PutOptions, ReadMode};

@@ -204,12 +204,7 @@ impl RetryPolicy {
     /// How long to wait after try number `attempt` (the first is 1) has failed.
     #[must_use]
     pub fn delay(&self, attempt: u32, random: u64) -> Duration {
-        let factor = self.factor.max(1).saturating_pow(attempt.saturating_sub(1));
-        let longest = self.initial_delay.saturating_mul(factor).min(self.delay_max);
-        let half = longest / 2;
-        // 32 bits of randomness are more than a delay has steps that matter.
-        let part = f64::from((random >> 32) as u32) / f64::from(u32::MAX);
-        half + (longest - half).mul_f64(part)
+        backoff(self.initial_delay, self.factor, self.delay_max, attempt, random)
     }
 
     /// How long a try that begins `elapsed` after the request may take; none if the time is over.
@@ -218,6 +213,24 @@ impl RetryPolicy {
         let left = self.total_deadline.checked_sub(elapsed).filter(|left| !left.is_zero())?;
         Some(left.min(self.try_deadline))
     }
+}
+
+/// Exponential backoff: `first` * `factor`^(failures - 1), at most `longest`, of which a random part
+/// between half and all counts.
+pub(super) fn backoff(
+    first: Duration,
+    factor: u32,
+    longest: Duration,
+    failures: u32,
+    random: u64,
+) -> Duration {
+    let factor = factor.max(1).saturating_pow(failures.saturating_sub(1));
+    let all = first.saturating_mul(factor).min(longest);
+    // 584 years, where it is cut.
+    let all = u64::try_from(all.as_nanos()).unwrap_or(u64::MAX);
+    let half = all / 2;
+    let part = u128::from(all - half) * u128::from(random) / u128::from(u64::MAX);
+    Duration::from_nanos(half + part as u64)
 }
 
 #[cfg(test)]
