@@ -286,3 +286,19 @@ fn many_requests_at_once_leave_others_their_turn() {
     sender.join().unwrap();
     assert!(answers.join().unwrap() > 5 * count * 10);
 }
+
+#[test]
+fn a_flood_of_batches_of_nothing_costs_little_memory() {
+    let _alone = alone();
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let ops = Value::Array(vec![Value::Nil; 1_024]);
+    let one = encode(&map! {"action": "batch", "seq": 1, "ops": ops});
+    let before = memory();
+    client.send_bytes(&one.repeat(100));
+    for _ in 0..100 {
+        assert_eq!(client.reply(1)["results"].as_array().unwrap().len(), 1_024);
+    }
+    assert!(memory() < before + (32 << 20));
+    assert_eq!(node.connect().get("a"), None);
+}

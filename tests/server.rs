@@ -13,6 +13,8 @@ mod harness;
 
 #[path = "server/admin.rs"]
 mod admin;
+#[path = "server/batches.rs"]
+mod batches;
 #[path = "server/cluster.rs"]
 mod cluster;
 #[path = "server/conflicts.rs"]

@@ -40,7 +40,7 @@ impl Context<'_> {
     }
 
     /// Whether changes may be made without waiting for the disk.
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.hub.log().is_none_or(|log| log.has_room())
     }
 
@@ -179,8 +179,11 @@ impl Session {
             done += 1;
             match next {
                 Ok(ClientMessage::Request { seq, request }) => {
-                    if let Then::Heavy(job) = self.run_one(cx, *seq, request, out) {
-                        return (done, Then::Heavy(job));
+                    match self.run_one(cx, *seq, request, out) {
+                        Then::Heavy(job) => return (done, Then::Heavy(job)),
+                        // Not done: it comes again.
+                        Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
+                        Then::Continue | Then::Close => {}
                     }
                 }
                 Ok(ClientMessage::Ack { seq, ack }) => {
@@ -215,6 +218,7 @@ impl Session {
         let (action, result) = match request {
             // These are carried out in runs.
             Request::Get { .. } | Request::Write(_) | Request::GetTock => return Then::Continue,
+            Request::Batch(batch) => return self.batch(cx, seq, batch, out),
             Request::GetByEvent { node, tick, chain } => {
                 (Action::GetValue, self.get_by_event(cx, seq, node, *tick, *chain))
             }

@@ -4,7 +4,7 @@
 
 use crate::hub::log_queue::LogFailure;
 use crate::model::ids::Tock;
-use crate::protocol::client::reply::{StreamTag, write_stream_error};
+use crate::protocol::client::reply::{StreamTag, write_error_result, write_stream_error};
 use crate::protocol::client::{ClientError, ErrorCode};
 
 /// Where in the output they are, in order.
@@ -18,14 +18,33 @@ struct UnsyncedReply {
     to: usize,
     /// Of the log's batch with the change.
     number: u64,
-    tag: StreamTag,
+    kind: Kind,
+}
+
+/// What it is a part of the output.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A message.
+    Message(StreamTag),
+    /// A result within a batch's reply.
+    Result,
 }
 
 impl UnsyncedReplies {
     /// Notes the reply at `from..to` of the output. Nothing is logged as number 0.
     pub(super) fn note(&mut self, from: usize, to: usize, number: u64, tag: StreamTag) {
+        self.push(from, to, number, Kind::Message(tag));
+    }
+
+    /// The same of a reply outside of streams, or, without a `seq`, of a result within a batch's.
+    pub(super) fn note_reply(&mut self, from: usize, to: usize, number: u64, seq: Option<u64>) {
+        let message = |seq| Kind::Message(StreamTag { seq, wseq: None });
+        self.push(from, to, number, seq.map_or(Kind::Result, message));
+    }
+
+    fn push(&mut self, from: usize, to: usize, number: u64, kind: Kind) {
         if number > 0 && to > from {
-            self.replies.push(UnsyncedReply { from, to, number, tag });
+            self.replies.push(UnsyncedReply { from, to, number, kind });
         }
     }
 
@@ -39,10 +58,13 @@ impl UnsyncedReplies {
         let error = in_flight(failure);
         let mut kept = Vec::with_capacity(out.len());
         let mut at = 0;
-        for UnsyncedReply { from, to, number, tag } in self.replies.drain(..) {
+        for UnsyncedReply { from, to, number, kind } in self.replies.drain(..) {
             if number > failure.synced {
                 kept.extend_from_slice(out.get(at..from).unwrap_or_default());
-                write_stream_error(&error, tag, tock, &mut kept);
+                match kind {
+                    Kind::Message(tag) => write_stream_error(&error, tag, tock, &mut kept),
+                    Kind::Result => write_error_result(&error, &mut kept),
+                }
                 at = to;
             }
         }

@@ -213,3 +213,56 @@ fn a_write_that_comes_again_is_not_told_of_before_the_first_one_is_on_disk() {
     gated.log.recover(gated.log.appended());
     assert_eq!(client.ok(write())["repeated"].as_bool(), Some(true));
 }
+
+/// A batch: a read, a write, a read.
+fn batch(client: &mut Client, value: u64) -> u64 {
+    let get = || map! {"action": "get_value", "path": path("a")};
+    let set = map! {"action": "set_value", "path": path("a"), "value": value};
+    client.start(map! {"action": "batch", "ops": crate::harness::array([get(), set, get()])})
+}
+
+/// The codes of its results.
+fn codes(reply: &Value) -> Vec<&str> {
+    reply["results"].as_array().unwrap().iter().map(code).collect()
+}
+
+#[test]
+fn in_a_batch_each_write_waits_for_the_disk_and_has_its_own_error() {
+    let gated = Gated::start(true, 1 << 20);
+    let mut client = gated.node.connect();
+    let seq = batch(&mut client, 1);
+    gated.wait_for(1);
+    nothing_comes(&client);
+    gated.sync();
+    assert_eq!(codes(&client.reply(seq)), ["none"; 3]);
+
+    let seq = batch(&mut client, 2);
+    gated.wait_for(2);
+    gated.log.fail("no space left");
+    let reply = client.reply(seq);
+    assert_eq!(codes(&reply), ["none", "storage_failed", "none"]);
+    assert_eq!(reply["results"][2]["value"].as_u64(), Some(2), "it is made in memory");
+    assert_eq!(reply["seq"].as_u64(), Some(seq));
+
+    let seq = batch(&mut client, 3);
+    let reply = client.reply(seq);
+    assert_eq!(codes(&reply), ["none", "storage_failed", "none"]);
+    assert!(text(&reply["results"][1], "error").contains("nothing was changed"), "{reply}");
+    assert_eq!(reply["results"][2]["value"].as_u64(), Some(2));
+}
+
+#[test]
+fn a_batch_that_writes_waits_while_the_disk_does_not_keep_up() {
+    let gated = Gated::start(false, 1_000);
+    let (mut writer, mut reader) = (gated.node.connect(), gated.node.connect());
+    while gated.log.has_room() {
+        writer.set("a", 1);
+    }
+    let waiting = batch(&mut writer, 2);
+    nothing_comes(&writer);
+    let get = map! {"action": "get_value", "path": path("a")};
+    let reply = reader.ok(map! {"action": "batch", "ops": crate::harness::array([get])});
+    assert_eq!(reply["results"][0]["value"].as_u64(), Some(1), "one that only reads does not");
+    gated.write();
+    assert_eq!(codes(&writer.reply(waiting)), ["none"; 3]);
+}

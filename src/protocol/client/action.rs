@@ -78,6 +78,8 @@ actions! {
     Status = "status",
     /// Ours: the network's members.
     Members = "members",
+    /// Ours: many reads and writes of single entries.
+    Batch = "batch",
     /// Ours: which nodes there are, for clients.
     Cluster = "cluster",
     /// Ours: streams the same, whenever it changes.

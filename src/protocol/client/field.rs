@@ -70,6 +70,7 @@ fields! {
     Node = "node",
     NodeDrop = "node_drop",
     Nodes = "nodes",
+    Ops = "ops",
     Over = "over",
     Path = "path",
     Present = "present",

@@ -10,6 +10,7 @@
 //! | [`action`] | the actions' names |
 //! | [`field`] | a message's fields, not yet typed |
 //! | [`request`] | typed requests, and how they are decoded |
+//! | [`batch`] | many of them in one request |
 //! | [`mod@write`] | the change of one entry |
 //! | [`stored`] | those of them that are about files |
 //! | [`error`] | the code words of errors |
@@ -18,6 +19,7 @@
 //! | [`reply`] | the writer of messages, and the replies that are not of one action only |
 
 pub mod action;
+pub mod batch;
 pub mod chain;
 pub mod error;
 pub mod field;

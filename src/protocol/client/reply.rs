@@ -78,6 +78,14 @@ impl<'o> MessageWriter<'o> {
         self
     }
 
+    /// Adds `seq`; nothing in a result within a batch's reply, which has none.
+    pub fn seq(&mut self, seq: Option<u64>) -> &mut Self {
+        match seq {
+            Some(seq) => self.u64("seq", seq),
+            None => self,
+        }
+    }
+
     /// Adds `tock`.
     pub fn tock(&mut self, tock: Tock) -> &mut Self {
         self.u64("tock", tock.get())
@@ -140,6 +148,11 @@ pub fn write_error(error: &ClientError, seq: Option<u64>, tock: Tock, out: &mut 
         message.u64("seq", seq);
     }
     message.tock(tock);
+}
+
+/// An error as a result within a batch's reply.
+pub fn write_error_result(error: &ClientError, out: &mut Vec<u8>) {
+    MessageWriter::new(out).str("error", &error.text).str("code", error.code.word());
 }
 
 /// An error within a stream.

@@ -1,6 +1,7 @@
 //! Typed requests, borrowing from the bytes that they came in, and how a message is decoded.
 
 use super::action::Action;
+use super::batch::BatchRequest;
 use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong};
 use super::stored::{
@@ -265,6 +266,8 @@ pub enum Request<'a> {
     Status,
     /// `members`.
     Members,
+    /// `batch`.
+    Batch(BatchRequest<'a>),
     /// `cluster`.
     Cluster,
     /// `watch_cluster`.
@@ -412,6 +415,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         }
         Action::Status => Request::Status,
         Action::Members => Request::Members,
+        Action::Batch => Request::Batch(BatchRequest::decode(fields)?),
         Action::Cluster => Request::Cluster,
         Action::WatchCluster => Request::WatchCluster,
         Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
@@ -444,7 +448,10 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
     })
 }
 
-fn decode_get<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {
+pub(super) fn decode_get<'a>(
+    action: Action,
+    fields: &Fields<'a>,
+) -> Result<Request<'a>, ClientError> {
     let chain = chain_length(fields, 0)?;
     if fields.get(Field::Node).is_some() && fields.get(Field::Path).is_none() {
         let tick = fields.need(Field::Tick)?;

@@ -1,6 +1,7 @@
 //! What the actions do, one file per family.
 
 mod admin;
+mod batch;
 mod cluster;
 mod delete_group;
 mod message;
@@ -12,3 +13,4 @@ mod storage;
 mod tree;
 pub(super) mod value;
 mod watch;
+mod write_reply;

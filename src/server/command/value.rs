@@ -3,19 +3,19 @@
 
 use smallvec::SmallVec;
 
-use super::show::{show_path, show_value};
+pub(in crate::server) use super::write_reply::engine_error;
+use super::write_reply::{write_refusal, write_refused, write_reply};
 use crate::engine::{Engine, EngineWriteError};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tick, Tock};
 use crate::model::path::{Element, Path};
 use crate::protocol::client::chain::ChainField;
-use crate::protocol::client::reply::{StreamTag, write_error};
+use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
 use crate::protocol::client::{
     Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
 };
-use crate::replica::write::{ChainCondition, Precondition, Write, WriteError, Written};
-use crate::replica::write_ids::Made;
+use crate::replica::write::{ChainCondition, Precondition, Write, Written};
 use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, not_ready};
 
 /// How often a write that waits for another node's change to spread looks again; its own
@@ -36,11 +36,11 @@ pub(in crate::server) struct CopiesWait {
 }
 
 /// A read on its way.
-struct Lookup<'a> {
-    seq: u64,
-    chain: ChainLength,
-    path: Result<WholePath<'a>, ClientError>,
-    found: Option<Entry>,
+pub(super) struct Lookup<'a> {
+    pub(super) seq: u64,
+    pub(super) chain: ChainLength,
+    pub(super) path: Result<WholePath<'a>, ClientError>,
+    pub(super) found: Option<Entry>,
 }
 
 impl Session {
@@ -81,7 +81,7 @@ impl Session {
             match &lookup.path {
                 Err(error) => write_error(error, Some(lookup.seq), tock, out),
                 Ok(_) if !ready => write_error(&not_ready(), Some(lookup.seq), tock, out),
-                Ok(_) => lookup.write(names.as_ref(), tock, out),
+                Ok(_) => lookup.write(Some(lookup.seq), names.as_ref(), tock, out),
             }
         }
         done
@@ -101,15 +101,14 @@ impl Session {
             .map_while(as_write)
             .map(|(seq, write)| {
                 let path = write.map(|write| {
-                    let path = self.resolve(write.action, &write.path)?.to_path();
-                    check_kind(&path, write.value.is_some())?;
+                    let path = self.resolve_write(write)?;
                     if write.copies > 0 {
                         waiting += 1;
                         self.check_count(cx, waiting)?;
                     }
                     Ok(path)
                 });
-                Job { seq, write, path: path.transpose(), outcome: None }
+                Job { seq: Some(seq), write, path: path.transpose(), outcome: None }
             })
             .collect();
         let room = cx.shared.config.output_bytes_max.saturating_sub(out.len());
@@ -133,13 +132,17 @@ impl Session {
             let number = job.logged_as(cx, number);
             match job.write(cx, &names, tock, out) {
                 Some(wait) => self.copies.push(CopiesWait { number, ..wait }),
-                None => {
-                    let tag = StreamTag { seq, wseq: None };
-                    self.unsynced.note(from, out.len(), number, tag);
-                }
+                None => self.unsynced.note_reply(from, out.len(), number, seq),
             }
         }
         done
+    }
+
+    /// A write's whole path, if the write is allowed.
+    pub(super) fn resolve_write(&self, write: &WriteRequest<'_>) -> Result<Path, ClientError> {
+        let path = self.resolve(write.action, &write.path)?.to_path();
+        check_kind(&path, write.value.is_some())?;
+        Ok(path)
     }
 
     /// Answers the writes whose copies are there, or that have waited for them long enough.
@@ -157,8 +160,7 @@ impl Session {
             if copies >= wait.wanted {
                 let from = out.len();
                 out.extend_from_slice(&wait.reply);
-                let tag = StreamTag { seq: wait.seq, wseq: None };
-                unsynced.note(from, out.len(), wait.number, tag);
+                unsynced.note_reply(from, out.len(), wait.number, Some(wait.seq));
                 return false;
             }
             if cx.now >= wait.deadline {
@@ -206,7 +208,14 @@ fn as_write<'a>(message: &'a Decoded<'a>) -> Option<(u64, Option<&'a WriteReques
 }
 
 impl Lookup<'_> {
-    fn write(&self, names: Option<&NodeNames>, tock: Tock, out: &mut Vec<u8>) {
+    /// Writes the reply to a request, or a result within a batch's.
+    pub(super) fn write(
+        &self,
+        seq: Option<u64>,
+        names: Option<&NodeNames>,
+        tock: Tock,
+        out: &mut Vec<u8>,
+    ) {
         let mut message = MessageWriter::new(out);
         match (&self.found, names) {
             (Some(entry), Some(names)) => message.entry(entry, self.chain, names.names()),
@@ -220,23 +229,24 @@ impl Lookup<'_> {
                 if !self.chain.is_none() {
                     message.nil("chain");
                 }
-                message.u64("seq", self.seq).tock(tock);
+                message.seq(seq).tock(tock);
                 return;
             }
         };
-        message.u64("seq", self.seq);
+        message.seq(seq);
     }
 }
 
 /// A write, or a request for a tock, on its way.
-struct Job<'a> {
-    seq: u64,
-    write: Option<&'a WriteRequest<'a>>,
-    path: Result<Option<Path>, ClientError>,
-    outcome: Option<Outcome>,
+pub(super) struct Job<'a> {
+    /// None for one of a batch.
+    pub(super) seq: Option<u64>,
+    pub(super) write: Option<&'a WriteRequest<'a>>,
+    pub(super) path: Result<Option<Path>, ClientError>,
+    pub(super) outcome: Option<Outcome>,
 }
 
-enum Outcome {
+pub(super) enum Outcome {
     Written(Written),
     Refused(EngineWriteError),
     Tock(Tock),
@@ -244,7 +254,7 @@ enum Outcome {
 
 impl Job<'_> {
     /// It is not to be made, unless it only asks for a tock.
-    fn refuse(&mut self, error: &ClientError) {
+    pub(super) fn refuse(&mut self, error: &ClientError) {
         if self.write.is_some() && self.path.is_ok() {
             self.path = Err(error.clone());
         }
@@ -252,7 +262,7 @@ impl Job<'_> {
 
     /// Of which of the log's batches its reply tells; 0 for none. `number`: the one with what was
     /// changed now.
-    fn logged_as(&self, cx: &Context<'_>, number: u64) -> u64 {
+    pub(super) fn logged_as(&self, cx: &Context<'_>, number: u64) -> u64 {
         match &self.outcome {
             Some(Outcome::Written(written)) if written.committed.is_some() => number,
             // Its change is in one before, nobody knows which.
@@ -263,7 +273,7 @@ impl Job<'_> {
         }
     }
 
-    fn carry_out(&mut self, engine: &mut Engine, outbox: &mut crate::engine::Outbox) {
+    pub(super) fn carry_out(&mut self, engine: &mut Engine, outbox: &mut crate::engine::Outbox) {
         let (Some(write), Ok(Some(path))) = (self.write, &self.path) else {
             if self.write.is_none() {
                 self.outcome = Some(Outcome::Tock(engine.mint_tock()));
@@ -285,15 +295,16 @@ impl Job<'_> {
     }
 
     /// About how much of the output its reply takes, where that can be much.
-    fn reply_bytes(&self) -> usize {
+    pub(super) fn reply_bytes(&self) -> usize {
         match &self.outcome {
             Some(Outcome::Written(written)) => written.old.as_ref().map_or(0, Entry::memory_bytes),
             _ => 0,
         }
     }
 
-    /// Writes the reply, or prepares it where it has to wait for copies.
-    fn write(
+    /// Writes the reply (or a result within a batch's), or prepares it where it has to wait for
+    /// copies.
+    pub(super) fn write(
         self,
         cx: &Context<'_>,
         names: &NodeNames,
@@ -302,35 +313,35 @@ impl Job<'_> {
     ) -> Option<CopiesWait> {
         let path = match self.path {
             Err(error) => {
-                write_error(&error, Some(self.seq), tock, out);
+                write_refused(&error, self.seq, tock, out);
                 return None;
             }
             Ok(path) => path.unwrap_or_default(),
         };
         match (self.outcome, self.write) {
             (Some(Outcome::Tock(tock)), _) => {
-                MessageWriter::new(out).tock(tock).u64("seq", self.seq);
+                MessageWriter::new(out).tock(tock).seq(self.seq);
                 None
             }
             (Some(Outcome::Refused(error)), Some(write)) => {
                 let error = write_refusal(&error, write, &path, names);
-                write_error(&error, Some(self.seq), tock, out);
+                write_refused(&error, self.seq, tock, out);
                 None
             }
             (Some(Outcome::Written(written)), Some(write)) => {
                 let newest = written.entry.as_ref().map(Entry::newest);
                 let event = written.repeated.map(|made| made.event).or(newest);
-                match event.filter(|_| write.copies > 0) {
+                match event.filter(|_| write.copies > 0).zip(self.seq) {
                     None => {
                         write_reply(self.seq, write, &written, names, tock, out);
                         None
                     }
-                    Some(event) => {
+                    Some((event, seq)) => {
                         let mut reply = Vec::new();
                         write_reply(self.seq, write, &written, names, tock, &mut reply);
                         let timeout = write.copies_timeout;
                         let deadline = cx.now.saturating_add(timeout);
-                        let (seq, wanted) = (self.seq, write.copies);
+                        let wanted = write.copies;
                         let number = 0; // the caller knows it
                         Some(CopiesWait { seq, event, wanted, deadline, timeout, reply, number })
                     }
@@ -373,119 +384,6 @@ fn condition(engine: &Engine, field: &ChainField<'_>, path: &Path) -> ChainCondi
         Some(node) => ChainCondition::Newest(Event { node, tick }),
         None => ChainCondition::Unknown,
     }
-}
-
-fn write_reply(
-    seq: u64,
-    write: &WriteRequest<'_>,
-    written: &Written,
-    names: &NodeNames,
-    tock: Tock,
-    out: &mut Vec<u8>,
-) {
-    if let Some(made) = &written.repeated {
-        return write_repeated(seq, write, written.entry.as_ref(), made, names, out);
-    }
-    let tock = written.entry.as_ref().map_or(tock, Entry::tock);
-    let was_there = written.committed.is_none() && write.value.is_some();
-    let mut message = MessageWriter::new(out);
-    if was_there {
-        // Nothing done because of `idem`: the original has another order here.
-        message.tock(tock);
-    }
-    message.bool("changed", written.changed);
-    if !was_there
-        && write.chain == ChainField::Any
-        && write.prev.is_none()
-        && let Some(value) = written.old.as_ref().and_then(Entry::value)
-    {
-        message.raw("prev", value);
-    }
-    if !write.reply_chain.is_none() {
-        match &written.entry {
-            Some(entry) => {
-                names.names().write_chain(entry, write.reply_chain, message.key("chain"));
-            }
-            None => {
-                message.nil("chain");
-            }
-        }
-    }
-    if !was_there {
-        message.tock(tock);
-    }
-    message.u64("seq", seq);
-}
-
-/// The reply of a write that had been made before: what it was then, as far as that is known.
-fn write_repeated(
-    seq: u64,
-    write: &WriteRequest<'_>,
-    entry: Option<&Entry>,
-    made: &Made,
-    names: &NodeNames,
-    out: &mut Vec<u8>,
-) {
-    let mut message = MessageWriter::new(out);
-    message.bool("changed", true);
-    if !write.reply_chain.is_none() {
-        let names = names.names();
-        names.write_chain_from(made.event, entry, write.reply_chain, message.key("chain"));
-    }
-    message.tock(made.tock).bool("repeated", true).u64("seq", seq);
-}
-
-/// The error of a write that was not made, with the words that clients look for.
-fn write_refusal(
-    error: &EngineWriteError,
-    write: &WriteRequest<'_>,
-    path: &Path,
-    names: &NodeNames,
-) -> ClientError {
-    let at = show_path(path);
-    match error {
-        EngineWriteError::Write(WriteError::AlreadyExists) => {
-            ClientError::new(ErrorCode::AlreadyExists, format!("Entry already exists at {at}"))
-        }
-        EngineWriteError::Write(WriteError::IsNew) => {
-            ClientError::new(ErrorCode::IsNew, format!("Entry is new at {at}"))
-        }
-        EngineWriteError::Write(WriteError::ChainMismatch { newest }) => {
-            let newest = names.names().show(*newest);
-            let wanted = match write.chain {
-                ChainField::Newest { node, tick } => format!("{}:{tick}", super::show::shown(node)),
-                ChainField::Any | ChainField::New => String::from("nil"),
-            };
-            let text = format!("Chain is {newest} not {wanted} for {at}");
-            ClientError::new(ErrorCode::ChainMismatch, text)
-        }
-        EngineWriteError::Write(WriteError::ValueMismatch) => {
-            let wanted = write.prev.map_or_else(String::new, show_value);
-            let text = format!("Data is not {wanted} at {at}");
-            ClientError::new(ErrorCode::DataMismatch, text)
-        }
-        EngineWriteError::Write(WriteError::IdReused) => {
-            let text = format!("the 'wid' for {at} was used for another path or value before");
-            ClientError::new(ErrorCode::WidReused, text)
-        }
-        other => engine_error(other),
-    }
-}
-
-/// The error of a write that was not made, for reasons of the node.
-pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
-    let code = match error {
-        EngineWriteError::NotReady => ErrorCode::NotReady,
-        EngineWriteError::ReadOnly => ErrorCode::ReadOnly,
-        EngineWriteError::MemoryFull { .. } => ErrorCode::MemoryFull,
-        EngineWriteError::Write(WriteError::NoEvent) => ErrorCode::NoEvent,
-        EngineWriteError::Write(WriteError::AlreadyExists) => ErrorCode::AlreadyExists,
-        EngineWriteError::Write(WriteError::IsNew) => ErrorCode::IsNew,
-        EngineWriteError::Write(WriteError::ChainMismatch { .. }) => ErrorCode::ChainMismatch,
-        EngineWriteError::Write(WriteError::ValueMismatch) => ErrorCode::DataMismatch,
-        EngineWriteError::Write(WriteError::IdReused) => ErrorCode::WidReused,
-    };
-    ClientError::new(code, error.to_string())
 }
 
 impl CopiesWait {

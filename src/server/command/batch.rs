@@ -1,0 +1,188 @@
+//! `batch`: each operation is carried out and answered as if it had been sent alone, in order; only
+//! the answers go out together. Some take the engine's guard together, so no others come between
+//! them; that is no promise, and what fails does not keep the rest from being done.
+
+use super::value::{Job, Lookup};
+use super::write_reply::write_refused;
+use crate::engine::{Engine, Outbox};
+use crate::model::entry::Entry;
+use crate::model::ids::Tock;
+use crate::model::value::write_array_len;
+use crate::protocol::client::batch::{BatchOp, BatchRequest};
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::session::{Context, NodeNames, Session, Then, not_ready};
+
+/// Operations that take the guard together: as many as messages that arrive together.
+const GUARD_OPS: usize = 256;
+/// Bytes of values in a reply, after which further operations are refused: as many as a request may
+/// have. So the reply has one greatest value more at most.
+const REPLY_BYTES_MAX: usize = 8 << 20;
+
+/// An operation on its way.
+enum Op<'a> {
+    Read { lookup: Lookup<'a>, ready: bool },
+    Write { job: Job<'a>, number: u64 },
+    Refused(ClientError),
+}
+
+impl<'a> Op<'a> {
+    fn new(session: &Session, op: &'a Result<BatchOp<'a>, ClientError>) -> Self {
+        match op {
+            Err(error) => Self::Refused(error.clone()),
+            Ok(BatchOp::Get { path, chain }) => {
+                let action = if path.internal { Action::GetInternal } else { Action::GetValue };
+                let path = session.resolve(action, path);
+                let seq = 0; // that of the batch is not its own
+                let lookup = Lookup { seq, chain: *chain, path, found: None };
+                Self::Read { lookup, ready: false }
+            }
+            Ok(BatchOp::Write(write)) => {
+                let path = session.resolve_write(write).map(Some);
+                let job = Job { seq: None, write: Some(write), path, outcome: None };
+                Self::Write { job, number: 0 }
+            }
+        }
+    }
+
+    /// Whether the reply has room for its answer. If not, it is refused.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let has_room = bytes <= REPLY_BYTES_MAX;
+        if !has_room && !matches!(self, Self::Refused(_)) {
+            *self = Self::Refused(no_room());
+        }
+        has_room
+    }
+
+    /// Looks up what is to be read; tells how many bytes of the reply that is.
+    fn read(&mut self, engine: &Engine) -> usize {
+        let Self::Read { lookup, ready } = self else { return 0 };
+        *ready = engine.is_ready();
+        lookup.find(engine)
+    }
+
+    /// The same of any operation.
+    fn carry_out(&mut self, engine: &mut Engine, outbox: &mut Outbox) -> usize {
+        match self {
+            Self::Write { job, .. } => {
+                job.carry_out(engine, outbox);
+                job.reply_bytes()
+            }
+            _ => self.read(engine),
+        }
+    }
+}
+
+/// What the answers are written with.
+struct Moment {
+    tock: Tock,
+    names: NodeNames,
+}
+
+impl Moment {
+    fn of(engine: &Engine) -> Self {
+        Self { tock: engine.tock(), names: NodeNames::of(engine) }
+    }
+}
+
+impl Session {
+    /// `batch`. Without room for its changes nothing is done; it is to be handed in again.
+    pub(in crate::server) fn batch(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        batch: &BatchRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Then {
+        let ops = batch.ops();
+        let has_writes = ops.iter().any(|op| matches!(op, Ok(BatchOp::Write(_))));
+        if has_writes && !cx.has_room() {
+            return Then::NeedsRoom;
+        }
+        let mut ops: Vec<Op<'_>> = ops.iter().map(|op| Op::new(self, op)).collect();
+        if let Err(error) = cx.check_storage() {
+            for op in &mut ops {
+                if let Op::Write { job, .. } = op {
+                    job.refuse(&error);
+                }
+            }
+        }
+        let (mut bytes, mut moment) = (0, None);
+        for part in ops.chunks_mut(GUARD_OPS) {
+            moment = Some(carry_out_part(cx, part, &mut bytes));
+        }
+        let moment = moment.unwrap_or_else(|| cx.hub.read(Moment::of));
+        let mut message = MessageWriter::new(out);
+        let results = message.key("results");
+        write_array_len(ops.len(), results);
+        for op in ops {
+            self.write_result(cx, op, &moment, results);
+        }
+        message.u64("seq", seq).tock(moment.tock);
+        Then::Continue
+    }
+
+    fn write_result(&mut self, cx: &Context<'_>, op: Op<'_>, moment: &Moment, out: &mut Vec<u8>) {
+        let tock = moment.tock;
+        match op {
+            Op::Refused(error) => write_refused(&error, None, tock, out),
+            Op::Read { lookup, ready } => match &lookup.path {
+                Err(error) => write_refused(error, None, tock, out),
+                Ok(_) if !ready => write_refused(&not_ready(), None, tock, out),
+                Ok(_) => lookup.write(None, Some(&moment.names), tock, out),
+            },
+            Op::Write { job, number } => {
+                let from = out.len();
+                let number = job.logged_as(cx, number);
+                // Without copies there is nothing to wait for.
+                let _none = job.write(cx, &moment.names, tock, out);
+                self.unsynced.note_reply(from, out.len(), number, None);
+            }
+        }
+    }
+}
+
+/// Carries out some operations under one guard: the exclusive one if there is a write among them.
+fn carry_out_part(cx: &Context<'_>, part: &mut [Op<'_>], bytes: &mut usize) -> Moment {
+    if !part.iter().any(|op| matches!(op, Op::Write { .. })) {
+        return cx.hub.read(|engine| {
+            for op in part {
+                if op.has_room(*bytes) {
+                    *bytes += op.read(engine);
+                }
+            }
+            Moment::of(engine)
+        });
+    }
+    let (moment, logged) = cx.hub.change_numbered(|engine, outbox| {
+        for op in &mut *part {
+            if op.has_room(*bytes) {
+                *bytes += op.carry_out(engine, outbox);
+            }
+        }
+        Moment::of(engine)
+    });
+    for op in part {
+        if let Op::Write { number, .. } = op {
+            *number = logged;
+        }
+    }
+    moment
+}
+
+fn no_room() -> ClientError {
+    let text = format!(
+        "the answers to the batch's operations before this one have more than {REPLY_BYTES_MAX} \
+         bytes; nothing was done; send it in a batch of its own"
+    );
+    ClientError::new(ErrorCode::TooLarge, text)
+}
+
+impl Lookup<'_> {
+    /// Looks up; tells about how much of the output the answer takes.
+    fn find(&mut self, engine: &Engine) -> usize {
+        if let Ok(path) = &self.path {
+            self.found = engine.get(path.as_bytes()).cloned();
+        }
+        self.found.as_ref().map_or(0, Entry::memory_bytes)
+    }
+}
