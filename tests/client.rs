@@ -7,6 +7,10 @@
     reason = "a test that finds something wrong has to fail"
 )]
 
+#[path = "client/batches.rs"]
+mod batches;
+#[path = "client/messages.rs"]
+mod messages;
 #[path = "client/ops.rs"]
 mod ops;
 #[path = "client/pool.rs"]
@@ -15,3 +19,5 @@ mod pool;
 mod reads;
 #[path = "client/topology.rs"]
 mod topology;
+#[path = "client/watches.rs"]
+mod watches;

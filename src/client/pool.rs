@@ -217,6 +217,14 @@ impl ConnectionPool {
         keep::start_probe(&self.inner, node, used);
     }
 
+    /// Asks a node whether it is still there, on each of its connections: somebody says that it is not.
+    pub fn probe(&self, node: &HostPort) {
+        let nodes = self.inner.nodes.lock();
+        let open = nodes.get(node).map(|slot| slot.connections.clone()).unwrap_or_default();
+        drop(nodes);
+        open.iter().for_each(|used| keep::start_probe(&self.inner, node, used));
+    }
+
     /// Who is at an address, if it was connected to.
     #[must_use]
     pub fn identity(&self, node: &HostPort) -> Option<NodeIdentity> {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::pool::PoolStats;
 use super::retry::{ErrorClass, Reason};
+use super::shard_map::ShardMapStats;
 use super::topology::TopologyStats;
 
 /// Everything; each part is of its own moment.
@@ -21,6 +22,8 @@ pub struct ClientStats {
     pub reads: ReadStats,
     /// Watches.
     pub watches: WatchStats,
+    /// The table of overrides of preferred nodes.
+    pub shards: ShardMapStats,
 }
 
 /// Where tries went.

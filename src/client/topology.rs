@@ -346,6 +346,13 @@ impl Shared {
         drop(state);
         self.pool.retain(|address| new.knows(address));
         for change in changes {
+            if let NodeChange::Changed { to: node, .. } | NodeChange::Removed(node) = &change
+                && !node.is_live()
+                && let Some(address) = &node.client
+            {
+                // Those who wait there need not wait until the silence is noticed.
+                self.pool.probe(address);
+            }
             self.tell(&TopologyEvent::Node { epoch, change });
         }
         self.tell_moves(&old, &new);

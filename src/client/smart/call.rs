@@ -54,17 +54,33 @@ pub(super) struct Served<T> {
 }
 
 /// How one try failed.
-struct Failed {
-    error: ClientError,
-    class: ErrorClass,
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: ClientError,
+    pub(super) class: ErrorClass,
+}
+
+impl Failed {
+    /// The error of a call that ends with this, whose class is final.
+    pub(super) fn into_refusal(self, at: At) -> CallError {
+        final_error(self.error, at, Reason::Final)
+    }
 }
 
 /// The nodes that were tried since all were.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Round {
     tried: SmallVec<[HostPort; 4]>,
     /// The next try goes here.
     again: Option<HostPort>,
+}
+
+impl Round {
+    /// Others come before this one.
+    pub(super) fn leave_out(&mut self, address: &HostPort) {
+        self.tried.clear();
+        self.tried.push(address.clone());
+    }
 }
 
 impl Inner {
@@ -173,7 +189,7 @@ impl Inner {
     }
 
     /// One try, which may take so long.
-    async fn try_at<T, F, Fut>(
+    pub(super) async fn try_at<T, F, Fut>(
         &self,
         address: &HostPort,
         patience: Duration,

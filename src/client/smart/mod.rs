@@ -15,35 +15,47 @@
 //! | `conflicts` | what lost |
 //! | `entry` | what nodes say of entries and writes |
 //! | `error` | what a call can end with |
+//! | `feed` | streams that go on at another node |
 //! | `messages` | `send` and `monitor` |
 //! | `ops` | get, put, delete, trees |
 //! | `own_writes` | so that a client reads what it wrote |
 //! | `read_modes` | whose answer a read takes |
+//! | `table` | which shards have a preferred node of their own |
 //! | `watch` | watches that go on at another node |
 
+mod batch;
 mod call;
 mod config;
 mod conflicts;
 mod entry;
 mod error;
+mod feed;
+mod messages;
 mod ops;
 mod own_writes;
 mod read_modes;
+mod table;
+mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::client::error::ClientError;
 use crate::client::pool::ConnectionPool;
+use crate::client::shard_map::ShardMapConfig;
 use crate::client::stats::{ClientStats, Counts};
 use crate::client::topology::{ClusterView, TopologyEvent, TopologyListener, TopologyManager};
 use crate::model::host_port::HostPort;
 use crate::rt;
+pub use batch::{BATCH_OPS_MAX, Batch, BatchReply};
 pub use config::{ClientConfig, ReadMode, ReadModeError};
 pub use conflicts::{Conflict, ConflictsFound};
 pub use entry::{Entry, TreeEntry, Written};
 pub use error::{At, CallError, Fate};
+pub use messages::{Monitor, MonitorEvent, TopicMessage};
 pub use ops::{DeleteTreeOptions, PutOptions, TREE_ENTRIES_MAX, TreeOptions, WriteId};
 use own_writes::OwnWrites;
+use table::{Table, follow_table, new_table};
+pub use watch::{Change, Watch, WatchEvent, WatchOptions};
 
 /// Most seeds of a client.
 pub const SEEDS_MAX: usize = 1024;
@@ -60,8 +72,16 @@ struct Inner {
     config: ClientConfig,
     pool: ConnectionPool,
     topology: TopologyManager,
+    table: Arc<Table>,
     own_writes: OwnWrites,
     counts: Counts,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Its task holds it, and waits for this.
+        self.table.close();
+    }
 }
 
 impl Client {
@@ -82,9 +102,15 @@ impl Client {
         let topology = TopologyManager::start(seeds, pool.clone(), config.topology);
         let own_writes = OwnWrites::new(config.own_writes_max);
         let counts = Counts::default();
-        let inner = Inner { config, pool, topology, own_writes, counts };
-        let client = Client { inner: Arc::new(inner) };
+        let inner = Arc::new_cyclic(|inner| {
+            let refresh_every = Some(config.shard_table_age);
+            let table = ShardMapConfig { refresh_every, ..ShardMapConfig::default() };
+            let table = new_table(Weak::clone(inner), table);
+            Inner { config, pool, topology, table, own_writes, counts }
+        });
+        let client = Client { inner };
         client.wait_for_view(&first).await?;
+        follow_table(Arc::clone(&client.inner.table), Arc::downgrade(&client.inner));
         Ok(client)
     }
 
@@ -123,6 +149,14 @@ impl Client {
         listener.ok_or_else(|| CallError::Usage(String::from("there are too many listeners")))
     }
 
+    /// Fetches the table of overrides of preferred nodes again, which happens by itself now and then.
+    /// Returns when it is here; for how long to wait is the caller's concern.
+    pub async fn refresh_shards(&self) {
+        let table = &self.inner.table;
+        table.invalidate(table.now(), None);
+        let _ = table.ready().await;
+    }
+
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> ClientStats {
@@ -135,12 +169,14 @@ impl Client {
             retry: inner.counts.retry(),
             reads: inner.counts.reads(),
             watches: inner.counts.watches(),
+            shards: inner.table.stats(),
         }
     }
 
     /// Ends the client, for all its clones: what is under way fails, watches end, and nothing new
     /// begins.
     pub fn close(&self) {
+        self.inner.table.close();
         self.inner.topology.stop();
         self.inner.pool.close();
     }

@@ -154,6 +154,12 @@ impl PutOptions {
         to.u64("nchain", 1);
     }
 
+    /// The same for a batch, where copies cannot be waited for.
+    pub(super) fn write_into_batch(&self, id: Option<WriteId>, to: &mut Fields) {
+        let without = PutOptions { copies: 0, ..self.clone() };
+        without.write_into(id, Duration::ZERO, to);
+    }
+
     /// The id that all tries carry.
     pub(super) fn decide_id(&self, is_default: bool) -> Option<WriteId> {
         match self.id {
