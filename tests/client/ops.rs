@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use distkv::client::smart::{DeleteTreeOptions, TreeOptions, WriteId};
+use distkv::client::smart::{Batch, DeleteTreeOptions, TreeOptions, WatchOptions, WriteId};
 use distkv::client::{CallError, Client, ClientConfig, Fate, HostPort, PutOptions};
 use distkv::model::path::Path;
 use distkv::rt::{self, TcpListener};
@@ -283,6 +283,13 @@ fn futures_of_the_client_are_send() {
     is_send(&client.delete_tree(&at, DeleteTreeOptions::default()));
     is_send(&client.tree(&at, TreeOptions::default()));
     is_send(&client.conflicts(&at));
+    is_send(&client.batch(&Batch::new()));
+    is_send(&client.send(&at, &5_u64));
+    is_send(&client.monitor(&at));
+    is_send(&client.watch(&at, WatchOptions::default()));
+    let mut watch = block_on(client.watch(&at, WatchOptions::default())).unwrap();
+    is_send(&watch.next());
+    is_send(&watch.into_stream());
     is_send(&Client::connect(seeds(&cluster), ClientConfig::new()));
     block_on(cluster.shutdown());
 }

@@ -31,6 +31,8 @@ pub(super) struct Plan<'a> {
     pub(super) try_deadline: Option<Duration>,
     /// For all tries, instead of what the policy says.
     pub(super) deadline: Option<Duration>,
+    /// It is the client's own, and not in the counters.
+    pub(super) is_own: bool,
 }
 
 impl Plan<'_> {
@@ -40,7 +42,7 @@ impl Plan<'_> {
 
     pub(super) fn new(shard: u16, idempotency: Idempotency) -> Plan<'static> {
         let (first, try_deadline, deadline) = (None, None, None);
-        Plan { shard, idempotency, first, last: &[], try_deadline, deadline }
+        Plan { shard, idempotency, first, last: &[], try_deadline, deadline, is_own: false }
     }
 }
 
@@ -99,7 +101,10 @@ impl Inner {
         let started = rt::now();
         let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
         let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
-        self.counts.call();
+        let counts = (!plan.is_own).then_some(&self.counts);
+        if let Some(counts) = counts {
+            counts.call();
+        }
         loop {
             let routing = self.topology.routing();
             let Some(target) = self.choose(&routing, &plan, &mut round) else {
@@ -113,7 +118,9 @@ impl Inner {
             let is_preferred = routing.router.preferred(plan.shard).is_some_and(|index| {
                 routing.targets.get(index).is_some_and(|node| node.address == target.address)
             });
-            self.counts.on_try(attempts, is_preferred);
+            if let Some(counts) = counts {
+                counts.on_try(attempts, is_preferred);
+            }
             let patience = plan.try_deadline.unwrap_or(policy.try_deadline);
             let patience = patience.min(policy.total_deadline.saturating_sub(elapsed()));
             let failed = match self.try_at(&target.address, patience, &try_once).await {
@@ -124,7 +131,9 @@ impl Inner {
                 Err(failed) => failed,
             };
             fate = worse(fate, fate_of(&failed, plan.idempotency));
-            self.counts.on_failure(failed.class);
+            if let Some(counts) = counts {
+                counts.on_failure(failed.class);
+            }
             let random = rt::random_u64();
             match policy.decide(failed.class, attempts, elapsed(), plan.idempotency, random) {
                 Decision::RetryAfter { delay, other_node } => {
@@ -134,7 +143,9 @@ impl Inner {
                     rt::sleep(delay).await;
                 }
                 Decision::GiveUp(reason) => {
-                    self.counts.give_up(reason);
+                    if let Some(counts) = counts {
+                        counts.give_up(reason);
+                    }
                     return Err(final_error(failed.error, at(fate), reason));
                 }
             }

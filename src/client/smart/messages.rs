@@ -150,6 +150,12 @@ impl Monitor {
         }
     }
 
+    /// The node that tells now; none while there is none.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.opened.as_ref().map(|opened| opened.node.name.as_str())
+    }
+
     async fn go_on(&mut self) -> Result<MonitorEvent, CallError> {
         let shard = shard_of(&self.topic);
         let opening = self.client.open_again(&mut self.search, shard, "msg_monitor", &self.fields);

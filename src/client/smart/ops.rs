@@ -1,6 +1,5 @@
 //! Reading, writing, and trees.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -430,12 +429,12 @@ impl Inner {
 }
 
 /// One request on a connection.
-pub(super) fn request_on<'a>(
+pub(super) async fn request_on(
     used: Arc<PooledConnection>,
     action: &'static str,
-    fields: &'a Fields,
-) -> impl Future<Output = Result<Message, ClientError>> + Send + 'a {
-    async move { used.connection().request(action, fields).await }
+    fields: &Fields,
+) -> Result<Message, ClientError> {
+    used.connection().request(action, fields).await
 }
 
 /// The next item of a stream that has an end, which may take so long.

@@ -65,7 +65,8 @@ impl ListShards for Lister {
         if let Some(after) = after {
             fields.bin("after", &after.to_be_bytes());
         }
-        let served = client.request(Plan::read(0), "list_shards", &fields).await?;
+        let plan = Plan { is_own: true, ..Plan::read(0) };
+        let served = client.request(plan, "list_shards", &fields).await?;
         page_of(&served.value)
             .ok_or_else(|| CallError::Value(String::from("the list of shards is none")))
     }

@@ -33,19 +33,22 @@ pub(super) enum Settled {
     Behind,
 }
 
-/// Asks a node about these paths, of which these versions were delivered.
+/// Asks a node about these paths, of which these versions were delivered; `with_life` names the lives of
+/// the events' makers.
 ///
 /// # Errors
 /// How the node or its connection failed; nothing is known then.
 pub(super) async fn settle(
     used: &Arc<PooledConnection>,
     doubts: &[(Path, Version)],
+    mut with_life: impl FnMut(&mut Entry),
 ) -> Result<Vec<Settled>, ClientError> {
     let mut found = Vec::with_capacity(doubts.len());
     for some in doubts.chunks(LOOKS_AT_ONCE) {
         let looks = some.iter().map(|(path, _)| look(used, path));
         found.extend(try_join_all(looks).await?);
     }
+    found.iter_mut().for_each(&mut with_life);
     // Those that are not newer: does the node know their versions at all?
     let open: Vec<usize> = doubts
         .iter()
