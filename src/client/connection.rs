@@ -20,6 +20,7 @@ use futures::io::AsyncWriteExt;
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_qlen};
 use crate::model::host_port::HostPort;
+use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::protocol::client::shorten::{LengthenError, Lengthener};
 use crate::rt::{self, TcpStream};
@@ -97,7 +98,7 @@ impl Connection {
             // The queue is empty and open.
             let _ = outgoing.try_send(encode_qlen(window));
         }
-        let shared = Arc::new(Shared::new(to.to_string(), greeting, window));
+        let shared = Arc::new(Shared::new(to.to_string(), greeting, window, stream.clone()));
         rt::spawn(write_queued(stream, queue, Arc::clone(&shared)));
         rt::spawn(incoming.read_all(Arc::clone(&shared)));
         Ok(Connection { shared, outgoing })
@@ -124,6 +125,24 @@ impl Connection {
     /// Waits until the connection has ended, and says how.
     pub async fn closed(&self) -> ClientError {
         self.shared.closed().await
+    }
+
+    /// Ends the connection for everybody who uses it; those who wait get
+    /// [`ClientError::Lost`] with this reason.
+    pub fn close(&self, reason: &str) {
+        self.shared.close(reason);
+    }
+
+    /// Requests and streams that are open on it.
+    #[must_use]
+    pub fn open_requests(&self) -> usize {
+        self.shared.open_count()
+    }
+
+    /// When the node last said anything, by [`rt::now`].
+    #[must_use]
+    pub fn heard_at(&self) -> Millis {
+        self.shared.heard_at()
     }
 
     /// Sends a request and waits for its one reply. Dropping this gives the reply up; the

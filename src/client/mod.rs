@@ -1,5 +1,5 @@
-//! The client side of the client protocol: one multiplexed connection to a node, and the pure
-//! parts that it is made of. It is the ground that the smart client stands on.
+//! The client library. Programs want [`Client`], which talks to a cluster; it stands on the client
+//! side of the client protocol, one multiplexed connection to a node.
 //!
 //! | module | pure? | what |
 //! |---|---|---|
@@ -7,25 +7,35 @@
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
+//! | [`pool`] | no | a few connections per node, shared |
 //! | [`retry`] | yes | whether a failed request is tried again, when and where |
 //! | [`router`] | yes | which node serves a path, and which ones come next |
 //! | [`shard_map`] | no | the table of shards, cached and refreshed, whatever lists them |
+//! | [`smart`] | no | the client of a cluster |
 //! | [`splitter`] | yes | where one message ends and the next begins |
+//! | [`stats`] | no | counters |
+//! | [`topology`] | no | which nodes there are, kept up to date |
 
 pub mod chain;
 pub mod connection;
 pub mod error;
 pub mod message;
+pub mod pool;
 pub mod retry;
 pub mod router;
 pub mod shard_map;
+pub mod smart;
 pub mod splitter;
+pub mod stats;
+pub mod topology;
 
 pub use crate::model::host_port::HostPort;
 pub use chain::Chain;
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use error::{ClientError, ServerError};
 pub use message::{Fields, Greeting, Message};
+pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
 pub use retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
 pub use router::{Candidate, Router};
 pub use shard_map::{ShardMap, ShardMapConfig, ShardMapState, ShardRow};
+pub use smart::{CallError, Client, ClientConfig, Fate, PutOptions, ReadMode};

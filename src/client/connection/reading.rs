@@ -42,7 +42,10 @@ impl Incoming {
     pub(super) async fn read_all(mut self, shared: Arc<Shared>) {
         let reason = loop {
             let handed_out = match self.next().await {
-                Ok(message) => self.hand_out(message, &shared).await,
+                Ok(message) => {
+                    shared.on_heard();
+                    self.hand_out(message, &shared).await
+                }
                 Err(error) => Err(error),
             };
             if let Err(reason) = handed_out {

@@ -1,7 +1,9 @@
 //! What the tasks and the handles of one connection share: who waits for which reply.
 
 use std::collections::HashMap;
+use std::net::Shutdown;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_channel::{Receiver, Sender};
 use event_listener::Event;
@@ -9,6 +11,8 @@ use parking_lot::Mutex;
 
 use crate::client::error::ClientError;
 use crate::client::message::{Greeting, Message};
+use crate::model::ids::Millis;
+use crate::rt::{self, TcpStream};
 
 /// Open requests and streams on one connection. A program that waits for so many answers at once
 /// should take more connections.
@@ -22,6 +26,10 @@ pub(super) struct Shared {
     /// The window of flow control, if that is on.
     pub(super) window: Option<u64>,
     state: Mutex<State>,
+    /// To end it from outside.
+    stream: TcpStream,
+    /// When something came last.
+    heard: AtomicU64,
     /// Notified when the connection ends.
     ended: Event,
 }
@@ -50,8 +58,34 @@ impl Drop for OpenRequest {
 }
 
 impl Shared {
-    pub(super) fn new(address: String, greeting: Greeting, window: Option<u64>) -> Shared {
-        Shared { address, greeting, window, state: Mutex::default(), ended: Event::new() }
+    pub(super) fn new(
+        address: String,
+        greeting: Greeting,
+        window: Option<u64>,
+        stream: TcpStream,
+    ) -> Shared {
+        let (state, ended) = (Mutex::default(), Event::new());
+        let heard = AtomicU64::new(rt::now());
+        Shared { address, greeting, window, state, stream, heard, ended }
+    }
+
+    /// Something has come.
+    pub(super) fn on_heard(&self) {
+        self.heard.store(rt::now(), Ordering::Relaxed);
+    }
+
+    pub(super) fn heard_at(&self) -> Millis {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn open_count(&self) -> usize {
+        self.state.lock().open.len()
+    }
+
+    /// Ends the connection from this side.
+    pub(super) fn close(&self, reason: &str) {
+        self.end(self.lost_because(reason.to_owned()));
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     /// A new request, of whose messages `capacity` are kept until they are taken.

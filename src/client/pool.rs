@@ -1,0 +1,437 @@
+//! Few connections to each node, shared by all calls, opened on first use.
+//!
+//! Whoever needs a connection while one is being opened waits for that attempt; it goes on when
+//! the one who began it gives up. A failed attempt is remembered for a short while, so that a
+//! storm of callers does not dial a dead node again and again. A second connection is opened
+//! only when the first is busy. What nobody used for a while is closed, and a node that says
+//! nothing while somebody waits for it is asked whether it is still there.
+
+mod keep;
+mod slot;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use super::connection::{Connection, Options};
+use super::error::ClientError;
+use super::message::{Fields, Message, as_str, as_u64, map_items};
+use crate::model::host_port::HostPort;
+use crate::model::ids::Millis;
+use crate::rt;
+use slot::{Attempt, NodeSlot};
+
+/// Most connections to one node.
+pub const CONNECTIONS_PER_NODE_MAX: usize = 16;
+/// Most nodes that are kept in mind. More than any network has; whoever has no connection goes
+/// first.
+const NODES_MAX: usize = 4096;
+
+/// How a pool behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Connections to one node, 1 to [`CONNECTIONS_PER_NODE_MAX`].
+    pub connections_per_node: usize,
+    /// Open requests from which on a connection is busy, so that another one is opened.
+    pub busy_at: usize,
+    /// A connection that nobody used for so long, and on which nothing is open, is closed.
+    pub idle_close: Duration,
+    /// How long a failed attempt to connect is the answer to everybody; doubles with each further
+    /// failure, up to [`PoolConfig::failure_memory_max`].
+    pub failure_memory: Duration,
+    /// See there.
+    pub failure_memory_max: Duration,
+    /// A node that said nothing for so long while something is open is asked whether it is there.
+    pub probe_after: Duration,
+    /// How long it may take to answer that; then its connection is closed.
+    pub probe_timeout: Duration,
+    /// How connections are made.
+    pub options: Options,
+}
+
+impl Default for PoolConfig {
+    fn default() -> PoolConfig {
+        PoolConfig {
+            connections_per_node: 2,
+            busy_at: 64,
+            idle_close: Duration::from_secs(60),
+            failure_memory: Duration::from_millis(100),
+            failure_memory_max: Duration::from_secs(2),
+            probe_after: Duration::from_secs(10),
+            probe_timeout: Duration::from_secs(4),
+            options: Options { connect_timeout: Duration::from_secs(3), ..Options::default() },
+        }
+    }
+}
+
+/// Who a node said it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its life; none from a node that cannot tell (it has no action `cluster`).
+    pub incarnation: Option<u64>,
+}
+
+/// A connection of the pool. Hold it only as long as something is open on it.
+#[derive(Debug)]
+pub struct PooledConnection {
+    connection: Connection,
+    identity: NodeIdentity,
+    /// When it was last handed out.
+    used: AtomicU64,
+    /// A probe is under way.
+    is_probed: AtomicBool,
+}
+
+impl PooledConnection {
+    /// The connection itself.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Who is at its other end.
+    #[must_use]
+    pub fn identity(&self) -> &NodeIdentity {
+        &self.identity
+    }
+}
+
+/// What a pool has done so far, and has now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Nodes with at least one connection.
+    pub nodes: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Requests and streams that are open on them.
+    pub open_requests: usize,
+    /// Connections that were opened.
+    pub opened: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Times that a caller got a remembered failure.
+    pub failures_remembered: u64,
+    /// Connections that ended without the pool's doing.
+    pub lost: u64,
+    /// Connections that were closed because nobody used them.
+    pub idle_closed: u64,
+    /// Times that a silent node was asked whether it is there.
+    pub probes: u64,
+    /// Connections that were closed because it did not answer.
+    pub silent_closed: u64,
+}
+
+/// The pool; clones share it. When the last is dropped, its connections end with their users.
+#[derive(Debug, Clone)]
+pub struct ConnectionPool {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: PoolConfig,
+    nodes: Mutex<HashMap<HostPort, NodeSlot>>,
+    is_closed: AtomicBool,
+    /// Notified when the pool is closed.
+    closed: Event,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    opened: AtomicU64,
+    failed: AtomicU64,
+    failures_remembered: AtomicU64,
+    lost: AtomicU64,
+    idle_closed: AtomicU64,
+    probes: AtomicU64,
+    silent_closed: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What a look at a node's slot decides.
+enum Plan {
+    Use(Arc<PooledConnection>),
+    Wait(Arc<Attempt>),
+    Fail(ClientError),
+}
+
+impl ConnectionPool {
+    /// An empty one, with a task that looks after it.
+    #[must_use]
+    pub fn new(config: PoolConfig) -> ConnectionPool {
+        let per_node = config.connections_per_node.clamp(1, CONNECTIONS_PER_NODE_MAX);
+        let inner = Arc::new(Inner {
+            config: PoolConfig { connections_per_node: per_node, ..config },
+            nodes: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+            closed: Event::new(),
+            counts: Counts::default(),
+        });
+        rt::spawn(keep::keep(Arc::downgrade(&inner)));
+        ConnectionPool { inner }
+    }
+
+    /// A connection to this node: one that is open already if there is one that is not busy.
+    /// Dropping this gives up waiting, not the attempt.
+    ///
+    /// # Errors
+    /// Why no connection came about, or comes about just now. Nothing was sent.
+    pub async fn get(&self, to: &HostPort) -> Result<Arc<PooledConnection>, ClientError> {
+        match self.inner.plan(to) {
+            Plan::Use(connection) => Ok(connection),
+            Plan::Fail(error) => Err(error),
+            Plan::Wait(attempt) => attempt.result().await,
+        }
+    }
+
+    /// Whether the last attempt to connect to a node failed so lately that [`ConnectionPool::get`]
+    /// would not try again, or the node let somebody wait for nothing.
+    #[must_use]
+    pub fn is_failing(&self, node: &HostPort) -> bool {
+        let nodes = self.inner.nodes.lock();
+        nodes.get(node).is_some_and(|slot| slot.is_failing(rt::now()))
+    }
+
+    /// Whoever used this connection since `since` (by [`rt::now`]) waited for nothing. If the node
+    /// said nothing at all meanwhile, others avoid it for a moment, and it is asked whether it is
+    /// still there; without an answer the connection ends for all its users.
+    pub fn on_timeout(&self, node: &HostPort, used: &Arc<PooledConnection>, since: Millis) {
+        if used.connection.heard_at() >= since || used.connection.is_closed() {
+            return;
+        }
+        let error = ClientError::Connect {
+            address: node.to_string(),
+            reason: String::from("it does not answer requests"),
+        };
+        self.inner.note_failure(node, error, rt::now());
+        keep::start_probe(&self.inner, node, used);
+    }
+
+    /// Asks a node whether it is still there, on each of its connections: somebody says that it is not.
+    pub fn probe(&self, node: &HostPort) {
+        let nodes = self.inner.nodes.lock();
+        let open = nodes.get(node).map(|slot| slot.connections.clone()).unwrap_or_default();
+        drop(nodes);
+        open.iter().for_each(|used| keep::start_probe(&self.inner, node, used));
+    }
+
+    /// Who is at an address, if it was connected to.
+    #[must_use]
+    pub fn identity(&self, node: &HostPort) -> Option<NodeIdentity> {
+        self.inner.nodes.lock().get(node).and_then(|slot| slot.identity.clone())
+    }
+
+    /// Forgets the nodes that are none of these and have no connection.
+    pub fn retain(&self, is_wanted: impl Fn(&HostPort) -> bool) {
+        self.inner.nodes.lock().retain(|address, slot| is_wanted(address) || slot.is_in_use());
+    }
+
+    /// Ends all connections, for all their users. There are no new ones.
+    pub fn close(&self) {
+        self.inner.is_closed.store(true, Ordering::SeqCst);
+        let nodes = std::mem::take(&mut *self.inner.nodes.lock());
+        for slot in nodes.into_values() {
+            slot.close("the client was closed");
+        }
+        self.inner.closed.notify(usize::MAX);
+    }
+
+    /// Whether it was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.inner.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.inner.counts;
+        let mut stats = PoolStats {
+            opened: of(&counts.opened),
+            failed: of(&counts.failed),
+            failures_remembered: of(&counts.failures_remembered),
+            lost: of(&counts.lost),
+            idle_closed: of(&counts.idle_closed),
+            probes: of(&counts.probes),
+            silent_closed: of(&counts.silent_closed),
+            ..PoolStats::default()
+        };
+        for slot in self.inner.nodes.lock().values() {
+            let open = slot.connections.iter().filter(|used| !used.connection.is_closed());
+            let loads: Vec<usize> = open.map(|used| used.connection.open_requests()).collect();
+            stats.nodes += usize::from(!loads.is_empty());
+            stats.connections += loads.len();
+            stats.open_requests += loads.iter().sum::<usize>();
+        }
+        stats
+    }
+}
+
+impl Inner {
+    /// Decides how the caller gets its connection, and begins an attempt where one is due.
+    fn plan(self: &Arc<Inner>, to: &HostPort) -> Plan {
+        let now = rt::now();
+        let mut nodes = self.nodes.lock();
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Plan::Fail(closed(to));
+        }
+        if nodes.len() >= NODES_MAX && !nodes.contains_key(to) {
+            nodes.retain(|_, slot| slot.is_in_use());
+        }
+        let slot = nodes.entry(to.clone()).or_default();
+        let lost = slot.drop_closed();
+        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
+        let best = slot.least_busy();
+        let is_enough = match &best {
+            Some((_, load)) => {
+                *load < self.config.busy_at
+                    || slot.connections.len() >= self.config.connections_per_node
+                    || slot.is_failing(now)
+            }
+            None => false,
+        };
+        if let (Some((best, _)), true) = (&best, is_enough) {
+            best.used.store(now, Ordering::Relaxed);
+            return Plan::Use(Arc::clone(best));
+        }
+        if best.is_none()
+            && let Some(error) = slot.remembered_failure(now)
+        {
+            count(&self.counts.failures_remembered);
+            return Plan::Fail(error);
+        }
+        let attempt = match &slot.attempt {
+            Some(attempt) => Arc::clone(attempt),
+            None => {
+                let attempt = Arc::new(Attempt::default());
+                slot.attempt = Some(Arc::clone(&attempt));
+                rt::spawn(open(Arc::clone(self), to.clone(), Arc::clone(&attempt)));
+                attempt
+            }
+        };
+        match best {
+            // It is busy, but there; the next caller gets the new one.
+            Some((best, _)) => {
+                best.used.store(now, Ordering::Relaxed);
+                Plan::Use(best)
+            }
+            None => Plan::Wait(attempt),
+        }
+    }
+
+    fn note_failure(&self, node: &HostPort, error: ClientError, now: Millis) {
+        if let Some(slot) = self.nodes.lock().get_mut(node) {
+            slot.note_failure(error, now, &self.config);
+        }
+    }
+}
+
+/// One attempt, whoever waits for it.
+async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
+    let result = match connect(&to, inner.config.options).await {
+        Ok((connection, identity)) => Ok(Arc::new(PooledConnection {
+            connection,
+            identity,
+            used: AtomicU64::new(rt::now()),
+            is_probed: AtomicBool::new(false),
+        })),
+        Err(error) => Err(error),
+    };
+    let result = inner.on_attempt(&to, &attempt, result);
+    attempt.finish(result);
+}
+
+impl Inner {
+    /// Takes in how an attempt ended; what its waiters are told may differ, if the pool was closed
+    /// meanwhile.
+    fn on_attempt(
+        &self,
+        to: &HostPort,
+        attempt: &Arc<Attempt>,
+        result: Result<Arc<PooledConnection>, ClientError>,
+    ) -> Result<Arc<PooledConnection>, ClientError> {
+        let mut nodes = self.nodes.lock();
+        if self.is_closed.load(Ordering::SeqCst) {
+            if let Ok(used) = &result {
+                used.connection.close("the client was closed");
+            }
+            return Err(closed(to));
+        }
+        let slot = nodes.entry(to.clone()).or_default();
+        if slot.attempt.as_ref().is_some_and(|own| Arc::ptr_eq(own, attempt)) {
+            slot.attempt = None;
+        }
+        match &result {
+            Ok(used) => {
+                count(&self.counts.opened);
+                slot.failure = None;
+                slot.identity = Some(used.identity.clone());
+                slot.connections.push(Arc::clone(used));
+            }
+            Err(error) => {
+                count(&self.counts.failed);
+                slot.note_failure(error.clone(), rt::now(), &self.config);
+            }
+        }
+        result
+    }
+}
+
+fn closed(to: &HostPort) -> ClientError {
+    let reason = String::from("the client was closed");
+    ClientError::Connect { address: to.to_string(), reason }
+}
+
+/// Connects, and learns who is there.
+async fn connect(
+    to: &HostPort,
+    options: Options,
+) -> Result<(Connection, NodeIdentity), ClientError> {
+    let connection = Connection::connect(to, options).await?;
+    let fields = Fields::new();
+    let asking = connection.request("cluster", &fields);
+    let identity = match rt::timeout(options.connect_timeout, asking).await {
+        Some(Ok(reply)) => identity_of(&reply),
+        // It is an old one, or cannot tell just now.
+        Some(Err(ClientError::Server(_))) => None,
+        Some(Err(error)) => {
+            let (address, reason) = (to.to_string(), error.to_string());
+            return Err(ClientError::Connect { address, reason });
+        }
+        None => {
+            connection.close("it does not answer");
+            let reason = String::from("it greets, but does not answer");
+            return Err(ClientError::Connect { address: to.to_string(), reason });
+        }
+    };
+    let identity = identity.unwrap_or_else(|| {
+        let label = &connection.greeting().node;
+        let name = label.split('~').next().unwrap_or(label).to_owned();
+        NodeIdentity { name, incarnation: None }
+    });
+    Ok((connection, identity))
+}
+
+/// Who answered `cluster`.
+pub(super) fn identity_of(reply: &Message) -> Option<NodeIdentity> {
+    let (mut name, mut incarnation) = (None, None);
+    for (key, value) in map_items(reply.get("id")?) {
+        match as_str(key) {
+            Some("name") => name = as_str(value).map(str::to_owned),
+            Some("incarnation") => incarnation = as_u64(value),
+            _ => {}
+        }
+    }
+    Some(NodeIdentity { name: name?, incarnation })
+}

@@ -1,0 +1,119 @@
+//! Streams without an end, which go on at another node when theirs is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Inner;
+use super::call::{Plan, Round};
+use super::error::{At, CallError, Fate};
+use crate::client::connection::ReplyStream;
+use crate::client::error::ClientError;
+use crate::client::message::Fields;
+use crate::client::pool::{NodeIdentity, PooledConnection};
+use crate::client::retry::ErrorClass;
+use crate::model::host_port::HostPort;
+use crate::rt;
+
+/// A stream, and who sends it.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) stream: ReplyStream,
+    /// The connection over which it comes, for further questions.
+    pub(super) used: Arc<PooledConnection>,
+    pub(super) node: NodeIdentity,
+    pub(super) address: HostPort,
+}
+
+/// Where the search for a node stands. It is kept by whoever searches, so that a search that is dropped
+/// goes on where it was.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    round: Round,
+    /// Tries since something came.
+    attempts: u32,
+}
+
+impl Search {
+    /// The stream from this node has ended: others come first.
+    pub(super) fn on_lost(&mut self, address: &HostPort) {
+        self.round.leave_out(address);
+    }
+
+    /// Something came: the next search begins without waiting.
+    pub(super) fn on_success(&mut self) {
+        self.attempts = 0;
+    }
+}
+
+impl Inner {
+    /// The first time: as any call, with its deadline.
+    pub(super) async fn open_first(
+        &self,
+        shard: u16,
+        action: &'static str,
+        fields: &Fields,
+    ) -> Result<Opened, CallError> {
+        let home = self.home(shard);
+        let plan = Plan { first: home.as_deref(), ..Plan::read(shard) };
+        let served = self.call(plan, |used| open_on(used, action, fields)).await?;
+        let (stream, used) = served.value;
+        Ok(Opened { stream, used, node: served.node, address: served.address })
+    }
+
+    /// Later: as long as it takes.
+    ///
+    /// # Errors
+    /// A node refused for good, or the client was closed.
+    pub(super) async fn open_again(
+        &self,
+        search: &mut Search,
+        shard: u16,
+        action: &'static str,
+        fields: &Fields,
+    ) -> Result<Opened, CallError> {
+        let policy = self.config.retry;
+        let plan = Plan::read(shard);
+        loop {
+            if search.attempts > 0 {
+                rt::sleep(policy.delay(search.attempts, rt::random_u64())).await;
+            }
+            if self.pool.is_closed() {
+                let at = At { node: None, attempts: search.attempts, fate: Fate::NotDone };
+                return Err(CallError::Closed(at));
+            }
+            search.attempts = search.attempts.saturating_add(1);
+            let routing = self.topology.routing();
+            let Some(target) = self.choose(&routing, &plan, &mut search.round) else {
+                return Err(CallError::Usage(String::from("there is no node to ask")));
+            };
+            let open = |used| open_on(used, action, fields);
+            match self.try_at(&target.address, policy.try_deadline, &open).await {
+                Ok(((stream, used), node)) => {
+                    let address = target.address.clone();
+                    return Ok(Opened { stream, used, node, address });
+                }
+                Err(failed) => {
+                    self.counts.on_failure(failed.class);
+                    if failed.class == ErrorClass::Final {
+                        let node = Some(target.name.clone());
+                        let at = At { node, attempts: search.attempts, fate: Fate::NotDone };
+                        return Err(failed.into_refusal(at));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A stream on a connection.
+async fn open_on(
+    used: Arc<PooledConnection>,
+    action: &'static str,
+    fields: &Fields,
+) -> Result<(ReplyStream, Arc<PooledConnection>), ClientError> {
+    let stream = used.connection().stream(action, fields).await?;
+    Ok((stream, used))
+}
+
+/// How long a search for what came late waits between two looks.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,0 +1,417 @@
+//! Which nodes there are, kept up to date: from the seeds to a watch of the cluster view at one
+//! node, and to the next when that one is lost. Seeds always stay candidates.
+//!
+//! The epochs of two nodes say nothing of each other, so the client counts its own: it rises when
+//! a view differs from the one before, whoever told it, and only then. Nodes that have no such
+//! view to watch (older ones) leave the client with its seeds.
+
+mod follow;
+mod routing;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use event_listener::Event;
+use futures::future::{Either, select};
+use parking_lot::{Mutex, RwLock};
+
+use super::error::ClientError;
+use super::pool::ConnectionPool;
+use crate::model::host_port::HostPort;
+use crate::rt;
+pub use routing::{PreferenceMove, Preferences, Routing, Target};
+pub use view::{NODES_MAX, NodeChange, NodeState, NodeView};
+use view::{ToldView, by_name, compare};
+
+/// Most listeners of one client.
+pub const LISTENERS_MAX: usize = 1024;
+
+/// How the manager behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopologyConfig {
+    /// How long a node may take to begin to tell its view.
+    pub first_view_timeout: Duration,
+    /// The wait after no candidate could be reached; doubles up to the next.
+    pub retry_delay: Duration,
+    /// See there.
+    pub retry_delay_max: Duration,
+    /// How often nodes that cannot tell their view are asked again.
+    pub old_nodes_delay: Duration,
+}
+
+impl Default for TopologyConfig {
+    fn default() -> TopologyConfig {
+        TopologyConfig {
+            first_view_timeout: Duration::from_secs(3),
+            retry_delay: Duration::from_millis(50),
+            retry_delay_max: Duration::from_secs(1),
+            old_nodes_delay: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Which nodes there are; never changed, only replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterView {
+    /// Counted by this client: 0 before the first view, then it rises by 1 with each that differs.
+    pub epoch: u64,
+    /// In the order of names, each name once.
+    pub nodes: Vec<NodeView>,
+    /// The node that told it first; none where the seeds are all that is known.
+    pub source: Option<String>,
+}
+
+/// What listeners are told.
+#[allow(clippy::large_enum_variant, reason = "they are told by reference, and are not kept")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TopologyEvent {
+    /// A node came, went, or changed. All changes of one epoch are told one after the other.
+    Node {
+        /// The client's epoch from then on.
+        epoch: u64,
+        /// What it is.
+        change: NodeChange,
+    },
+    /// Some shards have another preferred node, because nodes or overrides changed. Told after
+    /// the nodes' changes.
+    Moved {
+        /// The client's epoch.
+        epoch: u64,
+        /// In the order of shards.
+        moves: Vec<PreferenceMove>,
+    },
+}
+
+type ListenerFn = Arc<dyn Fn(&TopologyEvent) + Send + Sync>;
+
+/// Counters, and where the manager is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopologyStats {
+    /// The client's epoch.
+    pub epoch: u64,
+    /// Nodes in the view, and how many of them are live.
+    pub nodes: usize,
+    /// The same.
+    pub live: usize,
+    /// Address of the node whose view is watched.
+    pub watching: Option<String>,
+    /// Views that came, also those that did not differ.
+    pub views: u64,
+    /// Times that a watched node was lost.
+    pub lost: u64,
+    /// Shards whose preferred node moved, all times together.
+    pub moved: u64,
+    /// Nodes know no cluster view, so the seeds are all there is.
+    pub seeds_only: bool,
+}
+
+/// The manager. Dropping it ends its task.
+#[derive(Debug)]
+pub struct TopologyManager {
+    shared: Arc<Shared>,
+}
+
+/// Keeps a listener. Dropping it takes the listener off; one that is being called finishes.
+#[must_use = "dropping it takes the listener off"]
+#[derive(Debug)]
+pub struct TopologyListener {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+/// What the manager and its task share.
+struct Shared {
+    config: TopologyConfig,
+    pool: ConnectionPool,
+    seeds: Vec<HostPort>,
+    /// Replaced whole, under `state`.
+    routing: RwLock<Arc<Routing>>,
+    state: Mutex<State>,
+    listeners: Mutex<Listeners>,
+    /// Held while listeners are told, so that they hear of things in their order. Taken before
+    /// `state`.
+    telling: Mutex<()>,
+    /// Notified when the view or the preferences changed, or the first attempt to get one ended.
+    changed: Event,
+    stop: Event,
+    is_stopped: AtomicBool,
+    views: AtomicU64,
+    lost: AtomicU64,
+    moved: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    preferences: Arc<Preferences>,
+    watching: Option<HostPort>,
+    seeds_only: bool,
+    /// Why the last round of candidates came to nothing; none while one is watched.
+    failure: Option<ClientError>,
+}
+
+#[derive(Default)]
+struct Listeners {
+    next: u64,
+    all: BTreeMap<u64, ListenerFn>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Topology").field("seeds", &self.seeds).finish_non_exhaustive()
+    }
+}
+
+impl TopologyManager {
+    /// Begins to look for a node among the seeds.
+    #[must_use]
+    pub fn start(
+        seeds: Vec<HostPort>,
+        pool: ConnectionPool,
+        config: TopologyConfig,
+    ) -> TopologyManager {
+        let routing = Routing::of_seeds(&seeds);
+        let shared = Arc::new(Shared {
+            config,
+            pool,
+            seeds,
+            routing: RwLock::new(Arc::new(routing)),
+            state: Mutex::default(),
+            listeners: Mutex::default(),
+            telling: Mutex::new(()),
+            changed: Event::new(),
+            stop: Event::new(),
+            is_stopped: AtomicBool::new(false),
+            views: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
+        });
+        let task = Arc::clone(&shared);
+        rt::spawn(async move {
+            let stopped = std::pin::pin!(task.stopped());
+            let following = std::pin::pin!(follow::follow_views(&task));
+            match select(stopped, following).await {
+                Either::Left(_) | Either::Right(_) => {}
+            }
+        });
+        TopologyManager { shared }
+    }
+
+    /// The view of now.
+    #[must_use]
+    pub fn view(&self) -> Arc<ClusterView> {
+        Arc::clone(&self.shared.routing().view)
+    }
+
+    /// Who is preferred for what, now.
+    #[must_use]
+    pub fn routing(&self) -> Arc<Routing> {
+        self.shared.routing()
+    }
+
+    /// Waits for the first view, or until no seed could be reached; for how long is the caller's
+    /// concern.
+    ///
+    /// # Errors
+    /// Why the last of the seeds could not be reached. The manager goes on trying.
+    pub async fn first_view(&self) -> Result<Arc<ClusterView>, ClientError> {
+        loop {
+            let changed = self.shared.changed.listen();
+            let view = self.view();
+            if view.epoch > 0 {
+                return Ok(view);
+            }
+            if let Some(failure) = self.shared.state.lock().failure.clone() {
+                return Err(failure);
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until the view's epoch is greater than this one.
+    pub async fn newer_than(&self, epoch: u64) -> Arc<ClusterView> {
+        loop {
+            let changed = self.shared.changed.listen();
+            let view = self.view();
+            if view.epoch > epoch {
+                return view;
+            }
+            changed.await;
+        }
+    }
+
+    /// Calls `listener` for each event from now on, on the manager's task: it must be quick, must not
+    /// block, and must not panic. `None` when there are [`LISTENERS_MAX`] already.
+    pub fn listen(
+        &self,
+        listener: impl Fn(&TopologyEvent) + Send + Sync + 'static,
+    ) -> Option<TopologyListener> {
+        let mut listeners = self.shared.listeners.lock();
+        if listeners.all.len() >= LISTENERS_MAX {
+            return None;
+        }
+        let id = listeners.next;
+        listeners.next += 1;
+        listeners.all.insert(id, Arc::new(listener));
+        drop(listeners);
+        Some(TopologyListener { id, shared: Arc::clone(&self.shared) })
+    }
+
+    /// Why no node could be reached the last time that all were tried; none while one is watched.
+    #[must_use]
+    pub fn failure(&self) -> Option<ClientError> {
+        self.shared.state.lock().failure.clone()
+    }
+
+    /// The overrides of preferred nodes in force.
+    #[must_use]
+    pub fn preferences(&self) -> Arc<Preferences> {
+        Arc::clone(&self.shared.state.lock().preferences)
+    }
+
+    /// Other overrides of preferred nodes: listeners are told what moved.
+    pub fn prefer(&self, preferences: Preferences) {
+        self.shared.apply_preferences(preferences);
+    }
+
+    /// Ends the task. The view stays as it is.
+    pub fn stop(&self) {
+        self.shared.is_stopped.store(true, Ordering::SeqCst);
+        self.shared.stop.notify(usize::MAX);
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> TopologyStats {
+        let view = self.view();
+        let state = self.shared.state.lock();
+        TopologyStats {
+            epoch: view.epoch,
+            nodes: view.nodes.len(),
+            live: view.nodes.iter().filter(|node| node.is_live()).count(),
+            watching: state.watching.as_ref().map(HostPort::to_string),
+            views: self.shared.views.load(Ordering::Relaxed),
+            lost: self.shared.lost.load(Ordering::Relaxed),
+            moved: self.shared.moved.load(Ordering::Relaxed),
+            seeds_only: state.seeds_only,
+        }
+    }
+}
+
+impl Drop for TopologyManager {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Drop for TopologyListener {
+    fn drop(&mut self) {
+        self.shared.listeners.lock().all.remove(&self.id);
+    }
+}
+
+impl Shared {
+    fn routing(&self) -> Arc<Routing> {
+        Arc::clone(&self.routing.read())
+    }
+
+    async fn stopped(&self) {
+        loop {
+            let listener = self.stop.listen();
+            if self.is_stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            listener.await;
+        }
+    }
+
+    /// Takes over what a node told.
+    fn apply_view(&self, told: ToldView) {
+        self.views.fetch_add(1, Ordering::Relaxed);
+        let _telling = self.telling.lock();
+        let mut state = self.state.lock();
+        state.seeds_only = told.source.is_none();
+        state.failure = None;
+        let old = self.routing();
+        let changes = compare(&old.view.nodes, &told.nodes);
+        if changes.is_empty() && old.view.epoch > 0 {
+            return;
+        }
+        let epoch = old.view.epoch + 1;
+        let view = ClusterView { epoch, nodes: told.nodes, source: told.source };
+        let new = Routing::new(Arc::new(view), &self.seeds, Arc::clone(&state.preferences));
+        let new = self.publish(new);
+        drop(state);
+        self.pool.retain(|address| new.knows(address));
+        for change in changes {
+            if let NodeChange::Changed { to: node, .. } | NodeChange::Removed(node) = &change
+                && !node.is_live()
+                && let Some(address) = &node.client
+            {
+                // Those who wait there need not wait until the silence is noticed.
+                self.pool.probe(address);
+            }
+            self.tell(&TopologyEvent::Node { epoch, change });
+        }
+        self.tell_moves(&old, &new);
+    }
+
+    /// The seeds are all that is known.
+    fn apply_seeds(&self) {
+        let seed = |address| NodeView::seed(address, self.pool.identity(address));
+        let nodes = by_name(self.seeds.iter().map(seed));
+        self.apply_view(ToldView { nodes, source: None });
+    }
+
+    fn apply_preferences(&self, preferences: Preferences) {
+        let _telling = self.telling.lock();
+        let mut state = self.state.lock();
+        if *state.preferences == preferences {
+            return;
+        }
+        state.preferences = Arc::new(preferences);
+        let old = self.routing();
+        let view = Arc::clone(&old.view);
+        let new = match view.epoch {
+            // There are no names yet that could be preferred.
+            0 => return,
+            _ => Routing::new(view, &self.seeds, Arc::clone(&state.preferences)),
+        };
+        let new = self.publish(new);
+        drop(state);
+        self.tell_moves(&old, &new);
+    }
+
+    /// No candidate could be reached.
+    fn on_failure(&self, failure: ClientError) {
+        self.state.lock().failure = Some(failure);
+        self.changed.notify(usize::MAX);
+    }
+
+    fn publish(&self, routing: Routing) -> Arc<Routing> {
+        let routing = Arc::new(routing);
+        *self.routing.write() = Arc::clone(&routing);
+        self.changed.notify(usize::MAX);
+        routing
+    }
+
+    fn tell_moves(&self, old: &Routing, new: &Routing) {
+        if old.view.epoch == 0 {
+            return;
+        }
+        let moves = old.moves_to(new);
+        if !moves.is_empty() {
+            self.moved.fetch_add(moves.len() as u64, Ordering::Relaxed);
+            self.tell(&TopologyEvent::Moved { epoch: new.view.epoch, moves });
+        }
+    }
+
+    fn tell(&self, event: &TopologyEvent) {
+        let listeners: Vec<ListenerFn> = self.listeners.lock().all.values().cloned().collect();
+        for listener in listeners {
+            listener(event);
+        }
+    }
+}
