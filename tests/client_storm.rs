@@ -109,7 +109,8 @@ fn nobody_notices_that_nodes_are_killed_and_come_back() {
         })
         .collect();
     let (began, mut kills) = (Instant::now(), 0);
-    while began.elapsed() < Duration::from_secs(seconds()) {
+    // Each node at least once.
+    while kills < 3 || began.elapsed() < Duration::from_secs(seconds()) {
         std::thread::sleep(Duration::from_millis(300));
         // Odd while a node is gone.
         shared.disturbances.fetch_add(1, Ordering::SeqCst);
@@ -136,7 +137,7 @@ fn nobody_notices_that_nodes_are_killed_and_come_back() {
     );
     assert_eq!(*shared.errors.lock().unwrap(), Vec::<String>::new());
     assert_eq!(*shared.stale.lock().unwrap(), Vec::<String>::new());
-    assert!(kills >= 2 && retries > 0, "{stats:#?}");
+    assert!(retries > 0, "{stats:#?}");
 
     // Everything acknowledged is everywhere, in the end.
     for node in &nodes {
