@@ -138,6 +138,12 @@ pub fn now_us() -> u64 {
     u64::try_from(elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Nanoseconds since this was first called in the process; never goes back. For measuring.
+#[must_use]
+pub fn now_ns() -> u64 {
+    u64::try_from(elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Milliseconds since 1970, for people to read. No decision about data may depend on it.
 #[must_use]
 #[allow(clippy::disallowed_methods, reason = "this is the place")]

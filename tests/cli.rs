@@ -9,6 +9,8 @@
     reason = "helpers of tests fail the test"
 )]
 
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/command.rs"]
 mod command;
 #[path = "cli/conflicts.rs"]
@@ -22,8 +24,12 @@ mod operators;
 mod processes;
 #[path = "cli/real.rs"]
 mod real;
+#[path = "cli/shards.rs"]
+mod shards;
 #[path = "cli/snapshots.rs"]
 mod snapshots;
+#[path = "cli/verify.rs"]
+mod verify;
 
 use command::{cli, cli_with, cli_with_input};
 use distkv::client::Fields;
@@ -70,12 +76,15 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
         "status",
         "members",
         "conflicts",
+        "shards",
+        "verify",
         "state",
         "wait",
         "snapshot",
         "log",
         "import",
         "leave",
+        "bench",
     ];
     for command in commands {
         for flag in ["-h", "--help"] {

@@ -33,6 +33,8 @@ mod limits;
 mod messages;
 #[path = "server/operators.rs"]
 mod operators;
+#[path = "server/shards.rs"]
+mod shards;
 #[path = "server/snapshots.rs"]
 mod snapshots;
 #[path = "server/state.rs"]

@@ -3,6 +3,7 @@
 //! One file per command; `settings` and `node_args` put a node's configuration together, `remote`
 //! is what all commands against a running node share, `output` what all print with.
 
+mod bench;
 mod conflicts;
 mod delete;
 mod demo;
@@ -25,6 +26,7 @@ mod send;
 mod serve;
 mod set;
 mod settings;
+mod shards;
 mod snapshot;
 mod state;
 mod status;
@@ -32,6 +34,7 @@ mod times;
 mod tree;
 mod units;
 mod value_input;
+mod verify;
 mod wait;
 mod watch;
 
@@ -89,7 +92,8 @@ Environment:
 
 Exit codes:
   0  done
-  1  failed; also: `get` found nothing, `status` is not ready, `wait` waited in vain
+  1  failed; also: `get` found nothing, `status` is not ready, `wait` waited in vain,
+     `verify` found a difference
   2  usage: options, configuration file, path or value make no sense"
 );
 
@@ -130,12 +134,15 @@ enum Command {
     Status(status::StatusArgs),
     Members(members::MembersArgs),
     Conflicts(conflicts::ConflictsArgs),
+    Shards(shards::ShardsArgs),
+    Verify(verify::VerifyArgs),
     State(state::StateArgs),
     Wait(wait::WaitArgs),
     Snapshot(snapshot::SnapshotArgs),
     Log(log::LogArgs),
     Import(import::ImportArgs),
     Leave(leave::LeaveArgs),
+    Bench(bench::BenchArgs),
 }
 
 impl Command {
@@ -160,12 +167,15 @@ impl Command {
             Command::Status(args) => &mut args.remote,
             Command::Members(args) => &mut args.remote,
             Command::Conflicts(args) => &mut args.remote,
+            Command::Shards(args) => &mut args.remote,
+            Command::Verify(args) => &mut args.remote,
             Command::State(args) => &mut args.remote,
             Command::Wait(args) => &mut args.remote,
             Command::Snapshot(args) => &mut args.remote,
             Command::Log(args) => &mut args.remote,
             Command::Import(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
+            Command::Bench(args) => &mut args.remote,
         };
         *after = std::mem::take(after).or(before);
         Ok(self)
@@ -201,12 +211,15 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Status(args) => rt::block_on(status::run(args)),
         Command::Members(args) => rt::block_on(members::run(args)),
         Command::Conflicts(args) => rt::block_on(conflicts::run(args)),
+        Command::Shards(args) => rt::block_on(shards::run(args)),
+        Command::Verify(args) => rt::block_on(verify::run(args)),
         Command::State(args) => rt::block_on(state::run(args)),
         Command::Wait(args) => rt::block_on(wait::run(args)),
         Command::Snapshot(args) => rt::block_on(snapshot::run(args)),
         Command::Log(args) => rt::block_on(log::run(args)),
         Command::Import(args) => rt::block_on(import::run(args)),
         Command::Leave(args) => rt::block_on(leave::run(args)),
+        Command::Bench(args) => bench::run(args),
     }
 }
 

@@ -68,6 +68,11 @@ impl RemoteArgs {
         self.timeout.unwrap_or(TIMEOUT)
     }
 
+    /// Whether an address was typed.
+    pub(super) fn has_address(&self) -> bool {
+        self.connect.is_some()
+    }
+
     /// Where to connect.
     pub(super) fn address(&self) -> Result<HostPort, CliError> {
         let (what, text) = match (&self.connect, env::var(CONNECT)) {

@@ -52,8 +52,10 @@ use crate::model::ids::{
 };
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
+use crate::model::shard_sums::ShardSums;
 use crate::model::tree::Tree;
 use crate::protocol::peer::{PeerMessage, encode_change, encode_topic};
+use crate::replica::shards::{CountedShards, ShardCount};
 use crate::replica::watch::{WatchId, WatchScope, Watches};
 use crate::replica::write::{ChainCondition, Precondition, Write, WriteError, Written};
 use crate::replica::{Committed, Replica};
@@ -311,6 +313,23 @@ impl Engine {
     #[must_use]
     pub fn has_ready_peer(&self) -> bool {
         self.peers.iter().any(|(_, p)| p.ready)
+    }
+
+    /// Sums over the entries of each virtual shard, for those who compare nodes; none before
+    /// somebody had them counted.
+    #[must_use]
+    pub fn shard_sums(&self) -> Option<&ShardSums> {
+        self.replica.shard_sums()
+    }
+
+    /// Begins to keep them; see [`Replica::begin_shard_count`].
+    pub fn begin_shard_count(&mut self) -> ShardCount {
+        self.replica.begin_shard_count()
+    }
+
+    /// From now on there are sums; see [`Replica::end_shard_count`].
+    pub fn end_shard_count(&mut self, counted: &CountedShards) {
+        self.replica.end_shard_count(counted);
     }
 
     /// Mints a fresh tock, for replies that must carry one.

@@ -13,6 +13,8 @@ pub mod ping;
 pub mod seen;
 pub mod seen_sum;
 pub mod shard;
+pub mod shard_memo;
+pub mod shard_sums;
 pub mod tick_set;
 pub mod tree;
 pub mod value;

@@ -8,7 +8,7 @@
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::path::{Path, bytes};
+use super::path::{Element, Path, bytes};
 use super::value::Reader;
 
 /// How many virtual shards there are, in every network.
@@ -68,6 +68,17 @@ pub fn shard_of_hash(hash: u64) -> u16 {
         }
         bucket = next;
     }
+}
+
+/// Below this path, in the system's own tree, are the preferences that operators have set.
+pub fn preferences_path() -> Path {
+    // Within all limits, so it cannot fail.
+    Path::from_elements([Element::Nil, Element::Str("shards")]).unwrap_or_default()
+}
+
+/// Where it says which node clients of a shard should prefer: a string, the node's name.
+pub fn preference_path(shard: u16) -> Path {
+    preferences_path().push(Element::Int(i128::from(shard))).unwrap_or_default()
 }
 
 /// xxHash64 with seed 0.

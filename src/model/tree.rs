@@ -187,6 +187,13 @@ impl Tree {
             .filter_map(|(_, path)| self.entries.get(path.as_bytes()))
     }
 
+    /// What one entry adds to [`Tree::memory_bytes`].
+    #[must_use]
+    pub fn cost(path: &Path, entry: &Entry) -> usize {
+        let index = if entry.is_tombstone() { TOMBSTONE_BYTES } else { 0 };
+        Self::path_cost(path) + entry.memory_bytes() + index
+    }
+
     fn path_cost(path: &Path) -> usize {
         path.as_bytes().len() + 16 + SLOT_BYTES
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
 use super::apply::Applied;
 use super::ring::Ring;
+use super::shards::Upkeep;
 use super::write_ids::WriteIds;
 use super::{Committed, Replica};
 use crate::model::chain::ChainBound;
@@ -90,6 +91,7 @@ impl Replica {
             is_stopped: false,
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
+            shards: Upkeep::default(),
         })
     }
 

@@ -22,6 +22,7 @@ pub mod decide;
 pub mod purge;
 pub mod reissue;
 pub mod ring;
+pub mod shards;
 #[cfg(test)]
 mod tests;
 pub mod watch;
@@ -38,6 +39,7 @@ use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen, SeenById};
 use crate::model::tree::Tree;
 use ring::Ring;
+use shards::Upkeep;
 use write_ids::WriteIds;
 
 /// What one node holds.
@@ -66,6 +68,8 @@ pub struct Replica {
     is_stopped: bool,
     chain_bound: ChainBound,
     defects: Defects,
+    /// Not part of the state: it is made of the tree when somebody asks.
+    shards: Upkeep,
 }
 
 /// A version that is in the tree now and was not before: what is logged, pushed, watched.
@@ -98,6 +102,7 @@ impl Replica {
             is_stopped: false,
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
+            shards: Upkeep::default(),
         }
     }
 
@@ -232,7 +237,15 @@ impl Replica {
     /// Puts a version into the tree and remembers it as recent.
     fn commit(&mut self, path: Path, entry: Entry) -> Committed {
         self.ring.push(entry.newest(), path.clone());
-        self.tree.insert(&path, entry.clone());
+        let old = self.tree.insert(&path, entry.clone());
+        self.shards.note(&self.table, &path, old.as_ref(), Some(&entry));
         Committed { path, entry }
+    }
+
+    /// Takes an entry out of the tree.
+    fn take_out(&mut self, path: &Path) -> Option<Entry> {
+        let entry = self.tree.remove(path)?;
+        self.shards.note(&self.table, path, Some(&entry), None);
+        Some(entry)
     }
 }

@@ -75,7 +75,7 @@ impl Replica {
             .map(|(path, entry)| Committed { path: path.clone(), entry: entry.clone() })
             .collect();
         for Committed { path, .. } in &gone {
-            self.tree.remove(path);
+            self.take_out(path);
         }
         self.mark.raise(&pair.lineage, pair.to);
         if !self.defects.has(Defect::TockNotRaised) {
@@ -108,7 +108,7 @@ impl Replica {
 
     /// Takes an entry out of the tree: RULES 4a. No event is made for it.
     pub(super) fn drop_entry(&mut self, path: &Path) -> Option<Committed> {
-        let entry = self.tree.remove(path)?;
+        let entry = self.take_out(path)?;
         Some(Committed { path: path.clone(), entry })
     }
 }

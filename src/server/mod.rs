@@ -13,6 +13,7 @@
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
 //! | `restoring` | a snapshot that a client uploads |
+//! | [`shards`] | how much is read and written in each virtual shard |
 //! | `cluster` | which nodes there are, with an epoch; told whenever it changes |
 //! | `standing` | which incarnations stand in chains, kept for a while |
 //! | [`authorise`] | the hook through which everything passes |
@@ -27,6 +28,7 @@ mod input;
 pub mod purge_block;
 mod restoring;
 mod session;
+pub mod shards;
 mod standing;
 mod stream;
 mod unsynced;
@@ -90,6 +92,7 @@ pub(crate) struct Shared {
     cluster: cluster::Cluster,
     heavy: Semaphore,
     standing: Arc<standing::Standing>,
+    shards: Arc<shards::ShardManager>,
     /// Snapshots that are being made for clients.
     downloads: Arc<AtomicUsize>,
     /// The snapshot that is being uploaded.
@@ -123,13 +126,7 @@ impl Shared {
     }
 
     fn count_requests(&self, count: usize) {
-        thread_local! {
-            static STRIPE: usize = {
-                static NEXT: AtomicUsize = AtomicUsize::new(0);
-                NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
-            };
-        }
-        if let Some(counter) = STRIPE.with(|stripe| self.requests.get(*stripe)) {
+        if let Some(counter) = self.requests.get(shards::thread_number() % STRIPES) {
             counter.fetch_add(count as u64, Ordering::Relaxed);
         }
     }
@@ -192,6 +189,7 @@ impl Server {
             cluster: cluster::Cluster::default(),
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
+            shards: Arc::default(),
             downloads: Arc::default(),
             upload_turn: Arc::default(),
             stopping: Event::new(),

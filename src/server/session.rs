@@ -252,6 +252,9 @@ impl Session {
             }
             Request::Status => (Action::Status, self.status(cx, seq, out)),
             Request::Members => (Action::Members, self.members(cx, seq, out)),
+            Request::ListShards(asked) => {
+                (Action::ListShards, self.list_shards(cx, seq, *asked, out))
+            }
             Request::Cluster => (Action::Cluster, self.cluster(cx, seq, out)),
             Request::WatchCluster => (Action::WatchCluster, self.watch_cluster(cx, seq)),
             Request::ForgetMember { node } => {

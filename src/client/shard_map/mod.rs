@@ -33,7 +33,6 @@ pub mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -315,25 +314,23 @@ where
 
 impl<L, C> Shared<L, C> {
     /// Waits until `find` finds something, without missing a change in between.
-    fn wait_for<T>(
+    async fn wait_for<T>(
         &self,
         mut find: impl FnMut(&Inner) -> Option<T>,
-    ) -> impl Future<Output = Result<T, ShardMapClosed>> {
-        async move {
-            loop {
-                // Before the look, so that a change after it is heard.
-                let listener = self.changed.listen();
-                {
-                    let inner = self.inner.lock();
-                    if inner.phase == Phase::Closed {
-                        return Err(ShardMapClosed);
-                    }
-                    if let Some(found) = find(&inner) {
-                        return Ok(found);
-                    }
+    ) -> Result<T, ShardMapClosed> {
+        loop {
+            // Before the look, so that a change after it is heard.
+            let listener = self.changed.listen();
+            {
+                let inner = self.inner.lock();
+                if inner.phase == Phase::Closed {
+                    return Err(ShardMapClosed);
                 }
-                listener.await;
+                if let Some(found) = find(&inner) {
+                    return Ok(found);
+                }
             }
+            listener.await;
         }
     }
 

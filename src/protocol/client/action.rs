@@ -78,6 +78,8 @@ actions! {
     Status = "status",
     /// Ours: the network's members.
     Members = "members",
+    /// Ours: the table of virtual shards.
+    ListShards = "list_shards",
     /// Ours: many reads and writes of single entries.
     Batch = "batch",
     /// Ours: which nodes there are, for clients.

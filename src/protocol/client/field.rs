@@ -44,6 +44,7 @@ macro_rules! fields {
 fields! {
     Ack = "ack",
     Action = "action",
+    After = "after",
     AnyNetwork = "any_network",
     Chain = "chain",
     Conflicts = "conflicts",
@@ -53,6 +54,7 @@ fields! {
     DeleteGroup = "delete_group",
     Deleted = "deleted",
     Depth = "depth",
+    Detail = "detail",
     Empty = "empty",
     Fetch = "fetch",
     Format = "format",

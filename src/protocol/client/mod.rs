@@ -25,6 +25,7 @@ pub mod error;
 pub mod field;
 pub mod reply;
 pub mod request;
+pub mod shards;
 pub mod shorten;
 pub mod stored;
 pub mod write;

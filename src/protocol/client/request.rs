@@ -4,6 +4,7 @@ use super::action::Action;
 use super::batch::BatchRequest;
 use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong};
+use super::shards::{ListShards, decode_list_shards};
 use super::stored::{
     RestorePiece, StoredChange, decode_restore_piece, decode_stored_change, is_distkv_format,
 };
@@ -266,6 +267,8 @@ pub enum Request<'a> {
     Status,
     /// `members`.
     Members,
+    /// `list_shards`.
+    ListShards(ListShards),
     /// `batch`.
     Batch(BatchRequest<'a>),
     /// `cluster`.
@@ -415,6 +418,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         }
         Action::Status => Request::Status,
         Action::Members => Request::Members,
+        Action::ListShards => Request::ListShards(decode_list_shards(fields)?),
         Action::Batch => Request::Batch(BatchRequest::decode(fields)?),
         Action::Cluster => Request::Cluster,
         Action::WatchCluster => Request::WatchCluster,

@@ -128,7 +128,10 @@ impl Session {
             Op::Read { lookup, ready } => match &lookup.path {
                 Err(error) => write_refused(error, None, tock, out),
                 Ok(_) if !ready => write_refused(&not_ready(), None, tock, out),
-                Ok(_) => lookup.write(None, Some(&moment.names), tock, out),
+                Ok(path) => {
+                    cx.shared.shards.note_read(path.as_bytes());
+                    lookup.write(None, Some(&moment.names), tock, out);
+                }
             },
             Op::Write { job, number } => {
                 let from = out.len();

@@ -6,6 +6,7 @@ mod cluster;
 mod delete_group;
 mod message;
 mod root;
+mod shards;
 mod show;
 mod snapshot;
 mod state;

@@ -81,7 +81,10 @@ impl Session {
             match &lookup.path {
                 Err(error) => write_error(error, Some(lookup.seq), tock, out),
                 Ok(_) if !ready => write_error(&not_ready(), Some(lookup.seq), tock, out),
-                Ok(_) => lookup.write(Some(lookup.seq), names.as_ref(), tock, out),
+                Ok(path) => {
+                    cx.shared.shards.note_read(path.as_bytes());
+                    lookup.write(Some(lookup.seq), names.as_ref(), tock, out);
+                }
             }
         }
         done
@@ -329,6 +332,7 @@ impl Job<'_> {
                 None
             }
             (Some(Outcome::Written(written)), Some(write)) => {
+                cx.shared.shards.note_write(path.as_bytes());
                 let newest = written.entry.as_ref().map(Entry::newest);
                 let event = written.repeated.map(|made| made.event).or(newest);
                 match event.filter(|_| write.copies > 0).zip(self.seq) {

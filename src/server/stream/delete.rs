@@ -74,7 +74,10 @@ fn delete_batch(
         }
         Ok(())
     });
-    deleted.iter_mut().for_each(|deleted| deleted.number = number);
+    for deleted in &mut deleted {
+        deleted.number = number;
+        cx.shared.shards.note_write(deleted.path.as_bytes());
+    }
     match result {
         Ok(()) => Ok(Some(deleted)),
         Err(error) => Err((engine_error(&error), deleted.len())),

@@ -1,0 +1,383 @@
+//! The load generator: some connections on one thread, each with some requests in flight.
+//!
+//! A new request goes out when an answer has come (a closed loop), in the slot that became free. A
+//! slot's requests are numbered `slot + 1`, `slot + 1 + depth`, …, so an answer's number tells its slot.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::keys::{Ops, Values};
+use super::wire::{Protocol, WireError};
+use crate::rt;
+
+/// Longest latency that is told apart: a minute, in nanoseconds.
+pub(super) const LATENCY_MAX: u64 = 60_000_000_000;
+/// So much room is made for each read.
+const READ_BYTES: usize = 64 << 10;
+/// Connections with readiness that are asked for at once.
+const EVENTS: usize = 256;
+/// How long nothing may come before that is an error.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// How often the clock is looked at while nothing comes.
+const LOOK: Duration = Duration::from_millis(20);
+/// The rate over time is kept in so many pieces.
+pub(super) const PIECES: usize = 60;
+
+/// What one thread is to do.
+pub(super) struct Work {
+    pub(super) protocol: Protocol,
+    /// One connection for each.
+    pub(super) targets: Vec<SocketAddr>,
+    /// Requests in flight on each.
+    pub(super) depth: usize,
+    pub(super) ops: Ops,
+    pub(super) values: Values,
+    /// Times as [`rt::now_ns`] gives them: what is answered before is not counted.
+    pub(super) counted_from: u64,
+    /// When it ends; with a count, or with all keys set, sooner.
+    pub(super) end: u64,
+    /// So many answers are waited for, at most.
+    pub(super) count: Option<u64>,
+}
+
+/// What came of it.
+pub(super) struct Tally {
+    /// Nanoseconds.
+    pub(super) reads: Histogram<u64>,
+    pub(super) writes: Histogram<u64>,
+    pub(super) errors: u64,
+    pub(super) bytes_in: u64,
+    pub(super) bytes_out: u64,
+    /// Answers in each of [`PIECES`] equal pieces of the time.
+    pub(super) pieces: Vec<u64>,
+    /// How long it was counted, nanoseconds.
+    pub(super) spent: u64,
+}
+
+/// Why it ended early.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LoadError {
+    #[error("cannot connect to {0}: {1}")]
+    Connect(SocketAddr, io::Error),
+    #[error("the connection to {0} is lost: {1}")]
+    Lost(SocketAddr, io::Error),
+    #[error("{0}: {1}")]
+    Wire(SocketAddr, WireError),
+    #[error("no answer came for {} s", SILENCE_MAX.as_secs())]
+    Silence,
+    #[error("cannot wait for sockets: {0}")]
+    Poll(io::Error),
+    #[error("cannot count: {0}")]
+    Histogram(String),
+    #[error(
+        "{0} requests were refused while the keys were set; is the node ready, and is there room?"
+    )]
+    Refused(u64),
+    #[error("a thread of the load generator failed")]
+    Thread,
+}
+
+impl Tally {
+    pub(super) fn new() -> Result<Self, LoadError> {
+        let histogram = || {
+            Histogram::new_with_bounds(1, LATENCY_MAX, 3)
+                .map_err(|error| LoadError::Histogram(error.to_string()))
+        };
+        let (reads, writes) = (histogram()?, histogram()?);
+        let pieces = vec![0; PIECES];
+        Ok(Self { reads, writes, errors: 0, bytes_in: 0, bytes_out: 0, pieces, spent: 0 })
+    }
+
+    /// All answers.
+    pub(super) fn answers(&self) -> u64 {
+        self.reads.len() + self.writes.len()
+    }
+
+    /// Adds what another thread did meanwhile.
+    pub(super) fn add(&mut self, other: &Self) -> Result<(), LoadError> {
+        let failed = |error: hdrhistogram::AdditionError| LoadError::Histogram(error.to_string());
+        self.reads.add(&other.reads).map_err(failed)?;
+        self.writes.add(&other.writes).map_err(failed)?;
+        self.errors += other.errors;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.pieces.iter_mut().zip(&other.pieces).for_each(|(a, b)| *a += b);
+        self.spent = self.spent.max(other.spent);
+        Ok(())
+    }
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    seq: u64,
+    sent: u64,
+    is_write: bool,
+    is_open: bool,
+}
+
+/// A request that was answered.
+#[derive(Clone, Copy)]
+struct Request {
+    /// Its slot.
+    index: usize,
+    sent: u64,
+    is_write: bool,
+}
+
+struct Connection {
+    target: SocketAddr,
+    stream: TcpStream,
+    input: Vec<u8>,
+    /// How much of `input` is filled, and where the first answer that was not taken begins.
+    filled: usize,
+    start: usize,
+    output: Vec<u8>,
+    written: usize,
+    slots: Vec<Slot>,
+    /// The slot whose answer comes next, where answers have no number.
+    turn: usize,
+    open: usize,
+}
+
+/// Does the work, on this thread.
+///
+/// # Errors
+/// [`LoadError`]: what was measured is of no use then.
+pub(super) fn run(work: Work) -> Result<Tally, LoadError> {
+    let mut generator = Generator::connect(work)?;
+    generator.begin()?;
+    generator.go_on()?;
+    Ok(generator.tally)
+}
+
+struct Generator {
+    work: Work,
+    poll: Poll,
+    connections: Vec<Connection>,
+    tally: Tally,
+    /// Requests that may still be sent, where they are counted.
+    left: Option<u64>,
+    /// Nothing is sent any more.
+    is_over: bool,
+}
+
+impl Generator {
+    fn connect(work: Work) -> Result<Self, LoadError> {
+        let poll = Poll::new().map_err(LoadError::Poll)?;
+        let mut connections = Vec::new();
+        for (index, target) in work.targets.iter().enumerate() {
+            let connect = || {
+                let stream = std::net::TcpStream::connect(target)?;
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                let mut stream = TcpStream::from_std(stream);
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                poll.registry().register(&mut stream, Token(index), interest)?;
+                io::Result::Ok(stream)
+            };
+            let stream = connect().map_err(|error| LoadError::Connect(*target, error))?;
+            connections.push(Connection {
+                target: *target,
+                stream,
+                input: vec![0; READ_BYTES],
+                filled: 0,
+                start: 0,
+                output: Vec::new(),
+                written: 0,
+                slots: vec![Slot::default(); work.depth.max(1)],
+                turn: 0,
+                open: 0,
+            });
+        }
+        let left = work.count;
+        Ok(Self { work, poll, connections, tally: Tally::new()?, left, is_over: false })
+    }
+
+    fn begin(&mut self) -> Result<(), LoadError> {
+        let now = rt::now_ns();
+        let Self { work, connections, tally, left, .. } = self;
+        for connection in connections {
+            for slot in 0..connection.slots.len() {
+                connection.send(slot, now, work, left);
+            }
+            connection.flush(tally, work.counted_from)?;
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self) -> Result<(), LoadError> {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut heard = rt::now_ns();
+        while self.connections.iter().any(|connection| connection.open > 0) {
+            match self.poll.poll(&mut events, Some(LOOK)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(LoadError::Poll(error));
+                }
+                _ => {}
+            }
+            let now = rt::now_ns();
+            if !events.is_empty() {
+                heard = now;
+            } else if Duration::from_nanos(now.saturating_sub(heard)) > SILENCE_MAX {
+                return Err(LoadError::Silence);
+            }
+            if now >= self.work.end {
+                break;
+            }
+            for event in &events {
+                self.serve(event.token().0, event.is_readable())?;
+            }
+        }
+        let until = rt::now_ns().min(self.work.end);
+        self.tally.spent = until.saturating_sub(self.work.counted_from);
+        Ok(())
+    }
+
+    fn serve(&mut self, index: usize, is_readable: bool) -> Result<(), LoadError> {
+        let Self { work, connections, tally, left, is_over, .. } = self;
+        let Some(connection) = connections.get_mut(index) else { return Ok(()) };
+        let mut is_more = is_readable;
+        while is_more {
+            is_more = connection.read(tally, work.counted_from)?;
+            // One look at the clock for all that has come at once.
+            let now = rt::now_ns();
+            *is_over |= now >= work.end;
+            while let Some((request, is_error)) = connection.take(work.protocol)? {
+                count(request, is_error, now, work, tally);
+                if !*is_over {
+                    connection.send(request.index, now, work, left);
+                }
+            }
+        }
+        connection.flush(tally, work.counted_from)
+    }
+}
+
+/// Notes an answer.
+fn count(request: Request, is_error: bool, now: u64, work: &Work, tally: &mut Tally) {
+    if now < work.counted_from {
+        return;
+    }
+    tally.errors += u64::from(is_error);
+    let times = if request.is_write { &mut tally.writes } else { &mut tally.reads };
+    times.saturating_record(now.saturating_sub(request.sent).max(1));
+    let length = (work.end - work.counted_from).div_ceil(PIECES as u64).max(1);
+    let piece = ((now - work.counted_from) / length) as usize;
+    if let Some(piece) = tally.pieces.get_mut(piece) {
+        *piece += 1;
+    }
+}
+
+impl Connection {
+    /// Sends the next request in a slot, if there is one to be sent.
+    fn send(&mut self, index: usize, now: u64, work: &mut Work, left: &mut Option<u64>) {
+        if *left == Some(0) {
+            return;
+        }
+        let depth = self.slots.len() as u64;
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let Some(op) = work.ops.next() else { return };
+        if let Some(left) = left {
+            *left -= 1;
+        }
+        slot.seq = if slot.seq == 0 { index as u64 + 1 } else { slot.seq + depth };
+        *slot = Slot { sent: now, is_write: op.is_write, is_open: true, ..*slot };
+        if op.is_write {
+            let value = work.values.at(work.ops.place(work.values.places()));
+            work.protocol.set(op.key, value, slot.seq, &mut self.output);
+        } else {
+            work.protocol.get(op.key, slot.seq, &mut self.output);
+        }
+        self.open += 1;
+    }
+
+    /// Reads what is there; tells whether there may be more.
+    fn read(&mut self, tally: &mut Tally, counted_from: u64) -> Result<bool, LoadError> {
+        if self.start > 0 {
+            self.input.copy_within(self.start..self.filled, 0);
+            self.filled -= self.start;
+            self.start = 0;
+        }
+        if self.input.len() - self.filled < READ_BYTES / 2 {
+            // Answers are at most as long as the longest value.
+            self.input.resize(self.input.len() * 2, 0);
+        }
+        let room = self.input.get_mut(self.filled..).unwrap_or_default();
+        let wanted = room.len();
+        let lost = |error| LoadError::Lost(self.target, error);
+        match self.stream.read(room) {
+            Ok(0) => Err(lost(io::ErrorKind::UnexpectedEof.into())),
+            Ok(length) => {
+                self.filled += length;
+                if rt::now_ns() >= counted_from {
+                    tally.bytes_in += length as u64;
+                }
+                Ok(length == wanted)
+            }
+            Err(error) if is_transient(&error) => Ok(false),
+            Err(error) => Err(lost(error)),
+        }
+    }
+
+    /// The next answer's request, and whether it is an error.
+    fn take(&mut self, protocol: Protocol) -> Result<Option<(Request, bool)>, LoadError> {
+        loop {
+            let bytes = self.input.get(self.start..self.filled).unwrap_or_default();
+            let answer = match protocol.answer(bytes) {
+                Ok(Some(answer)) => answer,
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(LoadError::Wire(self.target, error)),
+            };
+            self.start += answer.bytes;
+            let depth = self.slots.len();
+            let index = match answer.seq {
+                // A greeting; or, from an echo, a wish.
+                Some(0) => continue,
+                Some(seq) => (seq - 1) as usize % depth,
+                None => {
+                    let turn = self.turn;
+                    self.turn = (turn + 1) % depth;
+                    turn
+                }
+            };
+            let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.is_open) else {
+                continue;
+            };
+            slot.is_open = false;
+            self.open -= 1;
+            let request = Request { index, sent: slot.sent, is_write: slot.is_write };
+            return Ok(Some((request, answer.is_error)));
+        }
+    }
+
+    /// Writes as much as the system takes.
+    fn flush(&mut self, tally: &mut Tally, counted_from: u64) -> Result<(), LoadError> {
+        while self.written < self.output.len() {
+            let rest = self.output.get(self.written..).unwrap_or_default();
+            match self.stream.write(rest) {
+                Ok(length) => self.written += length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(LoadError::Lost(self.target, error)),
+            }
+        }
+        if self.written > 0 {
+            if rt::now_ns() >= counted_from {
+                tally.bytes_out += self.written as u64;
+            }
+            self.output.clear();
+            self.written = 0;
+        }
+        Ok(())
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

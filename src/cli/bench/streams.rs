@@ -1,0 +1,383 @@
+//! How long a change takes from node to node, and how many watchers a node can serve.
+//!
+//! Both read sockets themselves: what is measured is the node, not a client library.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use clap::Args;
+use hdrhistogram::Histogram;
+use mio::{Events, Interest, Poll, Token};
+use serde_json::json;
+
+use super::keys::{Distribution, Ops, Values};
+use super::load::{LATENCY_MAX, LoadError, Work};
+use super::process::Process;
+use super::wire::Protocol;
+use super::{failed, nanos, resolve, start, usage, wait_until};
+use crate::cli::error::CliError;
+use crate::cli::output::{Output, Table};
+use crate::cli::remote::RemoteArgs;
+use crate::cli::units::{parse_bytes, parse_duration};
+use crate::client::splitter::Splitter;
+use crate::client::{Fields, HostPort, Message};
+use crate::model::path::Path;
+use crate::node::config::CLIENT_PORT;
+use crate::rt;
+
+/// How long nothing may come before that is an error.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// So much is read at once.
+const READ_BYTES: usize = 256 << 10;
+/// Changes that go before those that are measured.
+const WARM_UP: u64 = 1_000;
+/// Most watchers.
+const WATCHERS_MAX: usize = 10_000;
+/// The watch's number, on its own connection.
+const WATCH_SEQ: u64 = 1;
+
+/// Measure how long a change takes from one node until a watcher of another one has it
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node bench propagation --connect a:27586 --watch b:27586
+  distkv-node bench propagation --watch b:27586 --changes 100000 --json
+
+One change at a time: it is sent to the node of --connect, and the time stops when the watcher at
+--watch has it. With the same node at both ends, that is the node's own share.")]
+pub(super) struct PropagationArgs {
+    /// The node at which the changes are watched
+    #[arg(long, value_name = "ADDR:PORT")]
+    watch: String,
+
+    /// How many changes
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    changes: u64,
+
+    /// The values' length
+    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = parse_bytes)]
+    value: usize,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Measure how many changes per second reach many watchers
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node bench watchers --count 100
+  distkv-node bench watchers --count 1000 --watch b:27586
+
+One connection writes, --depth requests in flight; each watcher is a connection without flow
+control that watches everything. The first one's messages are parsed; of the others the bytes are
+counted, since all get the same.")]
+pub(super) struct WatchersArgs {
+    /// How many watchers
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    count: usize,
+
+    /// The node at which they watch [default: the one of --connect]
+    #[arg(long, value_name = "ADDR:PORT")]
+    watch: Option<String>,
+
+    /// Writes in flight
+    #[arg(long, short = 'd', default_value_t = 100)]
+    depth: usize,
+
+    /// The values' length
+    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = parse_bytes)]
+    value: usize,
+
+    /// How many keys are written
+    #[arg(long, default_value_t = 10_000)]
+    keys: u64,
+
+    /// How long to measure
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    duration: Duration,
+
+    /// How long to write before that
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
+    warm_up: Duration,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+pub(super) fn propagation(args: PropagationArgs, before: RemoteArgs) -> Result<(), CliError> {
+    let remote = args.remote.or(before);
+    let (from, to) = (remote.address()?, parse(&args.watch)?);
+    let mut writer = Line::connect(resolve(&from)?)?;
+    let mut watcher = Line::connect(resolve(&to)?)?;
+    watcher.watch()?;
+    let values = Values::new(args.value, 1);
+    let mut times = Histogram::<u64>::new_with_bounds(1, LATENCY_MAX, 3)
+        .map_err(|e| CliError::Failure(e.to_string()))?;
+    let mut request = Vec::new();
+    for n in 1..=WARM_UP + args.changes {
+        request.clear();
+        let value = values.at(n as usize % values.places());
+        Protocol::Distkv.set(0, value, n, &mut request);
+        let sent = rt::now_ns();
+        writer.send(&request)?;
+        watcher.until(|message| has_value(message, value))?;
+        let taken = rt::now_ns() - sent;
+        writer.until(|message| message.u64("seq") == Some(n))?;
+        if n > WARM_UP {
+            times.saturating_record(taken);
+        }
+    }
+    let mut output = Output::new(remote.json);
+    if output.json {
+        let (from, to) = (writer.address.to_string(), watcher.address.to_string());
+        let times = super::report::latency_json(&times);
+        output.line(&json!({"from": from, "to": to, "latency": times}).to_string())?;
+    } else {
+        let shown = |p| super::report::show_ns(times.value_at_percentile(p));
+        let mut table = Table::with_head(&["CHANGES", "P50", "P90", "P99", "P99.9", "MAX"]);
+        let max = super::report::show_ns(times.max());
+        let count = times.len().to_string();
+        table.row([count, shown(50.0), shown(90.0), shown(99.0), shown(99.9), max]);
+        table.print(&mut output)?;
+    }
+    output.flush()
+}
+
+/// Whether a message is of a change to just this value. An earlier change may be told late.
+fn has_value(message: &Message, value: &[u8]) -> bool {
+    message.get("value").is_some_and(|found| found.ends_with(value))
+}
+
+pub(super) fn watchers(args: WatchersArgs, before: RemoteArgs) -> Result<(), CliError> {
+    if !(1..=WATCHERS_MAX).contains(&args.count) {
+        return Err(CliError::Usage(format!("--count must be from 1 to {WATCHERS_MAX}")));
+    }
+    if args.keys == 0 || !(1..=super::DEPTH_MAX).contains(&args.depth) {
+        let text = format!("--keys must be 1 or more, --depth from 1 to {}", super::DEPTH_MAX);
+        return Err(CliError::Usage(text));
+    }
+    let remote = args.remote.clone().or(before);
+    let target = resolve(&remote.address()?)?;
+    let watched = args.watch.as_deref().map(parse).transpose()?;
+    let watched = watched.as_ref().map(resolve).transpose()?.unwrap_or(target);
+    let mut lines = Vec::new();
+    for _ in 0..args.count {
+        let mut line = Line::connect(watched)?;
+        line.watch()?;
+        lines.push(line);
+    }
+    let counted_from = rt::now_ns() + nanos(args.warm_up);
+    let end = counted_from.saturating_add(nanos(args.duration));
+    let work = Work {
+        protocol: Protocol::Distkv,
+        targets: vec![target],
+        depth: args.depth,
+        ops: Ops::new(Distribution::Uniform, args.keys, 0.0, 1),
+        values: Values::new(args.value, 1),
+        counted_from,
+        end,
+        count: None,
+    };
+    let writing = start(work);
+    let reading = rt::spawn_thread("watchers", move || count(lines, counted_from, end));
+    let process: Vec<Process> = Process::listening_at(watched).into_iter().collect();
+    wait_until(counted_from);
+    let used = usage(&process);
+    let counted = reading.map_err(|error| failed(LoadError::Poll(error)))?;
+    let counted = counted.join().map_err(|_| failed(LoadError::Thread))?.map_err(failed)?;
+    let cpu_s = used.zip(usage(&process)).map(|(before, after)| after.cpu_s - before.cpu_s);
+    let tally = super::join(vec![writing]).map_err(failed)?;
+    report_watchers(&args, &remote, &counted, &tally, cpu_s)
+}
+
+fn report_watchers(
+    args: &WatchersArgs,
+    remote: &RemoteArgs,
+    counted: &Counted,
+    tally: &super::Tally,
+    cpu_s: Option<f64>,
+) -> Result<(), CliError> {
+    let seconds = args.duration.as_secs_f64();
+    let deliveries = counted.deliveries();
+    let (per_second, writes) = (deliveries / seconds, tally.answers() as f64 / seconds);
+    let cpu = cpu_s.map(|cpu| cpu * 1e6 / deliveries.max(1.0));
+    let mut output = Output::new(remote.json);
+    output.either(
+        || {
+            json!({
+                "watchers": args.count, "depth": args.depth, "value_bytes": args.value,
+                "seconds": seconds, "deliveries_per_second": per_second,
+                "writes_per_second": writes, "errors": tally.errors,
+                "bytes_received": counted.bytes, "slowest_share": counted.slowest_share(),
+                "server_cpu_s": cpu_s, "server_cpu_s_per_million": cpu,
+                "writes": super::report::latency_json(&tally.writes),
+            })
+        },
+        || {
+            let cpu = cpu.map_or_else(String::new, |cpu| {
+                format!("; the node used {cpu:.3} s of CPU per million deliveries")
+            });
+            format!(
+                "{per_second:.0} deliveries per second to {} watchers, {writes:.0} writes per \
+                 second{cpu}\nthe slowest watcher got {:.1} % of what the first one got",
+                args.count,
+                counted.slowest_share() * 100.0
+            )
+        },
+    )?;
+    output.flush()
+}
+
+/// What came to all watchers.
+struct Counted {
+    /// Of each watcher.
+    each: Vec<u64>,
+    bytes: u64,
+    /// Messages of the first watcher, which are parsed.
+    messages: u64,
+}
+
+impl Counted {
+    fn deliveries(&self) -> f64 {
+        let first = self.each.first().copied().unwrap_or(0).max(1);
+        self.bytes as f64 * self.messages as f64 / first as f64
+    }
+
+    fn slowest_share(&self) -> f64 {
+        let first = self.each.first().copied().unwrap_or(0).max(1);
+        self.each.iter().copied().min().unwrap_or(0) as f64 / first as f64
+    }
+}
+
+/// Reads what comes to all watchers until the end, and counts it from a time on.
+fn count(lines: Vec<Line>, counted_from: u64, end: u64) -> Result<Counted, LoadError> {
+    let mut poll = Poll::new().map_err(LoadError::Poll)?;
+    let mut streams = Vec::new();
+    for (index, line) in lines.into_iter().enumerate() {
+        line.stream.set_nonblocking(true).map_err(LoadError::Poll)?;
+        let mut stream = mio::net::TcpStream::from_std(line.stream);
+        let registered = poll.registry().register(&mut stream, Token(index), Interest::READABLE);
+        registered.map_err(LoadError::Poll)?;
+        streams.push((stream, line.address));
+    }
+    let mut counted = Counted { each: vec![0; streams.len()], bytes: 0, messages: 0 };
+    let (mut buffer, mut first) = (vec![0; READ_BYTES], Splitter::new());
+    let mut events = Events::with_capacity(1_024);
+    loop {
+        let polled = poll.poll(&mut events, Some(Duration::from_millis(20)));
+        if let Err(error) = polled
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            return Err(LoadError::Poll(error));
+        }
+        let now = rt::now_ns();
+        if now >= end {
+            return Ok(counted);
+        }
+        for event in &events {
+            let index = event.token().0;
+            let Some((stream, address)) = streams.get_mut(index) else { continue };
+            let lost = |error| LoadError::Lost(*address, error);
+            loop {
+                let length = match stream.read(&mut buffer) {
+                    Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
+                    Ok(length) => length,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(lost(error)),
+                };
+                if index == 0 {
+                    first.push(buffer.get(..length).unwrap_or_default());
+                    while let Ok(Some(_)) = first.next_value() {
+                        counted.messages += u64::from(now >= counted_from);
+                    }
+                }
+                if now >= counted_from {
+                    counted.bytes += length as u64;
+                    if let Some(each) = counted.each.get_mut(index) {
+                        *each += length as u64;
+                    }
+                }
+                if length < READ_BYTES {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A connection whose reads block.
+struct Line {
+    stream: TcpStream,
+    address: SocketAddr,
+    splitter: Splitter,
+    buffer: Vec<u8>,
+}
+
+impl Line {
+    fn connect(address: SocketAddr) -> Result<Self, CliError> {
+        let connect = || {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(SILENCE_MAX))?;
+            io::Result::Ok(stream)
+        };
+        let stream = connect().map_err(|error| failed(LoadError::Connect(address, error)))?;
+        let buffer = vec![0; READ_BYTES / 16];
+        Ok(Self { stream, address, splitter: Splitter::new(), buffer })
+    }
+
+    /// Watches everything, and waits until that has begun.
+    fn watch(&mut self) -> Result<(), CliError> {
+        let mut fields = Fields::at(&Path::root());
+        let request = fields.u64("nchain", 0).bool("fetch", false);
+        self.send(&request.encode_request(WATCH_SEQ, "watch"))?;
+        self.until(|message| {
+            message.u64("seq") == Some(WATCH_SEQ) && message.str("state") == Some("start")
+        })
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        self.stream.write_all(bytes).map_err(|error| self.lost(error))
+    }
+
+    /// Reads until a message comes of which this is true.
+    fn until(&mut self, is_it: impl Fn(&Message) -> bool) -> Result<(), CliError> {
+        loop {
+            let address = self.address;
+            if let Some(value) = self.splitter.next_value().map_err(|e| bad(address, &e))? {
+                let message = Message::new(value).map_err(|e| bad(address, &e))?;
+                if let Some(error) = message.error() {
+                    return Err(CliError::Failure(format!("{address}: {error}")));
+                }
+                if is_it(&message) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let length = match self.stream.read(&mut self.buffer) {
+                Ok(0) => return Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(failed(LoadError::Silence));
+                }
+                Err(error) => return Err(self.lost(error)),
+            };
+            self.splitter.push(self.buffer.get(..length).unwrap_or_default());
+        }
+    }
+
+    fn lost(&self, error: io::Error) -> CliError {
+        failed(LoadError::Lost(self.address, error))
+    }
+}
+
+fn bad(address: SocketAddr, why: &dyn std::error::Error) -> CliError {
+    CliError::Failure(format!("{address} does not speak the client protocol: {why}"))
+}
+
+fn parse(text: &str) -> Result<HostPort, CliError> {
+    HostPort::parse(text, Some(CLIENT_PORT))
+        .map_err(|error| CliError::Usage(format!("--watch: {error}")))
+}
