@@ -178,10 +178,9 @@ fn an_override_of_a_preferred_node_is_heeded() {
         assert!(is_known(), "{:?}", client.stats().shards);
         assert_eq!(client.put(&at, &2).await.unwrap().node, other);
         assert_eq!(client.get::<u8>(&at).await.unwrap(), Some(2));
-        let moves = moves.lock().unwrap();
-        assert_eq!(moves.len(), 1, "{moves:?}");
-        assert_eq!((moves[0].shard, moves[0].to.as_deref()), (shard, Some(other)));
-        drop(moves);
+        let told: Vec<_> = std::mem::take(&mut *moves.lock().unwrap());
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].shard, told[0].to.as_deref()), (shard, Some(other)));
         cluster.shutdown().await;
     });
 }
