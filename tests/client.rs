@@ -17,6 +17,8 @@ mod ops;
 mod pool;
 #[path = "client/reads.rs"]
 mod reads;
+#[path = "client/storm.rs"]
+mod storm;
 #[path = "client/topology.rs"]
 mod topology;
 #[path = "client/watches.rs"]

@@ -40,6 +40,9 @@ pub struct TopologyConfig {
     pub retry_delay_max: Duration,
     /// How often nodes that cannot tell their view are asked again.
     pub old_nodes_delay: Duration,
+    /// The seeds are all there is, whatever nodes tell: for where the addresses that they tell cannot
+    /// be reached. Without a view there is no read mode `freshest`.
+    pub only_seeds: bool,
 }
 
 impl Default for TopologyConfig {
@@ -49,6 +52,7 @@ impl Default for TopologyConfig {
             retry_delay: Duration::from_millis(50),
             retry_delay_max: Duration::from_secs(1),
             old_nodes_delay: Duration::from_secs(10),
+            only_seeds: false,
         }
     }
 }

@@ -201,7 +201,10 @@ fn a_write_that_may_have_been_made_is_retried_only_if_it_is_guarded() {
         assert_eq!((error.fate(), error.attempts()), (Fate::Unknown, 1), "{error}");
         assert_eq!((error.code(), error.node()), (Some("fate_unknown"), Some("frail")));
         assert_eq!(client.stats().retry.unsafe_to_retry, 1);
-        let options = PutOptions::new().deadline(Duration::from_millis(300));
+        // An old node heeds no ids.
+        let error = client.put(&path("a"), &1).await.unwrap_err();
+        assert_eq!((error.fate(), error.attempts()), (Fate::Unknown, 1), "{error}");
+        let options = PutOptions::new().must_be_new().deadline(Duration::from_millis(300));
         let error = client.put_with(&path("a"), &1, &options).await.unwrap_err();
         assert_eq!(error.fate(), Fate::Unknown, "{error}");
         assert!(error.attempts() > 1);

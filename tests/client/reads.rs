@@ -146,3 +146,41 @@ fn conflicts_are_collected_from_all_nodes_once() {
         cluster.shutdown().await;
     });
 }
+
+#[test]
+fn an_override_of_a_preferred_node_is_heeded() {
+    block_on(async {
+        let cluster = TestCluster::start(3).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        let (at, shard) = (path("a.b"), shard_of(&path("a.b")));
+        let own = client.put(&at, &1).await.unwrap().node;
+        let other = ["n0", "n1", "n2"].into_iter().find(|name| *name != own).unwrap();
+        let moves: std::sync::Arc<std::sync::Mutex<Vec<_>>> = Default::default();
+        let sink = std::sync::Arc::clone(&moves);
+        let _listener = client.on_topology_change(move |event| {
+            if let distkv::client::topology::TopologyEvent::Moved { moves, .. } = event {
+                sink.lock().unwrap().extend(moves.clone());
+            }
+        });
+        let rule = distkv::model::path::Path::system_root();
+        let rule = rule.push("shards").unwrap().push(i64::from(shard)).unwrap();
+        let name = Value::new(&[&[0xa2], other.as_bytes()].concat()).unwrap();
+        cluster.node(0).set(&rule, &name).unwrap();
+        cluster.settled().await.unwrap();
+        let is_known = || client.stats().router.overrides == 1;
+        for _ in 0..100 {
+            client.refresh_shards().await;
+            if is_known() {
+                break;
+            }
+            distkv::rt::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(is_known(), "{:?}", client.stats().shards);
+        assert_eq!(client.put(&at, &2).await.unwrap().node, other);
+        assert_eq!(client.get::<u8>(&at).await.unwrap(), Some(2));
+        let told: Vec<_> = std::mem::take(&mut *moves.lock().unwrap());
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].shard, told[0].to.as_deref()), (shard, Some(other)));
+        cluster.shutdown().await;
+    });
+}

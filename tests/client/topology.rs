@@ -56,14 +56,32 @@ fn the_epoch_rises_only_with_a_change_whoever_is_asked() {
         // It watches one of them; ending that connection makes it ask another one, who says the same.
         let pool = ConnectionPool::new(PoolConfig::default());
         let own = TopologyManager::start(seeds(&cluster, &[0]), pool.clone(), Default::default());
-        let own_view = until_live(&own, &["n0", "n1", "n2"]).await;
+        until_live(&own, &["n0", "n1", "n2"]).await;
+        // All nodes agree: nothing is about to change by itself.
+        let each: Vec<_> = (0..3).map(|place| start(seeds(&cluster, &[place]))).collect();
+        let settled = |view: &ClusterView| {
+            let is_up = |state: &NodeState| matches!(state, NodeState::Up | NodeState::Asked);
+            view.nodes.len() == 3
+                && view.nodes.iter().all(|node| is_up(&node.state) && node.is_live())
+                && view.nodes.iter().all(|node| node.housekeeper.is_some())
+        };
+        let places = |view: &ClusterView| -> Vec<_> {
+            view.nodes.iter().map(|node| node.housekeeper).collect()
+        };
+        let agree = || {
+            let views: Vec<_> = each.iter().chain([&own]).map(TopologyManager::view).collect();
+            views.iter().all(|view| settled(view) && places(view) == places(&views[0]))
+        };
+        assert!(wait_until(PATIENCE, agree).await, "{:?}", own.view());
+        let own_view = own.view();
+        let told = own.stats().views;
         for node in own_view.nodes.iter() {
             let used = pool.get(node.client.as_ref().unwrap()).await.unwrap();
             used.connection().close("the test wants it so");
         }
         assert!(wait_until(PATIENCE, || own.stats().lost >= 1).await);
-        assert!(wait_until(PATIENCE, || own.stats().views > own_view.epoch).await);
-        assert_eq!(own.view().epoch, own_view.epoch);
+        assert!(wait_until(PATIENCE, || own.stats().views > told).await);
+        assert_eq!(own.view().epoch, own_view.epoch, "{own_view:?} {:?}", own.view());
         // A change is another epoch.
         cluster.add().await.unwrap();
         assert!(topology.newer_than(view.epoch).await.epoch > view.epoch);

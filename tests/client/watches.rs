@@ -9,7 +9,7 @@ use distkv::model::ids::NodeName;
 use distkv::model::path::Path;
 use distkv::node::Node;
 use distkv::rt;
-use distkv::testing::{PATIENCE, TestCluster, block_on, loopback};
+use distkv::testing::{PATIENCE, TestCluster, block_on, loopback, wait_until};
 
 use crate::ops::{connect, path};
 
@@ -142,6 +142,42 @@ fn it_goes_on_at_the_next_node_and_tells_what_happened_meanwhile_and_nothing_twi
 }
 
 #[test]
+fn what_was_deleted_and_purged_meanwhile_is_told_as_deleted() {
+    block_on(async {
+        let mut cluster = TestCluster::start(2).await.unwrap();
+        let client = connect(&cluster, ClientConfig::new()).await;
+        // The first node alone agrees on purging, so the watch has to hang on the other one.
+        let (mut watch, top) = loop {
+            let top = Path::root().push(rt::now() as i64).unwrap();
+            let watch = client.watch(&top, FETCH).await.unwrap();
+            if watch.node() == Some("n1") {
+                break (watch, top);
+            }
+        };
+        let (stays, goes) = (top.push("stays").unwrap(), top.push("goes").unwrap());
+        client.put(&stays, &1).await.unwrap();
+        client.put(&goes, &2).await.unwrap();
+        let mut mirror = BTreeMap::new();
+        follow(&mut watch, &mut mirror, |event| match event {
+            WatchEvent::Change(change) => change.path == goes,
+            _ => false,
+        })
+        .await;
+        cluster.settled().await.unwrap();
+        drop(cluster.take(1));
+        client.delete(&goes).await.unwrap();
+        let is_purged =
+            || cluster.node(0).hub().read(|engine| engine.get(goes.as_bytes()).is_none());
+        assert!(wait_until(PATIENCE * 2, is_purged).await);
+        let is_end = |event: &WatchEvent| matches!(event, WatchEvent::Resumed { .. });
+        follow(&mut watch, &mut mirror, is_end).await;
+        assert_eq!(mirror, BTreeMap::from([(stays, 1)]));
+        assert_eq!(client.stats().watches.restarted, 0);
+        cluster.shutdown().await;
+    });
+}
+
+#[test]
 fn under_writes_versions_of_a_path_come_in_order_while_nodes_die() {
     block_on(async {
         let mut cluster = TestCluster::start(4).await.unwrap();
@@ -237,27 +273,27 @@ fn more_than_it_remembers_makes_it_start_over() {
 #[test]
 fn a_watch_whose_waits_are_dropped_misses_nothing() {
     block_on(async {
-        let mut cluster = TestCluster::start(2).await.unwrap();
+        let mut cluster = TestCluster::start(3).await.unwrap();
         let client = connect(&cluster, ClientConfig::new()).await;
         let mut watch = client.watch(&path("w"), FETCH).await.unwrap();
         let writer = client.clone();
         let writing = rt::spawn(async move {
             for value in 0..300 {
-                writer.put(&at(value), &value).await.unwrap();
+                put(&writer, value, value).await;
             }
         });
         let mut seen = Vec::new();
         let mut round = 0;
         while seen.len() < 300 {
             round += 1;
-            let event = rt::timeout(Duration::from_micros(round % 300), watch.next()).await;
+            // Shorter than any answer from a node takes.
+            let event = rt::timeout(Duration::from_micros(round % 100), watch.next()).await;
             if let Some(event) = event
                 && let WatchEvent::Change(change) = event.unwrap()
             {
                 seen.push(change.get::<i64>().unwrap().unwrap());
             }
-            if seen.len() == 100 && cluster.nodes().len() == 2 {
-                cluster.settled().await.unwrap();
+            if seen.len() == 100 && cluster.nodes().len() == 3 {
                 drop(cluster.take(place_of_or_first(&cluster, &watch)));
             }
         }

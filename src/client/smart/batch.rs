@@ -197,7 +197,11 @@ impl Client {
             Idempotency::Read => self.inner.home(shard),
             Idempotency::Guarded | Idempotency::Unguarded => None,
         };
-        let plan = Plan { first: home.as_deref(), ..Plan::new(shard, idempotency) };
+        let needs_id = batch.ops.iter().any(|op| match &op.kind {
+            Kind::Get => false,
+            Kind::Put(_, options) | Kind::Delete(options) => options.needs_id(),
+        });
+        let plan = Plan { first: home.as_deref(), needs_id, ..Plan::new(shard, idempotency) };
         let is_repeatable = idempotency != Idempotency::Unguarded;
         let served = self.inner.call(plan, |used| async move {
             let reply = used.connection().request("batch", fields).await?;

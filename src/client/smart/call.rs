@@ -23,6 +23,8 @@ pub(super) struct Plan<'a> {
     pub(super) shard: u16,
     /// Whether doing it twice is doing it once.
     pub(super) idempotency: Idempotency,
+    /// It is so only because of a write id, which old nodes ignore.
+    pub(super) needs_id: bool,
     /// A node that comes before the preferred one.
     pub(super) first: Option<&'a str>,
     /// Nodes that come last.
@@ -42,7 +44,16 @@ impl Plan<'_> {
 
     pub(super) fn new(shard: u16, idempotency: Idempotency) -> Plan<'static> {
         let (first, try_deadline, deadline) = (None, None, None);
-        Plan { shard, idempotency, first, last: &[], try_deadline, deadline, is_own: false }
+        Plan {
+            shard,
+            idempotency,
+            needs_id: false,
+            first,
+            last: &[],
+            try_deadline,
+            deadline,
+            is_own: false,
+        }
     }
 }
 
@@ -60,6 +71,8 @@ pub(super) struct Served<T> {
 pub(super) struct Failed {
     pub(super) error: ClientError,
     pub(super) class: ErrorClass,
+    /// The node has none of our actions, so it heeds no write ids either.
+    is_old: bool,
 }
 
 impl Failed {
@@ -130,12 +143,16 @@ impl Inner {
                 }
                 Err(failed) => failed,
             };
-            fate = worse(fate, fate_of(&failed, plan.idempotency));
+            let idempotency = match failed.is_old && plan.needs_id {
+                true => Idempotency::Unguarded,
+                false => plan.idempotency,
+            };
+            fate = worse(fate, fate_of(&failed, idempotency));
             if let Some(counts) = counts {
                 counts.on_failure(failed.class);
             }
             let random = rt::random_u64();
-            match policy.decide(failed.class, attempts, elapsed(), plan.idempotency, random) {
+            match policy.decide(failed.class, attempts, elapsed(), idempotency, random) {
                 Decision::RetryAfter { delay, other_node } => {
                     if !other_node {
                         round.again = Some(target.address.clone());
@@ -215,7 +232,7 @@ impl Inner {
             address: address.to_string(),
             reason: format!("{what} within {patience:?}"),
         };
-        let unavailable = |error| Failed { error, class: ErrorClass::Unavailable };
+        let unavailable = |error| Failed { error, class: ErrorClass::Unavailable, is_old: false };
         let used = match rt::timeout(patience, self.pool.get(address)).await {
             Some(Ok(used)) if !used.connection().is_closed() => used,
             Some(Ok(_)) => return Err(unavailable(slow("no connection that lasts"))),
@@ -224,15 +241,17 @@ impl Inner {
         };
         let sent = rt::now();
         let left = patience.saturating_sub(Duration::from_millis(sent.saturating_sub(started)));
+        let is_old = used.identity().incarnation.is_none();
         match rt::timeout(left, try_once(Arc::clone(&used))).await {
             Some(Ok(value)) => Ok((value, used.identity().clone())),
             Some(Err(error)) => {
                 let class = ErrorClass::of(&error, Sent::Maybe);
-                Err(Failed { error, class })
+                Err(Failed { error, class, is_old })
             }
             None => {
                 self.pool.on_timeout(address, &used, sent);
-                Err(Failed { error: slow("no answer"), class: ErrorClass::TryDeadline })
+                let (error, class) = (slow("no answer"), ErrorClass::TryDeadline);
+                Err(Failed { error, class, is_old })
             }
         }
     }

@@ -1,7 +1,10 @@
 //! Streams without an end, which go on at another node when theirs is lost.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures::future::BoxFuture;
 
 use super::Inner;
 use super::call::{Plan, Round};
@@ -24,8 +27,46 @@ pub(super) struct Opened {
     pub(super) address: HostPort,
 }
 
-/// Where the search for a node stands. It is kept by whoever searches, so that a search that is dropped
-/// goes on where it was.
+/// Work that goes on where it was when whoever waited for it comes back: a wait that is dropped again and
+/// again, in the arms of a `select`, must not make it begin anew each time.
+pub(super) struct Pending<T>(BoxFuture<'static, T>);
+
+impl<T> std::fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pending")
+    }
+}
+
+impl<T> Pending<T> {
+    pub(super) fn new(work: impl Future<Output = T> + Send + 'static) -> Pending<T> {
+        Pending(Box::pin(work))
+    }
+
+    /// Waits for its end. Not again after that.
+    pub(super) async fn wait(&mut self) -> T {
+        (&mut self.0).await
+    }
+}
+
+/// A search for a node, and how it ends.
+pub(super) type Searching = Pending<(Search, Result<Opened, CallError>)>;
+
+/// Begins to search a node that streams this.
+pub(super) fn begin_search(
+    client: &Arc<Inner>,
+    mut search: Search,
+    shard: u16,
+    action: &'static str,
+    fields: &Fields,
+) -> Searching {
+    let (client, fields) = (Arc::clone(client), fields.clone());
+    Pending::new(async move {
+        let result = client.open_again(&mut search, shard, action, &fields).await;
+        (search, result)
+    })
+}
+
+/// Where the search for a node stands.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     round: Round,
@@ -64,7 +105,7 @@ impl Inner {
     ///
     /// # Errors
     /// A node refused for good, or the client was closed.
-    pub(super) async fn open_again(
+    async fn open_again(
         &self,
         search: &mut Search,
         shard: u16,

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::call::Plan;
 use super::entry;
 use super::error::{At, CallError, Fate};
-use super::feed::{Opened, Search};
+use super::feed::{Opened, Search, Searching, begin_search};
 use super::{Client, Inner};
 use crate::client::connection::StreamEvent;
 use crate::client::error::ClientError;
@@ -60,9 +60,18 @@ pub struct Monitor {
     client: Arc<Inner>,
     topic: Path,
     fields: Fields,
-    opened: Option<Opened>,
+    phase: Phase,
     search: Search,
-    ended: Option<CallError>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Messages come.
+    Live(Opened),
+    /// A node is looked for.
+    Searching(Searching),
+    /// It ended with this.
+    Ended(CallError),
 }
 
 impl Client {
@@ -104,9 +113,8 @@ impl Client {
             client: Arc::clone(&self.inner),
             topic: topic.clone(),
             fields,
-            opened: Some(opened),
+            phase: Phase::Live(opened),
             search: Search::default(),
-            ended: None,
         })
     }
 }
@@ -119,14 +127,15 @@ impl Monitor {
     /// A node refused for good, or the client was closed. The monitor is over.
     pub async fn next(&mut self) -> Result<MonitorEvent, CallError> {
         loop {
-            if let Some(error) = &self.ended {
-                return Err(error.clone());
-            }
-            let Some(opened) = &mut self.opened else {
-                return self.go_on().await;
+            let event = match &mut self.phase {
+                Phase::Ended(error) => return Err(error.clone()),
+                Phase::Searching(searching) => {
+                    let (search, result) = searching.wait().await;
+                    self.search = search;
+                    return self.on_found(result);
+                }
+                Phase::Live(opened) => opened.stream.next().await,
             };
-            let node = opened.node.name.clone();
-            let event = opened.stream.next().await;
             match event {
                 Ok(Some(StreamEvent::Item { message, .. })) => {
                     self.search.on_success();
@@ -138,14 +147,11 @@ impl Monitor {
                 Err(ClientError::Server(error))
                     if ErrorClass::of_server(&error) == ErrorClass::Final =>
                 {
-                    let at = At { node: Some(node), attempts: 1, fate: Fate::NotDone };
-                    self.ended = Some(CallError::Refused { error, at });
+                    let node = self.node().map(str::to_owned);
+                    let at = At { node, attempts: 1, fate: Fate::NotDone };
+                    self.phase = Phase::Ended(CallError::Refused { error, at });
                 }
-                Ok(None) | Err(_) => {
-                    if let Some(opened) = self.opened.take() {
-                        self.search.on_lost(&opened.address);
-                    }
-                }
+                Ok(None) | Err(_) => self.on_lost(),
             }
         }
     }
@@ -153,20 +159,30 @@ impl Monitor {
     /// The node that tells now; none while there is none.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
-        self.opened.as_ref().map(|opened| opened.node.name.as_str())
+        match &self.phase {
+            Phase::Live(opened) => Some(&opened.node.name),
+            Phase::Searching(_) | Phase::Ended(_) => None,
+        }
     }
 
-    async fn go_on(&mut self) -> Result<MonitorEvent, CallError> {
-        let shard = shard_of(&self.topic);
-        let opening = self.client.open_again(&mut self.search, shard, "msg_monitor", &self.fields);
-        match opening.await {
+    fn on_lost(&mut self) {
+        if let Phase::Live(opened) = &self.phase {
+            self.search.on_lost(&opened.address);
+        }
+        let (search, shard) = (std::mem::take(&mut self.search), shard_of(&self.topic));
+        let searching = begin_search(&self.client, search, shard, "msg_monitor", &self.fields);
+        self.phase = Phase::Searching(searching);
+    }
+
+    fn on_found(&mut self, result: Result<Opened, CallError>) -> Result<MonitorEvent, CallError> {
+        match result {
             Ok(opened) => {
                 let node = opened.node.name.clone();
-                self.opened = Some(opened);
+                self.phase = Phase::Live(opened);
                 Ok(MonitorEvent::Gap { node })
             }
             Err(error) => {
-                self.ended = Some(error.clone());
+                self.phase = Phase::Ended(error.clone());
                 Err(error)
             }
         }

@@ -168,6 +168,11 @@ impl PutOptions {
         }
     }
 
+    /// Whether only the id makes a second try count once.
+    pub(super) fn needs_id(&self) -> bool {
+        matches!(self.chain, ChainCondition::Any) && !self.idempotent
+    }
+
     /// Whether a second try counts once.
     pub(super) fn idempotency(&self, id: Option<WriteId>) -> Idempotency {
         let has_chain = !matches!(self.chain, ChainCondition::Any);
@@ -322,6 +327,7 @@ impl Client {
         // As many entries as there are take as long as that takes.
         plan.try_deadline = Some(self.inner.config.retry.total_deadline);
         let served = self.inner.request(plan, "delete_tree", fields).await?;
+        self.inner.own_writes.on_tree_deleted(shard_of(path), &served.node);
         Ok(served.value.u64("changed").unwrap_or(0))
     }
 
@@ -356,7 +362,7 @@ impl Client {
             let mut entries = Vec::new();
             while let Some((below, message)) = next_item(&mut stream, node, patience).await? {
                 if entries.len() >= TREE_ENTRIES_MAX {
-                    // What final errors there are say what to do.
+                    // Another try would find as many.
                     return Ok(None);
                 }
                 let path = path.join(&below).map_err(|_| entry::malformed(node, "path"))?;
@@ -399,6 +405,7 @@ impl Inner {
         options.write_into(id, self.config.retry.try_deadline, &mut fields);
         let plan = Plan {
             deadline: options.deadline,
+            needs_id: options.needs_id(),
             ..Plan::new(shard_of(path), options.idempotency(id))
         };
         let fields = &fields;

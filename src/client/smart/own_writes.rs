@@ -71,6 +71,11 @@ impl OwnWrites {
         }
     }
 
+    /// A node deleted a tree, of whose entries nothing was told.
+    pub(super) fn on_tree_deleted(&self, shard: u16, node: &NodeIdentity) {
+        self.state.lock().homes.insert(shard, node.clone());
+    }
+
     /// The life of the node that acknowledged the last write of a shard.
     pub(super) fn home(&self, shard: u16) -> Option<NodeIdentity> {
         self.state.lock().homes.get(&shard).cloned()

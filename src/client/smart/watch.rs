@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 
 use super::entry::{self, Entry, Version};
 use super::error::{At, CallError, Fate};
-use super::feed::{LOOK_INTERVAL, Opened, Search};
+use super::feed::{LOOK_INTERVAL, Opened, Pending, Search, Searching, begin_search};
 use super::{Client, Inner};
 use crate::client::chain::Chain;
 use crate::client::connection::StreamEvent;
@@ -118,14 +118,19 @@ pub struct Watch {
     older: Vec<Path>,
 }
 
+/// What a node says of the paths in doubt; none if it says nothing for long.
+type Asking = Pending<Option<Result<Vec<Settled>, ClientError>>>;
+
 #[derive(Debug)]
 enum Phase {
-    /// There is no node.
-    Searching,
+    /// There is no node, and none is looked for yet.
+    Lost,
+    /// One is looked for.
+    Searching(Searching),
     /// The state comes.
     Fetching(Opened),
     /// The state has come; of these paths it is not known what became of them.
-    Settling { opened: Opened, doubts: Vec<(Path, Version)>, until: Millis },
+    Settling { opened: Opened, doubts: Vec<(Path, Version)>, until: Millis, asking: Asking },
     /// Changes come.
     Live(Opened),
     /// It ended with this.
@@ -202,19 +207,25 @@ impl Watch {
             Phase::Fetching(opened) | Phase::Live(opened) | Phase::Settling { opened, .. } => {
                 Some(&opened.node.name)
             }
-            Phase::Searching | Phase::Ended(_) => None,
+            Phase::Lost | Phase::Searching(_) | Phase::Ended(_) => None,
         }
     }
 
-    /// One step; drops lose no step, since each changes the state only after its last await.
+    /// One step. A drop loses none: the state changes only after the last await, and what takes
+    /// several awaits is kept.
     async fn advance(&mut self) -> Result<(), CallError> {
         match &mut self.phase {
             Phase::Ended(error) => Err(error.clone()),
-            Phase::Searching => {
-                let shard = shard_of(&self.path);
-                let opening =
-                    self.client.open_again(&mut self.search, shard, "watch", &self.fields);
-                match opening.await {
+            Phase::Lost => {
+                let (search, shard) = (std::mem::take(&mut self.search), shard_of(&self.path));
+                let searching = begin_search(&self.client, search, shard, "watch", &self.fields);
+                self.phase = Phase::Searching(searching);
+                Ok(())
+            }
+            Phase::Searching(searching) => {
+                let (search, result) = searching.wait().await;
+                self.search = search;
+                match result {
                     Ok(opened) => {
                         self.memory.begin_feed();
                         self.older.clear();
@@ -232,32 +243,36 @@ impl Watch {
                 let event = opened.stream.next().await;
                 self.on_stream(event)
             }
-            Phase::Settling { opened, doubts, until } => {
-                let patience = self.client.config.retry.try_deadline;
-                let (labels, client, node) = (&mut self.labels, &self.client, &opened.node);
-                let with_life = |entry: &mut Entry| complete(labels, client, node, entry);
-                let asking = settle(&opened.used, doubts, with_life);
-                let settled = rt::timeout(patience, asking).await;
-                let settled = match settled {
-                    Some(Ok(settled)) => settled,
-                    Some(Err(ClientError::Server(_))) => {
-                        // It cannot tell: that is no reason to leave it.
-                        self.start_over();
-                        return Ok(());
-                    }
-                    Some(Err(_)) | None => {
-                        self.on_lost();
-                        return Ok(());
-                    }
-                };
-                let is_behind = settled.contains(&Settled::Behind);
-                if is_behind && rt::now() < *until {
-                    rt::sleep(LOOK_INTERVAL).await;
+            Phase::Settling { asking, .. } => {
+                match asking.wait().await {
+                    Some(Ok(settled)) => self.on_settled(settled),
+                    // It cannot tell: that is no reason to leave it.
+                    Some(Err(ClientError::Server(_))) => self.start_over(),
+                    Some(Err(_)) | None => self.on_lost(),
                 }
-                self.on_settled(settled);
                 Ok(())
             }
         }
+    }
+
+    /// Begins to ask a node what became of these paths, after a while if it was asked already.
+    fn begin_settling(
+        &mut self,
+        opened: Opened,
+        doubts: Vec<(Path, Version)>,
+        until: Millis,
+        delay: Duration,
+    ) {
+        let (client, used) = (Arc::clone(&self.client), Arc::clone(&opened.used));
+        let (node, asked) = (opened.node.clone(), doubts.clone());
+        let asking = Pending::new(async move {
+            rt::sleep(delay).await;
+            let mut labels = Labels::default();
+            let with_life = |entry: &mut Entry| complete(&mut labels, &client, &node, entry);
+            let patience = client.config.retry.try_deadline;
+            rt::timeout(patience, settle(&used, &asked, with_life)).await
+        });
+        self.phase = Phase::Settling { opened, doubts, until, asking };
     }
 
     fn on_stream(
@@ -333,7 +348,7 @@ impl Watch {
 
     /// The state of a node has come whole.
     fn on_state_has_come(&mut self) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Searching);
+        let phase = std::mem::replace(&mut self.phase, Phase::Lost);
         let Phase::Fetching(opened) = phase else {
             self.phase = phase;
             return;
@@ -356,13 +371,13 @@ impl Watch {
         } else {
             let patience = self.client.config.watch_patience;
             let until = rt::now().saturating_add(millis(patience));
-            self.phase = Phase::Settling { opened, doubts, until };
+            self.begin_settling(opened, doubts, until, Duration::ZERO);
         }
     }
 
     fn on_settled(&mut self, settled: Vec<Settled>) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Searching);
-        let Phase::Settling { opened, doubts, until } = phase else {
+        let phase = std::mem::replace(&mut self.phase, Phase::Lost);
+        let Phase::Settling { opened, doubts, until, .. } = phase else {
             self.phase = phase;
             return;
         };
@@ -385,13 +400,14 @@ impl Watch {
         if behind.is_empty() {
             self.go_live(opened);
         } else if rt::now() < until {
-            self.phase = Phase::Settling { opened, doubts: behind, until };
+            self.begin_settling(opened, behind, until, LOOK_INTERVAL);
         } else {
             self.start_over();
         }
     }
 
     fn go_live(&mut self, opened: Opened) {
+        self.search.on_success();
         self.is_silent = false;
         if std::mem::replace(&mut self.owes_state, false) {
             self.queue.push_back(WatchEvent::UpToDate);
@@ -405,7 +421,7 @@ impl Watch {
     /// The stream has ended.
     fn on_lost(&mut self) {
         count(&self.client.counts.watches_lost);
-        let phase = std::mem::replace(&mut self.phase, Phase::Searching);
+        let phase = std::mem::replace(&mut self.phase, Phase::Lost);
         if let Phase::Fetching(opened) | Phase::Live(opened) | Phase::Settling { opened, .. } =
             phase
         {
@@ -421,7 +437,7 @@ impl Watch {
         count(&self.client.counts.watches_restarted);
         self.memory.clear();
         self.older.clear();
-        self.phase = Phase::Searching;
+        self.phase = Phase::Lost;
         (self.owes_state, self.is_silent) = (true, false);
         self.queue.push_back(WatchEvent::Restarted);
     }

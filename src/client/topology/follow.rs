@@ -89,12 +89,15 @@ fn candidates(shared: &Shared, last: Option<&HostPort>) -> Vec<HostPort> {
 
 /// Watches the view of one node, until that ends.
 async fn follow(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Outcome {
-    let TopologyConfig { first_view_timeout, .. } = shared.config;
+    let TopologyConfig { first_view_timeout, only_seeds, .. } = shared.config;
     let beginning = async {
         let used = shared.pool.get(candidate).await?;
+        if only_seeds {
+            return Ok(None);
+        }
         let mut stream = used.connection().stream("watch_cluster", &Fields::new()).await?;
         let told = next_view(&mut stream).await?;
-        Ok::<_, ClientError>((stream, told))
+        Ok::<_, ClientError>(Some((stream, told)))
     };
     let silent = || ClientError::Connect {
         address: candidate.to_string(),
@@ -102,8 +105,9 @@ async fn follow(shared: &Shared, candidate: &HostPort, takes_any: bool) -> Outco
     };
     let begun = rt::timeout(first_view_timeout, beginning).await;
     let (mut stream, told) = match begun.unwrap_or_else(|| Err(silent())) {
-        Ok((stream, Some(told))) => (stream, told),
-        Ok((_, None)) => return Outcome::Failed(silent()),
+        Ok(Some((stream, Some(told)))) => (stream, told),
+        Ok(Some((_, None))) => return Outcome::Failed(silent()),
+        Ok(None) => return Outcome::Unsupported,
         Err(ClientError::Server(error)) if is_unknown_action(&error) => {
             return Outcome::Unsupported;
         }
