@@ -1,6 +1,25 @@
 //! The client library. Programs want [`Client`], which talks to a cluster; it stands on the client
 //! side of the client protocol, one multiplexed connection to a node.
 //!
+//! ```
+//! use distkv::client::{Client, ClientConfig, PutOptions};
+//! use distkv::testing::{TestCluster, block_on};
+//!
+//! block_on(async {
+//!     let cluster = TestCluster::start(2).await.unwrap();
+//!     // Yours: `["n1:27586".parse()?, "n2:27586".parse()?]`.
+//!     let client = Client::connect(cluster.seeds(), ClientConfig::new()).await.unwrap();
+//!     let path = "site.lamps".parse().unwrap();
+//!     client.put(&path, &3).await.unwrap();
+//!     let entry = client.get_entry(&path).await.unwrap().unwrap();
+//!     // Only if nobody has written since.
+//!     let options = PutOptions::new().chain(entry.chain.clone().unwrap());
+//!     client.put_with(&path, &(entry.get::<u32>().unwrap() + 1), &options).await.unwrap();
+//!     assert_eq!(client.get::<u32>(&path).await.unwrap(), Some(4));
+//!     cluster.shutdown().await;
+//! });
+//! ```
+//!
 //! | module | pure? | what |
 //! |---|---|---|
 //! | [`chain`] | yes | a chain as clients see it |

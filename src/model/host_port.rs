@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 /// A host and a port; the host is looked up anew at each attempt to connect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,6 +72,15 @@ impl HostPort {
     #[must_use]
     pub fn numeric(&self) -> Option<SocketAddr> {
         self.host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, self.port))
+    }
+}
+
+/// `host:port`; see [`HostPort::parse`].
+impl FromStr for HostPort {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<HostPort, AddressError> {
+        HostPort::parse(text, None)
     }
 }
 
