@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use distkv::client::smart::{CallError, Client, ClientConfig, WatchEvent, WatchOptions};
 use distkv::model::path::Path;
 use distkv::rt;
 use distkv::testing::{TestCluster, block_on};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// What is stored for each flag, at `flags.NAME`.
@@ -34,7 +35,7 @@ struct Flags {
 impl Flags {
     /// Whether a flag is on for somebody: no request is made.
     fn is_on(&self, flag: &str, user: &str) -> bool {
-        let known = self.known.lock().expect("nobody panics with it");
+        let known = self.known.lock();
         let Some(flag) = known.get(flag) else { return false };
         let place = user.bytes().fold(17_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
         flag.users.iter().any(|other| other == user) || place % 100 < u32::from(flag.percent)
@@ -54,7 +55,7 @@ impl Flags {
                 WatchEvent::Change(change) => {
                     let name = change.path.to_string();
                     let name = name.rsplit('.').next().unwrap_or_default().to_owned();
-                    let mut known = self.known.lock().expect("nobody panics with it");
+                    let mut known = self.known.lock();
                     match change.get::<Flag>() {
                         Ok(Some(flag)) => drop(known.insert(name, flag)),
                         Ok(None) => drop(known.remove(&name)),
@@ -63,7 +64,7 @@ impl Flags {
                     }
                 }
                 // What was told before does not count any more: a state follows.
-                WatchEvent::Restarted => self.known.lock().expect("nobody panics with it").clear(),
+                WatchEvent::Restarted => self.known.lock().clear(),
                 WatchEvent::UpToDate => drop(fetched.try_send(())),
                 WatchEvent::Resumed { .. } => {}
             }

@@ -78,7 +78,7 @@ async fn work(client: Client, shared: Arc<Shared>, task: u64) {
         };
         shared.reads.fetch_add(1, Ordering::Relaxed);
         if found != Some(number) {
-            if shared.disturbances.load(Ordering::SeqCst) == before && before % 2 == 0 {
+            if shared.disturbances.load(Ordering::SeqCst) == before && before.is_multiple_of(2) {
                 let text = format!("{key}: wrote {number}, read {found:?}");
                 shared.stale.lock().unwrap().push(text);
             } else {
