@@ -105,6 +105,13 @@ else
     tests cargo rust.log cargo test --locked --lib --bins --tests --examples
 fi
 
+# They check what they show, and end with an error where it is otherwise.
+for example in watch_resume shared_counter feature_flags service_presence; do
+    step "the example $example"
+    cargo run --quiet --locked --example "$example"
+    passed=$((passed + 1))
+done
+
 step "documentation tests"
 tests cargo doc.log cargo test --locked --doc
 

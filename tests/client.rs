@@ -17,8 +17,6 @@ mod ops;
 mod pool;
 #[path = "client/reads.rs"]
 mod reads;
-#[path = "client/storm.rs"]
-mod storm;
 #[path = "client/topology.rs"]
 mod topology;
 #[path = "client/watches.rs"]

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::error::CliError;
 use super::output::Output;
-use super::remote::{RemoteArgs, address_entry, parse_path};
+use super::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text};
 use crate::client::Fields;
 use crate::model::path::Path;
@@ -42,8 +42,9 @@ pub(super) async fn run(args: DeleteArgs) -> Result<(), CliError> {
     let path = args.path.to_string();
     let mut output = Output::new(args.remote.json);
     if args.recursive {
-        let remote = args.remote.connect().await?;
-        let reply = remote.request("delete_tree", &Fields::at(&args.path)).await?;
+        let (reach, fields) = (args.remote.reach().await?, Fields::at(&args.path));
+        let kind = RequestKind::WriteOnce;
+        let reply = reach.request("delete_tree", fields, &args.path, kind).await?;
         let count = reply.u64("changed").unwrap_or(0);
         output.either(
             || json!({"path": path, "changed": count}),
@@ -56,8 +57,8 @@ pub(super) async fn run(args: DeleteArgs) -> Result<(), CliError> {
     fields.u64("nchain", 1);
     args.condition.add_to(&mut fields);
     args.copies.add_to(&args.remote, &mut fields);
-    let remote = args.copies.connect(&args.remote).await?;
-    let reply = remote.request(action, &fields).await?;
+    let reach = args.copies.reach(&args.remote).await?;
+    let reply = reach.request(action, fields, &args.path, RequestKind::Write).await?;
     let text = || match reply.bool("changed") {
         Some(false) => format!("{path}: nothing was there"),
         Some(true) | None => change_text(&path, "deleted", &reply),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::client::ClientError;
+use crate::client::{CallError, ClientError};
 
 /// The exit code of a command that did what it was asked.
 pub(super) const EXIT_OK: u8 = 0;
@@ -67,5 +67,20 @@ impl From<ClientError> for CliError {
                 error.to_string()
             }
         })
+    }
+}
+
+impl From<CallError> for CliError {
+    fn from(error: CallError) -> CliError {
+        match &error {
+            CallError::Refused { error: server, at } => CliError::Failure(match &server.code {
+                Some(code) => format!("the node refuses: {} ({code}) {at}", server.text),
+                None => format!("the node refuses: {} {at}", server.text),
+            }),
+            CallError::Unavailable { error: ClientError::Connect { .. }, .. } => CliError::Failure(
+                format!("{error}; --connect names the nodes that are tried first"),
+            ),
+            _ => CliError::Failure(error.to_string()),
+        }
     }
 }

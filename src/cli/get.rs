@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::entry::{CHAIN_EVENTS, chain_text, entry_json};
 use super::error::CliError;
 use super::output::{Output, json_of, printable};
-use super::remote::{RemoteArgs, address_entry, parse_path};
+use super::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
 
@@ -18,6 +18,7 @@ use crate::model::path::Path;
 #[command(after_help = "\
 Examples:
   distkv-node get site.lamp
+  distkv-node get site.lamp --connect n1,n2,n3  from whichever of them is up
   distkv-node get site.lamp --raw               a string without its quotes
   distkv-node get site.lamp --json --chain      with path, tock and who changed it
   distkv-node get site.lamp --msgpack lamp.bin  the exact bytes, for `set --msgpack`
@@ -50,8 +51,8 @@ pub(super) async fn run(args: GetArgs) -> Result<(), CliError> {
     if args.chain {
         fields.u64("nchain", CHAIN_EVENTS);
     }
-    let remote = args.remote.connect().await?;
-    let reply = remote.request(action, &fields).await?;
+    let reach = args.remote.reach().await?;
+    let reply = reach.request(action, fields, &args.path, RequestKind::Read).await?;
     let Some(value) = reply.get("value") else {
         return Err(CliError::Failure(format!("{}: there is no value", args.path)));
     };

@@ -7,8 +7,10 @@ use clap::Args;
 
 use super::error::CliError;
 use super::units::parse_duration;
+use crate::client::smart::{RawRequest, WriteId};
 use crate::client::{
-    ClientError, Connection, Fields, HostPort, Message, Options, ReplyStream, StreamEvent,
+    Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Message, Options,
+    ReplyStream, RetryPolicy, StreamEvent,
 };
 use crate::model::path::Path;
 use crate::node::config::CLIENT_PORT;
@@ -27,9 +29,10 @@ const NODE_TELLS: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Connection")]
 pub(super) struct RemoteArgs {
-    /// The node's client port [env: DISTKV_CONNECT] [default: 127.0.0.1:27586]
-    #[arg(long, value_name = "ADDR:PORT")]
-    connect: Option<String>,
+    /// The node's client port; several, separated by commas: whichever is up
+    /// [env: DISTKV_CONNECT] [default: 127.0.0.1:27586]
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
+    connect: Vec<String>,
 
     /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -50,17 +53,49 @@ impl RemoteArgs {
     /// What was said after the command, and what was said before it where that says nothing.
     pub(super) fn or(self, before: RemoteArgs) -> RemoteArgs {
         RemoteArgs {
-            connect: self.connect.or(before.connect),
+            connect: if self.connect.is_empty() { before.connect } else { self.connect },
             timeout: self.timeout.or(before.timeout),
             json: self.json || before.json,
         }
     }
 
-    /// Connects.
+    /// Connects to the node; of several, to the first that answers.
     pub(super) async fn connect(&self) -> Result<Remote, CliError> {
         let timeout = self.timeout_or_default();
-        let connection = self.connect_once(timeout).await?;
-        Ok(Remote { connection, timeout })
+        let addresses = self.addresses()?;
+        // One that is silent must leave time for the others.
+        let share = timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let mut failed = None;
+        for address in &addresses {
+            // One command, one stream: that the socket is not read is all the flow control it needs.
+            let options = Options { connect_timeout: share, window: None };
+            match Connection::connect(address, options).await {
+                Ok(connection) => return Ok(Remote { connection, timeout }),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.map_or_else(|| CliError::Usage("--connect is empty".to_owned()), CliError::from))
+    }
+
+    /// Connects to the node, or, where there are several addresses, to their cluster.
+    pub(super) async fn reach(&self) -> Result<Reach, CliError> {
+        if self.addresses()?.len() < 2 {
+            return Ok(Reach::Node(self.connect().await?));
+        }
+        Ok(Reach::Cluster(self.client().await?, self.timeout_or_default()))
+    }
+
+    /// A client of the cluster that the addresses are of.
+    pub(super) async fn client(&self) -> Result<Client, CliError> {
+        let timeout = self.timeout_or_default();
+        let retry = RetryPolicy { total_deadline: timeout, ..RetryPolicy::default() };
+        let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
+        Ok(Client::connect(self.addresses()?, config).await?)
+    }
+
+    /// Whether several nodes were named.
+    pub(super) fn names_several(&self) -> Result<bool, CliError> {
+        Ok(self.addresses()?.len() > 1)
     }
 
     /// How long the node may take.
@@ -70,25 +105,81 @@ impl RemoteArgs {
 
     /// Whether an address was typed.
     pub(super) fn has_address(&self) -> bool {
-        self.connect.is_some()
+        !self.connect.is_empty()
     }
 
-    /// Where to connect.
+    /// Where to connect; the first, if there are several.
     pub(super) fn address(&self) -> Result<HostPort, CliError> {
-        let (what, text) = match (&self.connect, env::var(CONNECT)) {
-            (Some(text), _) => ("--connect", text.clone()),
-            (None, Ok(text)) => (CONNECT, text),
-            (None, Err(_)) => ("", format!("127.0.0.1:{CLIENT_PORT}")),
-        };
-        HostPort::parse(&text, Some(CLIENT_PORT))
-            .map_err(|error| CliError::Usage(format!("{what}: {error}")))
+        let first = self.addresses()?.into_iter().next();
+        first.ok_or_else(|| CliError::Usage("--connect is empty".to_owned()))
     }
 
-    async fn connect_once(&self, connect_timeout: Duration) -> Result<Connection, CliError> {
-        // One command, one stream: that the socket is not read is all the flow control it needs.
-        let options = Options { connect_timeout, window: None };
-        Ok(Connection::connect(&self.address()?, options).await?)
+    /// Where to connect, in the order given; at least one.
+    pub(super) fn addresses(&self) -> Result<Vec<HostPort>, CliError> {
+        let (what, texts) = match (self.connect.is_empty(), env::var(CONNECT)) {
+            (false, _) => ("--connect", self.connect.clone()),
+            (true, Ok(text)) => (CONNECT, text.split(',').map(str::to_owned).collect()),
+            (true, Err(_)) => ("", vec![format!("127.0.0.1:{CLIENT_PORT}")]),
+        };
+        let parse = |text: &String| {
+            HostPort::parse(text.trim(), Some(CLIENT_PORT))
+                .map_err(|error| CliError::Usage(format!("{what}: {error}")))
+        };
+        texts.iter().map(parse).collect()
     }
+}
+
+/// What reads and writes go to: a node that was named, or the cluster of those that were.
+pub(super) enum Reach {
+    Node(Remote),
+    /// And how long a request may take.
+    Cluster(Client, Duration),
+}
+
+impl Reach {
+    /// With time for the node to say that its time is over.
+    pub(super) fn patient(self) -> Reach {
+        match self {
+            Reach::Node(remote) => Reach::Node(remote.patient()),
+            Reach::Cluster(client, timeout) => Reach::Cluster(client, timeout + NODE_TELLS),
+        }
+    }
+
+    /// Makes a request about a path. A write gets an id, so that it can be tried again at another node.
+    pub(super) async fn request(
+        &self,
+        action: &str,
+        mut fields: Fields,
+        path: &Path,
+        kind: RequestKind,
+    ) -> Result<Message, CliError> {
+        let (client, timeout) = match self {
+            Reach::Node(remote) => return remote.request(action, &fields).await,
+            Reach::Cluster(client, timeout) => (client, *timeout),
+        };
+        let (idempotency, try_deadline) = match kind {
+            RequestKind::Read => (Idempotency::Read, None),
+            RequestKind::Write => {
+                fields.bin("wid", &WriteId::random().0);
+                // The node may wait for copies all that time.
+                (Idempotency::Guarded, Some(timeout))
+            }
+            RequestKind::WriteOnce => (Idempotency::Unguarded, Some(timeout)),
+        };
+        let fields = &fields;
+        let request = RawRequest { action, fields, path, idempotency, try_deadline };
+        Ok(client.request(request).await?)
+    }
+}
+
+/// What a request is, for trying it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    Read,
+    /// Of one entry.
+    Write,
+    /// One that has no id.
+    WriteOnce,
 }
 
 impl Remote {
@@ -191,7 +282,7 @@ mod tests {
     #[test]
     fn what_stands_after_the_command_wins() {
         let of = |connect: Option<&str>, json| RemoteArgs {
-            connect: connect.map(str::to_owned),
+            connect: connect.map(str::to_owned).into_iter().collect(),
             timeout: None,
             json,
         };

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 use super::entry::{add_chain_and_tock, chain_text};
 use super::error::CliError;
 use super::output::{Output, json_of};
-use super::remote::{Remote, RemoteArgs, address_entry, parse_path};
+use super::remote::{Reach, RemoteArgs, RequestKind, address_entry, parse_path};
 use super::value_input::{ValueArgs, parse_json_option};
 use crate::client::{Chain, Fields, Message};
 use crate::model::path::Path;
@@ -106,8 +106,8 @@ impl ConditionArgs {
 
 impl CopiesArgs {
     /// Connects. Where there are copies to wait for, the node tells when their time is over.
-    pub(super) async fn connect(&self, remote: &RemoteArgs) -> Result<Remote, CliError> {
-        let connected = remote.connect().await?;
+    pub(super) async fn reach(&self, remote: &RemoteArgs) -> Result<Reach, CliError> {
+        let connected = remote.reach().await?;
         Ok(if self.copies.is_some() { connected.patient() } else { connected })
     }
 
@@ -130,8 +130,8 @@ pub(super) async fn run(args: SetArgs) -> Result<(), CliError> {
         fields.bool("idem", true);
     }
     args.copies.add_to(&args.remote, &mut fields);
-    let remote = args.copies.connect(&args.remote).await?;
-    let reply = remote.request(action, &fields).await?;
+    let reach = args.copies.reach(&args.remote).await?;
+    let reply = reach.request(action, fields, &args.path, RequestKind::Write).await?;
 
     let path = args.path.to_string();
     let mut output = Output::new(args.remote.json);

@@ -7,6 +7,7 @@ use super::entry::{CHAIN_EVENTS, entry_json, value_text};
 use super::error::CliError;
 use super::output::{Output, printable};
 use super::remote::{RemoteArgs, parse_path, whole_path};
+use crate::client::smart::{Change, WatchEvent, WatchOptions};
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::Path;
 
@@ -17,6 +18,7 @@ Examples:
   distkv-node watch site               what changes from now on
   distkv-node watch site --fetch       first all that is there, then what changes
   distkv-node watch site.lamp --count 1 --json
+  distkv-node watch site --connect n1,n2,n3   goes on at another node when its own is gone
 
 A line on standard error says when the watch stands. With --json, one object per line: path,
 value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought;
@@ -68,6 +70,9 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), CliError> {
     if args.chain {
         fields.u64("nchain", CHAIN_EVENTS);
     }
+    if args.remote.names_several()? {
+        return watch_cluster(&args).await;
+    }
     let remote = args.remote.connect().await?;
     let mut stream = remote.stream("watch", &fields).await?;
     let node = &remote.connection.greeting().node;
@@ -100,6 +105,57 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), CliError> {
         output.flush()?;
     }
     Ok(())
+}
+
+/// The same at whichever node is up, and then at another one.
+async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
+    let client = args.remote.client().await?;
+    let options =
+        WatchOptions { fetch: args.fetch, min_depth: args.min_depth, max_depth: args.depth };
+    let mut watch = client.watch(&args.path, options).await?;
+    let mut output = Output::new(args.remote.json);
+    let (mut is_fetched, mut left) = (!args.fetch, args.count);
+    eprintln!("watching {} at {}", args.path, watch.node().map_or("any node".into(), printable));
+    while left != Some(0) {
+        match watch.next().await? {
+            WatchEvent::Change(change) => {
+                let message = message_of(&change, args.chain)?;
+                print(&change.path.to_string(), &message, is_fetched, &mut output)?;
+                left = left.map(|left| left - 1);
+            }
+            WatchEvent::UpToDate => {
+                if args.fetch || !is_fetched {
+                    print_state("uptodate", "(up to date)", &mut output)?;
+                }
+                is_fetched = true;
+            }
+            WatchEvent::Restarted => {
+                is_fetched = false;
+                let text = "(it starts over: all that is there follows)";
+                print_state("restart", text, &mut output)?;
+            }
+            WatchEvent::Resumed { node } => {
+                eprintln!("watching {} at {}", args.path, printable(&node));
+            }
+        }
+        output.flush()?;
+    }
+    Ok(())
+}
+
+/// A change as a node tells it.
+fn message_of(change: &Change, with_chain: bool) -> Result<Message, CliError> {
+    let mut fields = Fields::new();
+    if let Some(value) = &change.value {
+        fields.raw("value", value.as_bytes());
+    }
+    if let Some(chain) = change.chain.as_ref().filter(|_| with_chain) {
+        let mut bytes = Vec::new();
+        chain.encode(&mut bytes);
+        fields.raw("chain", &bytes);
+    }
+    fields.u64("tock", change.tock);
+    Message::new(&fields.encode()).map_err(|error| CliError::Failure(error.to_string()))
 }
 
 fn print(

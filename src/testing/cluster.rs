@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{PATIENCE, loopback, wait_until};
+use crate::client::{CallError, Client, ClientConfig, HostPort};
 use crate::model::ids::{NodeId, NodeName, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{SeenById, export_seen};
@@ -120,6 +121,27 @@ impl TestCluster {
     #[must_use]
     pub fn take(&mut self, place: usize) -> Node {
         self.nodes.remove(place)
+    }
+
+    /// Takes the node of that name out, as [`TestCluster::take`] does; none if there is none.
+    #[must_use]
+    pub fn take_named(&mut self, name: &str) -> Option<Node> {
+        let place = self.nodes.iter().position(|node| node.name().as_str() == name)?;
+        Some(self.nodes.remove(place))
+    }
+
+    /// Where clients reach the nodes: what [`Client::connect`] takes.
+    #[must_use]
+    pub fn seeds(&self) -> Vec<HostPort> {
+        self.nodes.iter().map(|node| HostPort::from(node.client_addr())).collect()
+    }
+
+    /// A client of the cluster.
+    ///
+    /// # Errors
+    /// No node answers.
+    pub async fn client(&self) -> Result<Client, CallError> {
+        Client::connect(self.seeds(), ClientConfig::new()).await
     }
 
     /// Waits until each node is linked to every other; tells whether that came about.

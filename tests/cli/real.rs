@@ -443,3 +443,43 @@ fn a_node_keeps_its_peers_in_a_file() {
     let again = NodeProcess::start_in(&n1.network, "n2", &arguments);
     ok(&again, &["wait", "--members", "2"]);
 }
+
+#[test]
+fn with_several_addresses_commands_go_to_whichever_node_is_up() {
+    let [mut n1, n2, n3] = three();
+    let all = [&n1, &n2, &n3].map(|node| node.client.to_string()).join(",");
+    let ask = |arguments: &[&str]| {
+        let done = run(&[arguments, &["--connect", &all]].concat(), &[], b"");
+        assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+        done.stdout
+    };
+    let watching = ["watch", "site", "--json", "--connect", all.as_str()];
+    let mut watch = Running::start(&watching);
+    let mut stderr = BufReader::new(watch.child.stderr.take().unwrap());
+    let mut first = String::new();
+    stderr.read_line(&mut first).unwrap();
+    assert!(first.starts_with("watching site at n"), "{first}");
+    assert!(ask(&["set", "site.lamp", "1", "--copies", "2"]).contains("set (n"));
+    assert_eq!(watch.json()["value"], 1);
+
+    // Whichever it was, the watch and the commands go on without it.
+    n1.kill();
+    for number in 2..10 {
+        let value = number.to_string();
+        ask(&["set", "site.lamp", &value]);
+        assert_eq!(ask(&["get", "site.lamp"]).trim(), value);
+    }
+    while watch.json()["value"] != 9 {}
+    ask(&["status"]);
+    assert!(ask(&["delete", "site.lamp"]).contains("deleted (n"));
+    assert_eq!(watch.json()["deleted"], true);
+    assert_eq!(ask(&["delete", "site", "--recursive"]), "site: 0 deleted\n");
+
+    let refused = run(&["set", "site", "1", "--if-value", "5", "--connect", &all], &[], b"");
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("the node refuses: "), "{}", refused.stderr);
+    let nobody = ["get", "site", "--connect", "127.0.0.1:1,127.0.0.1:2", "--timeout", "500ms"];
+    let nobody = run(&nobody, &[], b"");
+    assert_eq!(nobody.code, 1);
+    assert!(nobody.stderr.contains("--connect"), "{}", nobody.stderr);
+}

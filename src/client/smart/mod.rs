@@ -40,6 +40,7 @@
 //! | `ops` | get, put, delete, trees |
 //! | `own_writes` | so that a client reads what it wrote |
 //! | `read_modes` | whose answer a read takes |
+//! | `request` | any request that has one reply |
 //! | `table` | which shards have a preferred node of their own |
 //! | `watch` | watches that go on at another node |
 
@@ -54,6 +55,7 @@ mod messages;
 mod ops;
 mod own_writes;
 mod read_modes;
+mod request;
 mod table;
 mod watch;
 
@@ -74,6 +76,7 @@ pub use error::{At, CallError, Fate};
 pub use messages::{Monitor, MonitorEvent, TopicMessage};
 pub use ops::{DeleteTreeOptions, PutOptions, TREE_ENTRIES_MAX, TreeOptions, WriteId};
 use own_writes::OwnWrites;
+pub use request::RawRequest;
 use table::{Table, follow_table, new_table};
 pub use watch::{Change, Watch, WatchEvent, WatchOptions};
 
