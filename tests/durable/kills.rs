@@ -19,6 +19,8 @@ const WRITERS: usize = 4;
 const PIPELINE: usize = 8;
 /// How long a node is written to at most before it is killed.
 const LIFE_MAX_MS: u64 = 250;
+/// Then another network begins: every write is to a new key, and each life reads all of them again.
+const KILLS_OF_A_NETWORK: usize = 20;
 
 /// How often, for each policy.
 fn kills() -> usize {
@@ -206,12 +208,33 @@ impl Storm {
 /// `is_promised`: whether a write must be there, of which the client heard so long before the node
 /// was killed. `long`: how long the longer lives are, milliseconds.
 fn storm(sync: &'static str, long: u64, is_promised: impl Fn(Duration) -> bool) {
+    let (mut writes, mut lost) = (0, 0);
+    for first in (0..kills()).step_by(KILLS_OF_A_NETWORK) {
+        let count = KILLS_OF_A_NETWORK.min(kills() - first);
+        let (these, of_them) = storm_over_a_network(sync, first as u64, count, long, &is_promised);
+        writes += these;
+        lost += of_them;
+    }
+    println!(
+        "{sync}: {} kills, {writes} acknowledged writes, {lost} of them not on the disk",
+        kills()
+    );
+}
+
+/// How many writes were acknowledged, and how many of them were not there (and need not be).
+fn storm_over_a_network(
+    sync: &'static str,
+    seed: u64,
+    kills: usize,
+    long: u64,
+    is_promised: &impl Fn(Duration) -> bool,
+) -> (usize, usize) {
     let place = Place::new("n1", sync);
     let arguments = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
     let witness = NodeProcess::start_in(&place.network, "witness", &arguments);
     let mut storm = Storm {
         place,
-        rng: Rng(0x5eed ^ sync.len() as u64),
+        rng: Rng(0x5eed ^ sync.len() as u64 ^ (seed << 32)),
         keys: Arc::default(),
         safe: HashSet::new(),
         killed: HashSet::new(),
@@ -219,7 +242,7 @@ fn storm(sync: &'static str, long: u64, is_promised: impl Fn(Duration) -> bool) 
         lost: 0,
     };
     let mut writes = 0;
-    for round in 0..kills() {
+    for round in 0..kills {
         let least = if round % 4 == 3 { long } else { 0 };
         let ms = least + storm.rng.below(LIFE_MAX_MS);
         let (acked, killed) = storm.live(&witness, ms);
@@ -231,8 +254,7 @@ fn storm(sync: &'static str, long: u64, is_promised: impl Fn(Duration) -> bool) 
     let (mut client, mut other) = (node.connect(), witness.connect());
     wait_until("both are equal", || (client.tree(&[]) == other.tree(&[])).then_some(()));
     check_events(&mut other);
-    let (kills, lost) = (kills(), storm.lost);
-    println!("{sync}: {kills} kills, {writes} acknowledged writes, {lost} of them not on the disk");
+    (writes, storm.lost)
 }
 
 #[test]
