@@ -90,6 +90,11 @@ impl Tree {
         self.entries.get(path).map(|(_, entry)| entry)
     }
 
+    /// The same for many paths, quicker than one by one; tells of each, by its place among them.
+    pub fn get_many<'t>(&'t self, paths: &[&[u8]], found: impl FnMut(usize, Option<&'t Entry>)) {
+        self.entries.get_many(paths, found);
+    }
+
     /// The same, with the path as it is stored.
     #[must_use]
     pub fn get_with_path(&self, path: &[u8]) -> Option<(&Path, &Entry)> {

@@ -30,6 +30,9 @@ const SLOTS_STEP: usize = 4;
 /// Most entries for which buckets are made beforehand: 300,000 buckets of 120 bytes.
 const EXPECTED_MAX: usize = 1 << 22;
 
+/// So many paths are looked up together: about as many loads as a processor has under way at once.
+const LOOKED_UP_AT_ONCE: usize = 16;
+
 type Slot = (Path, Entry);
 
 /// Entries whose hashes lead to the same place. `hashes` and `slots` are alike in length and order.
@@ -104,6 +107,47 @@ impl Table {
         let bucket = self.buckets.get(bucket_of(hash, self.buckets.len()))?;
         let (path, entry) = bucket.slots.get(bucket.place(hash, path)?)?;
         Some((path, entry))
+    }
+
+    /// The same for many paths; tells of each, by its place among them.
+    ///
+    /// Each look-up waits for memory four or five times, one after the other. Here each step is done for
+    /// some paths before the next one, so that the processor waits for all of them at once.
+    pub(super) fn get_many<'t>(
+        &'t self,
+        paths: &[&[u8]],
+        mut found: impl FnMut(usize, Option<&'t Entry>),
+    ) {
+        for (first, paths) in paths.chunks(LOOKED_UP_AT_ONCE).enumerate() {
+            let mut buckets: [Option<(u32, &'t Bucket)>; LOOKED_UP_AT_ONCE] = Default::default();
+            for (bucket, path) in buckets.iter_mut().zip(paths) {
+                let hash = self.hash(path);
+                let place = bucket_of(hash, self.buckets.len());
+                *bucket = self.buckets.get(place).map(|bucket| (hash, bucket.as_ref()));
+            }
+            let mut slots: [Option<&'t Slot>; LOOKED_UP_AT_ONCE] = Default::default();
+            for (slot, bucket) in slots.iter_mut().zip(&buckets) {
+                let Some((hash, bucket)) = bucket else { continue };
+                let at = bucket.hashes.iter().position(|h| h == hash);
+                *slot = at.and_then(|at| bucket.slots.get(at));
+            }
+            let mut keys: [&'t [u8]; LOOKED_UP_AT_ONCE] = Default::default();
+            for (key, slot) in keys.iter_mut().zip(&slots) {
+                *key = slot.map_or(&[], |(path, _)| path.as_bytes());
+            }
+            for (at, path) in paths.iter().enumerate() {
+                let (slot, key, bucket) = (slots.get(at), keys.get(at), buckets.get(at));
+                let entry = match slot.copied().flatten() {
+                    None => None,
+                    Some((_, entry)) if key == Some(path) => Some(entry),
+                    // Another path has the same hash.
+                    Some(_) => bucket.copied().flatten().and_then(|(hash, bucket)| {
+                        bucket.slots.get(bucket.place(hash, path)?).map(|(_, entry)| entry)
+                    }),
+                };
+                found(first * LOOKED_UP_AT_ONCE + at, entry);
+            }
+        }
     }
 
     /// Puts an entry at a path; gives back what was there.
@@ -330,6 +374,34 @@ mod tests {
             assert_eq!((filled.len(), filled.buckets.len()), (0, 1));
         }
         assert!(Filling::new(grown.hasher, usize::MAX).buckets.len() < EXPECTED_MAX);
+    }
+
+    #[test]
+    fn many_are_looked_up_at_once_as_one_by_one() {
+        let mut table = table();
+        (0..3_000).step_by(2).for_each(|number| drop(table.insert(&path(number), entry(1))));
+        let paths: Vec<Path> = (0..3_000).map(path).collect();
+        for length in [0, 1, 15, 16, 17, 100, 3_000] {
+            let wanted: Vec<&[u8]> = paths.iter().take(length).map(Path::as_bytes).collect();
+            let mut found = vec![None; length];
+            table.get_many(&wanted, |at, entry| {
+                assert_eq!(found[at].replace(entry.is_some()), None, "{at} was told twice");
+            });
+            let expected: Vec<_> = (0..length).map(|number| Some(number % 2 == 0)).collect();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn many_that_share_a_hash_are_told_apart() {
+        let mut table = table();
+        let mut bucket = Bucket::default();
+        (0..5).for_each(|number| {
+            bucket.push(table.hash(path(0).as_bytes()), (path(number), entry(1)))
+        });
+        bucket.slots.swap(0, 4);
+        table.buckets = im::Vector::unit(Arc::new(bucket));
+        table.get_many(&[path(0).as_bytes()], |_, entry| assert!(entry.is_some()));
     }
 
     #[test]

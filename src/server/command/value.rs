@@ -22,6 +22,9 @@ use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, no
 /// changes are told of at once.
 const COPIES_POLL_MS: Millis = 200;
 
+/// So many reads are looked up before it is looked how much room for answers is left.
+const READS_AT_ONCE: usize = 16;
+
 /// A write whose reply waits for copies.
 pub(in crate::server) struct CopiesWait {
     seq: u64,
@@ -41,6 +44,24 @@ pub(super) struct Lookup<'a> {
     pub(super) chain: ChainLength,
     pub(super) path: Result<WholePath<'a>, ClientError>,
     pub(super) found: Option<Entry>,
+}
+
+/// Looks some reads up together.
+fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
+    if let [lookup] = lookups {
+        if let Ok(path) = &lookup.path {
+            lookup.found = engine.get(path.as_bytes()).cloned();
+        }
+        return;
+    }
+    let mut found: SmallVec<[Option<Entry>; READS_AT_ONCE]> = SmallVec::new();
+    {
+        let mut paths: SmallVec<[&[u8]; READS_AT_ONCE]> = SmallVec::new();
+        // What is found for one without a path is not looked at.
+        paths.extend(lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes)));
+        engine.tree().get_many(&paths, |_, entry| found.push(entry.cloned()));
+    }
+    lookups.iter_mut().zip(found).for_each(|(lookup, found)| lookup.found = found);
 }
 
 impl Session {
@@ -63,16 +84,16 @@ impl Session {
         let with_names = lookups.iter().any(|l| !l.chain.is_none());
         let (ready, tock, names, done) = cx.hub.read(|engine| {
             let (mut bytes, mut done) = (0, 0);
-            for lookup in &mut lookups {
-                // One may exceed the room, so that there is always progress.
-                if bytes > room {
-                    break;
+            'all: for lookups in lookups.chunks_mut(READS_AT_ONCE) {
+                find_all(lookups, engine);
+                for lookup in lookups {
+                    // One may exceed the room, so that there is always progress.
+                    if bytes > room {
+                        break 'all;
+                    }
+                    bytes += lookup.found.as_ref().map_or(0, Entry::memory_bytes);
+                    done += 1;
                 }
-                if let Ok(path) = &lookup.path {
-                    lookup.found = engine.get(path.as_bytes()).cloned();
-                }
-                bytes += lookup.found.as_ref().map_or(0, Entry::memory_bytes);
-                done += 1;
             }
             let names = with_names.then(|| NodeNames::of(engine));
             (engine.is_ready(), engine.tock(), names, done)
