@@ -22,8 +22,9 @@ use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, no
 /// changes are told of at once.
 const COPIES_POLL_MS: Millis = 200;
 
-/// So many reads are looked up before it is looked how much room for answers is left.
-const READS_AT_ONCE: usize = 16;
+/// So many reads or writes are looked up together, before it is looked how much room for answers is
+/// left.
+const LOOKED_UP_AT_ONCE: usize = 16;
 
 /// A write whose reply waits for copies.
 pub(in crate::server) struct CopiesWait {
@@ -54,14 +55,27 @@ fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
         }
         return;
     }
-    let mut found: SmallVec<[Option<Entry>; READS_AT_ONCE]> = SmallVec::new();
+    let mut found: SmallVec<[Option<Entry>; LOOKED_UP_AT_ONCE]> = SmallVec::new();
     {
-        let mut paths: SmallVec<[&[u8]; READS_AT_ONCE]> = SmallVec::new();
+        let mut paths: SmallVec<[&[u8]; LOOKED_UP_AT_ONCE]> = SmallVec::new();
         // What is found for one without a path is not looked at.
         paths.extend(lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes)));
         engine.tree().get_many(&paths, |_, entry| found.push(entry.cloned()));
     }
     lookups.iter_mut().zip(found).for_each(|(lookup, found)| lookup.found = found);
+}
+
+/// Has the entries that some writes are about in the processor's caches, all at once: else each
+/// write waits for its own.
+fn touch_all(jobs: &[Job<'_>], engine: &Engine) {
+    if jobs.len() < 2 {
+        return;
+    }
+    let mut paths: SmallVec<[&[u8]; LOOKED_UP_AT_ONCE]> = SmallVec::new();
+    paths.extend(jobs.iter().filter_map(|job| Some(job.path.as_ref().ok()?.as_ref()?.as_bytes())));
+    engine.tree().get_many(&paths, |_, entry| {
+        std::hint::black_box(entry.map(Entry::tock));
+    });
 }
 
 impl Session {
@@ -84,7 +98,7 @@ impl Session {
         let with_names = lookups.iter().any(|l| !l.chain.is_none());
         let (ready, tock, names, done) = cx.hub.read(|engine| {
             let (mut bytes, mut done) = (0, 0);
-            'all: for lookups in lookups.chunks_mut(READS_AT_ONCE) {
+            'all: for lookups in lookups.chunks_mut(LOOKED_UP_AT_ONCE) {
                 find_all(lookups, engine);
                 for lookup in lookups {
                     // One may exceed the room, so that there is always progress.
@@ -141,13 +155,16 @@ impl Session {
         }
         let ((tock, names, done), number) = cx.hub.change_numbered(|engine, outbox| {
             let (mut bytes, mut done) = (0, 0);
-            for job in &mut jobs {
-                if bytes > room {
-                    break;
+            'all: for jobs in jobs.chunks_mut(LOOKED_UP_AT_ONCE) {
+                touch_all(jobs, engine);
+                for job in jobs {
+                    if bytes > room {
+                        break 'all;
+                    }
+                    job.carry_out(engine, outbox);
+                    bytes += job.reply_bytes();
+                    done += 1;
                 }
-                job.carry_out(engine, outbox);
-                bytes += job.reply_bytes();
-                done += 1;
             }
             (engine.tock(), NodeNames::of(engine), done)
         });
