@@ -121,11 +121,7 @@ impl RemoteArgs {
             (true, Ok(text)) => (CONNECT, text.split(',').map(str::to_owned).collect()),
             (true, Err(_)) => ("", vec![format!("127.0.0.1:{CLIENT_PORT}")]),
         };
-        let parse = |text: &String| {
-            HostPort::parse(text.trim(), Some(CLIENT_PORT))
-                .map_err(|error| CliError::Usage(format!("{what}: {error}")))
-        };
-        texts.iter().map(parse).collect()
+        texts.iter().map(|text| parse_address(what, text.trim())).collect()
     }
 }
 
@@ -167,7 +163,9 @@ impl Reach {
             RequestKind::WriteOnce => (Idempotency::Unguarded, Some(timeout)),
         };
         let fields = &fields;
-        let request = RawRequest { action, fields, path, idempotency, try_deadline };
+        // With a precondition, too, it is no more than safe.
+        let needs_id = kind == RequestKind::Write;
+        let request = RawRequest { action, fields, path, idempotency, needs_id, try_deadline };
         Ok(client.request(request).await?)
     }
 }
@@ -228,6 +226,12 @@ impl Remote {
             ))),
         }
     }
+}
+
+/// Reads a node's client address; `what` is the option, or so, that it stands behind.
+pub(super) fn parse_address(what: &str, text: &str) -> Result<HostPort, CliError> {
+    HostPort::parse(text, Some(CLIENT_PORT))
+        .map_err(|error| CliError::Usage(format!("{what}: {error}")))
 }
 
 /// Reads a path in DistKV's text form.

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use super::connection::{Connection, Options};
 use super::error::ClientError;
 use super::message::{Fields, Message, as_str, as_u64, map_items};
+use super::stats::{count, of};
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::rt;
@@ -154,10 +155,6 @@ struct Counts {
     silent_closed: AtomicU64,
 }
 
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
 /// What a look at a node's slot decides.
 enum Plan {
     Use(Arc<PooledConnection>),
@@ -255,7 +252,6 @@ impl ConnectionPool {
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.inner.counts;
         let mut stats = PoolStats {
             opened: of(&counts.opened),

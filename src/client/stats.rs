@@ -112,7 +112,8 @@ pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-fn of(counter: &AtomicU64) -> u64 {
+/// What it counts to.
+pub(super) fn of(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 

@@ -29,10 +29,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::error::CliError;
-use super::remote::RemoteArgs;
+use super::remote::{RemoteArgs, parse_address};
 use super::units::{parse_bytes, parse_duration};
 use crate::client::HostPort;
-use crate::node::config::CLIENT_PORT;
 use crate::rt;
 use keys::{Distribution, Ops, Values};
 use load::{LoadError, Tally, Work};
@@ -180,10 +179,7 @@ fn run_load(args: &LoadArgs, remote: &RemoteArgs) -> Result<(), CliError> {
     let targets = if args.target.is_empty() {
         vec![remote.address()?]
     } else {
-        let parse = |text: &String| {
-            HostPort::parse(text, Some(CLIENT_PORT))
-                .map_err(|error| CliError::Usage(format!("--target: {error}")))
-        };
+        let parse = |text: &String| parse_address("--target", text);
         args.target.iter().map(parse).collect::<Result<_, _>>()?
     };
     let targets = targets.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;

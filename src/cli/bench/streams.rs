@@ -18,12 +18,11 @@ use super::wire::Protocol;
 use super::{failed, nanos, resolve, start, usage, wait_until};
 use crate::cli::error::CliError;
 use crate::cli::output::{Output, Table};
-use crate::cli::remote::RemoteArgs;
+use crate::cli::remote::{RemoteArgs, parse_address};
 use crate::cli::units::{parse_bytes, parse_duration};
 use crate::client::splitter::Splitter;
-use crate::client::{Fields, HostPort, Message};
+use crate::client::{Fields, Message};
 use crate::model::path::Path;
-use crate::node::config::CLIENT_PORT;
 use crate::rt;
 
 /// How long nothing may come before that is an error.
@@ -108,7 +107,7 @@ pub(super) struct WatchersArgs {
 
 pub(super) fn propagation(args: PropagationArgs, before: RemoteArgs) -> Result<(), CliError> {
     let remote = args.remote.or(before);
-    let (from, to) = (remote.address()?, parse(&args.watch)?);
+    let (from, to) = (remote.address()?, parse_address("--watch", &args.watch)?);
     let mut writer = Line::connect(resolve(&from)?)?;
     let mut watcher = Line::connect(resolve(&to)?)?;
     watcher.watch()?;
@@ -160,7 +159,7 @@ pub(super) fn watchers(args: WatchersArgs, before: RemoteArgs) -> Result<(), Cli
     }
     let remote = args.remote.clone().or(before);
     let target = resolve(&remote.address()?)?;
-    let watched = args.watch.as_deref().map(parse).transpose()?;
+    let watched = args.watch.as_deref().map(|text| parse_address("--watch", text)).transpose()?;
     let watched = watched.as_ref().map(resolve).transpose()?.unwrap_or(target);
     let mut lines = Vec::new();
     for _ in 0..args.count {
@@ -375,9 +374,4 @@ impl Line {
 
 fn bad(address: SocketAddr, why: &dyn std::error::Error) -> CliError {
     CliError::Failure(format!("{address} does not speak the client protocol: {why}"))
-}
-
-fn parse(text: &str) -> Result<HostPort, CliError> {
-    HostPort::parse(text, Some(CLIENT_PORT))
-        .map_err(|error| CliError::Usage(format!("--watch: {error}")))
 }

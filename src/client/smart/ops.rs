@@ -381,7 +381,7 @@ impl Inner {
     pub(super) async fn request(
         &self,
         plan: Plan<'_>,
-        action: &'static str,
+        action: &str,
         fields: &Fields,
     ) -> Result<Served<Message>, CallError> {
         self.call(plan, |used| request_on(used, action, fields)).await
@@ -438,7 +438,7 @@ impl Inner {
 /// One request on a connection.
 pub(super) async fn request_on(
     used: Arc<PooledConnection>,
-    action: &'static str,
+    action: &str,
     fields: &Fields,
 ) -> Result<Message, ClientError> {
     used.connection().request(action, fields).await

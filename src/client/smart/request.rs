@@ -22,6 +22,9 @@ pub struct RawRequest<'a> {
     /// Whether doing it twice is doing it once: what is not known to have failed is tried again only
     /// then.
     pub idempotency: Idempotency,
+    /// Whether its write id is all that keeps a second one from counting: then it is not tried again
+    /// where nodes are so old that they heed none.
+    pub needs_id: bool,
     /// How long one try may take, instead of what the client's policy says.
     pub try_deadline: Option<Duration>,
 }
@@ -33,11 +36,8 @@ impl Client {
     /// # Errors
     /// [`CallError`]; its [`CallError::fate`] says whether it may have been carried out.
     pub async fn request(&self, request: RawRequest<'_>) -> Result<Message, CallError> {
-        let RawRequest { action, fields, path, idempotency, try_deadline } = request;
-        let plan = Plan { try_deadline, ..Plan::new(shard_of(path), idempotency) };
-        let served = self
-            .inner
-            .call(plan, |used| async move { used.connection().request(action, fields).await });
-        Ok(served.await?.value)
+        let RawRequest { action, fields, path, idempotency, needs_id, try_deadline } = request;
+        let plan = Plan { try_deadline, needs_id, ..Plan::new(shard_of(path), idempotency) };
+        Ok(self.inner.request(plan, action, fields).await?.value)
     }
 }
