@@ -25,7 +25,7 @@ use distkv::model::tick_set::TickSet;
 use distkv::model::tree::Tree;
 use distkv::replica::come_back::ReplicaImage;
 use distkv::replica::purge::TockPair;
-use distkv::replica::write::{Precondition, Write};
+use distkv::replica::write::Write;
 use distkv::storage::listing::list_image;
 use distkv::storage::memory_disk::MemoryDisk;
 use distkv::storage::{
@@ -304,8 +304,7 @@ impl Node {
 
     fn set(&mut self, path: &str, value: Option<&[u8]>) -> Result<(), Failure> {
         let path: Path = path.parse()?;
-        let precondition = Precondition::default();
-        let write = Write { path, value, precondition, idempotent: false, write_id: None };
+        let write = Write::new(path, value);
         self.change(|engine, out| drop(engine.write(write, false, out)))
     }
 
@@ -376,9 +375,7 @@ fn lost_page() -> Result<MemoryDisk, Failure> {
         value.extend(std::iter::repeat_n(n + 1, 0x1f40));
         let mut out = Outbox::new();
         let path: Path = format!("big.{n}").parse()?;
-        let precondition = Precondition::default();
-        let write =
-            Write { path, value: Some(&value), precondition, idempotent: false, write_id: None };
+        let write = Write::new(path, Some(&value));
         node.engine.write(write, false, &mut out)?;
         let puts = out.drain().filter_map(|output| match output {
             Output::Commit(change) => Some(Op::Put(change)),

@@ -16,7 +16,7 @@ use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::path::Path;
 use distkv::model::shard::shard_of_bytes;
 use distkv::replica::Replica;
-use distkv::replica::write::{Precondition, Write};
+use distkv::replica::write::Write;
 use distkv::server::shards::ShardManager;
 
 /// The allocator of the real program.
@@ -46,14 +46,7 @@ fn best(paths: &[Path], mut each: impl FnMut(&Path)) -> f64 {
 }
 
 fn write(replica: &mut Replica, path: &Path) {
-    let precondition = Precondition::default();
-    let write = Write {
-        path: path.clone(),
-        value: Some(&[1]),
-        precondition,
-        idempotent: false,
-        write_id: None,
-    };
+    let write = Write::new(path, Some(&[1]));
     black_box(replica.write(write).unwrap());
 }
 
@@ -73,8 +66,8 @@ fn main() {
                 black_box(shard_of_bytes(path.as_bytes()));
             }),
         ),
-        ("count a read, a thousand keys", best(few, |path| manager.note_read(path.as_bytes()))),
-        ("count a read", best(&paths, |path| manager.note_read(path.as_bytes()))),
+        ("count a read, a thousand keys", best(few, |path| manager.note_reads(path.as_bytes(), 1))),
+        ("count a read", best(&paths, |path| manager.note_reads(path.as_bytes(), 1))),
         ("overwrite", best(&paths, |path| write(&mut replica, path))),
         ("overwrite, a thousand keys", best(few, |path| write(&mut replica, path))),
     ];

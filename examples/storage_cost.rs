@@ -26,7 +26,7 @@ use clap::Parser;
 use distkv::engine::{Config, Engine, Image, Input, Outbox, Output};
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::path::Path as KeyPath;
-use distkv::replica::write::{Precondition, Write};
+use distkv::replica::write::Write;
 use distkv::storage::{
     Batch, DataDir, Directory, FileHeader, LogStart, LogWriter, Op, RecoverOptions, recover,
     verify_snapshot, write_snapshot,
@@ -206,9 +206,7 @@ fn write_log(
             packed.extend_from_slice(&(value.len() as u32).to_be_bytes());
         }
         packed.extend_from_slice(&value);
-        let precondition = Precondition::default();
-        let write =
-            Write { path, value: Some(&packed), precondition, idempotent: false, write_id: None };
+        let write = Write::new(path, Some(&packed));
         engine.write(write, false, &mut out)?;
         let puts = out.drain().filter_map(|output| match output {
             Output::Commit(change) => Some(Op::Put(change)),

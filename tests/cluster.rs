@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use distkv::model::value::Value;
 use distkv::node::config::{Config, Start};
 use distkv::node::{Node, NodeError, StopReason, Timing};
-use distkv::replica::write::{Precondition, Write};
+use distkv::replica::write::Write;
 use distkv::testing::{NodeState, PATIENCE, TestCluster, block_on, loopback, wait_until};
 use sockets::{Proxy, RawPeer, big_value, hello, log, name, number, path};
 
@@ -108,18 +108,14 @@ fn a_node_joins_and_another_comes_and_goes_while_everybody_writes() {
                 std::thread::spawn(move || {
                     let mut count = 0_u32;
                     while writing.load(Ordering::Relaxed) {
-                        let write = Write {
-                            path: path(&format!("busy.k{}", count % 500)),
-                            value: Some(&[&[0xce][..], &count.to_be_bytes()].concat()),
-                            precondition: Precondition::default(),
-                            idempotent: false,
-                            write_id: None,
-                        };
+                        let path = path(&format!("busy.k{}", count % 500));
+                        let value = [&[0xce][..], &count.to_be_bytes()].concat();
+                        let write = Write::new(path, Some(&value));
                         count += 1;
                         // As clients do, it has only so many in flight.
                         let paced = count.is_multiple_of(32);
                         let written = hub.change(|e, out| e.write(write, paced, out)).unwrap();
-                        let tick = written.committed.unwrap().entry.newest().tick;
+                        let tick = written.made().unwrap().newest().tick;
                         while paced && hub.read(|e| e.copies(tick)) == 0 {
                             std::thread::yield_now();
                         }
@@ -535,15 +531,10 @@ fn copies_are_acknowledged_at_once() {
         let node = cluster.node(0);
         let mut times = Vec::new();
         for n in 0..21 {
-            let write = Write {
-                path: path("x"),
-                value: Some(&[n]),
-                precondition: Precondition::default(),
-                idempotent: false,
-                write_id: None,
-            };
+            let value = [n];
+            let write = Write::new(path("x"), Some(&value));
             let written = node.hub().change(|e, out| e.write(write, true, out)).unwrap();
-            let tick = written.committed.unwrap().entry.newest().tick;
+            let tick = written.made().unwrap().newest().tick;
             let started = Instant::now();
             let copies = || node.hub().read(|e| e.copies(tick)) == 2;
             assert!(wait_until(PATIENCE, copies).await);

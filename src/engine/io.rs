@@ -251,6 +251,9 @@ pub enum CatchUpFailure {
     LinkDown,
 }
 
+/// For so many outputs room is kept from one time to the next: those of a long batch of writes.
+const OUTPUTS_KEPT: usize = 1024;
+
 /// Outputs in order. Drained by the shell, or compared whole by a test.
 #[derive(Default)]
 pub struct Outbox {
@@ -278,6 +281,11 @@ impl Outbox {
     /// Takes all outputs, in order; the room is kept for the next ones.
     pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
         self.outputs.drain(..)
+    }
+
+    /// Lets go of room that is seldom needed.
+    pub fn shrink(&mut self) {
+        self.outputs.shrink_to(OUTPUTS_KEPT);
     }
 
     /// Whether there is nothing to do.

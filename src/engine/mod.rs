@@ -378,13 +378,7 @@ impl Engine {
             return Err(EngineWriteError::NotReady);
         }
         let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
-        let write = Write {
-            path: Path::root(),
-            value: Some(value),
-            precondition,
-            idempotent: false,
-            write_id: None,
-        };
+        let write = Write { precondition, ..Write::new(Path::root(), Some(value)) };
         match self.write_unchecked(write, false, out) {
             Ok(_) => Ok(true),
             Err(EngineWriteError::Write(WriteError::AlreadyExists)) => Ok(false),
@@ -398,11 +392,11 @@ impl Engine {
         ack_wanted: bool,
         out: &mut Outbox,
     ) -> Result<Written, EngineWriteError> {
-        let written = self.replica.write(write)?;
-        if let Some(committed) = &written.committed {
+        let mut written = self.replica.write(write)?;
+        if let Some(committed) = written.committed.take() {
             self.counters.writes += 1;
-            self.push_change(committed, ack_wanted, out);
-            self.publish(committed.clone(), out);
+            self.push_change(&committed, ack_wanted, out);
+            self.publish(committed, out);
         }
         Ok(written)
     }

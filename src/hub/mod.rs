@@ -45,7 +45,7 @@ const REPORTS_BYTES_MAX: usize = 16 << 20;
 
 /// The shared heart of a running node.
 pub struct Hub {
-    engine: ShardedLock<Engine>,
+    guarded: ShardedLock<Guarded>,
     outputs: Mutex<Outputs>,
     /// Of a node with a data directory.
     log: Option<Arc<LogQueue>>,
@@ -59,6 +59,13 @@ pub struct Hub {
     /// be another thing than before. The shell fires it for what the engine does not know.
     pub cluster_changed: Event,
     needs_incarnation: AtomicBool,
+}
+
+/// What the lock is around.
+struct Guarded {
+    engine: Engine,
+    /// Empty but while the exclusive guard is held: its room is used again.
+    outbox: Outbox,
 }
 
 /// Where outputs go. Its lock is only taken with the engine's exclusive guard held, for adding
@@ -133,7 +140,7 @@ impl Hub {
     #[must_use]
     pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
         Self {
-            engine: ShardedLock::new(engine),
+            guarded: ShardedLock::new(Guarded { engine, outbox: Outbox::new() }),
             outputs: Mutex::default(),
             log,
             acknowledged: Event::new(),
@@ -148,7 +155,7 @@ impl Hub {
     pub fn read<R>(&self, read: impl FnOnce(&Engine) -> R) -> R {
         // The engine does not panic half way through a change; a poisoned lock would only be
         // the echo of a bug that was reported already, and refusing to serve would add to it.
-        read(&self.engine.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.guarded.read().unwrap_or_else(PoisonError::into_inner).engine)
     }
 
     /// The second door: one at a time. What the engine wants done is queued, in order, before
@@ -163,14 +170,15 @@ impl Hub {
         &self,
         change: impl FnOnce(&mut Engine, &mut Outbox) -> R,
     ) -> (R, u64) {
-        let mut outbox = Outbox::new();
         let mut wakes = Wakes::default();
         let mut number = 0;
         let result = {
-            let mut engine = self.engine.write().unwrap_or_else(PoisonError::into_inner);
-            let result = change(&mut engine, &mut outbox);
+            let mut guarded = self.guarded.write().unwrap_or_else(PoisonError::into_inner);
+            let Guarded { engine, outbox } = &mut *guarded;
+            let result = change(engine, outbox);
             if !outbox.is_empty() {
-                number = self.drain(&engine, &mut outbox, &mut wakes);
+                number = self.drain(engine, outbox, &mut wakes);
+                outbox.shrink();
             }
             result
         };

@@ -8,7 +8,7 @@ use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
 use crate::replica::apply::Conflict;
-use crate::replica::write::{Precondition, Write};
+use crate::replica::write::Write;
 
 fn hub() -> Hub {
     let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
@@ -19,8 +19,7 @@ fn hub() -> Hub {
 }
 
 fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
-    let precondition = Precondition::default();
-    Write { path: path.parse().unwrap(), value, precondition, idempotent: false, write_id: None }
+    Write::new(path.parse::<Path>().unwrap(), value)
 }
 
 fn set(hub: &Hub, path: &str, value: Option<&[u8]>) {

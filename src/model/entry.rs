@@ -3,10 +3,12 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::chain::Chain;
 use super::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
+use super::shared_bytes::{SHARED_BYTES_HEAD, SharedBytes};
 
 const HAS_VALUE: u8 = 1;
 const HAS_ORIGIN: u8 = 2;
@@ -16,6 +18,8 @@ const CHAIN_CUT: u8 = 4;
 const HEADER: usize = 16;
 /// Bytes of one event: node index (4), tick (8).
 const EVENT: usize = 12;
+/// Up to so many bytes an entry is put together on the stack, so that only what is kept is allocated.
+const PACKED_IN_PLACE: usize = 512;
 
 /// One version of an entry. Immutable; a clone shares the allocation.
 ///
@@ -23,7 +27,7 @@ const EVENT: usize = 12;
 /// events (u32 node, u64 tick)* | origin (if any) | value | extra`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
-    data: Arc<[u8]>,
+    data: SharedBytes,
 }
 
 /// What an [`Entry`] is made of.
@@ -46,10 +50,17 @@ impl Entry {
     /// protocol's limit is far below).
     #[must_use]
     pub fn new(parts: &EntryParts<'_>) -> Self {
+        Self::new_in(None, parts)
+    }
+
+    /// The same in the memory of another entry, where nobody else has that and it is as long.
+    #[must_use]
+    pub fn new_in(room: Option<Self>, parts: &EntryParts<'_>) -> Self {
         let value = parts.value.unwrap_or_default();
         let events = parts.chain.events();
         let origin_len = if parts.origin.is_some() { EVENT } else { 0 };
-        let mut data = Vec::with_capacity(
+        let mut data = SmallVec::<[u8; PACKED_IN_PLACE]>::new();
+        data.reserve_exact(
             HEADER + events.len() * EVENT + origin_len + value.len() + parts.extra.len(),
         );
         let mut flags = 0;
@@ -65,7 +76,21 @@ impl Entry {
         }
         data.extend_from_slice(value);
         data.extend_from_slice(parts.extra);
-        Self { data: data.into() }
+        if let Some(mut room) = room
+            && room.data.overwrite(&data)
+        {
+            return room;
+        }
+        Self { data: SharedBytes::from(data.as_slice()) }
+    }
+
+    /// Has its bytes on their way into the processor's caches, without waiting for them; tells
+    /// nothing of them.
+    #[must_use]
+    pub fn touch(&self) -> u8 {
+        // The end, and a place that is not in the same line as the counters if the value is long.
+        let last = self.data.last().copied().unwrap_or_default();
+        last ^ self.data.first().copied().unwrap_or_default()
     }
 
     fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
@@ -190,8 +215,7 @@ impl Entry {
     /// Bytes that the entry takes in memory, without its path.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        // Two reference counts stand before the data of an Arc.
-        self.data.len() + 16
+        self.data.len() + SHARED_BYTES_HEAD
     }
 
     /// `covers(w, l)` of RULES, "State": this entry's chain names the other's newest event or

@@ -15,6 +15,7 @@ pub mod seen_sum;
 pub mod shard;
 pub mod shard_memo;
 pub mod shard_sums;
+mod shared_bytes;
 pub mod tick_set;
 pub mod tree;
 pub mod value;

@@ -22,7 +22,6 @@ mod tests;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 pub use builder::PathBuilder;
 pub use bytes::{
@@ -34,6 +33,7 @@ pub use error::{ElementProblem, PathError};
 use builder::check_place;
 
 use super::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX};
+use super::shared_bytes::SharedBytes;
 use super::value::{Kind, ReadError, Reader};
 
 /// A path, checked and canonical; cheap to clone.
@@ -47,7 +47,7 @@ use super::value::{Kind, ReadError, Reader};
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Path {
     /// Invariant: canonical, at most [`PATH_ELEMENTS_MAX`] elements and [`PATH_BYTES_MAX`] bytes.
-    bytes: Arc<[u8]>,
+    bytes: SharedBytes,
 }
 
 /// A path that may still lie in the message it came in: borrowed if it was canonical there.
@@ -68,14 +68,14 @@ impl Path {
 
     /// The root of the system's own tree: only nil.
     pub fn system_root() -> Path {
-        Path { bytes: Arc::from([0xc0]) }
+        Path { bytes: SharedBytes::from(&[0xc0][..]) }
     }
 
     /// From canonical bytes, as peers and files have them; anything else is refused.
     pub fn from_canonical(bytes: &[u8]) -> Result<Path, PathError> {
         let path = PathBytes::from_msgpack(bytes)?;
         match path.bytes {
-            Cow::Borrowed(bytes) => Ok(Path { bytes: Arc::from(bytes) }),
+            Cow::Borrowed(bytes) => Ok(Path { bytes: SharedBytes::from(bytes) }),
             Cow::Owned(canonical) => {
                 let index = bytes::common_elements(bytes, &canonical);
                 Err(PathError::NotCanonical { index })
@@ -152,7 +152,7 @@ impl Path {
 
     /// The path without its last element; the root has none.
     pub fn parent(&self) -> Option<Path> {
-        bytes::parent(&self.bytes).map(|bytes| Path { bytes: Arc::from(bytes) })
+        bytes::parent(&self.bytes).map(|bytes| Path { bytes: SharedBytes::from(bytes) })
     }
 
     /// The first `count` elements, or all if there are fewer.
@@ -161,7 +161,7 @@ impl Path {
             None => 0,
             Some(last) => self.element_ends().nth(last).unwrap_or(self.bytes.len()),
         };
-        Path { bytes: Arc::from(self.bytes.get(..end).unwrap_or_default()) }
+        Path { bytes: SharedBytes::from(self.bytes.get(..end).unwrap_or_default()) }
     }
 
     /// This path with `rest` below it, in a new path.
@@ -201,6 +201,19 @@ impl Path {
     /// Appends the path as a MessagePack array.
     pub fn encode_array(&self, out: &mut Vec<u8>) {
         bytes::encode_array(&self.bytes, out);
+    }
+}
+
+impl<'a> From<&'a Path> for PathBytes<'a> {
+    fn from(path: &'a Path) -> Self {
+        Self { bytes: Cow::Borrowed(path.as_bytes()), count: path.len() }
+    }
+}
+
+impl From<Path> for PathBytes<'_> {
+    /// A copy: where that matters, one from a reference is better.
+    fn from(path: Path) -> Self {
+        Self { bytes: Cow::Owned(path.as_bytes().to_vec()), count: path.len() }
     }
 }
 
@@ -262,6 +275,11 @@ impl<'a> PathBytes<'a> {
         &self.bytes
     }
 
+    /// The same path, borrowed from this one.
+    pub fn reborrow(&self) -> PathBytes<'_> {
+        PathBytes { bytes: Cow::Borrowed(&self.bytes), count: self.count }
+    }
+
     /// Whether the bytes are those that came in, not a copy.
     pub fn is_borrowed(&self) -> bool {
         matches!(self.bytes, Cow::Borrowed(_))
@@ -290,12 +308,12 @@ impl<'a> PathBytes<'a> {
 
     /// A path of its own.
     pub fn to_path(&self) -> Path {
-        Path { bytes: Arc::from(&*self.bytes) }
+        Path { bytes: SharedBytes::from(&*self.bytes) }
     }
 
     /// A path of its own.
     pub fn into_path(self) -> Path {
-        Path { bytes: Arc::from(self.bytes) }
+        Path { bytes: SharedBytes::from(&*self.bytes) }
     }
 
     /// An array's items: exactly `count` elements.

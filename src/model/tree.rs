@@ -3,6 +3,7 @@
 //! when it is overwritten. No map type leaves this file.
 
 pub mod bulk;
+mod directory;
 mod table;
 
 use std::cmp::Ordering;
@@ -14,6 +15,8 @@ use equivalent::{Comparable, Equivalent};
 use super::entry::Entry;
 use super::ids::Tock;
 use super::path::{Path, cmp_paths};
+use super::shared_bytes::SHARED_BYTES_HEAD;
+pub use table::Spot;
 use table::Table;
 
 /// Bytes that one entry costs beyond its own and its path's allocation: the slots in the hash
@@ -69,6 +72,20 @@ pub struct Tree {
     version: u64,
 }
 
+/// What the tree's sums and indices take of an entry.
+struct Noted {
+    bytes: usize,
+    /// The tock of a tombstone.
+    deleted_at: Option<Tock>,
+}
+
+impl Noted {
+    fn of(entry: &Entry) -> Self {
+        let deleted_at = entry.is_tombstone().then(|| entry.tock());
+        Self { bytes: entry.memory_bytes(), deleted_at }
+    }
+}
+
 impl Tree {
     /// An empty tree. The seed makes its hashes hard to guess for clients; it comes from
     /// outside, so that runs can be repeated.
@@ -91,8 +108,25 @@ impl Tree {
     }
 
     /// The same for many paths, quicker than one by one; tells of each, by its place among them.
-    pub fn get_many<'t>(&'t self, paths: &[&[u8]], found: impl FnMut(usize, Option<&'t Entry>)) {
+    pub fn get_many<'t>(
+        &'t self,
+        paths: &[&[u8]],
+        found: impl FnMut(usize, Spot, Option<&'t Entry>),
+    ) {
         self.entries.get_many(paths, found);
+    }
+
+    /// Where a path is, or belongs, for [`Tree::put`]. `before`: where it was, if that is known:
+    /// it spares looking for it unless an entry came or went since.
+    #[must_use]
+    pub fn find(&self, path: &[u8], before: Option<Spot>) -> Spot {
+        self.entries.find_again(path, before)
+    }
+
+    /// What is at a path that was looked for since the last change, with the path as it is stored.
+    #[must_use]
+    pub fn get_at(&self, spot: &Spot) -> Option<(&Path, &Entry)> {
+        self.entries.get_at(spot)
     }
 
     /// The same, with the path as it is stored.
@@ -134,17 +168,24 @@ impl Tree {
 
     /// Puts an entry at a path; gives back what was there.
     pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
+        let spot = self.entries.find(path.as_bytes());
+        self.put(&spot, path, entry)
+    }
+
+    /// The same at a path that was looked for since the last change.
+    pub fn put(&mut self, spot: &Spot, path: &Path, entry: Entry) -> Option<Entry> {
         self.version += 1;
-        let old = self.entries.insert(path, entry.clone());
+        let new = Noted::of(&entry);
+        let old = self.entries.put(spot, path, entry);
         match &old {
             // In this order: two tombstones of the same tock have the same place in the index.
-            Some(old) => self.note_gone(path, old),
+            Some(old) => self.note_gone(path, Noted::of(old)),
             None => {
                 self.memory += Self::path_cost(path);
                 self.order.insert(path.clone());
             }
         }
-        self.note_new(path, &entry);
+        self.note_new(path, new);
         old
     }
 
@@ -153,26 +194,26 @@ impl Tree {
         let old = self.entries.remove(path.as_bytes())?;
         self.version += 1;
         self.order.remove(path);
-        self.note_gone(path, &old);
+        self.note_gone(path, Noted::of(&old));
         self.memory -= Self::path_cost(path);
         Some(old)
     }
 
-    fn note_new(&mut self, path: &Path, entry: &Entry) {
-        self.memory += entry.memory_bytes();
-        if entry.is_tombstone() {
+    fn note_new(&mut self, path: &Path, new: Noted) {
+        self.memory += new.bytes;
+        if let Some(tock) = new.deleted_at {
             self.memory += TOMBSTONE_BYTES;
-            self.tombstones.insert((entry.tock(), path.clone()));
+            self.tombstones.insert((tock, path.clone()));
         } else {
             self.live += 1;
         }
     }
 
-    fn note_gone(&mut self, path: &Path, entry: &Entry) {
-        self.memory -= entry.memory_bytes();
-        if entry.is_tombstone() {
+    fn note_gone(&mut self, path: &Path, old: Noted) {
+        self.memory -= old.bytes;
+        if let Some(tock) = old.deleted_at {
             self.memory -= TOMBSTONE_BYTES;
-            self.tombstones.remove(&(entry.tock(), path.clone()));
+            self.tombstones.remove(&(tock, path.clone()));
         } else {
             self.live -= 1;
         }
@@ -200,7 +241,7 @@ impl Tree {
     }
 
     fn path_cost(path: &Path) -> usize {
-        path.as_bytes().len() + 16 + SLOT_BYTES
+        path.as_bytes().len() + SHARED_BYTES_HEAD + SLOT_BYTES
     }
 
     /// Walks a subtree in order, its own path first; tombstones included.

@@ -6,7 +6,7 @@ use crate::engine::EngineWriteError;
 use crate::model::ids::Tick;
 use crate::model::path::Path;
 use crate::model::value::Value;
-use crate::replica::write::{Precondition, Write};
+use crate::replica::write::Write;
 
 impl Node {
     /// The value at a path, if there is one.
@@ -34,10 +34,8 @@ impl Node {
     }
 
     fn write(&self, path: &Path, value: Option<&[u8]>) -> Result<Option<Tick>, EngineWriteError> {
-        let precondition = Precondition::default();
-        let write =
-            Write { path: path.clone(), value, precondition, idempotent: false, write_id: None };
+        let write = Write::new(path, value);
         let written = self.hub().change(|engine, out| engine.write(write, false, out))?;
-        Ok(written.committed.map(|change| change.entry.newest().tick))
+        Ok(written.made().map(|entry| entry.newest().tick))
     }
 }

@@ -135,10 +135,16 @@ impl Replica {
     /// The event and tock that this node's next change would have; `None` when a counter is
     /// used up or the identity is in doubt. Nothing is changed.
     pub(super) fn next_event(&self) -> Option<(Event, Tock)> {
+        self.next_event_above(Tock::default())
+    }
+
+    /// The same where the change's tock must be above another one, too.
+    pub(super) fn next_event_above(&self, other: Tock) -> Option<(Event, Tock)> {
         if self.usurped || self.is_stopped {
             return None;
         }
-        Some((Event { node: self.own, tick: self.tick.next()? }, self.tock.next()?))
+        let tock = self.tock.max(other).next()?;
+        Some((Event { node: self.own, tick: self.tick.next()? }, tock))
     }
 
     /// Takes the event and tock into use.

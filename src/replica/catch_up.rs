@@ -154,13 +154,15 @@ impl CatchUpStream {
     fn next_entry(&mut self) -> Next {
         match &mut self.source {
             Source::Ring(walk) => {
-                let Some((event, path)) = walk.next() else { return Next::End };
+                let Some((event, path)) = walk.next_change() else { return Next::End };
                 if !self.missing.contains(event) {
                     return Next::Skip;
                 }
-                match self.snapshot.tree.get(path.as_bytes()) {
+                match self.snapshot.tree.get_with_path(path) {
                     // Only where it is still the newest: else the ring holds the newer one too.
-                    Some(entry) if entry.newest() == event => Next::Entry(path, entry.clone()),
+                    Some((path, entry)) if entry.newest() == event => {
+                        Next::Entry(path.clone(), entry.clone())
+                    }
                     _ => Next::Skip,
                 }
             }

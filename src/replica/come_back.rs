@@ -231,11 +231,11 @@ mod tests {
     use super::*;
     use crate::model::ids::{Incarnation, NodeName};
     use crate::model::seen::Lineage;
-    use crate::replica::write::{Precondition, Write};
+    use crate::replica::write::Write;
 
     fn write(replica: &mut Replica, path: &str, value: Option<&[u8]>) {
-        let (path, precondition) = (path.parse().unwrap(), Precondition::default());
-        let write = Write { path, value, precondition, idempotent: false, write_id: None };
+        let path: Path = path.parse().unwrap();
+        let write = Write::new(path, value);
         assert!(replica.write(write).unwrap().committed.is_some());
     }
 

@@ -37,7 +37,7 @@ use crate::model::entry::Entry;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen, SeenById};
-use crate::model::tree::Tree;
+use crate::model::tree::{Spot, Tree};
 use ring::Ring;
 use shards::Upkeep;
 use write_ids::WriteIds;
@@ -236,10 +236,16 @@ impl Replica {
 
     /// Puts a version into the tree and remembers it as recent.
     fn commit(&mut self, path: Path, entry: Entry) -> Committed {
-        self.ring.push(entry.newest(), path.clone());
-        let old = self.tree.insert(&path, entry.clone());
+        let spot = self.tree.find(path.as_bytes(), None);
+        self.commit_at(&spot, path, entry).0
+    }
+
+    /// The same at a path that was looked for since the last change; also gives what was there.
+    fn commit_at(&mut self, spot: &Spot, path: Path, entry: Entry) -> (Committed, Option<Entry>) {
+        self.ring.push(entry.newest(), &path);
+        let old = self.tree.put(spot, &path, entry.clone());
         self.shards.note(&self.table, &path, old.as_ref(), Some(&entry));
-        Committed { path, entry }
+        (Committed { path, entry }, old)
     }
 
     /// Takes an entry out of the tree.

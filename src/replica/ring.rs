@@ -10,17 +10,50 @@ use crate::model::seen::Seen;
 
 /// Changes per chunk. A snapshot shares whole chunks; only the open one is ever copied.
 const CHUNK: usize = 1024;
-/// Most full chunks: 131,072 changes at 32 bytes, 4 MiB. Whoever lacks more than that is
-/// served by a walk, which then costs about what the difference costs anyway.
+/// Bytes of paths after which a chunk is full, however few changes it has.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Most full chunks: 131,072 changes; with 20 bytes of path each 5 MiB, and never more than 11.
+/// Whoever lacks more than that is served by a walk, which then costs about what the difference
+/// costs anyway.
 const CHUNKS_MAX: usize = 128;
 
-type Item = (Event, Path);
+/// Some changes. Their paths are copied one behind the other: a reference to each would be
+/// counted somewhere in memory whenever a change comes and whenever one goes, and wait for it.
+#[derive(Clone, Default)]
+struct Chunk {
+    /// With the end of its path in `paths`.
+    events: Vec<(Event, usize)>,
+    paths: Vec<u8>,
+}
+
+impl Chunk {
+    fn is_full(&self) -> bool {
+        self.events.len() >= CHUNK || self.paths.len() >= CHUNK_BYTES
+    }
+
+    fn push(&mut self, event: Event, path: &[u8]) {
+        self.paths.extend_from_slice(path);
+        self.events.push((event, self.paths.len()));
+    }
+
+    fn get(&self, at: usize) -> Option<(Event, &[u8])> {
+        let (event, end) = *self.events.get(at)?;
+        let before = at.checked_sub(1).and_then(|before| self.events.get(before));
+        let from = before.map_or(0, |(_, end)| *end);
+        Some((event, self.paths.get(from..end)?))
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.paths.clear();
+    }
+}
 
 /// The recent changes in the order in which they were applied here.
 #[derive(Default)]
 pub struct Ring {
     /// Oldest first; the last one is open.
-    chunks: VecDeque<Arc<Vec<Item>>>,
+    chunks: VecDeque<Arc<Chunk>>,
     /// Per incarnation the highest tick that fell out of the ring.
     fallen: Vec<u64>,
 }
@@ -43,24 +76,27 @@ impl Ring {
     }
 
     /// Remembers a change.
-    pub fn push(&mut self, event: Event, path: Path) {
-        if self.chunks.back().is_none_or(|c| c.len() >= CHUNK) {
-            if self.chunks.len() >= CHUNKS_MAX
-                && let Some(oldest) = self.chunks.pop_front()
-            {
-                self.note_fallen(&oldest);
-            }
-            self.chunks.push_back(Arc::default());
+    pub fn push(&mut self, event: Event, path: &Path) {
+        if self.chunks.back().is_none_or(|chunk| chunk.is_full()) {
+            let next = self.take_oldest().unwrap_or_default();
+            self.chunks.push_back(next);
         }
         if let Some(open) = self.chunks.back_mut() {
-            Arc::make_mut(open).push((event, path));
+            Arc::make_mut(open).push(event, path.as_bytes());
         }
     }
 
-    fn note_fallen(&mut self, chunk: &[Item]) {
-        for (event, _) in chunk {
+    /// Has the oldest chunk fall out, if there are enough; gives its room, if it can be used again.
+    fn take_oldest(&mut self) -> Option<Arc<Chunk>> {
+        if self.chunks.len() < CHUNKS_MAX {
+            return None;
+        }
+        let mut oldest = self.chunks.pop_front()?;
+        for (event, _) in &oldest.events {
             self.note_tick_fallen(event.node, event.tick.get());
         }
+        Arc::get_mut(&mut oldest)?.clear();
+        Some(oldest)
     }
 
     fn note_tick_fallen(&mut self, node: NodeIndex, tick: u64) {
@@ -82,7 +118,7 @@ impl Ring {
 
 /// The ring of one moment.
 pub struct RingSnapshot {
-    chunks: VecDeque<Arc<Vec<Item>>>,
+    chunks: VecDeque<Arc<Chunk>>,
     fallen: Vec<u64>,
 }
 
@@ -106,24 +142,21 @@ impl RingSnapshot {
 
 /// A snapshot of the ring that is being walked.
 pub struct RingWalk {
-    chunks: VecDeque<Arc<Vec<Item>>>,
+    chunks: VecDeque<Arc<Chunk>>,
     /// Place in the first chunk.
     at: usize,
 }
 
-impl Iterator for RingWalk {
-    type Item = Item;
-
-    fn next(&mut self) -> Option<Item> {
-        loop {
-            let chunk = self.chunks.front()?;
-            if let Some(item) = chunk.get(self.at) {
-                self.at += 1;
-                return Some(item.clone());
-            }
+impl RingWalk {
+    /// The next change, and its path in canonical bytes.
+    pub fn next_change(&mut self) -> Option<(Event, &[u8])> {
+        while self.chunks.front()?.events.len() <= self.at {
             self.chunks.pop_front();
             self.at = 0;
         }
+        let at = self.at;
+        self.at += 1;
+        self.chunks.front()?.get(at)
     }
 }
 
@@ -144,14 +177,28 @@ mod tests {
         seen
     }
 
+    fn path(tick: u64) -> Path {
+        format!("k{tick}").parse().unwrap()
+    }
+
+    fn ticks(snapshot: &RingSnapshot) -> Vec<u64> {
+        let (mut walk, mut ticks) = (snapshot.walk(), Vec::new());
+        while let Some((event, path_bytes)) = walk.next_change() {
+            let tick = event.tick.get();
+            assert!(path_bytes == path(tick).as_bytes() || path_bytes.len() > 900);
+            ticks.push(tick);
+        }
+        ticks
+    }
+
     #[test]
     fn a_ring_reaches_back_exactly_as_far_as_it_remembers() {
         let mut ring = Ring::new();
         let total = (CHUNK * (CHUNKS_MAX + 2)) as u64;
         for t in 1..=total {
-            ring.push(event(t), Path::root());
+            ring.push(event(t), &path(t));
         }
-        let held: Vec<u64> = ring.snapshot().walk().map(|(e, _)| e.tick.get()).collect();
+        let held = ticks(&ring.snapshot());
         assert_eq!(held.len(), CHUNK * CHUNKS_MAX);
         assert_eq!(held.last(), Some(&total));
         assert!(ring.snapshot().reaches(&seen([held[0], total])));
@@ -162,10 +209,32 @@ mod tests {
     #[test]
     fn a_snapshot_keeps_what_the_ring_drops() {
         let mut ring = Ring::new();
-        ring.push(event(1), Path::root());
+        ring.push(event(1), &path(1));
         let snapshot = ring.snapshot();
-        ring.push(event(2), Path::root());
-        assert_eq!(snapshot.walk().count(), 1);
-        assert_eq!(ring.snapshot().walk().count(), 2);
+        ring.push(event(2), &Path::root());
+        assert_eq!(ticks(&snapshot), [1]);
+        let mut walk = ring.snapshot().walk();
+        assert_eq!(walk.next_change(), Some((event(1), path(1).as_bytes())));
+        assert_eq!(walk.next_change(), Some((event(2), &[][..])));
+        assert_eq!(walk.next_change(), None);
+        assert_eq!(walk.next_change(), None);
+        for t in 3..=(CHUNK * (CHUNKS_MAX + 2)) as u64 {
+            ring.push(event(t), &path(t));
+        }
+        assert_eq!(ticks(&snapshot), [1]);
+    }
+
+    #[test]
+    fn long_paths_make_chunks_of_fewer_changes() {
+        let long: Path = "x".repeat(1000).parse().unwrap();
+        let mut ring = Ring::new();
+        for t in 1..=(CHUNK * CHUNKS_MAX) as u64 {
+            ring.push(event(t), &long);
+        }
+        let bytes: usize = ring.chunks.iter().map(|chunk| chunk.paths.len()).sum();
+        assert!(bytes <= CHUNKS_MAX * (CHUNK_BYTES + long.as_bytes().len()), "{bytes}");
+        let held = ticks(&ring.snapshot());
+        assert!(!ring.snapshot().reaches(&seen([held[0] - 1])));
+        assert!(ring.snapshot().reaches(&seen(held)));
     }
 }

@@ -109,15 +109,15 @@ mod tests {
     use crate::model::ids::{Incarnation, NodeId, NodeName};
     use crate::model::seen::{Lineage, Mark};
     use crate::model::shard_sums::ShardSum;
-    use crate::replica::write::{Precondition, Write};
+    use crate::replica::write::Write;
 
     fn id(name: &str) -> NodeId {
         NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(5) }
     }
 
     fn write(replica: &mut Replica, at: &str, value: Option<&[u8]>) {
-        let (path, precondition) = (at.parse().unwrap(), Precondition::default());
-        let write = Write { path, value, precondition, idempotent: false, write_id: None };
+        let path: Path = at.parse().unwrap();
+        let write = Write::new(path, value);
         let _ = replica.write(write).unwrap();
     }
 

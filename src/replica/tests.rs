@@ -26,8 +26,7 @@ fn path(text: &str) -> Path {
 }
 
 fn write(replica: &mut Replica, at: &str, value: Option<&[u8]>) -> Option<Committed> {
-    let precondition = Precondition::default();
-    let write = Write { path: path(at), value, precondition, idempotent: false, write_id: None };
+    let write = Write::new(path(at), value);
     replica.write(write).unwrap().committed
 }
 
@@ -98,9 +97,7 @@ const ID: WriteId = WriteId(*b"sixteen bytes it");
 
 /// A write with [`ID`] at `k`.
 fn write_with_id(replica: &mut Replica, value: Option<&[u8]>) -> Result<Written, WriteError> {
-    let precondition = Precondition::default();
-    let write =
-        Write { path: path("k"), value, precondition, idempotent: false, write_id: Some(ID) };
+    let write = Write { write_id: Some(ID), ..Write::new(path("k"), value) };
     replica.write(write)
 }
 
@@ -109,7 +106,7 @@ fn a_write_that_comes_again_is_known_whatever_became_of_it_and_whatever_it_asks_
     let mut a = node("a");
     let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
     let (value, write_id) = (Some(&[1][..]), Some(ID));
-    let write = Write { path: path("k"), value, precondition, idempotent: false, write_id };
+    let write = Write { precondition, write_id, ..Write::new(path("k"), value) };
     let first = a.write(write.clone()).unwrap();
     let event = first.committed.unwrap().entry.newest();
     let again = |a: &mut Replica| {
@@ -140,13 +137,7 @@ fn an_id_that_another_write_had_changes_nothing() {
     for value in [Some(&[2][..]), None] {
         assert_eq!(write_with_id(&mut a, value).unwrap_err(), WriteError::IdReused);
     }
-    let write = Write {
-        path: path("j"),
-        value: Some(&[1]),
-        precondition: Precondition::default(),
-        idempotent: true,
-        write_id: Some(ID),
-    };
+    let write = Write { idempotent: true, write_id: Some(ID), ..Write::new(path("j"), Some(&[1])) };
     assert_eq!(a.write(write).unwrap_err(), WriteError::IdReused);
     assert_eq!(a.tick().get(), 1);
 }
@@ -222,13 +213,7 @@ fn preconditions_hold_or_nothing_changes() {
     let mut a = Replica::new(&id("a"), 1);
     let mut attempt = |chain, value: Option<&[u8]>, new: Option<&[u8]>| {
         let precondition = Precondition { chain, value };
-        a.write(Write {
-            path: path("k"),
-            value: new,
-            precondition,
-            idempotent: false,
-            write_id: None,
-        })
+        a.write(Write { precondition, ..Write::new(path("k"), new) })
     };
     let event =
         |tick| Event { node: crate::model::ids::NodeIndex(0), tick: Tick::new(tick).unwrap() };
@@ -257,17 +242,8 @@ fn preconditions_hold_or_nothing_changes() {
 fn writing_the_same_value_makes_an_event_unless_told_otherwise() {
     let mut a = Replica::new(&id("a"), 1);
     write(&mut a, "k", Some(&[1]));
-    let mut again = |idempotent| {
-        let precondition = Precondition::default();
-        a.write(Write {
-            path: path("k"),
-            value: Some(&[1]),
-            precondition,
-            idempotent,
-            write_id: None,
-        })
-        .unwrap()
-    };
+    let mut again =
+        |idempotent| a.write(Write { idempotent, ..Write::new(path("k"), Some(&[1])) }).unwrap();
     let same = again(false);
     assert!(!same.changed && same.committed.is_some());
     let idempotent = again(true);
@@ -280,13 +256,7 @@ fn an_idempotent_change_that_is_made_already_asks_for_nothing() {
     let mut a = Replica::new(&id("a"), 1);
     let mut set = |value: &[u8]| {
         let precondition = Precondition { chain: ChainCondition::MustBeNew, value: None };
-        let write = Write {
-            path: path("k"),
-            value: Some(value),
-            precondition,
-            idempotent: true,
-            write_id: None,
-        };
+        let write = Write { precondition, idempotent: true, ..Write::new(path("k"), Some(value)) };
         a.write(write).map(|w| w.changed)
     };
     assert_eq!(set(&[1]), Ok(true));
@@ -310,14 +280,7 @@ fn a_clone_of_this_identity_stops_its_writes_until_it_renews() {
     let change = write(&mut twin, "k", Some(&[1])).unwrap();
     let _ = take(&twin, &mut a, &change);
     assert!(a.is_usurped());
-    let precondition = Precondition::default();
-    let attempt = Write {
-        path: path("x"),
-        value: Some(&[1]),
-        precondition,
-        idempotent: false,
-        write_id: None,
-    };
+    let attempt = Write::new(path("x"), Some(&[1]));
     assert_eq!(a.write(attempt).unwrap_err(), WriteError::NoEvent);
     assert!(!a.renew(&id("a")), "the same incarnation again is no renewal");
     assert!(a.renew(&NodeId { incarnation: Incarnation(6), ..id("a") }));

@@ -4,8 +4,9 @@ use super::write_ids::Made;
 use super::{Committed, Replica};
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
-use crate::model::ids::Event;
-use crate::model::path::Path;
+use crate::model::ids::{Event, Tock};
+use crate::model::path::PathBytes;
+use crate::model::tree::Spot;
 use crate::model::value::values_equal;
 use crate::model::write_id::WriteId;
 
@@ -36,7 +37,7 @@ pub enum ChainCondition {
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
     /// Where.
-    pub path: Path,
+    pub path: PathBytes<'a>,
     /// The new value as one checked MessagePack value; none deletes.
     pub value: Option<&'a [u8]>,
     /// What must be the case.
@@ -45,6 +46,32 @@ pub struct Write<'a> {
     pub idempotent: bool,
     /// By this one the write is known when it comes again, here or at another node.
     pub write_id: Option<WriteId>,
+    /// What makes it cheaper.
+    pub hints: Hints,
+}
+
+impl<'a> Write<'a> {
+    /// A change that asks for nothing.
+    pub fn new(path: impl Into<PathBytes<'a>>, value: Option<&'a [u8]>) -> Self {
+        Self {
+            path: path.into(),
+            value,
+            precondition: Precondition::default(),
+            idempotent: false,
+            write_id: None,
+            hints: Hints::default(),
+        }
+    }
+}
+
+/// What makes a change cheaper, and has no part in what it does.
+#[derive(Clone, Debug, Default)]
+pub struct Hints {
+    /// Where the path was found a moment ago.
+    pub spot: Option<Spot>,
+    /// An entry that nobody needs: if nobody else has it and it has the right size, its memory is
+    /// used for the new one. It is in the caches, other than what an allocator would give.
+    pub room: Option<Entry>,
 }
 
 /// What a write did.
@@ -56,7 +83,10 @@ pub struct Written {
     pub old: Option<Entry>,
     /// The version now; none only where nothing was there and nothing was to be deleted.
     pub entry: Option<Entry>,
-    /// The new version, where an event was made: to be logged, pushed and watched.
+    /// Whether an event was made: `entry` is the new version.
+    pub is_made: bool,
+    /// The new version, where an event was made: to be logged, pushed and watched. The engine takes
+    /// it.
     pub committed: Option<Committed>,
     /// What was done when the write came for the first time: nothing was changed now. `changed`
     /// and `old` tell nothing then; `entry` is what is there now.
@@ -107,9 +137,10 @@ impl Replica {
         if let Some(made) = self.find_made(&write)? {
             return Ok(self.repeated(&write.path, made));
         }
-        let old = self.tree.get(write.path.as_bytes()).cloned();
-        let old_value = old.as_ref().and_then(Entry::value);
-        let same = match (old_value, write.value) {
+        let spot = self.tree.find(write.path.as_bytes(), write.hints.spot);
+        let there = self.tree.get_at(&spot);
+        let old = there.map(|(_, entry)| entry);
+        let same = match (old.and_then(Entry::value), write.value) {
             (Some(a), Some(b)) => values_equal(a, b),
             (None, None) => true,
             _ => false,
@@ -117,34 +148,35 @@ impl Replica {
         // An idempotent change that is made already is no change, whatever was asked of the
         // entry before it: so it can be sent again by who does not know whether it arrived.
         if !(same && write.idempotent && write.value.is_some()) {
-            check_precondition(&write.precondition, old.as_ref())?;
+            check_precondition(&write.precondition, old)?;
         }
         if same && (write.idempotent || write.value.is_none()) {
-            let (entry, committed, repeated) = (old.clone(), None, None);
-            return Ok(Written { changed: false, entry, old, committed, repeated });
+            return Ok(Written::unmade(old.cloned()));
         }
-        if let Some(old) = &old {
-            self.hear_tock(old.tock());
-        }
-        let (event, tock) = self.next_event().ok_or(WriteError::NoEvent)?;
-        let chain = match &old {
+        let above = old.map_or(Tock::default(), Entry::tock);
+        let (event, tock) = self.next_event_above(above).ok_or(WriteError::NoEvent)?;
+        let chain = match old {
             Some(old) => old.chain().extended(event, self.chain_bound),
             None => Chain::first(event),
         };
         let extra = write.write_id.map(WriteId::to_extra);
-        let entry = Entry::new(&EntryParts {
+        let parts = EntryParts {
             value: write.value,
             chain: &chain,
             tock,
             origin: None,
             extra: extra.as_ref().map_or(&[], |extra| extra),
-        });
+        };
+        let entry = Entry::new_in(write.hints.room, &parts);
+        // That of the tree where there is one: it need not be made.
+        let path = there.map_or_else(|| write.path.to_path(), |(path, _)| path.clone());
         self.account_for_own(event, tock, &chain);
         if write.write_id.is_some() {
-            self.write_ids.note(&write.path, &entry);
+            self.write_ids.note(&path, &entry);
         }
-        let committed = Some(self.commit(write.path, entry.clone()));
-        Ok(Written { changed: !same, old, entry: Some(entry), committed, repeated: None })
+        let (committed, old) = self.commit_at(&spot, path, entry.clone());
+        let (entry, committed) = (Some(entry), Some(committed));
+        Ok(Written { changed: !same, old, entry, is_made: true, committed, repeated: None })
     }
 
     /// What a write did when it came for the first time, if it has come before.
@@ -154,14 +186,30 @@ impl Replica {
     pub fn find_made(&self, write: &Write<'_>) -> Result<Option<Made>, WriteError> {
         let Some(id) = &write.write_id else { return Ok(None) };
         match self.write_ids.get(id) {
-            Some(made) if !made.is_of(&write.path, write.value) => Err(WriteError::IdReused),
+            Some(made) if !made.is_of(write.path.as_bytes(), write.value) => {
+                Err(WriteError::IdReused)
+            }
             made => Ok(made),
         }
     }
 
-    fn repeated(&self, path: &Path, made: Made) -> Written {
+    fn repeated(&self, path: &PathBytes<'_>, made: Made) -> Written {
         let entry = self.tree.get(path.as_bytes()).cloned();
-        Written { changed: true, old: None, entry, committed: None, repeated: Some(made) }
+        Written { changed: true, old: None, repeated: Some(made), ..Written::unmade(entry) }
+    }
+}
+
+impl Written {
+    /// The new version, where an event was made.
+    #[must_use]
+    pub fn made(&self) -> Option<&Entry> {
+        self.entry.as_ref().filter(|_| self.is_made)
+    }
+
+    /// Nothing was done; this is there.
+    fn unmade(entry: Option<Entry>) -> Self {
+        let old = entry.clone();
+        Self { changed: false, old, entry, is_made: false, committed: None, repeated: None }
     }
 }
 

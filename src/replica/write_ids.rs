@@ -33,21 +33,21 @@ pub struct Made {
 
 impl Made {
     fn of(path: &Path, entry: &Entry) -> Self {
-        let content = content(path, entry.value());
+        let content = content(path.as_bytes(), entry.value());
         // Whoever re-issues a write is not who made it.
         Self { event: entry.origin(), tock: entry.tock(), content }
     }
 
-    /// Whether it was this very write: the same path, and the same value byte for byte.
+    /// Whether it was this very write: the same path (in canonical bytes), and the same value byte for byte.
     #[must_use]
-    pub fn is_of(&self, path: &Path, value: Option<&[u8]>) -> bool {
+    pub fn is_of(&self, path: &[u8], value: Option<&[u8]>) -> bool {
         self.content == content(path, value)
     }
 }
 
 /// Enough to tell a client's mistake: whoever wants two writes to look the same has better means.
-fn content(path: &Path, value: Option<&[u8]>) -> u64 {
-    let path = xxh64(path.as_bytes(), 0);
+fn content(path: &[u8], value: Option<&[u8]>) -> u64 {
+    let path = xxh64(path, 0);
     value.map_or(!path, |value| xxh64(value, path))
 }
 
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn a_deletion_is_not_a_value_and_a_path_is_not_another() {
         let made = Made::of(&path(1), &entry(1, 1));
-        assert!(made.is_of(&path(1), Some(&[0xc0])));
-        assert!(!made.is_of(&path(1), Some(&[0xc2])));
-        assert!(!made.is_of(&path(2), Some(&[0xc0])));
-        assert!(!made.is_of(&path(1), None));
+        assert!(made.is_of(path(1).as_bytes(), Some(&[0xc0])));
+        assert!(!made.is_of(path(1).as_bytes(), Some(&[0xc2])));
+        assert!(!made.is_of(path(2).as_bytes(), Some(&[0xc0])));
+        assert!(!made.is_of(path(1).as_bytes(), None));
     }
 }

@@ -11,6 +11,8 @@ use super::session::Decoded;
 const IDLE_BYTES: usize = 4 << 10;
 /// Bytes that the buffer grows to for many small messages; further for a long one.
 const READ_BYTES: usize = 64 << 10;
+/// A short message: room is made for as many of these as may have arrived.
+const MESSAGE_BYTES: usize = 48;
 /// Most messages of one batch.
 const BATCH_MESSAGES: usize = 256;
 
@@ -101,7 +103,9 @@ impl Input {
     pub(super) fn batch(&mut self) -> Option<Batch<'_>> {
         let arrived = self.buffer.get(self.start..self.end).unwrap_or_default();
         let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX, bytes_max: self.message_bytes_max };
-        let mut batch = Batch { messages: Vec::new(), ends: Vec::new() };
+        let expected = (arrived.len() / MESSAGE_BYTES).clamp(1, BATCH_MESSAGES);
+        let mut batch =
+            Batch { messages: Vec::with_capacity(expected), ends: Vec::with_capacity(expected) };
         let mut at = 0;
         while batch.messages.len() < BATCH_MESSAGES && at < READ_BYTES {
             let Some(rest) = arrived.get(at..).filter(|rest| !rest.is_empty()) else { break };

@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::hub::Hub;
 use crate::hub::inbox::Inbox;
 use crate::model::ids::{Millis, NodeName, NodeTable, Tock};
-use crate::model::path::Path;
+use crate::model::path::{Path, PathBytes};
 use crate::protocol::client::chain::Names;
 use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
@@ -117,6 +117,13 @@ impl WholePath<'_> {
         match self {
             Self::AsSent(sent) => sent.path.as_bytes(),
             Self::Joined(path) => path.as_bytes(),
+        }
+    }
+
+    pub(super) fn to_bytes(&self) -> PathBytes<'_> {
+        match self {
+            Self::AsSent(sent) => sent.path.reborrow(),
+            Self::Joined(path) => path.into(),
         }
     }
 
@@ -317,10 +324,10 @@ impl Session {
         action: Action,
         path: &'a RequestPath<'a>,
     ) -> Result<WholePath<'a>, ClientError> {
-        let top = if path.internal { Path::system_root() } else { self.root.clone() };
-        let whole = if top.is_root() {
+        let whole = if !path.internal && self.root.is_root() {
             WholePath::AsSent(path)
         } else {
+            let top = if path.internal { Path::system_root() } else { self.root.clone() };
             let joined = top.join(&path.path.to_path()).map_err(|e| {
                 ClientError::bad_request(format!("bad field 'path', below the root: {e}"))
             })?;

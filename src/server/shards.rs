@@ -1,6 +1,7 @@
 //! How much clients read and write in each virtual shard, and who has the sums over its entries
 //! counted. A shard's counters are made when it is first used: most nodes use few of them.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -55,18 +56,58 @@ impl Default for ShardManager {
     }
 }
 
+/// So many requests of a batch that is longer than [`EACH_COUNTED_MAX`] are counted as if all were
+/// about the path of one of them: which shard a path is in takes longer to find out than its entry.
+const SAMPLED: usize = 4;
+/// Of batches up to this length each request is counted where it belongs.
+const EACH_COUNTED_MAX: usize = 8;
+
+/// Which requests of a batch are counted, and as how many. The sum is that of all; over many
+/// batches each place in a batch has its turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// Of how many.
+    len: usize,
+    /// Which of [`SAMPLED`] stands for the others.
+    turn: usize,
+}
+
+impl Sample {
+    /// For a batch of so many.
+    pub(super) fn new(len: usize) -> Self {
+        thread_local! {
+            static TURN: Cell<usize> = const { Cell::new(0) };
+        }
+        Self { len, turn: TURN.replace(TURN.get().wrapping_add(1)) }
+    }
+
+    /// As how many the request at this place counts.
+    pub(super) fn weight(self, at: usize) -> u64 {
+        if self.len <= EACH_COUNTED_MAX {
+            return 1;
+        }
+        let first = at - at % SAMPLED;
+        let group = SAMPLED.min(self.len.saturating_sub(first)).max(1);
+        if at - first == self.turn % group { group as u64 } else { 0 }
+    }
+}
+
 impl ShardManager {
-    /// Counts a read of a path in canonical bytes.
-    pub fn note_read(&self, path: &[u8]) {
-        if let Some(stripe) = self.stripe(path) {
-            stripe.reads.fetch_add(1, Ordering::Relaxed);
+    /// Counts so many reads of a path in canonical bytes.
+    pub fn note_reads(&self, path: &[u8], count: u64) {
+        if count > 0
+            && let Some(stripe) = self.stripe(path)
+        {
+            stripe.reads.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    /// Counts a change at a path in canonical bytes.
-    pub fn note_write(&self, path: &[u8]) {
-        if let Some(stripe) = self.stripe(path) {
-            stripe.writes.fetch_add(1, Ordering::Relaxed);
+    /// Counts so many changes at a path in canonical bytes.
+    pub fn note_writes(&self, path: &[u8], count: u64) {
+        if count > 0
+            && let Some(stripe) = self.stripe(path)
+        {
+            stripe.writes.fetch_add(count, Ordering::Relaxed);
         }
     }
 
@@ -131,10 +172,24 @@ mod tests {
     use crate::model::path::Path;
     use crate::model::shard::shard_of_bytes;
     use crate::model::shard_sums::ShardSums;
-    use crate::replica::write::{Precondition, Write};
+    use crate::replica::write::Write;
 
     fn path(text: &str) -> Path {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_sample_counts_as_many_as_there_are_and_each_place_has_its_turn() {
+        for len in 0..70 {
+            let mut turns = vec![0; len];
+            for _ in 0..SAMPLED * 3 {
+                let sample = Sample::new(len);
+                let weights: Vec<u64> = (0..len).map(|at| sample.weight(at)).collect();
+                assert_eq!(weights.iter().sum::<u64>(), len as u64);
+                turns.iter_mut().zip(weights).for_each(|(turns, weight)| *turns += weight);
+            }
+            assert!(turns.iter().all(|turns| *turns > 0), "{len}: {turns:?}");
+        }
     }
 
     #[test]
@@ -152,9 +207,9 @@ mod tests {
                         // All at once, at every shard.
                         barrier.wait();
                         if thread % 2 == 0 {
-                            manager.note_read(path.as_bytes());
+                            manager.note_reads(path.as_bytes(), 1);
                         } else {
-                            manager.note_write(path.as_bytes());
+                            manager.note_writes(path.as_bytes(), 1);
                         }
                     }
                 });
@@ -171,9 +226,9 @@ mod tests {
     #[test]
     fn what_is_below_one_first_element_is_counted_together() {
         let manager = ShardManager::default();
-        manager.note_read(path("a").as_bytes());
-        manager.note_read(path("a.b.c").as_bytes());
-        manager.note_write(path("a.d").as_bytes());
+        manager.note_reads(path("a").as_bytes(), 1);
+        manager.note_reads(path("a.b.c").as_bytes(), 1);
+        manager.note_writes(path("a.d").as_bytes(), 1);
         let shard = shard_of_bytes(path("a").as_bytes());
         assert_eq!(manager.usage(shard), Some(ShardUse { reads: 2, writes: 1 }));
         assert_eq!((manager.used(), manager.usage(1024)), (1, None));
@@ -186,15 +241,8 @@ mod tests {
         hub.handle(Input::Found, 0);
         let write = |from: u32| {
             for k in from..from + 2_000 {
-                let precondition = Precondition::default();
                 let path = path(&format!("k{}", k % 3_000));
-                let write = Write {
-                    path,
-                    value: Some(&[1]),
-                    precondition,
-                    idempotent: false,
-                    write_id: None,
-                };
+                let write = Write::new(path, Some(&[1]));
                 hub.change(|engine, out| engine.write(write, false, out)).unwrap();
             }
         };

@@ -56,13 +56,11 @@ mod tests {
     use super::*;
     use crate::engine::{Config, Engine, Input, Outbox};
     use crate::model::ids::{Incarnation, NodeId, NodeName};
-    use crate::replica::write::{Precondition, Write};
+    use crate::replica::write::Write;
 
     fn write(engine: &mut Engine, path: &str) {
-        let precondition = Precondition::default();
-        let path = path.parse().unwrap();
-        let write =
-            Write { path, value: Some(&[1]), precondition, idempotent: false, write_id: None };
+        let path: crate::model::path::Path = path.parse().unwrap();
+        let write = Write::new(&path, Some(&[1]));
         engine.write(write, false, &mut Outbox::new()).unwrap();
     }
 

@@ -228,7 +228,7 @@ impl Cluster<'_> {
         }
         let precondition = Precondition { chain, value: None };
         let value = (!delete).then_some(&value[..]);
-        let write = Write { path, value, precondition, idempotent: false, write_id: None };
+        let write = Write { precondition, ..Write::new(path, value) };
         let ack_wanted = rng.percent(20);
         let result = self.change(node, |engine, out| engine.write(write, ack_wanted, out));
         let fits = match result {

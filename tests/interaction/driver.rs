@@ -31,7 +31,7 @@ use distkv::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use distkv::model::path::Path;
 use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use distkv::protocol::peer::PeerMessage;
-use distkv::replica::write::{Precondition, Write};
+use distkv::replica::write::Write;
 
 use crate::show;
 
@@ -262,14 +262,12 @@ impl Cluster {
         let path: Path = path.parse().unwrap();
         let bytes = value.map(|v| [v]);
         let value = bytes.as_ref().map(|b| &b[..]);
-        let precondition = Precondition::default();
-        let write =
-            Write { path: path.clone(), value, precondition, idempotent: false, write_id: None };
+        let write = Write::new(&path, value);
         let mut out = Outbox::new();
         let engine = &mut self.nodes.get_mut(at).unwrap().engine;
         let line = match engine.write(write, false, &mut out) {
-            Ok(written) => match written.committed {
-                Some(change) => show::entry(&path, &change.entry, engine.table()),
+            Ok(written) => match written.made() {
+                Some(entry) => show::entry(&path, entry, engine.table()),
                 None => "nothing to delete".into(),
             },
             Err(error) => error.to_string(),

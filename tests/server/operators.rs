@@ -9,7 +9,7 @@ use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::seen::Lineage;
 use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use distkv::protocol::peer::{GroupHello, PeerMessage};
-use distkv::replica::write::{Precondition, Write};
+use distkv::replica::write::Write;
 use distkv::rt;
 use distkv::server::ServerConfig;
 
@@ -51,10 +51,8 @@ impl Peer {
     /// Changes an entry, and pushes that to the node.
     fn write(&mut self, node: &Node, at: &str, value: &[u8]) {
         let mut out = Outbox::new();
-        let path = at.parse().unwrap();
-        let precondition = Precondition::default();
-        let write =
-            Write { path, value: Some(value), precondition, idempotent: false, write_id: None };
+        let path: distkv::model::path::Path = at.parse().unwrap();
+        let write = Write::new(path, Some(value));
         self.engine.write(write, false, &mut out).unwrap();
         for output in out.drain() {
             if let Output::Broadcast { frame } = output {
@@ -225,10 +223,8 @@ fn a_life_that_is_over_stays_while_it_stands_in_a_chain_or_something_of_it_is_mi
     let mut other = Peer::link(&node, "n4", 4);
     // Its first change gets lost.
     let write = |peer: &mut Peer, at: &str| {
-        let precondition = Precondition::default();
-        let path = at.parse().unwrap();
-        let write =
-            Write { path, value: Some(&[1]), precondition, idempotent: false, write_id: None };
+        let path: distkv::model::path::Path = at.parse().unwrap();
+        let write = Write::new(path, Some(&[1]));
         peer.engine.write(write, false, &mut Outbox::new()).unwrap();
     };
     write(&mut other, "lost");

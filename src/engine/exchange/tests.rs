@@ -53,8 +53,7 @@ fn node(name: &str, incarnation: u64) -> Engine {
 
 fn write(engine: &mut Engine, path: &Path, value: Option<&[u8]>) {
     let precondition = Precondition { chain: ChainCondition::Any, value: None };
-    let write =
-        Write { path: path.clone(), value, precondition, idempotent: false, write_id: None };
+    let write = Write { precondition, ..Write::new(path, value) };
     engine.write(write, false, &mut Outbox::new()).unwrap();
 }
 

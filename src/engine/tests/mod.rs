@@ -10,11 +10,10 @@ mod net;
 use net::Net;
 
 use super::*;
-use crate::replica::write::{Precondition, Write};
+use crate::replica::write::Write;
 
 fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
-    let precondition = Precondition::default();
-    Write { path: path.parse().unwrap(), value, precondition, idempotent: false, write_id: None }
+    Write::new(path.parse::<Path>().unwrap(), value)
 }
 
 #[test]

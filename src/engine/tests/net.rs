@@ -191,8 +191,8 @@ impl Net {
         let tick = engine.tick().unwrap_or_default();
         self.perform(node, out);
         let written = result?;
-        if let Some(committed) = &written.committed {
-            let event = self.key(node, &committed.entry);
+        if let Some(entry) = written.made() {
+            let event = self.key(node, entry);
             assert!(self.made.insert(event) || self.cloned, "an event was used twice");
         }
         Ok(tick)

@@ -1,11 +1,10 @@
 //! Building a path element by element, each checked as it comes.
 
-use std::sync::Arc;
-
 use super::element::Element;
 use super::error::{ElementProblem, PathError};
 use super::{Path, bytes};
 use crate::model::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX};
+use crate::model::shared_bytes::SharedBytes;
 
 /// A path that grows. An element that is refused leaves it as it was.
 #[derive(Debug, Clone, Default)]
@@ -55,7 +54,7 @@ impl PathBuilder {
 
     /// The path.
     pub fn finish(self) -> Path {
-        Path { bytes: Arc::from(self.out) }
+        Path { bytes: SharedBytes::from(self.out.as_slice()) }
     }
 
     /// The path's canonical bytes.

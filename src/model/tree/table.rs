@@ -1,5 +1,5 @@
-//! A hash table with O(1) snapshots: linear hashing (Litwin 1980) over a persistent vector of
-//! small buckets.
+//! A hash table with O(1) snapshots: linear hashing (Litwin 1980) over a persistent vector
+//! ([`super::directory`]) of small buckets.
 //!
 //! The table has any number of buckets, not only a power of two, and grows or shrinks by one bucket
 //! at a time. So no insertion pays for all of them, buckets stay nearly as full as wished, and the
@@ -7,11 +7,12 @@
 //! does not do that: it took 450 bytes per entry of which half were holes, and kept most of them
 //! when entries were removed.
 
-use std::sync::Arc;
+use triomphe::Arc;
 
 use ahash::RandomState;
 use smallvec::SmallVec;
 
+use super::directory::Directory;
 use crate::model::entry::Entry;
 use crate::model::path::Path;
 
@@ -34,6 +35,16 @@ const EXPECTED_MAX: usize = 1 << 22;
 const LOOKED_UP_AT_ONCE: usize = 16;
 
 type Slot = (Path, Entry);
+
+/// Where a path is in a table, or belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot {
+    hash: u32,
+    /// Which of its bucket's slots, if it is there.
+    at: Option<usize>,
+    /// The table's arrangement when it was looked for.
+    arrangement: u64,
+}
 
 /// Entries whose hashes lead to the same place. `hashes` and `slots` are alike in length and order.
 #[derive(Clone, Default)]
@@ -80,13 +91,16 @@ impl Bucket {
 pub(super) struct Table {
     hasher: RandomState,
     /// Never empty.
-    buckets: im::Vector<Arc<Bucket>>,
+    buckets: Directory<Bucket>,
     len: usize,
+    /// Rises whenever an entry comes or goes: while it is the same, everything is where it was.
+    arrangement: u64,
 }
 
 impl Table {
     pub(super) fn new(hasher: RandomState) -> Self {
-        Self { hasher, buckets: im::Vector::unit(Arc::default()), len: 0 }
+        let buckets = std::iter::once(Bucket::default()).collect();
+        Self { hasher, buckets, len: 0, arrangement: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -109,57 +123,89 @@ impl Table {
         Some((path, entry))
     }
 
-    /// The same for many paths; tells of each, by its place among them.
+    /// Where a path is, or belongs.
+    pub(super) fn find(&self, path: &[u8]) -> Spot {
+        let hash = self.hash(path);
+        let bucket = self.buckets.get(bucket_of(hash, self.buckets.len()));
+        let at = bucket.and_then(|bucket| bucket.place(hash, path));
+        Spot { hash, at, arrangement: self.arrangement }
+    }
+
+    /// The same, if it was found before and may still be true.
+    pub(super) fn find_again(&self, path: &[u8], before: Option<Spot>) -> Spot {
+        before
+            .filter(|spot| {
+                let at_path = || self.get_at(spot).is_some_and(|(p, _)| p.as_bytes() == path);
+                spot.arrangement == self.arrangement && spot.at.is_some() && at_path()
+            })
+            .unwrap_or_else(|| self.find(path))
+    }
+
+    /// What is there. For a spot that was found since the last change.
+    pub(super) fn get_at(&self, spot: &Spot) -> Option<(&Path, &Entry)> {
+        let bucket = self.buckets.get(bucket_of(spot.hash, self.buckets.len()))?;
+        let (path, entry) = bucket.slots.get(spot.at?)?;
+        Some((path, entry))
+    }
+
+    /// Looks up many paths; tells of each, by its place among them.
     ///
     /// Each look-up waits for memory four or five times, one after the other. Here each step is done for
     /// some paths before the next one, so that the processor waits for all of them at once.
     pub(super) fn get_many<'t>(
         &'t self,
         paths: &[&[u8]],
-        mut found: impl FnMut(usize, Option<&'t Entry>),
+        mut found: impl FnMut(usize, Spot, Option<&'t Entry>),
     ) {
         for (first, paths) in paths.chunks(LOOKED_UP_AT_ONCE).enumerate() {
             let mut buckets: [Option<(u32, &'t Bucket)>; LOOKED_UP_AT_ONCE] = Default::default();
             for (bucket, path) in buckets.iter_mut().zip(paths) {
                 let hash = self.hash(path);
                 let place = bucket_of(hash, self.buckets.len());
-                *bucket = self.buckets.get(place).map(|bucket| (hash, bucket.as_ref()));
+                *bucket = self.buckets.get(place).map(|bucket| (hash, bucket));
             }
-            let mut slots: [Option<&'t Slot>; LOOKED_UP_AT_ONCE] = Default::default();
+            let mut slots: [Option<(usize, &'t Slot)>; LOOKED_UP_AT_ONCE] = Default::default();
             for (slot, bucket) in slots.iter_mut().zip(&buckets) {
                 let Some((hash, bucket)) = bucket else { continue };
                 let at = bucket.hashes.iter().position(|h| h == hash);
-                *slot = at.and_then(|at| bucket.slots.get(at));
+                *slot = at.and_then(|at| Some((at, bucket.slots.get(at)?)));
             }
             let mut keys: [&'t [u8]; LOOKED_UP_AT_ONCE] = Default::default();
+            let mut touched = 0;
             for (key, slot) in keys.iter_mut().zip(&slots) {
-                *key = slot.map_or(&[], |(path, _)| path.as_bytes());
+                let Some((_, (path, entry))) = slot else { continue };
+                *key = path.as_bytes();
+                // Whoever takes a reference counts it, and a counter is not changed before what
+                // came earlier is done: without this they would wait one after the other.
+                touched ^= key.first().copied().unwrap_or_default() ^ entry.touch();
             }
+            std::hint::black_box(touched);
             for (at, path) in paths.iter().enumerate() {
                 let (slot, key, bucket) = (slots.get(at), keys.get(at), buckets.get(at));
-                let entry = match slot.copied().flatten() {
+                let Some((hash, bucket)) = bucket.copied().flatten() else { continue };
+                let place = match slot.copied().flatten() {
                     None => None,
-                    Some((_, entry)) if key == Some(path) => Some(entry),
+                    Some((place, _)) if key == Some(path) => Some(place),
                     // Another path has the same hash.
-                    Some(_) => bucket.copied().flatten().and_then(|(hash, bucket)| {
-                        bucket.slots.get(bucket.place(hash, path)?).map(|(_, entry)| entry)
-                    }),
+                    Some(_) => bucket.place(hash, path),
                 };
-                found(first * LOOKED_UP_AT_ONCE + at, entry);
+                let entry = place.and_then(|place| bucket.slots.get(place)).map(|(_, e)| e);
+                let spot = Spot { hash, at: place, arrangement: self.arrangement };
+                found(first * LOOKED_UP_AT_ONCE + at, spot, entry);
             }
         }
     }
 
-    /// Puts an entry at a path; gives back what was there.
-    pub(super) fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
-        let hash = self.hash(path.as_bytes());
-        let bucket = self.buckets.get_mut(bucket_of(hash, self.buckets.len()))?;
-        let bucket = Arc::make_mut(bucket);
-        let place = bucket.place(hash, path.as_bytes());
-        if let Some((_, slot)) = place.and_then(|at| bucket.slots.get_mut(at)) {
+    /// Puts an entry at a path, which was looked for since the last change; gives back what was
+    /// there.
+    pub(super) fn put(&mut self, spot: &Spot, path: &Path, entry: Entry) -> Option<Entry> {
+        debug_assert_eq!(spot.arrangement, self.arrangement);
+        let bucket = self.buckets.get_mut(bucket_of(spot.hash, self.buckets.len()))?;
+        if let Some((_, slot)) = spot.at.and_then(|at| bucket.slots.get_mut(at)) {
             return Some(std::mem::replace(slot, entry));
         }
-        bucket.push(hash, (path.clone(), entry));
+        bucket.push(spot.hash, (path.clone(), entry));
+        self.arrangement += 1;
         self.len += 1;
         if self.len > self.buckets.len() * GROW_ABOVE {
             self.grow();
@@ -167,12 +213,21 @@ impl Table {
         None
     }
 
+    /// Puts an entry at a path; gives back what was there.
+    #[cfg(test)]
+    fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
+        let spot = self.find(path.as_bytes());
+        self.put(&spot, path, entry)
+    }
+
     /// Takes an entry out; gives back what was there.
     pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
         let hash = self.hash(path);
-        let bucket = self.buckets.get_mut(bucket_of(hash, self.buckets.len()))?;
-        let at = bucket.place(hash, path)?;
-        let (_, entry) = Arc::make_mut(bucket).swap_remove(at);
+        let bucket = bucket_of(hash, self.buckets.len());
+        // Nothing is copied for one that is not there.
+        let at = self.buckets.get(bucket)?.place(hash, path)?;
+        let (_, entry) = self.buckets.get_mut(bucket)?.swap_remove(at);
+        self.arrangement += 1;
         self.len -= 1;
         if self.buckets.len() > 1 && self.len < (self.buckets.len() - 1) * SHRINK_BELOW {
             self.shrink();
@@ -185,7 +240,6 @@ impl Table {
         let new = self.buckets.len();
         let mut added = Bucket::default();
         if let Some(source) = self.buckets.get_mut(buddy(new)) {
-            let source = Arc::make_mut(source);
             let mut at = 0;
             while let Some(hash) = source.hashes.get(at).copied() {
                 if bucket_of(hash, new + 1) == new {
@@ -195,14 +249,13 @@ impl Table {
                 }
             }
         }
-        self.buckets.push_back(Arc::new(added));
+        self.buckets.push(added);
     }
 
     /// Takes the last bucket away; what was in it goes back to where it came from.
     fn shrink(&mut self) {
-        let Some(last) = self.buckets.pop_back() else { return };
+        let Some(last) = self.buckets.pop() else { return };
         if let Some(target) = self.buckets.get_mut(buddy(self.buckets.len())) {
-            let target = Arc::make_mut(target);
             let last = Arc::unwrap_or_clone(last);
             for (hash, slot) in last.hashes.into_iter().zip(last.slots) {
                 target.push(hash, slot);
@@ -246,8 +299,8 @@ impl Filling {
 
     /// The table, with as many buckets as it should have.
     pub(super) fn finish(self) -> Table {
-        let buckets = self.buckets.into_iter().map(Arc::new).collect();
-        let mut table = Table { hasher: self.hasher, buckets, len: self.len };
+        let buckets = self.buckets.into_iter().collect();
+        let mut table = Table { hasher: self.hasher, buckets, len: self.len, arrangement: 0 };
         while table.len > table.buckets.len() * GROW_ABOVE {
             table.grow();
         }
@@ -274,7 +327,7 @@ fn buddy(bucket: usize) -> usize {
 
 /// All entries of a snapshot.
 pub(super) struct All {
-    buckets: im::Vector<Arc<Bucket>>,
+    buckets: Directory<Bucket>,
     bucket: usize,
     slot: usize,
     current: Option<Arc<Bucket>>,
@@ -293,7 +346,7 @@ impl Iterator for All {
                 self.bucket += 1;
                 self.slot = 0;
             }
-            self.current = Some(Arc::clone(self.buckets.get(self.bucket)?));
+            self.current = Some(Arc::clone(self.buckets.get_shared(self.bucket)?));
         }
     }
 }
@@ -384,7 +437,9 @@ mod tests {
         for length in [0, 1, 15, 16, 17, 100, 3_000] {
             let wanted: Vec<&[u8]> = paths.iter().take(length).map(Path::as_bytes).collect();
             let mut found = vec![None; length];
-            table.get_many(&wanted, |at, entry| {
+            table.get_many(&wanted, |at, spot, entry| {
+                let there = table.get_at(&spot).map(|(path, _)| path.as_bytes());
+                assert_eq!(there, entry.map(|_| wanted[at]));
                 assert_eq!(found[at].replace(entry.is_some()), None, "{at} was told twice");
             });
             let expected: Vec<_> = (0..length).map(|number| Some(number % 2 == 0)).collect();
@@ -400,8 +455,8 @@ mod tests {
             bucket.push(table.hash(path(0).as_bytes()), (path(number), entry(1)))
         });
         bucket.slots.swap(0, 4);
-        table.buckets = im::Vector::unit(Arc::new(bucket));
-        table.get_many(&[path(0).as_bytes()], |_, entry| assert!(entry.is_some()));
+        table.buckets = std::iter::once(bucket).collect();
+        table.get_many(&[path(0).as_bytes()], |_, _, entry| assert!(entry.is_some()));
     }
 
     #[test]

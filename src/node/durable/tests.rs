@@ -13,7 +13,7 @@ use crate::hub::log_queue::LogQueue;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick};
 use crate::model::path::Path;
 use crate::node::config::{DataConfig, SyncPolicy};
-use crate::replica::write::{Precondition, Write};
+use crate::replica::write::Write;
 use crate::storage::memory_disk::{Fault, MemoryDisk};
 use crate::storage::{DataDir, Disk};
 
@@ -47,10 +47,8 @@ impl World {
     /// Sets a small number; gives the number of the log's batch.
     fn set(&self, path: &str, value: u8) -> u64 {
         let path: Path = path.parse().unwrap();
-        let precondition = Precondition::default();
         let value = [value];
-        let write =
-            Write { path, value: Some(&value), precondition, idempotent: false, write_id: None };
+        let write = Write::new(path, Some(&value));
         let (written, number) = self.hub.change_numbered(|e, out| e.write(write, false, out));
         written.unwrap();
         number
@@ -126,14 +124,7 @@ fn nothing_is_made_after_the_last_record() {
     let world = World::must_start(&disk, SyncPolicy::Never);
     let hub = Arc::clone(&world.hub);
     world.stop();
-    let precondition = Precondition::default();
-    let write = Write {
-        path: Path::root(),
-        value: Some(&[1]),
-        precondition,
-        idempotent: false,
-        write_id: None,
-    };
+    let write = Write::new(Path::root(), Some(&[1]));
     assert!(hub.change(|engine, out| engine.write(write, false, out)).is_err());
 }
 

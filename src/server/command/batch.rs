@@ -11,6 +11,7 @@ use crate::model::value::write_array_len;
 use crate::protocol::client::batch::{BatchOp, BatchRequest};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::session::{Context, NodeNames, Session, Then, not_ready};
+use crate::server::shards::Sample;
 
 /// Operations that take the guard together: as many as messages that arrive together.
 const GUARD_OPS: usize = 256;
@@ -38,7 +39,7 @@ impl<'a> Op<'a> {
             }
             Ok(BatchOp::Write(write)) => {
                 let path = session.resolve_write(write).map(Some);
-                let job = Job { seq: None, write: Some(write), path, outcome: None };
+                let job = Job { seq: None, write: Some(write), path, spot: None, outcome: None };
                 Self::Write { job, number: 0 }
             }
         }
@@ -114,14 +115,23 @@ impl Session {
         let mut message = MessageWriter::new(out);
         let results = message.key("results");
         write_array_len(ops.len(), results);
-        for op in ops {
-            self.write_result(cx, op, &moment, results);
+        let sample = Sample::new(ops.len());
+        for (at, op) in ops.into_iter().enumerate() {
+            self.write_result(cx, op, sample.weight(at), &moment, results);
         }
         message.u64("seq", seq).tock(moment.tock);
         Then::Continue
     }
 
-    fn write_result(&mut self, cx: &Context<'_>, op: Op<'_>, moment: &Moment, out: &mut Vec<u8>) {
+    /// `weight`: as how many requests it counts.
+    fn write_result(
+        &mut self,
+        cx: &Context<'_>,
+        op: Op<'_>,
+        weight: u64,
+        moment: &Moment,
+        out: &mut Vec<u8>,
+    ) {
         let tock = moment.tock;
         match op {
             Op::Refused(error) => write_refused(&error, None, tock, out),
@@ -129,15 +139,16 @@ impl Session {
                 Err(error) => write_refused(error, None, tock, out),
                 Ok(_) if !ready => write_refused(&not_ready(), None, tock, out),
                 Ok(path) => {
-                    cx.shared.shards.note_read(path.as_bytes());
+                    cx.shared.shards.note_reads(path.as_bytes(), weight);
                     lookup.write(None, Some(&moment.names), tock, out);
                 }
             },
             Op::Write { job, number } => {
                 let from = out.len();
                 let number = job.logged_as(cx, number);
+                job.count(cx, weight);
                 // Without copies there is nothing to wait for.
-                let _none = job.write(cx, &moment.names, tock, out);
+                let _none = job.write(cx, Some(&moment.names), tock, out);
                 self.unsynced.note_reply(from, out.len(), number, None);
             }
         }

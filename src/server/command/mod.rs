@@ -9,6 +9,7 @@ mod root;
 mod shards;
 mod show;
 mod snapshot;
+mod spare;
 mod state;
 mod storage;
 mod tree;

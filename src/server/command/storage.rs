@@ -13,7 +13,7 @@ use crate::protocol::client::reply::{StreamTag, write_error};
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::stored::StoredChange;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
-use crate::replica::write::{Precondition, Write};
+use crate::replica::write::Write;
 use crate::server::info::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus};
 use crate::server::session::{Context, NodeNames, Session, Then};
 
@@ -118,7 +118,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         let path = self.resolve(Action::Update, &change.path)?.to_path();
-        super::value::check_kind(&path, change.value.is_some())?;
+        super::value::check_kind(path.as_bytes(), change.value.is_some())?;
         cx.check_storage()?;
         let (done, number) = cx.hub.change_numbered(|engine, outbox| {
             let names = NodeNames::of(engine);
@@ -128,12 +128,9 @@ impl Session {
             if change.tock <= newest {
                 return Ok((there, false, engine.tock(), names));
             }
-            let (precondition, value) = (Precondition::default(), change.value);
-            let write =
-                Write { path: path.clone(), value, precondition, idempotent: true, write_id: None };
+            let write = Write { idempotent: true, ..Write::new(&path, change.value) };
             let written = engine.write(write, false, outbox)?;
-            let is_made = written.committed.is_some();
-            Ok((written.entry, is_made, engine.tock(), names))
+            Ok((written.entry, written.is_made, engine.tock(), names))
         });
         let (entry, is_made, tock, names) =
             done.map_err(|error| super::value::engine_error(&error))?;

@@ -3,20 +3,24 @@
 
 use smallvec::SmallVec;
 
+use super::spare;
 pub(in crate::server) use super::write_reply::engine_error;
 use super::write_reply::{write_refusal, write_refused, write_reply};
 use crate::engine::{Engine, EngineWriteError};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tick, Tock};
-use crate::model::path::{Element, Path};
+use crate::model::path::Element;
+use crate::model::path::bytes::elements;
+use crate::model::tree::Spot;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
 use crate::protocol::client::{
     Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
 };
-use crate::replica::write::{ChainCondition, Precondition, Write, Written};
+use crate::replica::write::{ChainCondition, Hints, Precondition, Write, Written};
 use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, not_ready};
+use crate::server::shards::Sample;
 
 /// How often a write that waits for another node's change to spread looks again; its own
 /// changes are told of at once.
@@ -60,22 +64,25 @@ fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
         let mut paths: SmallVec<[&[u8]; LOOKED_UP_AT_ONCE]> = SmallVec::new();
         // What is found for one without a path is not looked at.
         paths.extend(lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes)));
-        engine.tree().get_many(&paths, |_, entry| found.push(entry.cloned()));
+        engine.tree().get_many(&paths, |_, _, entry| found.push(entry.cloned()));
     }
     lookups.iter_mut().zip(found).for_each(|(lookup, found)| lookup.found = found);
 }
 
-/// Has the entries that some writes are about in the processor's caches, all at once: else each
-/// write waits for its own.
-fn touch_all(jobs: &[Job<'_>], engine: &Engine) {
+/// Looks the entries that some writes are about up together, and so has them in the processor's
+/// caches: else each write waits for its own.
+fn find_spots(jobs: &mut [Job<'_>], engine: &Engine) {
     if jobs.len() < 2 {
         return;
     }
-    let mut paths: SmallVec<[&[u8]; LOOKED_UP_AT_ONCE]> = SmallVec::new();
-    paths.extend(jobs.iter().filter_map(|job| Some(job.path.as_ref().ok()?.as_ref()?.as_bytes())));
-    engine.tree().get_many(&paths, |_, entry| {
-        std::hint::black_box(entry.map(Entry::tock));
-    });
+    let mut spots: SmallVec<[Spot; LOOKED_UP_AT_ONCE]> = SmallVec::new();
+    {
+        let mut paths: SmallVec<[&[u8]; LOOKED_UP_AT_ONCE]> = SmallVec::new();
+        paths.extend(jobs.iter().filter_map(Job::path).map(WholePath::as_bytes));
+        engine.tree().get_many(&paths, |_, spot, _| spots.push(spot));
+    }
+    let with_path = jobs.iter_mut().filter(|job| job.path().is_some());
+    with_path.zip(spots).for_each(|(job, spot)| job.spot = Some(spot));
 }
 
 impl Session {
@@ -112,12 +119,13 @@ impl Session {
             let names = with_names.then(|| NodeNames::of(engine));
             (engine.is_ready(), engine.tock(), names, done)
         });
-        for lookup in lookups.iter().take(done) {
+        let sample = Sample::new(done);
+        for (at, lookup) in lookups.iter().take(done).enumerate() {
             match &lookup.path {
                 Err(error) => write_error(error, Some(lookup.seq), tock, out),
                 Ok(_) if !ready => write_error(&not_ready(), Some(lookup.seq), tock, out),
                 Ok(path) => {
-                    cx.shared.shards.note_read(path.as_bytes());
+                    cx.shared.shards.note_reads(path.as_bytes(), sample.weight(at));
                     lookup.write(Some(lookup.seq), names.as_ref(), tock, out);
                 }
             }
@@ -146,17 +154,18 @@ impl Session {
                     }
                     Ok(path)
                 });
-                Job { seq: Some(seq), write, path: path.transpose(), outcome: None }
+                Job { seq: Some(seq), write, path: path.transpose(), spot: None, outcome: None }
             })
             .collect();
         let room = cx.shared.config.output_bytes_max.saturating_sub(out.len());
         if let Err(error) = cx.check_storage() {
             jobs.iter_mut().for_each(|job| job.refuse(&error));
         }
+        let with_names = jobs.iter().any(|job| job.write.is_some_and(|w| !w.reply_chain.is_none()));
         let ((tock, names, done), number) = cx.hub.change_numbered(|engine, outbox| {
             let (mut bytes, mut done) = (0, 0);
             'all: for jobs in jobs.chunks_mut(LOOKED_UP_AT_ONCE) {
-                touch_all(jobs, engine);
+                find_spots(jobs, engine);
                 for job in jobs {
                     if bytes > room {
                         break 'all;
@@ -166,12 +175,14 @@ impl Session {
                     done += 1;
                 }
             }
-            (engine.tock(), NodeNames::of(engine), done)
+            (engine.tock(), with_names.then(|| NodeNames::of(engine)), done)
         });
-        for job in jobs.into_iter().take(done) {
+        let sample = Sample::new(done);
+        for (at, job) in jobs.into_iter().take(done).enumerate() {
             let (from, seq) = (out.len(), job.seq);
             let number = job.logged_as(cx, number);
-            match job.write(cx, &names, tock, out) {
+            job.count(cx, sample.weight(at));
+            match job.write(cx, names.as_ref(), tock, out) {
                 Some(wait) => self.copies.push(CopiesWait { number, ..wait }),
                 None => self.unsynced.note_reply(from, out.len(), number, seq),
             }
@@ -180,9 +191,12 @@ impl Session {
     }
 
     /// A write's whole path, if the write is allowed.
-    pub(super) fn resolve_write(&self, write: &WriteRequest<'_>) -> Result<Path, ClientError> {
-        let path = self.resolve(write.action, &write.path)?.to_path();
-        check_kind(&path, write.value.is_some())?;
+    pub(super) fn resolve_write<'a>(
+        &self,
+        write: &'a WriteRequest<'a>,
+    ) -> Result<WholePath<'a>, ClientError> {
+        let path = self.resolve(write.action, &write.path)?;
+        check_kind(path.as_bytes(), write.value.is_some())?;
         Ok(path)
     }
 
@@ -283,7 +297,9 @@ pub(super) struct Job<'a> {
     /// None for one of a batch.
     pub(super) seq: Option<u64>,
     pub(super) write: Option<&'a WriteRequest<'a>>,
-    pub(super) path: Result<Option<Path>, ClientError>,
+    pub(super) path: Result<Option<WholePath<'a>>, ClientError>,
+    /// Where the path was found a moment ago.
+    pub(super) spot: Option<Spot>,
     pub(super) outcome: Option<Outcome>,
 }
 
@@ -293,7 +309,12 @@ pub(super) enum Outcome {
     Tock(Tock),
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// Its whole path, if it is one that may be made.
+    fn path(&self) -> Option<&WholePath<'a>> {
+        self.path.as_ref().ok()?.as_ref()
+    }
+
     /// It is not to be made, unless it only asks for a tock.
     pub(super) fn refuse(&mut self, error: &ClientError) {
         if self.write.is_some() && self.path.is_ok() {
@@ -305,7 +326,7 @@ impl Job<'_> {
     /// changed now.
     pub(super) fn logged_as(&self, cx: &Context<'_>, number: u64) -> u64 {
         match &self.outcome {
-            Some(Outcome::Written(written)) if written.committed.is_some() => number,
+            Some(Outcome::Written(written)) if written.is_made => number,
             // Its change is in one before, nobody knows which.
             Some(Outcome::Written(written)) if written.repeated.is_some() => {
                 cx.hub.log().map_or(0, |log| log.appended())
@@ -321,13 +342,15 @@ impl Job<'_> {
             }
             return;
         };
-        let chain = condition(engine, &write.chain, path);
+        let path = path.to_bytes();
+        let chain = condition(engine, &write.chain, path.as_bytes());
         let change = Write {
-            path: path.clone(),
+            path,
             value: write.value,
             precondition: Precondition { chain, value: write.prev },
             idempotent: write.idempotent,
             write_id: write.write_id,
+            hints: Hints { spot: self.spot, room: spare::take() },
         };
         self.outcome = Some(match engine.write(change, write.copies > 0, outbox) {
             Ok(written) => Outcome::Written(written),
@@ -343,12 +366,19 @@ impl Job<'_> {
         }
     }
 
+    /// Counts it as so many changes in its shard, if it was carried out.
+    pub(super) fn count(&self, cx: &Context<'_>, weight: u64) {
+        if let (Some(path), Some(Outcome::Written(_))) = (self.path(), &self.outcome) {
+            cx.shared.shards.note_writes(path.as_bytes(), weight);
+        }
+    }
+
     /// Writes the reply (or a result within a batch's), or prepares it where it has to wait for
-    /// copies.
+    /// copies. `names`: may be left out if no chain is asked for.
     pub(super) fn write(
         self,
         cx: &Context<'_>,
-        names: &NodeNames,
+        names: Option<&NodeNames>,
         tock: Tock,
         out: &mut Vec<u8>,
     ) -> Option<CopiesWait> {
@@ -357,7 +387,7 @@ impl Job<'_> {
                 write_refused(&error, self.seq, tock, out);
                 return None;
             }
-            Ok(path) => path.unwrap_or_default(),
+            Ok(path) => path,
         };
         match (self.outcome, self.write) {
             (Some(Outcome::Tock(tock)), _) => {
@@ -365,17 +395,20 @@ impl Job<'_> {
                 None
             }
             (Some(Outcome::Refused(error)), Some(write)) => {
+                let path = path.map(|path| path.to_path()).unwrap_or_default();
+                let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
+                let Some(names) = names.or(looked_up.as_ref()) else { return None };
                 let error = write_refusal(&error, write, &path, names);
                 write_refused(&error, self.seq, tock, out);
                 None
             }
             (Some(Outcome::Written(written)), Some(write)) => {
-                cx.shared.shards.note_write(path.as_bytes());
                 let newest = written.entry.as_ref().map(Entry::newest);
                 let event = written.repeated.map(|made| made.event).or(newest);
                 match event.filter(|_| write.copies > 0).zip(self.seq) {
                     None => {
                         write_reply(self.seq, write, &written, names, tock, out);
+                        spare::give(written.old);
                         None
                     }
                     Some((event, seq)) => {
@@ -396,10 +429,10 @@ impl Job<'_> {
 
 /// Below nil, `type` and `match` tell the original what to check. Here nothing is checked yet,
 /// so they are not taken as if it were.
-pub(in crate::server) fn check_kind(path: &Path, sets: bool) -> Result<(), ClientError> {
-    let is_check =
-        path.is_system() && matches!(path.element(1), Some(Element::Str("type" | "match")));
-    if !is_check || !sets {
+pub(in crate::server) fn check_kind(path: &[u8], sets: bool) -> Result<(), ClientError> {
+    let mut elements = elements(path);
+    let is_system = matches!(elements.next(), Some(Element::Nil));
+    if !sets || !is_system || !matches!(elements.next(), Some(Element::Str("type" | "match"))) {
         return Ok(());
     }
     let text = "type checks ('type' and 'match' below nil) are not implemented in this version";
@@ -408,7 +441,7 @@ pub(in crate::server) fn check_kind(path: &Path, sets: bool) -> Result<(), Clien
 
 /// What the `chain` field asks for, in local terms. A plain name stands for whichever of the
 /// name's incarnations the entry's newest event is of.
-fn condition(engine: &Engine, field: &ChainField<'_>, path: &Path) -> ChainCondition {
+fn condition(engine: &Engine, field: &ChainField<'_>, path: &[u8]) -> ChainCondition {
     let (node, tick) = match field {
         ChainField::Any => return ChainCondition::Any,
         ChainField::New => return ChainCondition::MustBeNew,
@@ -416,7 +449,7 @@ fn condition(engine: &Engine, field: &ChainField<'_>, path: &Path) -> ChainCondi
     };
     let Some(tick) = tick else { return ChainCondition::Unknown };
     let table = engine.table();
-    if let Some(newest) = engine.get(path.as_bytes()).map(Entry::newest)
+    if let Some(newest) = engine.get(path).map(Entry::newest)
         && newest.tick == tick
         && table.get(newest.node).is_some_and(|id| id.name.as_str() == node)
     {

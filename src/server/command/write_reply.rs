@@ -22,12 +22,13 @@ pub(super) fn write_refused(error: &ClientError, seq: Option<u64>, tock: Tock, o
     }
 }
 
-/// The reply of a write that was carried out; a result within a batch's without `seq`.
+/// The reply of a write that was carried out; a result within a batch's without `seq`. `names`:
+/// needed where a chain is asked for.
 pub(super) fn write_reply(
     seq: Option<u64>,
     write: &WriteRequest<'_>,
     written: &Written,
-    names: &NodeNames,
+    names: Option<&NodeNames>,
     tock: Tock,
     out: &mut Vec<u8>,
 ) {
@@ -35,7 +36,7 @@ pub(super) fn write_reply(
         return write_repeated(seq, write, written.entry.as_ref(), made, names, out);
     }
     let tock = written.entry.as_ref().map_or(tock, Entry::tock);
-    let was_there = written.committed.is_none() && write.value.is_some();
+    let was_there = !written.is_made && write.value.is_some();
     let mut message = MessageWriter::new(out);
     if was_there {
         // Nothing done because of `idem`: the original has another order here.
@@ -49,7 +50,7 @@ pub(super) fn write_reply(
     {
         message.raw("prev", value);
     }
-    if !write.reply_chain.is_none() {
+    if let Some(names) = names.filter(|_| !write.reply_chain.is_none()) {
         match &written.entry {
             Some(entry) => {
                 names.names().write_chain(entry, write.reply_chain, message.key("chain"));
@@ -71,12 +72,12 @@ fn write_repeated(
     write: &WriteRequest<'_>,
     entry: Option<&Entry>,
     made: &Made,
-    names: &NodeNames,
+    names: Option<&NodeNames>,
     out: &mut Vec<u8>,
 ) {
     let mut message = MessageWriter::new(out);
     message.bool("changed", true);
-    if !write.reply_chain.is_none() {
+    if let Some(names) = names.filter(|_| !write.reply_chain.is_none()) {
         let names = names.names();
         names.write_chain_from(made.event, entry, write.reply_chain, message.key("chain"));
     }

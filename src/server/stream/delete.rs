@@ -12,7 +12,7 @@ use crate::protocol::client::ClientError;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
-use crate::replica::write::{Precondition, Write};
+use crate::replica::write::Write;
 use crate::server::command::value::engine_error;
 use crate::server::session::{Context, NodeNames};
 
@@ -58,25 +58,16 @@ fn delete_batch(
     let mut deleted = Vec::with_capacity(paths.len());
     let (result, number) = cx.hub.change_numbered(|engine, out| {
         for path in paths {
-            let precondition = Precondition::default();
-            let write = Write {
-                path: path.clone(),
-                value: None,
-                precondition,
-                idempotent: false,
-                write_id: None,
-            };
-            let written = engine.write(write, false, out)?;
-            if let Some(committed) = written.committed {
-                let (old, tombstone) = (written.old, committed.entry);
-                deleted.push(Deleted { path, old, tombstone, number: 0 });
+            let written = engine.write(Write::new(&path, None), false, out)?;
+            if let Some(tombstone) = written.entry.filter(|_| written.is_made) {
+                deleted.push(Deleted { path, old: written.old, tombstone, number: 0 });
             }
         }
         Ok(())
     });
     for deleted in &mut deleted {
         deleted.number = number;
-        cx.shared.shards.note_write(deleted.path.as_bytes());
+        cx.shared.shards.note_writes(deleted.path.as_bytes(), 1);
     }
     match result {
         Ok(()) => Ok(Some(deleted)),

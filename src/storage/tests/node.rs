@@ -7,7 +7,7 @@ use crate::engine::{Config, Engine, Image, Input, Outbox, Output};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::model::path::Path;
 use crate::model::value::write_u64;
-use crate::replica::write::{Precondition, Write};
+use crate::replica::write::Write;
 use crate::storage::batch::{Batch, Op};
 use crate::storage::header::FileHeader;
 use crate::storage::listing::list_image;
@@ -116,10 +116,7 @@ impl TestNode {
 /// A client's write.
 pub(super) fn write(engine: &mut Engine, path: &str, value: Option<&[u8]>, out: &mut Outbox) {
     let path: Path = path.parse().unwrap();
-    let precondition = Precondition::default();
-    engine
-        .write(Write { path, value, precondition, idempotent: false, write_id: None }, false, out)
-        .unwrap();
+    engine.write(Write::new(path, value), false, out).unwrap();
 }
 
 fn config(incarnation: u64) -> Config {
