@@ -9,6 +9,7 @@
 //! No guard lives across an await: every method here is synchronous and short. Snapshots that
 //! a closure takes out of [`Hub::read`] are walked by the caller, outside.
 
+pub mod bundle;
 pub mod gone;
 pub mod inbox;
 pub mod link_queue;
@@ -31,6 +32,7 @@ use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::storage::{Batch, Op};
+use bundle::Collecting;
 use gone::{FreedChunks, GoneLog, GoneWalk};
 use inbox::{Inbox, MonitorId, Pushed, WatchContent};
 use link_queue::LinkQueue;
@@ -110,6 +112,8 @@ struct Aftermath {
     lapsed: Vec<(WatchId, Arc<Inbox>)>,
     /// What left the tree: tombstones, and what tells watchers of values.
     gone: Vec<(Vec<Committed>, Vec<Committed>)>,
+    /// Changes that watches were not told of yet.
+    collecting: Collecting,
 }
 
 /// What a watch that overflowed can do.
@@ -274,9 +278,10 @@ impl Hub {
                 }
                 Output::Discard(snapshot) => wakes.snapshots.push(snapshot),
                 Output::Notify { watchers, change } => {
-                    outputs.notify(&watchers, &change, &mut aftermath, wakes);
+                    outputs.notify(watchers, change, &mut aftermath, wakes);
                 }
                 Output::NotifyConflict { watchers, number } => {
+                    outputs.tell(&mut aftermath, wakes);
                     for id in watchers {
                         if let Some(inbox) = outputs.watches.get(&id)
                             && inbox.push_conflict(id, number)
@@ -289,7 +294,7 @@ impl Hub {
                     let (values, tombstones) = split_dropped(dropped);
                     for deletion in &values {
                         let watchers = engine.watchers_of(&deletion.path);
-                        outputs.notify(&watchers, deletion, &mut aftermath, wakes);
+                        outputs.notify(watchers, deletion.clone(), &mut aftermath, wakes);
                     }
                     aftermath.gone.extend([(purged, values), (tombstones, Vec::new())]);
                 }
@@ -321,6 +326,7 @@ impl Hub {
                 }
             }
         }
+        outputs.tell(&mut aftermath, wakes);
         outputs.settle(engine, aftermath, wakes);
         number
     }
@@ -470,19 +476,32 @@ impl Hub {
 }
 
 impl Outputs {
+    /// Notes a change for watches. They are told when the next one is for others.
     fn notify(
         &self,
-        watchers: &[WatchId],
-        change: &Committed,
+        watchers: Vec<WatchId>,
+        change: Committed,
         aftermath: &mut Aftermath,
         wakes: &mut Wakes,
     ) {
+        if watchers.is_empty() {
+            return;
+        }
+        if !aftermath.collecting.takes(&watchers) {
+            self.tell(aftermath, wakes);
+        }
+        aftermath.collecting.add(watchers, change);
+    }
+
+    /// Queues the changes that were noted.
+    fn tell(&self, aftermath: &mut Aftermath, wakes: &mut Wakes) {
+        let Some((watchers, bundle)) = aftermath.collecting.finish() else { return };
         for id in watchers {
-            let Some(inbox) = self.watches.get(id) else { continue };
-            match inbox.push_change(*id, change) {
+            let Some(inbox) = self.watches.get(&id) else { continue };
+            match inbox.push_changes(id, &bundle) {
                 Pushed::Quietly => continue,
                 Pushed::Wake => {}
-                Pushed::Lapsed => aftermath.lapsed.push((*id, Arc::clone(inbox))),
+                Pushed::Lapsed => aftermath.lapsed.push((id, Arc::clone(inbox))),
             }
             wakes.inboxes.push(Arc::clone(inbox));
         }

@@ -130,6 +130,12 @@ impl Emit<'_> {
         (MessageWriter::new(self.out), tag)
     }
 
+    /// Writes a message that was begun elsewhere and lacks only its tag.
+    pub(super) fn finish(&mut self, part: &[u8]) {
+        let tag = self.window.next_tag(self.seq);
+        MessageWriter::resume(part, self.out).tag(tag);
+    }
+
     /// Begins the only reply of a [`Framing::Single`] source.
     pub(super) fn begin_single(&mut self) -> (MessageWriter<'_>, u64) {
         (MessageWriter::new(self.out), self.seq)
