@@ -20,6 +20,9 @@ pub const BUNDLE_BYTES_MAX: usize = 64 << 10;
 /// What a queue's account adds for each item.
 pub(super) const ITEM_COST: usize = 64;
 
+/// About how many bytes a message's tag takes.
+const TAG_BYTES: usize = 16;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Bundle {
@@ -62,11 +65,20 @@ impl Encoded {
         self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
     }
 
-    /// The message of a change that is not the first one.
+    /// The messages from a change on that is not the first one.
+    pub fn messages(&self, from: usize) -> impl Iterator<Item = &[u8]> {
+        let ends = self.ends.get(from.saturating_sub(1)..).unwrap_or_default();
+        ends.windows(2).filter_map(|pair| match pair {
+            [from, to] => self.bytes.get(*from as usize..*to as usize),
+            _ => None,
+        })
+    }
+
+    /// About how many bytes all messages take, their tags included.
     #[must_use]
-    pub fn message(&self, index: usize) -> Option<&[u8]> {
-        let from = *self.ends.get(index.checked_sub(1)?)? as usize;
-        self.bytes.get(from..*self.ends.get(index)? as usize)
+    pub fn bytes(&self) -> usize {
+        let count = self.ends.len();
+        self.bytes.len() / count.saturating_sub(1).max(1) * count + TAG_BYTES * count
     }
 }
 

@@ -119,21 +119,30 @@ impl WatchSource {
             return false;
         };
         // Conflicts may be told in between, and have paths that are shortened, too.
-        let part = if *place > 0 && self.conflicts.is_none() {
+        let encoded = if self.conflicts.is_none() {
             let style = &self.style;
-            let encoded = bundle.encoded(style.looks(), |encoded| style.encode(changes, encoded));
-            encoded.and_then(|encoded| encoded.message(*place))
+            bundle.encoded(style.looks(), |encoded| style.encode(changes, encoded))
         } else {
             None
         };
-        match part {
-            Some(part) => emit.finish(part),
-            None => self.style.write_change(change, emit),
+        let mut told = *place;
+        match encoded {
+            Some(encoded) if told > 0 => told += emit.finish(encoded.messages(told)),
+            _ => {
+                if let Some(encoded) = encoded {
+                    emit.expect(encoded.bytes());
+                }
+                self.style.write_change(change, emit);
+                told += 1;
+            }
         }
-        *place += 1;
-        if *place == changes.len() {
-            self.style.shortener.pass(&change.path);
+        if told == changes.len()
+            && let Some(last) = changes.last()
+        {
+            self.style.shortener.pass(&last.path);
             self.telling = None;
+        } else {
+            *place = told;
         }
         true
     }
