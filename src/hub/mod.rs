@@ -35,7 +35,7 @@ use crate::storage::{Batch, Op};
 use bundle::Collecting;
 use gone::{FreedChunks, GoneLog, GoneWalk};
 use inbox::{Inbox, MonitorId, Pushed, WatchContent};
-use link_queue::LinkQueue;
+use link_queue::{LinkQueue, Together};
 use log_queue::{CutPurpose, LogItem, LogQueue};
 
 /// Most monitors of topics, all clients together.
@@ -105,7 +105,7 @@ struct Wakes {
     unlogged: VecDeque<LogItem>,
 }
 
-/// What is left to do at the end of a moment's outputs for watches that cannot follow.
+/// What is left to do at the end of a moment's outputs.
 #[derive(Default)]
 struct Aftermath {
     /// Watches that overflowed.
@@ -114,6 +114,8 @@ struct Aftermath {
     gone: Vec<(Vec<Committed>, Vec<Committed>)>,
     /// Changes that watches were not told of yet.
     collecting: Collecting,
+    /// What all links get and was not queued yet.
+    frames: Together,
 }
 
 /// What a watch that overflowed can do.
@@ -253,14 +255,16 @@ impl Hub {
         let number = self.push_to_logs(&outputs, engine, outbox, wakes);
         let mut aftermath = Aftermath::default();
         for output in outbox.drain() {
+            if output.is_for_one_link() {
+                outputs.push_frames(&mut aftermath, wakes);
+            }
             match output {
                 // The logs have these.
                 Output::Commit(_) | Output::Knowledge | Output::Persist { .. } => {}
                 Output::Broadcast { frame } => {
-                    for queue in outputs.links.values() {
-                        if queue.push(Arc::clone(&frame)) {
-                            wakes.links.push(Arc::clone(queue));
-                        }
+                    aftermath.frames.add(frame);
+                    if aftermath.frames.is_full() {
+                        outputs.push_frames(&mut aftermath, wakes);
                     }
                 }
                 Output::Send { link, frame } => {
@@ -326,6 +330,7 @@ impl Hub {
                 }
             }
         }
+        outputs.push_frames(&mut aftermath, wakes);
         outputs.tell(&mut aftermath, wakes);
         outputs.settle(engine, aftermath, wakes);
         number
@@ -476,6 +481,16 @@ impl Hub {
 }
 
 impl Outputs {
+    /// Queues what all links get.
+    fn push_frames(&self, aftermath: &mut Aftermath, wakes: &mut Wakes) {
+        let Some((frames, count)) = aftermath.frames.take() else { return };
+        for queue in self.links.values() {
+            if queue.push_many(Arc::clone(&frames), count) {
+                wakes.links.push(Arc::clone(queue));
+            }
+        }
+    }
+
     /// Notes a change for watches. They are told when the next one is for others.
     fn notify(
         &self,

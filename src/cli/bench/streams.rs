@@ -336,15 +336,15 @@ fn count_messages(rest: &mut &[u8], checked: bool) -> io::Result<u64> {
 }
 
 /// A connection whose reads block.
-struct Line {
-    stream: TcpStream,
-    address: SocketAddr,
+pub(super) struct Line {
+    pub(super) stream: TcpStream,
+    pub(super) address: SocketAddr,
     splitter: Splitter,
     buffer: Vec<u8>,
 }
 
 impl Line {
-    fn connect(address: SocketAddr) -> Result<Self, CliError> {
+    pub(super) fn connect(address: SocketAddr) -> Result<Self, CliError> {
         let connect = || {
             let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
@@ -366,12 +366,12 @@ impl Line {
         })
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.stream.write_all(bytes).map_err(|error| self.lost(error))
     }
 
     /// Reads until a message comes of which this is true.
-    fn until(&mut self, is_it: impl Fn(&Message) -> bool) -> Result<(), CliError> {
+    pub(super) fn until(&mut self, is_it: impl Fn(&Message) -> bool) -> Result<(), CliError> {
         loop {
             let address = self.address;
             if let Some(value) = self.splitter.next_value().map_err(|e| bad(address, &e))? {
