@@ -158,6 +158,14 @@ pub enum Output {
     Report(Report),
 }
 
+impl Output {
+    /// Whether it is for one link, and so must not overtake what went to all of them before.
+    #[must_use]
+    pub fn is_for_one_link(&self) -> bool {
+        matches!(self, Self::Send { .. } | Self::Serve { .. } | Self::Close { .. })
+    }
+}
+
 /// Why the engine wants a link closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CloseReason {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::digest::{Extents, Heard, Schedule};
 use super::serve::Serving;
+use super::take_in::TOUCHED_AT_ONCE;
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick};
@@ -151,7 +152,15 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) {
-        for message in messages {
+        let (mut messages, mut touched) = (messages.into_iter(), 0);
+        while let Some(first) = messages.as_slice().first() {
+            if touched == 0 && matches!(first, PeerMessage::Change(_)) {
+                let next = messages.as_slice().iter().take(TOUCHED_AT_ONCE);
+                touched = next.len();
+                self.touch(next.filter_map(PeerMessage::as_record));
+            }
+            touched = touched.saturating_sub(1);
+            let Some(message) = messages.next() else { break };
             // A link that was closed meanwhile has nothing more to say.
             if self.peers.get(link).is_none() {
                 return;

@@ -3,6 +3,7 @@
 //! then the step. One catch-up is under way at a time; a hole that one peer does not fill is
 //! mended with another.
 
+use super::take_in::TOUCHED_AT_ONCE;
 use super::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, Tock};
@@ -241,7 +242,11 @@ impl Engine {
         let crossed = own.ahead_of(mark) > Tock::default() && mark.ahead_of(own) > Tock::default();
         let (mut refused, mut reissued) = (false, false);
         let is_current = self.active(link, id).is_some();
-        for record in records {
+        for (at, record) in records.iter().enumerate() {
+            if at % TOUCHED_AT_ONCE == 0 {
+                let next = records.get(at..).into_iter().flatten();
+                self.touch(next.take(TOUCHED_AT_ONCE));
+            }
             let taken = if crossed && is_current {
                 self.take_record_on_behalf(record, mark, out)
             } else {

@@ -5,15 +5,21 @@
 //! the node goes on as ever. Data before knowledge: what the state's node had accounted for comes
 //! last, when all entries are in. Whoever stops half way has taken in entries, and nothing else.
 
+use smallvec::SmallVec;
+
 use super::{Engine, Image, Outbox};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
 use crate::model::seen::Mark;
 use crate::model::tree::Walk;
+use crate::protocol::record::Record;
 use crate::replica::across::AcrossFailure;
 use crate::replica::apply::Applied;
 use crate::replica::come_back::ImageMap;
 
+/// Records that are brought into the caches before the first of them is taken in. Few enough that
+/// the first is still there when the last has come.
+pub(super) const TOUCHED_AT_ONCE: usize = 64;
 /// Entries that [`Engine::load_image`] looks up at once.
 const BATCH: usize = 256;
 
@@ -65,6 +71,19 @@ impl TakeIn {
 }
 
 impl Engine {
+    /// Has what records are about in the processor's caches, all at once: else each that is taken in
+    /// waits for its own.
+    pub(super) fn touch<'r, 'b: 'r>(&self, records: impl Iterator<Item = &'r Record<'b>>) {
+        let paths: SmallVec<[&[u8]; TOUCHED_AT_ONCE]> =
+            records.map(|record| record.path.as_bytes()).collect();
+        if paths.len() < 2 {
+            return;
+        }
+        self.tree().get_many(&paths, |_, entry| {
+            std::hint::black_box(entry.map(Entry::tock));
+        });
+    }
+
     /// Begins to take in a state.
     ///
     /// # Errors

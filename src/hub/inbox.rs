@@ -9,6 +9,7 @@ use std::sync::Arc;
 use event_listener::Event;
 use parking_lot::Mutex;
 
+use super::bundle::{Bundle, ITEM_COST};
 use crate::model::path::Path;
 use crate::model::seen::Seen;
 use crate::replica::Committed;
@@ -23,7 +24,7 @@ pub const MONITOR_QUEUE_MAX: usize = 1024;
 /// Most bytes of messages that wait for one monitor.
 pub const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// Most bytes that are taken at once, but for one change or message: what was taken is out of
+/// Most bytes that are taken at once, but for one item or message: what was taken is out of
 /// the queue's account.
 pub const TAKE_BYTES_MAX: usize = 256 << 10;
 
@@ -49,6 +50,8 @@ struct State {
 struct WatchQueue {
     content: WatchContent,
     items: VecDeque<WatchItem>,
+    /// How many changes the items have.
+    changes: usize,
     bytes: usize,
     lapse: Option<Lapse>,
 }
@@ -56,8 +59,8 @@ struct WatchQueue {
 /// What waits for a watch.
 #[derive(Debug)]
 pub enum WatchItem {
-    /// A change.
-    Change(Committed),
+    /// Changes.
+    Changes(Arc<Bundle>),
     /// The engine's list has conflicts that the watch may tell now, up to this number. They are
     /// not queued themselves: the list is bounded, and what it drops is counted.
     ConflictsUpTo(u64),
@@ -66,8 +69,15 @@ pub enum WatchItem {
 impl WatchItem {
     fn cost(&self) -> usize {
         match self {
-            Self::Change(change) => change.path.as_bytes().len() + change.entry.memory_bytes() + 64,
-            Self::ConflictsUpTo(_) => 64,
+            Self::Changes(bundle) => bundle.cost(),
+            Self::ConflictsUpTo(_) => ITEM_COST,
+        }
+    }
+
+    fn changes(&self) -> usize {
+        match self {
+            Self::Changes(bundle) => bundle.changes().len(),
+            Self::ConflictsUpTo(_) => 0,
         }
     }
 }
@@ -76,10 +86,12 @@ impl WatchQueue {
     /// Gives the item back where there is no room.
     fn push(&mut self, item: WatchItem) -> Result<Pushed, WatchItem> {
         let was_empty = self.items.is_empty();
-        let cost = item.cost();
-        if self.items.len() >= WATCH_QUEUE_MAX || self.bytes + cost > WATCH_QUEUE_BYTES_MAX {
+        let (cost, changes) = (item.cost(), item.changes());
+        let is_full = self.changes + changes > WATCH_QUEUE_MAX;
+        if is_full || self.bytes + cost > WATCH_QUEUE_BYTES_MAX {
             return Err(item);
         }
+        self.changes += changes;
         self.bytes += cost;
         self.items.push_back(item);
         Ok(if was_empty { Pushed::Wake } else { Pushed::Quietly })
@@ -129,10 +141,12 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    fn add(&mut self, change: Committed) {
-        self.events.insert(change.entry.newest());
-        if change.entry.is_tombstone() {
-            self.deletions.push(change);
+    fn add(&mut self, bundle: &Bundle) {
+        for change in bundle.changes() {
+            self.events.insert(change.entry.newest());
+            if change.entry.is_tombstone() {
+                self.deletions.push(change.clone());
+            }
         }
     }
 }
@@ -200,8 +214,8 @@ impl Inbox {
         self.state.lock().monitors.remove(&id);
     }
 
-    /// Queues a change.
-    pub(super) fn push_change(&self, id: WatchId, change: &Committed) -> Pushed {
+    /// Queues changes.
+    pub(super) fn push_changes(&self, id: WatchId, bundle: &Arc<Bundle>) -> Pushed {
         let mut state = self.state.lock();
         let Some(queue) = state.watches.get_mut(&id) else { return Pushed::Quietly };
         if !queue.content.has_changes() {
@@ -210,24 +224,24 @@ impl Inbox {
         match &mut queue.lapse {
             None => {}
             Some(Lapse::New(dropped)) => {
-                dropped.add(change.clone());
+                dropped.add(bundle);
                 return Pushed::Quietly;
             }
             Some(Lapse::Settled) => return Pushed::Quietly,
         }
-        let item = WatchItem::Change(change.clone());
+        let item = WatchItem::Changes(Arc::clone(bundle));
         match queue.push(item) {
             Ok(pushed) => pushed,
             Err(item) => {
                 // What is dropped now is what the client has not had.
                 let mut dropped = Dropped::default();
                 for item in std::mem::take(&mut queue.items).into_iter().chain([item]) {
-                    if let WatchItem::Change(change) = item {
-                        dropped.add(change);
+                    if let WatchItem::Changes(bundle) = item {
+                        dropped.add(&bundle);
                     }
                 }
                 queue.lapse = Some(Lapse::New(dropped));
-                queue.bytes = 0;
+                (queue.changes, queue.bytes) = (0, 0);
                 Pushed::Lapsed
             }
         }
@@ -279,8 +293,8 @@ impl Inbox {
         queue.messages.push_back((topic.clone(), Arc::clone(data)));
     }
 
-    /// Takes at most `max` of what waits for a watch, and about [`TAKE_BYTES_MAX`] bytes of it.
-    pub fn take_items(&self, id: WatchId, max: usize) -> Waiting {
+    /// Takes what waits for a watch, about [`TAKE_BYTES_MAX`] bytes of it at most.
+    pub fn take_items(&self, id: WatchId) -> Waiting {
         let mut state = self.state.lock();
         let Some(queue) = state.watches.get_mut(&id) else {
             return Waiting::Items(Vec::new());
@@ -290,11 +304,11 @@ impl Inbox {
         }
         let mut items = Vec::new();
         let mut bytes = 0;
-        while items.len() < max
-            && bytes < TAKE_BYTES_MAX
+        while bytes < TAKE_BYTES_MAX
             && let Some(item) = queue.items.pop_front()
         {
             bytes += item.cost();
+            queue.changes = queue.changes.saturating_sub(item.changes());
             items.push(item);
         }
         queue.bytes = queue.bytes.saturating_sub(bytes);

@@ -17,6 +17,10 @@ pub const LINK_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// What one frame costs beyond its bytes, so that tiny frames are bounded too.
 const FRAME_COST: usize = 48;
 
+/// Frames of one moment are put together up to about so many bytes. A queue that overflows drops
+/// all it has, so this is no loss; it is what a writer takes at once.
+const TOGETHER_BYTES: usize = 64 << 10;
+
 /// A catch-up that waits gets its turn after so many batches of frames: under heavy writing there
 /// are always frames, and a node that joins would never be done.
 const FRAME_BATCHES_MAX: u32 = 8;
@@ -32,7 +36,7 @@ pub struct LinkQueue {
 
 #[derive(Default)]
 struct State {
-    frames: VecDeque<Arc<[u8]>>,
+    frames: VecDeque<Frames>,
     bytes: usize,
     lagging: bool,
     dropped: u64,
@@ -40,6 +44,50 @@ struct State {
     /// Batches of frames that went out while the catch-up waited.
     frame_batches: u32,
     close: Option<CloseReason>,
+}
+
+/// Frames, one behind the other, in one allocation that all queues share.
+struct Frames {
+    bytes: Arc<[u8]>,
+    count: u32,
+}
+
+/// Frames of one moment that go to the same links, put together: each queue takes them at once.
+#[derive(Default)]
+pub(super) struct Together {
+    first: Option<Arc<[u8]>>,
+    /// All of them, if there are more than one.
+    all: Vec<u8>,
+    count: u32,
+}
+
+impl Together {
+    /// Adds a frame. Take them out when [`Self::is_full`].
+    pub(super) fn add(&mut self, frame: Arc<[u8]>) {
+        self.count += 1;
+        match &self.first {
+            None => self.first = Some(frame),
+            Some(first) => {
+                if self.all.is_empty() {
+                    self.all.extend_from_slice(first);
+                }
+                self.all.extend_from_slice(&frame);
+            }
+        }
+    }
+
+    /// Whether no more should be added.
+    pub(super) fn is_full(&self) -> bool {
+        let first = self.first.as_ref().map_or(0, |first| first.len());
+        self.all.len().max(first) >= TOGETHER_BYTES
+    }
+
+    /// Takes them out, and how many they are.
+    pub(super) fn take(&mut self) -> Option<(Arc<[u8]>, u32)> {
+        let Self { first, all, count } = std::mem::take(self);
+        let first = first?;
+        Some((if all.is_empty() { first } else { all.into() }, count))
+    }
 }
 
 /// What the writer should do next.
@@ -72,22 +120,29 @@ impl LinkQueue {
     /// whether the writer must be woken: it looks again by itself while frames wait.
     #[must_use]
     pub(crate) fn push(&self, frame: Arc<[u8]>) -> bool {
+        self.push_many(frame, 1)
+    }
+
+    /// The same with so many frames, one behind the other.
+    #[must_use]
+    pub(super) fn push_many(&self, frame: Arc<[u8]>, count: u32) -> bool {
         let mut state = self.state.lock();
         if state.lagging {
-            state.dropped += 1;
+            state.dropped += u64::from(count);
             return false;
         }
         let was_empty = state.frames.is_empty();
         let cost = frame.len() + FRAME_COST;
         if state.bytes + cost > self.bytes_max && !state.frames.is_empty() {
             state.lagging = !self.defects.has(Defect::LagNotMarked);
-            state.dropped += state.frames.len() as u64 + 1;
+            let waited: u64 = state.frames.iter().map(|frames| u64::from(frames.count)).sum();
+            state.dropped += waited + u64::from(count);
             state.frames.clear();
             state.bytes = 0;
             return true;
         }
         state.bytes += cost;
-        state.frames.push_back(frame);
+        state.frames.push_back(Frames { bytes: frame, count });
         was_empty
     }
 
@@ -133,7 +188,7 @@ impl LinkQueue {
         let mut frames = Vec::new();
         let mut taken = 0;
         while taken < bytes_max
-            && let Some(frame) = state.frames.pop_front()
+            && let Some(Frames { bytes: frame, .. }) = state.frames.pop_front()
         {
             taken += frame.len();
             state.bytes = state.bytes.saturating_sub(frame.len() + FRAME_COST);

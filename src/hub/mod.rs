@@ -9,6 +9,7 @@
 //! No guard lives across an await: every method here is synchronous and short. Snapshots that
 //! a closure takes out of [`Hub::read`] are walked by the caller, outside.
 
+pub mod bundle;
 pub mod gone;
 pub mod inbox;
 pub mod link_queue;
@@ -31,9 +32,10 @@ use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::storage::{Batch, Op};
+use bundle::Collecting;
 use gone::{FreedChunks, GoneLog, GoneWalk};
 use inbox::{Inbox, MonitorId, Pushed, WatchContent};
-use link_queue::LinkQueue;
+use link_queue::{LinkQueue, Together};
 use log_queue::{CutPurpose, LogItem, LogQueue};
 
 /// Most monitors of topics, all clients together.
@@ -110,13 +112,17 @@ struct Wakes {
     unlogged: VecDeque<LogItem>,
 }
 
-/// What is left to do at the end of a moment's outputs for watches that cannot follow.
+/// What is left to do at the end of a moment's outputs.
 #[derive(Default)]
 struct Aftermath {
     /// Watches that overflowed.
     lapsed: Vec<(WatchId, Arc<Inbox>)>,
     /// What left the tree: tombstones, and what tells watchers of values.
     gone: Vec<(Vec<Committed>, Vec<Committed>)>,
+    /// Changes that watches were not told of yet.
+    collecting: Collecting,
+    /// What all links get and was not queued yet.
+    frames: Together,
 }
 
 /// What a watch that overflowed can do.
@@ -257,14 +263,16 @@ impl Hub {
         let number = self.push_to_logs(&outputs, engine, outbox, wakes);
         let mut aftermath = Aftermath::default();
         for output in outbox.drain() {
+            if output.is_for_one_link() {
+                outputs.push_frames(&mut aftermath, wakes);
+            }
             match output {
                 // The logs have these.
                 Output::Commit(_) | Output::Knowledge | Output::Persist { .. } => {}
                 Output::Broadcast { frame } => {
-                    for queue in outputs.links.values() {
-                        if queue.push(Arc::clone(&frame)) {
-                            wakes.links.push(Arc::clone(queue));
-                        }
+                    aftermath.frames.add(frame);
+                    if aftermath.frames.is_full() {
+                        outputs.push_frames(&mut aftermath, wakes);
                     }
                 }
                 Output::Send { link, frame } => {
@@ -282,9 +290,10 @@ impl Hub {
                 }
                 Output::Discard(snapshot) => wakes.snapshots.push(snapshot),
                 Output::Notify { watchers, change } => {
-                    outputs.notify(&watchers, &change, &mut aftermath, wakes);
+                    outputs.notify(watchers, change, &mut aftermath, wakes);
                 }
                 Output::NotifyConflict { watchers, number } => {
+                    outputs.tell(&mut aftermath, wakes);
                     for id in watchers {
                         if let Some(inbox) = outputs.watches.get(&id)
                             && inbox.push_conflict(id, number)
@@ -297,7 +306,7 @@ impl Hub {
                     let (values, tombstones) = split_dropped(dropped);
                     for deletion in &values {
                         let watchers = engine.watchers_of(&deletion.path);
-                        outputs.notify(&watchers, deletion, &mut aftermath, wakes);
+                        outputs.notify(watchers, deletion.clone(), &mut aftermath, wakes);
                     }
                     aftermath.gone.extend([(purged, values), (tombstones, Vec::new())]);
                 }
@@ -329,6 +338,8 @@ impl Hub {
                 }
             }
         }
+        outputs.push_frames(&mut aftermath, wakes);
+        outputs.tell(&mut aftermath, wakes);
         outputs.settle(engine, aftermath, wakes);
         number
     }
@@ -478,19 +489,42 @@ impl Hub {
 }
 
 impl Outputs {
+    /// Queues what all links get.
+    fn push_frames(&self, aftermath: &mut Aftermath, wakes: &mut Wakes) {
+        let Some((frames, count)) = aftermath.frames.take() else { return };
+        for queue in self.links.values() {
+            if queue.push_many(Arc::clone(&frames), count) {
+                wakes.links.push(Arc::clone(queue));
+            }
+        }
+    }
+
+    /// Notes a change for watches. They are told when the next one is for others.
     fn notify(
         &self,
-        watchers: &[WatchId],
-        change: &Committed,
+        watchers: Vec<WatchId>,
+        change: Committed,
         aftermath: &mut Aftermath,
         wakes: &mut Wakes,
     ) {
+        if watchers.is_empty() {
+            return;
+        }
+        if !aftermath.collecting.takes(&watchers) {
+            self.tell(aftermath, wakes);
+        }
+        aftermath.collecting.add(watchers, change);
+    }
+
+    /// Queues the changes that were noted.
+    fn tell(&self, aftermath: &mut Aftermath, wakes: &mut Wakes) {
+        let Some((watchers, bundle)) = aftermath.collecting.finish() else { return };
         for id in watchers {
-            let Some(inbox) = self.watches.get(id) else { continue };
-            match inbox.push_change(*id, change) {
+            let Some(inbox) = self.watches.get(&id) else { continue };
+            match inbox.push_changes(id, &bundle) {
                 Pushed::Quietly => continue,
                 Pushed::Wake => {}
-                Pushed::Lapsed => aftermath.lapsed.push((*id, Arc::clone(inbox))),
+                Pushed::Lapsed => aftermath.lapsed.push((id, Arc::clone(inbox))),
             }
             wakes.inboxes.push(Arc::clone(inbox));
         }

@@ -56,17 +56,17 @@ fn texts(names: &[&str]) -> Vec<String> {
 
 /// What waits for a watch: paths of changes, numbers of conflicts.
 fn taken(inbox: &Inbox, id: WatchId) -> Vec<String> {
-    let Waiting::Items(items) = inbox.take_items(id, 100) else { panic!("overflowed") };
+    let Waiting::Items(items) = inbox.take_items(id) else { panic!("overflowed") };
     let shown = |item: &WatchItem| match item {
-        WatchItem::Change(change) => change.path.to_string(),
-        WatchItem::ConflictsUpTo(number) => number.to_string(),
+        WatchItem::Changes(bundle) => bundle.changes().iter().map(|c| c.path.to_string()).collect(),
+        WatchItem::ConflictsUpTo(number) => vec![number.to_string()],
     };
-    items.iter().map(shown).collect()
+    items.iter().flat_map(shown).collect()
 }
 
 /// Starts a watch of "a" over: what its client must be told is gone, and what of the snapshot.
 fn resume(hub: &Hub, id: WatchId, inbox: &Inbox) -> (Vec<String>, Vec<String>) {
-    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
+    assert!(matches!(inbox.take_items(id), Waiting::Overflowed));
     let Some(Resumption::From(mut walk)) = hub.resume_watch(id, inbox) else { panic!("lost") };
     let mut gone = Vec::new();
     loop {
@@ -113,7 +113,7 @@ fn a_watch_that_overflows_starts_over_and_misses_nothing() {
         set(&hub, "a.busy", Some(&[(i & 0x7f) as u8]));
     }
     set(&hub, "a.last", Some(&[3]));
-    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
+    assert!(matches!(inbox.take_items(id), Waiting::Overflowed));
     assert_eq!(inbox.bytes(), 0, "memory stays bounded");
     assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy", "first", "gone", "last"])));
     set(&hub, "a.after", Some(&[4]));
@@ -232,7 +232,7 @@ fn a_watch_for_which_too_much_is_gone_is_lost_and_says_so() {
         .map(|n| tombstone(&format!("a.gone:{n}"), (1 << 20) + n))
         .collect();
     hub.change(|_, out| out.push(Output::Gone { purged, dropped: Vec::new() }));
-    assert!(matches!(inbox.take_items(id, 10), Waiting::Overflowed));
+    assert!(matches!(inbox.take_items(id), Waiting::Overflowed));
     assert!(matches!(hub.resume_watch(id, &inbox), Some(Resumption::Lost)));
     hub.unwatch(id);
 }

@@ -11,6 +11,7 @@ use std::ops::Bound;
 
 use ahash::RandomState;
 use equivalent::{Comparable, Equivalent};
+use smallvec::SmallVec;
 
 use super::entry::Entry;
 use super::ids::Tock;
@@ -313,13 +314,23 @@ impl Walk {
     /// (or if `max` is 0). Finding the place again costs O(log n) per call, not per entry.
     pub fn next_batch(&mut self, max: usize) -> Vec<(Path, Entry)> {
         let Some(from) = self.next.clone() else { return Vec::new() };
-        let batch: Vec<(Path, Entry)> = self
-            .tree
-            .range(from)
-            .take_while(|(path, _)| path.starts_with(&self.top))
+        let tree = &self.tree;
+        let paths: SmallVec<[&Path; 64]> = tree
+            .order
+            .range((Bound::Included(from), Bound::Unbounded))
+            .take_while(|path| path.starts_with(&self.top))
             .take(max)
-            .map(|(path, entry)| (path.clone(), entry.clone()))
             .collect();
+        let keys: SmallVec<[&[u8]; 64]> = paths.iter().map(|path| path.as_bytes()).collect();
+        let mut found: SmallVec<[(&Path, &Entry); 64]> = SmallVec::new();
+        tree.get_many(&keys, |at, entry| {
+            let pair = paths.get(at).copied().zip(entry);
+            // A look at each before the first is cloned, so that one does not wait for the other.
+            std::hint::black_box(pair.map(|(_, entry)| entry.tock()));
+            found.extend(pair);
+        });
+        let batch: Vec<(Path, Entry)> =
+            found.into_iter().map(|(path, entry)| (path.clone(), entry.clone())).collect();
         self.next = match batch.last() {
             Some((path, _)) => Some(Place::Behind(path.clone())),
             None if max == 0 => self.next.take(),

@@ -14,11 +14,14 @@ use crate::model::entry::Entry;
 use crate::model::ids::{NodeIndex, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
-use crate::model::tree::{AllEntries, Tree};
+use crate::model::tree::{AllEntries, Tree, Walk};
 
 /// Entries that one call of [`CatchUpStream::next_batch`] or [`Verdict::go_on`] looks at, so that a
 /// walk which finds nothing new still gives way to others.
 const LOOK_MAX: usize = 4096;
+
+/// Entries that a walk in the order of paths looks up at once.
+const WALK_BATCH: usize = 64;
 
 /// The answerer has applied fewer purges than the asker: it has to catch up first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +89,8 @@ impl CatchUpSnapshot {
     pub fn stream(self: &Arc<Self>, missing: Seen) -> CatchUpStream {
         let source = if self.ring.reaches(&missing) {
             Source::Ring(self.ring.walk())
+        } else if missing.count() >= self.tree.len() as u64 / 2 {
+            Source::Ordered(self.tree.walk(&Path::root()), Vec::new().into_iter())
         } else {
             Source::Walk(self.tree.all())
         };
@@ -112,6 +117,9 @@ enum Source {
     Ring(RingWalk),
     /// It may be anywhere.
     Walk(AllEntries),
+    /// It is most of the tree. In the order of paths, because that is the quickest to take in: each
+    /// path is put behind the one before it.
+    Ordered(Walk, std::vec::IntoIter<(Path, Entry)>),
 }
 
 /// The data of an answer, under way. Owns its snapshot, so it outlives the guard under which it
@@ -166,11 +174,15 @@ impl CatchUpStream {
                     _ => Next::Skip,
                 }
             }
-            Source::Walk(all) => match all.next() {
-                None => Next::End,
-                Some((_, entry)) if !self.missing.contains(entry.newest()) => Next::Skip,
-                Some((path, entry)) => Next::Entry(path, entry),
-            },
+            Source::Walk(all) => Next::of(all.next(), &self.missing),
+            Source::Ordered(walk, batch) => {
+                let mut next = batch.next();
+                if next.is_none() {
+                    *batch = walk.next_batch(WALK_BATCH).into_iter();
+                    next = batch.next();
+                }
+                Next::of(next, &self.missing)
+            }
         }
     }
 
@@ -185,6 +197,16 @@ enum Next {
     Entry(Path, Entry),
     Skip,
     End,
+}
+
+impl Next {
+    fn of(next: Option<(Path, Entry)>, missing: &Seen) -> Self {
+        match next {
+            None => Self::End,
+            Some((_, entry)) if !missing.contains(entry.newest()) => Self::Skip,
+            Some((path, entry)) => Self::Entry(path, entry),
+        }
+    }
 }
 
 /// RULES 4, the answer to what the asker names, under way.

@@ -46,9 +46,15 @@ impl WatchScope {
 pub struct Watches {
     /// By the watched path's canonical bytes, so that prefixes of a path are looked up without
     /// an allocation.
-    by_top: HashMap<Box<[u8]>, Vec<WatchId>, RandomState>,
+    by_top: HashMap<Box<[u8]>, Vec<Alike>, RandomState>,
     scopes: HashMap<WatchId, WatchScope, RandomState>,
     next: u64,
+}
+
+/// Watches of one path that want the same depths: whether a change is for them is asked once.
+struct Alike {
+    scope: WatchScope,
+    ids: Vec<WatchId>,
 }
 
 impl Watches {
@@ -82,7 +88,11 @@ impl Watches {
         }
         let id = WatchId(self.next);
         self.next += 1;
-        self.by_top.entry(scope.top.as_bytes().into()).or_default().push(id);
+        let at_top = self.by_top.entry(scope.top.as_bytes().into()).or_default();
+        match at_top.iter_mut().find(|alike| alike.scope == scope) {
+            Some(alike) => alike.ids.push(id),
+            None => at_top.push(Alike { scope: scope.clone(), ids: vec![id] }),
+        }
         self.scopes.insert(id, scope);
         Some(id)
     }
@@ -90,9 +100,12 @@ impl Watches {
     /// Ends a watch; tells whether it was there.
     pub fn remove(&mut self, id: WatchId) -> bool {
         let Some(scope) = self.scopes.remove(&id) else { return false };
-        if let Some(ids) = self.by_top.get_mut(scope.top.as_bytes()) {
-            ids.retain(|i| *i != id);
-            if ids.is_empty() {
+        if let Some(at_top) = self.by_top.get_mut(scope.top.as_bytes()) {
+            for alike in at_top.iter_mut().filter(|alike| alike.scope == scope) {
+                alike.ids.retain(|i| *i != id);
+            }
+            at_top.retain(|alike| !alike.ids.is_empty());
+            if at_top.is_empty() {
                 self.by_top.remove(scope.top.as_bytes());
             }
         }
@@ -102,17 +115,22 @@ impl Watches {
     /// The watches that want to hear of a change at a path, oldest first.
     #[must_use]
     pub fn of(&self, path: &Path) -> Vec<WatchId> {
-        let mut found = Vec::new();
+        let (mut found, mut groups) = (Vec::new(), 0);
         if self.by_top.is_empty() {
             return found;
         }
         for end in std::iter::once(0).chain(path.element_ends()) {
             let top = path.as_bytes().get(..end).unwrap_or_default();
-            let Some(ids) = self.by_top.get(top) else { continue };
-            found
-                .extend(ids.iter().filter(|id| self.scopes.get(id).is_some_and(|s| s.wants(path))));
+            for alike in self.by_top.get(top).into_iter().flatten() {
+                if alike.scope.wants(path) {
+                    groups += 1;
+                    found.extend_from_slice(&alike.ids);
+                }
+            }
         }
-        found.sort_unstable();
+        if groups > 1 {
+            found.sort_unstable();
+        }
         found
     }
 }

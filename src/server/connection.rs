@@ -283,14 +283,19 @@ impl Connection {
 
     /// Reads what is there, without waiting; tells whether there was something (or the end).
     fn try_read(&mut self) -> io::Result<bool> {
+        let mut is_new = false;
         loop {
             match (&*SockRef::from(&self.socket)).read(self.input.room()) {
                 Ok(bytes) => {
                     self.input.filled(bytes);
-                    return Ok(true);
+                    is_new = true;
+                    // As much as fitted: there is probably more, and a batch should be all of it.
+                    if !self.input.is_full() || !self.input.wants_more() {
+                        return Ok(true);
+                    }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(is_new),
                 Err(e) => return Err(e),
             }
         }
@@ -310,7 +315,12 @@ impl Connection {
             },
         };
         match woken {
-            Woken::Read(bytes) => self.input.filled(bytes),
+            Woken::Read(bytes) => {
+                self.input.filled(bytes);
+                if self.input.is_full() && self.input.wants_more() {
+                    self.try_read()?;
+                }
+            }
             Woken::Event | Woken::Stopping => {}
         }
         Ok(())

@@ -64,6 +64,11 @@ impl Input {
         !self.at_end && (self.end - self.start < READ_BYTES || self.skipper.is_some())
     }
 
+    /// Whether what was read last took all the room there was.
+    pub(super) fn is_full(&self) -> bool {
+        !self.at_end && self.end == self.buffer.len()
+    }
+
     /// Room to read into. Grows with what really arrives, not with what is announced.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.is_empty() {

@@ -10,6 +10,7 @@
 //! | `report` | tables and plots for people, JSON for programs |
 //! | `echo` | a server that does nothing, to see what the generator can do |
 //! | `streams` | propagation from node to node, and many watchers |
+//! | `tree` | how long a listing takes |
 //! | `catch_up` | how long a fresh node takes until it has everything |
 //! | `compare` | the same work on other servers of this machine |
 
@@ -21,6 +22,7 @@ mod load;
 mod process;
 mod report;
 mod streams;
+mod tree;
 mod wire;
 
 use std::net::SocketAddr;
@@ -62,6 +64,7 @@ Examples:
   distkv-node bench --protocol redis --target 127.0.0.1:6379
   distkv-node bench propagation --connect a --watch b:27586
   distkv-node bench watchers --count 100
+  distkv-node bench tree                             list all entries
   distkv-node bench catch-up 127.0.0.1:27587
   distkv-node bench compare                          this program and the Redis that is installed
   distkv-node bench echo                             what the load generator itself can do
@@ -88,6 +91,7 @@ pub(super) struct BenchArgs {
 enum What {
     Propagation(streams::PropagationArgs),
     Watchers(streams::WatchersArgs),
+    Tree(tree::TreeArgs),
     CatchUp(catch_up::CatchUpArgs),
     Compare(compare::CompareArgs),
     Echo(echo::EchoArgs),
@@ -168,6 +172,7 @@ pub(super) fn run(args: BenchArgs) -> Result<(), CliError> {
         None => run_load(&load, &remote),
         Some(What::Propagation(args)) => streams::propagation(args, remote),
         Some(What::Watchers(args)) => streams::watchers(args, remote),
+        Some(What::Tree(args)) => tree::run(args, remote),
         Some(What::CatchUp(args)) => rt::block_on(catch_up::run(args, remote)),
         Some(What::Compare(args)) => compare::run(&args, remote.json),
         Some(What::Echo(args)) => echo::run(&args, remote.json),

@@ -23,6 +23,8 @@ use crate::cli::units::{parse_bytes, parse_duration};
 use crate::client::splitter::Splitter;
 use crate::client::{Fields, Message};
 use crate::model::path::Path;
+use crate::model::value::skip::skip_value;
+use crate::model::value::{SkipError, SkipLimits};
 use crate::rt;
 
 /// How long nothing may come before that is an error.
@@ -70,8 +72,8 @@ Examples:
   distkv-node bench watchers --count 1000 --watch b:27586
 
 One connection writes, --depth requests in flight; each watcher is a connection without flow
-control that watches everything. The first one's messages are parsed; of the others the bytes are
-counted, since all get the same.")]
+control that watches everything. Deliveries are whole messages, counted at each watcher; that each
+has a path, a value and a tock is checked at the first one.")]
 pub(super) struct WatchersArgs {
     /// How many watchers
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -231,17 +233,14 @@ fn report_watchers(
 
 /// What came to all watchers.
 struct Counted {
-    /// Of each watcher.
+    /// Messages to each watcher.
     each: Vec<u64>,
     bytes: u64,
-    /// Messages of the first watcher, which are parsed.
-    messages: u64,
 }
 
 impl Counted {
     fn deliveries(&self) -> f64 {
-        let first = self.each.first().copied().unwrap_or(0).max(1);
-        self.bytes as f64 * self.messages as f64 / first as f64
+        self.each.iter().sum::<u64>() as f64
     }
 
     fn slowest_share(&self) -> f64 {
@@ -261,8 +260,10 @@ fn count(lines: Vec<Line>, counted_from: u64, end: u64) -> Result<Counted, LoadE
         registered.map_err(LoadError::Poll)?;
         streams.push((stream, line.address));
     }
-    let mut counted = Counted { each: vec![0; streams.len()], bytes: 0, messages: 0 };
-    let (mut buffer, mut first) = (vec![0; READ_BYTES], Splitter::new());
+    let mut counted = Counted { each: vec![0; streams.len()], bytes: 0 };
+    let mut buffer = vec![0; READ_BYTES];
+    // What a watcher's last read left of a message.
+    let mut begun: Vec<Vec<u8>> = vec![Vec::new(); streams.len()];
     let mut events = Events::with_capacity(1_024);
     loop {
         let polled = poll.poll(&mut events, Some(Duration::from_millis(20)));
@@ -279,26 +280,32 @@ fn count(lines: Vec<Line>, counted_from: u64, end: u64) -> Result<Counted, LoadE
             let index = event.token().0;
             let Some((stream, address)) = streams.get_mut(index) else { continue };
             let lost = |error| LoadError::Lost(*address, error);
+            let Some((begun, each)) = begun.get_mut(index).zip(counted.each.get_mut(index)) else {
+                continue;
+            };
             loop {
-                let length = match stream.read(&mut buffer) {
+                let kept = begun.len();
+                // A message may be longer than what is read at once.
+                buffer.resize(buffer.len().max(kept + READ_BYTES / 2), 0);
+                let Some((front, room)) = buffer.split_at_mut_checked(kept) else {
+                    return Err(lost(io::ErrorKind::InvalidData.into()));
+                };
+                front.copy_from_slice(begun);
+                let (length, room) = match stream.read(room) {
                     Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
-                    Ok(length) => length,
+                    Ok(length) => (length, room.len()),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => return Err(lost(error)),
                 };
-                if index == 0 {
-                    first.push(buffer.get(..length).unwrap_or_default());
-                    while let Ok(Some(_)) = first.next_value() {
-                        counted.messages += u64::from(now >= counted_from);
-                    }
-                }
+                let mut rest = buffer.get(..kept + length).unwrap_or_default();
+                let messages = count_messages(&mut rest, index == 0).map_err(lost)?;
+                begun.clear();
+                begun.extend_from_slice(rest);
                 if now >= counted_from {
                     counted.bytes += length as u64;
-                    if let Some(each) = counted.each.get_mut(index) {
-                        *each += length as u64;
-                    }
+                    *each += messages;
                 }
-                if length < READ_BYTES {
+                if length < room {
                     break;
                 }
             }
@@ -306,16 +313,38 @@ fn count(lines: Vec<Line>, counted_from: u64, end: u64) -> Result<Counted, LoadE
     }
 }
 
+/// Takes whole messages off the front, and counts them. `checked`: each must be of a change.
+fn count_messages(rest: &mut &[u8], checked: bool) -> io::Result<u64> {
+    let bad = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    let mut messages = 0;
+    loop {
+        let length = match skip_value(rest, SkipLimits::NONE) {
+            Ok(length) => length,
+            Err(SkipError::Incomplete { .. }) => return Ok(messages),
+            Err(error) => return Err(bad(&error.to_string())),
+        };
+        let Some((message, behind)) = rest.split_at_checked(length) else { return Ok(messages) };
+        if checked {
+            let message = Message::new(message).map_err(|error| bad(&error.to_string()))?;
+            if ["path", "value", "tock"].iter().any(|field| message.get(field).is_none()) {
+                return Err(bad("a message without path, value or tock"));
+            }
+        }
+        *rest = behind;
+        messages += 1;
+    }
+}
+
 /// A connection whose reads block.
-struct Line {
-    stream: TcpStream,
-    address: SocketAddr,
+pub(super) struct Line {
+    pub(super) stream: TcpStream,
+    pub(super) address: SocketAddr,
     splitter: Splitter,
     buffer: Vec<u8>,
 }
 
 impl Line {
-    fn connect(address: SocketAddr) -> Result<Self, CliError> {
+    pub(super) fn connect(address: SocketAddr) -> Result<Self, CliError> {
         let connect = || {
             let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
@@ -337,12 +366,12 @@ impl Line {
         })
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.stream.write_all(bytes).map_err(|error| self.lost(error))
     }
 
     /// Reads until a message comes of which this is true.
-    fn until(&mut self, is_it: impl Fn(&Message) -> bool) -> Result<(), CliError> {
+    pub(super) fn until(&mut self, is_it: impl Fn(&Message) -> bool) -> Result<(), CliError> {
         loop {
             let address = self.address;
             if let Some(value) = self.splitter.next_value().map_err(|e| bad(address, &e))? {

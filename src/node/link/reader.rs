@@ -21,8 +21,8 @@ const BUFFER_BYTES: usize = 64 << 10;
 const BUFFER_IDLE_BYTES: usize = 4 << 10;
 /// So many small reads in a row make a link an idle one.
 const IDLE_READS: u32 = 64;
-/// After a read of this size others get to run.
-const YIELD_BYTES: usize = 32 << 10;
+/// A read of this size is a sign that much comes.
+const FLOW_BYTES: usize = 32 << 10;
 /// Most messages that the engine takes under one guard, so that others get their turn.
 const MESSAGES_MAX: usize = 256;
 
@@ -102,15 +102,16 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
             // More may have come already.
             continue;
         }
+        // Others have their turn, also where a peer always has more; and what comes meanwhile spares
+        // being woken.
+        rt::yield_now().await;
         match stream.read(buffer.room()).await {
             Ok(0) => return LinkEnd::Gone,
             Ok(count) => {
                 link.note_heard(rt::now());
                 buffer.note_read(count);
-                if count >= YIELD_BYTES {
+                if count >= FLOW_BYTES {
                     link.note_flow(rt::now());
-                    // A peer that always has more never makes us wait; others must run too.
-                    rt::yield_now().await;
                 }
             }
             Err(error) => return LinkEnd::Broken(error.to_string()),
@@ -129,8 +130,9 @@ struct Taken {
 /// parts that have come together do not keep everybody else waiting.
 fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
     let malformed = |error: &dyn std::error::Error| LinkEnd::Malformed(error.to_string());
+    // A node that is not ready serves nobody who could wait.
     let (mut at, mut messages) = (0, Vec::new());
-    let (mut bad, mut has_part) = (None, false);
+    let (mut bad, mut has_part, is_ready) = (None, false, own_tick(hub).is_some());
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
         match split_frame(rest, BODY_BYTES_MAX) {
@@ -139,7 +141,7 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
                 match PeerMessage::decode(&frame) {
                     Ok(Some(message)) if is_sign_of_life(&message) => link.on_sign(),
                     Ok(Some(message)) => {
-                        has_part = matches!(message, PeerMessage::CatchUpPart { .. });
+                        has_part = is_ready && matches!(message, PeerMessage::CatchUpPart { .. });
                         messages.push(message);
                     }
                     // Of a later version; ours to ignore.

@@ -37,6 +37,8 @@ pub(super) struct Writer {
     /// Held while a catch-up is being answered.
     permit: Option<SemaphoreGuardArc>,
     pace: Pace,
+    /// It rested after the last piece of a catch-up.
+    rested: bool,
     /// The last answer whose snapshot is known to be safe: it gets no younger.
     safe_serve: Option<u64>,
     out: Vec<u8>,
@@ -50,6 +52,7 @@ impl Writer {
             serves,
             permit: None,
             pace: Pace::default(),
+            rested: false,
             safe_serve: None,
             out: Vec::new(),
         }
@@ -198,7 +201,15 @@ impl Writer {
         self.link.note_serving(true);
         self.link.note_frames(rt::now());
         let began = rt::now_us();
-        if job.next_frames(PART_BYTES, &mut self.out) {
+        // While somebody writes here, little at a time.
+        let bytes_max = if self.rested { 0 } else { WRITE_BYTES };
+        let is_done = loop {
+            let is_done = job.next_frames(PART_BYTES, &mut self.out);
+            if is_done || self.out.len() >= bytes_max {
+                break is_done;
+            }
+        };
+        if is_done {
             drop_aside(job);
             self.permit = None;
             self.link.note_serving(false);
@@ -208,7 +219,9 @@ impl Writer {
         }
         let worked = Duration::from_micros(rt::now_us().saturating_sub(began));
         self.flush().await?;
-        match self.pace.rest(own_tick(&self.hub), rt::now(), worked) {
+        let rest = self.pace.rest(own_tick(&self.hub), rt::now(), worked);
+        self.rested = rest.is_some();
+        match rest {
             Some(rest) => rt::sleep(rest).await,
             // A fast peer never makes us wait, so others would not get to run.
             None => rt::yield_now().await,

@@ -31,6 +31,13 @@ impl<'o> MessageWriter<'o> {
         Self { out, head, fields: 0 }
     }
 
+    /// Goes on with a message that was begun elsewhere: its bytes so far.
+    pub fn resume(part: &[u8], out: &'o mut Vec<u8>) -> Self {
+        let head = out.len();
+        out.extend_from_slice(part);
+        Self { out, head, fields: part.first().map_or(0, |head| head & FIELDS_MAX) }
+    }
+
     /// Adds a field whose value the caller writes into the buffer: exactly one.
     pub fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
         debug_assert!(self.fields < FIELDS_MAX);

@@ -23,6 +23,18 @@ impl Shortener {
         Self { cut: top.as_bytes().len(), last: Vec::new() }
     }
 
+    /// How many bytes are cut off the front of each path.
+    #[must_use]
+    pub fn cut(&self) -> usize {
+        self.cut
+    }
+
+    /// A message with this whole path was written without this shortener.
+    pub fn pass(&mut self, whole: &Path) {
+        self.last.clear();
+        self.last.extend_from_slice(whole.as_bytes().get(self.cut..).unwrap_or_default());
+    }
+
     /// Adds `path` and `depth` for a whole path at or below the top. The path is an extension
     /// if nothing was cut off its front, else an array; clients take both.
     pub fn add_path(&mut self, whole: &Path, message: &mut MessageWriter<'_>) {
@@ -41,8 +53,7 @@ impl Shortener {
         } else {
             encode_array(rest, out)
         }
-        self.last.clear();
-        self.last.extend_from_slice(below);
+        self.pass(whole);
         depth
     }
 }

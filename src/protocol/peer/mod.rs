@@ -289,3 +289,14 @@ pub enum PeerMessage<'a> {
     /// All have agreed: tombstones may be dropped.
     Announce(PairById),
 }
+
+impl<'a> PeerMessage<'a> {
+    /// The record of a change that was pushed.
+    #[must_use]
+    pub fn as_record(&self) -> Option<&Record<'a>> {
+        match self {
+            Self::Change(change) => Some(&change.record),
+            _ => None,
+        }
+    }
+}

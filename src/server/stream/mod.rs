@@ -31,9 +31,9 @@ use crate::protocol::client::reply::{StreamTag, write_error, write_state, write_
 use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
 
 /// Most messages of one stream before it is another's turn.
-const TURN_MESSAGES: usize = 64;
+const TURN_MESSAGES: usize = 512;
 /// Most bytes of one stream before it is another's turn (one message may exceed it alone).
-const TURN_BYTES: usize = 32 << 10;
+const TURN_BYTES: usize = 64 << 10;
 
 /// Something big whose dropping takes time: that is done where nobody waits.
 pub(super) type Garbage = Box<dyn Any + Send>;
@@ -121,13 +121,59 @@ pub(super) struct Emit<'e> {
     tock: Tock,
     garbage: &'e mut Vec<Garbage>,
     unsynced: &'e mut UnsyncedReplies,
+    /// Where the output ends when it is another's turn.
+    until: usize,
 }
 
 impl Emit<'_> {
+    /// Whether another message may be written in this turn.
+    pub(super) fn has_room(&self) -> bool {
+        self.window.has_room() && self.out.len() < self.until
+    }
+
     /// Begins a message; its tag goes wherever that kind of message has it.
     pub(super) fn begin(&mut self) -> (MessageWriter<'_>, StreamTag) {
         let tag = self.window.next_tag(self.seq);
         (MessageWriter::new(self.out), tag)
+    }
+
+    /// Writes messages that were begun elsewhere and lack only their tag, as many as there is room
+    /// for; tells how many.
+    pub(super) fn finish<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) -> usize {
+        let mut written = 0;
+        if self.window.size.is_some() {
+            for part in parts {
+                if !self.has_room() {
+                    break;
+                }
+                let tag = self.window.next_tag(self.seq);
+                MessageWriter::resume(part, self.out).tag(tag);
+                written += 1;
+            }
+            return written;
+        }
+        // The tag is the same in all of them.
+        let mut tag = Vec::new();
+        MessageWriter::new(&mut tag).tag(self.window.next_tag(self.seq));
+        let Some((head, tag)) = tag.split_first() else { return 0 };
+        for part in parts {
+            if self.out.len() >= self.until {
+                break;
+            }
+            let at = self.out.len();
+            self.out.extend_from_slice(part);
+            if let Some(first) = self.out.get_mut(at) {
+                *first += head & 0x0f;
+            }
+            self.out.extend_from_slice(tag);
+            written += 1;
+        }
+        written
+    }
+
+    /// Makes room for so many bytes at once.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        self.out.reserve(bytes.min(TURN_BYTES));
     }
 
     /// Begins the only reply of a [`Framing::Single`] source.
@@ -361,6 +407,7 @@ impl Stream {
                 tock,
                 garbage: &mut *to.garbage,
                 unsynced: &mut *to.unsynced,
+                until: from + TURN_BYTES,
             };
             match self.source.next(cx, &mut emit) {
                 Progress::Wrote => {}

@@ -2,8 +2,13 @@
 
 use super::walk::{Item, Look, ScopeWalk};
 use super::{Emit, Garbage, Progress, Source};
+use crate::hub::bundle::{Encoded, Style};
+use crate::model::entry::Entry;
+use crate::model::path::Path;
+use crate::protocol::client::MessageWriter;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
+use crate::replica::Committed;
 use crate::server::session::{Context, NodeNames};
 
 /// How a stream's entries are written.
@@ -14,14 +19,48 @@ pub(in crate::server) struct EntryStyle {
 }
 
 impl EntryStyle {
+    /// What messages written by this have in common with others'.
+    pub(super) fn looks(&self) -> Style {
+        Style { cut: self.shortener.cut(), chain: self.chain }
+    }
+
+    /// Puts a bundle's messages into bytes, all but the first one, which each stream writes
+    /// itself, because its path is shortened by what came before.
+    pub(super) fn encode(&self, changes: &[Committed], encoded: &mut Encoded) {
+        let Some((first, rest)) = changes.split_first() else { return };
+        let mut shortener = self.shortener.clone();
+        shortener.pass(&first.path);
+        for Committed { path, entry } in rest {
+            encoded.add(|out| {
+                let mut message = MessageWriter::new(out);
+                message.entry(entry, self.chain, self.names.names());
+                shortener.add_path(path, &mut message);
+            });
+        }
+    }
+
     /// Writes one entry as a message of a stream.
     pub(in crate::server) fn write(&mut self, item: &Item, emit: &mut Emit<'_>) {
-        let (mut message, tag) = emit.begin();
         match &item.entry {
-            Some(entry) => message.entry(entry, self.chain, self.names.names()),
-            None => message.tock(item.tock),
-        };
-        self.shortener.add_path(&item.path, &mut message);
+            Some(entry) => self.write_entry(&item.path, entry, emit),
+            None => {
+                let (mut message, tag) = emit.begin();
+                message.tock(item.tock);
+                self.shortener.add_path(&item.path, &mut message);
+                message.tag(tag);
+            }
+        }
+    }
+
+    /// Writes one change as a message of a stream.
+    pub(super) fn write_change(&mut self, change: &Committed, emit: &mut Emit<'_>) {
+        self.write_entry(&change.path, &change.entry, emit);
+    }
+
+    fn write_entry(&mut self, path: &Path, entry: &Entry, emit: &mut Emit<'_>) {
+        let (mut message, tag) = emit.begin();
+        message.entry(entry, self.chain, self.names.names());
+        self.shortener.add_path(path, &mut message);
         message.tag(tag);
     }
 }

@@ -9,18 +9,16 @@ use std::sync::Arc;
 
 use super::conflicts::ConflictFeed;
 use super::tree::EntryStyle;
-use super::walk::{Include, Item, Look, ScopeWalk};
+use super::walk::{Include, Look, ScopeWalk};
 use super::{Emit, Garbage, Progress, Source};
 use crate::hub::Resumption;
+use crate::hub::bundle::Bundle;
 use crate::hub::gone::{GoneLook, GoneWalk};
 use crate::hub::inbox::{Inbox, Waiting, WatchItem};
 use crate::protocol::client::{ClientError, ErrorCode};
-use crate::replica::Committed;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::server::session::{Context, NodeNames};
 
-/// Items taken from the inbox at once.
-const TAKE: usize = 64;
 /// Entries of the log of what is gone that one call looks at, so that others get their turn.
 const LOOK_MAX: usize = 4096;
 
@@ -56,6 +54,8 @@ pub(in crate::server) struct WatchSource {
     tells_restart: bool,
     phase: Phase,
     queue: VecDeque<WatchItem>,
+    /// What is told now, and the place of the next change in it.
+    telling: Option<(Arc<Bundle>, usize)>,
     conflicts: Option<ConflictFeed>,
 }
 
@@ -69,8 +69,9 @@ impl WatchSource {
         fetch: Option<ScopeWalk>,
     ) -> Self {
         let phase = fetch.map_or(Phase::Live, Phase::Fetch);
-        let (tells_restart, queue, conflicts) = (false, VecDeque::new(), None);
-        Self { id, scope, inbox, style, tells_restart, phase, queue, conflicts }
+        let queue = VecDeque::new();
+        let (tells_restart, telling, conflicts) = (false, None, None);
+        Self { id, scope, inbox, style, tells_restart, phase, queue, telling, conflicts }
     }
 
     /// The client wants to be told when the watch starts over.
@@ -90,17 +91,17 @@ impl WatchSource {
             {
                 return Progress::Wrote;
             }
+            if self.tell(emit) {
+                return Progress::Wrote;
+            }
             match self.queue.pop_front() {
-                Some(WatchItem::Change(change)) => {
-                    self.write(change, emit);
-                    return Progress::Wrote;
-                }
+                Some(WatchItem::Changes(bundle)) => self.telling = Some((bundle, 0)),
                 Some(WatchItem::ConflictsUpTo(number)) => {
                     if let Some(feed) = &mut self.conflicts {
                         feed.allow(number);
                     }
                 }
-                None => match self.inbox.take_items(self.id, TAKE) {
+                None => match self.inbox.take_items(self.id) {
                     Waiting::Items(items) if items.is_empty() => return Progress::Idle,
                     Waiting::Items(items) => self.refill(items, cx),
                     Waiting::Overflowed => return self.start_over(cx, emit),
@@ -109,18 +110,49 @@ impl WatchSource {
         }
     }
 
+    /// Writes the next change of the bundle at hand, if there is one.
+    fn tell(&mut self, emit: &mut Emit<'_>) -> bool {
+        let Some((bundle, place)) = &mut self.telling else { return false };
+        let changes = bundle.changes();
+        let Some(change) = changes.get(*place) else {
+            self.telling = None;
+            return false;
+        };
+        // Conflicts may be told in between, and have paths that are shortened, too.
+        let encoded = if self.conflicts.is_none() {
+            let style = &self.style;
+            bundle.encoded(style.looks(), |encoded| style.encode(changes, encoded))
+        } else {
+            None
+        };
+        let mut told = *place;
+        match encoded {
+            Some(encoded) if told > 0 => told += emit.finish(encoded.messages(told)),
+            _ => {
+                if let Some(encoded) = encoded {
+                    emit.expect(encoded.bytes());
+                }
+                self.style.write_change(change, emit);
+                told += 1;
+            }
+        }
+        if told == changes.len()
+            && let Some(last) = changes.last()
+        {
+            self.style.shortener.pass(&last.path);
+            self.telling = None;
+        } else {
+            *place = told;
+        }
+        true
+    }
+
     fn refill(&mut self, items: Vec<WatchItem>, cx: &Context<'_>) {
         self.queue = items.into();
         if !self.style.chain.is_none() {
             // The changes may be of nodes that were not known when the last ones came.
             self.style.names = cx.hub.read(NodeNames::of);
         }
-    }
-
-    fn write(&mut self, change: Committed, emit: &mut Emit<'_>) {
-        let tock = change.entry.tock();
-        let item = Item { path: change.path, entry: Some(change.entry), tock };
-        self.style.write(&item, emit);
     }
 
     fn start_over(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
@@ -144,7 +176,7 @@ impl WatchSource {
             match walk.look(&self.scope) {
                 GoneLook::Skip => {}
                 GoneLook::Tell(deletion) => {
-                    self.write(deletion, emit);
+                    self.style.write_change(&deletion, emit);
                     return Progress::Wrote;
                 }
                 GoneLook::End => {
