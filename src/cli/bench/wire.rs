@@ -154,16 +154,6 @@ impl Protocol {
             _ => b"key-0000",
         }
     }
-
-    /// Appends the wish for all entries in one stream; nothing where there is none such.
-    pub(super) fn list(self, connection: u64, out: &mut Vec<u8>) {
-        match self {
-            Self::Distkv => distkv::list(out),
-            Self::Redis | Self::RedisChannel => {}
-            Self::Etcd => etcd::list(out),
-            Self::Nats => nats::consume("last_per_subject", connection, out),
-        }
-    }
 }
 
 /// Whether some bytes are in others.

@@ -21,6 +21,8 @@ use crate::rt;
 
 /// How long a server may take to start.
 pub(in super::super) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer is waited for while a server starts, before it is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
 /// Memory disks, the best first; else the folder for temporary files.
 const MEMORY_DISKS: [&str; 1] = ["/dev/shm"];
 /// What a program that was ended by Ctrl-C exits with.
@@ -224,6 +226,7 @@ impl Server {
         loop {
             let protocol = peer.protocol();
             let asked = Talk::connect(protocol, self.address)
+                .and_then(|talk| talk.with_patience(AGAIN))
                 .and_then(|mut talk| talk.asks(|tag, out| protocol.get(0, tag, out)));
             match asked {
                 Ok(_) => return Ok(()),

@@ -57,6 +57,13 @@ impl Talk {
         Ok(talk)
     }
 
+    /// The same, but answers are waited for so long.
+    pub(super) fn with_patience(self, patience: Duration) -> Result<Self, CliError> {
+        let set = self.stream.set_read_timeout(Some(patience));
+        set.map_err(|error| self.lost(error))?;
+        Ok(self)
+    }
+
     pub(in super::super) fn send(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.stream.write_all(bytes).map_err(|error| self.lost(error))
     }
@@ -206,18 +213,18 @@ impl Talk {
 }
 
 /// Counts how often some bytes come in a stream, over the borders of its pieces.
-pub(super) struct Counter {
+pub(in super::super) struct Counter {
     wanted: Vec<u8>,
     /// The end of the last piece, where the wanted may have begun.
     rest: Vec<u8>,
 }
 
 impl Counter {
-    pub(super) fn new(wanted: &[u8]) -> Self {
+    pub(in super::super) fn new(wanted: &[u8]) -> Self {
         Self { wanted: wanted.to_vec(), rest: Vec::new() }
     }
 
-    pub(super) fn count(&mut self, bytes: &[u8]) -> u64 {
+    pub(in super::super) fn count(&mut self, bytes: &[u8]) -> u64 {
         let Some((&first, others)) = self.wanted.split_first() else { return 0 };
         let kept = others.len();
         let head = bytes.get(..kept.min(bytes.len())).unwrap_or_default();

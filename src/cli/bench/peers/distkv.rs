@@ -45,11 +45,6 @@ pub(in super::super) fn watch(out: &mut Vec<u8>) {
     out.extend_from_slice(&fields.encode_request(STREAM_SEQ, "watch"));
 }
 
-pub(in super::super) fn list(out: &mut Vec<u8>) {
-    let mut fields = Fields::at(&Path::root());
-    out.extend_from_slice(&fields.u64("nchain", 0).encode_request(STREAM_SEQ, "get_tree"));
-}
-
 /// The field `path`: an extension of type 3 with one string of [`KEY_BYTES`].
 fn path(key: &[u8; KEY_BYTES], out: &mut Vec<u8>) {
     const HEAD: [u8; 4] = [0xc7, KEY_BYTES as u8 + 1, 3, 0xa0 | KEY_BYTES as u8];
@@ -71,6 +66,13 @@ pub(in super::super) fn answer(bytes: &[u8]) -> Result<Answer, ReadError> {
         }
     }
     Ok(Answer { bytes: reader.position(), seq, is_error })
+}
+
+/// Lists all entries, of which so many are expected.
+pub(super) fn list(talk: &mut Talk, expected: u64) -> Result<u64, CliError> {
+    let mut fields = Fields::at(&Path::root());
+    talk.send(&fields.u64("nchain", 0).encode_request(STREAM_SEQ, "get_tree"))?;
+    talk.until_counted(Protocol::Distkv.mark_of_change(), expected)
 }
 
 /// One node, or several of a network; the first one founds it.

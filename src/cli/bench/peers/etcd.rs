@@ -8,7 +8,8 @@
 use std::process::Stdio;
 
 use super::super::compare::lab::{Cores, Lab, Server, free_port};
-use super::super::wire::{Answer, KEY_BYTES, WireError};
+use super::super::compare::talk::{Counter, Talk};
+use super::super::wire::{Answer, KEY_BYTES, Protocol, WireError};
 use super::Peer;
 use crate::cli::error::CliError;
 
@@ -60,12 +61,6 @@ pub(in super::super) fn watch(out: &mut Vec<u8>) {
     let mut message = Vec::new();
     field(1, &create, &mut message);
     call("/etcdserverpb.Watch/Watch", 0, &message, 0, out);
-}
-
-pub(in super::super) fn list(out: &mut Vec<u8>) {
-    let mut message = Vec::new();
-    (1..).zip(ALL).for_each(|(number, key)| field(number, key, &mut message));
-    call("/etcdserverpb.KV/Range", 0, &message, END_STREAM, out);
 }
 
 /// A call: its headers and its message.
@@ -147,6 +142,33 @@ pub(in super::super) fn has_data(bytes: &[u8]) -> bool {
         rest = rest.get(length..).unwrap_or_default();
     }
     false
+}
+
+/// Lists all entries, in one message; its frames are cut wherever it is.
+pub(super) fn list(talk: &mut Talk) -> Result<u64, CliError> {
+    let mut request = Vec::new();
+    let mut message = Vec::new();
+    (1..).zip(ALL).for_each(|(number, key)| field(number, key, &mut message));
+    call("/etcdserverpb.KV/Range", 0, &message, END_STREAM, &mut request);
+    talk.send(&request)?;
+    let message = talk.values(whole_stream)?;
+    Ok(Counter::new(Protocol::Etcd.mark_of_change()).count(&message))
+}
+
+/// The data of a stream, and where it ends; none until it has ended.
+fn whole_stream(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, WireError> {
+    let (mut at, mut data) = (0, Vec::new());
+    while let Some((kind, flags, _, length)) = read_frame(bytes.get(at..).unwrap_or_default())? {
+        if kind == DATA {
+            data.push(at + HEAD_BYTES..at + length);
+        }
+        at += length;
+        if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
+            let parts = data.into_iter().filter_map(|part| bytes.get(part));
+            return Ok(Some((parts.flatten().copied().collect(), at)));
+        }
+    }
+    Ok(None)
 }
 
 /// A cluster.

@@ -138,13 +138,12 @@ impl Peer {
 
     /// Lists all entries with their values; tells how many there are.
     pub(super) fn list(&self, talk: &mut Talk, expected: u64) -> Result<u64, CliError> {
-        if self.protocol() == Protocol::Redis {
-            return redis::list(talk);
+        match self.protocol() {
+            Protocol::Redis | Protocol::RedisChannel => redis::list(talk),
+            Protocol::Etcd => etcd::list(talk),
+            Protocol::Distkv => distkv::list(talk, expected),
+            Protocol::Nats => nats::list(talk, expected),
         }
-        let mut request = Vec::new();
-        self.protocol().list(talk.number, &mut request);
-        talk.send(&request)?;
-        talk.until_counted(self.protocol().mark_of_change(), expected)
     }
 
     fn start_echo(&self, lab: &Lab, cores: Cores) -> Result<Vec<Server>, CliError> {

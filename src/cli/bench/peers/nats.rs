@@ -85,6 +85,14 @@ pub(in super::super) fn answer(bytes: &[u8]) -> Result<Option<Answer>, WireError
     Ok(Some(answer(whole, seq, is_error)))
 }
 
+/// Lists all entries, of which so many are expected, by a consumer.
+pub(super) fn list(talk: &mut Talk, expected: u64) -> Result<u64, CliError> {
+    let mut request = Vec::new();
+    consume("last_per_subject", talk.number, &mut request);
+    talk.send(&request)?;
+    talk.until_counted(Protocol::Nats.mark_of_change(), expected)
+}
+
 /// A cluster with the bucket.
 pub(super) fn start(
     peer: &Peer,
@@ -102,13 +110,16 @@ pub(super) fn start(
     for (name, address, inner) in &places {
         let folder = lab.folder(&format!("nats-{}", address.port()))?;
         let file = folder.join("nats.conf");
-        let text = format!(
+        let mut text = format!(
             "listen: \"{address}\"\nserver_name: {name}\nping_interval: \"1h\"\nmax_pending: 4GB\n\
-             write_deadline: \"60s\"\njetstream {{ store_dir: \"{}\" }}\n\
-             cluster {{ name: bench, listen: \"{inner}\", routes: [{}] }}\n",
+             write_deadline: \"60s\"\njetstream {{ store_dir: \"{}\" }}\n",
             folder.display(),
-            routes.join(", ")
         );
+        if count > 1 {
+            let routes = routes.join(", ");
+            text +=
+                &format!("cluster {{ name: bench, listen: \"{inner}\", routes: [{routes}] }}\n");
+        }
         fs::write(&file, text).map_err(|error| peer.failed(&error.to_string()))?;
         let mut command = lab.command(&peer.program, cores);
         command.arg("-c").arg(&file).stdout(Stdio::null());
@@ -118,7 +129,11 @@ pub(super) fn start(
     let first = servers.first().ok_or_else(|| peer.failed("there is none"))?;
     first.listens(peer)?;
     make_bucket(peer, first, count)?;
-    servers.iter().try_for_each(|server| server.wait(peer))?;
+    for server in &servers {
+        server.listens(peer)?;
+        takes_writes(peer, server)?;
+        server.wait(peer)?;
+    }
     Ok(servers)
 }
 
@@ -134,6 +149,17 @@ fn make_bucket(peer: &Peer, server: &Server, replicas: usize) -> Result<(), CliE
     let is_made =
         talk.asked_until(&request, Some(AGAIN), |answer| contains(answer, b"\"created\""))?;
     if is_made { Ok(()) } else { Err(peer.failed("no bucket can be made")) }
+}
+
+/// What is published before the bucket has a leader is not answered.
+fn takes_writes(peer: &Peer, server: &Server) -> Result<(), CliError> {
+    let mut talk = Talk::connect(Protocol::Nats, server.address)?;
+    let mut request = Vec::new();
+    let tag = Tag { connection: talk.number, seq: 1 };
+    Protocol::Nats.set(0, b"first", tag, &mut request);
+    let is_stored = |answer: &[u8]| contains(answer, b"\"stream\":\"KV_bench\"");
+    let takes = talk.asked_until(&request, Some(AGAIN), is_stored)?;
+    if takes { Ok(()) } else { Err(peer.failed("it takes no writes")) }
 }
 
 #[cfg(test)]
