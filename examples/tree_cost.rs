@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo run --release --example tree_cost
 //! cargo run --release --example tree_cost -- --parts
+//! cargo run --release --example tree_cost -- --removed any
 //! cargo run --release --example tree_cost -- --entries 5000000 --json
 //! ```
 
@@ -40,9 +41,22 @@ struct Arguments {
     #[arg(long)]
     parts: bool,
 
+    /// What is still resident when nine of ten entries were removed, instead of times
+    #[arg(long, value_enum)]
+    removed: Option<Removed>,
+
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Which entries are removed.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Removed {
+    /// Those that came last
+    Last,
+    /// Any: most pages of the allocator keep something
+    Any,
 }
 
 fn path(number: u64) -> Path {
@@ -75,6 +89,9 @@ fn main() {
     }
     if arguments.parts {
         return parts(&arguments, step);
+    }
+    if let Some(removed) = arguments.removed {
+        return after_removing(&arguments, removed, step);
     }
     let shuffled = |round: u64| (0..count).map(move |i| (i * step + round) % count);
     let id = NodeId { name: NodeName::new("node").unwrap(), incarnation: Incarnation(1) };
@@ -125,32 +142,23 @@ fn main() {
     timed("walk in order", &mut tree, &mut |tree| {
         assert_eq!(tree.subtree(&Path::root()).count() as u64, count);
     });
-    // In a tree that was never overwritten: what came later than a tenth goes. (If it were any nine of
-    // ten, each page of the allocator would keep something of the tenth.)
-    let mut tree = Tree::new(7);
-    for number in shuffled(0) {
-        tree.insert(&path(number), make(number));
-    }
     timed("remove nine of ten", &mut tree, &mut |tree| {
         for number in shuffled(0).skip((count / 10) as usize) {
             tree.remove(&path(number)).unwrap();
         }
     });
-    settle();
-    let left = resident_bytes();
     let per_entry = (full - before) as f64 / count as f64;
-    let per_left = left.saturating_sub(before) as f64 / tree.len() as f64;
     if arguments.json {
         let times: Vec<String> =
             figures.iter().map(|(name, ns)| format!("\"{name}\":{ns:.1}")).collect();
         println!(
             "{{\"entries\":{count},\"bytes_per_entry\":{per_entry:.1},\
-             \"bytes_per_entry_after_removing\":{per_left:.1},\"ns\":{{{}}}}}",
+             \"ns\":{{{}}}}}",
             times.join(",")
         );
         return;
     }
-    println!("{count} entries: {per_entry:.0} bytes each; with a tenth of them left {per_left:.0}");
+    println!("{count} entries: {per_entry:.0} bytes each");
     for (name, ns) in figures {
         println!("  {name:<36} {ns:>8.0} ns");
     }
@@ -217,6 +225,39 @@ fn parts(arguments: &Arguments, step: u64) {
         println!("{bytes:>8.1}  {name:<28} {about}");
     }
     more.iter().for_each(|(name, bytes)| println!("{bytes:>8.1}  {name}"));
+}
+
+/// What a tree keeps that was never overwritten, in a process that did nothing else.
+fn after_removing(arguments: &Arguments, removed: Removed, step: u64) {
+    let count = arguments.entries.max(1);
+    let id = NodeId { name: NodeName::new("node").unwrap(), incarnation: Incarnation(1) };
+    let node = NodeTable::new().intern(&id).unwrap();
+    let inserted = || (0..count).map(move |i| i * step % count);
+    let before = resident_bytes();
+    let mut tree = Tree::new(7);
+    for number in inserted() {
+        tree.insert(&path(number), entry(node, number, arguments.value_bytes));
+    }
+    let full = resident_bytes() - before;
+    for (at, number) in inserted().enumerate() {
+        let is_left = match removed {
+            Removed::Last => (at as u64) < count / 10,
+            Removed::Any => number < count / 10,
+        };
+        if !is_left {
+            tree.remove(&path(number)).unwrap();
+        }
+    }
+    settle();
+    let (left, entries) = (resident_bytes().saturating_sub(before), tree.len().max(1));
+    let per_left = left as f64 / entries as f64;
+    if arguments.json {
+        println!("{{\"full\":{full},\"left\":{left},\"bytes_per_entry_left\":{per_left:.1}}}");
+        return;
+    }
+    println!(
+        "{count} entries took {full} bytes; {entries} of them take {left}, {per_left:.0} each"
+    );
 }
 
 /// What is made, and by how many bytes the process grew with it.

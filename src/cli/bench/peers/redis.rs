@@ -174,8 +174,11 @@ pub(super) fn list(talk: &mut Talk) -> Result<u64, CliError> {
     }
 }
 
+/// What an answer holds.
+type Strings = Vec<Vec<u8>>;
+
 /// The strings of an answer, in their order, and how long it is; none if it is not here wholly.
-fn redis_values(bytes: &[u8]) -> Result<Option<(Vec<Vec<u8>>, usize)>, WireError> {
+fn redis_values(bytes: &[u8]) -> Result<Option<(Strings, usize)>, WireError> {
     let (mut values, mut at, mut left) = (Vec::new(), 0, 1_usize);
     while left > 0 {
         let rest = bytes.get(at..).unwrap_or_default();
@@ -200,7 +203,6 @@ fn redis_values(bytes: &[u8]) -> Result<Option<(Vec<Vec<u8>>, usize)>, WireError
 #[cfg(test)]
 mod tests {
     use super::super::super::wire::Protocol;
-    use super::*;
 
     #[test]
     fn redis_answers_are_told_apart() {
