@@ -1,5 +1,9 @@
 //! The load generator against real nodes: that it measures, counts, and says what went wrong.
 
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use serde_json::Value as Json;
 
 use crate::command::{Done, cli};
@@ -77,6 +81,83 @@ fn changes_are_timed_from_node_to_node_and_to_many_watchers() {
 fn the_generator_is_measured_without_a_server() {
     let echo = json(&bench(&["echo", "--count", "1000", "--warm-up", "0s", "--json"]));
     assert_eq!((echo["requests"].as_u64(), echo["errors"].as_u64()), (Some(1_000), Some(0)));
+}
+
+/// Few and short: what counts is that each figure is there.
+const SHORT: [&str; 7] =
+    ["compare", "--rounds", "1", "--duration=200ms", "--warm-up=50ms", "--keys", "3000"];
+
+#[test]
+fn every_figure_of_a_comparison_is_measured_for_this_program() {
+    let done = bench(&[&SHORT[..], &["--with", "redis,echo", "--json"]].concat());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let all: Vec<Json> =
+        done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (all[0]["program"].as_str(), all[0]["keys"].as_u64()),
+        (Some("distkv-node"), Some(3_000))
+    );
+    let ours = all[0]["figures"].as_object().unwrap();
+    assert_eq!(ours.len(), 28, "{ours:#?}");
+    for (name, figure) in ours {
+        let (min, median) = (figure["min"].as_f64().unwrap(), figure["median"].as_f64().unwrap());
+        // A short time may be less than what the system counts.
+        assert!(median >= min && (median > 0.0 || name.contains("CPU")), "{name}: {figure}");
+    }
+    let figures_of = |program: &str| {
+        all.iter().find(|line| line["program"] == program).map(|line| line["figures"].clone())
+    };
+    // All of WORK, each with three figures.
+    assert_eq!(figures_of("echo").unwrap().as_object().unwrap().len(), 18);
+    // Where it is installed.
+    match figures_of("redis-server") {
+        Some(figures) => assert_eq!(figures.as_object().unwrap().len(), 27, "{}", done.stderr),
+        None => assert!(done.stderr.contains("redis-server is not installed"), "{}", done.stderr),
+    }
+}
+
+#[test]
+fn a_comparison_s_table_can_be_pasted() {
+    let done = bench(&[&SHORT[..], &["--alone", "--only", "listing,fresh", "--markdown"]].concat());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", done.stdout);
+    assert_eq!(lines[..2], ["| FIGURE | distkv-node |", "| --- | --- |"]);
+    assert!(lines[2].starts_with("| fresh node"), "{}", lines[2]);
+}
+
+#[test]
+fn an_interrupted_comparison_leaves_nothing_behind() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_distkv-node"));
+    command.args(["bench", "compare", "--alone", "--only", "requests", "--duration", "60s"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = command.spawn().unwrap();
+    let pid = running.id();
+    let children = || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")));
+        let lists: Vec<String> = lists.map(Result::unwrap_or_default).collect();
+        lists.concat().split_whitespace().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let is_node = |pid: &String| {
+        let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.contains("distkv-bench-")
+    };
+    let mut nodes = Vec::new();
+    while nodes.is_empty() {
+        assert!(running.try_wait().unwrap().is_none());
+        nodes = children().into_iter().filter(is_node).collect();
+        std::thread::yield_now();
+    }
+    let words = fs::read_to_string(format!("/proc/{}/cmdline", nodes[0])).unwrap();
+    let network = words.split('\0').find(|word| word.starts_with("distkv-bench-")).unwrap();
+    let sent = Command::new("kill").arg(pid.to_string()).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert!(!nodes.iter().any(is_node), "{nodes:?} run on");
+    for parent in [Path::new("/dev/shm"), &std::env::temp_dir()] {
+        assert!(!parent.join(network).exists());
+    }
 }
 
 #[test]

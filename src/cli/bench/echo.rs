@@ -3,13 +3,16 @@
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::thread::JoinHandle;
 
 use clap::Args;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use serde_json::json;
 
 use super::{Shape, measure, report, wire::Protocol};
 use crate::cli::error::CliError;
+use crate::cli::output::Output;
 use crate::rt;
 
 /// So many bytes are read at once, and at most that many wait to be given back.
@@ -27,6 +30,10 @@ Examples:
 The echo runs on a thread of this process, so the CPU seconds are those of both. Where its figures
 are not far above those of a server, it is the generator that was measured there.")]
 pub(super) struct EchoArgs {
+    /// Only serve, until the process is ended, and say where: for a generator in another process
+    #[arg(long)]
+    serve: bool,
+
     #[command(flatten)]
     shape: Shape,
 
@@ -38,20 +45,30 @@ pub(super) struct EchoArgs {
 pub(super) fn run(args: &EchoArgs, before: bool) -> Result<(), CliError> {
     let json = args.json || before;
     args.shape.check()?;
-    let address = start().map_err(|e| CliError::Failure(format!("cannot start an echo: {e}")))?;
+    let failed = |e: io::Error| CliError::Failure(format!("cannot start an echo: {e}"));
+    let (address, thread) = start().map_err(failed)?;
+    if args.serve {
+        let mut output = Output::new(true);
+        output.line(&json!({"client": address.to_string()}).to_string())?;
+        output.flush()?;
+        drop(output);
+        // It ends with the process.
+        drop(thread.join());
+        return Ok(());
+    }
     let shape = Shape { no_fill: true, ..args.shape.clone() };
     let measured = measure(&[address], Protocol::Distkv, &shape)?;
     report::load(&shape, &measured, json)
 }
 
 /// Starts one on a thread, on loopback; it runs as long as the process.
-pub(super) fn start() -> io::Result<SocketAddr> {
+fn start() -> io::Result<(SocketAddr, JoinHandle<()>)> {
     let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let address = listener.local_addr()?;
     let poll = Poll::new()?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-    rt::spawn_thread("echo", move || serve(poll, &listener))?;
-    Ok(address)
+    let thread = rt::spawn_thread("echo", move || serve(poll, &listener))?;
+    Ok((address, thread))
 }
 
 struct Connection {
@@ -121,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_generator_counts_every_answer_once() {
-        let target = start().unwrap();
+        let target = start().unwrap().0;
         let work = Work {
             protocol: Protocol::Distkv,
             targets: vec![target; 3],
@@ -143,7 +160,7 @@ mod tests {
     fn what_is_set_to_the_end_ends_with_the_last_key() {
         let work = Work {
             protocol: Protocol::Distkv,
-            targets: vec![start().unwrap()],
+            targets: vec![start().unwrap().0],
             depth: 16,
             ops: Ops::fill(0, 1_001, 1),
             values: Values::new(1, 1),

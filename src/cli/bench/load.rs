@@ -11,8 +11,9 @@ use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
+use super::compare::talk::connection_number;
 use super::keys::{Ops, Values};
-use super::wire::{Protocol, WireError};
+use super::wire::{Protocol, Tag, WireError};
 use crate::rt;
 
 /// Longest latency that is told apart: a minute, in nanoseconds.
@@ -132,6 +133,8 @@ struct Request {
 
 struct Connection {
     target: SocketAddr,
+    /// No other one's.
+    number: u64,
     stream: TcpStream,
     input: Vec<u8>,
     /// How much of `input` is filled, and where the first answer that was not taken begins.
@@ -143,6 +146,8 @@ struct Connection {
     /// The slot whose answer comes next, where answers have no number.
     turn: usize,
     open: usize,
+    /// Requests so far.
+    sent: u64,
 }
 
 /// Does the work, on this thread.
@@ -182,17 +187,21 @@ impl Generator {
                 io::Result::Ok(stream)
             };
             let stream = connect().map_err(|error| LoadError::Connect(*target, error))?;
+            let (number, mut output) = (connection_number(), Vec::new());
+            work.protocol.hello(number, &mut output);
             connections.push(Connection {
                 target: *target,
+                number,
                 stream,
                 input: vec![0; READ_BYTES],
                 filled: 0,
                 start: 0,
-                output: Vec::new(),
+                output,
                 written: 0,
                 slots: vec![Slot::default(); work.depth.max(1)],
                 turn: 0,
                 open: 0,
+                sent: 0,
             });
         }
         let left = work.count;
@@ -286,13 +295,19 @@ impl Connection {
         if let Some(left) = left {
             *left -= 1;
         }
-        slot.seq = if slot.seq == 0 { index as u64 + 1 } else { slot.seq + depth };
+        slot.seq = match slot.seq {
+            _ if work.protocol.numbers_rise() => self.sent * depth + index as u64 + 1,
+            0 => index as u64 + 1,
+            last => last + depth,
+        };
+        self.sent += 1;
+        let tag = Tag { connection: self.number, seq: slot.seq };
         *slot = Slot { sent: now, is_write: op.is_write, is_open: true, ..*slot };
         if op.is_write {
             let value = work.values.at(work.ops.place(work.values.places()));
-            work.protocol.set(op.key, value, slot.seq, &mut self.output);
+            work.protocol.set(op.key, value, tag, &mut self.output);
         } else {
-            work.protocol.get(op.key, slot.seq, &mut self.output);
+            work.protocol.get(op.key, tag, &mut self.output);
         }
         self.open += 1;
     }
@@ -346,9 +361,8 @@ impl Connection {
                     turn
                 }
             };
-            let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.is_open) else {
-                continue;
-            };
+            let is_it = |slot: &&mut Slot| slot.is_open && seq_is(answer.seq, slot.seq);
+            let Some(slot) = self.slots.get_mut(index).filter(is_it) else { continue };
             slot.is_open = false;
             self.open -= 1;
             let request = Request { index, sent: slot.sent, is_write: slot.is_write };
@@ -376,6 +390,11 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// Whether an answer's number is a request's; without one it is, by its place.
+fn seq_is(answer: Option<u64>, request: u64) -> bool {
+    answer.is_none_or(|seq| seq == request)
 }
 
 fn is_transient(error: &io::Error) -> bool {

@@ -13,12 +13,14 @@
 //! | `tree` | how long a listing takes |
 //! | `catch_up` | how long a fresh node takes until it has everything |
 //! | `compare` | the same work on other servers of this machine |
+//! | `peers` | these servers: what they speak, and how they are started |
 
 mod catch_up;
 mod compare;
 mod echo;
 mod keys;
 mod load;
+mod peers;
 mod process;
 mod report;
 mod streams;
@@ -66,7 +68,7 @@ Examples:
   distkv-node bench watchers --count 100
   distkv-node bench tree                             list all entries
   distkv-node bench catch-up 127.0.0.1:27587
-  distkv-node bench compare                          this program and the Redis that is installed
+  distkv-node bench compare                          this program and Redis, etcd, NATS if installed
   distkv-node bench echo                             what the load generator itself can do
 
 It writes below `:`, keys like key-000000000042: use it on a network made for it. Each connection
@@ -256,7 +258,16 @@ fn measure(
     if !shape.no_fill {
         fill(targets, protocol, shape).map_err(failed)?;
     }
-    let processes = processes(targets);
+    measure_those(targets, &processes(targets), protocol, shape)
+}
+
+/// Warms up and measures; the CPU and memory of some processes meanwhile.
+fn measure_those(
+    targets: &[SocketAddr],
+    processes: &[Process],
+    protocol: Protocol,
+    shape: &Shape,
+) -> Result<Measured, CliError> {
     let counted_from = rt::now_ns() + nanos(shape.warm_up);
     let end = counted_from.saturating_add(nanos(shape.duration));
     let threads = shape.threads.min(shape.connections);
@@ -275,9 +286,9 @@ fn measure(
     };
     let running: Vec<_> = (0..threads).map(|thread| start(work(thread))).collect();
     wait_until(counted_from);
-    let before = usage(&processes);
+    let before = usage(processes);
     let tally = join(running).map_err(failed)?;
-    let after = usage(&processes);
+    let after = usage(processes);
     let cpu_s = before.zip(after).map(|(before, after)| after.cpu_s - before.cpu_s);
     Ok(Measured { tally, cpu_s, resident: after.map(|usage| usage.resident) })
 }

@@ -1,0 +1,192 @@
+//! What is measured at one server: reads and writes, watchers, listing.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use mio::{Events, Interest, Poll, Token};
+
+use super::super::load::{LoadError, Work};
+use super::super::peers::{Kind, Peer};
+use super::super::process::Usage;
+use super::super::wire::Protocol;
+use super::super::{Distribution, Measured, Ops, Values, failed, fill, join, nanos, start};
+use super::super::{measure_those, wait_until};
+use super::figures::WORK;
+use super::lab::{Cores, Lab, Server};
+use super::talk::{Counter, Talk};
+use super::{Plan, VALUE_BYTES};
+use crate::cli::error::CliError;
+use crate::rt;
+
+/// How many watchers there are, and how many writes in flight.
+const WATCHERS: usize = 100;
+const WRITES_IN_FLIGHT: usize = 100;
+/// How many keys are written for watchers.
+const WATCHED_KEYS: u64 = 10_000;
+/// How many entries are listed, and how often.
+const LISTED: u64 = 100_000;
+const LISTINGS: usize = 5;
+/// So much is read at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// Memory per entry; then CPU, rate, latency for each of [`WORK`].
+pub(super) fn requests(peer: &Peer, plan: Plan, lab: &Lab) -> Result<Vec<Option<f64>>, CliError> {
+    let servers = peer.start(1, lab, Cores::One)?;
+    let server = only(peer, &servers)?;
+    let (targets, processes) = ([server.address], [server.process()]);
+    let mut figures = Vec::new();
+    if peer.kind == Kind::Echo {
+        figures.push(None);
+    } else {
+        let before = server.usage();
+        fill(&targets, peer.protocol(), &plan.shape(1, 1, 0.0, plan.keys)).map_err(failed)?;
+        let after = server.usage();
+        let grown = before.zip(after).map(|(a, b)| b.resident.saturating_sub(a.resident));
+        figures.push(grown.map(|bytes| bytes as f64 / plan.keys as f64));
+    }
+    for (connections, depth, reads) in WORK {
+        let shape = plan.shape(connections, depth, reads, plan.keys);
+        let measured = measure_those(&targets, &processes, peer.protocol(), &shape)?;
+        if measured.tally.errors > 0 {
+            return Err(peer.failed("it answers with errors"));
+        }
+        figures.extend(figures_of(&measured, reads));
+    }
+    Ok(figures)
+}
+
+fn figures_of(measured: &Measured, reads: f64) -> [Option<f64>; 3] {
+    let tally = &measured.tally;
+    let times = if reads > 0.5 { &tally.reads } else { &tally.writes };
+    let p99 = times.value_at_percentile(99.0) as f64 / 1e3;
+    [measured.cpu_per_million(), Some(measured.per_second() / 1e3), Some(p99)]
+}
+
+fn only<'a>(peer: &Peer, servers: &'a [Server]) -> Result<&'a Server, CliError> {
+    servers.first().ok_or_else(|| peer.failed("there is none"))
+}
+
+/// Millions of deliveries per second, and what a million of them costs the servers.
+pub(super) fn watchers(peer: &Peer, plan: Plan, lab: &Lab) -> Result<Vec<Option<f64>>, CliError> {
+    let protocol = peer.protocol_of_watchers();
+    // Others are of use as three nodes only; there it is another node that is watched.
+    let count = if matches!(protocol, Protocol::Etcd | Protocol::Nats) { 3 } else { 1 };
+    let servers = peer.start(count, lab, Cores::One)?;
+    let watched = servers.last().ok_or_else(|| peer.failed("there is none"))?.address;
+    let mut talks = Vec::new();
+    for _ in 0..WATCHERS {
+        let mut talk = Talk::connect(protocol, watched)?;
+        talk.watch()?;
+        talks.push(talk);
+    }
+    let counted_from = rt::now_ns() + nanos(plan.warm_up);
+    let end = counted_from.saturating_add(nanos(plan.duration));
+    let work = Work {
+        protocol,
+        targets: vec![only(peer, &servers)?.address],
+        depth: WRITES_IN_FLIGHT,
+        ops: Ops::new(Distribution::Uniform, WATCHED_KEYS, 0.0, 1),
+        values: Values::new(VALUE_BYTES, 1),
+        counted_from,
+        end,
+        count: None,
+    };
+    let writer = start(work);
+    let mark = protocol.mark_of_change();
+    let counting = rt::spawn_thread("watchers", move || count_all(talks, mark, counted_from, end));
+    wait_until(counted_from);
+    let before = usage_of(&servers);
+    wait_until(end);
+    let after = usage_of(&servers);
+    let counting = counting.map_err(LoadError::Poll).map_err(failed)?;
+    let deliveries = counting.join().map_err(|_| failed(LoadError::Thread))?.map_err(failed)?;
+    join(vec![writer]).map_err(failed)?;
+    if deliveries == 0.0 {
+        return Err(peer.failed("nothing is delivered"));
+    }
+    let cpu = before.zip(after).map(|(a, b)| (b.cpu_s - a.cpu_s) * 1e6 / deliveries);
+    Ok(vec![Some(deliveries / plan.duration.as_secs_f64() / 1e6), cpu])
+}
+
+/// What several servers have used so far.
+pub(super) fn usage_of(servers: &[Server]) -> Option<Usage> {
+    super::super::usage(&servers.iter().map(Server::process).collect::<Vec<_>>())
+}
+
+/// Reads what comes to all until the end. The changes that come to the first are counted, and of
+/// the others the bytes, since all get the same.
+fn count_all(talks: Vec<Talk>, mark: &[u8], counted_from: u64, end: u64) -> Result<f64, LoadError> {
+    let mut poll = Poll::new().map_err(LoadError::Poll)?;
+    let mut streams = Vec::new();
+    for (index, talk) in talks.into_iter().enumerate() {
+        talk.stream.set_nonblocking(true).map_err(LoadError::Poll)?;
+        let mut stream = mio::net::TcpStream::from_std(talk.stream);
+        let registered = poll.registry().register(&mut stream, Token(index), Interest::READABLE);
+        registered.map_err(LoadError::Poll)?;
+        streams.push((stream, talk.address));
+    }
+    let (mut changes, mut bytes, mut bytes_of_first) = (0, 0, 0);
+    let (mut buffer, mut counter) = (vec![0; READ_BYTES], Counter::new(mark));
+    let mut events = Events::with_capacity(1_024);
+    loop {
+        let polled = poll.poll(&mut events, Some(Duration::from_millis(20)));
+        if let Err(error) = polled
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            return Err(LoadError::Poll(error));
+        }
+        for event in &events {
+            let index = event.token().0;
+            let Some((stream, address)) = streams.get_mut(index) else { continue };
+            loop {
+                let now = rt::now_ns();
+                if now >= end {
+                    return Ok(changes as f64 * bytes as f64 / bytes_of_first.max(1) as f64);
+                }
+                let length = match stream.read(&mut buffer) {
+                    Ok(0) => {
+                        return Err(LoadError::Lost(*address, io::ErrorKind::UnexpectedEof.into()));
+                    }
+                    Ok(length) => length,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(LoadError::Lost(*address, error)),
+                };
+                let found = match index {
+                    0 => counter.count(buffer.get(..length).unwrap_or_default()),
+                    _ => 0,
+                };
+                if now >= counted_from {
+                    changes += found;
+                    bytes += length as u64;
+                    bytes_of_first += if index == 0 { length as u64 } else { 0 };
+                }
+                if length < READ_BYTES {
+                    break;
+                }
+            }
+        }
+        if rt::now_ns() >= end {
+            return Ok(changes as f64 * bytes as f64 / bytes_of_first.max(1) as f64);
+        }
+    }
+}
+
+/// Seconds until all of [`LISTED`] entries are here: the median of some.
+pub(super) fn listing(peer: &Peer, plan: Plan, lab: &Lab) -> Result<Vec<Option<f64>>, CliError> {
+    let listed = LISTED.min(plan.keys);
+    let servers = peer.start(1, lab, Cores::One)?;
+    let server = only(peer, &servers)?;
+    fill(&[server.address], peer.protocol(), &plan.shape(1, 1, 0.0, listed)).map_err(failed)?;
+    let mut times = Vec::new();
+    for _ in 0..LISTINGS {
+        let mut talk = Talk::connect(peer.protocol(), server.address)?;
+        let began = rt::now_ns();
+        let found = peer.list(&mut talk, listed)?;
+        times.push((rt::now_ns() - began) as f64 / 1e9);
+        if found != listed {
+            return Err(peer.failed(&format!("it lists {found} entries of {listed}")));
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(vec![times.get(LISTINGS / 2).copied()])
+}
