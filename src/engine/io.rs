@@ -80,6 +80,13 @@ pub enum Output {
         /// Header and body.
         frame: Arc<[u8]>,
     },
+    /// A frame for some of the linked peers; the bytes are shared.
+    Multicast {
+        /// On which links.
+        links: Vec<LinkId>,
+        /// Header and body.
+        frame: Arc<[u8]>,
+    },
     /// A frame for one peer.
     Send {
         /// On which link.
@@ -165,6 +172,8 @@ pub enum CloseReason {
     Left,
     /// More incarnations are known than the table holds.
     TableFull,
+    /// Neither side wants the link: others do its work ([`super::overlay`]).
+    Unneeded,
 }
 
 /// What an operator wants to know; the shell logs it.

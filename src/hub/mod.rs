@@ -259,6 +259,15 @@ impl Hub {
                         }
                     }
                 }
+                Output::Multicast { links, frame } => {
+                    for link in links {
+                        if let Some(queue) = outputs.links.get(&link)
+                            && queue.push(Arc::clone(&frame))
+                        {
+                            wakes.links.push(Arc::clone(queue));
+                        }
+                    }
+                }
                 Output::Send { link, frame } => {
                     if let Some(queue) = outputs.links.get(&link)
                         && queue.push(frame)
