@@ -12,6 +12,8 @@
 #[allow(dead_code, reason = "shared by several examples")]
 mod support;
 
+mod crash;
+mod real;
 mod simulated;
 
 use std::process::ExitCode;
@@ -34,11 +36,65 @@ struct Arguments {
 enum What {
     /// Simulated networks with a virtual clock: real engines and real SWIM, no sockets.
     Sim(SimArguments),
+    /// Real nodes on loopback sockets, all in this process.
+    Real(RealArguments),
+    /// How soon a crash is seen, simulated over many seeds, and whether there are false alarms.
+    Crash(CrashArguments),
+    /// How soon a crash is seen by real processes, one of which is killed.
+    Kill(KillArguments),
+}
+
+/// What `real` is told.
+#[derive(Args)]
+struct RealArguments {
+    /// How many nodes; several numbers are done one after the other.
+    #[arg(long, value_delimiter = ',', default_value = "3,10,48,64")]
+    nodes: Vec<usize>,
+    /// Changes per second, in the whole network.
+    #[arg(long, default_value_t = 1_000)]
+    rate: u64,
+    /// How long each phase is measured, seconds.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Nothing is measured for so long after the network has formed, seconds.
+    #[arg(long, default_value_t = 65)]
+    settle: u64,
+    /// How many changes are followed to every node.
+    #[arg(long, default_value_t = 200)]
+    changes: usize,
+}
+
+/// What `crash` is told.
+#[derive(Args)]
+struct CrashArguments {
+    /// How many nodes.
+    #[arg(long, default_value_t = 5)]
+    nodes: usize,
+    /// How many crashes, each with another seed.
+    #[arg(long, default_value_t = 500)]
+    seeds: u64,
+    /// How many networks are watched for an hour without a crash.
+    #[arg(long, default_value_t = 10)]
+    hours: u64,
+    /// How many of a thousand datagrams are lost.
+    #[arg(long, default_value_t = 20)]
+    loss_permille: u32,
+}
+
+/// What `kill` is told.
+#[derive(Args)]
+struct KillArguments {
+    /// How many nodes, the one that is killed included.
+    #[arg(long, default_value_t = 5)]
+    nodes: usize,
+    /// How often.
+    #[arg(long, default_value_t = 20)]
+    rounds: u64,
 }
 
 /// What `sim` is told.
 #[derive(Args)]
-pub struct SimArguments {
+struct SimArguments {
     /// How many nodes; several numbers are done one after the other.
     #[arg(long, value_delimiter = ',', default_value = "3,10,48,100,1000")]
     nodes: Vec<usize>,
@@ -74,6 +130,9 @@ fn main() -> ExitCode {
     }
     let done = match Arguments::parse().what {
         What::Sim(arguments) => simulated::run(&arguments),
+        What::Real(arguments) => real::run(&arguments),
+        What::Crash(arguments) => crash::simulated(&arguments),
+        What::Kill(arguments) => crash::killed(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,8 +6,8 @@
 //! whole list, once per sum: then it knows what it lacks, or that it lacks nothing. An answer
 //! never causes a question, so two nodes that both lack something ask each other once.
 //!
-//! Where not all are linked with all ([`super::spread`]) there may be a thousand members, so those that
-//! are merely there are left to the sum, too. What has changed here lately, and has not arrived at
+//! In a network of more than a dozen nodes, those that are merely there are left to the sum, too: a
+//! list of all members to each peer every few seconds would be most of what is said. What has changed here lately, and has not arrived at
 //! the peer yet, must then not look like a difference: a peer that does not name an incarnation has
 //! had nothing of it for a minute, so it is compared with what this node had before.
 
@@ -24,9 +24,12 @@ use crate::replica::Replica;
 
 /// A digest of what changed goes out this often while something changes.
 const CHANGES_INTERVAL_MS: Millis = 200;
-/// The same where changes are passed on: over lazy links, of which a node has several, which are not
-/// due at the same time at all their peers.
-const CHANGES_INTERVAL_RELAYED_MS: Millis = 1_000;
+/// The same in larger networks, for as many links, or incarnations, as there are times of this.
+const CHANGES_FEW: usize = 12;
+/// But so often in any case.
+const CHANGES_INTERVAL_MAX_MS: Millis = 1_000;
+/// In larger networks, members are not named only because they are there.
+const MEMBERS_NAMED_MAX: usize = 12;
 /// A full digest goes out this often, also when nothing changes.
 const FULL_INTERVAL_MS: Millis = 5_000;
 /// Incarnations and ranges per digest message; more of them go into several messages. At most
@@ -185,7 +188,8 @@ pub(super) struct Heard {
 /// When which digest is due, for all peers.
 #[derive(Default)]
 pub(super) struct Schedule {
-    changes_due: Millis,
+    /// When the last digest went out.
+    told_at: Millis,
     full_due: Millis,
     /// No whole list is asked for before this time.
     want_due: Millis,
@@ -215,7 +219,7 @@ impl Engine {
         let table = self.replica.table();
         let find = |id: &NodeId| table.find(id.name.as_str(), id.incarnation);
         let mut nodes = BTreeSet::new();
-        if !self.spread.is_tree() {
+        if self.link_count().max(self.members.len()) <= MEMBERS_NAMED_MAX {
             let linked = self.peers.iter().map(|(_, peer)| &peer.id);
             nodes.extend(linked.chain(&self.members).filter_map(find));
         }
@@ -236,26 +240,33 @@ impl Engine {
 
     pub(super) fn on_digest_tick(&mut self, now: Millis, out: &mut Outbox) {
         self.peers.extents.look_around(&self.replica, now);
-        let is_relayed = self.spread.is_tree();
-        let interval = if is_relayed { CHANGES_INTERVAL_RELAYED_MS } else { CHANGES_INTERVAL_MS };
+        let interval = self.changes_interval();
         let schedule = &mut self.peers.schedule;
         if now >= schedule.full_due {
             schedule.full_due = now + FULL_INTERVAL_MS;
-            schedule.changes_due = now + interval;
+            schedule.told_at = now;
             let told = self.told_seen();
             self.peers.extents.changed.clear();
             self.broadcast_digest(&told, out);
         } else if self.ready
-            && now >= schedule.changes_due
+            && now >= schedule.told_at + interval
             && !self.peers.extents.changed.is_empty()
         {
-            schedule.changes_due = now + interval;
+            schedule.told_at = now;
             let told = self.told_changes();
             match self.digest_links() {
                 None => self.broadcast_digest(&told, out),
                 Some(links) => links.iter().for_each(|link| self.send_told(*link, &told, out)),
             }
         }
+    }
+
+    /// How long after the last digest the next one of what changed is due. What it costs grows with
+    /// links and with incarnations; what it is for, a frame that got lost, is rare.
+    fn changes_interval(&self) -> Millis {
+        let links = if self.spread.is_tree() { 0 } else { self.link_count() };
+        let times = links.max(self.peers.extents.changed.len()).div_ceil(CHANGES_FEW).max(1);
+        (CHANGES_INTERVAL_MS * times as Millis).min(CHANGES_INTERVAL_MAX_MS)
     }
 
     /// Sends a full digest to one peer.

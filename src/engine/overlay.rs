@@ -114,10 +114,8 @@ mod tests {
     #[test]
     fn who_comes_changes_a_few_links_only() {
         let (before, after) = (graph(500), graph(501));
-        let changed: usize = before
-            .iter()
-            .map(|(name, near)| near.symmetric_difference(&after[name]).count())
-            .sum();
+        let changed: usize =
+            before.iter().map(|(name, near)| near.symmetric_difference(&after[name]).count()).sum();
         // On each ring two nodes lose each other and get the newcomer instead.
         assert!(changed <= 4 * RINGS as usize, "{changed}");
     }

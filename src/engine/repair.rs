@@ -17,7 +17,7 @@ use crate::replica::across::{AcrossFailure, Answers, Knowledge, Names, NamesMax}
 /// probably on its way. Longer than a push takes, shorter than anybody notices.
 pub(super) const HOLE_AFTER_MS: Millis = 200;
 /// The same where changes are passed on: a dozen links, each of which may take a while.
-const HOLE_AFTER_RELAYED_MS: Millis = 500;
+const HOLE_AFTER_RELAYED_MS: Millis = 300;
 /// A catch-up of which nothing came for so long is given up.
 pub(super) const SILENCE_MS: Millis = 5_000;
 /// A peer that failed us is not asked again for so long, if there is another.

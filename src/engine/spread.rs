@@ -234,7 +234,7 @@ impl Engine {
                 close.push(link);
             }
         }
-        if lost {
+        if lost || (is_tree && self.peers.iter().all(|(_, peer)| !peer.edge.eager)) {
             self.graft_all();
         }
         let links: Vec<LinkId> = self.peers.iter().map(|(link, _)| link).collect();
@@ -394,9 +394,13 @@ impl Engine {
     ) {
         let event = entry.newest();
         if was_seen {
-            let first = self.spread.live.from.get(&(event.node, event.tick)).copied();
-            if first.is_some_and(|first| first != Some(link)) {
-                self.counters.duplicates += 1;
+            let Some(first) = self.spread.live.from.get(&(event.node, event.tick)).copied() else {
+                return;
+            };
+            self.counters.duplicates += u64::from(first != Some(link));
+            // A circle is closed only if the other half of it stands still.
+            let stands = |first| self.peers.get(first).is_some_and(|peer| peer.edge.eager);
+            if first != Some(link) && first.is_none_or(stands) {
                 self.prune(link, now, out);
             }
             return;
@@ -466,9 +470,10 @@ impl Engine {
         }
         let wide = relayed.wide;
         let envelope = encode(&PeerMessage::Relayed(relayed), self.table());
-        let chosen = self.peers.iter().filter(|(to, peer)| {
-            *to != link && peer.edge.speaks && (wide || peer.edge.eager)
-        });
+        let chosen = self
+            .peers
+            .iter()
+            .filter(|(to, peer)| *to != link && peer.edge.speaks && (wide || peer.edge.eager));
         let links: Vec<LinkId> = chosen.map(|(to, _)| to).collect();
         if !links.is_empty() {
             out.push(Output::Multicast { links, frame: envelope });
@@ -515,10 +520,7 @@ mod tests {
         assert_eq!(origins.0.len(), ORIGINS_MAX);
         assert!(!origins.0.contains_key(&id(0)));
         let mut live = Live::default();
-        let event = |tick| Event {
-            node: NodeIndex(0),
-            tick: Tick::new(tick).unwrap(),
-        };
+        let event = |tick| Event { node: NodeIndex(0), tick: Tick::new(tick).unwrap() };
         (1..=LIVE_MAX as u64 + 9).for_each(|tick| live.note(event(tick), None));
         assert_eq!((live.from.len(), live.order.len()), (LIVE_MAX, LIVE_MAX));
     }

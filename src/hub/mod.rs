@@ -33,7 +33,7 @@ use crate::replica::watch::{WatchId, WatchScope};
 use crate::storage::{Batch, Op};
 use gone::{FreedChunks, GoneLog, GoneWalk};
 use inbox::{Inbox, MonitorId, Pushed, WatchContent};
-use link_queue::LinkQueue;
+use link_queue::{LinkQueue, QueuedTotal};
 use log_queue::{CutPurpose, LogItem, LogQueue};
 
 /// Most monitors of topics, all clients together.
@@ -69,6 +69,8 @@ struct Outputs {
     watches: BTreeMap<WatchId, Arc<Inbox>>,
     monitors: BTreeMap<MonitorId, Monitor>,
     next_link: u64,
+    /// What was queued for links that are gone.
+    queued_before: QueuedTotal,
     next_monitor: u64,
     reports: Vec<Report>,
     reports_bytes: usize,
@@ -368,7 +370,19 @@ impl Hub {
 
     /// Takes a link's queue away. The engine is told with [`Input::LinkDown`].
     pub fn remove_link(&self, link: LinkId) {
-        self.outputs.lock().links.remove(&link);
+        let mut outputs = self.outputs.lock();
+        if let Some(queue) = outputs.links.remove(&link) {
+            outputs.queued_before.add(queue.queued());
+        }
+    }
+
+    /// What was queued for peers since the start.
+    #[must_use]
+    pub fn queued(&self) -> QueuedTotal {
+        let outputs = self.outputs.lock();
+        let mut total = outputs.queued_before;
+        outputs.links.values().for_each(|queue| total.add(queue.queued()));
+        total
     }
 
     /// Links whose queue overflowed and was not made good yet.

@@ -65,15 +65,28 @@ enum Happening {
     Tick(usize),
     /// A node's SWIM does.
     Wake(usize),
-    Datagram { from: SocketAddr, to: usize, bytes: Vec<u8> },
+    Datagram {
+        from: SocketAddr,
+        to: usize,
+        bytes: Vec<u8>,
+    },
     /// The next frame of that direction arrives.
-    Arrive { wire: usize, side: usize },
+    Arrive {
+        wire: usize,
+        side: usize,
+    },
     /// A node looks whom to dial.
     Dial(usize),
     /// A dialled connection is greeted.
-    Connect { from: usize, to: usize },
+    Connect {
+        from: usize,
+        to: usize,
+    },
     /// A node notices that a link is gone.
-    Notice { wire: usize, side: usize },
+    Notice {
+        wire: usize,
+        side: usize,
+    },
     /// The next change is made.
     Write,
 }
@@ -336,6 +349,15 @@ impl Scale {
         let living = self.nodes.iter().filter(|node| node.swim.is_some());
         let count = living.clone().count();
         living.clone().all(|node| node.up.len() + 1 == count)
+    }
+
+    /// Of what all living nodes should see of each other, how many thousandths they do.
+    #[must_use]
+    pub fn seen_permille(&self) -> usize {
+        let living = self.nodes.iter().filter(|node| node.swim.is_some());
+        let count = living.clone().count();
+        let seen: usize = living.map(|node| node.up.len()).sum();
+        seen * 1_000 / (count * count.saturating_sub(1)).max(1)
     }
 
     /// Whether every living node serves clients, and has the links that it wants and no others.

@@ -61,9 +61,8 @@ impl Scale {
         if !engine.is_ready() && node.links.is_empty() {
             wanted.push(0);
         }
-        wanted.retain(|to| {
-            *to != at && !node.links.contains_key(to) && !node.dialling.contains(to)
-        });
+        wanted
+            .retain(|to| *to != at && !node.links.contains_key(to) && !node.dialling.contains(to));
         let now = self.now();
         for to in wanted {
             let courtesy = if at > to && self.nodes[at].links.len() > 1 { COURTESY_US } else { 0 };
