@@ -8,8 +8,9 @@
 //! cargo run --release --example cluster_scale -- kill --rounds 20
 //! ```
 
+#![allow(clippy::disallowed_methods, clippy::indexing_slicing, reason = "it measures")]
+
 #[path = "../support/mod.rs"]
-#[allow(dead_code, reason = "shared by several examples")]
 mod support;
 
 mod crash;

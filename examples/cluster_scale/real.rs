@@ -1,5 +1,6 @@
 //! Real nodes on loopback sockets, all in this process.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use distkv::client::HostPort;
@@ -51,35 +52,20 @@ async fn one(count: usize, arguments: &RealArguments) -> Result<(), String> {
     let before = traffic(nodes);
     rt::sleep(Duration::from_secs(arguments.seconds)).await;
     show("at rest", before, traffic(nodes), count, arguments.seconds);
-    spread("one change at a time", nodes, arguments.changes, Duration::from_millis(5));
+    spread("one change at a time", nodes, arguments.changes, Duration::from_millis(5), 1);
 
     let before = traffic(nodes);
     let cpu = cpu_seconds();
     let total = arguments.rate * arguments.seconds;
-    let load = async {
-        let (start, mut made) = (Instant::now(), 0);
-        while made < total {
-            let due = (start.elapsed().as_micros() as u64 * arguments.rate / 1_000_000).min(total);
-            while made < due {
-                let _ = set(&nodes[made as usize % count], 1, made);
-                made += 1;
-            }
-            rt::sleep(Duration::from_millis(1)).await;
-        }
-        start.elapsed()
-    };
-    let measured = async {
-        let shared = cluster.nodes();
-        rt::sleep(Duration::from_millis(500)).await;
-        let pause = Duration::from_millis(20);
-        let changes = (arguments.changes).min(arguments.seconds as usize * 20);
-        // On a thread of its own: it looks in a loop.
-        std::thread::scope(|scope| {
-            scope.spawn(|| spread("under load", shared, changes, pause));
-        });
-    };
-    // The load must go on while the thread looks.
-    let took = futures::future::join(load, measured).await.0;
+    let pause = Duration::from_millis(20);
+    let changes = arguments.changes.min(arguments.seconds as usize * 20);
+    // The nodes' tasks have threads of their own.
+    let took = thread::scope(|scope| {
+        let load = scope.spawn(|| make_load(nodes, arguments.rate, total));
+        thread::sleep(Duration::from_millis(500));
+        spread("under load", nodes, changes, pause, 2);
+        load.join().unwrap_or_default()
+    });
     show("under load", before, traffic(nodes), count, took.as_secs().max(1));
     println!(
         "   {:.0} changes/s were made; {:.2} CPU s per second for all nodes and this program",
@@ -99,6 +85,20 @@ async fn one(count: usize, arguments: &RealArguments) -> Result<(), String> {
     );
     cluster.shutdown().await;
     Ok(())
+}
+
+/// Makes so many changes at that rate, each at the next node; returns how long it took.
+fn make_load(nodes: &[Node], rate: u64, total: u64) -> Duration {
+    let (start, mut made) = (Instant::now(), 0);
+    while made < total {
+        let due = (start.elapsed().as_micros() as u64 * rate / 1_000_000).min(total);
+        while made < due {
+            let _ = set(&nodes[made as usize % nodes.len()], 1, made);
+            made += 1;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    start.elapsed()
 }
 
 /// Starts all but the first at once.
@@ -121,7 +121,7 @@ async fn form(count: usize) -> Result<TestCluster, String> {
 }
 
 fn path(top: i64, number: u64) -> Option<Path> {
-    Path::root().push("scale").ok()?.push(top).ok()?.push((number % 10_000) as i64).ok()
+    Path::root().push("scale").ok()?.push(top).ok()?.push((number % (1 << 32) % 10_000) as i64).ok()
 }
 
 fn set(node: &Node, top: i64, number: u64) -> Option<(Path, Value)> {
@@ -134,12 +134,14 @@ fn set(node: &Node, top: i64, number: u64) -> Option<(Path, Value)> {
 }
 
 /// Makes changes one after the other; how long each takes from the write's return until each other
-/// node has it.
-fn spread(what: &str, nodes: &[Node], changes: usize, pause: Duration) {
+/// node has it. `round`: another one's values are others.
+fn spread(what: &str, nodes: &[Node], changes: usize, pause: Duration, round: u64) {
     let (mut each, mut last) = (Vec::new(), Vec::new());
     for change in 0..changes {
         let maker = change * 7 % nodes.len();
-        let Some((path, value)) = set(&nodes[maker], 2, change as u64) else { continue };
+        let Some((path, value)) = set(&nodes[maker], 2, round << 32 | change as u64) else {
+            continue;
+        };
         let made = Instant::now();
         let mut open: Vec<&Node> = nodes.iter().collect();
         open.swap_remove(maker);
@@ -153,10 +155,10 @@ fn spread(what: &str, nodes: &[Node], changes: usize, pause: Duration) {
                 }
                 !has
             });
-            std::thread::sleep(LOOK);
+            thread::sleep(LOOK);
         }
         last.push(longest);
-        std::thread::sleep(pause);
+        thread::sleep(pause);
     }
     let ms = |us: u64| us as f64 / 1_000.0;
     println!(

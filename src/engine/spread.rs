@@ -11,6 +11,9 @@
 //! - Who loses an eager link makes its lazy ones eager, so that the next change finds its way round
 //!   at once, and makes the tree anew.
 //!
+//! Who does not pass on (it is of an earlier version, or still thinks the network small) is linked
+//! with everybody; its links are no part of the tree.
+//!
 //! A fresh link is eager. Whether a link is to be there at all is decided in [`super::overlay`]; it
 //! stays as long as one side wants it. What is said to all (elections, a resync's progress) goes over
 //! all links in an envelope with a number ([`Relayed`]), because it must arrive also where no
@@ -49,8 +52,11 @@ const WINDOW: u64 = 64;
 pub(super) struct LinkEdge {
     /// Changes are pushed over it.
     eager: bool,
-    /// The peer knows of edges, and passes on what it is pushed.
+    /// The peer knows of edges.
     speaks: bool,
+    /// It passes on what it is pushed. If not it is linked with everybody, and so pushes its
+    /// changes itself and gets those of others from their makers.
+    relays: bool,
     peer_wants: bool,
     told: Option<Edge>,
     pruned_at: Millis,
@@ -62,6 +68,7 @@ impl Default for LinkEdge {
         Self {
             eager: true,
             speaks: false,
+            relays: false,
             peer_wants: true,
             told: None,
             pruned_at: 0,
@@ -291,7 +298,7 @@ impl Engine {
         let Some(peer) = self.peers.get(link) else { return };
         // Who has nothing yet keeps whomever it got hold of.
         let wanted = !self.ready || self.wants(&peer.id.name);
-        let edge = Edge { wanted, eager: peer.edge.eager };
+        let edge = Edge { wanted, eager: peer.edge.eager, relays: self.spread.is_tree() };
         if !again && peer.edge.told == Some(edge) {
             return;
         }
@@ -304,6 +311,7 @@ impl Engine {
     pub(super) fn on_edge(&mut self, link: LinkId, edge: Edge, out: &mut Outbox) {
         let Some(peer) = self.peers.get_mut(link) else { return };
         peer.edge.speaks = true;
+        peer.edge.relays = edge.relays;
         peer.edge.peer_wants = edge.wanted;
         peer.edge.eager = edge.eager;
         if let Some(told) = &mut peer.edge.told {
@@ -316,7 +324,7 @@ impl Engine {
     /// Changes are pushed over this link from now on, by both sides.
     pub(super) fn graft(&mut self, link: LinkId, out: &mut Outbox) {
         let Some(peer) = self.peers.get_mut(link) else { return };
-        if !self.spread.is_tree() || !peer.edge.speaks {
+        if !self.spread.is_tree() || !peer.edge.relays {
             return;
         }
         peer.edge.eager = true;
@@ -341,7 +349,7 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(link) else { return };
         let edge = &mut peer.edge;
         let again = !edge.eager && now.saturating_sub(edge.pruned_at) >= PRUNE_AGAIN_MS;
-        if !edge.speaks || (!edge.eager && !again) {
+        if !edge.relays || (!edge.eager && !again) {
             return;
         }
         edge.eager = false;
@@ -352,7 +360,7 @@ impl Engine {
 
     /// A link is gone.
     pub(super) fn on_spread_link_down(&mut self, peer: &Peer, out: &mut Outbox) {
-        if self.spread.is_tree() && peer.edge.eager {
+        if self.spread.is_tree() && peer.edge.eager && peer.edge.relays {
             self.graft_all();
             let links: Vec<LinkId> = self.peers.iter().map(|(link, _)| link).collect();
             links.into_iter().for_each(|link| self.tell_edge(link, false, out));
@@ -364,8 +372,9 @@ impl Engine {
         if self.spread.is_tree() {
             self.spread.live.note(event, None);
         }
-        // Who does not speak hears of nothing but what makers push.
-        let is_pushed = |peer: &Peer| peer.edge.eager || !peer.edge.speaks;
+        // Who does not pass on hears of nothing but what makers push.
+        let is_tree = self.spread.is_tree();
+        let is_pushed = |peer: &Peer| !is_tree || peer.edge.eager || !peer.edge.relays;
         if self.peers.iter().all(|(_, peer)| is_pushed(peer)) {
             out.push(Output::Broadcast { frame });
         } else {
@@ -392,6 +401,10 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) {
+        if self.peers.get(link).is_none_or(|peer| !peer.edge.relays) {
+            // It pushes to everybody itself. That link is no part of the tree.
+            return;
+        }
         let event = entry.newest();
         if was_seen {
             let Some(first) = self.spread.live.from.get(&(event.node, event.tick)).copied() else {
@@ -408,10 +421,19 @@ impl Engine {
         if taken.refused {
             return;
         }
+        if let Some(peer) = self.peers.get_mut(link)
+            && peer.edge.unneeded_since.is_none()
+            && now.saturating_sub(peer.edge.pruned_at) >= PRUNE_AGAIN_MS
+        {
+            // The peer takes a link for eager that this node took for lazy: two said something at
+            // the same time. It is needed, so the peer is right.
+            peer.edge.eager = true;
+            peer.edge.told.iter_mut().for_each(|told| told.eager = true);
+        }
         self.spread.live.note(event, Some(link));
         let maker = self.table().get(event.node);
         let chosen = self.peers.iter().filter(|(to, peer)| {
-            *to != link && peer.edge.eager && peer.edge.speaks && maker != Some(&peer.id)
+            *to != link && peer.edge.eager && peer.edge.relays && maker != Some(&peer.id)
         });
         let links: Vec<LinkId> = chosen.map(|(to, _)| to).collect();
         if links.is_empty() {
@@ -486,7 +508,7 @@ impl Engine {
         if !self.spread.is_tree() || std::mem::take(&mut self.spread.tell_all) {
             return None;
         }
-        let lazy = self.peers.iter().filter(|(_, p)| !p.edge.eager || !p.edge.speaks);
+        let lazy = self.peers.iter().filter(|(_, p)| !p.edge.eager || !p.edge.relays);
         Some(lazy.map(|(link, _)| link).collect())
     }
 }

@@ -152,7 +152,7 @@ impl<'a> PeerMessage<'a> {
             AGREE => (Self::Agree { round: read_round(r)?, member: read_member(r)? }, 2),
             DISAGREE => (Self::Disagree(read_round(r)?), 1),
             ANNOUNCE => (Self::Announce(read_pair(r)?), 1),
-            EDGE => (Self::Edge(read_edge(r)?), 2),
+            EDGE => (Self::Edge(read_edge(r)?), 3),
             RELAYED => (Self::Relayed(read_relayed(r)?), 5),
             _ => return Ok(None),
         };
@@ -557,7 +557,7 @@ mod tests {
             PeerMessage::Topic { topic: "a.b".parse().unwrap(), data: &[0xc1, 0xff] },
             PeerMessage::KillNode(NodeName::new("old").unwrap()),
             PeerMessage::Leave,
-            PeerMessage::Edge(Edge { wanted: true, eager: false }),
+            PeerMessage::Edge(Edge { wanted: true, eager: false, relays: true }),
             PeerMessage::Relayed(Relayed {
                 origin: id("a"),
                 number: 3,

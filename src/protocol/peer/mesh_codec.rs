@@ -9,14 +9,15 @@ pub(super) const EDGE: u8 = 25;
 pub(super) const RELAYED: u8 = 26;
 
 pub(super) fn read_edge(r: &mut Reader<'_>) -> Result<Edge, PeerError> {
-    Ok(Edge { wanted: r.read_bool()?, eager: r.read_bool()? })
+    Ok(Edge { wanted: r.read_bool()?, eager: r.read_bool()?, relays: r.read_bool()? })
 }
 
 pub(super) fn write_edge(edge: Edge, out: &mut Vec<u8>) {
     write_frame(EDGE, out, |out| {
-        write_array_len(2, out);
+        write_array_len(3, out);
         write_bool(edge.wanted, out);
         write_bool(edge.eager, out);
+        write_bool(edge.relays, out);
     });
 }
 

@@ -202,14 +202,16 @@ pub enum RefuseReason {
     Other(u64),
 }
 
-/// What the sender thinks of this link, in a network in which not all are linked with all. Whoever
-/// says it understands it, and passes on what it is pushed; of others neither is expected.
+/// What the sender thinks of this link, in a network in which not all are linked with all. Of
+/// whoever never says it nothing of all this is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
     /// The sender wants the link to stand. One that neither side wants is closed.
     pub wanted: bool,
     /// Changes should be pushed over the link, by both sides; else digests tell of them.
     pub eager: bool,
+    /// The sender passes on what it is pushed. Who does not pushes its own changes to everybody.
+    pub relays: bool,
 }
 
 /// A message that is passed on from link to link until all have it, each node taking it once.

@@ -23,7 +23,6 @@ use crate::engine::{Config, Engine, Input, Outbox, Output, TICK_INTERVAL_MS};
 use crate::membership::{Identity, NetworkName, Swim, SwimConfig, SwimInput, SwimOutput};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::model::path::Path;
-use crate::model::value::Value;
 use crate::replica::write::{Precondition, Write};
 use wires::{Dropping, Wire};
 
@@ -45,6 +44,8 @@ pub struct ScaleOptions {
     pub value_bytes: usize,
     /// Without it there is membership alone.
     pub has_data: bool,
+    /// So many of the first nodes have data directories: they are the Delete group.
+    pub durable: usize,
 }
 
 impl Default for ScaleOptions {
@@ -56,6 +57,7 @@ impl Default for ScaleOptions {
             datagram_loss_permille: 0,
             value_bytes: 100,
             has_data: true,
+            durable: 0,
         }
     }
 }
@@ -102,6 +104,8 @@ struct Node {
     dialling: BTreeSet<usize>,
     up: BTreeSet<NodeName>,
     sent: Traffic,
+    /// Of a version that knows nothing of trees.
+    is_old: bool,
 }
 
 /// When a member was reported down: by whom, whom, and the time.
@@ -158,6 +162,16 @@ impl Scale {
 
     /// Starts `count` nodes at once; all but the very first one join that one.
     pub fn grow(&mut self, count: usize) {
+        self.grow_as(count, false);
+    }
+
+    /// The same, of an earlier version: they want to be linked with all, and neither say nor
+    /// understand what is said of trees.
+    pub fn grow_old(&mut self, count: usize) {
+        self.grow_as(count, true);
+    }
+
+    fn grow_as(&mut self, count: usize, is_old: bool) {
         for at in self.nodes.len()..self.nodes.len() + count {
             let name = NodeName::new(&format!("node-{at}")).expect("it is a name");
             let addr = SocketAddr::from(([10, 0, (at >> 8) as u8, at as u8], 27_587));
@@ -173,6 +187,7 @@ impl Scale {
                 dialling: BTreeSet::new(),
                 up: BTreeSet::new(),
                 sent: Traffic::default(),
+                is_old,
             });
             self.boot(at);
         }
@@ -189,9 +204,10 @@ impl Scale {
         node.swim = Some(swim);
         if self.options.has_data {
             let id = NodeId { name: node.name.clone(), incarnation };
-            let full_mesh_max = self.options.full_mesh_max;
-            let engine = Engine::new(Config { full_mesh_max, ..Config::new(id, hash_seed) });
-            node.engine = Some(engine);
+            let full_mesh_max = if node.is_old { usize::MAX } else { self.options.full_mesh_max };
+            let mut config = Config { full_mesh_max, ..Config::new(id, hash_seed) };
+            config.delete.store = (at < self.options.durable).then_some(at as u64 + 1);
+            node.engine = Some(Engine::new(config));
             let offset = self.rng.within(0, TICK_INTERVAL_MS * 1_000);
             let now = self.now();
             self.schedule.plan(now + offset, Happening::Tick(at));
@@ -252,6 +268,11 @@ impl Scale {
         }
     }
 
+    /// Deletes at a node what the last change was about.
+    pub fn delete_at(&mut self, at: usize) {
+        self.write_value(at, None);
+    }
+
     /// Makes a change at a node; it is measured if [`Scale::measure`] says so.
     pub fn write_at(&mut self, at: usize) {
         self.written += 1;
@@ -259,23 +280,25 @@ impl Scale {
         raw.extend_from_slice(&self.now().to_be_bytes());
         raw.push(u8::from(self.measures));
         raw.resize(2 + usize::from(raw[1]), 7);
-        let value = Value::new(&raw).expect("it is a value");
+        self.write_value(at, Some(&raw));
+    }
+
+    fn write_value(&mut self, at: usize, value: Option<&[u8]>) {
         let path = Path::root()
             .push("load")
             .and_then(|path| path.push((self.written % 100_000) as i64))
             .expect("it is a path");
         let write = Write {
             path,
-            value: Some(value.as_bytes()),
+            value,
             precondition: Precondition::default(),
             idempotent: false,
             write_id: None,
         };
         let Some(engine) = &mut self.nodes[at].engine else { return };
         let mut out = std::mem::take(&mut self.outbox);
-        if engine.write(write, false, &mut out).is_err() {
-            self.written -= 1;
-        }
+        // Who is not ready yet makes none.
+        let _ = engine.write(write, false, &mut out);
         self.perform(at, &mut out);
         self.outbox = out;
     }
@@ -370,8 +393,17 @@ impl Scale {
                 None => living - 1,
                 Some(wanted) => wanted.len(),
             };
+            // Who wants to be linked with all is.
+            let is_wanted_by_old =
+                |peer: &&usize| self.nodes[**peer].is_old && !self.wants(engine, **peer);
+            let wanted = wanted + has.keys().filter(is_wanted_by_old).count();
             engine.is_ready() && has.len() == wanted
         })
+    }
+
+    fn wants(&self, engine: &Engine, peer: usize) -> bool {
+        let name = &self.nodes[peer].name;
+        engine.wanted_links().is_none_or(|wanted| wanted.contains(name))
     }
 
     /// Whether all living nodes have accounted for the same, and hold as many entries.
@@ -500,7 +532,7 @@ impl Scale {
                 }
                 Output::Send { link, frame } => self.send_on(at, link, frame),
                 Output::Serve { link, job } => self.serve(at, link, job),
-                Output::Persist { .. } => {}
+                Output::Persist { token } => self.handle(at, Input::Persisted { token }),
                 Output::Close { link, .. } => self.close(at, link),
                 _ => {}
             }

@@ -159,6 +159,10 @@ impl Scale {
         {
             return;
         }
+        let is_of_trees = matches!(message, PeerMessage::Edge(_) | PeerMessage::Relayed(_));
+        if is_of_trees && (self.nodes[from].is_old || self.nodes[to].is_old) {
+            return;
+        }
         let messages = vec![message];
         self.handle(to, Input::Messages { link: link_id(wire, 1 - side), messages });
     }
