@@ -23,7 +23,7 @@ use distkv::model::value::Reader;
 use distkv::model::value::write::write_bin;
 use distkv::protocol::client::decode;
 use distkv::replica::Replica;
-use distkv::replica::write::{Precondition, Write};
+use distkv::replica::write::Write;
 
 /// The allocator of the real program.
 #[global_allocator]
@@ -204,7 +204,7 @@ fn get_together(entries: u64) -> Part {
     let work = move || {
         let paths = paths();
         let paths: Vec<&[u8]> = paths.iter().map(Path::as_bytes).collect();
-        tree.get_many(&paths, |_, entry| {
+        tree.get_many(&paths, |_, _, entry| {
             black_box(entry.unwrap());
         });
     };
@@ -218,13 +218,7 @@ fn hub() -> Hub {
 }
 
 fn set(hub: &Hub, path: Path, value: &[u8]) {
-    let write = Write {
-        path,
-        value: Some(value),
-        precondition: Precondition::default(),
-        idempotent: false,
-        write_id: None,
-    };
+    let write = Write::new(path, Some(value));
     black_box(hub.change(|engine, out| engine.write(write, false, out)).unwrap());
 }
 

@@ -19,11 +19,10 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use distkv::engine::{Config, Engine, Input, Outbox};
 use distkv::hub::Hub;
-use distkv::model::entry::Entry;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::path::Path;
 use distkv::model::value::write::write_bin;
-use distkv::replica::write::{Precondition, Write};
+use distkv::replica::write::{Hints, Write};
 
 /// The allocator of the real program.
 #[global_allocator]
@@ -64,17 +63,11 @@ fn path(number: u64) -> Path {
 fn set_all(hub: &Hub, paths: &[Path], value: &[u8]) {
     hub.change(|engine, out| {
         let looked_up: Vec<&[u8]> = paths.iter().map(Path::as_bytes).collect();
-        engine.tree().get_many(&looked_up, |_, entry| {
-            black_box(entry.map(Entry::tock));
-        });
-        for path in paths {
-            let write = Write {
-                path: path.clone(),
-                value: Some(value),
-                precondition: Precondition::default(),
-                idempotent: false,
-                write_id: None,
-            };
+        let mut spots = Vec::with_capacity(paths.len());
+        engine.tree().get_many(&looked_up, |_, spot, _| spots.push(Some(spot)));
+        for (path, spot) in paths.iter().zip(spots) {
+            let write =
+                Write { hints: Hints { spot, room: None }, ..Write::new(path, Some(value)) };
             black_box(engine.write(write, false, out).unwrap());
         }
     });
@@ -105,7 +98,7 @@ fn go_on(hub: &Hub, work: Work, seed: u64, entries: u64, is_over: &AtomicBool) -
             match work {
                 Work::Read => hub.read(|engine| {
                     let paths: Vec<&[u8]> = batch.iter().map(Path::as_bytes).collect();
-                    engine.tree().get_many(&paths, |_, entry| {
+                    engine.tree().get_many(&paths, |_, _, entry| {
                         black_box(entry.cloned());
                     });
                 }),

@@ -5,6 +5,11 @@
 //! are over, are covered by one sum ([`crate::model::seen_sum`]). Whoever has another sum wants the
 //! whole list, once per sum: then it knows what it lacks, or that it lacks nothing. An answer
 //! never causes a question, so two nodes that both lack something ask each other once.
+//!
+//! In a network of more than a dozen nodes, those that are merely there are left to the sum, too: a
+//! list of all members to each peer every few seconds would be most of what is said. What has changed here lately, and has not arrived at
+//! the peer yet, must then not look like a difference: a peer that does not name an incarnation has
+//! had nothing of it for a minute, so it is compared with what this node had before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +24,12 @@ use crate::replica::Replica;
 
 /// A digest of what changed goes out this often while something changes.
 const CHANGES_INTERVAL_MS: Millis = 200;
+/// The same in larger networks, for as many links, or incarnations, as there are times of this.
+const CHANGES_FEW: usize = 12;
+/// But so often in any case.
+const CHANGES_INTERVAL_MAX_MS: Millis = 1_000;
+/// In larger networks, members are not named only because they are there.
+const MEMBERS_NAMED_MAX: usize = 12;
 /// A full digest goes out this often, also when nothing changes.
 const FULL_INTERVAL_MS: Millis = 5_000;
 /// Incarnations and ranges per digest message; more of them go into several messages. At most
@@ -57,10 +68,19 @@ pub(super) struct Extents {
     /// Of these something was accounted for since the last digest.
     changed: BTreeSet<NodeIndex>,
     /// The same, within [`RECENT_MS`].
-    recent: BTreeMap<NodeIndex, Millis>,
+    recent: BTreeMap<NodeIndex, Recent>,
     holed: BTreeSet<NodeIndex>,
     /// Where looking around goes on.
     cursor: usize,
+}
+
+/// An incarnation of which something was accounted for lately.
+#[derive(Clone, Copy)]
+struct Recent {
+    /// When that was last.
+    at: Millis,
+    /// What it added to the sum before all that.
+    before: Share,
 }
 
 /// One incarnation of [`Extents`].
@@ -103,7 +123,7 @@ impl Extents {
         if self.cursor >= self.known.len() {
             self.cursor = 0;
         }
-        self.recent.retain(|_, at| now.saturating_sub(*at) < RECENT_MS);
+        self.recent.retain(|_, recent| now.saturating_sub(recent.at) < RECENT_MS);
     }
 
     fn look_at(&mut self, node: NodeIndex, noted: bool, replica: &Replica, now: Millis) {
@@ -113,7 +133,8 @@ impl Extents {
         if extent == known.extent && !(noted && extent == Extent::Holed) {
             return;
         }
-        self.sum.remove(known.share());
+        let before = known.share();
+        self.sum.remove(before);
         known.extent = extent;
         self.sum.add(known.share());
         if extent == Extent::Holed {
@@ -122,7 +143,7 @@ impl Extents {
             self.holed.remove(&node);
         }
         self.changed.insert(node);
-        self.recent.insert(node, now);
+        self.recent.entry(node).or_insert(Recent { at: now, before }).at = now;
     }
 
     /// The sum over all but these.
@@ -130,6 +151,22 @@ impl Extents {
         let mut sum = self.sum;
         for known in named.iter().filter_map(|node| self.known.get(node.as_usize())) {
             sum.remove(known.share());
+        }
+        sum
+    }
+
+    /// The same, as it was for a peer to which nothing of what came here lately has come: it would
+    /// have named that. What came half of the time ago that one names things for is at rest.
+    fn before_lately(&self, named: &BTreeSet<NodeIndex>, now: Millis) -> SeenSum {
+        let mut sum = self.without(named);
+        for (node, recent) in &self.recent {
+            if !named.contains(node)
+                && now.saturating_sub(recent.at) < RECENT_MS / 2
+                && let Some(known) = self.known.get(node.as_usize())
+            {
+                sum.remove(known.share());
+                sum.add(recent.before);
+            }
         }
         sum
     }
@@ -151,7 +188,8 @@ pub(super) struct Heard {
 /// When which digest is due, for all peers.
 #[derive(Default)]
 pub(super) struct Schedule {
-    changes_due: Millis,
+    /// When the last digest went out.
+    told_at: Millis,
     full_due: Millis,
     /// No whole list is asked for before this time.
     want_due: Millis,
@@ -180,8 +218,11 @@ impl Engine {
     fn matter_always(&self) -> BTreeSet<NodeIndex> {
         let table = self.replica.table();
         let find = |id: &NodeId| table.find(id.name.as_str(), id.incarnation);
-        let linked = self.peers.iter().map(|(_, peer)| &peer.id);
-        let mut nodes: BTreeSet<NodeIndex> = linked.chain(&self.members).filter_map(find).collect();
+        let mut nodes = BTreeSet::new();
+        if self.link_count().max(self.members.len()) <= MEMBERS_NAMED_MAX {
+            let linked = self.peers.iter().map(|(_, peer)| &peer.id);
+            nodes.extend(linked.chain(&self.members).filter_map(find));
+        }
         nodes.insert(self.own());
         nodes.extend(&self.peers.extents.holed);
         nodes
@@ -199,21 +240,33 @@ impl Engine {
 
     pub(super) fn on_digest_tick(&mut self, now: Millis, out: &mut Outbox) {
         self.peers.extents.look_around(&self.replica, now);
+        let interval = self.changes_interval();
         let schedule = &mut self.peers.schedule;
         if now >= schedule.full_due {
             schedule.full_due = now + FULL_INTERVAL_MS;
-            schedule.changes_due = now + CHANGES_INTERVAL_MS;
+            schedule.told_at = now;
             let told = self.told_seen();
             self.peers.extents.changed.clear();
             self.broadcast_digest(&told, out);
         } else if self.ready
-            && now >= schedule.changes_due
+            && now >= schedule.told_at + interval
             && !self.peers.extents.changed.is_empty()
         {
-            schedule.changes_due = now + CHANGES_INTERVAL_MS;
+            schedule.told_at = now;
             let told = self.told_changes();
-            self.broadcast_digest(&told, out);
+            match self.digest_links() {
+                None => self.broadcast_digest(&told, out),
+                Some(links) => links.iter().for_each(|link| self.send_told(*link, &told, out)),
+            }
         }
+    }
+
+    /// How long after the last digest the next one of what changed is due. What it costs grows with
+    /// links and with incarnations; what it is for, a frame that got lost, is rare.
+    fn changes_interval(&self) -> Millis {
+        let links = if self.spread.is_tree() { 0 } else { self.link_count() };
+        let times = links.max(self.peers.extents.changed.len()).div_ceil(CHANGES_FEW).max(1);
+        (CHANGES_INTERVAL_MS * times as Millis).min(CHANGES_INTERVAL_MAX_MS)
     }
 
     /// Sends a full digest to one peer.
@@ -339,6 +392,7 @@ impl Engine {
     ) {
         self.peers.extents.refresh(&self.replica, now);
         let own = self.peers.extents.without(named);
+        let lacks_recent_only = self.peers.extents.before_lately(named, now) == sum;
         let may_want = self.ready
             && now >= self.peers.schedule.want_due
             // The other side of a split that heals is asked by one of this side.
@@ -356,6 +410,9 @@ impl Engine {
                 peer.heard.understood = Some(sum);
                 peer.has_seen_all_but(self.replica.seen(), named);
             }
+            return;
+        }
+        if lacks_recent_only {
             return;
         }
         if peer.heard.understood == Some(sum) {

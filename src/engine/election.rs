@@ -90,7 +90,7 @@ impl Engine {
 
     /// A node cannot be reached any more: nobody need wait for its turn.
     pub(super) fn on_name_gone(&mut self, name: &NodeName) {
-        if self.peers.iter().any(|(_, peer)| peer.id.name == *name) {
+        if self.is_linked(name) || self.is_there_unlinked(name) {
             return;
         }
         self.elections.housekeepers.on_member_down(name);
@@ -100,7 +100,7 @@ impl Engine {
     fn on_housekeepers(&mut self, outputs: &mut Vec<ActorOutput>, now: Millis, out: &mut Outbox) {
         for output in outputs.drain(..) {
             match output {
-                ActorOutput::Send(ping) => self.broadcast(&PeerMessage::Ping(ping), out),
+                ActorOutput::Send(ping) => self.flood(&PeerMessage::Ping(ping), true, out),
                 ActorOutput::Event(ActorEvent::ListChanged(list)) => {
                     out.push(Output::Report(Report::HousekeepersChanged { list }));
                 }
@@ -118,7 +118,7 @@ impl Engine {
     fn on_delete_election(&mut self, outputs: &mut Vec<ActorOutput>, out: &mut Outbox) {
         for output in outputs.drain(..) {
             if let ActorOutput::Send(ping) = output {
-                self.broadcast(&PeerMessage::Ping(ping), out);
+                self.flood(&PeerMessage::Ping(ping), true, out);
             }
         }
     }

@@ -80,6 +80,13 @@ pub enum Output {
         /// Header and body.
         frame: Arc<[u8]>,
     },
+    /// A frame for some of the linked peers; the bytes are shared.
+    Multicast {
+        /// On which links.
+        links: Vec<LinkId>,
+        /// Header and body.
+        frame: Arc<[u8]>,
+    },
     /// A frame for one peer.
     Send {
         /// On which link.
@@ -159,10 +166,13 @@ pub enum Output {
 }
 
 impl Output {
-    /// Whether it is for one link, and so must not overtake what went to all of them before.
+    /// Whether it is for some links, and so must not overtake what went to all of them before.
     #[must_use]
-    pub fn is_for_one_link(&self) -> bool {
-        matches!(self, Self::Send { .. } | Self::Serve { .. } | Self::Close { .. })
+    pub fn is_for_some_links(&self) -> bool {
+        matches!(
+            self,
+            Self::Multicast { .. } | Self::Send { .. } | Self::Serve { .. } | Self::Close { .. }
+        )
     }
 }
 
@@ -173,6 +183,8 @@ pub enum CloseReason {
     Left,
     /// More incarnations are known than the table holds.
     TableFull,
+    /// Neither side wants the link: others do its work ([`super::overlay`]).
+    Unneeded,
 }
 
 /// What an operator wants to know; the shell logs it.

@@ -19,10 +19,12 @@ pub mod exchange;
 mod image;
 mod io;
 pub mod load;
+pub mod overlay;
 mod peers;
 mod repair;
 mod resync;
 mod serve;
+mod spread;
 pub mod take_in;
 #[cfg(test)]
 mod tests;
@@ -43,6 +45,8 @@ use repair::Repair;
 use resync::Resync;
 pub use resync::ResyncView;
 pub use serve::ServeJob;
+use spread::Spread;
+pub use spread::SpreadView;
 
 use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;
@@ -54,7 +58,7 @@ use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::shard_sums::ShardSums;
 use crate::model::tree::Tree;
-use crate::protocol::peer::{PeerMessage, encode_change, encode_topic};
+use crate::protocol::peer::{PeerMessage, encode_change};
 use crate::replica::shards::{CountedShards, ShardCount};
 use crate::replica::watch::{WatchId, WatchScope, Watches};
 use crate::replica::write::{ChainCondition, Precondition, Write, WriteError, Written};
@@ -81,6 +85,8 @@ pub struct Config {
     pub memory_max: Option<usize>,
     /// How the Delete group works.
     pub delete: DeleteSettings,
+    /// In a network of more nodes not all are linked with all; the same on every node.
+    pub full_mesh_max: usize,
     /// Where chains are cut; only the simulator wants them shorter.
     pub chain_bound: ChainBound,
     /// None, but in tests and simulations.
@@ -97,6 +103,7 @@ impl Config {
             read_only: false,
             memory_max: None,
             delete: DeleteSettings::default(),
+            full_mesh_max: overlay::FULL_MESH_MAX,
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
         }
@@ -118,6 +125,17 @@ pub enum EngineWriteError {
         /// The limit, in bytes.
         max: usize,
     },
+    /// More copies are wanted than there are peers that acknowledge to this node.
+    #[error(
+        "'copies' is {wanted}, but in a network of this size this node is linked with {max} peers, and \
+         only they confirm changes to it; ask for fewer"
+    )]
+    TooManyCopies {
+        /// How many copies.
+        wanted: usize,
+        /// How many links.
+        max: usize,
+    },
     /// A precondition does not hold, or no event can be made.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -133,6 +151,7 @@ pub struct Engine {
     resync: Resync,
     elections: Elections,
     delete: DeleteGroup,
+    spread: Spread,
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
@@ -170,6 +189,14 @@ pub struct EngineCounters {
     pub dropped: u64,
     /// Entries that were changed here while cut off and re-issued (RULES 4b, 8).
     pub reissued: u64,
+    /// Changes of others that were passed on.
+    pub relayed: u64,
+    /// Changes that came a second time, over another link.
+    pub duplicates: u64,
+    /// Links over which changes are not pushed any more, because of that.
+    pub prunes: u64,
+    /// Links over which they are again.
+    pub grafts: u64,
 }
 
 impl Engine {
@@ -186,6 +213,7 @@ impl Engine {
             resync: Resync::default(),
             elections: Elections::new(&config.id.name, config.hash_seed, config.delete.cycle_ms),
             delete: DeleteGroup::new(config.delete.clone()),
+            spread: Spread::default(),
             ready: false,
             killed: Arc::default(),
             members: BTreeSet::new(),
@@ -405,9 +433,7 @@ impl Engine {
     /// effort: it is kept nowhere.
     pub fn send_topic(&mut self, topic: &Path, data: &[u8], out: &mut Outbox) {
         if !self.peers.is_empty() {
-            let mut frame = Vec::new();
-            encode_topic(topic, data, &mut frame);
-            out.push(Output::Broadcast { frame: frame.into() });
+            self.flood(&PeerMessage::Topic { topic: topic.clone(), data }, false, out);
         }
         out.push(Output::Topic { topic: topic.clone(), data: data.into() });
     }
@@ -442,10 +468,14 @@ impl Engine {
     }
 
     /// A peer's client removed a node, perhaps long ago. Whoever is linked here is there.
-    fn on_kill_node(&mut self, name: NodeName) {
-        let is_here = name == self.config.id.name || self.is_linked(&name);
-        if !is_here {
-            self.hide(name);
+    fn on_kill_node(&mut self, name: NodeName, out: &mut Outbox) {
+        let is_linked = name == self.config.id.name || self.is_linked(&name);
+        if is_linked || self.is_there_unlinked(&name) {
+            return;
+        }
+        let is_news = !self.killed.contains(&name);
+        if self.hide(name.clone()) && is_news && self.spread.is_tree() {
+            self.broadcast(&PeerMessage::KillNode(name), out);
         }
     }
 
@@ -484,9 +514,11 @@ impl Engine {
             Input::MemberUp { member } => {
                 self.revive(&member.name);
                 self.members.insert(member);
+                self.spread.stale = true;
             }
             Input::MemberDown { member } => {
                 self.members.remove(&member);
+                self.spread.stale = true;
                 self.on_name_gone(&member.name);
             }
             Input::Renewed { incarnation } => self.on_renewed(incarnation, out),
@@ -548,7 +580,7 @@ impl Engine {
             Vec::with_capacity(change.path.as_bytes().len() + change.entry.memory_bytes() + 64);
         let (mark, table) = (self.replica.mark(), self.replica.table());
         encode_change(mark, ack_wanted, &change.path, &change.entry, table, &mut frame);
-        out.push(Output::Broadcast { frame: frame.into() });
+        self.push_own(change.entry.newest(), frame.into(), out);
     }
 
     /// Tells watchers (and later the log) of a change.

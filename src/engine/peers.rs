@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::digest::{Extents, Heard, Schedule};
 use super::serve::Serving;
+use super::spread::LinkEdge;
 use super::take_in::TOUCHED_AT_ONCE;
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
 use crate::model::entry::Entry;
@@ -51,6 +52,8 @@ pub(super) struct Peer {
     pub(super) serving: Option<Serving>,
     /// What its digests have said of what they do not name.
     pub(super) heard: Heard,
+    /// What both sides think of the link.
+    pub(super) edge: LinkEdge,
 }
 
 /// What became of a record.
@@ -127,8 +130,10 @@ impl Engine {
             announced_in_vain: false,
             serving: None,
             heard: Heard::default(),
+            edge: LinkEdge::default(),
         };
         self.peers.links.insert(link, peer);
+        self.greet_edge(link, out);
         self.greet_elections(link, out);
         self.greet_group(link, out);
         self.tell_killed(link, out);
@@ -140,6 +145,7 @@ impl Engine {
         if let Some(peer) = self.peers.links.remove(&link) {
             self.on_resync_link_down(&peer.id.name, now);
             self.on_name_gone(&peer.id.name);
+            self.on_spread_link_down(&peer, out);
         }
         self.on_delete_link_down(link);
         self.on_repair_link_down(link, now, out);
@@ -166,7 +172,7 @@ impl Engine {
                 return;
             }
             match message {
-                PeerMessage::Change(change) => self.on_change(link, &change, out),
+                PeerMessage::Change(change) => self.on_change(link, &change, now, out),
                 PeerMessage::Digest(digest) => self.on_digest(link, &digest, now, out),
                 PeerMessage::DigestWanted => self.on_digest_wanted(link, now, out),
                 PeerMessage::Ack(tick) => self.on_ack(link, tick, out),
@@ -188,7 +194,13 @@ impl Engine {
                 PeerMessage::CatchUpDone { id } => self.on_catch_up_done(link, id, out),
                 PeerMessage::CatchUpInvite => self.on_catch_up_invite(link, now, out),
                 PeerMessage::Ping(ping) => self.on_ping(&ping, now, out),
-                PeerMessage::Resync(status) => self.on_resync_status(link, status, now, out),
+                PeerMessage::Resync(status) => {
+                    if let Some(name) = self.peers.get(link).map(|p| p.id.name.clone()) {
+                        self.on_resync_status(name, status, now, out);
+                    }
+                }
+                PeerMessage::Edge(edge) => self.on_edge(link, edge, out),
+                PeerMessage::Relayed(relayed) => self.on_relayed(link, relayed, now, out),
                 PeerMessage::Group(hello) => self.on_group(link, &hello, out),
                 PeerMessage::Propose(proposal) => self.on_propose(link, &proposal, out),
                 PeerMessage::Agree { round, member } => self.on_agree(&round, &member, now, out),
@@ -200,22 +212,52 @@ impl Engine {
                 PeerMessage::Topic { topic, data } => {
                     out.push(Output::Topic { topic, data: data.into() });
                 }
-                PeerMessage::KillNode(name) => self.on_kill_node(name),
+                PeerMessage::KillNode(name) => self.on_kill_node(name, out),
                 PeerMessage::Leave => {
                     out.push(Output::Close { link, reason: CloseReason::Left });
                 }
             }
         }
-        self.send_wanted_ack(link, out);
+        if self.spread.is_tree() {
+            let wanted = self.peers.links.iter().filter(|(_, peer)| peer.ack_wanted);
+            let links: Vec<LinkId> = wanted.map(|(link, _)| *link).collect();
+            links.into_iter().for_each(|link| self.send_wanted_ack(link, out));
+        } else {
+            self.send_wanted_ack(link, out);
+        }
     }
 
-    fn on_change(&mut self, link: LinkId, change: &ChangeMessage<'_>, out: &mut Outbox) {
+    fn on_change(
+        &mut self,
+        link: LinkId,
+        change: &ChangeMessage<'_>,
+        now: Millis,
+        out: &mut Outbox,
+    ) {
         if let Some(peer) = self.peers.get_mut(link) {
             peer.ack_wanted |= change.ack_wanted;
         }
-        if self.take_record(&change.record, &change.mark, out).is_none() {
+        let Some(entry) = self.intern_record(&change.record) else {
             out.push(Output::Close { link, reason: CloseReason::TableFull });
+            return;
+        };
+        if !self.spread.is_tree() {
+            self.take_entry(&change.record.path, &entry, &change.mark, out);
+            return;
         }
+        let was_seen = self.replica.seen().contains(entry.newest());
+        let taken = self.take_entry(&change.record.path, &entry, &change.mark, out);
+        self.pass_on(link, change, &entry, was_seen, taken, now, out);
+        if change.ack_wanted {
+            // Its maker waits, whoever passed it on.
+            self.want_ack_of(&entry);
+        }
+    }
+
+    fn want_ack_of(&mut self, entry: &Entry) {
+        let Some(maker) = self.replica.table().get(entry.newest().node) else { return };
+        let is_maker = |peer: &&mut Peer| peer.id == *maker;
+        self.peers.links.values_mut().filter(is_maker).for_each(|peer| peer.ack_wanted = true);
     }
 
     /// RULES 2 for a record from a peer. `None` when the node table is full.
@@ -365,6 +407,7 @@ impl Engine {
                 self.send_ack(link, out);
             }
         }
+        self.on_spread_tick(now, out);
         self.on_digest_tick(now, out);
         self.on_election_tick(now, out);
         self.on_serve_tick(now, out);

@@ -17,6 +17,8 @@ use crate::replica::across::{AcrossFailure, Answers, Knowledge, Names, NamesMax}
 /// A tick that a peer has and that is missing here is a hole after this time; until then it is
 /// probably on its way. Longer than a push takes, shorter than anybody notices.
 pub(super) const HOLE_AFTER_MS: Millis = 200;
+/// The same where changes are passed on: a dozen links, each of which may take a while.
+const HOLE_AFTER_RELAYED_MS: Millis = 300;
 /// A catch-up of which nothing came for so long is given up.
 pub(super) const SILENCE_MS: Millis = 5_000;
 /// A peer that failed us is not asked again for so long, if there is another.
@@ -111,6 +113,10 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(link) else { return };
         peer.invited = false;
         let (name, no_announcements) = (peer.id.name.clone(), peer.announced_in_vain);
+        if self.ready && missing > 0 {
+            // What came that way too late should have been pushed.
+            self.graft(link, out);
+        }
         self.repair.active = Some(Active {
             link,
             id,
@@ -132,6 +138,7 @@ impl Engine {
     /// is; afterwards one that has what has been missing here for too long, or whose mark has
     /// been ahead for too long.
     fn choose_peer(&mut self, now: Millis) -> Option<(LinkId, u64)> {
+        let hole_after = if self.spread.is_tree() { HOLE_AFTER_RELAYED_MS } else { HOLE_AFTER_MS };
         let held = self.ready && self.resync.holds(now);
         let driver = self.resync_driver();
         let (seen, mark) = (self.replica.seen(), self.replica.mark());
@@ -139,7 +146,7 @@ impl Engine {
         for (link, peer) in self.peers.iter_mut() {
             let mut missing = 0;
             if let Some((since, ticks)) = &peer.suspect
-                && now.saturating_sub(*since) >= HOLE_AFTER_MS
+                && now.saturating_sub(*since) >= hole_after
             {
                 let still = ticks.difference(seen);
                 missing = still.count();
@@ -149,7 +156,7 @@ impl Engine {
                 peer.ahead_since = None;
                 peer.announced_in_vain = false;
             }
-            let ahead = peer.ahead_since.is_some_and(|s| now.saturating_sub(s) >= HOLE_AFTER_MS);
+            let ahead = peer.ahead_since.is_some_and(|s| now.saturating_sub(s) >= hole_after);
             let wanted = if self.ready { missing > 0 || ahead || peer.invited } else { peer.ready };
             if !wanted || now < peer.avoid_until || (held && !peer.invited) {
                 continue;
@@ -364,6 +371,7 @@ impl Engine {
         let link = active.link;
         let from_own_side = self.resync_driver() == Some(link);
         self.counters.catch_ups += 1;
+        self.spread.tell_all = true;
         self.note_asked(link);
         self.send(link, &PeerMessage::CatchUpDone { id: active.id }, out);
         if made || active.reissued {

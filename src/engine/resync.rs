@@ -135,12 +135,12 @@ impl Engine {
     /// A housekeeper tells how far it is.
     pub(super) fn on_resync_status(
         &mut self,
-        link: LinkId,
+        name: NodeName,
         status: ResyncStatus,
         now: Millis,
         out: &mut Outbox,
     ) {
-        let Some(name) = self.peers.get(link).map(|p| p.id.name.clone()) else { return };
+        let link = self.peers.iter().find(|(_, p)| p.id.name == name).map(|(link, _)| link);
         let Some(healing) = &mut self.resync.healing else { return };
         if !healing.ours.contains(&name) {
             return;
@@ -154,7 +154,7 @@ impl Engine {
         healing.driver = Some((name, status));
         if done {
             // It has told what it has now, right before this: no need to wait and see.
-            if let Some(peer) = self.peers.get_mut(link) {
+            if let Some(peer) = link.and_then(|link| self.peers.get_mut(link)) {
                 peer.invited |= !self.replica.seen().contains_all(&peer.seen)
                     || peer.mark.ahead_of(self.replica.mark()) > Tock::default();
             }
@@ -218,7 +218,8 @@ impl Engine {
         let remaining = self.missing_count();
         let Some(healing) = &mut self.resync.healing else { return };
         healing.status_due = now + STATUS_INTERVAL_MS;
-        self.broadcast(&PeerMessage::Resync(ResyncStatus { entries, remaining, is_done }), out);
+        let status = ResyncStatus { entries, remaining, is_done };
+        self.flood(&PeerMessage::Resync(status), true, out);
     }
 
     /// This node has finished a catch-up while a split heals. If it was with the other side, the

@@ -40,6 +40,8 @@ struct State {
     bytes: usize,
     lagging: bool,
     dropped: u64,
+    /// What was queued since the link stands.
+    queued: QueuedTotal,
     serve: Option<Box<ServeJob>>,
     /// Batches of frames that went out while the catch-up waited.
     frame_batches: u32,
@@ -87,6 +89,23 @@ impl Together {
         let Self { first, all, count } = std::mem::take(self);
         let first = first?;
         Some((if all.is_empty() { first } else { all.into() }, count))
+    }
+}
+
+/// Frames that were queued for peers, and their bytes; without answers to catch-ups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueuedTotal {
+    /// How many frames.
+    pub frames: u64,
+    /// Their bytes, headers included.
+    pub bytes: u64,
+}
+
+impl QueuedTotal {
+    /// Adds what another queue had.
+    pub fn add(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
     }
 }
 
@@ -142,6 +161,7 @@ impl LinkQueue {
             return true;
         }
         state.bytes += cost;
+        state.queued.add(QueuedTotal { frames: u64::from(count), bytes: frame.len() as u64 });
         state.frames.push_back(Frames { bytes: frame, count });
         was_empty
     }
@@ -167,6 +187,12 @@ impl LinkQueue {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.state.lock().dropped
+    }
+
+    /// What was queued since the link stands.
+    #[must_use]
+    pub fn queued(&self) -> QueuedTotal {
+        self.state.lock().queued
     }
 
     /// Bytes that wait.

@@ -35,7 +35,7 @@ use crate::storage::{Batch, Op};
 use bundle::Collecting;
 use gone::{FreedChunks, GoneLog, GoneWalk};
 use inbox::{Inbox, MonitorId, Pushed, WatchContent};
-use link_queue::{LinkQueue, Together};
+use link_queue::{LinkQueue, QueuedTotal, Together};
 use log_queue::{CutPurpose, LogItem, LogQueue};
 
 /// Most monitors of topics, all clients together.
@@ -78,6 +78,8 @@ struct Outputs {
     watches: BTreeMap<WatchId, Arc<Inbox>>,
     monitors: BTreeMap<MonitorId, Monitor>,
     next_link: u64,
+    /// What was queued for links that are gone.
+    queued_before: QueuedTotal,
     next_monitor: u64,
     reports: Vec<Report>,
     reports_bytes: usize,
@@ -263,7 +265,7 @@ impl Hub {
         let number = self.push_to_logs(&outputs, engine, outbox, wakes);
         let mut aftermath = Aftermath::default();
         for output in outbox.drain() {
-            if output.is_for_one_link() {
+            if output.is_for_some_links() {
                 outputs.push_frames(&mut aftermath, wakes);
             }
             match output {
@@ -273,6 +275,15 @@ impl Hub {
                     aftermath.frames.add(frame);
                     if aftermath.frames.is_full() {
                         outputs.push_frames(&mut aftermath, wakes);
+                    }
+                }
+                Output::Multicast { links, frame } => {
+                    for link in links {
+                        if let Some(queue) = outputs.links.get(&link)
+                            && queue.push(Arc::clone(&frame))
+                        {
+                            wakes.links.push(Arc::clone(queue));
+                        }
                     }
                 }
                 Output::Send { link, frame } => {
@@ -378,7 +389,19 @@ impl Hub {
 
     /// Takes a link's queue away. The engine is told with [`Input::LinkDown`].
     pub fn remove_link(&self, link: LinkId) {
-        self.outputs.lock().links.remove(&link);
+        let mut outputs = self.outputs.lock();
+        if let Some(queue) = outputs.links.remove(&link) {
+            outputs.queued_before.add(queue.queued());
+        }
+    }
+
+    /// What was queued for peers since the start.
+    #[must_use]
+    pub fn queued(&self) -> QueuedTotal {
+        let outputs = self.outputs.lock();
+        let mut total = outputs.queued_before;
+        outputs.links.values().for_each(|queue| total.add(queue.queued()));
+        total
     }
 
     /// Links whose queue overflowed and was not made good yet.

@@ -40,6 +40,10 @@ const STALL_MS: Millis = 1_000;
 /// to a missing peer: one datagram does not hold the list of a large network, and when many nodes
 /// start at once, everybody's list is short.
 const FEED_AFTER_CHANGE_MS: Millis = 5_000;
+/// So much longer for each member, and of so many members one is asked at a time: an answer tells of
+/// some 25 at random, and what is left to find out grows rarer among what is known.
+const FEED_PER_MEMBER_MS: Millis = 20;
+const FEED_MEMBERS: usize = 125;
 
 /// Where the machine is in its life.
 #[derive(Debug)]
@@ -271,7 +275,8 @@ impl Swim {
                 self.announce_to(addr, out);
             }
             if self.now < self.feed_until {
-                self.ask_for_feed(out);
+                let times = 1 + self.foca.num_members() / FEED_MEMBERS;
+                (0..times).for_each(|_| self.ask_for_feed(out));
             }
             self.remind_suspects(out);
             self.remove_long_down();
@@ -368,7 +373,9 @@ impl Swim {
         let first = out.len();
         self.roster.reconcile(&member, self.now, out);
         if out.iter().skip(first).any(|output| matches!(output, SwimOutput::MemberUp { .. })) {
-            self.feed_until = self.now.saturating_add(FEED_AFTER_CHANGE_MS);
+            let members = self.foca.num_members() as Millis;
+            let lasts = FEED_AFTER_CHANGE_MS + members * FEED_PER_MEMBER_MS;
+            self.feed_until = self.now.saturating_add(lasts);
         }
         let id = member.id();
         if id.leaving {

@@ -323,12 +323,7 @@ impl Walk {
             .collect();
         let keys: SmallVec<[&[u8]; 64]> = paths.iter().map(|path| path.as_bytes()).collect();
         let mut found: SmallVec<[(&Path, &Entry); 64]> = SmallVec::new();
-        tree.get_many(&keys, |at, entry| {
-            let pair = paths.get(at).copied().zip(entry);
-            // A look at each before the first is cloned, so that one does not wait for the other.
-            std::hint::black_box(pair.map(|(_, entry)| entry.tock()));
-            found.extend(pair);
-        });
+        tree.get_many(&keys, |at, _, entry| found.extend(paths.get(at).copied().zip(entry)));
         let batch: Vec<(Path, Entry)> =
             found.into_iter().map(|(path, entry)| (path.clone(), entry.clone())).collect();
         self.next = match batch.last() {

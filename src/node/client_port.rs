@@ -88,6 +88,10 @@ impl NodeInfo for ClientPortInfo {
             ("purged", counters.purged),
             ("dropped", counters.dropped),
             ("reissued", counters.reissued),
+            ("relayed", counters.relayed),
+            ("duplicates", counters.duplicates),
+            ("prunes", counters.prunes),
+            ("grafts", counters.grafts),
         ];
         status
     }

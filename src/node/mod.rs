@@ -90,6 +90,19 @@ impl Default for Timing {
     }
 }
 
+/// What a node has sent to other nodes since it started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PeerTraffic {
+    /// Messages on links, without answers to catch-ups.
+    pub frames: u64,
+    /// Their bytes.
+    pub frame_bytes: u64,
+    /// Datagrams of membership.
+    pub datagrams: u64,
+    /// Their bytes.
+    pub datagram_bytes: u64,
+}
+
 /// A running node. Dropping it is like a crash: nobody is told. See [`Node::shutdown`].
 pub struct Node {
     inner: Arc<Inner>,
@@ -235,6 +248,15 @@ impl Node {
     #[must_use]
     pub fn hub(&self) -> &Arc<Hub> {
         &self.inner.hub
+    }
+
+    /// What it has sent to other nodes so far.
+    #[must_use]
+    pub fn peer_traffic(&self) -> PeerTraffic {
+        let queued = self.inner.hub.queued();
+        let (datagrams, datagram_bytes) = self.inner.swim.sent();
+        let (frames, frame_bytes) = (queued.frames, queued.bytes);
+        PeerTraffic { frames, frame_bytes, datagrams, datagram_bytes }
     }
 
     /// Waits until the node serves clients.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use event_listener::{Event, EventListener};
@@ -72,6 +73,8 @@ struct Shared {
     /// Fires when there is a new roster or notice, and when the thread has ended.
     changed: Event,
     ended: std::sync::atomic::AtomicBool,
+    /// Datagrams that were sent, and their bytes.
+    sent: (AtomicU64, AtomicU64),
     /// For waking the thread: its own socket, and where that is.
     socket: UdpSocket,
     wake: SocketAddr,
@@ -101,6 +104,7 @@ impl SwimHandle {
             notices: Mutex::default(),
             changed: Event::new(),
             ended: false.into(),
+            sent: Default::default(),
             socket: socket.try_clone()?,
             wake,
         });
@@ -126,6 +130,12 @@ impl SwimHandle {
     /// Who is there now.
     pub(super) fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.shared.roster.lock())
+    }
+
+    /// Datagrams that were sent since the start, and their bytes.
+    pub(super) fn sent(&self) -> (u64, u64) {
+        let (count, bytes) = &self.shared.sent;
+        (count.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     }
 
     /// Takes what waits for the log.
@@ -342,6 +352,9 @@ impl Owner {
         for output in out.drain(..) {
             match output {
                 SwimOutput::Send { to, bytes } => {
+                    let (count, sum) = &self.shared.sent;
+                    count.fetch_add(1, Ordering::Relaxed);
+                    sum.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                     let _ = self.socket.send_to(&bytes, self.mapped(to));
                 }
                 SwimOutput::MemberUp { .. } | SwimOutput::MemberDown { .. } => news = true,

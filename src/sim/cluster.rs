@@ -322,6 +322,11 @@ impl<'a> Cluster<'a> {
                         self.queue_frame(end, frame.clone());
                     }
                 }
+                Output::Multicast { links, frame } => {
+                    for link in links {
+                        self.queue_frame(link.0 as u32, frame.clone());
+                    }
+                }
                 Output::Send { link, frame } => self.queue_frame(link.0 as u32, frame),
                 Output::Serve { link, job } => self.serve(link.0 as u32, job),
                 Output::Gone { purged, dropped } => {

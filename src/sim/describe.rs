@@ -54,6 +54,10 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
         }
         PeerMessage::CatchUpDone { id } => format!("done {id}"),
         PeerMessage::CatchUpInvite => "invites".to_owned(),
+        PeerMessage::Edge(edge) => format!("edge: wanted {}, eager {}", edge.wanted, edge.eager),
+        PeerMessage::Relayed(relayed) => {
+            format!("passes on {} of {}", relayed.number, life(&relayed.origin))
+        }
         PeerMessage::Ping(ping) => {
             let history: Vec<String> = ping.history.iter().map(ToString::to_string).collect();
             let met = if ping.meetings.is_empty() { "" } else { ", of a meeting" };

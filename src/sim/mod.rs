@@ -28,6 +28,7 @@ mod node;
 mod oracle;
 mod profile;
 mod rng;
+pub mod scale;
 mod schedule;
 mod script;
 mod shrink;

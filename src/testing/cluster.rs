@@ -144,10 +144,16 @@ impl TestCluster {
         Client::connect(self.seeds(), ClientConfig::new()).await
     }
 
-    /// Waits until each node is linked to every other; tells whether that came about.
+    /// Waits until each node is linked to every other, or in a large network to those that it wants
+    /// to be linked with; tells whether that came about.
     pub async fn linked(&self) -> bool {
         let others = self.nodes.len().saturating_sub(1);
-        let is_linked = |node: &Node| node.hub().read(|e| e.link_count()) == others;
+        let is_linked = |node: &Node| {
+            node.hub().read(|engine| match engine.wanted_links() {
+                None => engine.link_count() == others,
+                Some(wanted) => wanted.iter().all(|name| engine.is_linked(name)),
+            })
+        };
         wait_until(PATIENCE, || self.nodes.iter().all(is_linked)).await
     }
 

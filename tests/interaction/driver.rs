@@ -145,6 +145,9 @@ impl Cluster {
                         pipe.frames.push_back(Arc::clone(&frame));
                     }
                 }
+                Output::Multicast { links, frame } => {
+                    links.into_iter().for_each(|link| self.queue(at, link, &frame));
+                }
                 Output::Send { link, frame } => self.queue(at, link, &frame),
                 Output::Serve { link, mut job } => {
                     let mut frames = Vec::new();

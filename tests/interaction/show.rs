@@ -174,5 +174,7 @@ pub(crate) fn message(message: &PeerMessage<'_>) -> Option<String> {
         PeerMessage::Topic { .. } => "topic".into(),
         PeerMessage::KillNode(name) => format!("kill_node {name}"),
         PeerMessage::Leave => "leave".into(),
+        PeerMessage::Edge(edge) => format!("edge, wanted {}, eager {}", edge.wanted, edge.eager),
+        PeerMessage::Relayed(relayed) => format!("passed on for {}", relayed.origin.name),
     })
 }

@@ -41,7 +41,7 @@ impl Engine {
     fn take_announcement(&mut self, pair: TockPair, out: &mut Outbox) {
         match self.replica.decide_purge(&pair) {
             PurgeDecision::Apply => {
-                self.apply_pair(pair, out);
+                self.apply_and_pass_on(pair, out);
                 self.retry_waiting(out);
             }
             // What is on its way may make it fit; if not, RULES 4 does.
@@ -65,8 +65,17 @@ impl Engine {
             let fits = |pair: &TockPair| replica.decide_purge(pair) == PurgeDecision::Apply;
             let Some(at) = self.delete.waiting.iter().position(fits) else { return };
             if let Some(pair) = self.delete.waiting.remove(at) {
-                self.apply_pair(pair, out);
+                self.apply_and_pass_on(pair, out);
             }
+        }
+    }
+
+    /// Where not all are linked with the coordinator, whoever applies a pair tells its peers, once.
+    fn apply_and_pass_on(&mut self, pair: TockPair, out: &mut Outbox) {
+        let announcement = self.spread.is_tree().then(|| self.export_pair(&pair));
+        self.apply_pair(pair, out);
+        if let Some(announcement) = announcement {
+            self.broadcast(&PeerMessage::Announce(announcement), out);
         }
     }
 

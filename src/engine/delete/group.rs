@@ -5,7 +5,7 @@ use super::Engine;
 use crate::engine::{LinkId, Outbox, Output, Report};
 use crate::model::defects::Defect;
 use crate::model::group::{GroupConfig, Member};
-use crate::model::ids::{Event, Millis, NodeName};
+use crate::model::ids::{Event, Millis, NodeId, NodeName};
 use crate::model::seen::Lineage;
 use crate::protocol::peer::{GroupHello, PeerMessage};
 
@@ -72,7 +72,7 @@ impl Engine {
         }
         let config = self.delete.config.as_ref().ok_or(ForgetError::NotAMember)?;
         let member = config.member(name).cloned().ok_or(ForgetError::NotAMember)?;
-        if self.link_of(&member).is_some() || member == self.as_member() {
+        if self.is_here(&member) || member == self.as_member() {
             return Err(ForgetError::IsHere);
         }
         let rest = config.members().iter().filter(|m| m.name != *name).cloned().collect();
@@ -117,6 +117,7 @@ impl Engine {
             self.peers.note_change(node);
         }
         self.delete.config = Some(config);
+        self.spread.stale = true;
         self.note_knowledge();
         self.delete.round = None;
         self.delete.away.clear();
@@ -126,6 +127,15 @@ impl Engine {
     /// The link to a member: that node, with that store.
     pub(super) fn link_of(&self, member: &Member) -> Option<LinkId> {
         self.delete.peers.iter().find(|(_, m)| *m == member).map(|(link, _)| *link)
+    }
+
+    /// Whether a member is there: linked, or where that need not be, as SWIM sees it.
+    fn is_here(&self, member: &Member) -> bool {
+        let is_it = |id: &NodeId| {
+            id.name == member.name && (member.durable || id.incarnation.0 == member.store)
+        };
+        let need_not_be = self.wanted_links().is_some_and(|wanted| !wanted.contains(&member.name));
+        self.link_of(member).is_some() || (need_not_be && self.members.iter().any(is_it))
     }
 
     /// A planned change that is due: a node with a data directory that is not on the list yet,
@@ -173,7 +183,7 @@ impl Engine {
     fn note_away(&mut self, config: &GroupConfig, now: Millis) {
         let me = self.as_member();
         for member in config.members() {
-            if *member == me || self.link_of(member).is_some() {
+            if *member == me || self.is_here(member) {
                 self.delete.away.remove(&member.name);
             } else {
                 self.delete.away.entry(member.name.clone()).or_insert(now);

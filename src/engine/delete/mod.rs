@@ -199,6 +199,7 @@ impl Engine {
     /// After a restart: the list, and a decision that was persisted and may have been announced.
     pub(super) fn take_up_group(&mut self, config: Option<GroupConfig>, decided: Option<Decided>) {
         self.delete.config = config;
+        self.spread.stale = true;
         let Some(Decided { pair, next }) = decided else { return };
         if self.replica.decide_purge(&pair) == PurgeDecision::Apply {
             self.apply_pair(pair, &mut Outbox::new());

@@ -233,6 +233,9 @@ impl Net {
                         pipe.frames.push_back(Arc::clone(&frame));
                     }
                 }
+                Output::Multicast { links, frame } => {
+                    links.into_iter().for_each(|link| self.queue(node, link, Arc::clone(&frame)));
+                }
                 Output::Send { link, frame } => self.queue(node, link, frame),
                 Output::Serve { link, mut job } => loop {
                     let mut frames = Vec::new();

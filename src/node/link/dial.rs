@@ -42,7 +42,10 @@ pub(in crate::node) async fn dial_peers(links: Arc<Links>) {
                 })
                 .collect()
         };
+        let wanted = links.hub.read(|engine| engine.wanted_links().cloned());
+        let wants = |name: &NodeName| wanted.as_ref().is_none_or(|wanted| wanted.contains(name));
         let standing = |name: &_| match linked.get(name) {
+            None if !wants(name) => Standing::Unwanted,
             None => Standing::Unlinked,
             Some(true) => Standing::Doubtful,
             Some(false) => Standing::Linked,

@@ -43,6 +43,8 @@ pub(super) enum LinkEnd {
     Stuck,
     /// This node has a new incarnation, which the peer must know before anything else.
     Renewed,
+    /// Neither side wants it: others do its work.
+    Unneeded,
 }
 
 impl std::fmt::Display for LinkEnd {
@@ -57,6 +59,7 @@ impl std::fmt::Display for LinkEnd {
             Self::Silent => f.write_str("nothing was heard of the peer for too long"),
             Self::Stuck => f.write_str("the peer did not take what was sent for too long"),
             Self::Renewed => f.write_str("this node has a new incarnation"),
+            Self::Unneeded => f.write_str("it is not needed any more"),
         }
     }
 }
@@ -66,7 +69,12 @@ impl LinkEnd {
     pub(super) fn is_alarming(&self) -> bool {
         match self {
             Self::Malformed(_) | Self::TableFull | Self::Silent | Self::Stuck => true,
-            Self::Gone | Self::Broken(_) | Self::Left | Self::Replaced | Self::Renewed => false,
+            Self::Gone
+            | Self::Broken(_)
+            | Self::Left
+            | Self::Replaced
+            | Self::Renewed
+            | Self::Unneeded => false,
         }
     }
 }

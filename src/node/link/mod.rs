@@ -282,14 +282,14 @@ impl Links {
         let writer =
             writer::Writer::new(Arc::clone(&self.hub), Arc::clone(&link), self.serves.clone());
         let end = writer.run().await;
-        if end == LinkEnd::Left
+        if matches!(end, LinkEnd::Left | LinkEnd::Unneeded)
             && link.end().is_none()
             && link.stream.shutdown(std::net::Shutdown::Write).is_ok()
         {
             // Closing with unread bytes would reset the connection before the peer has read
             // our last words; it closes as soon as it has.
             let _ = rt::timeout(FAREWELL_TIMEOUT, reader).await;
-            self.finish(&link, link.end().unwrap_or(LinkEnd::Left));
+            self.finish(&link, link.end().unwrap_or(end));
         } else {
             link.close(end.clone());
             reader.await;
@@ -362,8 +362,13 @@ impl Links {
     }
 
     fn finish(&self, link: &Link, mut end: LinkEnd) {
-        if end == LinkEnd::Gone && link.queue.closing() == Some(CloseReason::Left) {
-            end = LinkEnd::Left; // that it closed was to be expected
+        if end == LinkEnd::Gone {
+            // That it closed was to be expected.
+            match link.queue.closing() {
+                Some(CloseReason::Left) => end = LinkEnd::Left,
+                Some(CloseReason::Unneeded) => end = LinkEnd::Unneeded,
+                Some(CloseReason::TableFull) | None => {}
+            }
         }
         link.close(end.clone());
         self.tell_down(link);

@@ -67,6 +67,8 @@ pub(super) enum Dialled {
 pub(super) enum Standing {
     /// It has no link.
     Unlinked,
+    /// It has none and needs none: others pass on what it says.
+    Unwanted,
     /// Its link is in doubt, see [`super::signs`].
     Doubtful,
     /// It has a link, and needs no other.
@@ -187,7 +189,7 @@ impl Targets {
         let (mut waiting, mut next) = (Vec::new(), None::<Millis>);
         for (address, target) in &mut self.targets {
             match target.name.as_ref().map_or(Standing::Unlinked, &standing) {
-                Standing::Linked => continue,
+                Standing::Linked | Standing::Unwanted => continue,
                 Standing::Doubtful => target.lost_at = Some(now),
                 Standing::Unlinked => {}
             }

@@ -4,6 +4,7 @@ use super::group_codec::{
     read_group_hello, read_member, read_pair, read_proposal, read_round, write_group_hello,
     write_member, write_pair, write_proposal, write_round,
 };
+use super::mesh_codec::{EDGE, RELAYED, read_edge, read_relayed, write_edge, write_relayed};
 use super::ping_codec::{read_ping, write_ping};
 use super::{
     CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, ChangeMessage, Digest, PeerError,
@@ -151,6 +152,8 @@ impl<'a> PeerMessage<'a> {
             AGREE => (Self::Agree { round: read_round(r)?, member: read_member(r)? }, 2),
             DISAGREE => (Self::Disagree(read_round(r)?), 1),
             ANNOUNCE => (Self::Announce(read_pair(r)?), 1),
+            EDGE => (Self::Edge(read_edge(r)?), 3),
+            RELAYED => (Self::Relayed(read_relayed(r)?), 5),
             _ => return Ok(None),
         };
         for _ in known..elements {
@@ -288,6 +291,8 @@ impl<'a> PeerMessage<'a> {
                 write_array_len(1, out);
                 write_pair(pair, out);
             }),
+            Self::Edge(edge) => write_edge(*edge, out),
+            Self::Relayed(relayed) => write_relayed(relayed, out),
         }
     }
 }
@@ -404,8 +409,7 @@ pub(super) fn read_seen(r: &mut Reader<'_>) -> Result<SeenById, PeerError> {
     let mut seen = Vec::new();
     for _ in 0..count {
         let elements = r.read_array_len()?;
-        let name = NodeName::new(r.read_str()?)?;
-        let incarnation = Incarnation(r.read_u64()?);
+        let id = read_id(r)?;
         let mut ticks = TickSet::new();
         let mut at: u64 = 0;
         for _ in 0..elements.saturating_sub(2) / 2 {
@@ -420,9 +424,14 @@ pub(super) fn read_seen(r: &mut Reader<'_>) -> Result<SeenById, PeerError> {
         if elements < 2 || elements % 2 != 0 {
             return Err(PeerError::Ticks);
         }
-        seen.push((NodeId { name, incarnation }, ticks));
+        seen.push((id, ticks));
     }
     Ok(seen)
+}
+
+pub(super) fn read_id(r: &mut Reader<'_>) -> Result<NodeId, PeerError> {
+    let name = NodeName::new(r.read_str()?)?;
+    Ok(NodeId { name, incarnation: Incarnation(r.read_u64()?) })
 }
 
 pub(super) fn write_seen(seen: &SeenById, out: &mut Vec<u8>) {
@@ -493,6 +502,7 @@ fn write_contiguous(counters: &[(NodeId, Tick)], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Edge, Relayed};
     use super::*;
     use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
     use proptest::prelude::*;
@@ -547,6 +557,13 @@ mod tests {
             PeerMessage::Topic { topic: "a.b".parse().unwrap(), data: &[0xc1, 0xff] },
             PeerMessage::KillNode(NodeName::new("old").unwrap()),
             PeerMessage::Leave,
+            PeerMessage::Edge(Edge { wanted: true, eager: false, relays: true }),
+            PeerMessage::Relayed(Relayed {
+                origin: id("a"),
+                number: 3,
+                wide: true,
+                frame: &[0, 0, 0, 1, 10],
+            }),
         ]
     }
 

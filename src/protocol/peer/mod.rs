@@ -5,6 +5,7 @@
 mod codec;
 pub mod greeting;
 mod group_codec;
+mod mesh_codec;
 mod ping_codec;
 
 use crate::model::group::{GroupConfig, Member, RoundId};
@@ -201,6 +202,31 @@ pub enum RefuseReason {
     Other(u64),
 }
 
+/// What the sender thinks of this link, in a network in which not all are linked with all. Of
+/// whoever never says it nothing of all this is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge {
+    /// The sender wants the link to stand. One that neither side wants is closed.
+    pub wanted: bool,
+    /// Changes should be pushed over the link, by both sides; else digests tell of them.
+    pub eager: bool,
+    /// The sender passes on what it is pushed. Who does not pushes its own changes to everybody.
+    pub relays: bool,
+}
+
+/// A message that is passed on from link to link until all have it, each node taking it once.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Relayed<'a> {
+    /// Who said it.
+    pub origin: NodeId,
+    /// Counts what that life of the origin has had passed on, from 1: a second copy is known by it.
+    pub number: u64,
+    /// Over all links; else over those over which changes are pushed.
+    pub wide: bool,
+    /// What was said: one whole frame, as a peer that is linked with the origin would get it.
+    pub frame: &'a [u8],
+}
+
 /// Everything that is said on a link after the greeting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PeerMessage<'a> {
@@ -288,6 +314,10 @@ pub enum PeerMessage<'a> {
     Disagree(RoundId),
     /// All have agreed: tombstones may be dropped.
     Announce(PairById),
+    /// What the sender thinks of this link.
+    Edge(Edge),
+    /// Passed on for somebody who may have no link to the receiver.
+    Relayed(Relayed<'a>),
 }
 
 impl<'a> PeerMessage<'a> {

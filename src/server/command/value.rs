@@ -352,7 +352,12 @@ impl<'a> Job<'a> {
             write_id: write.write_id,
             hints: Hints { spot: self.spot, room: spare::take() },
         };
-        self.outcome = Some(match engine.write(change, write.copies > 0, outbox) {
+        let copies = match write.copies {
+            0 => Ok(()),
+            copies => engine.check_copies(&change, copies),
+        };
+        let written = copies.and_then(|()| engine.write(change, write.copies > 0, outbox));
+        self.outcome = Some(match written {
             Ok(written) => Outcome::Written(written),
             Err(error) => Outcome::Refused(error),
         });
