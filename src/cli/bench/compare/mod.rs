@@ -32,7 +32,7 @@ use lab::{Cores, Lab, Pins};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node bench compare                              all of it: about 6 minutes a round
+  distkv-node bench compare                              all of it, five times: about 20 minutes
   distkv-node bench compare --quick                      all of it once, roughly: 2 minutes
   distkv-node bench compare --only requests --with redis
   distkv-node bench compare --rounds 3 --duration 3s --keys 100000 --markdown
