@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::chain::Chain;
 use super::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
 
@@ -14,6 +16,8 @@ const CHAIN_CUT: u8 = 4;
 
 /// Bytes before the events: tock (8), flags (1), chain length (1), two spare, value length (4).
 const HEADER: usize = 16;
+/// Entries up to so many bytes are put together on the stack.
+const TOGETHER: usize = 512;
 /// Bytes of one event: node index (4), tick (8).
 const EVENT: usize = 12;
 
@@ -49,7 +53,8 @@ impl Entry {
         let value = parts.value.unwrap_or_default();
         let events = parts.chain.events();
         let origin_len = if parts.origin.is_some() { EVENT } else { 0 };
-        let mut data = Vec::with_capacity(
+        // Put together on the stack where it is small: one allocation, not two.
+        let mut data: SmallVec<[u8; TOGETHER]> = SmallVec::with_capacity(
             HEADER + events.len() * EVENT + origin_len + value.len() + parts.extra.len(),
         );
         let mut flags = 0;
@@ -65,7 +70,7 @@ impl Entry {
         }
         data.extend_from_slice(value);
         data.extend_from_slice(parts.extra);
-        Self { data: data.into() }
+        Self { data: Arc::from(data.as_slice()) }
     }
 
     fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {

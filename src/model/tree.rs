@@ -284,8 +284,10 @@ impl Walk {
         let mut found: SmallVec<[(&Path, &Entry); 64]> = SmallVec::new();
         tree.get_many(&keys, |at, entry| {
             let pair = paths.get(at).copied().zip(entry);
-            // A look at each before the first is cloned, so that one does not wait for the other.
-            std::hint::black_box(pair.map(|(_, entry)| entry.tock()));
+            // A look at both ends of each before the first is cloned, and its value read by whoever
+            // asked: so that one does not wait for the other.
+            let last = |entry: &Entry| entry.value().and_then(|value| value.last().copied());
+            std::hint::black_box(pair.map(|(_, entry)| (entry.tock(), last(entry))));
             found.extend(pair);
         });
         let batch: Vec<(Path, Entry)> =
