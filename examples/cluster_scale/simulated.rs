@@ -37,6 +37,7 @@ fn one(nodes: usize, arguments: &SimArguments) -> Result<(), String> {
         datagram_loss_permille: arguments.loss_permille,
         value_bytes: arguments.value_bytes,
         has_data: true,
+        durable: 0,
     });
     let start = net.now();
     let since = |net: &Scale| (net.now() - start) as f64 / 1e6;

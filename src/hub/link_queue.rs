@@ -287,6 +287,24 @@ mod tests {
     }
 
     #[test]
+    fn frames_that_are_put_together_keep_their_order_and_are_counted_each() {
+        let mut together = Together::default();
+        assert!(together.take().is_none());
+        together.add(frame(1));
+        assert!(matches!(together.take(), Some((one, 1)) if *one == [0]));
+        [[1, 2], [3, 4], [5, 6]].iter().for_each(|bytes| together.add(bytes[..].into()));
+        assert!(!together.is_full());
+        let (all, count) = together.take().unwrap();
+        assert_eq!((&*all, count), (&[1, 2, 3, 4, 5, 6][..], 3));
+        together.add(frame(TOGETHER_BYTES));
+        assert!(together.is_full());
+        let queue = LinkQueue::bounded(10, Defects::default());
+        assert!(queue.push_many(all, count));
+        let _ = queue.push_many(frame(10), 2);
+        assert_eq!((queue.bytes(), queue.dropped()), (0, 5));
+    }
+
+    #[test]
     fn tiny_frames_are_bounded_too() {
         let queue = LinkQueue::new();
         for _ in 0..LINK_QUEUE_BYTES_MAX / FRAME_COST + 1 {

@@ -2,7 +2,7 @@
 
 use distkv::hub::inbox::WATCH_QUEUE_MAX;
 
-use crate::harness::{Client, Node, Value, array, fields, has, path, text};
+use crate::harness::{Client, Node, Value, array, encode, fields, has, path, text};
 
 fn watch(client: &mut Client, at: &str, fetch: bool) -> u64 {
     let seq = client.start(map! {"action": "watch", "path": path(at), "fetch": fetch});
@@ -42,6 +42,72 @@ fn a_watch_of_nothing_waits_for_something() {
     assert_eq!(text(&client.reply(seq), "state"), "uptodate");
     client.set("x.y", 1);
     assert_eq!(client.reply(seq)["value"].as_i64(), Some(1));
+}
+
+/// Whole paths, below the watched one, of messages whose paths are shortened.
+fn whole_paths(messages: &[Value]) -> Vec<Vec<Value>> {
+    let mut last: Vec<Value> = Vec::new();
+    let mut paths = Vec::new();
+    for message in messages {
+        last.truncate(message["depth"].as_u64().unwrap() as usize);
+        last.extend(message["path"].as_array().unwrap().iter().cloned());
+        paths.push(last.clone());
+    }
+    paths
+}
+
+#[test]
+fn watches_that_are_told_together_are_each_told_all_of_it() {
+    const SETS: u64 = 300;
+    let node = Node::found("n1");
+    let mut writer = node.connect();
+    let mut watchers: Vec<(Client, u64)> = Vec::new();
+    for (qlen, nchain, top) in
+        [(0, 0, "w"), (0, 0, "w"), (1000, 0, "w"), (0, 1, "w"), (0, 0, "w.0")]
+    {
+        let mut client = node.connect_with_qlen(qlen);
+        // So that each has another number.
+        (0..watchers.len()).for_each(|_| drop(client.get("w")));
+        let request = map! {"action": "watch", "path": path(top), "nchain": nchain};
+        let seq = client.start(request);
+        client.reply(seq);
+        watchers.push((client, seq));
+    }
+    // One write: whole moments of changes come at once.
+    let mut requests = Vec::new();
+    for n in 0..SETS {
+        let at = if n % 7 == 0 { "w.0.x".to_owned() } else { format!("w.{}.{}", n % 3, n / 2) };
+        let set = map! {"action": "set_value", "seq": 10 + n, "path": path(&at), "value": n};
+        requests.extend(encode(&set));
+    }
+    writer.send_bytes(&requests);
+    let mut told = watchers.iter_mut().map(|(client, seq)| {
+        let is_last = |message: &Value| message["value"].as_u64() == Some(SETS - 6);
+        let mut messages = Vec::new();
+        while !messages.last().is_some_and(is_last) {
+            messages.push(client.reply(*seq));
+        }
+        messages
+    });
+    let first = told.next().unwrap();
+    let values = |messages: &[Value]| -> Vec<u64> {
+        messages.iter().map(|message| message["value"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(values(&first), (0..=SETS - 6).collect::<Vec<_>>());
+    let [same, counted, chained] = [(); 3].map(|()| told.next().unwrap());
+    for (other, has_wseq) in [(&same, false), (&counted, true), (&chained, false)] {
+        assert_eq!(values(other), values(&first));
+        assert_eq!(whole_paths(other), whole_paths(&first));
+        assert_eq!(has(&other[9], "wseq"), has_wseq);
+    }
+    assert!(has(&chained[9], "chain") && !has(&first[9], "chain"));
+    let below = told.next().unwrap();
+    let expected: Vec<Vec<Value>> = whole_paths(&first)
+        .into_iter()
+        .filter(|path| path[0].as_str() == Some("0"))
+        .map(|path| path[1..].to_vec())
+        .collect();
+    assert_eq!(whole_paths(&below), expected);
 }
 
 #[test]
