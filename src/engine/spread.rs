@@ -140,7 +140,9 @@ impl Origins {
         let Some(window) = self.0.get_mut(origin) else {
             if self.0.len() >= ORIGINS_MAX {
                 let oldest = self.0.iter().min_by_key(|(_, w)| w.heard).map(|(id, _)| id.clone());
-                oldest.iter().for_each(|id| drop(self.0.remove(id)));
+                for id in &oldest {
+                    self.0.remove(id);
+                }
             }
             self.0.insert(origin.clone(), Window { highest: number, bits: 1, heard: now });
             return true;

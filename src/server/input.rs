@@ -3,7 +3,7 @@
 
 use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{Kind, SkipError, SkipLimits, Skipper};
-use crate::protocol::client::{BadMessage, ClientError, ErrorCode, decode};
+use crate::protocol::client::{BadMessage, ClientError, ErrorCode, Fields, decode, decode_fields};
 
 use super::session::Decoded;
 
@@ -114,6 +114,14 @@ impl Input {
         let mut at = 0;
         while batch.messages.len() < BATCH_MESSAGES && at < READ_BYTES {
             let Some(rest) = arrived.get(at..).filter(|rest| !rest.is_empty()) else { break };
+            if self.skipper.is_none()
+                && let Some((fields, length)) = Fields::find_usual(rest, self.message_bytes_max)
+            {
+                at += length;
+                batch.messages.push(decode_fields(&fields));
+                batch.ends.push(at);
+                continue;
+            }
             let mut skipper = self.skipper.take().unwrap_or_else(|| Skipper::new(limits));
             let end = match check_map(rest).and_then(|()| skipper.advance(rest).map_err(closing)) {
                 Ok(Some(length)) => at + length,

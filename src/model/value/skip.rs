@@ -67,8 +67,9 @@ pub enum SkipError {
 /// The length of the one value that `buf` starts with; what follows it is not looked at.
 pub fn skip_value(buf: &[u8], limits: SkipLimits) -> Result<usize, SkipError> {
     // Spares what most values, as most fields of messages, do not need: room for levels.
-    let size = small_size(buf, 0);
-    if size > 0 && size <= buf.len().min(limits.bytes_max) {
+    if let Head::Scalar(size) = head(buf, 0)
+        && size <= buf.len().min(limits.bytes_max)
+    {
         return Ok(size);
     }
     let mut skipper = Skipper::new(limits);

@@ -1,5 +1,7 @@
 //! The actions that a client may ask for.
 
+use super::word::fold;
+
 macro_rules! actions {
     ($($(#[$doc:meta])* $name:ident = $($word:literal)|+,)*) => {
         /// What a request asks for.
@@ -11,11 +13,13 @@ macro_rules! actions {
         impl Action {
             /// The action of a name as it stands in a request.
             #[must_use]
-            pub fn of(name: &str) -> Option<Self> {
-                match name {
-                    $($($word)|+ => Some(Self::$name),)*
-                    _ => None,
-                }
+            pub fn of(name: &[u8]) -> Option<Self> {
+                let number = fold(name);
+                // The most frequent ones stand first.
+                $($(if number == const { fold($word.as_bytes()) } && name == $word.as_bytes() {
+                    return Some(Self::$name);
+                })+)*
+                None
             }
 
             /// The name; where there are several, the first.

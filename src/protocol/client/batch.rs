@@ -75,7 +75,7 @@ impl<'a> BatchOp<'a> {
             let name: String = name.chars().take(64).collect();
             ClientError::bad_request(format!("'{name}' cannot be part of a batch"))
         };
-        match Action::of(name).ok_or_else(refused)? {
+        match Action::of(name.as_bytes()).ok_or_else(refused)? {
             action @ (Action::GetValue | Action::GetInternal) => {
                 match decode_get(action, &fields)? {
                     Request::Get { path, chain } => Ok(Self::Get { path, chain }),

@@ -5,9 +5,14 @@
 use smallvec::SmallVec;
 
 use super::error::{ClientError, ErrorCode};
+use super::word::fold;
 use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::path::PathBytes;
+use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{Kind, ReadError, Reader, SkipError, SkipLimits, skip_value};
+
+// Each has its bit; the last of them is the greatest.
+const _: () = assert!((Field::WithData as u32) < u64::BITS);
 
 /// Most fields of a message that have a meaning here. More can only be repetitions.
 const FIELDS_MAX: usize = 64;
@@ -22,12 +27,18 @@ macro_rules! fields {
         }
 
         impl Field {
-            fn of(key: &[u8]) -> Option<Self> {
-                // Compared as text, for which the compiler makes one comparison by length.
-                match std::str::from_utf8(key).ok()? {
-                    $($word => Some(Self::$name),)*
-                    _ => None,
+            /// The field of a name as it stands in a message.
+            #[must_use]
+            pub fn of(key: &[u8]) -> Option<Self> {
+                #[allow(non_upper_case_globals, reason = "they are named after the fields")]
+                mod words {
+                    $(pub(super) const $name: u64 = crate::protocol::client::word::fold($word.as_bytes());)*
                 }
+                let field = match fold(key) {
+                    $(words::$name => Self::$name,)*
+                    _ => return None,
+                };
+                (field.name().as_bytes() == key).then_some(field)
             }
 
             /// The name on the wire.
@@ -99,12 +110,41 @@ fields! {
 }
 
 /// The fields of one message that have a meaning, in its bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Fields<'a> {
     list: SmallVec<[(Field, &'a [u8]); 8]>,
+    /// One bit for each field: those that are in the list.
+    present: u64,
 }
 
 impl<'a> Fields<'a> {
+    /// The usual message, quickly: a map of few fields that `bytes` begins with, all of it there and
+    /// at most `bytes_max` long. Gives its length, too. None for whatever else, good or bad.
+    #[must_use]
+    pub fn find_usual(bytes: &'a [u8], bytes_max: usize) -> Option<(Self, usize)> {
+        let (Some(count @ 0x80..=0x8f), mut fields) = (bytes.first(), Self::default()) else {
+            return None;
+        };
+        let mut at = 1;
+        for _ in 0..count & 0x0f {
+            let Some(length @ 0xa0..=0xbf) = bytes.get(at) else { return None };
+            let value_at = at + 1 + usize::from(length & 0x1f);
+            let key = bytes.get(at + 1..value_at)?;
+            // The message is a level of its own.
+            let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX - 1, ..SkipLimits::NONE };
+            at = value_at + skip_value(bytes.get(value_at..)?, limits).ok()?;
+            if let Some(field) = Field::of(key) {
+                fields.push(field, bytes.get(value_at..at)?);
+            }
+        }
+        (at <= bytes_max).then_some((fields, at))
+    }
+
+    fn push(&mut self, field: Field, value: &'a [u8]) {
+        self.present |= 1 << field as u32;
+        self.list.push((field, value));
+    }
+
     /// Finds the fields of a message, all of whose bytes are there (a skipper found its end).
     ///
     /// # Errors
@@ -115,7 +155,7 @@ impl<'a> Fields<'a> {
             ClientError::new(ErrorCode::BadMessage, format!("a message must be a map: {e}"))
         };
         let count = reader.read_map_len().map_err(bad)?;
-        let mut list = SmallVec::new();
+        let mut fields = Self::default();
         for _ in 0..count {
             let known = match reader.read_str_bytes() {
                 Ok(key) => Field::of(key),
@@ -123,21 +163,24 @@ impl<'a> Fields<'a> {
             };
             let value = reader.read_raw().map_err(bad)?;
             if let Some(field) = known {
-                if list.len() >= FIELDS_MAX {
+                if fields.list.len() >= FIELDS_MAX {
                     return Err(ClientError::new(
                         ErrorCode::BadMessage,
                         "a message repeats its fields too often",
                     ));
                 }
-                list.push((field, value));
+                fields.push(field, value);
             }
         }
-        Ok(Self { list })
+        Ok(fields)
     }
 
     /// A field's bytes: one MessagePack value. Of a field that comes twice, the last.
     #[must_use]
     pub fn get(&self, field: Field) -> Option<&'a [u8]> {
+        if self.present & (1 << field as u32) == 0 {
+            return None;
+        }
         self.list.iter().rev().find(|(f, _)| *f == field).map(|(_, raw)| *raw)
     }
 
@@ -261,5 +304,49 @@ pub(super) fn wrong_kind(raw: &[u8], expected: &'static str) -> ReadError {
     match Reader::new(raw).peek_kind() {
         Ok(found) => ReadError::WrongKind { expected, found },
         Err(e) => e,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts<'a>(fields: &Fields<'a>) -> Vec<(Field, &'a [u8])> {
+        fields.list.to_vec()
+    }
+
+    #[test]
+    fn the_usual_message_is_read_as_any_other_and_nothing_else_is_taken_for_one() {
+        let deep = [&b"\x82\xa4path"[..], &[0x91; SKIP_DEPTH_MAX - 1], b"\xc0\xa3seq\x01"].concat();
+        let too_deep = [&b"\x81\xa4path"[..], &[0x91; SKIP_DEPTH_MAX], b"\xc0"].concat();
+        let wide = [&b"\xde\x00\x01\xa3seq\x01"[..]].concat();
+        let usual: [&[u8]; 5] = [
+            b"\x80",
+            b"\x84\xa6action\xa9get_value\xa4path\xc7\x02\x03\xa1a\xa3seq\x07\xa5other\x92\x01\x02",
+            b"\x83\xa3seq\x01\xa3seq\xcd\x01\x00\xa5value\xc4\x03abc",
+            b"\x82\xa5value\x82\xa1a\x91\xc0\xa1b\xd9\x01x\xa3seq\x01",
+            &deep,
+        ];
+        for message in usual {
+            let (fields, length) = Fields::find_usual(message, message.len()).unwrap();
+            assert_eq!(length, message.len());
+            assert_eq!(parts(&fields), parts(&Fields::find(message).unwrap()));
+            for (field, raw) in parts(&fields) {
+                let last = parts(&fields).into_iter().rev().find(|(f, _)| *f == field).unwrap().1;
+                assert_eq!((fields.get(field), raw.is_empty()), (Some(last), false));
+            }
+            let followed = [message, b"\x81\xa3"].concat();
+            let (same, length) = Fields::find_usual(&followed, message.len()).unwrap();
+            assert_eq!((parts(&same), length), (parts(&fields), message.len()));
+            assert!(Fields::find_usual(message, message.len() - 1).is_none(), "too long");
+            for cut in 0..message.len() {
+                assert!(Fields::find_usual(&message[..cut], 1000).is_none(), "{cut}");
+            }
+        }
+        let unusual: [&[u8]; 6] =
+            [b"", b"\x90", b"\x81\x01\x01", b"\x81\xa3seq\xc1", &too_deep, &wide];
+        for message in unusual {
+            assert!(Fields::find_usual(message, 1000).is_none(), "{message:x?}");
+        }
     }
 }

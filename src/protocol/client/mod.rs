@@ -28,6 +28,7 @@ pub mod request;
 pub mod shards;
 pub mod shorten;
 pub mod stored;
+mod word;
 pub mod write;
 
 #[cfg(test)]
@@ -35,8 +36,9 @@ mod tests;
 
 pub use action::Action;
 pub use error::{ClientError, ErrorCode};
+pub use field::Fields;
 pub use reply::MessageWriter;
-pub use request::{BadMessage, ClientMessage, Request, decode};
+pub use request::{BadMessage, ClientMessage, Request, decode, decode_fields};
 
 /// The version of the original whose protocol this is: what the greeting names, because clients
 /// may look at it to find out what they can ask for.

@@ -327,9 +327,16 @@ pub enum Request<'a> {
 /// # Errors
 /// [`BadMessage`], with the request's `seq` wherever in the message that stands.
 pub fn decode(message: &[u8]) -> Result<ClientMessage<'_>, BadMessage> {
+    decode_fields(&Fields::find(message).map_err(BadMessage::fatal)?)
+}
+
+/// The same of a message whose fields were found.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_fields<'a>(fields: &Fields<'a>) -> Result<ClientMessage<'a>, BadMessage> {
     let bad = |seq, in_stream| move |error| BadMessage { seq, in_stream, is_fatal: false, error };
-    let fields = Fields::find(message).map_err(BadMessage::fatal)?;
-    let seq = decode_seq(&fields).map_err(bad(None, false))?;
+    let seq = decode_seq(fields).map_err(bad(None, false))?;
     if seq == 0 && fields.get(Field::Action).is_none() {
         let qlen = fields.int_or_nil(Field::QLen).map_err(bad(Some(0), false))?.unwrap_or(0);
         return Ok(ClientMessage::Settings {
@@ -352,16 +359,20 @@ pub fn decode(message: &[u8]) -> Result<ClientMessage<'_>, BadMessage> {
         let error = ClientError::bad_request("the field 'seq' of a request must be positive");
         return Err(bad(Some(0), false)(error));
     }
-    let name = fields.text(Field::Action).map_err(bad(Some(seq), false))?;
-    let Some(action) = Action::of(name) else {
+    let Some(action) = known_action(fields) else {
+        let name = fields.text(Field::Action).map_err(bad(Some(seq), false))?;
         let name: String = name.chars().take(64).collect();
         let error =
             ClientError::new(ErrorCode::UnknownAction, format!("there is no action '{name}'"));
         return Err(bad(Some(seq), false)(error));
     };
     let request =
-        decode_request(action, &fields).map_err(bad(Some(seq), action.errs_in_stream()))?;
+        decode_request(action, fields).map_err(bad(Some(seq), action.errs_in_stream()))?;
     Ok(ClientMessage::Request { seq, request })
+}
+
+fn known_action(fields: &Fields<'_>) -> Option<Action> {
+    Action::of(Reader::new(fields.get(Field::Action)?).read_str_bytes().ok()?)
 }
 
 fn decode_seq(fields: &Fields<'_>) -> Result<u64, ClientError> {

@@ -402,7 +402,7 @@ impl<'a> Job<'a> {
             (Some(Outcome::Refused(error)), Some(write)) => {
                 let path = path.map(|path| path.to_path()).unwrap_or_default();
                 let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
-                let Some(names) = names.or(looked_up.as_ref()) else { return None };
+                let names = names.or(looked_up.as_ref())?;
                 let error = write_refusal(&error, write, &path, names);
                 write_refused(&error, self.seq, tock, out);
                 None
