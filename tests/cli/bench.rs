@@ -85,7 +85,7 @@ fn the_generator_is_measured_without_a_server() {
 
 /// Few and short: what counts is that each figure is there.
 const SHORT: [&str; 7] =
-    ["compare", "--rounds", "1", "--duration=200ms", "--warm-up=50ms", "--keys", "3000"];
+    ["compare", "--rounds", "1", "--duration=400ms", "--warm-up=100ms", "--keys", "3000"];
 
 #[test]
 fn every_figure_of_a_comparison_is_measured_for_this_program() {
