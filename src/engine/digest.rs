@@ -65,6 +65,8 @@ pub(super) struct Extents {
     sum: SeenSum,
     /// Of these something may have been accounted for since they were looked at.
     noted: BTreeSet<NodeIndex>,
+    /// The last of them.
+    noted_last: Option<NodeIndex>,
     /// Of these something was accounted for since the last digest.
     changed: BTreeSet<NodeIndex>,
     /// The same, within [`RECENT_MS`].
@@ -99,7 +101,11 @@ impl Extents {
     /// Something of this incarnation may have been accounted for. A hint: what was forgotten is
     /// found by looking around.
     pub(super) fn note(&mut self, node: NodeIndex) {
-        self.noted.insert(node);
+        // Nearly always the same as before.
+        if self.noted_last != Some(node) {
+            self.noted_last = Some(node);
+            self.noted.insert(node);
+        }
     }
 
     /// Brings the sum up to date. Costs what was noted.
@@ -108,6 +114,7 @@ impl Extents {
             self.known.push(Known { key: share_key(id), extent: Extent::Nothing });
             self.noted.insert(node);
         }
+        self.noted_last = None;
         for node in std::mem::take(&mut self.noted) {
             self.look_at(node, true, replica, now);
         }

@@ -70,6 +70,8 @@ pub const TICK_INTERVAL_MS: Millis = 50;
 /// Most nodes that clients have removed from their views. Whoever owns nothing vanishes by itself
 /// when it is over; this is for those that still stand in chains. A newcomer is told all of them.
 pub const KILLED_MAX: usize = 1_024;
+/// Bytes of room for a frame that are kept from one change to the next.
+const FRAME_KEPT: usize = 4 << 10;
 
 /// What an engine is made with.
 #[derive(Clone, Debug)]
@@ -164,6 +166,8 @@ pub struct Engine {
     asked_for_incarnation: bool,
     /// See [`Output::Knowledge`].
     knowledge_changed: bool,
+    /// Room in which frames of changes are put together.
+    frame: Vec<u8>,
 }
 
 /// Counts since the start.
@@ -222,6 +226,7 @@ impl Engine {
             asked_for_incarnation: false,
             knowledge_changed: false,
             config,
+            frame: Vec::new(),
         }
     }
 
@@ -576,11 +581,13 @@ impl Engine {
         if self.peers.is_empty() {
             return;
         }
-        let mut frame =
-            Vec::with_capacity(change.path.as_bytes().len() + change.entry.memory_bytes() + 64);
+        // Put together where there is room already: one allocation, not two.
+        self.frame.clear();
+        self.frame.shrink_to(FRAME_KEPT);
         let (mark, table) = (self.replica.mark(), self.replica.table());
-        encode_change(mark, ack_wanted, &change.path, &change.entry, table, &mut frame);
-        self.push_own(change.entry.newest(), frame.into(), out);
+        encode_change(mark, ack_wanted, &change.path, &change.entry, table, &mut self.frame);
+        let frame = Arc::from(self.frame.as_slice());
+        self.push_own(change.entry.newest(), frame, out);
     }
 
     /// Tells watchers (and later the log) of a change.

@@ -287,7 +287,7 @@ impl Engine {
 
     fn intern_record(&mut self, record: &Record<'_>) -> Option<Entry> {
         let replica = &mut self.replica;
-        record.to_entry_with(|event| {
+        record.to_entry_with(replica.take_room(), |event| {
             let node = replica.intern_name(event.name, event.incarnation)?;
             Some(Event { node, tick: event.tick })
         })

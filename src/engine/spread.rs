@@ -140,7 +140,7 @@ impl Origins {
         let Some(window) = self.0.get_mut(origin) else {
             if self.0.len() >= ORIGINS_MAX {
                 let oldest = self.0.iter().min_by_key(|(_, w)| w.heard).map(|(id, _)| id.clone());
-                for id in &oldest {
+                if let Some(id) = &oldest {
                     self.0.remove(id);
                 }
             }

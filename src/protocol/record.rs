@@ -171,13 +171,14 @@ impl<'a> Record<'a> {
     /// The entry in local form; incarnations that are new here are added to the table. `None`
     /// when the table is full.
     pub fn to_entry(&self, table: &mut NodeTable) -> Option<Entry> {
-        self.to_entry_with(|event| event.intern(table))
+        self.to_entry_with(None, |event| event.intern(table))
     }
 
     /// The entry in local form, its events translated by `resolve`; `None` where that gives
-    /// `None`.
+    /// `None`. `room`: see [`Entry::new_in`].
     pub fn to_entry_with(
         &self,
+        room: Option<Entry>,
         mut resolve: impl FnMut(&EventRef<'a>) -> Option<Event>,
     ) -> Option<Entry> {
         let mut events: SmallVec<[Event; CHAIN_LEN_MAX]> = SmallVec::new();
@@ -189,13 +190,9 @@ impl<'a> Record<'a> {
             None => None,
         };
         let chain = Chain::from_events(events, self.chain_cut)?;
-        Some(Entry::new(&EntryParts {
-            value: self.value,
-            chain: &chain,
-            tock: self.tock,
-            origin,
-            extra: &self.extra,
-        }))
+        let (value, tock, extra) = (self.value, self.tock, &self.extra);
+        let parts = EntryParts { value, chain: &chain, tock, origin, extra };
+        Some(Entry::new_in(room, &parts))
     }
 }
 

@@ -78,11 +78,18 @@ impl Replica {
         self.hear_tock(theirs.tock());
         // Also of one that loses: it was made, and must not be made again.
         self.write_ids.note(path, theirs);
-        let Some(ours) = self.tree.get(path.as_bytes()).cloned() else {
-            return Applied::Taken(self.commit(path.clone(), theirs.clone()));
+        let spot = self.tree.find(path.as_bytes(), None);
+        let Some((kept, ours)) = self.tree.get_at(&spot).map(|(p, e)| (p.clone(), e.clone()))
+        else {
+            return Applied::Taken(self.commit_at(&spot, path.clone(), theirs.clone()).0);
         };
         match self.decide(&ours, theirs) {
-            ApplyDecision::TakeTheirs => Applied::Taken(self.commit(path.clone(), theirs.clone())),
+            ApplyDecision::TakeTheirs => {
+                // With the path that is in the tree: so that of the message is freed at once.
+                let (committed, old) = self.commit_at(&spot, kept, theirs.clone());
+                self.room = old;
+                Applied::Taken(committed)
+            }
             ApplyDecision::KeepOurs => Applied::Superseded,
             ApplyDecision::ConflictTakeTheirs => {
                 self.commit(path.clone(), theirs.clone());

@@ -92,6 +92,7 @@ impl Replica {
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
             shards: Upkeep::default(),
+            room: None,
         })
     }
 

@@ -70,6 +70,8 @@ pub struct Replica {
     defects: Defects,
     /// Not part of the state: it is made of the tree when somebody asks.
     shards: Upkeep,
+    /// Nor this: the entry that was overwritten last, for [`Entry::new_in`].
+    room: Option<Entry>,
 }
 
 /// A version that is in the tree now and was not before: what is logged, pushed, watched.
@@ -103,6 +105,7 @@ impl Replica {
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
             shards: Upkeep::default(),
+            room: None,
         }
     }
 
@@ -130,6 +133,11 @@ impl Replica {
     #[must_use]
     pub fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// An entry that was overwritten and that nobody needs: the next one can be made in its memory.
+    pub fn take_room(&mut self) -> Option<Entry> {
+        self.room.take()
     }
 
     /// What is accounted for.
