@@ -41,6 +41,9 @@ const LINGER_MS: Millis = 5_000;
 const LIVE_MAX: usize = 4_096;
 /// A peer that goes on pushing over a lazy link is told so often that it is one.
 const PRUNE_AGAIN_MS: Millis = 1_000;
+/// A node makes a lazy link eager because of a hole at most this often: one is enough, and on a machine
+/// that is overloaded everything comes late.
+const GRAFT_INTERVAL_MS: Millis = 2_000;
 /// Who is wanted is worked out anew at most this often: a thousand members may come in a second.
 const LOOK_INTERVAL_MS: Millis = 200;
 /// Most origins whose passed on messages are told apart; the one not heard for longest goes.
@@ -86,6 +89,7 @@ pub(super) struct Spread {
     /// Who is wanted has to be worked out anew.
     pub(super) stale: bool,
     look_due: Millis,
+    graft_due: Millis,
     /// Something came that nobody will be pushed: the next digest of changes is for all links.
     pub(super) tell_all: bool,
     live: Live,
@@ -322,11 +326,13 @@ impl Engine {
     }
 
     /// Changes are pushed over this link from now on, by both sides.
-    pub(super) fn graft(&mut self, link: LinkId, out: &mut Outbox) {
+    pub(super) fn graft(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
+        let is_due = now >= self.spread.graft_due;
         let Some(peer) = self.peers.get_mut(link) else { return };
-        if !self.spread.is_tree() || !peer.edge.relays {
+        if !self.spread.is_tree() || !peer.edge.relays || !is_due {
             return;
         }
+        self.spread.graft_due = now + GRAFT_INTERVAL_MS;
         peer.edge.eager = true;
         self.counters.grafts += 1;
         // Also if it was eager in this node's eyes: both sides may have thought otherwise.
