@@ -144,7 +144,9 @@ impl Origins {
         let Some(window) = self.0.get_mut(origin) else {
             if self.0.len() >= ORIGINS_MAX {
                 let oldest = self.0.iter().min_by_key(|(_, w)| w.heard).map(|(id, _)| id.clone());
-                oldest.iter().for_each(|id| drop(self.0.remove(id)));
+                if let Some(id) = oldest {
+                    self.0.remove(&id);
+                }
             }
             self.0.insert(origin.clone(), Window { highest: number, bits: 1, heard: now });
             return true;
@@ -396,14 +398,13 @@ impl Engine {
         }
     }
 
-    /// A change was taken in that had been pushed over a link. `was_seen`: before that.
+    /// A change was taken in that had been pushed over a link. None: it had been before that.
     pub(super) fn pass_on(
         &mut self,
         link: LinkId,
         change: &ChangeMessage<'_>,
         entry: &Entry,
-        was_seen: bool,
-        taken: Taken,
+        taken: Option<Taken>,
         now: Millis,
         out: &mut Outbox,
     ) {
@@ -412,7 +413,7 @@ impl Engine {
             return;
         }
         let event = entry.newest();
-        if was_seen {
+        let Some(taken) = taken else {
             let Some(first) = self.spread.live.from.get(&(event.node, event.tick)).copied() else {
                 return;
             };
@@ -423,7 +424,7 @@ impl Engine {
                 self.prune(link, now, out);
             }
             return;
-        }
+        };
         if taken.refused {
             return;
         }
