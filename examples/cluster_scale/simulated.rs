@@ -36,8 +36,7 @@ fn one(nodes: usize, arguments: &SimArguments) -> Result<(), String> {
         hop_us: (arguments.hop_us[0], arguments.hop_us[1]),
         datagram_loss_permille: arguments.loss_permille,
         value_bytes: arguments.value_bytes,
-        has_data: true,
-        durable: 0,
+        ..ScaleOptions::default()
     });
     let start = net.now();
     let since = |net: &Scale| (net.now() - start) as f64 / 1e6;

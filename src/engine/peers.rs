@@ -247,7 +247,7 @@ impl Engine {
         }
         let was_seen = self.replica.seen().contains(entry.newest());
         let taken = self.take_entry(&change.record.path, &entry, &change.mark, out);
-        self.pass_on(link, change, &entry, was_seen, taken, now, out);
+        self.pass_on(link, change, &entry, (!was_seen).then_some(taken), now, out);
         if change.ack_wanted {
             // Its maker waits, whoever passed it on.
             self.want_ack_of(&entry);

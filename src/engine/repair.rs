@@ -115,7 +115,7 @@ impl Engine {
         let (name, no_announcements) = (peer.id.name.clone(), peer.announced_in_vain);
         if self.ready && missing > 0 {
             // What came that way too late should have been pushed.
-            self.graft(link, out);
+            self.graft(link, now, out);
         }
         self.repair.active = Some(Active {
             link,

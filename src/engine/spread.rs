@@ -41,6 +41,9 @@ const LINGER_MS: Millis = 5_000;
 const LIVE_MAX: usize = 4_096;
 /// A peer that goes on pushing over a lazy link is told so often that it is one.
 const PRUNE_AGAIN_MS: Millis = 1_000;
+/// A node makes a lazy link eager because of a hole at most this often: one is enough, and on a machine
+/// that is overloaded everything comes late.
+const GRAFT_INTERVAL_MS: Millis = 2_000;
 /// Who is wanted is worked out anew at most this often: a thousand members may come in a second.
 const LOOK_INTERVAL_MS: Millis = 200;
 /// Most origins whose passed on messages are told apart; the one not heard for longest goes.
@@ -86,6 +89,7 @@ pub(super) struct Spread {
     /// Who is wanted has to be worked out anew.
     pub(super) stale: bool,
     look_due: Millis,
+    graft_due: Millis,
     /// Something came that nobody will be pushed: the next digest of changes is for all links.
     pub(super) tell_all: bool,
     live: Live,
@@ -140,8 +144,8 @@ impl Origins {
         let Some(window) = self.0.get_mut(origin) else {
             if self.0.len() >= ORIGINS_MAX {
                 let oldest = self.0.iter().min_by_key(|(_, w)| w.heard).map(|(id, _)| id.clone());
-                if let Some(id) = &oldest {
-                    self.0.remove(id);
+                if let Some(id) = oldest {
+                    self.0.remove(&id);
                 }
             }
             self.0.insert(origin.clone(), Window { highest: number, bits: 1, heard: now });
@@ -324,11 +328,13 @@ impl Engine {
     }
 
     /// Changes are pushed over this link from now on, by both sides.
-    pub(super) fn graft(&mut self, link: LinkId, out: &mut Outbox) {
+    pub(super) fn graft(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
+        let is_due = now >= self.spread.graft_due;
         let Some(peer) = self.peers.get_mut(link) else { return };
-        if !self.spread.is_tree() || !peer.edge.relays {
+        if !self.spread.is_tree() || !peer.edge.relays || !is_due {
             return;
         }
+        self.spread.graft_due = now + GRAFT_INTERVAL_MS;
         peer.edge.eager = true;
         self.counters.grafts += 1;
         // Also if it was eager in this node's eyes: both sides may have thought otherwise.
@@ -392,14 +398,13 @@ impl Engine {
         }
     }
 
-    /// A change was taken in that had been pushed over a link. `was_seen`: before that.
+    /// A change was taken in that had been pushed over a link. None: it had been before that.
     pub(super) fn pass_on(
         &mut self,
         link: LinkId,
         change: &ChangeMessage<'_>,
         entry: &Entry,
-        was_seen: bool,
-        taken: Taken,
+        taken: Option<Taken>,
         now: Millis,
         out: &mut Outbox,
     ) {
@@ -408,7 +413,7 @@ impl Engine {
             return;
         }
         let event = entry.newest();
-        if was_seen {
+        let Some(taken) = taken else {
             let Some(first) = self.spread.live.from.get(&(event.node, event.tick)).copied() else {
                 return;
             };
@@ -419,7 +424,7 @@ impl Engine {
                 self.prune(link, now, out);
             }
             return;
-        }
+        };
         if taken.refused {
             return;
         }

@@ -525,7 +525,7 @@ impl Scale {
                     links.iter().for_each(|link| self.send_on(at, *link, frame.clone()));
                 }
                 Output::Send { link, frame } => self.send_on(at, link, frame),
-                Output::Serve { link, job } => self.serve(at, link, job),
+                Output::Serve { link, job } => self.serve(at, link, *job),
                 Output::Persist { token } => self.handle(at, Input::Persisted { token }),
                 Output::Close { link, .. } => self.close(at, link),
                 _ => {}

@@ -126,7 +126,7 @@ impl Scale {
         self.schedule.plan(arrives, Happening::Arrive { wire, side });
     }
 
-    pub(super) fn serve(&mut self, at: usize, link: LinkId, mut job: Box<ServeJob>) {
+    pub(super) fn serve(&mut self, at: usize, link: LinkId, mut job: ServeJob) {
         loop {
             let mut out = Vec::new();
             let done = job.next_frames(PIECE_BYTES, &mut out);
