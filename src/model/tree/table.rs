@@ -59,8 +59,12 @@ impl Bucket {
         loop {
             let rest = self.hashes.get(from..)?;
             let at = from + rest.iter().position(|h| *h == hash)?;
-            if self.slots.get(at).is_some_and(|(p, _)| p.as_bytes() == path) {
-                return Some(at);
+            if let Some((found, entry)) = self.slots.get(at) {
+                // It is nearly always the right one: path and entry come together.
+                std::hint::black_box(entry.touch());
+                if found.as_bytes() == path {
+                    return Some(at);
+                }
             }
             from = at + 1;
         }
