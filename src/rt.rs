@@ -15,6 +15,18 @@ pub use async_std::task::JoinHandle as Task;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 
+/// Starts the runtime with so many threads for tasks. To be called before anything else of it;
+/// later it does nothing. Otherwise there are as many as cores. `ASYNC_STD_THREAD_COUNT` in the
+/// environment wins.
+pub fn start(threads: usize) {
+    let config = async_global_executor::GlobalExecutorConfig::default()
+        .with_env_var("ASYNC_STD_THREAD_COUNT")
+        .with_min_threads(threads)
+        .with_max_threads(threads)
+        .with_thread_name_fn(|| String::from("tasks"));
+    async_global_executor::init_with_config(config);
+}
+
 /// Starts a task on the runtime's threads. It must not block them: see [`spawn_blocking`].
 #[allow(clippy::disallowed_methods, reason = "this is the place")]
 pub fn spawn<F, T>(future: F) -> Task<T>

@@ -23,7 +23,8 @@ const OTHER_FILES: u64 = 256;
 
 /// Starts a node, and returns when it has ended.
 pub(super) fn run(prepared: Prepared) -> Result<(), CliError> {
-    let Prepared { config, logging, json } = prepared;
+    let Prepared { config, logging, json, threads } = prepared;
+    rt::start(threads);
     let ending = listen_for_signals(logging)?;
     raise_open_files(config.connections_max);
     rt::block_on(serve(config, &ending, json))

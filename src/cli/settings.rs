@@ -23,6 +23,9 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// Most client connections unless told otherwise.
 pub(super) const CONNECTIONS: usize = 10_000;
 
+/// Most threads for tasks: more than the cores that there may be.
+const THREADS_MAX: usize = 1024;
+
 /// Smaller files would be all headers.
 const LOG_BYTES_MIN: u64 = 64 << 10;
 /// Each file costs some syncs.
@@ -49,6 +52,7 @@ pub(super) struct Settings {
     pub(super) max_memory: Option<usize>,
     pub(super) read_only: Option<bool>,
     pub(super) max_connections: Option<usize>,
+    pub(super) threads: Option<usize>,
     #[serde(deserialize_with = "duration")]
     pub(super) forget_down_after: Option<Duration>,
     pub(super) data_dir: Option<PathBuf>,
@@ -118,6 +122,7 @@ impl Settings {
             max_memory: self.max_memory.or(other.max_memory),
             read_only: self.read_only.or(other.read_only),
             max_connections: self.max_connections.or(other.max_connections),
+            threads: self.threads.or(other.threads),
             forget_down_after: self.forget_down_after.or(other.forget_down_after),
             data_dir: self.data_dir.or(other.data_dir),
             sync: self.sync.or(other.sync),
@@ -193,6 +198,18 @@ impl Settings {
             client_files: self.client_files,
             remote_restore: self.remote_restore.unwrap_or(false),
         })
+    }
+
+    /// Threads for tasks.
+    ///
+    /// # Errors
+    /// None, or more than any machine has use for.
+    pub(super) fn threads(&self) -> Result<usize, CliError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        match self.threads.unwrap_or(cores.div_ceil(2)) {
+            threads @ 1..=THREADS_MAX => Ok(threads),
+            _ => Err(CliError::Usage(format!("--threads must be from 1 to {THREADS_MAX}"))),
+        }
     }
 
     /// How data is kept, if it is.

@@ -41,6 +41,7 @@ fn the_file_sets_whatever_options_can() {
         max-memory = "1.5GiB"
         read-only = true
         max-connections = 7
+        threads = 3
         forget-down-after = "1.5m"
         data-dir = "/data"
         sync = "every-batch"
@@ -58,6 +59,11 @@ fn the_file_sets_whatever_options_can() {
     );
     assert_eq!(settings.log.as_deref(), Some("debug"));
     assert_eq!(settings.json, Some(true));
+    assert_eq!(settings.threads().ok(), Some(3));
+    for threads in [Some(0), Some(THREADS_MAX + 1)] {
+        assert!(Settings { threads, ..Settings::default() }.threads().is_err());
+    }
+    assert!(Settings::default().threads().is_ok_and(|threads| threads >= 1));
     let config = config(settings, StartKind::Run).unwrap();
     assert_eq!(config.client, "[::]:1000");
     assert_eq!(config.peers, ["n2.example.org:27587", "10.0.0.3:7"]);
