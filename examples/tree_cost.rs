@@ -190,7 +190,7 @@ fn parts(arguments: &Arguments, step: u64) {
         paths.iter().for_each(|path| drop(order.insert(path.clone())));
         order
     });
-    row("the ordered set of paths", of_order, "16 for a path, and nodes' holes".to_owned());
+    row("the ordered set of paths", of_order, "8 for a path, and nodes' holes".to_owned());
     let (mut tree, of_tree) = growth(|| {
         let mut tree = Tree::new(7);
         for (path, entry) in paths.iter().zip(&entries) {
@@ -198,7 +198,7 @@ fn parts(arguments: &Arguments, step: u64) {
         }
         tree
     });
-    let about = "32 for path and entry, 4 of the hash, and holes".to_owned();
+    let about = "16 for path and entry, 4 of the hash, and holes".to_owned();
     row("the table by hash", of_tree - of_order, about);
     let per_entry: f64 = rows.iter().map(|(_, bytes, _)| bytes).sum();
 
