@@ -19,9 +19,8 @@ use distkv::model::path::Path;
 use distkv::model::seen::Mark;
 use distkv::model::tick_set::TickSet;
 use distkv::model::tree::Tree;
-use distkv::model::value::Reader;
 use distkv::model::value::write::write_bin;
-use distkv::protocol::client::decode;
+use distkv::protocol::client::{Fields as MessageFields, decode_fields};
 use distkv::replica::Replica;
 use distkv::replica::write::Write;
 
@@ -168,10 +167,11 @@ fn set_request(number: u64) -> Vec<u8> {
 fn decode_batch(request: &dyn Fn(u64) -> Vec<u8>) -> Part {
     let bytes: Vec<u8> = (0..BATCH).flat_map(request).collect();
     let work = move || {
-        let mut reader = Reader::new(&bytes);
-        while !reader.is_at_end() {
-            let message = reader.read_raw().unwrap();
-            black_box(decode(message).unwrap());
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let (fields, length) = MessageFields::find_usual(rest, bytes.len()).unwrap();
+            black_box(decode_fields(&fields).unwrap());
+            rest = rest.get(length..).unwrap();
         }
     };
     Part { operations: BATCH, work: Box::new(work) }
