@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use distkv::client::smart::{Change, Watch, WatchEvent, WatchOptions};
-use distkv::client::{Client, ClientConfig, PutOptions};
+use distkv::client::{Client, ClientConfig, Connection, Fields, HostPort, Options, PutOptions};
 use distkv::model::ids::NodeName;
 use distkv::model::path::Path;
 use distkv::node::Node;
@@ -199,7 +199,8 @@ fn under_writes_versions_of_a_path_come_in_order_while_nodes_die() {
                         break;
                     }
                     let before = last.insert(change.path.clone(), value);
-                    assert!(before.is_none_or(|before| before < value), "{before:?} {value}");
+                    // The same again: what was being written when its node died was written once more.
+                    assert!(before.is_none_or(|before| before <= value), "{before:?} {value}");
                     count += 1;
                     if count % 150 == 100 && deaths < 2 {
                         deaths += 1;
@@ -207,13 +208,16 @@ fn under_writes_versions_of_a_path_come_in_order_while_nodes_die() {
                     }
                 }
                 WatchEvent::UpToDate | WatchEvent::Resumed { .. } => {}
-                WatchEvent::Restarted => panic!("it started over"),
+                // A version that only the dead node had, and that the one written in its place does not
+                // overtake: the same tock, and a lesser name. Rare.
+                WatchEvent::Restarted => last.clear(),
             }
         }
         writing.await;
         assert_eq!(deaths, 2);
         assert_eq!(last.into_values().collect::<Vec<_>>(), [595, 596, 597, 598, 599]);
-        assert_eq!(client.stats().watches.resumed, 2);
+        let watches = client.stats().watches;
+        assert_eq!(watches.resumed + watches.restarted, 2);
         cluster.shutdown().await;
     });
 }
@@ -276,10 +280,16 @@ fn a_watch_whose_waits_are_dropped_misses_nothing() {
         let mut cluster = TestCluster::start(3).await.unwrap();
         let client = connect(&cluster, ClientConfig::new()).await;
         let mut watch = client.watch(&path("w"), FETCH).await.unwrap();
-        let writer = client.clone();
+        let dies = place_of(&cluster, &watch);
+        // At a node that lives on: what is in flight when a node dies is written once more elsewhere,
+        // and would rightly be told once more.
+        let lives = HostPort::from(cluster.node((dies + 1) % 3).client_addr());
+        let writer = Connection::connect(&lives, Options::default()).await.unwrap();
         let writing = rt::spawn(async move {
-            for value in 0..300 {
-                put(&writer, value, value).await;
+            for number in 0..300 {
+                let mut fields = Fields::at(&at(number));
+                fields.u64("value", number.unsigned_abs());
+                writer.request("set_value", &fields).await.unwrap();
             }
         });
         let mut seen = Vec::new();
@@ -288,27 +298,23 @@ fn a_watch_whose_waits_are_dropped_misses_nothing() {
             round += 1;
             // Shorter than any answer from a node takes.
             let event = rt::timeout(Duration::from_micros(round % 100), watch.next()).await;
-            if let Some(event) = event
-                && let WatchEvent::Change(change) = event.unwrap()
-            {
-                seen.push(change.get::<i64>().unwrap().unwrap());
-            }
-            if seen.len() == 100 && cluster.nodes().len() == 3 {
-                drop(cluster.take(place_of_or_first(&cluster, &watch)));
+            match event.transpose().unwrap() {
+                Some(WatchEvent::Change(change)) => {
+                    seen.push(change.get::<i64>().unwrap().unwrap());
+                    if seen.len() == 100 {
+                        drop(cluster.take(dies));
+                    }
+                }
+                Some(WatchEvent::Restarted) => panic!("it started over"),
+                Some(WatchEvent::UpToDate | WatchEvent::Resumed { .. }) | None => {}
             }
         }
         writing.await;
+        assert_eq!(client.stats().watches.resumed, 1);
         seen.sort_unstable();
         assert_eq!(seen, (0..300).collect::<Vec<_>>());
         cluster.shutdown().await;
     });
-}
-
-fn place_of_or_first(cluster: &TestCluster, watch: &Watch) -> usize {
-    match watch.node() {
-        Some(_) => place_of(cluster, watch),
-        None => 0,
-    }
 }
 
 #[test]
