@@ -19,6 +19,7 @@ mod catch_up;
 mod compare;
 mod echo;
 mod keys;
+mod listen;
 mod load;
 mod peers;
 mod process;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 use hdrhistogram::Histogram;
-use mio::{Events, Interest, Poll, Token};
 use serde_json::json;
 
 use super::keys::{Distribution, Ops, Values};
+use super::listen::{READ_BYTES, read_all, read_some};
 use super::load::{LATENCY_MAX, LoadError, Work};
 use super::process::Process;
 use super::wire::Protocol;
@@ -29,8 +29,6 @@ use crate::rt;
 
 /// How long nothing may come before that is an error.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// So much is read at once.
-const READ_BYTES: usize = 256 << 10;
 /// Changes that go before those that are measured.
 const WARM_UP: u64 = 1_000;
 /// Most watchers.
@@ -251,66 +249,32 @@ impl Counted {
 
 /// Reads what comes to all watchers until the end, and counts it from a time on.
 fn count(lines: Vec<Line>, counted_from: u64, end: u64) -> Result<Counted, LoadError> {
-    let mut poll = Poll::new().map_err(LoadError::Poll)?;
-    let mut streams = Vec::new();
-    for (index, line) in lines.into_iter().enumerate() {
-        line.stream.set_nonblocking(true).map_err(LoadError::Poll)?;
-        let mut stream = mio::net::TcpStream::from_std(line.stream);
-        let registered = poll.registry().register(&mut stream, Token(index), Interest::READABLE);
-        registered.map_err(LoadError::Poll)?;
-        streams.push((stream, line.address));
-    }
-    let mut counted = Counted { each: vec![0; streams.len()], bytes: 0 };
+    let mut counted = Counted { each: vec![0; lines.len()], bytes: 0 };
     let mut buffer = vec![0; READ_BYTES];
     // What a watcher's last read left of a message.
-    let mut begun: Vec<Vec<u8>> = vec![Vec::new(); streams.len()];
-    let mut events = Events::with_capacity(1_024);
-    loop {
-        let polled = poll.poll(&mut events, Some(Duration::from_millis(20)));
-        if let Err(error) = polled
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            return Err(LoadError::Poll(error));
+    let mut begun: Vec<Vec<u8>> = vec![Vec::new(); lines.len()];
+    let connections = lines.into_iter().map(|line| (line.stream, line.address));
+    read_all(connections, end, |index, now, stream| {
+        let Some((begun, each)) = begun.get_mut(index).zip(counted.each.get_mut(index)) else {
+            return Ok(false);
+        };
+        let kept = begun.len();
+        // A message may be longer than what is read at once.
+        buffer.resize(buffer.len().max(kept + READ_BYTES / 2), 0);
+        let (front, room) = buffer.split_at_mut_checked(kept).ok_or(io::ErrorKind::InvalidData)?;
+        front.copy_from_slice(begun);
+        let (length, room) = (read_some(stream, room)?, room.len());
+        let mut rest = buffer.get(..kept + length).unwrap_or_default();
+        let messages = count_messages(&mut rest, index == 0)?;
+        begun.clear();
+        begun.extend_from_slice(rest);
+        if now >= counted_from {
+            counted.bytes += length as u64;
+            *each += messages;
         }
-        let now = rt::now_ns();
-        if now >= end {
-            return Ok(counted);
-        }
-        for event in &events {
-            let index = event.token().0;
-            let Some((stream, address)) = streams.get_mut(index) else { continue };
-            let lost = |error| LoadError::Lost(*address, error);
-            let Some((begun, each)) = begun.get_mut(index).zip(counted.each.get_mut(index)) else {
-                continue;
-            };
-            loop {
-                let kept = begun.len();
-                // A message may be longer than what is read at once.
-                buffer.resize(buffer.len().max(kept + READ_BYTES / 2), 0);
-                let Some((front, room)) = buffer.split_at_mut_checked(kept) else {
-                    return Err(lost(io::ErrorKind::InvalidData.into()));
-                };
-                front.copy_from_slice(begun);
-                let (length, room) = match stream.read(room) {
-                    Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
-                    Ok(length) => (length, room.len()),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(lost(error)),
-                };
-                let mut rest = buffer.get(..kept + length).unwrap_or_default();
-                let messages = count_messages(&mut rest, index == 0).map_err(lost)?;
-                begun.clear();
-                begun.extend_from_slice(rest);
-                if now >= counted_from {
-                    counted.bytes += length as u64;
-                    *each += messages;
-                }
-                if length < room {
-                    break;
-                }
-            }
-        }
-    }
+        Ok(length == room)
+    })?;
+    Ok(counted)
 }
 
 /// Takes whole messages off the front, and counts them. `checked`: each must be of a change.

@@ -1,10 +1,6 @@
 //! What is measured at one server: reads and writes, watchers, listing.
 
-use std::io::{self, Read};
-use std::time::Duration;
-
-use mio::{Events, Interest, Poll, Token};
-
+use super::super::listen::{READ_BYTES, read_all, read_some};
 use super::super::load::{LoadError, Work};
 use super::super::peers::{Kind, Peer};
 use super::super::process::Usage;
@@ -26,8 +22,6 @@ const WATCHED_KEYS: u64 = 10_000;
 /// How many entries are listed, and how often.
 const LISTED: u64 = 100_000;
 const LISTINGS: usize = 5;
-/// So much is read at once.
-const READ_BYTES: usize = 256 << 10;
 
 /// Memory per entry; then CPU, rate, latency for each of [`WORK`].
 pub(super) fn requests(peer: &Peer, plan: Plan, lab: &Lab) -> Result<Vec<Option<f64>>, CliError> {
@@ -116,59 +110,23 @@ pub(super) fn usage_of(servers: &[Server]) -> Option<Usage> {
 /// Reads what comes to all until the end. The changes that come to the first are counted, and of
 /// the others the bytes, since all get the same.
 fn count_all(talks: Vec<Talk>, mark: &[u8], counted_from: u64, end: u64) -> Result<f64, LoadError> {
-    let mut poll = Poll::new().map_err(LoadError::Poll)?;
-    let mut streams = Vec::new();
-    for (index, talk) in talks.into_iter().enumerate() {
-        talk.stream.set_nonblocking(true).map_err(LoadError::Poll)?;
-        let mut stream = mio::net::TcpStream::from_std(talk.stream);
-        let registered = poll.registry().register(&mut stream, Token(index), Interest::READABLE);
-        registered.map_err(LoadError::Poll)?;
-        streams.push((stream, talk.address));
-    }
     let (mut changes, mut bytes, mut bytes_of_first) = (0, 0, 0);
     let (mut buffer, mut counter) = (vec![0; READ_BYTES], Counter::new(mark));
-    let mut events = Events::with_capacity(1_024);
-    loop {
-        let polled = poll.poll(&mut events, Some(Duration::from_millis(20)));
-        if let Err(error) = polled
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            return Err(LoadError::Poll(error));
+    let connections = talks.into_iter().map(|talk| (talk.stream, talk.address));
+    read_all(connections, end, |index, now, stream| {
+        let length = read_some(stream, &mut buffer)?;
+        let found = match index {
+            0 => counter.count(buffer.get(..length).unwrap_or_default()),
+            _ => 0,
+        };
+        if now >= counted_from {
+            changes += found;
+            bytes += length as u64;
+            bytes_of_first += if index == 0 { length as u64 } else { 0 };
         }
-        for event in &events {
-            let index = event.token().0;
-            let Some((stream, address)) = streams.get_mut(index) else { continue };
-            loop {
-                let now = rt::now_ns();
-                if now >= end {
-                    return Ok(changes as f64 * bytes as f64 / bytes_of_first.max(1) as f64);
-                }
-                let length = match stream.read(&mut buffer) {
-                    Ok(0) => {
-                        return Err(LoadError::Lost(*address, io::ErrorKind::UnexpectedEof.into()));
-                    }
-                    Ok(length) => length,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(LoadError::Lost(*address, error)),
-                };
-                let found = match index {
-                    0 => counter.count(buffer.get(..length).unwrap_or_default()),
-                    _ => 0,
-                };
-                if now >= counted_from {
-                    changes += found;
-                    bytes += length as u64;
-                    bytes_of_first += if index == 0 { length as u64 } else { 0 };
-                }
-                if length < READ_BYTES {
-                    break;
-                }
-            }
-        }
-        if rt::now_ns() >= end {
-            return Ok(changes as f64 * bytes as f64 / bytes_of_first.max(1) as f64);
-        }
-    }
+        Ok(length == READ_BYTES)
+    })?;
+    Ok(changes as f64 * bytes as f64 / bytes_of_first.max(1) as f64)
 }
 
 /// Seconds until all of [`LISTED`] entries are here: the median of some.

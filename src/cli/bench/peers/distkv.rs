@@ -145,6 +145,7 @@ fn start_one(
     let address = address.ok_or_else(|| peer.failed("it does not say where clients go"))?;
     Ok(Server { child: said.0, address, inner: part("gossip").unwrap_or_default() })
 }
+
 #[cfg(test)]
 mod tests {
     use super::super::super::wire::key_bytes;

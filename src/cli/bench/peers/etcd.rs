@@ -7,10 +7,10 @@
 
 use std::process::Stdio;
 
-use super::super::compare::lab::{Cores, Lab, Server, free_port};
+use super::super::compare::lab::{Cores, Lab, Server};
 use super::super::compare::talk::{Counter, Talk};
 use super::super::wire::{Answer, KEY_BYTES, Protocol, WireError};
-use super::Peer;
+use super::{Peer, Place};
 use crate::cli::error::CliError;
 
 const DATA: u8 = 0;
@@ -178,27 +178,25 @@ pub(super) fn start(
     lab: &Lab,
     cores: Cores,
 ) -> Result<Vec<Server>, CliError> {
-    let port = || free_port().map_err(|error| peer.failed(&error.to_string()));
-    let mut places = Vec::new();
-    for n in 1..=count {
-        places.push((format!("n{n}"), port()?, format!("http://{}", port()?)));
-    }
-    let members: Vec<_> = places.iter().map(|(name, _, inner)| format!("{name}={inner}")).collect();
+    let places = peer.places(count)?;
+    let member = |place: &Place| format!("{}=http://{}", place.name, place.inner);
+    let members: Vec<_> = places.iter().map(member).collect();
     let mut servers = Vec::new();
-    for (name, address, inner) in &places {
+    for Place { name, address, inner } in places {
+        let inner = format!("http://{inner}");
         let folder = lab.folder(&format!("etcd-{}", address.port()))?;
         let mut command = lab.command(&peer.program, cores);
         let clients = format!("http://{address}");
-        command.args(["--name", name, "--log-level", "fatal", "--logger", "zap"]);
+        command.args(["--name", &name, "--log-level", "fatal", "--logger", "zap"]);
         command.arg("--data-dir").arg(folder);
         command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
-        command.args(["--listen-peer-urls", inner, "--initial-advertise-peer-urls", inner]);
+        command.args(["--listen-peer-urls", &inner, "--initial-advertise-peer-urls", &inner]);
         command.args(["--initial-cluster", &members.join(","), "--initial-cluster-state", "new"]);
         command.args(["--initial-cluster-token", &lab.network()]);
         command.args(["--quota-backend-bytes", &(8_u64 << 30).to_string()]);
         command.stdout(Stdio::null());
         let child = lab.start(peer, command)?.0;
-        servers.push(Server { child, address: *address, inner: inner.clone() });
+        servers.push(Server { child, address, inner });
     }
     servers.iter().try_for_each(|server| server.wait(peer))?;
     Ok(servers)

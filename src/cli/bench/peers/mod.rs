@@ -6,11 +6,12 @@ pub(super) mod etcd;
 pub(super) mod nats;
 pub(super) mod redis;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use super::compare::figures::Group;
-use super::compare::lab::{Cores, Lab, Server, find};
+use super::compare::lab::{Cores, Lab, Server, find, free_port};
 use super::compare::talk::Talk;
 use super::wire::Protocol;
 use crate::cli::error::CliError;
@@ -33,6 +34,15 @@ pub(super) enum Kind {
     Etcd,
     /// nats-server with a key-value bucket in memory
     Nats,
+}
+
+/// Where a server of a network is to be.
+struct Place {
+    name: String,
+    /// For clients.
+    address: SocketAddr,
+    /// For the other servers.
+    inner: SocketAddr,
 }
 
 /// A server that is there.
@@ -144,6 +154,20 @@ impl Peer {
             Protocol::Distkv => distkv::list(talk, expected),
             Protocol::Nats => nats::list(talk, expected),
         }
+    }
+
+    /// An address that is free.
+    fn free_port(&self) -> Result<SocketAddr, CliError> {
+        free_port().map_err(|error| self.failed(&error.to_string()))
+    }
+
+    /// Names and addresses for so many servers of one network.
+    fn places(&self, count: usize) -> Result<Vec<Place>, CliError> {
+        let place = |n| {
+            let (name, address, inner) = (format!("n{n}"), self.free_port()?, self.free_port()?);
+            Ok(Place { name, address, inner })
+        };
+        (1..=count).map(place).collect()
     }
 
     fn start_echo(&self, lab: &Lab, cores: Cores) -> Result<Vec<Server>, CliError> {

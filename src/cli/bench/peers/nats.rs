@@ -8,10 +8,10 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::super::compare::lab::{Cores, Lab, Server, free_port};
+use super::super::compare::lab::{Cores, Lab, Server};
 use super::super::compare::talk::Talk;
 use super::super::wire::{Answer, KEY_BYTES, Protocol, Tag, WireError, contains};
-use super::Peer;
+use super::{Peer, Place};
 use crate::cli::error::CliError;
 
 /// Longest line of an answer that is waited for.
@@ -100,14 +100,11 @@ pub(super) fn start(
     lab: &Lab,
     cores: Cores,
 ) -> Result<Vec<Server>, CliError> {
-    let port = || free_port().map_err(|error| peer.failed(&error.to_string()));
-    let mut places = Vec::new();
-    for n in 1..=count {
-        places.push((format!("n{n}"), port()?, port()?));
-    }
-    let routes: Vec<_> = places.iter().map(|(_, _, to)| format!("\"nats://{to}\"")).collect();
+    let places = peer.places(count)?;
+    let route = |place: &Place| format!("\"nats://{}\"", place.inner);
+    let routes: Vec<_> = places.iter().map(route).collect();
     let mut servers = Vec::new();
-    for (name, address, inner) in &places {
+    for Place { name, address, inner } in places {
         let folder = lab.folder(&format!("nats-{}", address.port()))?;
         let file = folder.join("nats.conf");
         let mut text = format!(
@@ -124,7 +121,7 @@ pub(super) fn start(
         let mut command = lab.command(&peer.program, cores);
         command.arg("-c").arg(&file).stdout(Stdio::null());
         let child = lab.start(peer, command)?.0;
-        servers.push(Server { child, address: *address, inner: String::new() });
+        servers.push(Server { child, address, inner: String::new() });
     }
     let first = servers.first().ok_or_else(|| peer.failed("there is none"))?;
     first.listens(peer)?;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::super::compare::lab::{Cores, Lab, Server, free_port};
+use super::super::compare::lab::{Cores, Lab, Server};
 use super::super::compare::talk::Talk;
 use super::super::wire::{Answer, KEY_BYTES, Protocol, WireError, contains};
 use super::Peer;
@@ -126,7 +126,7 @@ fn start_one(
     lab: &Lab,
     cores: Cores,
 ) -> Result<Server, CliError> {
-    let address = free_port().map_err(|error| peer.failed(&error.to_string()))?;
+    let address = peer.free_port()?;
     let folder = lab.folder(&format!("redis-{}", address.port()))?;
     let mut command = lab.command(&peer.program, cores);
     command.args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]);
@@ -200,6 +200,7 @@ fn redis_values(bytes: &[u8]) -> Result<Option<(Strings, usize)>, WireError> {
     }
     Ok((at <= bytes.len()).then_some((values, at)))
 }
+
 #[cfg(test)]
 mod tests {
     use super::super::super::wire::Protocol;
