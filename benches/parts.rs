@@ -202,9 +202,7 @@ fn get_each(entries: u64) -> Part {
 fn get_together(entries: u64) -> Part {
     let (tree, mut paths) = (tree(entries), batch_of_paths(entries));
     let work = move || {
-        let paths = paths();
-        let paths: Vec<&[u8]> = paths.iter().map(Path::as_bytes).collect();
-        tree.get_many(&paths, |_, _, entry| {
+        tree.get_many(paths().iter().map(Path::as_bytes), |_, _, entry| {
             black_box(entry.unwrap());
         });
     };

@@ -62,9 +62,9 @@ fn path(number: u64) -> Path {
 /// As the server does it: the entries are brought into the caches first.
 fn set_all(hub: &Hub, paths: &[Path], value: &[u8]) {
     hub.change(|engine, out| {
-        let looked_up: Vec<&[u8]> = paths.iter().map(Path::as_bytes).collect();
         let mut spots = Vec::with_capacity(paths.len());
-        engine.tree().get_many(&looked_up, |_, spot, _| spots.push(Some(spot)));
+        let looked_up = paths.iter().map(Path::as_bytes);
+        engine.tree().get_many(looked_up, |_, spot, _| spots.push(Some(spot)));
         for (path, spot) in paths.iter().zip(spots) {
             let write =
                 Write { hints: Hints { spot, room: None }, ..Write::new(path, Some(value)) };
@@ -97,8 +97,7 @@ fn go_on(hub: &Hub, work: Work, seed: u64, entries: u64, is_over: &AtomicBool) -
         for batch in paths.chunks(BATCH) {
             match work {
                 Work::Read => hub.read(|engine| {
-                    let paths: Vec<&[u8]> = batch.iter().map(Path::as_bytes).collect();
-                    engine.tree().get_many(&paths, |_, _, entry| {
+                    engine.tree().get_many(batch.iter().map(Path::as_bytes), |_, _, entry| {
                         black_box(entry.cloned());
                     });
                 }),

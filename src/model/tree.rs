@@ -109,9 +109,9 @@ impl Tree {
     }
 
     /// The same for many paths, quicker than one by one; tells of each, by its place among them.
-    pub fn get_many<'t>(
+    pub fn get_many<'t, 'p>(
         &'t self,
-        paths: &[&[u8]],
+        paths: impl Iterator<Item = &'p [u8]>,
         found: impl FnMut(usize, Spot, Option<&'t Entry>),
     ) {
         self.entries.get_many(paths, found);
@@ -321,11 +321,11 @@ impl Walk {
             .take_while(|path| path.starts_with(&self.top))
             .take(max)
             .collect();
-        let keys: SmallVec<[&[u8]; 64]> = paths.iter().map(|path| path.as_bytes()).collect();
-        let mut found: SmallVec<[(&Path, &Entry); 64]> = SmallVec::new();
-        tree.get_many(&keys, |at, _, entry| found.extend(paths.get(at).copied().zip(entry)));
-        let batch: Vec<(Path, Entry)> =
-            found.into_iter().map(|(path, entry)| (path.clone(), entry.clone())).collect();
+        let mut batch: Vec<(Path, Entry)> = Vec::with_capacity(paths.len());
+        tree.get_many(paths.iter().map(|path| path.as_bytes()), |at, _, entry| {
+            let pair = paths.get(at).zip(entry);
+            batch.extend(pair.map(|(path, entry)| (Path::clone(path), entry.clone())));
+        });
         self.next = match batch.last() {
             Some((path, _)) => Some(Place::Behind(path.clone())),
             None if max == 0 => self.next.take(),

@@ -156,14 +156,21 @@ impl Table {
     ///
     /// Each look-up waits for memory four or five times, one after the other. Here each step is done for
     /// some paths before the next one, so that the processor waits for all of them at once.
-    pub(super) fn get_many<'t>(
+    pub(super) fn get_many<'t, 'p>(
         &'t self,
-        paths: &[&[u8]],
+        paths: impl Iterator<Item = &'p [u8]>,
         mut found: impl FnMut(usize, Spot, Option<&'t Entry>),
     ) {
-        for (first, paths) in paths.chunks(LOOKED_UP_AT_ONCE).enumerate() {
+        let mut all = paths.fuse();
+        let mut first = 0;
+        loop {
+            let paths: SmallVec<[&[u8]; LOOKED_UP_AT_ONCE]> =
+                all.by_ref().take(LOOKED_UP_AT_ONCE).collect();
+            if paths.is_empty() {
+                return;
+            }
             let mut buckets: [Option<(u32, &'t Bucket)>; LOOKED_UP_AT_ONCE] = Default::default();
-            for (bucket, path) in buckets.iter_mut().zip(paths) {
+            for (bucket, path) in buckets.iter_mut().zip(&paths) {
                 let hash = self.hash(path);
                 let place = bucket_of(hash, self.buckets.len());
                 *bucket = self.buckets.get(place).map(|bucket| (hash, bucket));
@@ -195,8 +202,9 @@ impl Table {
                 };
                 let entry = place.and_then(|place| bucket.slots.get(place)).map(|(_, e)| e);
                 let spot = Spot { hash, at: place, arrangement: self.arrangement };
-                found(first * LOOKED_UP_AT_ONCE + at, spot, entry);
+                found(first + at, spot, entry);
             }
+            first += paths.len();
         }
     }
 
@@ -441,7 +449,7 @@ mod tests {
         for length in [0, 1, 15, 16, 17, 100, 3_000] {
             let wanted: Vec<&[u8]> = paths.iter().take(length).map(Path::as_bytes).collect();
             let mut found = vec![None; length];
-            table.get_many(&wanted, |at, spot, entry| {
+            table.get_many(wanted.iter().copied(), |at, spot, entry| {
                 let there = table.get_at(&spot).map(|(path, _)| path.as_bytes());
                 assert_eq!(there, entry.map(|_| wanted[at]));
                 assert_eq!(found[at].replace(entry.is_some()), None, "{at} was told twice");
@@ -460,7 +468,7 @@ mod tests {
         });
         bucket.slots.swap(0, 4);
         table.buckets = std::iter::once(bucket).collect();
-        table.get_many(&[path(0).as_bytes()], |_, _, entry| assert!(entry.is_some()));
+        table.get_many([path(0).as_bytes()].into_iter(), |_, _, entry| assert!(entry.is_some()));
     }
 
     #[test]

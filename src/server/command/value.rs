@@ -60,12 +60,9 @@ fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
         return;
     }
     let mut found: SmallVec<[Option<Entry>; LOOKED_UP_AT_ONCE]> = SmallVec::new();
-    {
-        let mut paths: SmallVec<[&[u8]; LOOKED_UP_AT_ONCE]> = SmallVec::new();
-        // What is found for one without a path is not looked at.
-        paths.extend(lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes)));
-        engine.tree().get_many(&paths, |_, _, entry| found.push(entry.cloned()));
-    }
+    // What is found for one without a path is not looked at.
+    let paths = lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes));
+    engine.tree().get_many(paths, |_, _, entry| found.push(entry.cloned()));
     lookups.iter_mut().zip(found).for_each(|(lookup, found)| lookup.found = found);
 }
 
@@ -76,11 +73,8 @@ fn find_spots(jobs: &mut [Job<'_>], engine: &Engine) {
         return;
     }
     let mut spots: SmallVec<[Spot; LOOKED_UP_AT_ONCE]> = SmallVec::new();
-    {
-        let mut paths: SmallVec<[&[u8]; LOOKED_UP_AT_ONCE]> = SmallVec::new();
-        paths.extend(jobs.iter().filter_map(Job::path).map(WholePath::as_bytes));
-        engine.tree().get_many(&paths, |_, spot, _| spots.push(spot));
-    }
+    let paths = jobs.iter().filter_map(Job::path).map(WholePath::as_bytes);
+    engine.tree().get_many(paths, |_, spot, _| spots.push(spot));
     let with_path = jobs.iter_mut().filter(|job| job.path().is_some());
     with_path.zip(spots).for_each(|(job, spot)| job.spot = Some(spot));
 }
