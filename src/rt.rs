@@ -3,12 +3,17 @@
 //! events, stream adaptors) is used directly from its own crate.
 
 use std::future::Future;
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::OnceLock;
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub use async_std::net::{TcpListener, TcpStream, UdpSocket};
+use async_io::Async;
+pub use async_std::net::UdpSocket;
 /// A running task. Dropping it detaches it; [`Task::cancel`] stops it at its next await.
 pub use async_std::task::JoinHandle as Task;
 
@@ -105,6 +110,206 @@ where
     F: Future<Output = T>,
 {
     async_std::future::timeout(duration, future).await.ok()
+}
+
+/// A TCP connection; clones are of the same one. One task may read and another one write.
+///
+/// The runtime's own asks the system on every poll, and twice where it was woken before. This one asks
+/// as long as something comes, then arms the reactor, and after that only when the reactor says so.
+#[derive(Clone, Debug)]
+pub struct TcpStream {
+    inner: Arc<Stream>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    socket: Async<std::net::TcpStream>,
+    /// There was nothing to read, and the reactor was asked to say when there is.
+    is_armed: AtomicBool,
+}
+
+impl TcpStream {
+    fn new(socket: Async<std::net::TcpStream>) -> TcpStream {
+        TcpStream { inner: Arc::new(Stream { socket, is_armed: AtomicBool::new(false) }) }
+    }
+
+    /// Connects to an address.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+        Async::<std::net::TcpStream>::connect(address).await.map(TcpStream::new)
+    }
+
+    /// This side's address.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket().local_addr()
+    }
+
+    /// The other side's address.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket().peer_addr()
+    }
+
+    /// Whether small writes go out at once.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.socket().set_nodelay(nodelay)
+    }
+
+    /// Ends one direction, or both; who waits on it is woken.
+    ///
+    /// # Errors
+    /// What the system said: mostly that it had ended.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.socket().shutdown(how)
+    }
+
+    /// Whether, as far as is known now, the other side has ended or lost the connection; takes nothing
+    /// of what has come.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        match self.socket().peek(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    fn socket(&self) -> &std::net::TcpStream {
+        self.inner.socket.get_ref()
+    }
+}
+
+impl AsFd for TcpStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket().as_fd()
+    }
+}
+
+impl futures::io::AsyncRead for &TcpStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let Stream { socket, is_armed } = &*self.inner;
+        if is_armed.load(Ordering::Relaxed) {
+            ready!(socket.poll_readable(cx))?;
+            is_armed.store(false, Ordering::Relaxed);
+        }
+        loop {
+            match socket.get_ref().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                done => return Poll::Ready(done),
+            }
+            // Ready: it was so earlier, and somebody has read since.
+            match socket.poll_readable(cx) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => {
+                    is_armed.store(true, Ordering::Relaxed);
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+impl futures::io::AsyncWrite for &TcpStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut &self.inner.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.shutdown(Shutdown::Write))
+    }
+}
+
+impl futures::io::AsyncRead for TcpStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut &*self).poll_read(cx, buffer)
+    }
+}
+
+impl futures::io::AsyncWrite for TcpStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut &*self).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self).poll_flush(cx)
+    }
+
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self).poll_close(cx)
+    }
+}
+
+/// A port that takes TCP connections.
+#[derive(Debug)]
+pub struct TcpListener {
+    socket: Async<std::net::TcpListener>,
+}
+
+impl TcpListener {
+    /// Opens a port: `host:port`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// What the system said, or that the name has no address.
+    pub async fn bind(address: &str) -> io::Result<TcpListener> {
+        let address = address.to_owned();
+        let bound = spawn_blocking(move || std::net::TcpListener::bind(address)).await?;
+        TcpListener::of(bound)
+    }
+
+    /// Takes over a port that is open.
+    ///
+    /// # Errors
+    /// The reactor cannot watch it.
+    pub fn of(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+        Ok(TcpListener { socket: Async::new(listener)? })
+    }
+
+    /// The address that it has, with its port.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.get_ref().local_addr()
+    }
+
+    /// The next connection, and who made it.
+    ///
+    /// # Errors
+    /// What the system said, which often passes.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (socket, from) = self.socket.accept().await?;
+        Ok((TcpStream::new(socket), from))
+    }
 }
 
 /// How long a name look-up may take. The system's resolver can hang far longer than anybody
@@ -225,6 +430,43 @@ mod tests {
     fn tasks_give_back_what_they_made() {
         let sum = block_on(async { spawn(async { 2 }).await + spawn_blocking(|| 3).await });
         assert_eq!(sum, 5);
+    }
+
+    #[test]
+    fn a_connection_tells_what_came_whoever_waits_and_however_often() {
+        use futures::io::{AsyncReadExt, AsyncWriteExt};
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (far, from) = listener.accept().await.unwrap();
+            assert_eq!(from, near.local_addr().unwrap());
+            let (mut far, mut buffer) = (far, [0; 8]);
+            for round in 0..100_u8 {
+                // Sometimes it is there before it is asked for; a wait that is dropped takes nothing.
+                if round % 3 == 0 {
+                    let waited = timeout(Duration::from_micros(50), far.read(&mut buffer)).await;
+                    assert!(waited.is_none());
+                }
+                near.write_all(&[round]).await.unwrap();
+                if round % 5 == 0 {
+                    // Read by somebody else, as the reactor is told that it can be read.
+                    let mut other = far.clone();
+                    let other = spawn(async move { other.read(&mut [0; 8]).await.unwrap() });
+                    assert_eq!(other.await, 1);
+                } else {
+                    assert_eq!(far.read(&mut buffer).await.unwrap(), 1);
+                    assert_eq!(buffer[0], round);
+                }
+            }
+            assert!(!far.is_ended());
+            let ending = spawn(async move {
+                sleep(Duration::from_millis(5)).await;
+                near.close().await.unwrap();
+            });
+            assert_eq!(far.read(&mut buffer).await.unwrap(), 0);
+            assert!(far.is_ended());
+            ending.await;
+        });
     }
 
     #[test]

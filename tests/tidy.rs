@@ -51,13 +51,14 @@ const IMPURE: &[&str] = &[
     "rand::random",
     "thread_rng",
     "async_std",
+    "async_io",
     "socket2",
     "println!",
     "eprintln!",
 ];
 
 /// What only `rt.rs` may name.
-const RUNTIME: &[&str] = &["async_std", "Instant::now", "SystemTime::now"];
+const RUNTIME: &[&str] = &["async_std", "async_io", "Instant::now", "SystemTime::now"];
 
 const LINES_MAX: usize = 700;
 

@@ -18,7 +18,7 @@ pub mod log_queue;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::sync::ShardedLock;
 use event_listener::Event;
@@ -40,6 +40,8 @@ use log_queue::{CutPurpose, LogItem, LogQueue};
 
 /// Most monitors of topics, all clients together.
 pub const MONITORS_MAX: usize = 1 << 14;
+/// So many links may be written to before a client gets its answer: each takes 5 to 10 µs.
+const FEW_LINKS: usize = 8;
 /// Most reports that wait for the log; further ones are dropped and counted.
 const REPORTS_MAX: usize = 4096;
 /// Most bytes of the conflicts among them (one may exceed it alone): each holds two values.
@@ -61,6 +63,8 @@ pub struct Hub {
     /// be another thing than before. The shell fires it for what the engine does not know.
     pub cluster_changed: Event,
     needs_incarnation: AtomicBool,
+    /// How often idle links got something to write, where they are few.
+    woke_few_links: AtomicU64,
 }
 
 /// What the lock is around.
@@ -156,6 +160,7 @@ impl Hub {
             became_ready: Event::new(),
             cluster_changed: Event::new(),
             needs_incarnation: AtomicBool::new(false),
+            woke_few_links: AtomicU64::new(0),
         }
     }
 
@@ -355,7 +360,17 @@ impl Hub {
         number
     }
 
+    /// Rises when links that had nothing to write have something, unless they are many: who
+    /// changed something may let them go first then.
+    #[must_use]
+    pub fn woke_few_links(&self) -> u64 {
+        self.woke_few_links.load(Ordering::Relaxed)
+    }
+
     fn wake(&self, wakes: Wakes) {
+        if (1..=FEW_LINKS).contains(&wakes.links.len()) {
+            self.woke_few_links.fetch_add(1, Ordering::Relaxed);
+        }
         for queue in wakes.links {
             queue.changed.notify(usize::MAX);
         }

@@ -1,10 +1,11 @@
 //! Opens a node's ports. Peers find TCP (links) and UDP (SWIM) at the same number.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 
 use super::address::{parse_setting, resolve_setting};
 use super::error::NodeError;
+use crate::rt::TcpListener;
 
 /// How often a free port is looked for that is free for both TCP and UDP. Each attempt fails
 /// only if somebody else has just that UDP port.
@@ -29,10 +30,13 @@ pub(super) async fn bind_gossip(text: &str, port: u16) -> Result<GossipSockets, 
     first_that_works(WHAT, &addrs, |addr| {
         let mut attempts = FREE_PORT_ATTEMPTS;
         loop {
-            let tcp = TcpListener::bind(addr)?;
+            let tcp = std::net::TcpListener::bind(addr)?;
             let bound = tcp.local_addr()?;
             match UdpSocket::bind(bound) {
-                Ok(udp) => return Ok(GossipSockets { tcp, udp, addr: bound }),
+                Ok(udp) => {
+                    let tcp = TcpListener::of(tcp)?;
+                    return Ok(GossipSockets { tcp, udp, addr: bound });
+                }
                 Err(error) => {
                     attempts -= 1;
                     let taken = error.kind() == io::ErrorKind::AddrInUse;
@@ -57,9 +61,9 @@ pub(super) async fn bind_client(
     let address = parse_setting(WHAT, text, port)?;
     let addrs = resolve_setting(WHAT, &address).await?;
     first_that_works(WHAT, &addrs, |addr| {
-        let listener = TcpListener::bind(addr)?;
+        let listener = std::net::TcpListener::bind(addr)?;
         let bound = listener.local_addr()?;
-        Ok((listener, bound))
+        Ok((TcpListener::of(listener)?, bound))
     })
 }
 

@@ -21,7 +21,7 @@ use crate::server::{
 
 /// Starts to serve clients at a port that was opened before.
 pub(super) fn open(
-    listener: std::net::TcpListener,
+    listener: TcpListener,
     address: SocketAddr,
     links: &Arc<Links>,
     config: &Config,
@@ -40,7 +40,7 @@ pub(super) fn open(
         ..ServerConfig::default()
     };
     let hub = Arc::clone(&links.hub);
-    Server::serve(TcpListener::from(listener), address, hub, limits, Arc::new(info))
+    Server::serve(listener, address, hub, limits, Arc::new(info))
 }
 
 /// What clients may know of the node. Weak, because the server outlives a dropped node.

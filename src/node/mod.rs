@@ -223,7 +223,7 @@ impl Node {
             client_port::open(client, client_addr, &links, config, saving)
         };
         let inner = Arc::new(Inner { hub, me, links, server, swim, stop, durable, saving });
-        Ok((Self { inner }, TcpListener::from(gossip.tcp)))
+        Ok((Self { inner }, gossip.tcp))
     }
 
     /// The node's name.
@@ -372,7 +372,7 @@ fn millis(duration: Duration) -> Millis {
 /// What a node has opened before anything runs.
 struct Ports {
     gossip: GossipSockets,
-    client: std::net::TcpListener,
+    client: TcpListener,
     client_addr: SocketAddr,
     advertised: Advertised,
 }
@@ -415,6 +415,7 @@ impl Inner {
 
     fn end_at_once(self: &Arc<Self>) {
         self.stop.finish();
+        self.server.abandon();
         self.swim.stop();
         self.links.abandon();
         let saving = Arc::clone(&self.saving);
@@ -422,7 +423,5 @@ impl Inner {
         if let Some(durable) = &self.durable {
             durable.abandon();
         }
-        let inner = Arc::clone(self);
-        rt::spawn(async move { inner.server.stop(Duration::ZERO).await });
     }
 }

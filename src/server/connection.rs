@@ -129,6 +129,10 @@ impl Connection {
         self.greet();
         self.flush().await?;
         loop {
+            if self.shared.is_abandoned() {
+                return Ok(());
+            }
+            let woken_before = self.shared.hub.woke_few_links();
             let mut busy = match self.take_requests() {
                 Requests::Done => false,
                 Requests::More => true,
@@ -151,6 +155,11 @@ impl Connection {
             if self.session.makes_changes() {
                 self.shared.room().await;
             }
+            if self.shared.hub.woke_few_links() != woken_before {
+                // Other nodes have the change before the client has the answer, and with it those of
+                // the connections that are next.
+                rt::yield_now().await;
+            }
             busy |= self.produce();
             self.flush().await?;
             if self.shared.is_stopping() {
@@ -163,9 +172,7 @@ impl Connection {
                 // Others have their turn before the socket is asked once more: what they do
                 // meanwhile gives the next request time to come.
                 rt::yield_now().await;
-                if !(self.input.wants_more() && self.try_read()?) {
-                    self.wait().await?;
-                }
+                self.wait().await?;
                 continue;
             }
             if self.input.wants_more() {
@@ -301,10 +308,8 @@ impl Connection {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits until there is something to do; not at all if bytes are there.
     async fn wait(&mut self) -> io::Result<()> {
-        self.input.shrink();
-        self.out.shrink_to(IDLE_BYTES);
         let cx = Self::context(&self.shared);
         let deadline = self.session.next_deadline(&cx);
         let woken = match deadline.map(|deadline| until(deadline, cx.now)) {
@@ -326,10 +331,8 @@ impl Connection {
         Ok(())
     }
 
+    /// What makes output comes first. The socket is asked once, then the reactor is armed.
     fn poll_wake(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<Woken>> {
-        if Pin::new(&mut self.stopping).poll(cx).is_ready() {
-            return Poll::Ready(Ok(Woken::Stopping));
-        }
         for listener in [&mut self.wakes.inbox, &mut self.wakes.acknowledged] {
             if let Some(event) = listener
                 && Pin::new(event).poll(cx).is_ready()
@@ -338,11 +341,19 @@ impl Connection {
                 return Poll::Ready(Ok(Woken::Event));
             }
         }
-        if !self.input.wants_more() {
-            return Poll::Pending;
+        if self.input.wants_more() {
+            let mut socket = &self.socket;
+            let read = Pin::new(&mut socket).poll_read(cx, self.input.room());
+            if let Poll::Ready(read) = read {
+                return Poll::Ready(read.map(Woken::Read));
+            }
         }
-        let mut socket = &self.socket;
-        Pin::new(&mut socket).poll_read(cx, self.input.room()).map_ok(Woken::Read)
+        self.input.shrink();
+        self.out.shrink_to(IDLE_BYTES);
+        if Pin::new(&mut self.stopping).poll(cx).is_ready() {
+            return Poll::Ready(Ok(Woken::Stopping));
+        }
+        Poll::Pending
     }
 
     /// The client sends nothing any more: what is open is ended, or finished where it can be.

@@ -100,6 +100,8 @@ pub(crate) struct Shared {
     /// Fires when the server stops.
     stopping: Event,
     is_stopping: AtomicBool,
+    /// Nobody is to be told anything any more.
+    is_abandoned: AtomicBool,
     connections: AtomicUsize,
     /// Fires when a connection has ended.
     ended: Event,
@@ -121,8 +123,17 @@ impl Shared {
         }
     }
 
+    fn begin_to_stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.stopping.notify(usize::MAX);
+    }
+
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
     }
 
     fn count_requests(&self, count: usize) {
@@ -194,6 +205,7 @@ impl Server {
             upload_turn: Arc::default(),
             stopping: Event::new(),
             is_stopping: AtomicBool::new(false),
+            is_abandoned: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             ended: Event::new(),
             refusals: AtomicUsize::new(0),
@@ -218,11 +230,17 @@ impl Server {
         self.shared.connections()
     }
 
+    /// Ends at once: from now on no request is carried out, and nobody is told anything. Connections
+    /// are closed as soon as their tasks run.
+    pub fn abandon(&self) {
+        self.shared.is_abandoned.store(true, Ordering::Release);
+        self.shared.begin_to_stop();
+    }
+
     /// Closes the port, ends all streams, and gives clients a moment to take what is written.
     /// Returns when all connections have ended or that time is over.
     pub async fn stop(&self, patience: Duration) {
-        self.shared.is_stopping.store(true, Ordering::Release);
-        self.shared.stopping.notify(usize::MAX);
+        self.shared.begin_to_stop();
         let all_ended = async {
             loop {
                 let ended = self.shared.ended.listen();

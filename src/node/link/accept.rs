@@ -4,8 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::FutureExt;
-
 use super::greet::{read_greeting, send_hello, send_refusal};
 use super::{LinkEnd, Links, is_worth_a_warning, tune};
 use crate::node::address::HostPort;
@@ -66,7 +64,8 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
         // once would only be a nuisance.
         links.greetings.over(addr, CROSSING_PATIENCE).await;
     }
-    if is_closed(&stream) {
+    // A peer says nothing more, and waits, until it was greeted.
+    if stream.is_ended() {
         // Who stood still finds the calls of peers that have given up long ago. None of them may
         // take the place of the link that they called because of.
         return;
@@ -96,10 +95,4 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
             Arc::clone(&links).run(link, leftover).await;
         }
     }
-}
-
-/// Whether the other side has let go of the connection. A peer says nothing more, and waits,
-/// until it was greeted.
-fn is_closed(stream: &TcpStream) -> bool {
-    matches!(stream.peek(&mut [0]).now_or_never(), Some(Ok(0) | Err(_)))
 }
