@@ -9,13 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_io::Async;
 pub use async_std::net::UdpSocket;
 /// A running task. Dropping it detaches it; [`Task::cancel`] stops it at its next await.
 pub use async_std::task::JoinHandle as Task;
+use futures::task::AtomicWaker;
 
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
@@ -114,8 +115,9 @@ where
 
 /// A TCP connection; clones are of the same one. One task may read and another one write.
 ///
-/// The runtime's own asks the system on every poll, and twice where it was woken before. This one asks
-/// as long as something comes, then arms the reactor, and after that only when the reactor says so.
+/// The runtime's own asks the system at every poll, and twice where it was woken before. This one asks
+/// while something comes, then arms the reactor, and asks again only when the reactor has spoken:
+/// who waits for other things too is often polled because of those.
 #[derive(Clone, Debug)]
 pub struct TcpStream {
     inner: Arc<Stream>,
@@ -124,13 +126,36 @@ pub struct TcpStream {
 #[derive(Debug)]
 struct Stream {
     socket: Async<std::net::TcpStream>,
-    /// There was nothing to read, and the reactor was asked to say when there is.
-    is_armed: AtomicBool,
+    reader: Arc<Reader>,
+    /// Wakes the reader.
+    waker: Waker,
+}
+
+/// Who waits for something to read.
+#[derive(Debug)]
+struct Reader {
+    task: AtomicWaker,
+    /// There may be something: the reactor has said so since it was armed, or is not armed.
+    may_read: AtomicBool,
+}
+
+impl Wake for Reader {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.may_read.store(true, Ordering::Release);
+        self.task.wake();
+    }
 }
 
 impl TcpStream {
     fn new(socket: Async<std::net::TcpStream>) -> TcpStream {
-        TcpStream { inner: Arc::new(Stream { socket, is_armed: AtomicBool::new(false) }) }
+        let (task, may_read) = (AtomicWaker::new(), AtomicBool::new(true));
+        let reader = Arc::new(Reader { task, may_read });
+        let waker = Waker::from(Arc::clone(&reader));
+        TcpStream { inner: Arc::new(Stream { socket, reader, waker }) }
     }
 
     /// Connects to an address.
@@ -200,10 +225,10 @@ impl futures::io::AsyncRead for &TcpStream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let Stream { socket, is_armed } = &*self.inner;
-        if is_armed.load(Ordering::Relaxed) {
-            ready!(socket.poll_readable(cx))?;
-            is_armed.store(false, Ordering::Relaxed);
+        let Stream { socket, reader, waker } = &*self.inner;
+        reader.task.register(cx.waker());
+        if !reader.may_read.load(Ordering::Acquire) {
+            return Poll::Pending;
         }
         loop {
             match socket.get_ref().read(buffer) {
@@ -211,13 +236,21 @@ impl futures::io::AsyncRead for &TcpStream {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 done => return Poll::Ready(done),
             }
-            // Ready: it was so earlier, and somebody has read since.
-            match socket.poll_readable(cx) {
-                Poll::Ready(result) => result?,
-                Poll::Pending => {
-                    is_armed.store(true, Ordering::Relaxed);
-                    return Poll::Pending;
-                }
+            // Before it is armed, so that what it says then is not lost.
+            reader.may_read.store(false, Ordering::Release);
+            let cx = &mut Context::from_waker(waker);
+            // The first time it may be ready because of what was read since. The second time that is
+            // forgotten, and the reactor is armed; it tells also of what has come by then.
+            let armed = match socket.poll_readable(cx) {
+                Poll::Ready(Ok(())) => socket.poll_readable(cx),
+                other => other,
+            };
+            if armed.is_pending() {
+                return Poll::Pending;
+            }
+            reader.may_read.store(true, Ordering::Release);
+            if let Poll::Ready(Err(error)) = armed {
+                return Poll::Ready(Err(error));
             }
         }
     }

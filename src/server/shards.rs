@@ -1,32 +1,27 @@
 //! How much clients read and write in each virtual shard, and who has the sums over its entries
-//! counted. A shard's counters are made when it is first used: most nodes use few of them.
+//! counted.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
 use crate::hub::Hub;
 use crate::model::shard::SHARD_COUNT;
 use crate::model::shard_memo::recent_shard_of_bytes;
 
-/// Over so many counters one shard's requests are spread, so that threads seldom share a cache
-/// line. All shards used, that is 512 KiB.
+/// Over so many tables of counters requests are spread, so that threads seldom share a cache line.
 const STRIPES: usize = 4;
 
-/// The counters of all shards. One per client port.
+/// The counters of all shards: 64 KiB. One per client port.
 pub struct ShardManager {
-    /// Invariant: [`SHARD_COUNT`] of them.
-    slots: Box<[OnceLock<Box<ShardCounters>>]>,
-    /// Slots that were filled.
-    made: AtomicUsize,
+    /// A table for each stripe. Invariant: [`SHARD_COUNT`] counters in each.
+    stripes: [Box<[Counters]>; STRIPES],
     /// Held by who has the sums counted: others who want them wait for the same walk.
     counting: Mutex<()>,
 }
 
-/// What clients asked for in one shard since it was first used.
+/// What clients asked for in one shard since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ShardUse {
     /// Entries that were asked for.
@@ -36,23 +31,15 @@ pub struct ShardUse {
 }
 
 #[derive(Default)]
-struct ShardCounters {
-    stripes: [CachePadded<Stripe>; STRIPES],
-}
-
-#[derive(Default)]
-struct Stripe {
+struct Counters {
     reads: AtomicU64,
     writes: AtomicU64,
 }
 
 impl Default for ShardManager {
     fn default() -> Self {
-        Self {
-            slots: (0..SHARD_COUNT).map(|_| OnceLock::new()).collect(),
-            made: AtomicUsize::new(0),
-            counting: Mutex::new(()),
-        }
+        let table = || (0..SHARD_COUNT).map(|_| Counters::default()).collect();
+        Self { stripes: std::array::from_fn(|_| table()), counting: Mutex::new(()) }
     }
 }
 
@@ -96,47 +83,36 @@ impl ShardManager {
     /// Counts so many reads of a path in canonical bytes.
     pub fn note_reads(&self, path: &[u8], count: u64) {
         if count > 0
-            && let Some(stripe) = self.stripe(path)
+            && let Some(counters) = self.counters(path)
         {
-            stripe.reads.fetch_add(count, Ordering::Relaxed);
+            counters.reads.fetch_add(count, Ordering::Relaxed);
         }
     }
 
     /// Counts so many changes at a path in canonical bytes.
     pub fn note_writes(&self, path: &[u8], count: u64) {
         if count > 0
-            && let Some(stripe) = self.stripe(path)
+            && let Some(counters) = self.counters(path)
         {
-            stripe.writes.fetch_add(count, Ordering::Relaxed);
+            counters.writes.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    fn stripe(&self, path: &[u8]) -> Option<&Stripe> {
-        let slot = self.slots.get(usize::from(recent_shard_of_bytes(path)))?;
-        let counters = slot.get_or_init(|| {
-            self.made.fetch_add(1, Ordering::Relaxed);
-            Box::default()
-        });
-        let stripe = counters.stripes.get(thread_number() % STRIPES)?;
-        Some(stripe)
-    }
-
-    /// How many shards were used.
-    #[must_use]
-    pub fn used(&self) -> usize {
-        self.made.load(Ordering::Relaxed)
+    fn counters(&self, path: &[u8]) -> Option<&Counters> {
+        let stripe = self.stripes.get(thread_number() % STRIPES)?;
+        stripe.get(usize::from(recent_shard_of_bytes(path)))
     }
 
     /// What was asked for in a shard; none if it was never used.
     #[must_use]
     pub fn usage(&self, shard: u16) -> Option<ShardUse> {
-        let counters = self.slots.get(usize::from(shard))?.get()?;
         let mut sum = ShardUse::default();
-        for stripe in &counters.stripes {
-            sum.reads += stripe.reads.load(Ordering::Relaxed);
-            sum.writes += stripe.writes.load(Ordering::Relaxed);
+        for stripe in &self.stripes {
+            let counters = stripe.get(usize::from(shard))?;
+            sum.reads += counters.reads.load(Ordering::Relaxed);
+            sum.writes += counters.writes.load(Ordering::Relaxed);
         }
-        Some(sum)
+        (sum != ShardUse::default()).then_some(sum)
     }
 
     /// Has the sums over the entries counted, unless they are kept already. Walks the whole tree,
@@ -193,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_s_counters_are_made_once_however_many_begin_with_it() {
+    fn nothing_is_lost_however_many_count_in_a_shard_at_once() {
         const THREADS: usize = 8;
         let paths: Vec<Path> = (0..200).map(|k| path(&format!("k{k}"))).collect();
         let shards: std::collections::BTreeSet<u16> =
@@ -215,10 +191,8 @@ mod tests {
                 });
             }
         });
-        assert_eq!(manager.used(), shards.len());
         let uses: Vec<ShardUse> = (0..SHARD_COUNT).filter_map(|s| manager.usage(s)).collect();
-        assert_eq!(uses.len(), shards.len(), "unused ones have no counters");
-        // Were counters made twice, what was counted in the first would be gone.
+        assert_eq!(uses.len(), shards.len(), "unused ones tell nothing");
         let sums = uses.iter().fold((0, 0), |(r, w), sum| (r + sum.reads, w + sum.writes));
         assert_eq!(sums, (800, 800));
     }
@@ -231,7 +205,8 @@ mod tests {
         manager.note_writes(path("a.d").as_bytes(), 1);
         let shard = shard_of_bytes(path("a").as_bytes());
         assert_eq!(manager.usage(shard), Some(ShardUse { reads: 2, writes: 1 }));
-        assert_eq!((manager.used(), manager.usage(1024)), (1, None));
+        assert_eq!(manager.usage(shard + 1), None);
+        assert_eq!(manager.usage(SHARD_COUNT), None);
     }
 
     #[test]

@@ -48,7 +48,7 @@ takes several nodes all run where the system puts them.
 What is compared: keys of 16 bytes, values of 100. Replicated: Redis as a primary with two replicas,
 which answers before they have it; etcd and NATS as three nodes, which answer when two have it; all
 sets go to the first node. Visible: Redis tells of the set by a keyspace event of its replica,
-the others by a watch at another node. Watchers: Redis publishes the values to a channel; the
+the others by a watch at another node; half of the changes at each of the two. Watchers: Redis publishes the values to a channel; the
 others watch keys, etcd and NATS at another one of three nodes. Listing: Redis by SCAN and MGET,
 1,000 at a time. A fresh node: from the start of its process until it has as many entries. The
 echo gives back what it gets: no server can do better with this load generator.
