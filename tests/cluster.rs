@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use distkv::client::{Connection, Fields, HostPort, Options};
 use distkv::model::value::Value;
 use distkv::node::config::{Config, Start};
 use distkv::node::{Node, NodeError, StopReason, Timing};
@@ -49,6 +50,25 @@ async fn start_again(config: &Config) -> Node {
         };
     }
     started.unwrap()
+}
+
+#[test]
+fn a_node_that_was_dropped_answers_nobody_any_more() {
+    block_on(async {
+        for _ in 0..200 {
+            let node = Node::start(loopback(name("a"), Vec::new())).await.unwrap();
+            node.ready().await.unwrap();
+            let to = HostPort::from(node.client_addr());
+            let client = Connection::connect(&to, Options::default()).await.unwrap();
+            let mut fields = Fields::at(&path("k"));
+            fields.u64("value", 1);
+            client.request("set_value", &fields).await.unwrap();
+            let hub = Arc::clone(node.hub());
+            drop(node);
+            assert!(client.request("set_value", &fields).await.is_err());
+            assert_eq!(hub.read(|engine| engine.tick().map(|tick| tick.get())), Some(1));
+        }
+    });
 }
 
 #[test]

@@ -399,3 +399,32 @@ fn after_its_last_record_a_node_makes_no_event_and_another_log_ends_by_itself() 
     };
     assert_eq!((first.image.replica.tree.len(), last.purpose), (0, CutPurpose::Stop));
 }
+
+#[test]
+fn only_few_links_that_were_idle_make_who_changes_something_wait() {
+    let hub = hub();
+    let peer = |n: u64| NodeId {
+        name: NodeName::new(&format!("p{n}")).unwrap(),
+        incarnation: Incarnation(n),
+    };
+    set(&hub, "a", Some(&[1]));
+    assert_eq!(hub.woke_few_links(), 0, "there is none");
+    let mut queues = Vec::new();
+    let empty = |queues: &[Arc<LinkQueue>]| {
+        for queue in queues {
+            while !matches!(queue.next(usize::MAX), link_queue::LinkWork::Wait) {}
+        }
+    };
+    for n in 0..=FEW_LINKS as u64 {
+        let (link, queue) = hub.add_link();
+        hub.handle(Input::LinkUp { link, peer: peer(n + 2) }, 0);
+        queues.push(queue);
+        empty(&queues);
+        let before = hub.woke_few_links();
+        set(&hub, "a", Some(&[1]));
+        let woken = hub.woke_few_links();
+        assert_eq!(woken > before, queues.len() <= FEW_LINKS, "{} links", queues.len());
+        set(&hub, "a", Some(&[2]));
+        assert_eq!(hub.woke_few_links(), woken, "they have enough to do");
+    }
+}
