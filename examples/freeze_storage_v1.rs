@@ -19,6 +19,7 @@ use distkv::model::chain::Chain;
 use distkv::model::entry::{Entry, EntryParts};
 use distkv::model::group::{GroupConfig, Member};
 use distkv::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
+use distkv::model::mark::Component;
 use distkv::model::path::{Element, Path};
 use distkv::model::seen::{Lineage, Mark, Seen};
 use distkv::model::tick_set::TickSet;
@@ -502,7 +503,14 @@ fn known(
     if let Some(node) = nodes.first() {
         agreed.union_node(*node, &TickSet::range(1, 9).ok_or("no ticks")?);
     }
-    let pair = TockPair { lineage: lineage.clone(), from: tock(50)?, to: tock(60)?, seen: agreed };
+    let pair = TockPair {
+        lineage: lineage.clone(),
+        from: Component::new(tock(50)?, None),
+        to: tock(60)?,
+        id: None,
+        base: Vec::new(),
+        seen: agreed,
+    };
     let replica = ReplicaImage {
         id: id(NAME, 0xa1),
         table: Arc::new(table),

@@ -231,7 +231,8 @@ fn start(path: &Path, data: &Data) -> Result<f64, Box<dyn std::error::Error>> {
     let began = Instant::now();
     let recovered = recover(&disk, NETWORK, NAME, &options, &mut |_, _| {})?;
     let image = recovered.image.ok_or("nothing was recovered")?;
-    let engine = Engine::restore(Config::new(id(), 99), &image).ok_or("the node table is full")?;
+    let engine = Engine::restore(Config::new(id(), 99), &image, &mut Outbox::new());
+    let engine = engine.ok_or("the node table is full")?;
     let spent = microseconds(began);
     if engine.tree().live_len() as u64 != data.entries {
         return Err(format!("{} entries came back", engine.tree().live_len()).into());

@@ -31,6 +31,9 @@ pub fn start(threads: usize) {
         .with_max_threads(threads)
         .with_thread_name_fn(|| String::from("tasks"));
     async_global_executor::init_with_config(config);
+    // The first thread for work that blocks, while the system certainly has one. It stays, so that
+    // name look-ups and the like go on when there are no more threads to be had.
+    drop(spawn_blocking(|| ()));
 }
 
 /// Starts a task on the runtime's threads. It must not block them: see [`spawn_blocking`].
@@ -43,8 +46,9 @@ where
     async_std::task::spawn(future)
 }
 
-/// Runs `work` where it may block or compute for long: files, name look-ups, dropping something
-/// big.
+/// Runs `work` where it may block or compute: files, name look-ups, dropping something big. If the
+/// system has no more threads, it waits for one that is there; what may take as long as a client
+/// likes belongs on a thread of its own, see [`spawn_work`].
 pub fn spawn_blocking<F, T>(work: F) -> Task<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -81,6 +85,36 @@ where
         let _ = rustix::process::nice(BACKGROUND_NICE);
         work()
     })
+}
+
+/// Runs `work` on a thread of its own; its result can be awaited.
+///
+/// # Errors
+/// The system has no thread to give; then `work` was dropped.
+pub fn spawn_work<F, T>(name: &str, work: F) -> io::Result<Work<T>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let (sender, result) = async_channel::bounded(1);
+    spawn_thread(name, move || {
+        // Who does not wait any more needs no result.
+        let _ = sender.try_send(work());
+    })?;
+    Ok(Work { result })
+}
+
+/// Work that was started by [`spawn_work`]. Dropping it lets the work go on.
+#[derive(Debug)]
+pub struct Work<T> {
+    result: async_channel::Receiver<T>,
+}
+
+impl<T> Work<T> {
+    /// Waits for the result; none if the work panicked.
+    pub async fn done(self) -> Option<T> {
+        self.result.recv().await.ok()
+    }
 }
 
 /// How far behind others what has time stands, in the system's terms.

@@ -17,6 +17,8 @@ mod command;
 mod conflicts;
 #[path = "cli/fake.rs"]
 mod fake;
+#[path = "cli/life.rs"]
+mod life;
 #[path = "cli/logs.rs"]
 mod logs;
 #[path = "cli/operators.rs"]
@@ -28,6 +30,8 @@ mod real;
 mod shards;
 #[path = "cli/snapshots.rs"]
 mod snapshots;
+#[path = "cli/spelling.rs"]
+mod spelling;
 #[path = "cli/verify.rs"]
 mod verify;
 
@@ -135,7 +139,8 @@ fn nonsense_is_one_line_that_says_what_to_do_and_exit_code_2() {
         (&["set", "a"], "--msgpack"),
         (&["set", "a", "{\"a\":"], "not JSON"),
         (&["set", "a", "1", "--if-value", "x"], "quotes"),
-        (&["set", "a", "1", "--chain", "n1"], "NODE:TICK"),
+        (&["set", "a", "1", "--chain", "n1"], "n3~e9001b2c3d4e:43"),
+        (&["set", "a", "1", "--chain", "n1:5"], "n1~LIFE"),
         (&["get", "a", "--connect", "localhost:x"], "65535"),
         (&["get", "a", "--connect", ":1"], "HOST:PORT"),
         (&["get", "a", "--timeout", "5y"], "ms, s, m, h or d"),
@@ -290,11 +295,11 @@ fn set_asks_for_what_its_options_say() {
     assert_eq!(asked.get("timeout").unwrap(), b"\xcb\x40\x24\0\0\0\0\0\0", "10.0 s");
 
     let node = FakeNode::start(|_| one(changed(false)));
-    let set = cli_with(&node, &["set", "a", "hello", "-s", "--chain", "n1:17", "--json"]);
+    let set = cli_with(&node, &["set", "a", "hello", "-s", "--chain", "n1~ab:17", "--json"]);
     assert_eq!(set.stdout, "{\"path\":\"a\",\"changed\":false,\"chain\":[\"n1:5\"],\"tock\":9}\n");
     let asked = node.asked("set_value");
     assert_eq!(asked.get("value").unwrap(), b"\xa5hello");
-    assert_eq!(asked.get("chain").unwrap(), b"\x82\xa4node\xa2n1\xa4tick\x11");
+    assert_eq!(asked.get("chain").unwrap(), b"\x82\xa4node\xa5n1~ab\xa4tick\x11");
 
     let node = FakeNode::start(|_| one(changed(true)));
     let set = cli_with_input(&node, &["set", "a", "-"], b"[1, {\"$ext\": [42, \"Bw==\"]}]");
@@ -305,9 +310,16 @@ fn set_asks_for_what_its_options_say() {
 #[test]
 fn a_refusal_is_told_with_its_code() {
     let node = FakeNode::start(|_| one(error("Entry is new", "not_new")));
-    let set = cli_with(&node, &["set", "a", "1", "--chain", "n1:1"]);
+    let set = cli_with(&node, &["set", "a", "1", "--chain", "n1~ab:1"]);
     assert_eq!((set.code, set.stdout.as_str()), (1, ""));
     assert_eq!(set.stderr, "error: the node refuses: Entry is new (not_new)\n");
+
+    // A bare name would be whichever life the node has now: no node is asked.
+    let set = cli_with(&node, &["set", "a", "1", "--chain", "n1:1"]);
+    assert_eq!((set.code, set.stdout.as_str()), (2, ""));
+    assert!(set.stderr.contains("n1~LIFE"), "{}", set.stderr);
+    let delete = cli_with(&node, &["delete", "a", "--chain", "n1~00ab:1"]);
+    assert_eq!(delete.code, 2, "{}", delete.stderr);
 }
 
 #[test]

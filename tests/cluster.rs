@@ -579,7 +579,7 @@ fn messages_on_topics_reach_monitors_on_other_nodes() {
             !got.is_empty()
         };
         assert!(wait_until(PATIENCE, arrived).await);
-        assert_eq!((got[0].0.clone(), &*got[0].1), (path("t.x"), &[1, 2][..]));
+        assert_eq!((&got[0].topic, &*got[0].data), (&path("t.x"), &[1, 2][..]));
     });
 }
 

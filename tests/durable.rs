@@ -32,3 +32,5 @@ mod network;
 mod place;
 #[path = "durable/restarts.rs"]
 mod restarts;
+#[path = "durable/set_back.rs"]
+mod set_back;

@@ -46,7 +46,7 @@ fn every_good_directory_gives_what_was_written_down() {
         let warnings: String = recovered.warnings.iter().map(|w| format!("{w}\n")).collect();
         assert_eq!(warnings, text(&folder, "warnings.txt"), "{folder:?}");
         // They are copies, which have no right to go on as the node that they were.
-        assert!(!recovered.keeps_incarnation && !recovered.keeps_store, "{folder:?}");
+        assert!(!recovered.stopped_cleanly && !recovered.keeps_store, "{folder:?}");
         assert_eq!(recovered.store, 5);
     }
 }

@@ -75,7 +75,14 @@ impl Victims {
 
 fn digest(seen: Vec<(NodeId, TickSet)>) -> PeerMessage<'static> {
     let (tock, mark) = (Tock::default(), Mark::default());
-    PeerMessage::Digest(Digest { ready: true, tock, mark, seen, unnamed: Unnamed::Unsaid })
+    PeerMessage::Digest(Digest {
+        ready: true,
+        tock,
+        mark,
+        seen,
+        unnamed: Unnamed::Unsaid,
+        contents: None,
+    })
 }
 
 /// A digest with one range of one incarnation, whatever its numbers.

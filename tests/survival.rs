@@ -153,14 +153,10 @@ fn a_killed_node_comes_back_and_everybody_agrees() {
     check_nothing_lost(&tree, &shares, &[&n1, &n2, &n3]);
 }
 
-/// A field of a log line; of an event's label without its incarnation.
+/// A field of a log line.
 fn log_field(line: &str, key: &str) -> Option<String> {
     let (_, rest) = line.split_once(&format!(" {key}="))?;
-    let value = rest.split_whitespace().next()?.trim_matches('"');
-    Some(match value.split_once('~') {
-        Some((name, rest)) => format!("{name}.{}", rest.split_once('.')?.1),
-        None => value.to_owned(),
-    })
+    Some(rest.split_whitespace().next()?.trim_matches('"').to_owned())
 }
 
 /// Each write that a survivor acknowledged is on top, or superseded by a change that knew it,
@@ -172,7 +168,7 @@ fn check_nothing_lost(
 ) {
     let tops: BTreeMap<&str, Vec<(String, u64)>> =
         tree.iter().map(|(path, entry)| (path.trim_matches('"'), chain_of(entry))).collect();
-    // By path and event, without incarnations: a label may have got its `~xxxx` meanwhile.
+    // By path and event, which is spelled the same in the log and in replies.
     let reports: BTreeSet<(String, String)> = nodes
         .iter()
         .flat_map(|n| n.log())
@@ -190,8 +186,7 @@ fn check_nothing_lost(
             .iter()
             .filter(|w| w.path == write.path && covers(&w.chain, &write.event))
             .any(|w| {
-                let node = w.event.0.split('~').next().unwrap();
-                let event = format!("{node}.{}", w.event.1);
+                let event = format!("{}:{}", w.event.0, w.event.1);
                 reports.contains(&(format!("load.{}", w.path), event))
             });
         if is_reported {

@@ -33,12 +33,12 @@ Examples:
 
 When two nodes change an entry before they have heard of each other's change, both cannot stay:
 the same one is kept everywhere, and the other one is lost. That is a conflict. It is printed
-with both values, what made each of them (the node and the number of its change, then the earlier
-changes that it knew of), and its tock; the greater tock won, or the greater name of a node:
+with both values, the event that made each of them (the life of a node, and the number of its change,
+then the earlier events that it knew of), and its tock; the greater tock won, or the greater name of a node:
 
   3  site.lamp
-     kept  {\"on\":true}   n2:5 n1:3  tock 17
-     lost  {\"on\":false}  n3:2       tock 16
+     kept  {\"on\":true}   n2~c36f00112233:5 n1~e9001b2c3d4e:3  tock 17
+     lost  {\"on\":false}  n3~9a0b1c2d3e4f:2                     tock 16
 
 To have the lost value after all, set it again: that is a new change, which knows of the other.
 
@@ -225,8 +225,7 @@ async fn connect_member(name: &str, member: &Message, timeout: Duration) -> Resu
     let address =
         HostPort::parse(client, None).map_err(|error| CliError::Failure(error.to_string()))?;
     let node = connect(&address, timeout).await?;
-    // A label may have the incarnation behind the name.
-    if node.name.split('~').next() == Some(name) {
+    if node.name == name {
         return Ok(node);
     }
     failure(format!("at its client address {client} another node answers, {}", node.name))

@@ -1,6 +1,7 @@
 //! `demo`: a small network in one process, to try things out.
 
 use std::env;
+use std::time::Duration;
 
 use clap::Args;
 use futures::future::join_all;
@@ -12,7 +13,7 @@ use super::output::Output;
 use super::serve::{
     GOODBYE_MAX, end_of, listen_for_signals, raise_open_files, start_error, unless_ended,
 };
-use super::settings::{CONNECTIONS, Settings, StartKind};
+use super::settings::{Settings, StartKind};
 use crate::node::config::CLIENT_PORT;
 use crate::node::{Node, StopReason};
 use crate::rt;
@@ -58,7 +59,7 @@ pub(super) struct DemoArgs {
 pub(super) fn run(args: DemoArgs) -> Result<(), CliError> {
     let logging = Logging::start(Some(&args.log), "warn", None)?;
     let ending = listen_for_signals(logging)?;
-    raise_open_files(CONNECTIONS);
+    raise_open_files();
     rt::block_on(async {
         let mut nodes = Vec::new();
         let ended = unless_ended(&ending, async {
@@ -89,6 +90,7 @@ async fn start_all(args: &DemoArgs, nodes: &mut Vec<Node>) -> Result<(), CliErro
             client: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index)?)),
             gossip: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 1)?)),
             peers: first.map(|first| vec![first]),
+            peer_wait: Some(Duration::ZERO),
             ..Settings::default()
         };
         let config = settings.into_config(kind, String::new)?;

@@ -12,6 +12,9 @@ pub(super) const EXIT_FAILURE: u8 = 1;
 /// The exit code of a command line, a configuration file, a path or a value that makes no sense.
 pub(super) const EXIT_USAGE: u8 = 2;
 
+/// The exit code of a node that its network refuses for good: starting it again does not help.
+pub(super) const EXIT_REFUSED: u8 = 3;
+
 /// Why a command did not end well. Each text is one line: what, where, what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CliError {
@@ -21,6 +24,9 @@ pub(super) enum CliError {
     /// It could not be done.
     #[error("{0}")]
     Failure(String),
+    /// The node's network does not take it, and will not unless somebody changes something.
+    #[error("{0}")]
+    Refused(String),
     /// It failed, and what there is to say was printed already.
     #[error("")]
     Told,
@@ -36,6 +42,7 @@ impl CliError {
         match self {
             CliError::Usage(_) => EXIT_USAGE,
             CliError::Failure(_) | CliError::Told => EXIT_FAILURE,
+            CliError::Refused(_) => EXIT_REFUSED,
             CliError::OutputClosed => EXIT_OK,
         }
     }

@@ -33,7 +33,8 @@ Examples:
 
 Each line is an object with \"path\" and \"value\"; other fields do not matter. Every value that is not
 the same already becomes a new change of the node, as `set` makes it: it replaces what is there,
-and brings back what was deleted. (`snapshot restore` takes lines with chains as what they were.)
+and brings back what was deleted. (`snapshot restore` takes lines with chains as what they were, and
+edited ones only where nothing has changed since.)
 Lines with \"deleted\": true are left out, unless --deletions is given.
 
 Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage.")]

@@ -1,5 +1,7 @@
 //! `leave`: a node goes away.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::json;
 
@@ -9,6 +11,10 @@ use super::remote::RemoteArgs;
 use crate::client::Fields;
 use crate::rt;
 
+/// How long a node may take to go unless told otherwise: more than the 3 s for its goodbye and the
+/// 10 s for its disk.
+const GOING_MAX: Duration = Duration::from_secs(15);
+
 /// Make a node say goodbye to its network and end
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
@@ -16,8 +22,12 @@ Examples:
   distkv-node leave --connect 127.0.0.1:27590
 
 The other nodes hear at once that it is gone, and do not look for it. SIGTERM does the same.
+The command returns when the node is gone: its ports are free, and its data directory can be used.
+If some of its changes are on no other node, it waits for its peers for a moment, and its log says
+how many are left.
 
-Exit code: 0 it has gone, 1 it refuses or cannot be asked, 2 usage.")]
+Exit code: 0 it has gone, 1 it refuses, cannot be asked, or is still there after --timeout
+(default here: 15s), 2 usage.")]
 pub(super) struct LeaveArgs {
     #[command(flatten)]
     pub(super) remote: RemoteArgs,
@@ -27,8 +37,8 @@ pub(super) async fn run(args: LeaveArgs) -> Result<(), CliError> {
     let remote = args.remote.connect().await?;
     let node = remote.connection.greeting().node.clone();
     remote.request("leave", &Fields::new()).await?;
-    // It closes its connections when it has said goodbye.
-    let timeout = args.remote.timeout_or_default();
+    // It closes this connection last of all, when its ports are free.
+    let timeout = args.remote.timeout.unwrap_or(GOING_MAX);
     if rt::timeout(timeout, remote.connection.closed()).await.is_none() {
         let text = format!("{node} wants to leave, but is still there after {timeout:?}");
         return Err(CliError::Failure(text));

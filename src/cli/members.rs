@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::error::CliError;
 use super::output::{Output, Table, json_of, printable};
-use super::remote::RemoteArgs;
+use super::remote::{Remote, RemoteArgs};
 use super::units::show_millis;
 use crate::client::message::{array_items, as_str};
 use crate::client::{Fields, Message};
@@ -61,7 +61,7 @@ for good, forget it. If it comes back after all, it is a new member: changes tha
 are new changes then, and what it alone had deleted may have to be deleted again.
 A question is asked on a terminal only.
 
-Exit code: 0 it is forgotten, 1 it is not, 2 usage.")]
+Exit code: 0 it is forgotten, or was before; 1 it is not, 2 usage.")]
 struct ForgetArgs {
     /// The member's name
     #[arg(value_name = "NAME")]
@@ -174,13 +174,29 @@ async fn forget(name: &str, yes: bool, remote: &RemoteArgs) -> Result<(), CliErr
     }
     let mut fields = Fields::new();
     fields.str("node", name);
-    connection.request("forget_member", &fields).await?;
+    let did = match connection.request("forget_member", &fields).await {
+        Ok(_) => "forgotten; the Delete group goes on without it",
+        Err(_) if is_off_the_list(name, &connection).await? => {
+            "not in the Delete group, so there is nothing to forget"
+        }
+        Err(error) => return Err(error),
+    };
     let mut output = Output::new(remote.json);
     output.either(
         || json!({"name": name, "forgotten": true}),
-        || format!("{}: forgotten; the Delete group goes on without it", printable(name)),
+        || format!("{}: {did}", printable(name)),
     )?;
     output.flush()
+}
+
+/// Whether a member is gone, and nobody waits for it: as when it was forgotten before.
+async fn is_off_the_list(name: &str, connection: &Remote) -> Result<bool, CliError> {
+    let reply = connection.request("members", &Fields::new()).await?;
+    let members = reply.get("result").unwrap_or_default();
+    let rows = array_items(members).filter_map(|member| Message::new(member).ok());
+    let mut rows = rows.filter(|row| row.str("name") == Some(name));
+    let is_gone = |row: &Message| matches!(row.str("state"), Some("down" | "left"));
+    Ok(rows.next().is_some_and(|row| is_gone(&row) && row.bool("delete_member") == Some(false)))
 }
 
 fn ask(name: &str) -> Result<bool, CliError> {

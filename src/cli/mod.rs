@@ -94,7 +94,9 @@ Exit codes:
   0  done
   1  failed; also: `get` found nothing, `status` is not ready, `wait` waited in vain,
      `verify` found a difference
-  2  usage: options, configuration file, path or value make no sense"
+  2  usage: options, configuration file, path or value make no sense
+  3  `run`, `join`: the network refuses the node as long as nothing is changed: its name is taken,
+     or all peers are of another network"
 );
 
 /// A masterless, gossip-replicated, in-memory key-value node
@@ -190,7 +192,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let Err(error) = done else { return EXIT_OK.into() };
     match &error {
-        CliError::Usage(text) | CliError::Failure(text) => tell(&format!("error: {text}\n")),
+        CliError::Usage(text) | CliError::Failure(text) | CliError::Refused(text) => {
+            tell(&format!("error: {text}\n"))
+        }
         CliError::Told | CliError::OutputClosed => {}
     }
     error.exit_code().into()

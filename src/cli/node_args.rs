@@ -24,8 +24,9 @@ Examples:
   distkv-node run --name n1 --peer n2.example.org --peer-file /var/lib/distkv/peers
   distkv-node run --name n1 --data-dir /var/lib/distkv/n1
 
-With --peer or --peer-file, known nodes are tried first: a first node that is started again then
-comes back to its network and founds no second one. With --data-dir it goes on with what it had."
+Known nodes are asked first: those of --peer and --peer-file, and those that a data directory names.
+The node serves once it has caught up with them; if none answers within --peer-wait, it goes on alone.
+Give a first node --peer when you restart it, so that it does not found a second network."
     };
 }
 
@@ -58,8 +59,11 @@ Configuration file (--config):
     advertise = \"n1.example.org\"
     peers = [\"n2.example.org\", \"n3.example.org\"]   # --peer
     peer-file = \"/var/lib/distkv/peers\"
+    peer-wait = \"10s\"                              # or a number of seconds
     max-memory = \"2GiB\"                            # or a number of bytes
+    max-client-memory = \"256MiB\"
     max-connections = 10000
+    max-requests = 16384
     threads = 2
     data-dir = \"/var/lib/distkv/n1\"
     sync = \"every-second\"                          # or \"never\", \"every-batch\"
@@ -67,9 +71,12 @@ Configuration file (--config):
     log-rotate-after = \"1d\"
     snapshot-after = \"256MiB\"
     keep-snapshots = 2
+    keep-for = \"7d\"
+    keep-size = \"1GiB\"
     client-files = \"/var/lib/distkv/files\"
     remote-restore = false
     forget-down-after = \"10m\"                      # or a number of seconds
+    purge-grace = \"5m\"                             # or a number of seconds
     read-only = false
     log = \"info\"
     init = { site = \"main\" }                       # run only: the value, as TOML
@@ -79,19 +86,24 @@ Data on disk (--data-dir):
   A node with a data directory survives restarts and power cuts: changes go into an event log, and
   snapshots shorten it. It also becomes a member of the Delete group, which agrees when deleted
   entries may be forgotten. --sync says when changes are safe:
-    never         when the system likes; only for data that can be lost
-    every-second  at most the last second is lost with the power (with the process: nothing)
-    every-batch   a change is acknowledged only when it is on disk
+    never         when the system writes it; only for data that can be lost
+    every-second  within a second: a power cut can lose the last second
+    every-batch   before it is acknowledged, and before anybody hears of it: nothing that was
+                  acknowledged is lost
+  Under never and every-second, a node that is killed (kill -9) can lose the last milliseconds of what it
+  acknowledged; what has reached another node comes back from there. SIGTERM and `leave` lose nothing.
   If the disk is full or fails, a node under every-batch refuses changes of clients until it works
   again; else it goes on without a log. `status` shows both.
 
 Signals:
   SIGTERM, SIGINT (Ctrl-C)  say goodbye to the network and end, within 3 s; a second one ends
-                            at once
+                            at once. The log says how many changes are on no other node, if any
   SIGHUP                    read the configuration file's log level again; where it has none,
                             switch debug logs on and off
 
-Exit code: 0 ended as asked, 1 could not start or failed, 2 usage."
+Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses this node,
+and will unless something is changed: its name is taken, or all peers are of another network or of
+another protocol. A node that a service manager starts again should not be after 2 and 3."
     };
 }
 
@@ -159,9 +171,29 @@ struct NodeArgs {
     #[arg(long, value_name = "FILE")]
     peer_file: Option<PathBuf>,
 
-    /// Refuse clients' writes when entries take more memory than this, like 512MiB or 2GB
+    /// How long to look for the network before the node goes on alone, like 30s [default: 10s, or
+    /// 2s where no peer is known]
+    ///
+    /// Until then it refuses requests, so that nobody takes a node that lacks the data for a network
+    /// that has none. A node that knows of no peer and has no data waits for nodes that call it. One
+    /// that knows of no peer and has data waits for nobody; one that joins and has no data waits until
+    /// it has joined.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    peer_wait: Option<Duration>,
+
+    /// Refuse clients' writes that need more memory when entries take this much, like 512MiB or 2GB;
+    /// other nodes' changes are always taken, with a warning
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_memory: Option<usize>,
+
+    /// Close the clients that read slowest when what is kept for all clients takes more memory than
+    /// this [default: 256MiB]
+    ///
+    /// What is kept: what they were not sent yet (buffers and queues), their open requests, and old
+    /// versions of entries that only a listing under way still needs. What the operating system keeps
+    /// for their connections is not counted.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_client_memory: Option<usize>,
 
     /// Refuse clients' writes
     #[arg(
@@ -173,9 +205,15 @@ struct NodeArgs {
     )]
     read_only: Option<bool>,
 
-    /// Most client connections at once [default: 10000]
+    /// Most client connections at once; fewer if the limit on open files is small, so that the node
+    /// can always log and link [default: 10000]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
+
+    /// Most open requests of one client connection: watches, listings, writes that wait for copies
+    /// [default: 16384]
+    #[arg(long, value_name = "N")]
+    max_requests: Option<usize>,
 
     /// Threads that serve clients and peers [default: half of the cores, at least one]
     ///
@@ -189,6 +227,11 @@ struct NodeArgs {
     /// [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     forget_down_after: Option<Duration>,
+
+    /// Deleted entries are purged only when every node knows of them; a node without a data directory
+    /// that is away is waited for this long, like 90s or 1h [default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    purge_grace: Option<Duration>,
 
     #[command(flatten)]
     data: DataArgs,
@@ -231,9 +274,17 @@ struct DataArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     snapshot_after: Option<usize>,
 
-    /// Keep so many snapshots [default: 2]
+    /// Keep so many snapshots, and the past up to the one before them [default: 2]
     #[arg(long, value_name = "N")]
     keep_snapshots: Option<usize>,
+
+    /// Keep older snapshots and logs for so long, so that `log replay` reaches back [default: 7d]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    keep_for: Option<Duration>,
+
+    /// But only while all files in the directory take no more than this [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    keep_size: Option<usize>,
 
     /// Where files are damaged, go on with what is before the damage
     #[arg(long)]
@@ -306,17 +357,23 @@ impl NodeArgs {
             advertise: self.advertise,
             peers: Some(peers).filter(|peers| !peers.is_empty()),
             peer_file: self.peer_file,
+            peer_wait: self.peer_wait,
             max_memory: self.max_memory,
+            max_client_memory: self.max_client_memory,
             read_only: self.read_only,
             max_connections: self.max_connections,
+            max_requests: self.max_requests,
             threads: self.threads,
             forget_down_after: self.forget_down_after,
+            purge_grace: self.purge_grace,
             data_dir: self.data.data_dir,
             sync: self.data.sync,
             log_rotate_bytes: self.data.log_rotate_bytes,
             log_rotate_after: self.data.log_rotate_after,
             snapshot_after: self.data.snapshot_after,
             keep_snapshots: self.data.keep_snapshots,
+            keep_for: self.data.keep_for,
+            keep_size: self.data.keep_size,
             discard_damaged: self.data.discard_damaged,
             client_files: self.data.client_files,
             remote_restore: self.data.remote_restore,

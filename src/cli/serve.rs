@@ -18,20 +18,22 @@ use crate::rt::{self, Signal};
 
 /// How long saying goodbye may take; then the process ends without it.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
-/// Files that a node needs open next to its client connections: links, files, libraries.
-const OTHER_FILES: u64 = 256;
 
 /// Starts a node, and returns when it has ended.
 pub(super) fn run(prepared: Prepared) -> Result<(), CliError> {
     let Prepared { config, logging, json, threads } = prepared;
     rt::start(threads);
     let ending = listen_for_signals(logging)?;
-    raise_open_files(config.connections_max);
+    raise_open_files();
     rt::block_on(serve(config, &ending, json))
 }
 
 async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<(), CliError> {
     let network = config.network.clone();
+    let data = match &config.data {
+        Some(data) => format!("{} (sync {})", data.dir.display(), data.sync.word()),
+        None => String::from("in memory"),
+    };
     let goodbye_max = match config.data {
         // What it has not written yet is worth waiting for.
         Some(_) => GOODBYE_MAX + LOG_FAREWELL_TIMEOUT,
@@ -42,6 +44,15 @@ async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<
     }
     let Some(node) = unless_ended(ending, Node::start(config)).await else { return Ok(()) };
     let node = node.map_err(start_error)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        name = %node.name(),
+        network,
+        client = %node.client_addr(),
+        gossip = %node.gossip_addr(),
+        data = %data,
+        "started"
+    );
     let stopped = unless_ended(ending, async {
         if let Err(reason) = node.ready().await {
             return Ok(reason);
@@ -91,6 +102,9 @@ fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
 pub(super) fn end_of(reason: &StopReason) -> Result<(), CliError> {
     match reason {
         StopReason::Requested | StopReason::Left => Ok(()),
+        StopReason::NameInUse { .. } | StopReason::Refused { .. } => {
+            Err(CliError::Refused(reason.to_string()))
+        }
         reason => Err(CliError::Failure(reason.to_string())),
     }
 }
@@ -139,15 +153,10 @@ pub(super) fn listen_for_signals(logging: Logging) -> Result<Receiver<Signal>, C
     Ok(receiver)
 }
 
-/// Lets the process open as many files as the system allows, and says so if that is not enough.
-pub(super) fn raise_open_files(connections_max: usize) {
-    let wanted = u64::try_from(connections_max).unwrap_or(u64::MAX).saturating_add(OTHER_FILES);
-    match rlimit::increase_nofile_limit(u64::MAX) {
-        Ok(limit) if limit >= wanted => {}
-        Ok(limit) => tracing::warn!(
-            "the system allows {limit} open files, {connections_max} connections need {wanted}; \
-             raise the limit (ulimit -n), or lower --max-connections"
-        ),
-        Err(error) => tracing::warn!("cannot raise the limit on open files: {error}"),
+/// Lets the process open as many files as the system allows. If that is too few for as many clients
+/// as there may be, the node says so.
+pub(super) fn raise_open_files() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!("cannot raise the limit on open files: {error}");
     }
 }

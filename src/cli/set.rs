@@ -10,6 +10,7 @@ use super::remote::{Reach, RemoteArgs, RequestKind, address_entry, parse_path};
 use super::value_input::{ValueArgs, parse_json_option};
 use crate::client::{Chain, Fields, Message};
 use crate::model::path::Path;
+use crate::model::spelling::{NamedEvent, SpellingError};
 use crate::model::value::Value;
 
 /// Give an entry a value
@@ -22,7 +23,7 @@ Examples:
   distkv-node set site.lamp --msgpack lamp.bin
   distkv-node set site.lock true --if-new             only if nothing is there
   distkv-node set site.count 6 --if-value 5           only if it is 5 now
-  distkv-node set site.count 6 --chain n1:17          only if n1's change 17 is its newest
+  distkv-node set site.count 6 --chain n1~e9001b2c3d4e:17   only if that event is its newest
   distkv-node set site.lamp false --copies 2          wait until two other nodes have it
 
 Exit code: 0 done, 1 refused (the text says why) or the node cannot be asked, 2 usage.")]
@@ -52,8 +53,8 @@ pub(super) struct SetArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Conditions")]
 pub(super) struct ConditionArgs {
-    /// Only if this is its newest event; `new`: only if nothing is there
-    #[arg(long, value_name = "new|NODE:TICK", value_parser = parse_chain)]
+    /// Only if this is its newest event, as `get --chain` shows it; `new`: only if nothing is there
+    #[arg(long, value_name = "new|EVENT", value_parser = parse_chain)]
     chain: Option<ChainCondition>,
 
     /// Only if nothing is there; the same as `--chain new`
@@ -165,16 +166,13 @@ pub(super) fn change_json(path: &str, reply: &Message) -> Json {
 }
 
 fn parse_chain(text: &str) -> Result<ChainCondition, String> {
-    const EXPECTED: &str = "write new, or NODE:TICK as `get --chain` shows it";
     if text == "new" {
         return Ok(ChainCondition::New);
     }
-    let (node, tick) = text.rsplit_once(':').ok_or(EXPECTED)?;
-    let tick = tick.parse().map_err(|_| EXPECTED)?;
-    match node {
-        "" => Err(EXPECTED.into()),
-        node => Ok(ChainCondition::Newest(Chain::of(node, tick))),
-    }
+    let event: NamedEvent = text.parse().map_err(|error: SpellingError| {
+        format!("{error}; write new, or an event as `get --chain` shows it")
+    })?;
+    Ok(ChainCondition::Newest(Chain::of(&event.life.to_string(), event.tick.get())))
 }
 
 #[cfg(test)]
@@ -184,10 +182,12 @@ mod tests {
     #[test]
     fn a_chain_is_new_or_an_event() {
         assert_eq!(parse_chain("new"), Ok(ChainCondition::New));
-        let newest = ChainCondition::Newest(Chain::of("n1~00ff", 17));
-        assert_eq!(parse_chain("n1~00ff:17"), Ok(newest));
-        for text in ["", "n1", "n1:", ":5", "n1:x", "n1:-1"] {
+        let newest = ChainCondition::Newest(Chain::of("n1~e9001b2c3d4e", 17));
+        assert_eq!(parse_chain("n1~e9001b2c3d4e:17"), Ok(newest));
+        for text in ["", "n1", "n1:", ":5", "n1:5", "n1~ab:x", "n1~ab:-1", "n1~00ab:5"] {
             assert!(parse_chain(text).is_err(), "{text:?}");
         }
+        let error = parse_chain("n1:5").unwrap_err();
+        assert!(error.contains("n1~LIFE"), "{error}");
     }
 }

@@ -14,14 +14,22 @@ use crate::client::HostPort;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
-    CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK, Start, SyncPolicy,
+    CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK,
+    OPEN_REQUESTS, PURGE_GRACE, Start, SyncPolicy,
 };
 use crate::protocol::json::value_from_json;
 
 /// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
 const FILE_BYTES_MAX: usize = 1 << 20;
 /// Most client connections unless told otherwise.
-pub(super) const CONNECTIONS: usize = 10_000;
+const CONNECTIONS: usize = 10_000;
+
+/// A message takes up to twice its 8 MiB while it arrives; with less than this, one would be too much.
+const CLIENT_MEMORY_MIN: usize = 32 << 20;
+/// Programs may count on so many requests being open on one connection.
+const REQUESTS_MIN: usize = 4 << 10;
+/// More watches than that a node does not have.
+const REQUESTS_MAX: usize = 64 << 10;
 
 /// Most threads for tasks: more than the cores that there may be.
 const THREADS_MAX: usize = 1024;
@@ -48,13 +56,20 @@ pub(super) struct Settings {
     pub(super) advertise: Option<String>,
     pub(super) peers: Option<Vec<String>>,
     pub(super) peer_file: Option<PathBuf>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) peer_wait: Option<Duration>,
     #[serde(deserialize_with = "size")]
     pub(super) max_memory: Option<usize>,
+    #[serde(deserialize_with = "size")]
+    pub(super) max_client_memory: Option<usize>,
     pub(super) read_only: Option<bool>,
     pub(super) max_connections: Option<usize>,
+    pub(super) max_requests: Option<usize>,
     pub(super) threads: Option<usize>,
     #[serde(deserialize_with = "duration")]
     pub(super) forget_down_after: Option<Duration>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) purge_grace: Option<Duration>,
     pub(super) data_dir: Option<PathBuf>,
     #[serde(deserialize_with = "sync_policy")]
     pub(super) sync: Option<SyncPolicy>,
@@ -65,6 +80,10 @@ pub(super) struct Settings {
     #[serde(deserialize_with = "size")]
     pub(super) snapshot_after: Option<usize>,
     pub(super) keep_snapshots: Option<usize>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) keep_for: Option<Duration>,
+    #[serde(deserialize_with = "size")]
+    pub(super) keep_size: Option<usize>,
     /// An option only: whoever loses data should have looked at what is lost.
     #[serde(skip)]
     pub(super) discard_damaged: bool,
@@ -119,17 +138,23 @@ impl Settings {
             advertise: self.advertise.or(other.advertise),
             peers: self.peers.or(other.peers),
             peer_file: self.peer_file.or(other.peer_file),
+            peer_wait: self.peer_wait.or(other.peer_wait),
             max_memory: self.max_memory.or(other.max_memory),
+            max_client_memory: self.max_client_memory.or(other.max_client_memory),
             read_only: self.read_only.or(other.read_only),
             max_connections: self.max_connections.or(other.max_connections),
+            max_requests: self.max_requests.or(other.max_requests),
             threads: self.threads.or(other.threads),
             forget_down_after: self.forget_down_after.or(other.forget_down_after),
+            purge_grace: self.purge_grace.or(other.purge_grace),
             data_dir: self.data_dir.or(other.data_dir),
             sync: self.sync.or(other.sync),
             log_rotate_bytes: self.log_rotate_bytes.or(other.log_rotate_bytes),
             log_rotate_after: self.log_rotate_after.or(other.log_rotate_after),
             snapshot_after: self.snapshot_after.or(other.snapshot_after),
             keep_snapshots: self.keep_snapshots.or(other.keep_snapshots),
+            keep_for: self.keep_for.or(other.keep_for),
+            keep_size: self.keep_size.or(other.keep_size),
             discard_damaged: self.discard_damaged || other.discard_damaged,
             client_files: self.client_files.or(other.client_files),
             remote_restore: self.remote_restore.or(other.remote_restore),
@@ -190,10 +215,15 @@ impl Settings {
             start,
             peers,
             peer_file: self.peer_file,
+            peer_wait: self.peer_wait,
+            called_wait: self.peer_wait,
             read_only: self.read_only.unwrap_or(false),
             memory_max: self.max_memory,
+            client_memory_max: check_client_memory(self.max_client_memory)?,
+            open_requests_max: check_requests(self.max_requests)?,
             connections_max: check_connections(self.max_connections.unwrap_or(CONNECTIONS))?,
             forget_down_after: check_forget(self.forget_down_after.unwrap_or(FORGET_DOWN_AFTER))?,
+            purge_grace: self.purge_grace.unwrap_or(PURGE_GRACE),
             data,
             client_files: self.client_files,
             remote_restore: self.remote_restore.unwrap_or(false),
@@ -222,6 +252,8 @@ impl Settings {
                 ("--log-rotate-after", self.log_rotate_after.is_some()),
                 ("--snapshot-after", self.snapshot_after.is_some()),
                 ("--keep-snapshots", self.keep_snapshots.is_some()),
+                ("--keep-for", self.keep_for.is_some()),
+                ("--keep-size", self.keep_size.is_some()),
                 ("--discard-damaged", self.discard_damaged),
             ];
             return match others.iter().find(|(_, is_set)| *is_set) {
@@ -236,6 +268,8 @@ impl Settings {
         data.snapshot_after = bytes(self.snapshot_after, data.snapshot_after);
         data.rotate_after = self.log_rotate_after.unwrap_or(data.rotate_after);
         data.keep_snapshots = self.keep_snapshots.unwrap_or(data.keep_snapshots);
+        data.keep_for = self.keep_for.unwrap_or(data.keep_for);
+        data.keep_bytes = bytes(self.keep_size, data.keep_bytes);
         data.discard_damaged = self.discard_damaged;
         if data.rotate_bytes < LOG_BYTES_MIN || data.snapshot_after < LOG_BYTES_MIN {
             return usage("--log-rotate-bytes and --snapshot-after must be at least 64KiB");
@@ -270,6 +304,22 @@ fn check_connections(count: usize) -> Result<usize, CliError> {
     match count {
         0 => Err(CliError::Usage(String::from("--max-connections must be at least 1"))),
         count => Ok(count),
+    }
+}
+
+fn check_client_memory(bytes: Option<usize>) -> Result<usize, CliError> {
+    match bytes.unwrap_or(CLIENT_MEMORY) {
+        bytes @ CLIENT_MEMORY_MIN.. => Ok(bytes),
+        _ => Err(CliError::Usage(String::from("--max-client-memory must be at least 32MiB"))),
+    }
+}
+
+fn check_requests(count: Option<usize>) -> Result<usize, CliError> {
+    match count.unwrap_or(OPEN_REQUESTS) {
+        count @ REQUESTS_MIN..=REQUESTS_MAX => Ok(count),
+        _ => Err(CliError::Usage(format!(
+            "--max-requests must be from {REQUESTS_MIN} to {REQUESTS_MAX}"
+        ))),
     }
 }
 

@@ -8,9 +8,11 @@ use super::error::CliError;
 use super::members::print_warnings;
 use super::output::{Output, Table, json_of, printable, text_of};
 use super::remote::RemoteArgs;
+use super::times::show_time;
 use super::units::{show_bytes, show_millis};
 use crate::client::message::{array_items, as_str, as_u64, map_items};
 use crate::client::{Fields, Message};
+use crate::node::config::SyncPolicy;
 
 /// Print how a node is: ready or not, versions, sizes, counters
 #[derive(Debug, Clone, Args)]
@@ -56,9 +58,10 @@ fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
     let shown = |name: &str| reply.get(name).map(text_of).unwrap_or_default();
     let text = |name: &str| reply.str(name).unwrap_or_default().to_owned();
     row("node", text("name"));
+    row("life", text("life"));
     row("network", text("network"));
     row("version", text("version"));
-    row("ready", if is_ready(reply) { "yes".into() } else { "no".into() });
+    row("ready", ready_text(reply).to_owned());
     if reply.bool("read_only") == Some(true) {
         row("read only", "yes".into());
     }
@@ -68,12 +71,17 @@ fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
     let (live, tombstones) = (shown("live_entries"), shown("tombstones"));
     row("entries", format!("{} ({live} with a value, {tombstones} deleted)", shown("entries")));
     row("memory", memory_text(reply));
-    row("connections", format!("{} ({} watches)", shown("connections"), shown("watches")));
+    let (open, watches) = (shown("connections"), shown("watches"));
+    row("connections", format!("{open} of {} ({watches} watches)", shown("connections_max")));
+    row("for clients", client_memory_text(reply));
     if let Some(catching_up) = reply.get("catching_up").filter(|value| *value != [0xc0]) {
         row("catching up", text_of(catching_up));
     }
     if let Some(text) = storage_text(reply) {
         row("data", text);
+    }
+    if let Some(text) = past_text(reply) {
+        row("past since", text);
     }
     if let Some(log) = named_map(reply, "client_log").get("file").and_then(|file| as_str(file)) {
         row("client's log", printable(log).into_owned());
@@ -115,8 +123,43 @@ fn storage_text(reply: &Message) -> Option<String> {
         Some([0xc3]) => ", saving one",
         _ => "",
     };
-    let failed = if text("failed").is_some() { ", FAILING" } else { "" };
-    Some(format!("{directory} ({bytes}; sync {sync}; log {log}{snapshot}{saving}{failed})"))
+    // What is on a disk that fails is no answer to how the data is kept.
+    if let Some(why) = text("failed") {
+        return Some(format!("{directory} (FAILING: {}; sync {sync})", printable(why)));
+    }
+    Some(format!("{directory} ({bytes}; sync {sync}; log {log}{snapshot}{saving})"))
+}
+
+/// Whether the node serves clients, and what it refuses.
+fn ready_text(reply: &Message) -> &'static str {
+    let storage = named_map(reply, "storage");
+    let text = |name: &str| storage.get(name).and_then(|value| as_str(value));
+    let every_batch = SyncPolicy::EveryBatch.word();
+    match (is_ready(reply), text("failed").is_some() && text("sync") == Some(every_batch)) {
+        (true, true) => "for reads only: the disk fails, so changes are refused",
+        (true, false) => "yes",
+        (false, _) => "no",
+    }
+}
+
+/// How far back the data directory reaches.
+fn past_text(reply: &Message) -> Option<String> {
+    let storage = named_map(reply, "storage");
+    let count = |name: &str| storage.get(name).and_then(|value| as_u64(value));
+    Some(format!("{} (tock {})", show_time(count("past_ms")?), count("past_tock")?))
+}
+
+/// What clients cost in memory.
+fn client_memory_text(reply: &Message) -> String {
+    let memory = named_map(reply, "client_memory");
+    let count = |name: &str| memory.get(name).and_then(|value| as_u64(value)).unwrap_or(0);
+    let (used, pinned, max) = (count("used"), count("pinned"), count("max"));
+    let closed = match count("closed") {
+        0 => String::new(),
+        closed => format!("; {closed} slow readers closed"),
+    };
+    let (used, pinned, max) = (show_bytes(used), show_bytes(pinned), show_bytes(max));
+    format!("{used} of {max} ({pinned} in snapshots{closed})")
 }
 
 fn memory_text(reply: &Message) -> String {

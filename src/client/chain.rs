@@ -7,10 +7,12 @@ use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::value::write::{write_map_len, write_nil, write_str, write_u64};
 use crate::model::value::{ReadError, Reader};
 
-/// One event: who made it (a node's label), and its number there.
+/// One event: who made it, and its number there. It displays as it is spelled everywhere
+/// ([`crate::model::spelling`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainEvent {
-    /// The node's label: its name, or `name~xxxx`.
+    /// The life of the node that made it, `n3~e9001b2c3d4e`, as the server spells it. A server of the
+    /// original, which knows no lives, gives the name alone.
     pub node: String,
     /// Its tick; none for a node that never wrote.
     pub tick: Option<u64>,
@@ -28,7 +30,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain of only this event, as a precondition of a write.
+    /// The chain of only this event, as a precondition of a write. `node` is a life as
+    /// [`ChainEvent::node`] has it; nodes refuse a bare name.
     #[must_use]
     pub fn of(node: &str, tick: u64) -> Chain {
         let newest = ChainEvent { node: node.to_owned(), tick: Some(tick) };
@@ -132,7 +135,7 @@ impl fmt::Display for ChainEvent {
 }
 
 impl fmt::Display for Chain {
-    /// `n1:5 n2:3`, newest first, `…` where it was cut.
+    /// `n1~e9001b2c3d4e:5 n2~c36f00112233:3`, newest first, `…` where it was cut.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.newest.fmt(f)?;
         for event in &self.older {

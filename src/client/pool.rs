@@ -411,10 +411,9 @@ async fn connect(
             return Err(ClientError::Connect { address: to.to_string(), reason });
         }
     };
-    let identity = identity.unwrap_or_else(|| {
-        let label = &connection.greeting().node;
-        let name = label.split('~').next().unwrap_or(label).to_owned();
-        NodeIdentity { name, incarnation: None }
+    let identity = identity.unwrap_or_else(|| NodeIdentity {
+        name: connection.greeting().node.clone(),
+        incarnation: None,
     });
     Ok((connection, identity))
 }

@@ -1,10 +1,12 @@
 //! Digests: what a node tells its peers of what it has accounted for (RULES, "Sparing").
 //!
-//! A full digest names the incarnations that matter: those that are linked or members, those of
-//! which something was accounted for lately, and those with holes. All others, nearly all of which
-//! are over, are covered by one sum ([`crate::model::seen_sum`]). Whoever has another sum wants the
-//! whole list, once per sum: then it knows what it lacks, or that it lacks nothing. An answer
-//! never causes a question, so two nodes that both lack something ask each other once.
+//! A full digest names the incarnations that matter: those that are linked or members, those with
+//! holes, and those of which something was accounted for lately; as many as fit, each with all its
+//! ticks or not at all. All others, nearly all of which are over, are covered by one sum
+//! ([`crate::model::seen_sum`]). Whoever has another sum wants the whole list, once per sum: then it
+//! knows what it lacks, or that it lacks nothing. An answer never causes a question, so two nodes
+//! that both lack something ask each other once. Where the whole list is too long, whoever wants it
+//! catches up instead, which tells it in parts.
 //!
 //! In a network of more than a dozen nodes, those that are merely there are left to the sum, too: a
 //! list of all members to each peer every few seconds would be most of what is said. What has changed here lately, and has not arrived at
@@ -13,13 +15,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::repair::HOLE_AFTER_MS;
 use super::{CloseReason, Engine, LinkId, Outbox, Output};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeId, NodeIndex, Tock};
 use crate::model::seen::{Seen, SeenById, export_seen, export_some};
+use crate::model::seen_list::split_list;
 use crate::model::seen_sum::{Extent, SeenSum, Share, share_key};
 use crate::model::tick_set::TickSet;
-use crate::protocol::peer::{Digest, PeerMessage, Unnamed};
+use crate::protocol::peer::{ContentsTold, Digest, PeerMessage, Unnamed};
 use crate::replica::Replica;
 
 /// A digest of what changed goes out this often while something changes.
@@ -32,9 +36,6 @@ const CHANGES_INTERVAL_MAX_MS: Millis = 1_000;
 const MEMBERS_NAMED_MAX: usize = 12;
 /// A full digest goes out this often, also when nothing changes.
 const FULL_INTERVAL_MS: Millis = 5_000;
-/// Incarnations and ranges per digest message; more of them go into several messages. At most
-/// 18 bytes for a range and about 100 for an incarnation: 72 to 400 KiB.
-const DIGEST_ITEMS_MAX: usize = 4_096;
 /// So long an incarnation is named after something of it was accounted for: what peers learn at
 /// different times should be found by its name, and not by asking for the whole list.
 const RECENT_MS: Millis = 60_000;
@@ -55,12 +56,14 @@ const LIST_INTERVAL_MS: Millis = 2_000;
 pub(super) struct Told {
     seen: SeenById,
     unnamed: Unnamed,
+    contents: Option<ContentsTold>,
 }
 
 /// What the own sum is made of.
 #[derive(Default)]
 pub(super) struct Extents {
-    /// By index, as they were when last looked at. Invariant: `sum` is over their shares.
+    /// By index, as they were when last looked at. Invariant: `sum` is over the shares of those
+    /// without holes.
     known: Vec<Known>,
     sum: SeenSum,
     /// Of these something may have been accounted for since they were looked at.
@@ -88,13 +91,45 @@ struct Recent {
 /// One incarnation of [`Extents`].
 struct Known {
     key: u64,
-    extent: Extent,
+    /// How many ticks were seen: a set with as many is the same set, because it only grows.
+    count: u64,
+    shape: Shape,
+}
+
+/// What an incarnation adds to a sum.
+enum Shape {
+    /// It has no holes.
+    Whole(Share),
+    /// It has holes. Its share takes a while to find out, and is not needed where digests name it:
+    /// what it was when there were so many ticks.
+    Holed(Option<(u64, Share)>),
 }
 
 impl Known {
+    /// What it last added, as far as that is known.
     fn share(&self) -> Share {
-        Share::of(self.key, self.extent)
+        match self.shape {
+            Shape::Whole(share) | Shape::Holed(Some((_, share))) => share,
+            Shape::Holed(None) => Share::default(),
+        }
     }
+
+    /// What it adds now.
+    fn share_now(&mut self, ticks: Option<&TickSet>, replica: &Replica) -> Share {
+        let count = ticks.map_or(0, TickSet::count);
+        match &mut self.shape {
+            Shape::Whole(share) => *share,
+            Shape::Holed(Some((at, share))) if *at == count => *share,
+            Shape::Holed(cached) => cached.insert((count, share_of(self.key, ticks, replica))).1,
+        }
+    }
+}
+
+fn share_of(key: u64, ticks: Option<&TickSet>, replica: &Replica) -> Share {
+    if replica.has(Defect::SumsWithoutTicks) && ticks.is_some() {
+        return Share::of(key, TickSet::range(1, 2).as_ref());
+    }
+    Share::of(key, ticks)
 }
 
 impl Extents {
@@ -111,12 +146,13 @@ impl Extents {
     /// Brings the sum up to date. Costs what was noted.
     fn refresh(&mut self, replica: &Replica, now: Millis) {
         for (node, id) in replica.table().iter().skip(self.known.len()) {
-            self.known.push(Known { key: share_key(id), extent: Extent::Nothing });
+            let shape = Shape::Whole(Share::default());
+            self.known.push(Known { key: share_key(id), count: 0, shape });
             self.noted.insert(node);
         }
         self.noted_last = None;
         for node in std::mem::take(&mut self.noted) {
-            self.look_at(node, true, replica, now);
+            self.look_at(node, replica, now);
         }
     }
 
@@ -124,7 +160,7 @@ impl Extents {
     fn look_around(&mut self, replica: &Replica, now: Millis) {
         self.refresh(replica, now);
         for at in self.cursor..(self.cursor + LOOK_AROUND).min(self.known.len()) {
-            self.look_at(NodeIndex(at as u32), false, replica, now);
+            self.look_at(NodeIndex(at as u32), replica, now);
         }
         self.cursor += LOOK_AROUND;
         if self.cursor >= self.known.len() {
@@ -133,39 +169,59 @@ impl Extents {
         self.recent.retain(|_, recent| now.saturating_sub(recent.at) < RECENT_MS);
     }
 
-    fn look_at(&mut self, node: NodeIndex, noted: bool, replica: &Replica, now: Millis) {
+    fn look_at(&mut self, node: NodeIndex, replica: &Replica, now: Millis) {
         let Some(known) = self.known.get_mut(node.as_usize()) else { return };
-        let extent = Extent::of(replica.seen().get(node));
-        // What changes between holes does not show in the extent.
-        if extent == known.extent && !(noted && extent == Extent::Holed) {
+        let ticks = replica.seen().get(node);
+        let count = ticks.map_or(0, TickSet::count);
+        if count == known.count {
             return;
         }
+        known.count = count;
         let before = known.share();
-        self.sum.remove(before);
-        known.extent = extent;
-        self.sum.add(known.share());
-        if extent == Extent::Holed {
+        if let Shape::Whole(share) = known.shape {
+            self.sum.remove(share);
+        }
+        if Extent::of(ticks) == Extent::Holed {
+            known.shape = Shape::Holed(None);
             self.holed.insert(node);
         } else {
+            let share = share_of(known.key, ticks, replica);
+            known.shape = Shape::Whole(share);
+            self.sum.add(share);
             self.holed.remove(&node);
         }
         self.changed.insert(node);
         self.recent.entry(node).or_insert(Recent { at: now, before }).at = now;
     }
 
+    /// [`Replica::seen_fingerprint`], as far as was looked at: what costs nearly nothing.
+    pub(super) fn fingerprint(&mut self, replica: &Replica) -> u64 {
+        if replica.has(Defect::SumsWithoutTicks) {
+            return replica.seen_fingerprint();
+        }
+        self.without(&BTreeSet::new(), replica).hash
+    }
+
     /// The sum over all but these.
-    fn without(&self, named: &BTreeSet<NodeIndex>) -> SeenSum {
+    fn without(&mut self, named: &BTreeSet<NodeIndex>, replica: &Replica) -> SeenSum {
         let mut sum = self.sum;
         for known in named.iter().filter_map(|node| self.known.get(node.as_usize())) {
-            sum.remove(known.share());
+            if let Shape::Whole(share) = known.shape {
+                sum.remove(share);
+            }
+        }
+        for node in self.holed.iter().filter(|node| !named.contains(node)) {
+            if let Some(known) = self.known.get_mut(node.as_usize()) {
+                sum.add(known.share_now(replica.seen().get(*node), replica));
+            }
         }
         sum
     }
 
-    /// The same, as it was for a peer to which nothing of what came here lately has come: it would
-    /// have named that. What came half of the time ago that one names things for is at rest.
-    fn before_lately(&self, named: &BTreeSet<NodeIndex>, now: Millis) -> SeenSum {
-        let mut sum = self.without(named);
+    /// The same (`now_sum`), as it was for a peer to which nothing of what came here lately has
+    /// come: it would have named that. What came half of the time ago that one names things for is at rest.
+    fn before_lately(&self, now_sum: SeenSum, named: &BTreeSet<NodeIndex>, now: Millis) -> SeenSum {
+        let mut sum = now_sum;
         for (node, recent) in &self.recent {
             if !named.contains(node)
                 && now.saturating_sub(recent.at) < RECENT_MS / 2
@@ -190,6 +246,22 @@ pub(super) struct Heard {
     wanted: Option<(SeenSum, Millis)>,
     /// No whole list is sent to it before this time.
     list_due: Millis,
+    /// Its whole list is too long: a catch-up is to tell what this sum of it is over, from then on.
+    too_long: Option<(SeenSum, Millis)>,
+}
+
+impl Heard {
+    /// Whether only a catch-up can tell what it has.
+    pub(super) fn wants_catch_up(&self, now: Millis) -> bool {
+        self.too_long.is_some_and(|(_, from)| now >= from)
+    }
+
+    /// All that it had when it was asked is known now.
+    pub(super) fn has_caught_up(&mut self) {
+        if let Some((sum, _)) = self.too_long.take() {
+            self.understood = Some(sum);
+        }
+    }
 }
 
 /// When which digest is due, for all peers.
@@ -212,37 +284,53 @@ impl Engine {
             return Told::default();
         }
         self.peers.extents.refresh(&self.replica, self.peers.schedule.now);
-        let mut named = self.matter_always();
+        let mut matter = self.matter_always();
         let recent = &self.peers.extents.recent;
         if recent.len() <= RECENT_NAMED_MAX {
-            named.extend(recent.keys());
+            matter.extend(recent.keys());
         }
-        let unnamed = Unnamed::Sum(self.peers.extents.without(&named));
-        Told { seen: export_some(self.table(), self.seen(), named), unnamed }
+        let named = self.fitting(matter);
+        let unnamed = Unnamed::Sum(self.peers.extents.without(&named, &self.replica));
+        let contents = self.contents_told();
+        Told { seen: export_some(self.table(), self.seen(), named), unnamed, contents }
+    }
+
+    /// As many of these as a digest may name, each with all its ticks; the first ones matter most.
+    fn fitting(&self, nodes: Vec<NodeIndex>) -> BTreeSet<NodeIndex> {
+        let mut room = self.config.lists.digest;
+        let mut named = BTreeSet::new();
+        for node in nodes {
+            let items = 1 + self.seen().get(node).map_or(0, TickSet::range_count);
+            if items <= room && named.insert(node) {
+                room -= items;
+            }
+        }
+        named
     }
 
     /// Incarnations that may go on, or that have holes.
-    fn matter_always(&self) -> BTreeSet<NodeIndex> {
+    fn matter_always(&self) -> Vec<NodeIndex> {
         let table = self.replica.table();
         let find = |id: &NodeId| table.find(id.name.as_str(), id.incarnation);
-        let mut nodes = BTreeSet::new();
+        let mut nodes = vec![self.own()];
         if self.link_count().max(self.members.len()) <= MEMBERS_NAMED_MAX {
             let linked = self.peers.iter().map(|(_, peer)| &peer.id);
             nodes.extend(linked.chain(&self.members).filter_map(find));
         }
-        nodes.insert(self.own());
         nodes.extend(&self.peers.extents.holed);
         nodes
     }
 
-    /// What was accounted for since the last digest.
+    /// What was accounted for since the last digest. What does not fit is told by the next full one.
     fn told_changes(&mut self) -> Told {
         let mut changed = std::mem::take(&mut self.peers.extents.changed);
         if changed.len() > RECENT_NAMED_MAX {
-            let matter = self.matter_always();
+            let matter: BTreeSet<NodeIndex> = self.matter_always().into_iter().collect();
             changed.retain(|node| matter.contains(node));
         }
-        Told { seen: export_some(self.table(), self.seen(), changed), unnamed: Unnamed::Unsaid }
+        let named = self.fitting(changed.into_iter().collect());
+        let seen = export_some(self.table(), self.seen(), named);
+        Told { seen, unnamed: Unnamed::Unsaid, contents: None }
     }
 
     pub(super) fn on_digest_tick(&mut self, now: Millis, out: &mut Outbox) {
@@ -295,34 +383,24 @@ impl Engine {
     }
 
     fn digests(&self, told: &Told) -> Vec<PeerMessage<'static>> {
-        let digest = |seen: &[_], unnamed| {
+        let digest = |seen: SeenById, unnamed, contents| {
             PeerMessage::Digest(Digest {
                 ready: self.ready,
                 tock: self.replica.tock(),
                 mark: self.replica.mark().clone(),
-                seen: seen.to_vec(),
+                seen,
                 unnamed,
+                contents,
             })
         };
-        let mut messages = Vec::new();
-        let mut rest = told.seen.as_slice();
-        while messages.is_empty() || !rest.is_empty() {
-            let mut items = 0;
-            let fits = |(_, ticks): &&(NodeId, TickSet)| {
-                items += 1 + ticks.range_count();
-                items <= DIGEST_ITEMS_MAX
-            };
-            // One incarnation may exceed it alone; its ranges are bounded elsewhere.
-            let count = rest.iter().take_while(fits).count().max(1).min(rest.len());
-            let (now, later) = rest.split_at(count);
-            let unnamed = match told.unnamed {
-                Unnamed::Sum(_) if !later.is_empty() => Unnamed::Follows,
-                unnamed => unnamed,
-            };
-            messages.push(digest(now, unnamed));
-            rest = later;
-        }
-        messages
+        let mut parts = split_list(&told.seen, self.config.lists.digest_message);
+        let last = parts.pop().unwrap_or_default();
+        let unnamed = match told.unnamed {
+            Unnamed::Sum(_) => Unnamed::Follows,
+            unnamed => unnamed,
+        };
+        let firsts = parts.into_iter().map(|part| digest(part, unnamed, None));
+        firsts.chain([digest(last, told.unnamed, told.contents)]).collect()
     }
 
     pub(super) fn on_digest(
@@ -357,6 +435,10 @@ impl Engine {
         peer.seen.union_with(&theirs);
         peer.suspect_of(missing, now);
         self.on_unnamed(link, digest, now, out);
+        if let Some(told) = digest.contents {
+            self.peers.extents.refresh(&self.replica, now);
+            self.on_contents_told(link, &digest.mark, told, now, out);
+        }
         self.note_acked_by_digest(link, out);
         if !self.ready && digest.ready {
             self.start_repair(now, out);
@@ -369,14 +451,17 @@ impl Engine {
         let acked = peer.seen.contiguous(own);
         if acked > peer.acked && acked <= tick {
             peer.acked = acked;
+            self.peers.note_shared(acked);
             out.push(Output::AckProgress);
         }
     }
 
     /// What a digest says of the rest.
     fn on_unnamed(&mut self, link: LinkId, digest: &Digest, now: Millis, out: &mut Outbox) {
-        if digest.unnamed == Unnamed::Unsaid {
-            return;
+        match digest.unnamed {
+            Unnamed::Unsaid => return,
+            Unnamed::TooLong => return self.on_too_long(link, now),
+            Unnamed::Follows | Unnamed::Sum(_) => {}
         }
         let table = self.replica.table();
         let find = |(id, _): &(NodeId, TickSet)| table.find(id.name.as_str(), id.incarnation);
@@ -397,9 +482,10 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) {
-        self.peers.extents.refresh(&self.replica, now);
-        let own = self.peers.extents.without(named);
-        let lacks_recent_only = self.peers.extents.before_lately(named, now) == sum;
+        let extents = &mut self.peers.extents;
+        extents.refresh(&self.replica, now);
+        let own = extents.without(named, &self.replica);
+        let lacks_recent_only = extents.before_lately(own, named, now) == sum;
         let may_want = self.ready
             && now >= self.peers.schedule.want_due
             // The other side of a split that heals is asked by one of this side.
@@ -413,6 +499,7 @@ impl Engine {
             return;
         }
         if own == sum {
+            peer.heard.too_long = None;
             if peer.heard.understood != Some(sum) {
                 peer.heard.understood = Some(sum);
                 peer.has_seen_all_but(self.replica.seen(), named);
@@ -429,10 +516,20 @@ impl Engine {
             return;
         }
         let waits = |(_, at): &(SeenSum, Millis)| now.saturating_sub(*at) < WANT_AGAIN_MS;
-        if may_want && !peer.heard.wanted.as_ref().is_some_and(waits) {
+        let is_asked = peer.heard.too_long.is_some();
+        if may_want && !is_asked && !peer.heard.wanted.as_ref().is_some_and(waits) {
             peer.heard.wanted = Some((sum, now));
             self.peers.schedule.want_due = now + WANT_INTERVAL_MS;
             self.send(link, &PeerMessage::DigestWanted, out);
+        }
+    }
+
+    /// The whole list that was asked for is too long: catching up tells it in parts.
+    fn on_too_long(&mut self, link: LinkId, now: Millis) {
+        let Some(peer) = self.peers.get_mut(link) else { return };
+        if let Some((sum, _)) = peer.heard.wanted.take() {
+            // What this node lacks may be on its way.
+            peer.heard.too_long = Some((sum, now + HOLE_AFTER_MS));
         }
     }
 
@@ -444,8 +541,12 @@ impl Engine {
             return;
         }
         peer.heard.list_due = now + LIST_INTERVAL_MS;
-        let seen = export_seen(self.table(), self.seen());
-        let told = Told { seen, unnamed: Unnamed::Sum(SeenSum::default()) };
+        let told = if self.config.lists.list.fits(self.seen()) {
+            let seen = export_seen(self.table(), self.seen());
+            Told { seen, unnamed: Unnamed::Sum(SeenSum::default()), contents: None }
+        } else {
+            Told { seen: SeenById::new(), unnamed: Unnamed::TooLong, contents: None }
+        };
         self.send_told(link, &told, out);
     }
 }

@@ -105,16 +105,21 @@ impl Engine {
         self.replica.stop_making_events();
     }
 
-    /// A node that comes back with a state of its own. `config.id` is the image's only after a
-    /// clean stop, or where no frame had left before its record was safe; else it is a new
-    /// incarnation (DESIGN, rule "no event twice"). `None` when the node table is full.
+    /// A node that comes back with a state of its own. `config.id` is a new incarnation (RULES 9): the
+    /// state may be older than what the image's incarnation has done. `None` when the node table is
+    /// full.
+    ///
+    /// A decision in the image is carried out. What that takes out of the tree is in `out`, and must be
+    /// in the next log, too: its state would else be older than what it says was applied.
     #[must_use]
-    pub fn restore(config: Config, image: &Image) -> Option<Self> {
+    pub fn restore(config: Config, image: &Image, out: &mut Outbox) -> Option<Self> {
         let replica = Replica::come_back(&image.replica, &config.id)?;
         let replica = replica.on_trial(config.chain_bound, config.defects);
         let mut engine = Self::new(config);
+        // What became of the changes of before nobody has written down.
+        engine.peers.note_shared(replica.tick());
         engine.replica = replica;
-        engine.take_up_group(image.group.clone(), image.decided.clone());
+        engine.take_up_group(image.group.clone(), image.decided.clone(), out);
         Some(engine)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::serve::ServeJob;
 use crate::model::group::GroupConfig;
-use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, Tock};
+use crate::model::ids::{Event, Incarnation, Millis, NodeId, NodeName, Tock};
 use crate::model::path::Path;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::replica::Committed;
@@ -251,6 +251,22 @@ pub enum Report {
         /// Which.
         config: GroupConfig,
     },
+    /// A peer has accounted for the same as this node, at the same mark, and holds something else:
+    /// one event has two contents (RULES 10). The entries are being compared and repaired.
+    ContentsDiffer {
+        /// Which peer.
+        peer: NodeName,
+    },
+    /// One event had another content at a peer, and the entry was repaired here. A conflict follows
+    /// if this node held another value there.
+    ContentsMended {
+        /// Which peer held the other content.
+        peer: NodeName,
+        /// Where.
+        path: Path,
+        /// The event.
+        event: Event,
+    },
     /// This node goes on under a new incarnation.
     Renewed {
         /// Which.
@@ -267,6 +283,8 @@ pub enum CatchUpFailure {
     AcrossPurge,
     /// Nothing came for too long.
     Silent,
+    /// The peer knows more than this node takes in, or tells parts without end.
+    TooMuch,
     /// The link broke.
     LinkDown,
 }

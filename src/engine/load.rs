@@ -8,6 +8,10 @@
 //! one incarnation for all files, two nodes that loaded different ones could differ for ever:
 //! a saved state claims ticks of deleted entries, for which it holds no tombstones.
 //!
+//! A file that was written here names lives of nodes. Those stay what they are: events keep their
+//! identity on the way to the Python DistKV and back. For the same reason as above, nothing is
+//! accounted for of them but the events in the chains of the file's entries.
+//!
 //! The caller reads the file outside of the lock and hands over some entries at a time; data
 //! before knowledge: the states come last, when all entries are in.
 
@@ -25,28 +29,44 @@ use crate::model::value::Value;
 use crate::protocol::saved_state::{SavedEntry, SavedNode, SavedState};
 use crate::replica::across::{Answers, Knowledge};
 
-/// A file that is being taken in: the incarnation of its nodes, made of the whole content. The
-/// same file gives the same one wherever it is loaded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A file that is being taken in: which lives its nodes are.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedFile {
-    incarnation: Incarnation,
+    /// xxHash64 (seed 0) of all bytes of the file.
+    hash: u64,
+    /// A life under which a server of the original wrote the file, because somebody has given it
+    /// that name. What we write ourselves is always told to be of a bare name.
+    usurped: Option<SavedNode>,
 }
 
 impl SavedFile {
-    /// From the xxHash64 (seed 0) of all bytes of the file.
+    /// From the xxHash64 (seed 0) of all bytes of the file, and its first state record: the same
+    /// file gives the same lives wherever it is loaded.
     #[must_use]
-    pub fn of_hash(xxh64: u64) -> Self {
-        Self { incarnation: Incarnation(xxh64) }
+    pub fn new(xxh64: u64, first: Option<&SavedState>) -> Self {
+        let usurped = first.map(|state| &state.node).filter(|node| node.life().is_some());
+        Self { hash: xxh64, usurped: usurped.cloned() }
     }
 
-    /// The incarnation of one of its nodes. Files that were written here may name several lives
-    /// of one.
+    /// The incarnation of one of its nodes: the one that the file names, else one that is made of
+    /// the file's content.
     #[must_use]
-    pub fn incarnation_of(self, node: &SavedNode) -> Incarnation {
-        match node.life() {
-            None => self.incarnation,
-            Some(life) => Incarnation(xxh64(life.as_bytes(), self.incarnation.0)),
+    pub fn incarnation_of(&self, node: &SavedNode) -> Incarnation {
+        match node.life().filter(|_| !self.is_own(node)) {
+            Some(incarnation) => incarnation,
+            // Not the one of the bare name: these are two nodes of one file.
+            None if node.life().is_some() => {
+                Incarnation::of_random(xxh64(node.to_string().as_bytes(), self.hash))
+            }
+            None => Incarnation::of_random(self.hash),
         }
+    }
+
+    /// Whether a node's events can be in no other file and in no network, so that nothing but this
+    /// file could ever bring those that it does not hold.
+    #[must_use]
+    pub fn is_own(&self, node: &SavedNode) -> bool {
+        node.life().is_none() || self.usurped.as_ref() == Some(node)
     }
 }
 
@@ -69,7 +89,7 @@ impl Engine {
     /// [`LoadError`]; this entry was not taken in.
     pub fn load_entry(
         &mut self,
-        file: SavedFile,
+        file: &SavedFile,
         saved: &SavedEntry,
         out: &mut Outbox,
     ) -> Result<(), LoadError> {
@@ -95,8 +115,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes in what the file's writer knew, once all entries are in. All ticks of its nodes
-    /// are accounted for, up to the highest that the file names: superseded ones, those of
+    /// Takes in what the file's writer knew, once all entries are in. All ticks of its own nodes
+    /// ([`SavedFile::is_own`]) are accounted for, up to the highest that the file names: superseded ones, those of
     /// tombstones (of which a file has no entries), of entries that cannot exist here, and any
     /// that the writer itself was missing. Nothing but this file could ever bring them.
     ///
@@ -104,7 +124,7 @@ impl Engine {
     /// [`LoadError`]; nothing of the state was taken in.
     pub fn load_state(
         &mut self,
-        file: SavedFile,
+        file: &SavedFile,
         state: &SavedState,
         out: &mut Outbox,
     ) -> Result<(), LoadError> {
@@ -121,6 +141,9 @@ impl Engine {
         }
         let mut seen = Seen::new();
         for (name, tick) in highest {
+            if tick == 0 || !file.is_own(name) {
+                continue;
+            }
             let node = self.saved_node(file, name)?;
             let entries = self.seen().get(node).map_or(0, TickSet::max);
             self.peers.note_change(node);
@@ -137,7 +160,7 @@ impl Engine {
         Ok(())
     }
 
-    fn saved_node(&mut self, file: SavedFile, node: &SavedNode) -> Result<NodeIndex, LoadError> {
+    fn saved_node(&mut self, file: &SavedFile, node: &SavedNode) -> Result<NodeIndex, LoadError> {
         let (name, incarnation) = (node.name().as_str(), file.incarnation_of(node));
         self.replica.intern_name(name, incarnation).ok_or(LoadError::TableFull)
     }
@@ -154,7 +177,11 @@ mod tests {
     const LOG: &[u8] = include_bytes!("../../tests/fixtures/distkv-files/change-log.bin");
 
     fn file(content: &[u8]) -> SavedFile {
-        SavedFile::of_hash(xxhash_rust::xxh64::xxh64(content, 0))
+        SavedFile::new(xxhash_rust::xxh64::xxh64(content, 0), None)
+    }
+
+    fn life_of(content: &[u8], node: &str) -> Incarnation {
+        file(content).incarnation_of(&SavedNode::new(node).unwrap())
     }
 
     fn load(engine: &mut Engine, content: &[u8]) {
@@ -163,13 +190,13 @@ mod tests {
         for record in SavedStateReader::read_all(content) {
             match record.unwrap() {
                 SavedRecord::Entry(entry) => {
-                    engine.load_entry(file(content), &entry, &mut out).unwrap();
+                    engine.load_entry(&file(content), &entry, &mut out).unwrap();
                 }
                 SavedRecord::State(state) => states.push(state),
                 SavedRecord::Unusable { .. } => {}
             }
         }
-        states.iter().for_each(|state| engine.load_state(file(content), state, &mut out).unwrap());
+        states.iter().for_each(|state| engine.load_state(&file(content), state, &mut out).unwrap());
     }
 
     fn engine(name: &str) -> Engine {
@@ -196,7 +223,7 @@ mod tests {
         assert_eq!((engine.tree().len(), engine.tree().live_len()), (1305, 1305));
         assert_eq!(value(&engine, "hf4e31b06.sv.a.b.c"), Some(&[3][..]));
         assert_eq!(engine.tock().get(), 4412);
-        let n1 = engine.table().find("n1", file(SAVED).incarnation).unwrap();
+        let n1 = engine.table().find("n1", life_of(SAVED, "n1")).unwrap();
         let seen = engine.seen().get(n1).unwrap();
         // Also the tick of the entry that was left out.
         assert_eq!((seen.max(), seen.missing_below(1357).count()), (1357, 0));
@@ -270,7 +297,7 @@ mod tests {
     #[test]
     fn a_node_of_the_same_name_is_another_one() {
         let engine = loaded("n1", SAVED);
-        assert_eq!(engine.table().label(engine.own()), "n1~0007");
+        assert_eq!(engine.table().spell(engine.own()), "n1~7");
         assert_eq!(engine.tick().unwrap().get(), 0);
     }
 }

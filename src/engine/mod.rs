@@ -12,12 +12,14 @@
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
 pub mod conflicts;
+mod contents;
 pub mod delete;
 mod digest;
 mod election;
 pub mod exchange;
 mod image;
 mod io;
+pub mod lists;
 pub mod load;
 pub mod overlay;
 mod peers;
@@ -39,6 +41,7 @@ use delete::{DeleteGroup, DeleteSettings};
 use election::Elections;
 pub use image::{Image, Knowledge};
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
+use lists::ListCaps;
 use peers::Peers;
 pub use repair::CatchUpProgress;
 use repair::Repair;
@@ -76,19 +79,21 @@ const FRAME_KEPT: usize = 4 << 10;
 /// What an engine is made with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// This node's name and incarnation (a fresh one, unless its last stop is proven).
+    /// This node's name and incarnation: a new one at each start (RULES 9).
     pub id: NodeId,
     /// From a random source: makes hashes hard to guess.
     pub hash_seed: u64,
     /// Client writes are refused; changes from peers are taken.
     pub read_only: bool,
-    /// Bytes of entries above which client writes that need more are refused; none for no
-    /// limit. Changes from peers are always taken: refusing them would be divergence.
+    /// Bytes of entries from which on client writes that need more memory are refused; deletions,
+    /// and changes that do not make their entry bigger, are taken. None for no limit. Changes from peers are always taken: refusing them would be divergence.
     pub memory_max: Option<usize>,
     /// How the Delete group works.
     pub delete: DeleteSettings,
     /// In a network of more nodes not all are linked with all; the same on every node.
     pub full_mesh_max: usize,
+    /// How long lists to peers are; only tests and the simulator want them shorter.
+    pub lists: ListCaps,
     /// Where chains are cut; only the simulator wants them shorter.
     pub chain_bound: ChainBound,
     /// None, but in tests and simulations.
@@ -106,9 +111,32 @@ impl Config {
             memory_max: None,
             delete: DeleteSettings::default(),
             full_mesh_max: overlay::FULL_MESH_MAX,
+            lists: ListCaps::default(),
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
         }
+    }
+}
+
+/// The entries take all the memory that they may take, or more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryExcess {
+    /// Estimated bytes of all entries.
+    pub used: usize,
+    /// The limit, in bytes.
+    pub max: usize,
+}
+
+impl MemoryExcess {
+    /// The warning for operators.
+    #[must_use]
+    pub fn text(self) -> String {
+        let Self { used, max } = self;
+        format!(
+            "entries take {used} bytes, and --max-memory is {max}: clients' changes that need more \
+             memory are refused, other nodes' changes are taken all the same; delete something, \
+             or raise --max-memory"
+        )
     }
 }
 
@@ -121,8 +149,11 @@ pub enum EngineWriteError {
     /// The node was started read-only.
     #[error("this node is read-only; write to another one")]
     ReadOnly,
-    /// The node's memory limit is reached.
-    #[error("this node's memory limit ({max} bytes) is reached; delete something or raise it")]
+    /// The node's memory limit is reached, and the change needs more memory.
+    #[error(
+        "this node's memory limit ({max} bytes) is reached, and this change needs more memory; \
+         delete something, or raise --max-memory"
+    )]
     MemoryFull {
         /// The limit, in bytes.
         max: usize,
@@ -201,6 +232,11 @@ pub struct EngineCounters {
     pub prunes: u64,
     /// Links over which they are again.
     pub grafts: u64,
+    /// Times that a peer was found to hold something else although it has accounted for the same
+    /// (RULES 10).
+    pub contents_differed: u64,
+    /// Entries that were repaired here because of that.
+    pub contents_mended: u64,
 }
 
 impl Engine {
@@ -336,6 +372,13 @@ impl Engine {
         self.peers.iter().filter(|(_, p)| p.seen.contains(event) || Some(&p.id) == maker).count()
     }
 
+    /// How many changes this node has made since its start that no other node has acknowledged, as
+    /// far as it knows. Those of an identity that it has given up are not counted.
+    #[must_use]
+    pub fn unshared_changes(&self) -> u64 {
+        self.replica.tick().get().saturating_sub(self.peers.shared().get())
+    }
+
     /// How many peers are linked.
     #[must_use]
     pub fn link_count(&self) -> usize {
@@ -397,8 +440,16 @@ impl Engine {
             return Some(EngineWriteError::ReadOnly);
         }
         let max = self.config.memory_max.filter(|_| write.value.is_some())?;
-        let is_full = self.replica.tree().memory_bytes() >= max;
+        let is_full = self.replica.tree().memory_bytes() >= max && self.replica.would_grow(write);
         is_full.then_some(EngineWriteError::MemoryFull { max })
+    }
+
+    /// Bytes by which the entries exceed the memory limit; none while they are below it. Changes of
+    /// peers are taken beyond it, so operators should be warned.
+    #[must_use]
+    pub fn memory_excess(&self) -> Option<MemoryExcess> {
+        let (used, max) = (self.replica.tree().memory_bytes(), self.config.memory_max?);
+        (used >= max).then_some(MemoryExcess { used, max })
     }
 
     /// Gives the root its first value, if it has none: what the operator asked for at the

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::contents::PeerContents;
 use super::digest::{Extents, Heard, Schedule};
 use super::serve::Serving;
 use super::spread::LinkEdge;
@@ -16,7 +17,7 @@ use crate::protocol::peer::{ChangeMessage, PeerMessage};
 use crate::protocol::record::Record;
 use crate::replica::Committed;
 use crate::replica::across::Across;
-use crate::replica::apply::Applied;
+use crate::replica::apply::{Applied, Conflict};
 
 /// Acknowledgements that nobody waits for go out this often.
 pub(super) const ACK_INTERVAL_MS: Millis = 100;
@@ -54,6 +55,8 @@ pub(super) struct Peer {
     pub(super) heard: Heard,
     /// What both sides think of the link.
     pub(super) edge: LinkEdge,
+    /// How its contents compare.
+    pub(super) contents: PeerContents,
 }
 
 /// What became of a record.
@@ -73,6 +76,8 @@ pub(super) struct Peers {
     pub(super) extents: Extents,
     pub(super) schedule: Schedule,
     ack_due: Millis,
+    /// This node's ticks up to here are accounted for at some peer, or were made before its start.
+    shared: Tick,
 }
 
 impl Peers {
@@ -101,8 +106,19 @@ impl Peers {
         self.extents.note(node);
     }
 
+    /// Some peer has accounted for this node's ticks up to that one.
+    pub(super) fn note_shared(&mut self, tick: Tick) {
+        self.shared = self.shared.max(tick);
+    }
+
+    /// See [`Engine::unshared_changes`].
+    pub(super) fn shared(&self) -> Tick {
+        self.shared
+    }
+
     /// This node has a new incarnation, of which nobody has acknowledged anything.
     pub(super) fn on_renewed(&mut self) {
+        self.shared = Tick::default();
         for peer in self.links.values_mut() {
             peer.acked = Tick::default();
             peer.acks_count = false;
@@ -131,6 +147,7 @@ impl Engine {
             serving: None,
             heard: Heard::default(),
             edge: LinkEdge::default(),
+            contents: PeerContents::default(),
         };
         self.peers.links.insert(link, peer);
         self.greet_edge(link, out);
@@ -178,6 +195,7 @@ impl Engine {
                 PeerMessage::Ack(tick) => self.on_ack(link, tick, out),
                 PeerMessage::CatchUpAsk(ask) => self.on_catch_up_ask(link, &ask, now, out),
                 PeerMessage::CatchUpKnown(known) => self.on_catch_up_known(link, &known, now, out),
+                PeerMessage::CatchUpMore { id } => self.on_catch_up_more(link, id, now, out),
                 PeerMessage::CatchUpMissing { id, missing } => {
                     self.on_catch_up_missing(link, id, &missing, now, out);
                 }
@@ -202,7 +220,7 @@ impl Engine {
                 PeerMessage::Edge(edge) => self.on_edge(link, edge, out),
                 PeerMessage::Relayed(relayed) => self.on_relayed(link, relayed, now, out),
                 PeerMessage::Group(hello) => self.on_group(link, &hello, out),
-                PeerMessage::Propose(proposal) => self.on_propose(link, &proposal, out),
+                PeerMessage::Propose(proposal) => self.on_propose(link, &proposal, now, out),
                 PeerMessage::Agree { round, member } => self.on_agree(&round, &member, now, out),
                 PeerMessage::Disagree(round) => self.on_disagree(&round, now),
                 PeerMessage::Announce(pair) => self.on_announce(&pair, out),
@@ -213,7 +231,14 @@ impl Engine {
                     out.push(Output::Topic { topic, data: data.into() });
                 }
                 PeerMessage::KillNode(name) => self.on_kill_node(name, out),
+                PeerMessage::ContentsAsk(ask) => self.on_contents_ask(link, &ask, out),
+                PeerMessage::ContentsList(list) => self.on_contents_list(link, list, out),
+                PeerMessage::ContentsWant(paths) => self.on_contents_want(link, &paths, out),
+                PeerMessage::ContentsVersions { mark, records } => {
+                    self.on_contents_versions(link, &mark, &records, out);
+                }
                 PeerMessage::Leave => {
+                    self.forget_witness(link);
                     out.push(Output::Close { link, reason: CloseReason::Left });
                 }
             }
@@ -285,7 +310,7 @@ impl Engine {
         Some(self.publish_applied(applied, out))
     }
 
-    fn intern_record(&mut self, record: &Record<'_>) -> Option<Entry> {
+    pub(super) fn intern_record(&mut self, record: &Record<'_>) -> Option<Entry> {
         let replica = &mut self.replica;
         record.to_entry_with(replica.take_room(), |event| {
             let node = replica.intern_name(event.name, event.incarnation)?;
@@ -306,7 +331,7 @@ impl Engine {
         self.publish_applied(applied, out)
     }
 
-    fn note_chain(&mut self, entry: &Entry) {
+    pub(super) fn note_chain(&mut self, entry: &Entry) {
         for event in entry.events() {
             self.peers.note_change(event.node);
         }
@@ -327,22 +352,30 @@ impl Engine {
                 self.push_change(&change, false, out);
                 self.publish(change, out);
             }
-            Applied::Reissued(change) => {
+            Applied::Reissued(change, conflict) => {
                 self.note_reissue(change, out);
                 taken.reissued = true;
+                if let Some(conflict) = conflict {
+                    self.tell_conflict(conflict, out);
+                }
             }
             Applied::Conflict(conflict) => {
-                self.counters.conflicts += 1;
                 if conflict.took_theirs {
                     self.counters.applied += 1;
                     let (path, entry) = (conflict.path.clone(), conflict.winner.clone());
                     self.publish(Committed { path, entry }, out);
                 }
-                self.record_conflict(&conflict, out);
-                out.push(Output::Report(Report::Conflict(conflict)));
+                self.tell_conflict(conflict, out);
             }
         }
         taken
+    }
+
+    /// Tells of a conflict, after the change that it made.
+    fn tell_conflict(&mut self, conflict: Box<Conflict>, out: &mut Outbox) {
+        self.counters.conflicts += 1;
+        self.record_conflict(&conflict, out);
+        out.push(Output::Report(Report::Conflict(conflict)));
     }
 
     /// A re-issue is told to clients here, but not pushed (RULES 4d): peers hear of it by the
@@ -362,6 +395,9 @@ impl Engine {
         for change in across.reissued {
             self.note_reissue(change, out);
         }
+        for conflict in across.conflicts {
+            self.tell_conflict(Box::new(conflict), out);
+        }
     }
 
     fn on_ack(&mut self, link: LinkId, tick: Tick, out: &mut Outbox) {
@@ -373,6 +409,7 @@ impl Engine {
             && tick > peer.acked
         {
             peer.acked = tick;
+            self.peers.note_shared(tick);
             out.push(Output::AckProgress);
         }
     }

@@ -1,18 +1,21 @@
 //! RULES 3 and 4 in motion, the asking side: when to ask whom for a catch-up, and the four steps
 //! of one: counters out, known in; missing out, data in; across a purge names out, verdicts in;
-//! then the step. One catch-up is under way at a time; a hole that one peer does not fill is
-//! mended with another.
+//! then the step. Lists that are too long for a message go in parts: the asker asks for each when
+//! it has dealt with the one before it, so that neither side has more than one on its way. One
+//! catch-up is under way at a time; a hole that one peer does not fill is mended with another.
 
 use super::take_in::TOUCHED_AT_ONCE;
 use super::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, Tock};
-use crate::model::seen::{Mark, Seen, export_seen};
+use crate::model::seen::{Mark, Seen};
+use crate::model::seen_list::{ListAt, export_part};
 use crate::protocol::peer::{
     CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, PeerMessage, RefuseReason,
 };
 use crate::protocol::record::Record;
-use crate::replica::across::{AcrossFailure, Answers, Knowledge, Names, NamesMax};
+use crate::replica::across::{AcrossFailure, Knowledge};
+use crate::replica::crossing::Crossing;
 
 /// A tick that a peer has and that is missing here is a hole after this time; until then it is
 /// probably on its way. Longer than a push takes, shorter than anybody notices.
@@ -23,8 +26,6 @@ const HOLE_AFTER_RELAYED_MS: Millis = 300;
 pub(super) const SILENCE_MS: Millis = 5_000;
 /// A peer that failed us is not asked again for so long, if there is another.
 pub(super) const AVOID_MS: Millis = 1_000;
-/// Names per message: 200,000 events need at most 100,000 ranges of "gone", far below a frame.
-const NAMES_MAX: NamesMax = NamesMax { events: 200_000, paths: 10_000, bytes: 1 << 20 };
 
 /// The catch-up under way, as the asking side.
 #[derive(Default)]
@@ -46,7 +47,9 @@ struct Active {
     /// When something last came.
     heard: Millis,
     entries: u64,
-    /// Of the missing events how many there were when the answer began.
+    /// Those of the present stream: each list of missing events has one.
+    streamed: u64,
+    /// Of the missing events how many there are in the parts that have been told.
     missing: u64,
     /// An entry was refused: the knowledge at the end must not be taken (RULES 3).
     refused: bool,
@@ -56,12 +59,30 @@ struct Active {
 }
 
 enum Stage {
-    /// Counters are out.
-    Asked,
+    /// Counters are out, or another part of what is known is asked for; what was told so far.
+    Asked(Told),
     /// Missing is out, data comes in.
-    Streaming(Knowledge),
+    Streaming {
+        their: Told,
+        /// The missing events of this part of what is known.
+        missing: Seen,
+        /// From here on they have not been asked for.
+        unasked: Option<ListAt>,
+        /// There are more parts.
+        more: bool,
+    },
     /// Names are out.
-    Naming { their: Knowledge, answers: Answers, names: Names },
+    Naming(Box<Crossing>),
+}
+
+/// What the answerer has told of what it knows.
+#[derive(Default)]
+struct Told {
+    seen: Seen,
+    mark: Mark,
+    tock: Tock,
+    /// In how many ranges: bounded, whatever the peer says.
+    ranges: usize,
 }
 
 /// How far a catch-up is, for people.
@@ -122,10 +143,11 @@ impl Engine {
             id,
             heard: now,
             entries: 0,
+            streamed: 0,
             missing: 0,
             refused: false,
             reissued: false,
-            stage: Stage::Asked,
+            stage: Stage::Asked(Told::default()),
         });
         let contiguous = self.contiguous_by_id();
         let mark = self.replica.mark().clone();
@@ -157,7 +179,12 @@ impl Engine {
                 peer.announced_in_vain = false;
             }
             let ahead = peer.ahead_since.is_some_and(|s| now.saturating_sub(s) >= hole_after);
-            let wanted = if self.ready { missing > 0 || ahead || peer.invited } else { peer.ready };
+            let wants_list = peer.heard.wants_catch_up(now);
+            let wanted = if self.ready {
+                missing > 0 || ahead || peer.invited || wants_list
+            } else {
+                peer.ready
+            };
             if !wanted || now < peer.avoid_until || (held && !peer.invited) {
                 continue;
             }
@@ -174,6 +201,7 @@ impl Engine {
 
     pub(super) fn fail_repair(&mut self, reason: CatchUpFailure, now: Millis, out: &mut Outbox) {
         let Some(active) = self.repair.active.take() else { return };
+        self.replica.abandon_crossing();
         if reason != CatchUpFailure::LinkDown {
             self.send(active.link, &PeerMessage::CatchUpDone { id: active.id }, out);
         }
@@ -191,7 +219,7 @@ impl Engine {
         self.repair.active.as_mut().filter(|a| a.link == link && a.id == id)
     }
 
-    /// Step 2: what the answerer knows. It makes ticks missing, never seen (RULES 3).
+    /// Step 2: what the answerer knows, or a part of it. It makes ticks missing, never seen (RULES 3).
     pub(super) fn on_catch_up_known(
         &mut self,
         link: LinkId,
@@ -199,14 +227,12 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) {
-        if self.active(link, known.id).is_none() {
-            return;
-        }
-        let Some(mut seen) = self.replica.intern_seen(&known.seen) else {
+        let Some(mut their) = self.told_so_far(link, known.id) else { return };
+        let Some(part) = self.replica.intern_seen(&known.seen) else {
             out.push(Output::Close { link, reason: super::CloseReason::TableFull });
             return;
         };
-        self.replica.check_own_seen(&seen);
+        self.replica.check_own_seen(&part);
         // What is written here from now on is above all that they have purged.
         if !self.config.defects.has(Defect::TockNotRaised) {
             self.replica.hear_tock(known.tock.max(known.mark.top()));
@@ -214,23 +240,57 @@ impl Engine {
         if self.config.defects.has(Defect::MarkBeforeEnd) {
             self.replica.raise_mark_early(&known.mark);
         }
-        let missing = seen.difference(self.replica.seen());
-        let told = export_seen(self.table(), &missing);
-        // What cannot be told in one message is asked for the next time.
-        if told.iter().map(|(_, ticks)| ticks.count()).sum::<u64>() < missing.count() {
-            let Some(told) = self.replica.intern_seen(&told) else { return };
-            seen = seen.difference(&missing.difference(&told));
+        let is_news = their.seen.union_with(&part);
+        their.ranges += part.range_count();
+        if (known.more && !is_news) || their.ranges > self.config.lists.known_ranges {
+            return self.fail_repair(CatchUpFailure::TooMuch, now, out);
         }
+        (their.mark, their.tock) = (known.mark.clone(), known.tock);
+        let missing = part.difference(self.replica.seen());
         let Some(active) = self.active(link, known.id) else { return };
         active.heard = now;
-        active.missing = missing.count();
-        let their = Knowledge { seen, mark: known.mark.clone(), tock: known.tock };
-        active.stage = Stage::Streaming(their);
-        if missing.is_empty() {
-            self.on_data_complete(link, known.id, now, out);
-        } else {
-            self.send(link, &PeerMessage::CatchUpMissing { id: known.id, missing: told }, out);
+        active.missing += missing.count();
+        let unasked = (!missing.is_empty()).then(ListAt::default);
+        active.stage = Stage::Streaming { their, missing, unasked, more: known.more };
+        self.go_on_streaming(link, known.id, now, out);
+    }
+
+    /// What was told of an answer of which another part may come; none if none is expected.
+    fn told_so_far(&mut self, link: LinkId, id: u64) -> Option<Told> {
+        let Stage::Asked(told) = &mut self.active(link, id)?.stage else { return None };
+        Some(std::mem::take(told))
+    }
+
+    /// Asks for the next of the missing events, else for the next part of what is known; when all data
+    /// is in, goes on to RULES 4.
+    fn go_on_streaming(&mut self, link: LinkId, id: u64, now: Millis, out: &mut Outbox) {
+        let max = self.config.lists.list;
+        let Some(active) = self.repair.active.as_mut().filter(|a| a.link == link && a.id == id)
+        else {
+            return;
+        };
+        let Stage::Streaming { missing, unasked, more, .. } = &mut active.stage else { return };
+        if let Some(at) = unasked.take() {
+            let (missing, next) = export_part(self.replica.table(), missing, at, max);
+            *unasked = next;
+            active.streamed = 0;
+            return self.send(link, &PeerMessage::CatchUpMissing { id, missing }, out);
         }
+        let more = *more;
+        let stage = std::mem::replace(&mut active.stage, Stage::Asked(Told::default()));
+        let Stage::Streaming { their, .. } = stage else { return };
+        if more {
+            active.stage = Stage::Asked(their);
+            return self.send(link, &PeerMessage::CatchUpMore { id }, out);
+        }
+        let Told { mut seen, mark, tock, .. } = their;
+        if self.config.defects.has(Defect::KnowledgeAfterSnapshot)
+            && let Some(peer) = self.peers.get(link)
+        {
+            seen.union_with(&peer.seen);
+        }
+        let crossing = Box::new(self.replica.begin_crossing(Knowledge { seen, mark, tock }));
+        self.name_or_step(link, id, crossing, now, out);
     }
 
     /// Step 4: data.
@@ -274,6 +334,7 @@ impl Engine {
         if let Some(active) = self.active(link, id) {
             active.heard = now;
             active.entries += records.len() as u64;
+            active.streamed += records.len() as u64;
             active.refused |= refused;
             active.reissued |= reissued;
         }
@@ -291,18 +352,10 @@ impl Engine {
         let Some(active) = self.active(link, id) else { return };
         active.heard = now;
         // RULES 3: only when all of it has been applied, none refused, is S's seen taken.
-        if active.refused || active.entries != entries {
+        if active.refused || active.streamed != entries {
             return self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
         }
-        self.on_data_complete(link, id, now, out);
-    }
-
-    fn on_data_complete(&mut self, link: LinkId, id: u64, now: Millis, out: &mut Outbox) {
-        let Some(active) = self.active(link, id) else { return };
-        let Stage::Streaming(their) = std::mem::replace(&mut active.stage, Stage::Asked) else {
-            return;
-        };
-        self.name_or_step(link, id, their, Answers::default(), now, out);
+        self.go_on_streaming(link, id, now, out);
     }
 
     /// RULES 4: answers to names.
@@ -313,17 +366,16 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) {
-        let Some(gone) = self.replica.intern_seen(&verdict.gone) else { return };
         let id = verdict.id;
         let Some(active) = self.active(link, id) else { return };
         active.heard = now;
-        let stage = std::mem::replace(&mut active.stage, Stage::Asked);
-        let Stage::Naming { their, mut answers, names } = stage else {
+        let stage = std::mem::replace(&mut active.stage, Stage::Asked(Told::default()));
+        let Stage::Naming(mut crossing) = stage else {
             active.stage = stage;
             return;
         };
-        answers.take(&names, &gone, &verdict.empty);
-        self.name_or_step(link, id, their, answers, now, out);
+        crossing.take(&verdict.empty);
+        self.name_or_step(link, id, crossing, now, out);
     }
 
     /// Names what is not answered yet, or takes the step of RULES 4.
@@ -331,36 +383,38 @@ impl Engine {
         &mut self,
         link: LinkId,
         id: u64,
-        their: Knowledge,
-        answers: Answers,
+        mut crossing: Box<Crossing>,
         now: Millis,
         out: &mut Outbox,
     ) {
-        let mut their = their;
-        if self.config.defects.has(Defect::KnowledgeAfterSnapshot)
-            && let Some(peer) = self.peers.get(link)
-        {
-            their.seen.union_with(&peer.seen);
-        }
-        match self.replica.step_across(&their, &answers) {
-            Ok(across) => {
-                self.note_known(&their.seen);
-                self.note_knowledge();
-                let made = !across.reissued.is_empty();
-                self.publish_across(across, out);
-                self.finish_repair(made, now, out);
-            }
-            Err(AcrossFailure::Unanswered) => {
-                let names = self.replica.name_unanswered(&their, &answers, NAMES_MAX);
-                let events = export_seen(self.table(), &names.events);
-                let message = CatchUpNames { id, events, paths: names.paths.clone() };
+        loop {
+            if let Some(paths) = self.replica.next_names(&mut crossing, self.config.lists.names) {
+                // Also where there are none: the answer says that one can go on, and the answerer
+                // does not forget this node meanwhile.
+                let message = CatchUpNames { id, events: Default::default(), paths };
                 self.send(link, &PeerMessage::CatchUpNames(message), out);
                 if let Some(active) = self.active(link, id) {
-                    active.stage = Stage::Naming { their, answers, names };
+                    active.stage = Stage::Naming(crossing);
                 }
+                return;
             }
-            Err(AcrossFailure::Overtaken | AcrossFailure::NoEvent) => {
-                self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
+            match self.replica.end_crossing(&mut crossing) {
+                Ok(across) => {
+                    self.note_known(&crossing.their().seen);
+                    self.note_knowledge();
+                    if let Some(peer) = self.peers.get_mut(link) {
+                        peer.seen.union_with(&crossing.their().seen);
+                        peer.heard.has_caught_up();
+                    }
+                    let made = !across.reissued.is_empty();
+                    self.publish_across(across, out);
+                    return self.finish_repair(made, now, out);
+                }
+                // There are names again.
+                Err(AcrossFailure::Unanswered) => {}
+                Err(AcrossFailure::Overtaken | AcrossFailure::NoEvent) => {
+                    return self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
+                }
             }
         }
     }

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::contents::ListJob;
 use super::{Engine, LinkId, Outbox, Output};
 use crate::model::ids::{Millis, NodeIndex, Tick, Tock};
 use crate::model::seen::{SeenById, export_seen};
+use crate::model::seen_list::{ListAt, ListMax};
 use crate::protocol::peer::{
     CatchUpAsk, CatchUpKnown, CatchUpNames, CatchUpVerdict, PeerMessage, RefuseReason, encode_part,
 };
@@ -22,6 +24,19 @@ pub(super) struct Serving {
     id: u64,
     snapshot: Arc<CatchUpSnapshot>,
     heard: Millis,
+    /// Where what is known goes on, if not all of it was told.
+    untold: Option<ListAt>,
+}
+
+impl Serving {
+    /// The next part of what is known; none when all of it was told.
+    fn next_known(&mut self, max: ListMax) -> Option<CatchUpKnown> {
+        let (seen, next) = self.snapshot.known_part(self.untold.take()?, max);
+        self.untold = next;
+        let knowledge = self.snapshot.knowledge();
+        let (tock, mark) = (knowledge.tock, knowledge.mark.clone());
+        Some(CatchUpKnown { id: self.id, tock, mark, seen, more: next.is_some() })
+    }
 }
 
 /// Part of an answer that is being made. Owns its snapshot, so it outlives the engine's guard.
@@ -32,8 +47,12 @@ pub struct ServeJob {
 
 enum Work {
     Data { stream: CatchUpStream, sent: u64 },
-    Verdict(Verdict),
+    Verdict { verdict: Verdict, ranges_max: usize },
+    List(Box<ListJob>),
 }
+
+/// The number of a job that answers no ask.
+const NO_ASK: u64 = u64::MAX;
 
 impl ServeJob {
     /// An answer of an empty node, for tests of queues.
@@ -46,6 +65,11 @@ impl ServeJob {
         let snapshot = replica.begin_catch_up(&BTreeMap::new(), replica.mark()).unwrap();
         let stream = Arc::new(snapshot).stream(crate::model::seen::Seen::new());
         Self { id, work: Work::Data { stream, sent: 0 } }
+    }
+
+    /// A list of contents.
+    pub(super) fn list(job: ListJob) -> Self {
+        Self { id: NO_ASK, work: Work::List(Box::new(job)) }
     }
 
     /// Of which ask.
@@ -72,17 +96,22 @@ impl ServeJob {
                 }
                 batch.last
             }
-            Work::Verdict(verdict) => {
+            Work::Verdict { verdict, ranges_max } => {
                 let done = verdict.go_on();
                 if done {
-                    let table = verdict.snapshot().table();
-                    let (gone, empty) = (export_seen(table, &verdict.gone()), verdict.empty());
-                    let empty = empty.to_vec();
-                    let verdict = CatchUpVerdict { id: self.id, gone, empty };
-                    PeerMessage::CatchUpVerdict(verdict).encode(table, out);
+                    let (table, gone) = (verdict.snapshot().table(), verdict.gone());
+                    let message = if gone.range_count() <= *ranges_max {
+                        let (gone, empty) = (export_seen(table, &gone), verdict.empty().to_vec());
+                        PeerMessage::CatchUpVerdict(CatchUpVerdict { id: self.id, gone, empty })
+                    } else {
+                        let reason = RefuseReason::TooLong;
+                        PeerMessage::CatchUpRefused { id: self.id, reason }
+                    };
+                    message.encode(table, out);
                 }
                 done
             }
+            Work::List(list) => list.next_frame(bytes_max, out),
         }
     }
 }
@@ -140,18 +169,29 @@ impl Engine {
             .replica
             .begin_catch_up(&contiguous, &ask.mark)
             .map_err(|Behind| RefuseReason::Behind)?;
-        let knowledge = snapshot.knowledge();
-        let known = CatchUpKnown {
-            id: ask.id,
-            tock: knowledge.tock,
-            mark: knowledge.mark.clone(),
-            seen: export_seen(snapshot.table(), &knowledge.seen),
-        };
         let snapshot = Arc::new(snapshot);
+        let mut serving =
+            Serving { id: ask.id, snapshot, heard: now, untold: Some(ListAt::default()) };
+        let known = serving.next_known(self.config.lists.list);
         if let Some(peer) = self.peers.get_mut(link) {
-            peer.serving = Some(Serving { id: ask.id, snapshot, heard: now });
+            peer.serving = Some(serving);
         }
-        Ok(known)
+        known.ok_or(RefuseReason::Busy)
+    }
+
+    /// The asker has dealt with what it was told: the next part of what is known goes out.
+    pub(super) fn on_catch_up_more(
+        &mut self,
+        link: LinkId,
+        id: u64,
+        now: Millis,
+        out: &mut Outbox,
+    ) {
+        let max = self.config.lists.list;
+        let Some(known) = self.serving(link, id, now).and_then(|s| s.next_known(max)) else {
+            return;
+        };
+        self.send(link, &PeerMessage::CatchUpKnown(known), out);
     }
 
     /// Step 3 came in: the data goes out.
@@ -178,10 +218,10 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let Some(events) = self.replica.intern_seen(&names.events) else { return };
-        let id = names.id;
+        let (id, ranges_max) = (names.id, self.config.lists.verdict_ranges);
         let Some(serving) = self.serving(link, id, now) else { return };
         let verdict = serving.snapshot.verdict(Names { events, paths: names.paths });
-        let work = Work::Verdict(verdict);
+        let work = Work::Verdict { verdict, ranges_max };
         out.push(Output::Serve { link, job: Box::new(ServeJob { id, work }) });
     }
 
@@ -192,7 +232,7 @@ impl Engine {
         }
     }
 
-    fn serving(&mut self, link: LinkId, id: u64, now: Millis) -> Option<&Serving> {
+    fn serving(&mut self, link: LinkId, id: u64, now: Millis) -> Option<&mut Serving> {
         let serving = self.peers.get_mut(link)?.serving.as_mut().filter(|s| s.id == id)?;
         serving.heard = now;
         Some(serving)
@@ -216,7 +256,8 @@ impl Engine {
         }
     }
 
-    /// The own counters, for step 1.
+    /// The own counters, for step 1: as many as a message may have. Of incarnations that are left out
+    /// more is told, so that is no clipped list.
     pub(super) fn contiguous_by_id(&self) -> Vec<(crate::model::ids::NodeId, Tick)> {
         let mut counters: Vec<_> = self
             .replica
@@ -229,6 +270,7 @@ impl Engine {
             .collect();
         // A table's order is the order of arrival, which differs from node to node.
         counters.sort_unstable();
+        counters.truncate(self.config.lists.counters);
         counters
     }
 }

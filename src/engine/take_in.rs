@@ -126,7 +126,11 @@ impl Engine {
             Applied::AlreadyKnown | Applied::Superseded => {}
             Applied::Refused => return Err(AcrossFailure::NoEvent),
             Applied::Taken(_) => counts.taken += 1,
-            Applied::OnTopAgain(_) | Applied::Reissued(_) => counts.made += 1,
+            Applied::OnTopAgain(_) => counts.made += 1,
+            Applied::Reissued(_, conflict) => {
+                counts.made += 1;
+                counts.conflicts += u64::from(conflict.is_some());
+            }
             Applied::Conflict(conflict) => {
                 counts.conflicts += 1;
                 counts.taken += u64::from(conflict.took_theirs);
@@ -154,6 +158,7 @@ impl Engine {
         let across = across.map(|across| {
             counts.dropped += across.dropped.len() as u64;
             counts.made += across.reissued.len() as u64;
+            counts.conflicts += across.conflicts.len() as u64;
             self.publish_across(across, out);
             self.note_knowledge();
             counts

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
+use super::client_memory::{Charge, ClientMemory};
 use crate::protocol::client::request::ChainLength;
 use crate::replica::Committed;
 use crate::replica::watch::WatchId;
@@ -31,6 +32,7 @@ pub struct Bundle {
     /// How many watches share it.
     watches: usize,
     encoded: OnceLock<Encoded>,
+    charge: Charge,
 }
 
 /// What messages about the same change must have in common to be the same bytes but for their
@@ -103,6 +105,7 @@ impl Bundle {
         let encoded = self.encoded.get_or_init(|| {
             let mut encoded = Encoded::new(style);
             encode(&mut encoded);
+            self.charge.add(encoded.bytes.capacity());
             encoded
         });
         (encoded.style == style).then_some(encoded)
@@ -134,12 +137,16 @@ impl Collecting {
     }
 
     /// Takes the bundle out, if there is something in it.
-    pub(super) fn finish(&mut self) -> Option<(Vec<WatchId>, Arc<Bundle>)> {
+    pub(super) fn finish(
+        &mut self,
+        memory: &Arc<ClientMemory>,
+    ) -> Option<(Vec<WatchId>, Arc<Bundle>)> {
         if self.changes.is_empty() {
             return None;
         }
         let Self { watchers, changes, cost } = std::mem::take(self);
         let watches = watchers.len();
-        Some((watchers, Arc::new(Bundle { changes, cost, watches, encoded: OnceLock::new() })))
+        let (encoded, charge) = (OnceLock::new(), memory.charge(cost));
+        Some((watchers, Arc::new(Bundle { changes, cost, watches, encoded, charge })))
     }
 }

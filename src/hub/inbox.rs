@@ -10,6 +10,7 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use super::bundle::{Bundle, ITEM_COST};
+use super::client_memory::{Charge, ClientMemory, STEP_BYTES};
 use crate::model::path::Path;
 use crate::model::seen::Seen;
 use crate::replica::Committed;
@@ -28,9 +29,30 @@ pub const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// the queue's account.
 pub const TAKE_BYTES_MAX: usize = 256 << 10;
 
+/// What one place in a queue takes, whatever is queued there.
+const PLACE_BYTES: usize = 32;
+
 /// Names one monitor of one node; never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MonitorId(pub u64);
+
+/// One queue of an inbox.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum QueueId {
+    /// A watch's.
+    Watch(WatchId),
+    /// A monitor's.
+    Monitor(MonitorId),
+}
+
+/// The queues in which there was nothing and is something now.
+#[derive(Debug)]
+pub enum Ready {
+    /// These; a queue may be there twice, or be gone.
+    These(Vec<QueueId>),
+    /// Perhaps all: nobody has asked for too long.
+    All,
+}
 
 /// The queues of one connection.
 #[derive(Default)]
@@ -44,6 +66,14 @@ pub struct Inbox {
 struct State {
     watches: BTreeMap<WatchId, WatchQueue>,
     monitors: BTreeMap<MonitorId, MonitorQueue>,
+    /// Queues that were empty and are not now, unless `is_ready_lost`.
+    ready: Vec<QueueId>,
+    is_ready_lost: bool,
+    /// Items and messages in all queues.
+    places: usize,
+    /// The places that are charged, and where.
+    charged: usize,
+    memory: Option<Arc<ClientMemory>>,
 }
 
 #[derive(Default)]
@@ -53,6 +83,8 @@ struct WatchQueue {
     /// How many changes the items have.
     changes: usize,
     bytes: usize,
+    /// Bytes of what was taken last: its stream holds it until it takes more.
+    taken: usize,
     lapse: Option<Lapse>,
 }
 
@@ -166,13 +198,31 @@ pub(super) enum Pushed {
 
 #[derive(Default)]
 struct MonitorQueue {
-    messages: VecDeque<TopicMessage>,
+    messages: VecDeque<Arc<TopicMessage>>,
     bytes: usize,
     dropped: u64,
 }
 
-/// A message's topic and its bytes, usually MessagePack.
-pub type TopicMessage = (Path, Arc<[u8]>);
+/// A message that waits for monitors; all of them share it.
+#[derive(Debug)]
+pub struct TopicMessage {
+    /// Its topic.
+    pub topic: Path,
+    /// Its bytes, usually MessagePack.
+    pub data: Arc<[u8]>,
+    _charge: Charge,
+}
+
+impl TopicMessage {
+    pub(super) fn new(topic: &Path, data: &Arc<[u8]>, memory: &Arc<ClientMemory>) -> Arc<Self> {
+        let charge = memory.charge(message_cost(topic, data));
+        Arc::new(Self { topic: topic.clone(), data: Arc::clone(data), _charge: charge })
+    }
+
+    fn cost(&self) -> usize {
+        message_cost(&self.topic, &self.data)
+    }
+}
 
 /// What a watch finds when it looks for what waits.
 #[derive(Debug)]
@@ -194,6 +244,11 @@ impl Inbox {
         Self::default()
     }
 
+    /// What the queues take is charged there from now on. What is in them charges itself.
+    pub(super) fn charge_to(&self, memory: &Arc<ClientMemory>) {
+        self.state.lock().memory = Some(Arc::clone(memory));
+    }
+
     /// `conflicts`: the number of the last one.
     pub(super) fn add_watch(&self, id: WatchId, content: WatchContent, conflicts: u64) {
         let queue = WatchQueue { content, ..WatchQueue::default() };
@@ -203,7 +258,13 @@ impl Inbox {
     }
 
     pub(super) fn remove_watch(&self, id: WatchId) {
-        self.state.lock().watches.remove(&id);
+        let mut state = self.state.lock();
+        let removed = state.watches.remove(&id);
+        state.places -= removed.as_ref().map_or(0, |queue| queue.items.len());
+        state.account();
+        drop(state);
+        // What it held is freed here, not under the lock.
+        drop(removed);
     }
 
     pub(super) fn add_monitor(&self, id: MonitorId) {
@@ -211,7 +272,10 @@ impl Inbox {
     }
 
     pub(super) fn remove_monitor(&self, id: MonitorId) {
-        self.state.lock().monitors.remove(&id);
+        let mut state = self.state.lock();
+        let removed = state.monitors.remove(&id);
+        state.places -= removed.as_ref().map_or(0, |queue| queue.messages.len());
+        state.account();
     }
 
     /// Queues changes.
@@ -231,17 +295,29 @@ impl Inbox {
         }
         let item = WatchItem::Changes(Arc::clone(bundle));
         match queue.push(item) {
-            Ok(pushed) => pushed,
+            Ok(pushed) => {
+                state.places += 1;
+                state.account();
+                if pushed == Pushed::Wake {
+                    state.note_ready(QueueId::Watch(id));
+                }
+                pushed
+            }
             Err(item) => {
                 // What is dropped now is what the client has not had.
                 let mut dropped = Dropped::default();
-                for item in std::mem::take(&mut queue.items).into_iter().chain([item]) {
+                let items = std::mem::take(&mut queue.items);
+                let places = items.len();
+                for item in items.into_iter().chain([item]) {
                     if let WatchItem::Changes(bundle) = item {
                         dropped.add(&bundle);
                     }
                 }
                 queue.lapse = Some(Lapse::New(dropped));
                 (queue.changes, queue.bytes) = (0, 0);
+                state.places -= places;
+                state.account();
+                state.note_ready(QueueId::Watch(id));
                 Pushed::Lapsed
             }
         }
@@ -264,6 +340,11 @@ impl Inbox {
         // Never too much: between two of these there is a change, which found room.
         queue.bytes += item.cost();
         queue.items.push_back(item);
+        state.places += 1;
+        state.account();
+        if was_empty {
+            state.note_ready(QueueId::Watch(id));
+        }
         was_empty
     }
 
@@ -280,17 +361,30 @@ impl Inbox {
         }
     }
 
-    pub(super) fn push_topic(&self, id: MonitorId, topic: &Path, data: &Arc<[u8]>) {
+    pub(super) fn push_topic(&self, id: MonitorId, message: &Arc<TopicMessage>) {
         let mut state = self.state.lock();
         let Some(queue) = state.monitors.get_mut(&id) else { return };
-        let cost = message_cost(topic, data);
+        let cost = message.cost();
         if queue.messages.len() >= MONITOR_QUEUE_MAX || queue.bytes + cost > MONITOR_QUEUE_BYTES_MAX
         {
             queue.dropped += 1;
             return;
         }
         queue.bytes += cost;
-        queue.messages.push_back((topic.clone(), Arc::clone(data)));
+        let was_empty = queue.messages.is_empty();
+        queue.messages.push_back(Arc::clone(message));
+        state.places += 1;
+        state.account();
+        if was_empty {
+            state.note_ready(QueueId::Monitor(id));
+        }
+    }
+
+    /// The queues in which something came since the last call and that were empty before.
+    pub fn take_ready(&self) -> Ready {
+        let mut state = self.state.lock();
+        let ready = std::mem::take(&mut state.ready);
+        if std::mem::take(&mut state.is_ready_lost) { Ready::All } else { Ready::These(ready) }
     }
 
     /// Takes what waits for a watch, about [`TAKE_BYTES_MAX`] bytes of it at most.
@@ -312,6 +406,9 @@ impl Inbox {
             items.push(item);
         }
         queue.bytes = queue.bytes.saturating_sub(bytes);
+        queue.taken = bytes;
+        state.places -= items.len();
+        state.account();
         Waiting::Items(items)
     }
 
@@ -331,20 +428,23 @@ impl Inbox {
     /// Takes at most `max` messages of a monitor (and about [`TAKE_BYTES_MAX`] bytes), oldest
     /// first, and how many were dropped
     /// since the last call because the client did not keep up.
-    pub fn take_messages(&self, id: MonitorId, max: usize) -> (Vec<TopicMessage>, u64) {
+    pub fn take_messages(&self, id: MonitorId, max: usize) -> (Vec<Arc<TopicMessage>>, u64) {
         let mut state = self.state.lock();
         let Some(queue) = state.monitors.get_mut(&id) else { return (Vec::new(), 0) };
-        let mut messages: Vec<TopicMessage> = Vec::new();
+        let mut messages: Vec<Arc<TopicMessage>> = Vec::new();
         let mut bytes = 0;
         while messages.len() < max
             && bytes < TAKE_BYTES_MAX
-            && let Some((topic, data)) = queue.messages.pop_front()
+            && let Some(message) = queue.messages.pop_front()
         {
-            bytes += message_cost(&topic, &data);
-            messages.push((topic, data));
+            bytes += message.cost();
+            messages.push(message);
         }
         queue.bytes = queue.bytes.saturating_sub(bytes);
-        (messages, std::mem::take(&mut queue.dropped))
+        let dropped = std::mem::take(&mut queue.dropped);
+        state.places -= messages.len();
+        state.account();
+        (messages, dropped)
     }
 
     /// Bytes that wait, all queues together.
@@ -353,5 +453,48 @@ impl Inbox {
         let state = self.state.lock();
         let watches: usize = state.watches.values().map(|q| q.bytes).sum();
         watches + state.monitors.values().map(|q| q.bytes).sum::<usize>()
+    }
+
+    /// Bytes that the connection keeps alive by what waits for it or was taken last; shared ones
+    /// included.
+    pub(super) fn held(&self) -> usize {
+        let taken = self.state.lock().watches.values().map(|q| q.taken).sum::<usize>();
+        self.bytes() + taken
+    }
+}
+
+impl State {
+    /// Each queue has two places in the list at most, as long as somebody takes it.
+    fn note_ready(&mut self, queue: QueueId) {
+        if self.ready.len() >= 2 * (self.watches.len() + self.monitors.len()) {
+            self.ready = Vec::new();
+            self.is_ready_lost = true;
+        }
+        if !self.is_ready_lost {
+            self.ready.push(queue);
+        }
+    }
+
+    /// Charges the places as they are now, in steps.
+    fn account(&mut self) {
+        let Some(memory) = &self.memory else { return };
+        let now = self.places * PLACE_BYTES;
+        if now.abs_diff(self.charged) < STEP_BYTES {
+            return;
+        }
+        if now > self.charged {
+            memory.add(now - self.charged);
+        } else {
+            memory.sub(self.charged - now);
+        }
+        self.charged = now;
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.memory {
+            memory.sub(self.charged);
+        }
     }
 }

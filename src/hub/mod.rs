@@ -10,6 +10,7 @@
 //! a closure takes out of [`Hub::read`] are walked by the caller, outside.
 
 pub mod bundle;
+pub mod client_memory;
 pub mod gone;
 pub mod inbox;
 pub mod link_queue;
@@ -33,8 +34,9 @@ use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::storage::{Batch, Op};
 use bundle::Collecting;
+use client_memory::ClientMemory;
 use gone::{FreedChunks, GoneLog, GoneWalk};
-use inbox::{Inbox, MonitorId, Pushed, WatchContent};
+use inbox::{Inbox, MonitorId, Pushed, TopicMessage, WatchContent};
 use link_queue::{LinkQueue, QueuedTotal, Together};
 use log_queue::{CutPurpose, LogItem, LogQueue};
 
@@ -51,6 +53,7 @@ const REPORTS_BYTES_MAX: usize = 16 << 20;
 pub struct Hub {
     guarded: ShardedLock<Guarded>,
     outputs: Mutex<Outputs>,
+    client_memory: Arc<ClientMemory>,
     /// Of a node with a data directory.
     log: Option<Arc<LogQueue>>,
     /// Fires when a peer acknowledged more; who waits for copies looks again.
@@ -89,6 +92,9 @@ struct Outputs {
     reports_bytes: usize,
     reports_dropped: u64,
     gone: GoneLog,
+    client_memory: Arc<ClientMemory>,
+    /// Of the tree, when the last outputs were drained.
+    replaced_bytes: u64,
     /// Logs beside the node's own, which somebody asked for.
     extra_logs: Vec<Arc<LogQueue>>,
 }
@@ -151,9 +157,12 @@ impl Hub {
     /// The same of a node with a data directory: what changes goes into the log's queue first.
     #[must_use]
     pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
+        let client_memory = Arc::new(ClientMemory::default());
+        let outputs = Outputs { client_memory: Arc::clone(&client_memory), ..Outputs::default() };
         Self {
             guarded: ShardedLock::new(Guarded { engine, outbox: Outbox::new() }),
-            outputs: Mutex::default(),
+            outputs: Mutex::new(outputs),
+            client_memory,
             log,
             acknowledged: Event::new(),
             attention: Event::new(),
@@ -208,6 +217,12 @@ impl Hub {
     #[must_use]
     pub fn log(&self) -> Option<&Arc<LogQueue>> {
         self.log.as_ref()
+    }
+
+    /// What the node's clients cost in memory.
+    #[must_use]
+    pub fn client_memory(&self) -> &Arc<ClientMemory> {
+        &self.client_memory
     }
 
     /// Cuts the node's own log at this moment.
@@ -268,6 +283,7 @@ impl Hub {
     fn drain(&self, engine: &Engine, outbox: &mut Outbox, wakes: &mut Wakes) -> u64 {
         let mut outputs = self.outputs.lock();
         let number = self.push_to_logs(&outputs, engine, outbox, wakes);
+        outputs.note_replaced(engine, outbox);
         let mut aftermath = Aftermath::default();
         for output in outbox.drain() {
             if output.is_for_some_links() {
@@ -527,6 +543,21 @@ impl Hub {
 }
 
 impl Outputs {
+    /// Charges the snapshots of streams with what was replaced.
+    fn note_replaced(&mut self, engine: &Engine, outbox: &Outbox) {
+        let now = engine.tree().replaced_bytes();
+        let before = std::mem::replace(&mut self.replaced_bytes, now);
+        if !self.client_memory.has_pins() || now == before {
+            return;
+        }
+        let replaced = usize::try_from(now.saturating_sub(before)).unwrap_or(usize::MAX);
+        let paths = outbox.iter().filter_map(|output| match output {
+            Output::Commit(change) => Some(change.path.as_bytes()),
+            _ => None,
+        });
+        self.client_memory.note_changes(paths, replaced);
+    }
+
     /// Queues what all links get.
     fn push_frames(&self, aftermath: &mut Aftermath, wakes: &mut Wakes) {
         let Some((frames, count)) = aftermath.frames.take() else { return };
@@ -556,7 +587,9 @@ impl Outputs {
 
     /// Queues the changes that were noted.
     fn tell(&self, aftermath: &mut Aftermath, wakes: &mut Wakes) {
-        let Some((watchers, bundle)) = aftermath.collecting.finish() else { return };
+        let Some((watchers, bundle)) = aftermath.collecting.finish(&self.client_memory) else {
+            return;
+        };
         for id in watchers {
             let Some(inbox) = self.watches.get(&id) else { continue };
             match inbox.push_changes(id, &bundle) {
@@ -569,9 +602,12 @@ impl Outputs {
     }
 
     fn send_topic(&self, topic: &Path, data: &Arc<[u8]>, wakes: &mut Wakes) {
+        let mut message = None;
         for (id, monitor) in &self.monitors {
             if topic_matches(&monitor.pattern, topic) {
-                monitor.inbox.push_topic(*id, topic, data);
+                let message = message
+                    .get_or_insert_with(|| TopicMessage::new(topic, data, &self.client_memory));
+                monitor.inbox.push_topic(*id, message);
                 wakes.inboxes.push(Arc::clone(&monitor.inbox));
             }
         }

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::model::ids::{Incarnation, NameError, NodeName};
+use crate::model::spelling::LifeRef;
 
 /// The name of a network; the same rules as for a node's. Every datagram carries it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -104,7 +105,8 @@ impl Identity {
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}~{:x}@{}", self.name, self.incarnation.0, self.addr)?;
+        let life = LifeRef { name: self.name.as_str(), incarnation: self.incarnation };
+        write!(f, "{life}@{}", self.addr)?;
         write!(f, "/{}{}", self.generation, if self.leaving { " leaving" } else { "" })
     }
 }

@@ -39,6 +39,19 @@ pub enum Defect {
     OneLineage,
     /// RULES 7: a coordinator announces what it has not made safe.
     CoordinatorOlder,
+    /// RULES 9: a node that comes back keeps the incarnation that its directory names, which may
+    /// have been set back.
+    IncarnationKept,
+    /// RULES 10 left out: nobody compares contents.
+    ContentsNotCompared,
+    /// RULES 4: across a purge only the first part of what is known is told, as if it were all.
+    KnownClipped,
+    /// Sums cover which incarnations there are, and not their ticks.
+    SumsWithoutTicks,
+    /// RULES 4: a path where there is a tombstone is said to be empty.
+    TombstoneIsEmpty,
+    /// RULES 2 and 4b: a purged deletion is undone, and nobody is told.
+    UndoneInSilence,
 }
 
 impl Defect {
@@ -60,6 +73,12 @@ impl Defect {
         Self::MarkBeforeEnd,
         Self::OneLineage,
         Self::CoordinatorOlder,
+        Self::IncarnationKept,
+        Self::ContentsNotCompared,
+        Self::KnownClipped,
+        Self::SumsWithoutTicks,
+        Self::TombstoneIsEmpty,
+        Self::UndoneInSilence,
     ];
 }
 

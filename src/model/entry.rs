@@ -186,6 +186,18 @@ impl Entry {
         self.data.get(self.value_range().end..).unwrap_or_default()
     }
 
+    /// Bytes of the value; 0 of a tombstone.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        u32::from_le_bytes(self.bytes(12)) as usize
+    }
+
+    /// The value and, right behind it, [`Entry::extra`]: all that does not depend on a node table.
+    #[must_use]
+    pub fn content_tail(&self) -> &[u8] {
+        self.data.get(self.value_range().start..).unwrap_or_default()
+    }
+
     /// What tells watchers of a value that left the tree without an event that says so (RULES
     /// 4a): a tombstone of the same chain, tock and origin. It is never put into a tree.
     #[must_use]
@@ -226,9 +238,13 @@ impl Entry {
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let (newest, origin) = (other.newest(), other.origin());
-        let names =
-            |event: Event| self.events().any(|e| e.node == event.node && e.tick >= event.tick);
-        names(newest) || (origin != newest && names(origin))
+        self.covers_event(newest) || (origin != newest && self.covers_event(origin))
+    }
+
+    /// Whether this entry's chain names an event, or a later one of its incarnation.
+    #[must_use]
+    pub fn covers_event(&self, event: Event) -> bool {
+        self.events().any(|e| e.node == event.node && e.tick >= event.tick)
     }
 
     /// RULES 1: versions are ordered by (tock, name, incarnation, tick). Total, so ties never

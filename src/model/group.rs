@@ -2,8 +2,10 @@
 
 use std::cmp::Ordering;
 
+use xxhash_rust::xxh64::xxh64;
+
 use super::ids::{NodeId, NodeName};
-use super::seen::Lineage;
+use super::mark::{Component, Lineage, PurgeId};
 
 /// Most members of the Delete group. Every round waits for all of them; a handful is usual.
 pub const GROUP_MEMBERS_MAX: usize = 64;
@@ -27,6 +29,9 @@ pub struct GroupConfig {
     pub version: u64,
     /// The succession of decisions that these members make; a forced change starts another.
     pub lineage: Lineage,
+    /// The purge that a planned change came with; none after a forced one. The list decides
+    /// nothing before that: only who has applied it begins a round or agrees to one.
+    pub since: Component,
     /// Sorted, each name once; 1 to [`GROUP_MEMBERS_MAX`].
     members: Vec<Member>,
 }
@@ -37,7 +42,13 @@ impl GroupConfig {
         members.sort_unstable();
         let twice = members.windows(2).any(|w| matches!(w, [a, b] if a.name == b.name));
         let fits = !members.is_empty() && members.len() <= GROUP_MEMBERS_MAX && !twice;
-        fits.then_some(Self { version, lineage, members })
+        fits.then_some(Self { version, lineage, since: Component::default(), members })
+    }
+
+    /// The same list, in force from a purge on.
+    #[must_use]
+    pub fn from_purge_on(self, since: Component) -> Self {
+        Self { since, ..self }
     }
 
     /// The members, by name.
@@ -78,6 +89,17 @@ pub struct RoundId {
     pub number: u64,
     /// The version of the member list that it was begun under.
     pub version: u64,
+}
+
+impl RoundId {
+    /// The id of the purge that this round agrees on.
+    #[must_use]
+    pub fn purge_id(&self) -> Option<PurgeId> {
+        let NodeId { name, incarnation } = &self.coordinator;
+        let coordinator = xxh64(name.as_str().as_bytes(), incarnation.0);
+        let round = xxh64(&self.number.to_le_bytes(), coordinator);
+        PurgeId::new(xxh64(&self.version.to_le_bytes(), round))
+    }
 }
 
 #[cfg(test)]

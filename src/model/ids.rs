@@ -55,7 +55,7 @@ impl NodeName {
         if name.len() > NAME_BYTES_MAX {
             return Err(NameError::TooLong(name.len()));
         }
-        // '~' sets a name apart from its incarnation where clients see both.
+        // '~' sets a name apart from its incarnation (`model::spelling`).
         match name.chars().find(|c| *c == '~' || c.is_control() || c.is_whitespace()) {
             Some(c) => Err(NameError::Character(c)),
             None => Ok(()),
@@ -93,6 +93,20 @@ impl std::str::FromStr for NodeName {
 /// (DESIGN, rule "no event twice").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Incarnation(pub u64);
+
+/// Bits of an incarnation that is drawn now: few enough to read, and so many that two lives of one
+/// node never draw the same one.
+const INCARNATION_BITS: u32 = 48;
+
+impl Incarnation {
+    /// A new incarnation from a random number: 48 bits, the highest of them set, so
+    /// that its spelling always has twelve digits.
+    #[must_use]
+    pub fn of_random(random: u64) -> Self {
+        let top = 1 << (INCARNATION_BITS - 1);
+        Self(random & (top - 1) | top)
+    }
+}
 
 macro_rules! counter {
     ($(#[$doc:meta])* $name:ident) => {
@@ -273,45 +287,18 @@ impl NodeTable {
         self.get(a.node).cmp(&self.get(b.node)).then(a.tick.cmp(&b.tick))
     }
 
-    /// What clients see for an incarnation: the name, or `name~xxxx` where another
-    /// incarnation of that name is known too (`xxxx`: the last four hexadecimal digits of the
-    /// incarnation, all sixteen where four do not tell them apart).
+    /// The spelling of an incarnation; `?` for an index from another table.
     #[must_use]
-    pub fn label(&self, index: NodeIndex) -> String {
-        let Some(id) = self.get(index) else { return String::from("?") };
-        let others = self.incarnations(id.name.as_str());
-        if others.len() < 2 {
-            return id.name.to_string();
-        }
-        let short = id.incarnation.0 & 0xffff;
-        let alike = others
-            .iter()
-            .filter(|o| self.get(**o).is_some_and(|o| o.incarnation.0 & 0xffff == short))
-            .count();
-        if alike > 1 {
-            format!("{}~{:016x}", id.name, id.incarnation.0)
-        } else {
-            format!("{}~{short:04x}", id.name)
-        }
+    pub fn spell(&self, index: NodeIndex) -> String {
+        self.get(index).map_or_else(|| String::from("?"), NodeId::to_string)
     }
 
-    /// The incarnation that a label stands for (see [`NodeTable::label`]). A plain name with
-    /// several incarnations stands for the one that became known last.
+    /// The spelling of an event; `?` for one of another table.
     #[must_use]
-    pub fn by_label(&self, label: &str) -> Option<NodeIndex> {
-        match label.split_once('~') {
-            None => self.incarnations(label).last().copied(),
-            Some((name, hex)) => {
-                self.incarnations(name).iter().copied().find(|i| self.matches_hex(*i, hex))
-            }
-        }
-    }
-
-    fn matches_hex(&self, index: NodeIndex, hex: &str) -> bool {
-        self.get(index).is_some_and(|id| {
-            format!("{:016x}", id.incarnation.0) == hex
-                || format!("{:04x}", id.incarnation.0 & 0xffff) == hex
-        })
+    pub fn spell_event(&self, event: Event) -> String {
+        let tick = event.tick.get();
+        self.get(event.node)
+            .map_or_else(|| String::from("?"), |id| id.as_life().event(tick).to_string())
     }
 }
 
@@ -370,19 +357,28 @@ mod tests {
     }
 
     #[test]
-    fn labels_name_the_incarnation_only_where_it_is_needed() {
+    fn a_life_is_spelled_the_same_whatever_else_is_known() {
         let mut table = NodeTable::new();
         let a = table.intern(&id("a", 0x1234_5678)).unwrap();
-        assert_eq!(table.label(a), "a");
-        let again = table.intern(&id("a", 0x9abc)).unwrap();
-        assert_eq!(table.label(a), "a~5678");
-        assert_eq!(table.label(again), "a~9abc");
-        assert_eq!(table.by_label("a~5678"), Some(a));
-        assert_eq!(table.by_label("a"), Some(again));
-        let clash = table.intern(&id("a", 0x1_9abc)).unwrap();
-        assert_eq!(table.label(clash), "a~0000000000019abc");
-        assert_eq!(table.by_label("a~0000000000019abc"), Some(clash));
-        assert_eq!(table.by_label("nobody"), None);
+        assert_eq!(table.spell(a), "a~12345678");
+        for other in [0x5678, 0x1_5678, 9] {
+            table.intern(&id("a", other)).unwrap();
+        }
+        assert_eq!(table.spell(a), "a~12345678");
+        let event = Event { node: a, tick: Tick::new(43).unwrap() };
+        assert_eq!(table.spell_event(event), "a~12345678:43");
+    }
+
+    #[test]
+    fn new_incarnations_have_twelve_digits() {
+        for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
+            let id = NodeId {
+                name: NodeName::new("a").unwrap(),
+                incarnation: Incarnation::of_random(random),
+            };
+            assert_eq!(id.to_string().len(), "a~".len() + 12, "{id}");
+        }
+        assert_ne!(Incarnation::of_random(1), Incarnation::of_random(2));
     }
 
     #[test]

@@ -18,5 +18,8 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const COUNTER_LIMIT: u64 = 1 << 62;
 /// Most bytes of fields unknown to this version that a change record may carry along.
 pub const RECORD_EXTRA_BYTES_MAX: usize = 1024;
-/// Most components of a mark (one per Delete lineage; nearly always one).
-pub const MARK_COMPONENTS_MAX: usize = 256;
+/// Most components of a mark that is read: one per Delete lineage that no later purge stands on. Each
+/// purge leaves one, so a mark has as many as sides of splits have met since the last one.
+pub const MARK_COMPONENTS_MAX: usize = 4_096;
+/// Above this many components, operators are warned.
+pub const MARK_COMPONENTS_WARN: usize = 64;

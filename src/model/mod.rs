@@ -1,21 +1,26 @@
 //! The vocabulary of the system, pure: no clock, randomness, socket, file or environment.
 
 pub mod chain;
+pub mod content_sums;
 pub mod defects;
 pub mod entry;
 pub mod group;
 pub mod host_port;
 pub mod ids;
+pub mod left_out;
 pub mod limits;
+pub mod mark;
 pub mod path;
 pub mod path_text;
 pub mod ping;
 pub mod seen;
+pub mod seen_list;
 pub mod seen_sum;
 pub mod shard;
 pub mod shard_memo;
 pub mod shard_sums;
 mod shared_bytes;
+pub mod spelling;
 pub mod tick_set;
 pub mod tree;
 pub mod value;

@@ -1,10 +1,10 @@
-//! What a node has accounted for: per incarnation the set of ticks it has seen. Also the mark,
-//! which says how far purges were applied (RULES, "State").
+//! What a node has accounted for: per incarnation the set of ticks it has seen (RULES, "State").
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
+use super::ids::{Event, NodeId, NodeIndex, NodeTable, Tick};
+pub use super::mark::{Lineage, Mark};
 use super::tick_set::TickSet;
 
 /// Per known incarnation the ticks that are accounted for. A clone is cheap: the sets are
@@ -134,6 +134,19 @@ impl Seen {
             .map(|(i, s)| (NodeIndex(i as u32), &**s))
     }
 
+    /// The incarnations from an index on of which something was seen.
+    pub fn iter_from(&self, node: NodeIndex) -> impl Iterator<Item = (NodeIndex, &TickSet)> {
+        let sets = self.sets.get(node.as_usize()..).unwrap_or_default();
+        let indices = (node.0..).map(NodeIndex);
+        indices.zip(sets).filter(|(_, s)| !s.is_empty()).map(|(node, s)| (node, &**s))
+    }
+
+    /// How many ranges there are: what a list of it costs.
+    #[must_use]
+    pub fn range_count(&self) -> usize {
+        self.iter().map(|(_, ticks)| ticks.range_count()).sum()
+    }
+
     /// The highest contiguous tick of an incarnation.
     #[must_use]
     pub fn contiguous(&self, node: NodeIndex) -> Tick {
@@ -154,11 +167,8 @@ impl Seen {
 /// Per incarnation a tick set, by identity: how [`Seen`] travels between nodes.
 pub type SeenById = Vec<(NodeId, TickSet)>;
 
-/// A form that another node understands, ordered by name and incarnation.
-///
-/// At most [`EXPORT_RANGES_MAX`] ranges: of sets that are more fragmented than anything honest
-/// makes them, only the beginnings. That is safe wherever it is used: who is told less sends
-/// more, or asks again.
+/// A form that another node understands, ordered by name and incarnation. All of it, however long:
+/// what goes into one message is cut by [`super::seen_list`].
 #[must_use]
 pub fn export_seen(table: &NodeTable, seen: &Seen) -> SeenById {
     export_some(table, seen, seen.iter().map(|(node, _)| node))
@@ -171,93 +181,10 @@ pub fn export_some(
     seen: &Seen,
     nodes: impl IntoIterator<Item = NodeIndex>,
 ) -> SeenById {
-    let mut room = EXPORT_RANGES_MAX;
-    let mut result: SeenById = Vec::new();
-    for node in nodes {
-        let (Some(id), Some(ticks)) = (table.get(node), seen.get(node)) else { continue };
-        let ticks = if ticks.range_count() <= room { ticks.clone() } else { ticks.prefix(room) };
-        room -= ticks.range_count();
-        result.push((id.clone(), ticks));
-    }
+    let of = |node| Some((table.get(node)?.clone(), seen.get(node)?.clone()));
+    let mut result: SeenById = nodes.into_iter().filter_map(of).collect();
     result.sort_by(|a, b| a.0.cmp(&b.0));
     result
-}
-
-/// Most ranges that are told to another node at once: 3.6 MB at the very most, so that the
-/// message fits its frame. A healthy network has a few per incarnation.
-pub const EXPORT_RANGES_MAX: usize = 200_000;
-
-/// A line of succession of the Delete group's decisions. The first one has no name; a forced
-/// change of the member list starts another, named by the event id of that change (RULES 7).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Lineage(pub Option<(NodeId, Tick)>);
-
-/// `name~incarnation:tick`, as clients and operators see it; `first` for the one without a name.
-impl std::fmt::Display for Lineage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            None => f.write_str("first"),
-            Some((id, tick)) => write!(f, "{}~{:016x}:{tick}", id.name, id.incarnation.0),
-        }
-    }
-}
-
-/// How far purges were applied: per lineage a tock. Nearly always empty or one component.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Mark {
-    components: BTreeMap<Lineage, Tock>,
-}
-
-impl Mark {
-    /// A mark from its components. Zero tocks are left out: they say nothing.
-    pub fn from_components(components: impl IntoIterator<Item = (Lineage, Tock)>) -> Self {
-        let components = components.into_iter().filter(|(_, t)| *t > Tock::default()).collect();
-        Self { components }
-    }
-
-    /// Whether no purge was ever applied.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.components.is_empty()
-    }
-
-    /// The components, by lineage.
-    pub fn iter(&self) -> impl Iterator<Item = (&Lineage, Tock)> {
-        self.components.iter().map(|(l, t)| (l, *t))
-    }
-
-    /// How far purges of one lineage were applied; 0 if never.
-    #[must_use]
-    pub fn get(&self, lineage: &Lineage) -> Tock {
-        self.components.get(lineage).copied().unwrap_or_default()
-    }
-
-    /// The greatest component; 0 where no purge was ever applied.
-    #[must_use]
-    pub fn top(&self) -> Tock {
-        self.iter().map(|(_, tock)| tock).max().unwrap_or_default()
-    }
-
-    /// Raises one component; never lowers it.
-    pub fn raise(&mut self, lineage: &Lineage, tock: Tock) {
-        if tock > self.get(lineage) {
-            self.components.insert(lineage.clone(), tock);
-        }
-    }
-
-    /// Takes the pointwise greatest (RULES 4c).
-    pub fn raise_all(&mut self, other: &Self) {
-        for (lineage, tock) in other.iter() {
-            self.raise(lineage, tock);
-        }
-    }
-
-    /// `hi(self, other)` of RULES, "State": the greatest component in which this mark is
-    /// ahead of the other, 0 if there is none.
-    #[must_use]
-    pub fn ahead_of(&self, other: &Self) -> Tock {
-        self.iter().filter(|(l, t)| *t > other.get(l)).map(|(_, t)| t).max().unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
@@ -315,19 +242,5 @@ mod tests {
         let holes = seen.holes();
         assert_eq!((holes.count(), holes.get(a).map(TickSet::max)), (2, Some(4)));
         assert_eq!(seen.intersection(&doubt), doubt);
-    }
-
-    #[test]
-    fn a_mark_is_ahead_only_in_lineages_where_it_is_greater() {
-        let other = Lineage(Some((
-            NodeId { name: NodeName::new("x").unwrap(), incarnation: Incarnation(1) },
-            tick(3),
-        )));
-        let tock = |t| Tock::new(t).unwrap();
-        let a = Mark::from_components([(Lineage(None), tock(5)), (other.clone(), tock(2))]);
-        let b = Mark::from_components([(Lineage(None), tock(9))]);
-        assert_eq!(a.ahead_of(&b), tock(2));
-        assert_eq!(b.ahead_of(&a), tock(9));
-        assert_eq!(a.ahead_of(&a), tock(0));
     }
 }

@@ -2,9 +2,12 @@
 //! agree on all of them without naming a single one (RULES, "Sparing": incarnations that are over
 //! stay out of the digests, covered by a hash).
 
-use xxhash_rust::xxh64::xxh64;
+use std::collections::BTreeSet;
 
-use super::ids::NodeId;
+use xxhash_rust::xxh64::{Xxh64, xxh64};
+
+use super::ids::{NodeId, NodeIndex, NodeTable};
+use super::seen::Seen;
 use super::tick_set::TickSet;
 
 /// The sum over a set of incarnations. It does not depend on their order, so an incarnation can
@@ -43,16 +46,42 @@ impl SeenSum {
 pub struct Share(Option<u64>);
 
 impl Share {
-    /// Of an incarnation of which `extent` was seen; `key` is [`share_key`] of its identity.
+    /// Of an incarnation of which these ticks were seen; `key` is [`share_key`] of its identity.
+    /// Takes as long as there are ranges.
     #[must_use]
-    pub fn of(key: u64, extent: Extent) -> Self {
-        let number = match extent {
-            Extent::Nothing => return Self(None),
-            Extent::Holed => 0,
-            Extent::Whole(highest) => highest,
-        };
-        Self(Some(xxh64(&number.to_le_bytes(), key)))
+    pub fn of(key: u64, ticks: Option<&TickSet>) -> Self {
+        match (Extent::of(ticks), ticks) {
+            (Extent::Nothing, _) | (_, None) => Self(None),
+            (Extent::Whole(highest), _) => Self(Some(xxh64(&highest.to_le_bytes(), key))),
+            (Extent::Holed, Some(ticks)) => {
+                let mut hash = Xxh64::new(key);
+                for (from, to) in ticks.ranges() {
+                    hash.update(&from.to_le_bytes());
+                    hash.update(&to.to_le_bytes());
+                }
+                Self(Some(hash.digest()))
+            }
+        }
     }
+}
+
+/// The sum over all that was seen of the incarnations that are not named.
+#[must_use]
+pub fn sum_of_rest(table: &NodeTable, seen: &Seen, named: &BTreeSet<NodeIndex>) -> SeenSum {
+    let mut sum = SeenSum::default();
+    for (node, ticks) in seen.iter().filter(|(node, _)| !named.contains(node)) {
+        if let Some(id) = table.get(node) {
+            sum.add(Share::of(share_key(id), Some(ticks)));
+        }
+    }
+    sum
+}
+
+/// What one incarnation of which these ticks were seen contributes to a sum that tells any two
+/// different sets apart, also those with holes; 0 while nothing was seen of it.
+#[must_use]
+pub fn fingerprint(key: u64, ticks: &TickSet) -> u64 {
+    Share::of(key, Some(ticks)).0.unwrap_or(0)
 }
 
 /// An incarnation's part of its share: the same on every node, whatever its index there.
@@ -61,7 +90,7 @@ pub fn share_key(id: &NodeId) -> u64 {
     xxh64(id.name.as_str().as_bytes(), id.incarnation.0)
 }
 
-/// What was seen of one incarnation, as far as a sum cares.
+/// What was seen of one incarnation, as far as that is known at a glance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Extent {
     /// No tick.
@@ -69,8 +98,7 @@ pub enum Extent {
     Nothing,
     /// All ticks from 1 to this one.
     Whole(u64),
-    /// There are holes: no sum of another node is meant to be the same, for whoever has holes
-    /// names the incarnation.
+    /// There are holes: its share takes a while to find out.
     Holed,
 }
 
@@ -95,7 +123,7 @@ mod tests {
     fn share(name: &str, incarnation: u64, highest: u64) -> Share {
         let id =
             NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(incarnation) };
-        Share::of(share_key(&id), Extent::Whole(highest))
+        Share::of(share_key(&id), TickSet::range(1, highest + 1).as_ref())
     }
 
     fn sum(shares: &[Share]) -> SeenSum {
@@ -116,6 +144,22 @@ mod tests {
     }
 
     #[test]
+    fn a_fingerprint_tells_sets_with_holes_apart() {
+        let print = |ranges: &[(u64, u64)]| {
+            let mut set = TickSet::new();
+            ranges.iter().for_each(|(from, to)| assert!(set.insert_range(*from, *to)));
+            fingerprint(7, &set)
+        };
+        assert_eq!(print(&[]), 0);
+        let sets: [&[(u64, u64)]; 5] =
+            [&[(1, 5)], &[(1, 6)], &[(1, 5), (7, 8)], &[(1, 5), (7, 9)], &[(1, 4), (7, 8)]];
+        let mut prints: Vec<u64> = sets.into_iter().map(print).collect();
+        prints.sort_unstable();
+        prints.dedup();
+        assert_eq!(prints.len(), 5);
+    }
+
+    #[test]
     fn an_extent_is_whole_only_without_holes() {
         let ticks = |ranges: &[(u64, u64)]| {
             let mut set = TickSet::new();
@@ -127,7 +171,21 @@ mod tests {
         assert_eq!(ticks(&[(1, 5)]), Extent::Whole(4));
         assert_eq!(ticks(&[(1, 5), (7, 8)]), Extent::Holed);
         assert_eq!(ticks(&[(2, 5)]), Extent::Holed);
-        assert_eq!(sum(&[Share::of(7, Extent::Nothing)]), SeenSum::default());
+        assert_eq!(sum(&[Share::of(7, None)]), SeenSum::default());
+    }
+
+    #[test]
+    fn sets_with_other_holes_have_other_shares() {
+        let share = |ranges: &[(u64, u64)]| {
+            let mut set = TickSet::new();
+            ranges.iter().for_each(|(from, to)| assert!(set.insert_range(*from, *to)));
+            Share::of(7, Some(&set))
+        };
+        let all = [&[(1, 5)][..], &[(2, 5)], &[(1, 2), (3, 5)], &[(1, 3), (4, 5)], &[(1, 2)]];
+        for (at, one) in all.iter().enumerate() {
+            assert_eq!(share(one), share(one));
+            assert!(all[..at].iter().all(|other| share(other) != share(one)), "{one:?}");
+        }
     }
 
     proptest! {

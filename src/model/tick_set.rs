@@ -18,6 +18,9 @@ pub struct TickSet {
     /// Invariant: each `(from, to)` has `0 < from < to <= 2^62`, and each `from` is greater
     /// than the `to` before it.
     ranges: Ranges,
+    /// Invariant: how many ticks are in `ranges`. A set only ever grows while a node runs, so two
+    /// looks at it that find the same count have seen the same set.
+    count: u64,
 }
 
 /// The ranges, whichever way there are fewer steps.
@@ -52,9 +55,17 @@ impl Ranges {
     }
 
     fn iter(&self) -> RangeIter<'_> {
+        self.iter_from(0)
+    }
+
+    /// The ranges that begin at `at` or later.
+    fn iter_from(&self, at: u64) -> RangeIter<'_> {
         match self {
-            Self::Listed(ranges) => RangeIter::Listed(ranges.iter()),
-            Self::Tree(ranges) => RangeIter::Tree(ranges.iter()),
+            Self::Listed(ranges) => {
+                let first = ranges.partition_point(|(from, _)| *from < at);
+                RangeIter::Listed(ranges.get(first..).unwrap_or_default().iter())
+            }
+            Self::Tree(ranges) => RangeIter::Tree(ranges.range(at..)),
         }
     }
 
@@ -76,39 +87,43 @@ impl Ranges {
         }
     }
 
-    /// Adds a range that is not empty; all that overlap or touch it melt into one.
-    fn insert(&mut self, from: u64, to: u64) {
+    /// Adds a range that is not empty; all that overlap or touch it melt into one. Tells how many
+    /// ticks are new.
+    fn insert(&mut self, from: u64, to: u64) -> u64 {
         match self {
             Self::Listed(ranges) => {
-                insert_listed(ranges, from, to);
+                let new = insert_listed(ranges, from, to);
                 if ranges.len() > RANGES_LISTED_MAX {
                     *self = Self::from_sorted(std::mem::take(ranges));
                 }
+                new
             }
             Self::Tree(ranges) => {
-                insert_tree(ranges, from, to);
+                let new = insert_tree(ranges, from, to);
                 // Far below, so that it does not go to and fro.
                 if ranges.len() < RANGES_LISTED_MAX / 4 {
                     *self = Self::Listed(std::mem::take(ranges).into_iter().collect());
                 }
+                new
             }
         }
     }
 }
 
-fn insert_listed(ranges: &mut SmallVec<[(u64, u64); 1]>, from: u64, to: u64) {
+fn insert_listed(ranges: &mut SmallVec<[(u64, u64); 1]>, from: u64, to: u64) -> u64 {
     // Nearly always the tick after the last one.
     if let Some(last) = ranges.last_mut()
         && last.1 == from
     {
         last.1 = to;
-        return;
+        return to - from;
     }
     let first = ranges.partition_point(|(_, end)| *end < from);
     let last = ranges.partition_point(|(start, _)| *start <= to);
-    let mut merged = (from, to);
+    let (mut merged, mut before) = ((from, to), 0);
     if let Some(touched) = ranges.get(first..last) {
         for (start, end) in touched {
+            before += end - start;
             merged = (merged.0.min(*start), merged.1.max(*end));
         }
     }
@@ -120,28 +135,32 @@ fn insert_listed(ranges: &mut SmallVec<[(u64, u64); 1]>, from: u64, to: u64) {
     } else {
         ranges.insert(first, merged);
     }
+    merged.1 - merged.0 - before
 }
 
-fn insert_tree(ranges: &mut BTreeMap<u64, u64>, from: u64, to: u64) {
-    let mut merged = (from, to);
+fn insert_tree(ranges: &mut BTreeMap<u64, u64>, from: u64, to: u64) -> u64 {
+    let (mut merged, mut before) = ((from, to), 0);
     if let Some((start, end)) = ranges.range(..=from).next_back()
         && *end >= from
     {
+        before += end - start;
         merged = (*start, to.max(*end));
     }
     while let Some((start, end)) = ranges.range(merged.0 + 1..=merged.1).next() {
-        let start = *start;
-        merged.1 = merged.1.max(*end);
+        let (start, end) = (*start, *end);
+        before += end - start;
+        merged.1 = merged.1.max(end);
         ranges.remove(&start);
     }
     ranges.insert(merged.0, merged.1);
+    merged.1 - merged.0 - before
 }
 
 /// See [`TickSet::ranges`].
 #[derive(Clone)]
 enum RangeIter<'a> {
     Listed(std::slice::Iter<'a, (u64, u64)>),
-    Tree(std::collections::btree_map::Iter<'a, u64, u64>),
+    Tree(std::collections::btree_map::Range<'a, u64, u64>),
 }
 
 impl Iterator for RangeIter<'_> {
@@ -178,6 +197,20 @@ impl TickSet {
         set.insert_range(from, to).then_some(set)
     }
 
+    /// The set of these half-open ranges. `None` unless they are rising, apart, and in range.
+    #[must_use]
+    pub fn from_ranges(ranges: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
+        let ranges: SmallVec<[(u64, u64); 1]> = ranges.into_iter().collect();
+        let mut end = 0;
+        for (from, to) in &ranges {
+            if *from <= end || to <= from || *to > COUNTER_LIMIT {
+                return None;
+            }
+            end = *to;
+        }
+        Some(Self::from_sorted(ranges))
+    }
+
     /// Whether there is no tick in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -187,7 +220,13 @@ impl TickSet {
     /// How many ticks are in the set.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.ranges().map(|(from, to)| to - from).sum()
+        self.count
+    }
+
+    /// Of ranges that are sorted, apart and in range.
+    fn from_sorted(ranges: SmallVec<[(u64, u64); 1]>) -> Self {
+        let count = ranges.iter().map(|(from, to)| to - from).sum();
+        Self { ranges: Ranges::from_sorted(ranges), count }
     }
 
     /// How many ranges the set needs: what it costs to keep and to send.
@@ -252,7 +291,7 @@ impl TickSet {
             return false;
         }
         if to > from {
-            self.ranges.insert(from, to);
+            self.count += self.ranges.insert(from, to);
         }
         true
     }
@@ -262,7 +301,13 @@ impl TickSet {
         if self.contains_all(other) {
             return false;
         }
-        if self.ranges.len().min(other.ranges.len()) < 8 {
+        if self.is_empty() {
+            *self = other.clone();
+            return true;
+        }
+        // A part of a long list, or little besides: each has its place found.
+        let is_little = other.ranges.len() < 8 || other.ranges.len() < self.ranges.len() / 16;
+        if is_little || self.ranges.len() < 8 {
             for (from, to) in other.ranges() {
                 self.insert_range(from, to);
             }
@@ -278,7 +323,7 @@ impl TickSet {
                 _ => merged.push((from, to)),
             }
         }
-        self.ranges = Ranges::from_sorted(merged);
+        *self = Self::from_sorted(merged);
         true
     }
 
@@ -310,7 +355,7 @@ impl TickSet {
                 ranges.push((at, to));
             }
         }
-        Self { ranges: Ranges::from_sorted(ranges) }
+        Self::from_sorted(ranges)
     }
 
     /// What is in both sets.
@@ -328,10 +373,15 @@ impl TickSet {
         }
     }
 
-    /// The first so many ranges of the set.
+    /// A part of the set, for lists that are told in several messages: at most so many ranges, from
+    /// the first one that begins at `from` or later. Also where the next part begins, if there is
+    /// one.
     #[must_use]
-    pub fn prefix(&self, ranges: usize) -> Self {
-        Self { ranges: Ranges::from_sorted(self.ranges().take(ranges).collect()) }
+    pub fn part(&self, from: u64, ranges_max: usize) -> (Self, Option<u64>) {
+        let mut ranges = self.ranges.iter_from(from);
+        let part: SmallVec<[(u64, u64); 1]> = ranges.by_ref().take(ranges_max).collect();
+        let next = ranges.next().map(|(from, _)| from);
+        (Self::from_sorted(part), next)
     }
 
     /// The ticks from 1 to `highest` that are not in the set.
@@ -373,11 +423,19 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_keeps_the_first_ranges() {
+    fn the_parts_of_a_set_are_all_of_it() {
         let s = set(&[1, 2, 5, 9]);
-        assert_eq!(s.prefix(2).ranges().collect::<Vec<_>>(), [(1, 3), (5, 6)]);
-        assert_eq!(s.prefix(9), s);
-        assert!(s.prefix(0).is_empty());
+        assert_eq!(s.part(0, 2), (set(&[1, 2, 5]), Some(9)));
+        assert_eq!(s.part(9, 2), (set(&[9]), None));
+        assert_eq!(s.part(0, 9), (s.clone(), None));
+        let many: TickSet = scattered(RANGES_LISTED_MAX as u64 * 2).collect();
+        let (mut whole, mut at) = (TickSet::new(), Some(0));
+        while let Some(from) = at {
+            let (part, next) = many.part(from, 100);
+            assert!(part.range_count() <= 100 && whole.union_with(&part));
+            at = next;
+        }
+        assert_eq!(whole, many);
     }
 
     #[test]
@@ -388,6 +446,16 @@ mod tests {
         assert_eq!(s.above(9), set(&[]));
         assert_eq!(s.intersection(&set(&[2, 4, 5])), set(&[2, 5]));
         assert_eq!(s.intersection(&set(&[])), set(&[]));
+    }
+
+    #[test]
+    fn only_ranges_that_are_sorted_and_apart_are_a_set() {
+        let s = set(&[1, 2, 5, 9]);
+        assert_eq!(TickSet::from_ranges(s.ranges()), Some(s));
+        assert_eq!(TickSet::from_ranges([]), Some(TickSet::new()));
+        let bad = [&[(0, 2)][..], &[(2, 2)], &[(1, 3), (3, 4)], &[(5, 6), (1, 2)], &[(3, 1)]];
+        assert!(bad.iter().all(|ranges| TickSet::from_ranges(ranges.iter().copied()).is_none()));
+        assert!(TickSet::from_ranges([(1, (1 << 62) + 1)]).is_none());
     }
 
     #[test]
@@ -403,6 +471,7 @@ mod tests {
         let ranges: Vec<_> = s.ranges().collect();
         assert!(ranges.iter().all(|(from, to)| from < to));
         assert!(ranges.windows(2).all(|w| w[0].1 < w[1].0), "{ranges:?}");
+        assert_eq!(s.count(), model.len() as u64);
     }
 
     /// Ticks that are all apart, in an order without order.
@@ -423,7 +492,7 @@ mod tests {
         check(&many, &model);
         assert!(matches!(many.ranges, Ranges::Tree(_)));
         assert_eq!((many.max(), many.contiguous()), (count * 2 - 1, 1));
-        let few = many.prefix(10);
+        let (few, _) = many.part(0, 10);
         assert!(matches!(few.ranges, Ranges::Listed(_)));
         assert!(many.contains_all(&few) && !few.contains_all(&many));
         assert_eq!(many.difference(&few).range_count(), count as usize - 10);
@@ -444,7 +513,7 @@ mod tests {
         let mut tree: TickSet = ticks.iter().copied().collect();
         assert!(matches!(tree.ranges, Ranges::Tree(_)));
         tree.insert_range(1, 200);
-        let list = tree.prefix(usize::MAX);
+        let (list, _) = tree.part(0, usize::MAX);
         assert!(matches!(list.ranges, Ranges::Listed(_)));
         assert!(matches!(tree.ranges, Ranges::Tree(_)));
         assert_eq!(tree, list);

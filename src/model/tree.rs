@@ -71,6 +71,8 @@ pub struct Tree {
     memory: usize,
     /// Rises with every change.
     version: u64,
+    /// Bytes of all versions that were replaced or taken out so far.
+    replaced: u64,
 }
 
 /// What the tree's sums and indices take of an entry.
@@ -99,6 +101,7 @@ impl Tree {
             live: 0,
             memory: 0,
             version: 0,
+            replaced: 0,
         }
     }
 
@@ -167,6 +170,13 @@ impl Tree {
         self.version
     }
 
+    /// Bytes of all versions that were replaced or taken out of this tree so far: older snapshots may
+    /// hold them still.
+    #[must_use]
+    pub fn replaced_bytes(&self) -> u64 {
+        self.replaced
+    }
+
     /// Puts an entry at a path; gives back what was there.
     pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
         let spot = self.entries.find(path.as_bytes());
@@ -212,6 +222,7 @@ impl Tree {
 
     fn note_gone(&mut self, path: &Path, old: Noted) {
         self.memory -= old.bytes;
+        self.replaced += old.bytes as u64;
         if let Some(tock) = old.deleted_at {
             self.memory -= TOMBSTONE_BYTES;
             self.tombstones.remove(&(tock, path.clone()));

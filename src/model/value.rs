@@ -23,7 +23,7 @@ pub use read::{Kind, ReadError, Reader};
 pub use skip::{SkipError, SkipLimits, Skipper, skip_value};
 pub use write::{
     write_array_len, write_bin, write_bool, write_ext, write_f64, write_i64, write_map_len,
-    write_nil, write_str, write_u64,
+    write_nil, write_str, write_str_len, write_u64,
 };
 
 /// `nil` in MessagePack.

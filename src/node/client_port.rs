@@ -1,9 +1,11 @@
 //! The client port of a node: opens it, and answers what it asks about the rest of the node.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use super::config::Config;
+use super::descriptors::Shares;
 use super::durable::Durable;
 use super::identity::SOFTWARE;
 use super::link::{LinkInfo, Links};
@@ -34,8 +36,22 @@ pub(super) fn open(
         durable,
         saving,
     };
+    let shares = Shares::now(config.connections_max);
+    if shares.clients < config.connections_max {
+        tracing::warn!(
+            "the system allows {} open files: of --max-connections {}, {} clients can be served; \
+             raise the limit (ulimit -n), or lower --max-connections",
+            shares.limit,
+            config.connections_max,
+            shares.clients
+        );
+    }
+    links.bound_strangers(shares.strangers);
     let limits = ServerConfig {
-        connections_max: config.connections_max,
+        connections_max: shares.clients,
+        refusals_max: shares.refusals,
+        client_memory_max: config.client_memory_max,
+        open_requests_max: config.open_requests_max,
         remote_restore: config.remote_restore,
         ..ServerConfig::default()
     };
@@ -71,7 +87,9 @@ impl NodeInfo for ClientPortInfo {
         let is_up =
             |state| matches!(state, membership::MemberState::Up | membership::MemberState::Suspect);
         status.network.clone_from(&links.me.network);
-        status.members = 1 + roster.members.iter().filter(|m| is_up(m.state)).count();
+        // Two lives of one node are one member.
+        let up = roster.members.iter().filter(|m| is_up(m.state) && m.name != links.me.name);
+        status.members = 1 + up.map(|m| &m.name).collect::<BTreeSet<_>>().len();
         status.links = infos.len();
         let (progress, counters) = links.hub.read(|e| (e.catch_up_progress(), e.counters()));
         status.catching_up = progress.map(|progress| {
@@ -92,6 +110,8 @@ impl NodeInfo for ClientPortInfo {
             ("duplicates", counters.duplicates),
             ("prunes", counters.prunes),
             ("grafts", counters.grafts),
+            ("contents_differed", counters.contents_differed),
+            ("contents_mended", counters.contents_mended),
         ];
         status
     }
@@ -112,9 +132,12 @@ impl NodeInfo for ClientPortInfo {
                 let same_life = l.peer.incarnation == member.incarnation;
                 l.peer.name == member.name && (is_up || same_life)
             });
+            let of_link = of_link(link, &view);
             members.push(MemberInfo {
                 name: member.name.to_string(),
-                incarnation: member.incarnation,
+                // A link is of the life that answers; membership may not have heard of it yet.
+                incarnation: link.map_or(member.incarnation, |l| l.peer.incarnation),
+                ready: of_link.ready && is_up,
                 gossip: member.addr.to_string(),
                 client: link.map(|l| l.peer.client.clone()),
                 state: match member.state {
@@ -124,7 +147,7 @@ impl NodeInfo for ClientPortInfo {
                     membership::MemberState::Left => MemberState::Left,
                 },
                 since_ms: now.saturating_sub(member.since),
-                ..of_link(link, &view)
+                ..of_link
             });
         }
         // A link stands before SWIM has heard of the member, and where UDP does not get through.
@@ -136,7 +159,7 @@ impl NodeInfo for ClientPortInfo {
                 });
             }
         }
-        members
+        one_row_each(members)
     }
 
     fn leave(&self) {
@@ -152,6 +175,32 @@ impl NodeInfo for ClientPortInfo {
     fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
         self.saving.carry_out(job)
     }
+}
+
+/// Of several lives of one node, the one that is there; of those that are gone, the latest to go.
+/// Nodes keep the places at which they were first.
+fn one_row_each(members: Vec<MemberInfo>) -> Vec<MemberInfo> {
+    use MemberState as State;
+    let rank = |member: &MemberInfo| {
+        let presence = match member.state {
+            State::Myself => 0,
+            State::Up | State::Suspect | State::Joining => 1,
+            State::Down | State::Left => 2,
+            State::Away => 3,
+        };
+        (presence, !member.linked, member.since_ms)
+    };
+    let mut rows: Vec<MemberInfo> = Vec::with_capacity(members.len());
+    let mut places = BTreeMap::new();
+    for member in members {
+        let place = *places.entry(member.name.clone()).or_insert(rows.len());
+        match rows.get_mut(place) {
+            None => rows.push(member),
+            Some(row) if rank(&member) < rank(row) => *row = member,
+            Some(_) => {}
+        }
+    }
+    rows
 }
 
 fn myself(links: &Links, view: &StateView, since_ms: Millis) -> MemberInfo {
@@ -186,5 +235,46 @@ fn of_link(link: Option<&LinkInfo>, view: &StateView) -> MemberInfo {
         acked: peer.map(|p| p.acked).unwrap_or_default(),
         since_ms: 0,
         software: link.map(|l| l.peer.software.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{Incarnation, Tick};
+
+    fn member(name: &str, life: u64, state: MemberState, since_ms: u64) -> MemberInfo {
+        MemberInfo {
+            name: name.into(),
+            incarnation: Incarnation(life),
+            gossip: String::new(),
+            client: None,
+            state,
+            linked: false,
+            ready: false,
+            lagging: false,
+            acked: Tick::default(),
+            since_ms,
+            software: None,
+        }
+    }
+
+    #[test]
+    fn a_node_has_one_row_whatever_lives_it_has_had() {
+        use MemberState as State;
+        let linked = |member| MemberInfo { linked: true, ..member };
+        let members = vec![
+            member("a", 1, State::Myself, 9),
+            member("b", 2, State::Down, 50),
+            member("c", 3, State::Down, 50),
+            member("a", 4, State::Down, 3),
+            member("c", 5, State::Left, 20),
+            linked(member("b", 6, State::Joining, 70)),
+            member("d", 7, State::Up, 1),
+            linked(member("d", 8, State::Up, 2)),
+        ];
+        let rows = one_row_each(members);
+        let lives: Vec<u64> = rows.iter().map(|row| row.incarnation.0).collect();
+        assert_eq!(lives, [1, 6, 5, 8]);
     }
 }

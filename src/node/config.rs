@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::engine::delete::SAY_FOR_MS;
+pub use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
+pub use crate::server::config::OPEN_REQUESTS;
 
 /// Where clients connect unless told otherwise.
 pub const CLIENT_PORT: u16 = 27586;
@@ -13,8 +16,17 @@ pub const GOSSIP_PORT: u16 = 27587;
 /// The network's name unless told otherwise.
 pub const NETWORK: &str = "distkv";
 
+/// A node that knows of peers looks for its network for so long, unless told otherwise, before it
+/// goes on alone.
+pub const PEER_WAIT: Duration = Duration::from_secs(10);
+/// A node that has no data and knows of nobody waits so long for nodes that call it before it founds
+/// a network: those whose link it was part of call again within a second.
+pub const CALLED_WAIT: Duration = Duration::from_secs(2);
+
 /// How long members that are down are remembered unless told otherwise.
 pub const FORGET_DOWN_AFTER: Duration = Duration::from_secs(600);
+/// Deleted entries wait so long for a node that is away, unless told otherwise.
+pub const PURGE_GRACE: Duration = Duration::from_millis(SAY_FOR_MS);
 
 /// After so many bytes the log goes on in another file, unless told otherwise.
 pub const ROTATE_BYTES: u64 = 64 << 20;
@@ -25,6 +37,10 @@ pub const ROTATE_AFTER: Duration = Duration::from_secs(24 * 3600);
 pub const SNAPSHOT_AFTER: u64 = 256 << 20;
 /// So many snapshots are kept, unless told otherwise: a damaged one is no loss.
 pub const KEEP_SNAPSHOTS: usize = 2;
+/// The state at any moment of the last so many days can be replayed, unless told otherwise.
+pub const KEEP_FOR: Duration = Duration::from_secs(7 * 86_400);
+/// While all files together take no more than this, unless told otherwise.
+pub const KEEP_BYTES: u64 = 1 << 30;
 
 /// Everything that a node can be told at its start.
 #[derive(Clone, Debug)]
@@ -47,15 +63,28 @@ pub struct Config {
     pub peers: Vec<String>,
     /// A file in which the known peers are kept across restarts.
     pub peer_file: Option<PathBuf>,
+    /// How long a first node, or one with data, looks for the peers that it knows before it goes on
+    /// alone; zero: not at all, none: [`PEER_WAIT`].
+    pub peer_wait: Option<Duration>,
+    /// How long a first node that knows of no peer and has no data waits for nodes that call it before
+    /// it founds a network; zero: not at all, none: [`CALLED_WAIT`].
+    pub called_wait: Option<Duration>,
     /// Client writes are refused.
     pub read_only: bool,
-    /// Bytes of entries above which client writes are refused.
+    /// Bytes of entries from which on client writes that need more memory are refused.
     pub memory_max: Option<usize>,
+    /// Bytes of memory that all clients together may cost.
+    pub client_memory_max: usize,
+    /// Most open requests of one client connection.
+    pub open_requests_max: usize,
     /// Most client connections at once.
     pub connections_max: usize,
     /// How long members that are down are shown, and remembered as what they were. They are
     /// called for longer than that: always.
     pub forget_down_after: Duration,
+    /// For how long a node that is not in the Delete group, and is away, keeps deleted entries from
+    /// being purged. Meant to be alike on all nodes: what counts is the coordinator's.
+    pub purge_grace: Duration,
     /// Where the node keeps its data, and how; none for one that keeps it in memory.
     pub data: Option<DataConfig>,
     /// The directory in which clients may have files written; none: they may not.
@@ -77,8 +106,13 @@ pub struct DataConfig {
     pub rotate_after: Duration,
     /// A snapshot is made after so many bytes of log, and at least as many as the last one has.
     pub snapshot_after: u64,
-    /// So many snapshots are kept, the newest; at least 1.
+    /// So many snapshots are kept, the newest, and what leads from the one before them to these; at
+    /// least 1.
     pub keep_snapshots: usize,
+    /// Older snapshots and logs are kept for so long,
+    pub keep_for: Duration,
+    /// while all files together take no more than so many bytes.
+    pub keep_bytes: u64,
     /// Where files are damaged, go on with what is before the damage.
     pub discard_damaged: bool,
 }
@@ -94,6 +128,8 @@ impl DataConfig {
             rotate_after: ROTATE_AFTER,
             snapshot_after: SNAPSHOT_AFTER,
             keep_snapshots: KEEP_SNAPSHOTS,
+            keep_for: KEEP_FOR,
+            keep_bytes: KEEP_BYTES,
             discard_damaged: false,
         }
     }
@@ -135,7 +171,7 @@ impl SyncPolicy {
 /// How a node starts.
 #[derive(Clone, Debug)]
 pub enum Start {
-    /// The first node of its network: tries the known peers for a moment, then goes on alone.
+    /// The first node of its network: looks for a network that is there, then goes on alone.
     Run {
         /// The root's value, set if the root has none.
         init: Option<Value>,

@@ -15,6 +15,19 @@ const SHOWN_START_BYTES: usize = 64;
 /// drive a terminal: texts are quoted with escapes.
 pub(super) fn log_conflict(conflict: &Conflict, table: &NodeTable) {
     let (winner, loser) = (&conflict.winner, &conflict.loser);
+    if conflict.is_undone_deletion() {
+        tracing::warn!(
+            path = %conflict.path.to_string().escape_debug(),
+            kept = event(winner.newest(), table),
+            kept_chain = chain(winner, table),
+            kept_tock = winner.tock().get(),
+            kept_value = value(winner),
+            lost_value = value(loser),
+            deleted = event(loser.newest(), table),
+            "conflict: a change did not know of a deletion, which was purged meanwhile"
+        );
+        return;
+    }
     tracing::warn!(
         path = %conflict.path.to_string().escape_debug(),
         kept = event(winner.newest(), table),
@@ -30,7 +43,7 @@ pub(super) fn log_conflict(conflict: &Conflict, table: &NodeTable) {
 }
 
 fn event(event: Event, table: &NodeTable) -> String {
-    format!("{}.{}", table.label(event.node), event.tick)
+    table.spell_event(event)
 }
 
 /// The chain, newest event first, with dots where it was cut.

@@ -6,8 +6,9 @@ use parking_lot::Mutex;
 
 use super::address::{Advertised, HostPort, is_host};
 use crate::hub::Hub;
-use crate::model::ids::NodeName;
+use crate::model::ids::{Millis, NodeName, Tock};
 use crate::protocol::peer::greeting::{Hello, LIMITS, PEERS_MAX, VERSION, VERSION_OLDEST};
+use crate::rt;
 
 /// This software's version, for operators.
 pub(super) const SOFTWARE: &str = env!("CARGO_PKG_VERSION");
@@ -26,6 +27,10 @@ pub(super) struct Myself {
     advertised: Advertised,
     /// Where `advertised` leaves it open: the address that SWIM uses, once it is known.
     route: Mutex<Option<IpAddr>>,
+    /// Since when it has served clients, as far as that was noticed.
+    serving_since: Mutex<Option<Millis>>,
+    /// See [`Hello::may_begin`].
+    may_begin: Mutex<Option<Tock>>,
 }
 
 impl Myself {
@@ -36,7 +41,26 @@ impl Myself {
         gossip: SocketAddr,
         advertised: Advertised,
     ) -> Self {
-        Self { name, network, client, gossip, advertised, route: Mutex::new(None) }
+        Self {
+            name,
+            network,
+            client,
+            gossip,
+            advertised,
+            route: Mutex::new(None),
+            serving_since: Mutex::new(None),
+            may_begin: Mutex::new(None),
+        }
+    }
+
+    /// From now on this node serves clients.
+    pub(super) fn note_serving(&self, now: Millis) {
+        self.serving_since.lock().get_or_insert(now);
+    }
+
+    /// Says whether this node may begin without anybody to catch up from, and with which tock.
+    pub(super) fn set_may_begin(&self, tock: Option<Tock>) {
+        *self.may_begin.lock() = tock;
     }
 
     /// The address for SWIM, if it is known yet.
@@ -96,6 +120,8 @@ impl Myself {
         peers: impl Iterator<Item = String>,
     ) -> Hello {
         let (incarnation, ready) = hub.read(|e| (e.id().incarnation, e.is_ready()));
+        let now = rt::now();
+        let since = ready.then(|| *self.serving_since.lock().get_or_insert(now));
         let mut room = PEERS_BYTES_MAX;
         let peers = peers
             .take_while(|peer| {
@@ -114,6 +140,8 @@ impl Myself {
             gossip: self.gossip_text(local),
             client: self.client_text(local),
             ready,
+            serving_ms: since.map_or(0, |since| now.saturating_sub(since)),
+            may_begin: self.may_begin.lock().filter(|_| !ready),
             limits: LIMITS.to_vec(),
             software: SOFTWARE.to_owned(),
             peers,

@@ -47,7 +47,7 @@ pub(super) async fn read(path: &Path) -> Result<Loaded, NodeError> {
 fn read_file(path: &Path) -> Result<Loaded, String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     let mut loaded =
-        Loaded { file: SavedFile::of_hash(0), entries: Vec::new(), states: Vec::new() };
+        Loaded { file: SavedFile::new(0, None), entries: Vec::new(), states: Vec::new() };
     let mut hash = Xxh64::new(0);
     let mut reader = SavedStateReader::new();
     let mut buffer = vec![0; READ_BYTES];
@@ -76,7 +76,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
     if unusable > UNUSABLE_NAMED_MAX {
         tracing::warn!(unusable, "entries of the file were left out");
     }
-    loaded.file = SavedFile::of_hash(hash.digest());
+    loaded.file = SavedFile::new(hash.digest(), loaded.states.first());
     match reader.finish() {
         Ok(()) => Ok(loaded),
         // A log's writer was killed, probably. All before it is good.
@@ -99,13 +99,13 @@ pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> 
             log.room().await;
         }
         hub.change(|engine, out| {
-            entries.iter().try_for_each(|entry| engine.load_entry(loaded.file, entry, out))
+            entries.iter().try_for_each(|entry| engine.load_entry(&loaded.file, entry, out))
         })?;
         rt::yield_now().await;
     }
     // Data before knowledge.
     for state in &loaded.states {
-        hub.change(|engine, out| engine.load_state(loaded.file, state, out))?;
+        hub.change(|engine, out| engine.load_state(&loaded.file, state, out))?;
     }
     let total = hub.read(|e| e.tree().live_len());
     tracing::info!(entries = count, total, "loaded");

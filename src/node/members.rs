@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::HostPort;
-use super::link::Links;
+use super::link::{Links, Origin};
 use super::peer_file::{self, KnownPeer};
 use super::swim::{Notice, Roster};
 use crate::engine::Input;
@@ -82,6 +82,8 @@ fn on_notice(links: &Links, notice: Notice) {
                 &format!("{text}; choose another --name, or stop that node"),
             );
             links.note_name_trouble(text);
+            // Who says so may be wrong; whoever is there knows.
+            links.add_target(&HostPort::from(holder).to_string(), Origin::Learned, None);
         }
         Notice::NetworkMismatch { from, network } => tracing::warn!(
             %from,

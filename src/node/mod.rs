@@ -10,13 +10,16 @@ mod client_log;
 mod client_port;
 pub mod config;
 mod conflict_log;
+mod descriptors;
 mod durable;
 mod error;
+mod farewell;
 mod identity;
 mod link;
 mod load;
 mod local;
 mod members;
+mod memory_watch;
 mod peer_file;
 mod purge_watch;
 mod saving;
@@ -33,12 +36,13 @@ use std::time::Duration;
 use address::Advertised;
 use bind::{GossipSockets, bind_client, bind_gossip};
 use client_files::ClientFiles;
-use config::{CLIENT_PORT, Config, GOSSIP_PORT, Start};
+use config::{CALLED_WAIT, CLIENT_PORT, Config, GOSSIP_PORT, PEER_WAIT, Start};
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
 use identity::Myself;
 use link::{Links, Origin, accept_peers, dial_peers};
 use members::{PeerFile, follow_members};
+use parking_lot::Mutex;
 use peer_file::KnownPeer;
 use saving::Saving;
 use start::Plan;
@@ -46,21 +50,29 @@ use stop::Stop;
 pub use stop::StopReason;
 use swim::SwimHandle;
 
-use crate::engine::Engine;
+use crate::engine::delete::DeleteSettings;
+use crate::engine::{Engine, TICK_INTERVAL_MS};
 use crate::hub::Hub;
 use crate::membership::{NetworkName, SwimConfig};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
-use crate::rt::{self, TcpListener};
+use crate::rt::{self, Task, TcpListener};
 use crate::server::Server;
 
+/// When the wait for peers' acknowledgements of this node's last changes is over, counted from the
+/// beginning of the end.
+const COPIES_DEADLINE: Duration = Duration::from_millis(1_500);
+/// How long another node may take to step in for this one in the Delete group.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long the last words to peers may take.
-const LINKS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_200);
+const LINKS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How long the membership's thread may take to end when it is not to say anything any more.
+const SWIM_END_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long clients may take to read what is written to them.
 const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 /// How long the last record may take: a disk under load takes seconds for a sync, and without the
 /// record the node comes back as another incarnation.
 pub const LOG_FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the last words to members may take, counted from the same moment.
+/// How long the last words to members may take, counted from those to peers.
 const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// The list of known peers in a data directory.
@@ -71,22 +83,37 @@ const PEER_FILE: &str = "peers";
 pub struct Timing {
     /// A first node with known peers goes on alone when none has answered for so long.
     pub no_answer_ms: Millis,
+    /// One without known peers, and without data, when nobody has called it for so long.
+    pub called_ms: Millis,
     /// The same when peers have answered, but none of them serves clients.
     pub first_answer_ms: Millis,
     /// The same when there was one that serves clients, and it is gone.
     pub network_lost_ms: Millis,
-    /// A newcomer whose name is taken gives up after this time.
+    /// A newcomer whose name is taken, as others say, gives up after this time.
     pub name_patience_ms: Millis,
+    /// One that all peers refuse for good gives up after this time.
+    pub refused_patience_ms: Millis,
 }
 
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            no_answer_ms: 5_000,
+            no_answer_ms: millis(PEER_WAIT),
+            called_ms: millis(CALLED_WAIT),
             first_answer_ms: 3_000,
             network_lost_ms: 10_000,
             name_patience_ms: 20_000,
+            refused_patience_ms: 10_000,
         }
+    }
+}
+
+impl Timing {
+    /// With what the node was told about it.
+    fn told(self, config: &Config) -> Self {
+        let no_answer_ms = config.peer_wait.map_or(self.no_answer_ms, millis);
+        let called_ms = config.called_wait.map_or(self.called_ms, millis);
+        Self { no_answer_ms, called_ms, ..self }
     }
 }
 
@@ -115,6 +142,8 @@ struct Inner {
     server: Server,
     swim: SwimHandle,
     stop: Stop,
+    /// Takes peers' connections, and owns the listener.
+    accepting: Mutex<Option<Task<()>>>,
     /// Of a node with a data directory.
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
@@ -135,6 +164,7 @@ impl Node {
     /// # Errors
     /// [`NodeError`]; nothing is left running.
     pub async fn start_with(config: Config, timing: Timing) -> Result<Self, NodeError> {
+        let timing = timing.told(&config);
         let network = NetworkName::new(&config.network)
             .map_err(|_| NodeError::Network(config.network.clone()))?;
         let opened = open_data(&config).await?;
@@ -156,14 +186,17 @@ impl Node {
             links.add_target(&peer.address, Origin::Configured, peer.name.clone());
         }
         let file = peer_file_of(&config).map(|path| PeerFile::new(path, stored));
-        rt::spawn(accept_peers(Arc::clone(links), listener));
+        let tock = links.hub.read(Engine::tock);
+        links.me.set_may_begin(plan.may_begin(tock));
+        let accepting = rt::spawn(accept_peers(Arc::clone(links), listener));
+        node.inner.accepting.lock().replace(accepting);
         rt::spawn(dial_peers(Arc::clone(links)));
         rt::spawn(follow_members(Arc::clone(links), file));
         rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone()));
         rt::spawn(tasks::report(Arc::clone(links)));
         rt::spawn(purge_watch::watch_purging(Arc::clone(links)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
-        if links.addresses().is_empty() {
+        if plan.patience_ms(links, &timing) == 0 {
             // Nobody to wait for.
             plan.carry_out(links, &timing).await;
         } else {
@@ -186,7 +219,7 @@ impl Node {
         let (hub, durable) = match prepared {
             Some(prepared) => prepared.into_hub().map(|(hub, durable)| (hub, Some(durable)))?,
             None => {
-                let incarnation = Incarnation(rt::random_u64());
+                let incarnation = Incarnation::of_random(rt::random_u64());
                 let id = NodeId { name: config.name.clone(), incarnation };
                 (Arc::new(Hub::new(Engine::new(engine_config(config, id)))), None)
             }
@@ -222,7 +255,9 @@ impl Node {
             let saving = (durable.clone(), Arc::clone(&saving));
             client_port::open(client, client_addr, &links, config, saving)
         };
-        let inner = Arc::new(Inner { hub, me, links, server, swim, stop, durable, saving });
+        let accepting = Mutex::new(None);
+        let inner = Inner { hub, me, links, server, swim, stop, accepting, durable, saving };
+        let inner = Arc::new(inner);
         Ok((Self { inner }, gossip.tcp))
     }
 
@@ -339,6 +374,10 @@ fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
     crate::engine::Config {
         read_only: config.read_only,
         memory_max: config.memory_max,
+        delete: DeleteSettings {
+            say_for_ms: millis(config.purge_grace),
+            ..DeleteSettings::default()
+        },
         ..crate::engine::Config::new(id, rt::random_u64())
     }
 }
@@ -396,11 +435,15 @@ impl Inner {
         if let Some(reason) = self.stop.reason() {
             tracing::info!(%reason, "taking leave");
         }
+        // First the clients: what they wrote last must go out before the farewell.
+        let began = rt::now();
+        self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
+        farewell::wait_for_copies(&self.links, began + millis(COPIES_DEADLINE)).await;
+        // While all still see a member here.
+        self.hand_over().await;
         self.swim.leave();
         let members = rt::timeout(SWIM_FAREWELL_TIMEOUT, self.swim.ended());
         let links = async {
-            // First the clients: what they wrote last must go out before the farewell.
-            self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
             self.links.leave(LINKS_FAREWELL_TIMEOUT).await;
             let saving = Arc::clone(&self.saving);
             rt::spawn_blocking(move || saving.end()).await;
@@ -410,10 +453,37 @@ impl Inner {
             }
         };
         futures::future::join(links, members).await;
+        farewell::tell_of_changes(&self.links, self.durable.is_some());
+        let accepting = self.accepting.lock().take();
+        if let Some(accepting) = accepting {
+            accepting.cancel().await;
+        }
+        self.swim.stop();
+        let _ = rt::timeout(SWIM_END_TIMEOUT, self.swim.ended()).await;
+        // The ports are free now, and so is the data directory.
         self.end_at_once();
     }
 
+    /// The only member of the Delete group leaves its place to another node, if it has no data
+    /// directory. Nobody waits long for that: without it a new lineage begins.
+    async fn hand_over(&self) {
+        if self.hub.read(Engine::has_handed_over) {
+            return;
+        }
+        self.hub.change(|engine, _| engine.begin_hand_over());
+        let done = async {
+            while !self.hub.read(Engine::has_handed_over) {
+                rt::sleep(Duration::from_millis(TICK_INTERVAL_MS)).await;
+            }
+        };
+        if rt::timeout(HAND_OVER_TIMEOUT, done).await.is_none() {
+            tracing::info!("no other node took over this node's place in the Delete group");
+        }
+    }
+
     fn end_at_once(self: &Arc<Self>) {
+        // Whoever waits for the node's end may start another one.
+        self.server.release_leavers();
         self.stop.finish();
         self.server.abandon();
         self.swim.stop();

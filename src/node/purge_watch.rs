@@ -1,5 +1,6 @@
-//! Watches whether a member of the Delete group that is away keeps tombstones from being purged,
-//! and says so in the log: soon, now and then while it lasts, and when it is over.
+//! Watches the Delete group, and says in the log what operators should know of: a member that is away
+//! keeps tombstones from being purged, a node with data is not in the group, the mark has grown. Soon,
+//! now and then while it lasts, and, of what blocks purging, when it is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::engine::Engine;
 use crate::model::ids::Millis;
 use crate::model::seen::Mark;
 use crate::rt;
-use crate::server::PurgeBlock;
+use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
 
 /// How often is looked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -21,6 +22,7 @@ const WARN_AGAIN_MS: Millis = 600_000;
 /// Looks every second, until the node ends.
 pub(super) async fn watch_purging(links: Arc<Links>) {
     let mut watch = PurgeWatch::default();
+    let (mut left_out, mut grown) = (Lasting::default(), Lasting::default());
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
         let now = rt::now();
         let look = |engine: &Engine| (engine.group_view(now), engine.mark().clone());
@@ -32,6 +34,36 @@ pub(super) async fn watch_purging(links: Arc<Links>) {
             }
             None => {}
         }
+        let texts = [left_out.look(left_out_text(&view), now), grown.look(mark_text(&view), now)];
+        for text in texts.into_iter().flatten() {
+            tracing::warn!("{text}");
+        }
+    }
+}
+
+/// Something that is worth a warning once it lasts.
+#[derive(Default)]
+struct Lasting {
+    since: Option<Millis>,
+    warned_at: Option<Millis>,
+}
+
+impl Lasting {
+    /// Gives the text back if it is due.
+    fn look(&mut self, text: Option<String>, now: Millis) -> Option<String> {
+        let Some(text) = text else {
+            *self = Self::default();
+            return None;
+        };
+        let since = *self.since.get_or_insert(now);
+        let is_due = match self.warned_at {
+            Some(at) => now.saturating_sub(at) >= WARN_AGAIN_MS,
+            None => now.saturating_sub(since) >= WARN_AFTER_MS,
+        };
+        if is_due {
+            self.warned_at = Some(now);
+        }
+        is_due.then_some(text)
     }
 }
 
@@ -109,6 +141,18 @@ mod tests {
         let is_over = watch.look(None, mark(9_999), end) == Some(Notice::Over);
         assert_eq!(watch.look(None, mark(9_999), end + 1_000), None);
         (warned, is_over)
+    }
+
+    #[test]
+    fn what_lasts_is_told_after_a_minute_and_then_every_ten() {
+        let mut lasting = Lasting::default();
+        let told = |lasting: &mut Lasting, seconds: std::ops::RangeInclusive<u64>| -> Vec<u64> {
+            let text = || Some("so".to_owned());
+            seconds.filter(|s| lasting.look(text(), START + s * 1_000).is_some()).collect()
+        };
+        assert_eq!(told(&mut lasting, 0..=1_300), [60, 660, 1_260]);
+        assert_eq!(lasting.look(None, START + 1_301_000), None);
+        assert_eq!(told(&mut lasting, 1_302..=1_362), [1_362]);
     }
 
     #[test]

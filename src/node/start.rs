@@ -10,7 +10,7 @@ use super::link::Links;
 use super::load::{self, Loaded};
 use super::stop::StopReason;
 use crate::engine::{Engine, Input};
-use crate::model::ids::Millis;
+use crate::model::ids::{Millis, Tock};
 use crate::model::value::Value;
 use crate::rt;
 
@@ -56,15 +56,48 @@ impl Plan {
         })
     }
 
+    fn has_data(&self) -> bool {
+        matches!(self, Self::GoOn { .. })
+    }
+
+    /// How long the node looks for its network before it goes on alone. Not at all where it has data
+    /// and knows of nobody: all others have left, or there never were any.
+    pub(super) fn patience_ms(&self, links: &Links, timing: &Timing) -> Millis {
+        match (self, links.addresses().is_empty()) {
+            (Self::Join, _) => Millis::MAX,
+            (_, false) => timing.no_answer_ms,
+            (Self::GoOn { .. }, true) => 0,
+            (Self::Run { .. }, true) => timing.called_ms,
+        }
+    }
+
+    /// What the node tells peers that wait as it does; see `Hello::may_begin`. `tock`: its own.
+    pub(super) fn may_begin(&self, tock: Tock) -> Option<Tock> {
+        match self {
+            Self::Join => None,
+            Self::Run { loaded: None, .. } => Some(Tock::default()),
+            // Some data is more than none.
+            Self::Run { .. } | Self::GoOn { .. } => Some(tock.max(Tock::new(1)?)),
+        }
+    }
+
     /// Brings the node to serve clients.
     pub(super) async fn carry_out(self, links: &Arc<Links>, timing: &Timing) {
+        self.begin(links, timing).await;
+        if links.hub.read(Engine::is_ready) {
+            links.me.note_serving(rt::now());
+        }
+    }
+
+    async fn begin(self, links: &Arc<Links>, timing: &Timing) {
+        let (patience_ms, has_data) = (self.patience_ms(links, timing), self.has_data());
         let (init, loaded) = match self {
             Self::Join => return wait_for_network(links, timing).await,
             Self::Run { init, loaded } => (init, loaded),
             Self::GoOn { init } => (init, None),
         };
-        // Without peers there is nobody to wait for.
-        let founds = links.addresses().is_empty() || is_network_missing(links, timing).await;
+        let founds =
+            patience_ms == 0 || is_network_missing(links, patience_ms, timing, has_data).await;
         if links.stop.is_requested() {
             return;
         }
@@ -93,8 +126,10 @@ struct Found {
     answered_ms: Option<Millis>,
     /// One that serves clients is linked; or was, less than [`Timing::network_lost_ms`] ago.
     network_is_there: bool,
-    /// All that are linked have greater names than this node.
-    is_smallest: bool,
+    /// All that are linked wait for a network and will not begin one.
+    all_join: bool,
+    /// Of all that are linked and wait, this node is the one to begin.
+    is_first: bool,
 }
 
 /// What a first node with known peers does next.
@@ -106,14 +141,18 @@ enum FirstStep {
     GoAlone,
 }
 
-/// Decides for a first node that is not ready yet. Where several nodes start together and know
-/// each other, nobody is ready: the one with the smallest name founds, the others catch up.
-fn decide_first_step(found: Found, timing: &Timing) -> FirstStep {
+/// Decides for a node that is not ready yet and may go on alone. Where several nodes start together
+/// and know each other, nobody is ready: the one that has seen most begins, of equal ones the one with
+/// the smallest name ([`Hello::begins_before`](crate::protocol::peer::greeting::Hello)), and the others
+/// catch up with it. `patience_ms`: how long it waits when nobody answers.
+fn decide_first_step(found: Found, patience_ms: Millis, timing: &Timing) -> FirstStep {
     let patience = match found.answered_ms {
         _ if found.network_is_there => return FirstStep::Wait,
-        None => return go_if(found.waited_ms >= timing.no_answer_ms),
-        Some(_) if found.is_smallest => timing.first_answer_ms,
-        // Should the smallest not found, for whatever reason.
+        None => return go_if(found.waited_ms >= patience_ms),
+        // Nobody there will ever have more than this node.
+        Some(_) if found.all_join && found.waited_ms >= patience_ms => return FirstStep::GoAlone,
+        Some(_) if found.is_first => timing.first_answer_ms,
+        // Should the first not begin, for whatever reason.
         Some(_) => timing.first_answer_ms + timing.no_answer_ms,
     };
     go_if(found.answered_ms.is_some_and(|ms| ms >= patience))
@@ -123,9 +162,15 @@ fn go_if(go: bool) -> FirstStep {
     if go { FirstStep::GoAlone } else { FirstStep::Wait }
 }
 
-/// A first node that knows peers: waits until it has caught up with them (false), or until it is
-/// clear that there is no network (true).
-async fn is_network_missing(links: &Links, timing: &Timing) -> bool {
+/// A node that may go on alone: waits until it has caught up with its network (false), or until it is
+/// clear that there is none (true).
+async fn is_network_missing(
+    links: &Links,
+    patience_ms: Millis,
+    timing: &Timing,
+    has_data: bool,
+) -> bool {
+    let knows_peers = !links.addresses().is_empty();
     let began = rt::now();
     let (mut answered_at, mut network_at, mut told_at) = (None, None::<Millis>, began);
     loop {
@@ -142,23 +187,27 @@ async fn is_network_missing(links: &Links, timing: &Timing) -> bool {
             network_at = Some(now);
         }
         let since = |at: Millis| now.saturating_sub(at);
+        let own = links.me.hello(&links.hub, None, std::iter::empty());
         let found = Found {
             waited_ms: since(began),
             answered_ms: answered_at.map(since),
             network_is_there: network_at.is_some_and(|at| since(at) < timing.network_lost_ms),
-            is_smallest: infos.iter().all(|link| links.me.name < link.peer.name),
+            all_join: infos.iter().all(|link| !link.peer.ready && link.peer.may_begin.is_none()),
+            is_first: infos.iter().all(|link| own.begins_before(&link.peer)),
         };
-        if decide_first_step(found, timing) == FirstStep::GoAlone
+        if decide_first_step(found, patience_ms, timing) == FirstStep::GoAlone
             // Two nodes of one name must not both found: the stay of the other decides.
             && links.name_trouble().is_none()
+            // Who knows of a network and is of another one was given the wrong name of it.
+            && (has_data || links.refused_by_all().is_none())
         {
-            tracing::info!(
-                tried = ?links.addresses(),
-                "no running network was found; this node begins, and goes on calling"
-            );
+            tell_alone(links, knows_peers, since(began));
             return true;
         }
         watch_name(links, timing);
+        if !has_data {
+            watch_refusals(links, timing);
+        }
         if since(told_at) >= PROGRESS_INTERVAL_MS {
             told_at = now;
             log_progress(links, since(began));
@@ -177,6 +226,7 @@ async fn wait_for_network(links: &Links, timing: &Timing) {
             return;
         }
         watch_name(links, timing);
+        watch_refusals(links, timing);
         let now = rt::now();
         if now.saturating_sub(told_at) >= PROGRESS_INTERVAL_MS {
             told_at = now;
@@ -201,6 +251,45 @@ fn watch_name(links: &Links, timing: &Timing) {
     }
 }
 
+/// A newcomer that every peer refuses for good gives up: it was told the wrong network, or runs other
+/// software.
+fn watch_refusals(links: &Links, timing: &Timing) {
+    if let Some(refused) = links.refused_by_all()
+        && rt::now().saturating_sub(refused.since) >= timing.refused_patience_ms
+    {
+        let why = refused.why.to_string();
+        links.stop.request(StopReason::Refused { address: refused.address, why });
+    }
+}
+
+/// Nobody was found who has a network.
+fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
+    let entries = links.hub.read(|engine| engine.tree().len());
+    let linked: Vec<String> = links.infos().iter().map(|info| info.peer.name.to_string()).collect();
+    let waited_s = waited_ms / 1_000;
+    if !linked.is_empty() {
+        tracing::warn!(
+            ?linked,
+            entries,
+            waited_s,
+            "all peers that answer wait for a network; this node begins with what it has, and they \
+             catch up with it"
+        );
+    } else if knows_peers {
+        tracing::warn!(
+            tried = ?links.addresses(),
+            entries,
+            waited_s,
+            "no peer has answered; this node goes on alone with what it has, and keeps calling"
+        );
+    } else {
+        tracing::info!(
+            waited_s,
+            "no peer is known and none has called; this node founds a network"
+        );
+    }
+}
+
 fn log_progress(links: &Links, waited_ms: Millis) {
     let waited_s = waited_ms / 1_000;
     if let Some(progress) = links.hub.read(Engine::catch_up_progress) {
@@ -217,7 +306,14 @@ fn log_progress(links: &Links, waited_ms: Millis) {
         .map(|trouble| format!("{}: {}", trouble.address, trouble.why))
         .collect();
     let linked: Vec<String> = links.infos().iter().map(|info| info.peer.name.to_string()).collect();
-    if !linked.is_empty() {
+    if !linked.is_empty() && !links.hub.read(Engine::has_ready_peer) {
+        tracing::info!(
+            ?linked,
+            waited_s,
+            "waiting: the peers that answer have no data either; if no node of the network serves, \
+             start one with `run`"
+        );
+    } else if !linked.is_empty() {
         tracing::info!(?linked, waited_s, "no peer can be caught up with yet; trying on");
     } else if troubles.is_empty() {
         tracing::info!(tried = ?links.addresses(), waited_s, "no peer has answered yet; trying on");
@@ -241,17 +337,22 @@ fn set_root(links: &Links, value: &Value) {
 mod tests {
     use super::*;
 
-    const NOTHING: Found =
-        Found { waited_ms: 0, answered_ms: None, network_is_there: false, is_smallest: true };
+    const NOTHING: Found = Found {
+        waited_ms: 0,
+        answered_ms: None,
+        network_is_there: false,
+        all_join: false,
+        is_first: true,
+    };
 
     fn decide(found: Found) -> FirstStep {
-        decide_first_step(found, &Timing::default())
+        decide_first_step(found, 10_000, &Timing::default())
     }
 
     #[test]
     fn a_first_node_goes_alone_when_nobody_answers() {
-        assert_eq!(decide(Found { waited_ms: 4_999, ..NOTHING }), FirstStep::Wait);
-        assert_eq!(decide(Found { waited_ms: 5_000, ..NOTHING }), FirstStep::GoAlone);
+        assert_eq!(decide(Found { waited_ms: 9_999, ..NOTHING }), FirstStep::Wait);
+        assert_eq!(decide(Found { waited_ms: 10_000, ..NOTHING }), FirstStep::GoAlone);
     }
 
     #[test]
@@ -260,19 +361,23 @@ mod tests {
             waited_ms: 1_000_000,
             answered_ms: Some(999_000),
             network_is_there: true,
-            is_smallest: true,
+            all_join: false,
+            is_first: true,
         };
         assert_eq!(decide(found), FirstStep::Wait);
     }
 
     #[test]
-    fn of_nodes_that_start_together_the_smallest_founds() {
-        let at = |ms, is_smallest| {
-            decide(Found { waited_ms: ms, answered_ms: Some(ms), is_smallest, ..NOTHING })
+    fn of_nodes_that_start_together_one_begins() {
+        let at = |ms, is_first| {
+            decide(Found { waited_ms: ms, answered_ms: Some(ms), is_first, ..NOTHING })
         };
         assert_eq!(at(2_999, true), FirstStep::Wait);
         assert_eq!(at(3_000, true), FirstStep::GoAlone);
-        assert_eq!(at(7_999, false), FirstStep::Wait);
-        assert_eq!(at(8_000, false), FirstStep::GoAlone, "should the smallest be stuck");
+        let joiners = Found { answered_ms: Some(1), all_join: true, ..NOTHING };
+        assert_eq!(decide(Found { waited_ms: 9_999, ..joiners }), FirstStep::Wait);
+        assert_eq!(decide(Found { waited_ms: 10_000, ..joiners }), FirstStep::GoAlone);
+        assert_eq!(at(12_999, false), FirstStep::Wait);
+        assert_eq!(at(13_000, false), FirstStep::GoAlone, "should the first be stuck");
     }
 }

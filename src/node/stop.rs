@@ -19,8 +19,9 @@ pub enum StopReason {
     #[error("the node left its network because a client asked for it")]
     Left,
     /// Another live node has this node's name, and stayed alive for as long as it was tried.
+    /// Starting again does not help as long as it runs.
     #[error(
-        "the name {name:?} is taken in network {network:?}: {told}; choose another name, or stop \
+        "the name {name:?} is taken in network {network:?}: {told}; choose another --name, or stop \
          the other node"
     )]
     NameInUse {
@@ -30,6 +31,15 @@ pub enum StopReason {
         network: String,
         /// What the network's nodes answered.
         told: String,
+    },
+    /// All peers that this node was told of refuse it for good. Starting again does not help
+    /// unless somebody changes a setting.
+    #[error("all peers refuse this node: {address} says {why:?}")]
+    Refused {
+        /// One of them.
+        address: String,
+        /// In its words.
+        why: String,
     },
     /// The saved state that the node should start with could not be taken in.
     #[error("{0}")]

@@ -75,8 +75,9 @@ struct Shared {
     ended: std::sync::atomic::AtomicBool,
     /// Datagrams that were sent, and their bytes.
     sent: (AtomicU64, AtomicU64),
-    /// For waking the thread: its own socket, and where that is.
-    socket: UdpSocket,
+    /// For waking the thread: its own socket, and where that is. None once it has ended: then the
+    /// port is free.
+    socket: Mutex<Option<UdpSocket>>,
     wake: SocketAddr,
 }
 
@@ -105,7 +106,7 @@ impl SwimHandle {
             changed: Event::new(),
             ended: false.into(),
             sent: Default::default(),
-            socket: socket.try_clone()?,
+            socket: Mutex::new(Some(socket.try_clone()?)),
             wake,
         });
         let handle = Self { shared: Arc::clone(&shared) };
@@ -194,7 +195,9 @@ impl SwimHandle {
             commands.push_back(command);
         }
         // An empty datagram only ends the wait. If it is lost, the wait ends by itself.
-        let _ = self.shared.socket.send_to(&[], self.shared.wake);
+        if let Some(socket) = &*self.shared.socket.lock() {
+            let _ = socket.send_to(&[], self.shared.wake);
+        }
     }
 }
 
@@ -255,8 +258,12 @@ impl Owner {
                 self.retire(); // was refused
             }
         }
-        self.shared.ended.store(true, std::sync::atomic::Ordering::Release);
-        self.shared.changed.notify(usize::MAX);
+        let shared = Arc::clone(&self.shared);
+        // First the port: whoever waits for the end may want it.
+        shared.socket.lock().take();
+        drop(self);
+        shared.ended.store(true, std::sync::atomic::Ordering::Release);
+        shared.changed.notify(usize::MAX);
     }
 
     /// Waits for datagrams until the next deadline, and takes all that are there.

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::conflict_log::log_conflict;
 use super::durable::Durable;
 use super::link::Links;
-use crate::engine::{CatchUpFailure, Input, Report, TICK_INTERVAL_MS};
+use super::memory_watch::MemoryWatch;
+use crate::engine::{CatchUpFailure, Engine, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
-use crate::model::ids::{Incarnation, Millis, NodeName, NodeTable};
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, NodeTable};
 use crate::rt;
 
 /// Links without progress are looked for this often.
@@ -20,6 +21,7 @@ const RENEW_INTERVAL_MS: Millis = 1_000;
 pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) {
     let interval = Duration::from_millis(TICK_INTERVAL_MS);
     let (mut check_due, mut last) = (0, rt::now());
+    let mut memory = MemoryWatch::default();
     while links.stop.or(rt::sleep(interval)).await.is_some() {
         let now = rt::now();
         links.hub.handle(Input::Tick, now);
@@ -32,6 +34,7 @@ pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) 
         if now >= check_due {
             check_due = now + STALL_CHECK_INTERVAL_MS;
             links.close_stalled();
+            memory.look(links.hub.read(Engine::memory_excess), now);
             durable.iter().for_each(|durable| durable.watch(now));
         }
     }
@@ -60,7 +63,7 @@ pub(super) async fn report(links: Arc<Links>) {
                 return;
             }
             renewed_at = Some(rt::now());
-            let incarnation = Incarnation(rt::random_u64());
+            let incarnation = Incarnation::of_random(rt::random_u64());
             links.hub.handle(Input::Renewed { incarnation }, rt::now());
             links.on_renewed(incarnation);
         }
@@ -84,7 +87,7 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
             CatchUpFailure::Refused(reason) => {
                 tracing::info!(%peer, ?reason, "the peer does not answer the catch-up; trying on");
             }
-            CatchUpFailure::AcrossPurge | CatchUpFailure::Silent => {
+            CatchUpFailure::AcrossPurge | CatchUpFailure::Silent | CatchUpFailure::TooMuch => {
                 tracing::warn!(%peer, ?reason, "the catch-up failed; trying on");
             }
             CatchUpFailure::LinkDown => {
@@ -114,11 +117,26 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
                 config.members().iter().map(|m| m.name.as_str()).collect::<Vec<_>>().join(" "),
             "the Delete group has these members now"
         ),
-        Report::Renewed { incarnation } => tracing::warn!(
-            incarnation = format!("{:016x}", incarnation.0),
-            "somebody else uses this node's identity (a copied disk?); going on under a new \
-             incarnation"
+        Report::ContentsDiffer { peer } => tracing::error!(
+            %peer,
+            "this node and the peer have accounted for the same changes and hold different entries; \
+             was a data directory set back, or copied? The entries are compared and repaired"
         ),
+        Report::ContentsMended { peer, path, event } => {
+            tracing::error!(
+                %peer, %path, event = %table.spell_event(*event),
+                "this change had another content at the peer; the entry was repaired, and \
+                 `conflicts` shows what lost"
+            );
+        }
+        Report::Renewed { incarnation } => {
+            let own = hub.read(|e| e.id().clone());
+            tracing::warn!(
+                life = %NodeId { incarnation: *incarnation, ..own },
+                "somebody else uses this node's identity (a copied disk?); going on under a new \
+                 incarnation"
+            );
+        }
     }
 }
 

@@ -18,17 +18,20 @@
 //! meaning on the way there and back. Other keys with a dollar sign (`$ref`) mean nothing special.
 //!
 //! Kept are the values, not their encodings: an integer comes back in its shortest form, a 32-bit
-//! float in 64 bits, a NaN as the usual one. In JSON given by people, integers past 64 bits are
-//! read as floats, as JSON programs do; `$int` keeps them exact.
+//! float in 64 bits, a NaN as the usual one. Nothing is changed or left out silently: an integer past
+//! 64 bits is refused (`$int` keeps it exact, a dot or an exponent makes it a float), and so is a map
+//! with a key twice (`$map` has both).
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::Deserialize as _;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value as Json};
 
 use crate::model::limits::VALUE_DEPTH_MAX;
@@ -56,6 +59,12 @@ pub enum JsonError {
     /// The text is not JSON.
     #[error("not JSON: {0}")]
     Syntax(String),
+    /// An integer past 64 bits.
+    #[error(
+        "the integer {0} is past 64 bits; {{\"$int\": \"0x…\"}} keeps it exact, and with a dot or an \
+         exponent it is a float"
+    )]
+    BigInteger(String),
     /// Nested too deep to be a value.
     #[error("nested deeper than {VALUE_DEPTH_MAX}")]
     TooDeep,
@@ -96,11 +105,14 @@ fn json_from_text(text: &str, depth_max: usize) -> Result<Json, JsonError> {
     if nesting(text) > depth_max {
         return Err(JsonError::TooDeep);
     }
+    if let Some(integer) = big_integer(text) {
+        return Err(JsonError::BigInteger(integer.to_owned()));
+    }
     let syntax = |error: serde_json::Error| JsonError::Syntax(error.to_string());
     let mut parser = serde_json::Deserializer::from_str(text);
     // Its own limit is less than values need; the text's was just checked.
     parser.disable_recursion_limit();
-    let json = Json::deserialize(&mut parser).map_err(syntax)?;
+    let Strict(json) = Strict::deserialize(&mut parser).map_err(syntax)?;
     parser.end().map_err(syntax)?;
     Ok(json)
 }
@@ -147,6 +159,105 @@ fn nesting(text: &str) -> usize {
         }
     }
     deepest
+}
+
+/// The first integer in a JSON text that does not fit into 64 bits; meaningless, but harmless, if the
+/// text is not JSON.
+fn big_integer(text: &str) -> Option<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let is_big = |token: &&str| {
+        let digits = token.strip_prefix('-').unwrap_or(token);
+        // Fewer digits fit.
+        digits.len() > 18
+            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && token.parse::<u64>().is_err()
+            && token.parse::<i64>().is_err()
+    };
+    let mut rest = text;
+    // What is outside of strings, piece by piece.
+    loop {
+        let (outside, inside) = rest.split_once('"').unwrap_or((rest, ""));
+        if let Some(token) = outside.split(|c| !is_part(c)).find(is_big) {
+            return Some(token);
+        }
+        let mut bytes = inside.bytes().enumerate();
+        let end = loop {
+            match bytes.next() {
+                Some((at, b'"')) => break at,
+                Some((_, b'\\')) => drop(bytes.next()),
+                Some(_) => {}
+                None => return None,
+            }
+        };
+        rest = inside.get(end + 1..)?;
+    }
+}
+
+/// JSON as it is read here: a map with a key twice is an error.
+struct Strict(Json);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Strict)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Json, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
+        let mut array = Vec::new();
+        while let Some(Strict(item)) = items.next_element()? {
+            array.push(item);
+        }
+        Ok(Json::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Json, A::Error> {
+        let mut map = Map::new();
+        while let Some((key, Strict(value))) = pairs.next_entry::<String, Strict>()? {
+            if map.contains_key(&key) {
+                let text = format!("the key {key:?} is there twice");
+                return Err(A::Error::custom(text));
+            }
+            map.insert(key, value);
+        }
+        Ok(Json::Object(map))
+    }
 }
 
 /// Reads one value, whose nesting the caller has bounded.

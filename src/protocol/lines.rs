@@ -6,28 +6,34 @@
 //! | `value` | as [`super::json`] has it |
 //! | `msgpack` | only where `value` does not come back in the same bytes: those, in base64 |
 //! | `deleted` | `true` in place of a value: a tombstone |
-//! | `chain` | who changed it, newest first: `NAME~INCARNATION:TICK`, all sixteen digits |
+//! | `chain` | the events that changed it, newest first, spelled as everywhere ([`crate::model::spelling`]) |
 //! | `cut` | `true` if the chain lost older events |
 //! | `tock` | the change's |
 //! | `origin` | of a re-issue: the event that first brought its value |
 //! | `extra` | fields of the change that this version does not know, in base64 |
+//! | `check` | two hashes, 16 digits each: of what says which version it is, and of its value |
 //!
 //! A line with all of that is a version of an entry, as a node holds it. One with `path` and `value`
 //! only says what somebody wants there. There is no line for what a node had accounted for: these
 //! files are made to be cut, filtered and edited, and knowledge without its data would be wrong.
+//!
+//! An event has one value, everywhere and for good. So a line that was edited is not the version that
+//! it names: `check` shows that ([`Standing`]), and what it says is a change of its own.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
+use xxhash_rust::xxh64::xxh64;
 
 use super::json::{JsonError, json_from_msgpack, object_from_text, value_from_json};
 use super::record::is_extra;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
-use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::ids::{Event, NodeId, NodeTable, Tick, Tock};
 use crate::model::limits::{CHAIN_LEN_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::model::path::Path;
 use crate::model::path_text::PathTextError;
+use crate::model::spelling::NamedEvent;
 use crate::model::value::{Value, ValueError};
 
 /// Longest line that is read. JSON is longer than the MessagePack that it becomes, with escapes
@@ -56,6 +62,20 @@ pub struct Version {
     pub origin: Option<(NodeId, Tick)>,
     /// Unknown fields of the change.
     pub extra: Vec<u8>,
+    /// Whether the line is as it was written.
+    pub standing: Standing,
+}
+
+/// How a line stands to the version that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is that version.
+    AsWritten,
+    /// It has another value in the place of that version's.
+    OtherValue,
+    /// Its path, chain, tock, or what else says which version it is, is not as it was written.
+    /// Nothing of that may be believed.
+    OtherVersion,
 }
 
 /// Why a line cannot be taken.
@@ -78,6 +98,9 @@ pub enum LineError {
     /// The value's bytes.
     #[error("\"msgpack\": {0}")]
     Value(#[from] ValueError),
+    /// Two values, and nothing that says which is meant.
+    #[error("\"value\" and \"msgpack\" say different things; leave out the one that is not meant")]
+    TwoValues,
     /// Neither a value nor `deleted`.
     #[error("there is neither \"value\" nor \"deleted\": true")]
     NoValue,
@@ -116,7 +139,7 @@ pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
         None => None,
         Some(event) => Some(event.as_str().and_then(decode_event).ok_or(LineError::Field {
             field: "origin",
-            expected: "an event, like \"n1~0123456789abcdef:5\"",
+            expected: "an event, like \"n1~e9001b2c3d4e:5\"",
         })?),
     };
     let extra = match fields.get("extra") {
@@ -126,7 +149,51 @@ pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
             .ok_or(LineError::Field { field: "extra", expected: "a change's fields in base64" })?,
     };
     let is_chain_cut = flag(&fields, "cut")?;
-    Ok((line, Version { chain, is_chain_cut, tock, origin, extra }))
+    let standing = Standing::AsWritten;
+    let mut version = Version { chain, is_chain_cut, tock, origin, extra, standing };
+    version.standing = match read_check(&fields) {
+        Some((which, _)) if which != hash_of_version(&line.path, &version) => {
+            Standing::OtherVersion
+        }
+        Some((_, value)) if value == hash_of_value(line.value.as_ref().map(Value::as_bytes)) => {
+            Standing::AsWritten
+        }
+        Some(_) => Standing::OtherValue,
+        None => Standing::OtherVersion,
+    };
+    Ok((line, version))
+}
+
+/// The hashes of a line's version and value; `None` if there are none.
+fn read_check(fields: &Map<String, Json>) -> Option<(u64, u64)> {
+    let text = fields.get("check").and_then(Json::as_str)?;
+    let (version, value) = text.split_at_checked(16).filter(|(_, value)| value.len() == 16)?;
+    let hash = |digits| u64::from_str_radix(digits, 16).ok();
+    Some((hash(version)?, hash(value)?))
+}
+
+/// Of all that says which version of which entry it is.
+fn hash_of_version(path: &Path, version: &Version) -> u64 {
+    let Version { chain, is_chain_cut, tock, origin, extra, standing: _ } = version;
+    let mut bytes = Vec::with_capacity(256);
+    let part = |part: &[u8], bytes: &mut Vec<u8>| {
+        bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(part);
+    };
+    part(path.as_bytes(), &mut bytes);
+    part(extra, &mut bytes);
+    bytes.extend_from_slice(&tock.get().to_le_bytes());
+    bytes.extend_from_slice(&[u8::from(*is_chain_cut), u8::from(origin.is_some())]);
+    for (id, tick) in origin.iter().chain(chain) {
+        part(id.name.as_str().as_bytes(), &mut bytes);
+        bytes.extend_from_slice(&id.incarnation.0.to_le_bytes());
+        bytes.extend_from_slice(&tick.get().to_le_bytes());
+    }
+    xxh64(&bytes, 0)
+}
+
+fn hash_of_value(value: Option<&[u8]>) -> u64 {
+    xxh64(value.unwrap_or_default(), u64::from(value.is_some()))
 }
 
 fn decode_fields(fields: &Map<String, Json>) -> Result<Line, LineError> {
@@ -136,14 +203,24 @@ fn decode_fields(fields: &Map<String, Json>) -> Result<Line, LineError> {
     if flag(fields, "deleted")? {
         return Ok(Line { path, value: None });
     }
-    let value = match (fields.get("msgpack"), fields.get("value")) {
-        (Some(bytes), _) => {
-            let field = LineError::Field { field: "msgpack", expected: "base64 text" };
-            Value::new(&base64_bytes(bytes).ok_or(field)?)?
-        }
-        (None, Some(json)) => value_from_json(json)?,
-        (None, None) => return Err(LineError::NoValue),
+    let json = fields.get("value");
+    let Some(bytes) = fields.get("msgpack") else {
+        let value = value_from_json(json.ok_or(LineError::NoValue)?)?;
+        return Ok(Line { path, value: Some(value) });
     };
+    let field = LineError::Field { field: "msgpack", expected: "base64 text" };
+    let mut value = Value::new(&base64_bytes(bytes).ok_or(field)?)?;
+    // Both say the same, unless one was edited; then the other is still as it was written.
+    if let Some(json) = json
+        && json_from_msgpack(value.as_bytes())? != *json
+    {
+        match read_check(fields) {
+            Some((_, hash)) if hash == hash_of_value(Some(value.as_bytes())) => {
+                value = value_from_json(json)?;
+            }
+            Some(_) | None => return Err(LineError::TwoValues),
+        }
+    }
     Ok(Line { path, value: Some(value) })
 }
 
@@ -158,20 +235,14 @@ fn base64_bytes(json: &Json) -> Option<Vec<u8>> {
     BASE64.decode(json.as_str()?).ok()
 }
 
-/// `NAME~INCARNATION:TICK`, with all sixteen digits.
 fn decode_event(text: &str) -> Option<(NodeId, Tick)> {
-    let (node, tick) = text.rsplit_once(':')?;
-    let (name, digits) = node.split_once('~')?;
-    let is_whole = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    let incarnation = is_whole.then(|| u64::from_str_radix(digits, 16).ok()).flatten()?;
-    let id = NodeId { name: NodeName::new(name).ok()?, incarnation: Incarnation(incarnation) };
-    let tick = Tick::new(tick.parse().ok()?).filter(|tick| *tick > Tick::default())?;
-    Some((id, tick))
+    let NamedEvent { life, tick } = text.parse().ok()?;
+    Some((life, tick))
 }
 
 fn event_json(event: Event, table: &NodeTable) -> Json {
     match table.get(event.node) {
-        Some(id) => format!("{}~{:016x}:{}", id.name, id.incarnation.0, event.tick).into(),
+        Some(_) => table.spell_event(event).into(),
         None => Json::Null,
     }
 }
@@ -211,23 +282,47 @@ pub fn line_fields(path: &Path, entry: &Entry, table: &NodeTable) -> Map<String,
     if !entry.extra().is_empty() {
         fields.insert("extra".into(), BASE64.encode(entry.extra()).into());
     }
+    if let Some(version) = Version::of(entry, table) {
+        let (version, value) = (hash_of_version(path, &version), hash_of_value(entry.value()));
+        fields.insert("check".into(), format!("{version:016x}{value:016x}").into());
+    }
     fields
 }
 
 impl Version {
+    /// An entry's; `None` if the table does not know its nodes.
+    fn of(entry: &Entry, table: &NodeTable) -> Option<Version> {
+        let event = |event: Event| Some((table.get(event.node)?.clone(), event.tick));
+        Some(Version {
+            chain: entry.events().map(event).collect::<Option<_>>()?,
+            is_chain_cut: entry.is_chain_cut(),
+            tock: entry.tock(),
+            origin: match entry.reissue_of() {
+                None => None,
+                Some(origin) => Some(event(origin)?),
+            },
+            extra: entry.extra().to_vec(),
+            standing: Standing::AsWritten,
+        })
+    }
+
+    /// Its chain, in terms of a table; `None` if that is full.
+    #[must_use]
+    pub fn chain(&self, table: &mut NodeTable) -> Option<Chain> {
+        let event =
+            |(id, tick): &(NodeId, Tick)| Some(Event { node: table.intern(id)?, tick: *tick });
+        let events: Vec<Event> = self.chain.iter().map(event).collect::<Option<_>>()?;
+        Chain::from_events(events, self.is_chain_cut)
+    }
+
     /// The entry, in terms of a table; `None` if that is full.
     #[must_use]
     pub fn entry(&self, value: Option<&Value>, table: &mut NodeTable) -> Option<Entry> {
-        let mut node = |id: &NodeId| -> Option<NodeIndex> { table.intern(id) };
-        let mut events = Vec::with_capacity(self.chain.len());
-        for (id, tick) in &self.chain {
-            events.push(Event { node: node(id)?, tick: *tick });
-        }
+        let chain = self.chain(table)?;
         let origin = match &self.origin {
             None => None,
-            Some((id, tick)) => Some(Event { node: node(id)?, tick: *tick }),
+            Some((id, tick)) => Some(Event { node: table.intern(id)?, tick: *tick }),
         };
-        let chain = Chain::from_events(events, self.is_chain_cut)?;
         Some(Entry::new(&EntryParts {
             value: value.map(Value::as_bytes),
             chain: &chain,
@@ -241,6 +336,7 @@ impl Version {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ids::{Incarnation, NodeName};
     use crate::model::value::arbitrary::any_rmpv;
     use proptest::prelude::*;
 
@@ -274,8 +370,8 @@ mod tests {
     #[test]
     fn an_entry_survives_being_a_line() {
         let line = round_trip("site:1.lamp", Some(b"\x81\xa2on\xc3"), false);
-        let expected = r#"{"path":"site:1.lamp","value":{"on":true},"chain":["a:b~0000000000000007:5","b~ffffffffffffffff:9"],"tock":17}"#;
-        assert_eq!(line.trim_end(), expected);
+        let expected = r#"{"path":"site:1.lamp","value":{"on":true},"chain":["a:b~7:5","b~ffffffffffffffff:9"],"tock":17,"check":""#;
+        assert!(line.starts_with(expected), "{line}");
         let line = round_trip(":", None, true);
         assert!(line.contains(r#""deleted":true"#) && !line.contains("value"), "{line}");
     }
@@ -298,11 +394,44 @@ mod tests {
     }
 
     #[test]
+    fn what_was_edited_is_noticed() {
+        let standing = |text: &str| decode_version(text).unwrap().1.standing;
+        let line = round_trip("a.b", Some(b"\xca\x3f\x80\x00\x00"), true);
+        assert_eq!(standing(&line), Standing::AsWritten);
+        let edited = |from: &str, to: &str| {
+            assert_eq!(line.matches(from).count(), 1, "{line}");
+            line.replace(from, to)
+        };
+        // Also next to the bytes that the value had.
+        let other = edited(r#""value":1.0"#, r#""value":2.5"#);
+        assert_eq!(standing(&other), Standing::OtherValue);
+        assert_eq!(decode_line(&other).unwrap().value, Some(value_from_json(&2.5.into()).unwrap()));
+        let deleted = edited(r#""value":1.0"#, r#""deleted":true"#);
+        assert_eq!(standing(&deleted), Standing::OtherValue);
+        for (from, to) in [
+            (r#""path":"a.b""#, r#""path":"a.c""#),
+            (r#""tock":17"#, r#""tock":18"#),
+            (":5", ":6"),
+            (r#""cut":true"#, r#""cut":false"#),
+            (r#""origin":"b~ffffffffffffffff:2","#, ""),
+            (r#""extra":"#, r#""was":"#),
+            (r#""check":"#, r#""was":"#),
+        ] {
+            assert_eq!(standing(&edited(from, to)), Standing::OtherVersion, "{from} {to}");
+        }
+        // Where nothing says which of two values is meant, nobody guesses.
+        let both = r#"{"path":"a","value":2,"msgpack":"zQAF"}"#;
+        assert_eq!(decode_line(both), Err(LineError::TwoValues));
+        let same = r#"{"path":"a","value":5,"msgpack":"zQAF"}"#;
+        assert_eq!(decode_line(same).unwrap().value.unwrap().as_bytes(), b"\xcd\x00\x05");
+    }
+
+    #[test]
     fn a_plain_line_says_what_is_wanted_and_no_more() {
         let line = decode_line(r#"{"path": "a.b", "value": [1, 2], "tock": 5, "x": 1}"#).unwrap();
         assert_eq!(line.value.unwrap().as_bytes(), b"\x92\x01\x02");
-        let with_labels = r#"{"path":"a","value":1,"chain":["n1:5"],"tock":3}"#;
-        assert_eq!(decode_version(with_labels).unwrap_err(), LineError::NoVersion);
+        let with_bare_name = r#"{"path":"a","value":1,"chain":["n1:5"],"tock":3}"#;
+        assert_eq!(decode_version(with_bare_name).unwrap_err(), LineError::NoVersion);
         assert_eq!(decode_version(r#"{"path":"a","value":1}"#), Err(LineError::NoVersion));
         assert_eq!(decode_line(r#"{"path":"a"}"#), Err(LineError::NoValue));
     }
@@ -328,11 +457,11 @@ mod tests {
         for more in [
             r#""chain":[]"#,
             r#""chain":["a~07:5"]"#,
-            r#""chain":["a~0000000000000007:0"]"#,
-            r#""chain":["a~0000000000000007:5"],"origin":5"#,
-            r#""chain":["a~0000000000000007:5"],"extra":"?""#,
-            r#""chain":["a~0000000000000007:5"],"extra":"AQIB""#,
-            r#""chain":["a~0000000000000007:5"],"cut":1"#,
+            r#""chain":["a~7:0"]"#,
+            r#""chain":["a~7:5"],"origin":5"#,
+            r#""chain":["a~7:5"],"extra":"?""#,
+            r#""chain":["a~7:5"],"extra":"AQIB""#,
+            r#""chain":["a~7:5"],"cut":1"#,
         ] {
             assert!(!version(more).to_string().is_empty(), "{more}");
         }

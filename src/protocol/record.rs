@@ -12,10 +12,13 @@
 //! | 4 | origin: an event; only in a re-issue (RULES, "State") |
 //! | 5 | write id: 16 bytes, chosen by the client ([`crate::model::write_id`]); kept as if unknown |
 //! | 6 | reserved: owner |
-//! | 7… | unknown to this version |
+//! | 7 | what the chain leaves out ([`crate::model::left_out`]); kept as if unknown |
+//! | 8… | unknown to this version |
 //!
 //! An event is `[name, incarnation, tick]`. Keys from 5 on are kept and forwarded verbatim, so
 //! that old and new nodes can run side by side.
+
+use std::fmt;
 
 use smallvec::SmallVec;
 
@@ -24,6 +27,7 @@ use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
 use crate::model::limits::{CHAIN_LEN_MAX, RECORD_EXTRA_BYTES_MAX};
 use crate::model::path::{Path, PathError};
+use crate::model::spelling::LifeRef;
 use crate::model::value::{
     ReadError, Reader, SkipLimits, write_array_len, write_bin, write_map_len, write_nil, write_str,
     write_u64,
@@ -74,6 +78,14 @@ pub struct EventRef<'a> {
     pub incarnation: Incarnation,
     /// From 1.
     pub tick: Tick,
+}
+
+/// As events are spelled everywhere.
+impl fmt::Display for EventRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let life = LifeRef { name: self.name, incarnation: self.incarnation };
+        life.event(self.tick.get()).fmt(f)
+    }
 }
 
 impl EventRef<'_> {

@@ -25,9 +25,10 @@ pub use node::SavedNode;
 pub use writer::SavedStateWriter;
 
 use super::client::shorten::{LengthenError, Lengthener};
-use crate::model::ids::{NameError, Tick, Tock};
+use crate::model::ids::{Tick, Tock};
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::path::{Path, PathError};
+use crate::model::spelling::SpellingError;
 use crate::model::tick_set::TickSet;
 use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{ReadError, Reader, SkipError, SkipLimits, Skipper, Value, ValueError};
@@ -122,9 +123,9 @@ pub enum SavedStateProblem {
     /// A field that must be there.
     #[error("a record without '{0}'")]
     Missing(&'static str),
-    /// A name that no node can have.
+    /// A name that no node, and no life of one, can have.
     #[error("bad node name: {0}")]
-    Name(#[from] NameError),
+    Name(#[from] SpellingError),
     /// A tick or tock out of range.
     #[error("a tick or tock out of range: {0}")]
     Counter(u64),

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::apply::Conflict;
 use super::{Committed, Replica};
 use crate::model::defects::{Defect, Defects};
 use crate::model::entry::Entry;
@@ -40,7 +41,7 @@ impl Names {
 }
 
 /// How many names go into one message.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamesMax {
     /// Most events: their answer may need a range for each second of them.
     pub events: u64,
@@ -65,8 +66,9 @@ impl Answers {
     pub fn take(&mut self, names: &Names, gone: &Seen, empty: &[usize]) {
         self.events.union_with(&names.events);
         self.gone.union_with(gone);
-        for (at, path) in names.paths.iter().enumerate() {
-            self.paths.insert(path.clone(), !empty.contains(&at));
+        self.paths.extend(names.paths.iter().map(|path| (path.clone(), true)));
+        for path in empty.iter().filter_map(|at| names.paths.get(*at)) {
+            self.paths.insert(path.clone(), false);
         }
     }
 }
@@ -91,6 +93,8 @@ pub struct Across {
     /// Re-issues (RULES 4b). If there are any, the answerer must catch up from this node at
     /// once, before the re-issues are pushed to others (RULES 4d).
     pub reissued: Vec<Committed>,
+    /// Of the re-issues those that undo a deletion which was purged at the answerer.
+    pub conflicts: Vec<Conflict>,
 }
 
 /// Why the step was not taken. Nothing was changed.
@@ -133,6 +137,9 @@ fn fate(
     }
 }
 
+/// What is dropped (RULES 4a), and what is re-issued (4b) with whether its origin was seen there.
+type Doomed = (Vec<Path>, Vec<(Path, bool)>);
+
 impl Replica {
     /// RULES 4: names entries with tock <= hi(S, X) that were not answered yet, at most so many.
     /// Walks the tree.
@@ -171,26 +178,38 @@ impl Replica {
         their: &Knowledge,
         answers: &Answers,
     ) -> Result<Across, AcrossFailure> {
+        let purged_below = self.check_not_overtaken(their)?;
+        let mut across = Across::default();
+        if purged_below > Tock::default() {
+            let (drops, reissues) = self.doomed(their, purged_below, answers)?;
+            across = self.drop_and_reissue(their, drops, reissues)?;
+        }
+        self.take_knowledge(their);
+        Ok(across)
+    }
+
+    /// hi(S, X) of this moment, unless only this node is ahead.
+    pub(super) fn check_not_overtaken(&self, their: &Knowledge) -> Result<Tock, AcrossFailure> {
         let purged_below = self.purged_below(their);
-        let behind = purged_below > Tock::default();
-        if !behind && self.mark.ahead_of(&their.mark) > Tock::default() {
+        let is_behind = purged_below > Tock::default();
+        if !is_behind && self.mark.ahead_of(&their.mark) > Tock::default() {
             return Err(AcrossFailure::Overtaken);
         }
-        let mut across = Across::default();
-        if behind {
-            across = self.drop_and_reissue(their, purged_below, answers)?;
-        }
+        Ok(purged_below)
+    }
+
+    /// RULES 4c.
+    pub(super) fn take_knowledge(&mut self, their: &Knowledge) {
         self.check_own_seen(&their.seen);
         self.seen.union_with(&their.seen);
         self.mark.raise_all(&their.mark);
         if !self.defects.has(Defect::TockNotRaised) {
             self.hear_tock(their.tock.max(self.mark.top()));
         }
-        Ok(across)
     }
 
     /// hi(S, X) of this moment.
-    fn purged_below(&self, their: &Knowledge) -> Tock {
+    pub(super) fn purged_below(&self, their: &Knowledge) -> Tock {
         if self.defects.has(Defect::MarkBeforeEnd) {
             return their.mark.top();
         }
@@ -207,27 +226,37 @@ impl Replica {
         self.mark.raise_all(mark);
     }
 
-    /// RULES 4a and 4b.
-    fn drop_and_reissue(
-        &mut self,
+    /// RULES 6: here S is the side where the path is empty.
+    pub(super) fn is_origin_seen(entry: &Entry, their: &Knowledge) -> bool {
+        entry.reissue_of().is_some_and(|origin| their.seen.contains(origin))
+    }
+
+    /// What RULES 4a and 4b are about. Walks the tree.
+    fn doomed(
+        &self,
         their: &Knowledge,
         purged_below: Tock,
         answers: &Answers,
-    ) -> Result<Across, AcrossFailure> {
+    ) -> Result<Doomed, AcrossFailure> {
         let (mut drops, mut reissues) = (Vec::new(), Vec::new());
         for (path, entry) in self.tree.all() {
             match fate(&entry, &path, purged_below, &their.seen, answers, self.defects) {
                 Fate::Stays => {}
                 Fate::Dropped => drops.push(path),
-                Fate::Reissued => {
-                    // RULES 6: here S is the side where the path is empty.
-                    let origin_seen =
-                        entry.reissue_of().is_some_and(|origin| their.seen.contains(origin));
-                    reissues.push((path, origin_seen));
-                }
+                Fate::Reissued => reissues.push((path, Self::is_origin_seen(&entry, their))),
                 Fate::Unanswered => return Err(AcrossFailure::Unanswered),
             }
         }
+        Ok((drops, reissues))
+    }
+
+    /// RULES 4a and 4b, carried out. A re-issue is given with whether its origin was seen there.
+    pub(super) fn drop_and_reissue(
+        &mut self,
+        their: &Knowledge,
+        mut drops: Vec<Path>,
+        mut reissues: Vec<(Path, bool)>,
+    ) -> Result<Across, AcrossFailure> {
         if !reissues.is_empty() && !self.can_make_events() {
             return Err(AcrossFailure::NoEvent);
         }
@@ -236,10 +265,20 @@ impl Replica {
         reissues.sort_unstable();
         let floor = self.mark.top().max(their.mark.top());
         let dropped = drops.iter().filter_map(|path| self.drop_entry(path)).collect();
-        let mut reissued = Vec::new();
+        let mut across = Across { dropped, ..Across::default() };
         for (path, origin_seen) in &reissues {
-            reissued.extend(self.reissue(path, floor, *origin_seen));
+            // What S has seen and does not hold was deleted there.
+            let old = self.tree.get(path.as_bytes());
+            let deleted = old.and_then(|old| self.deletion_undone_by(old, &their.seen));
+            let Some(committed) = self.reissue(path, floor, *origin_seen) else { continue };
+            if let Some(deleted) = deleted
+                && !committed.entry.is_tombstone()
+            {
+                let conflict = Conflict::undone(path, &committed.entry, deleted, false);
+                across.conflicts.push(conflict);
+            }
+            across.reissued.push(committed);
         }
-        Ok(Across { dropped, reissued })
+        Ok(across)
     }
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use super::Replica;
 use super::across::{Knowledge, Names};
 use super::ring::{RingSnapshot, RingWalk};
-use crate::model::defects::Defect;
+use crate::model::defects::{Defect, Defects};
 use crate::model::entry::Entry;
 use crate::model::ids::{NodeIndex, NodeTable, Tick, Tock};
 use crate::model::path::Path;
-use crate::model::seen::{Mark, Seen};
+use crate::model::seen::{Mark, Seen, SeenById};
+use crate::model::seen_list::{ListAt, ListMax, export_part};
 use crate::model::tree::{AllEntries, Tree, Walk};
 
 /// Entries that one call of [`CatchUpStream::next_batch`] or [`Verdict::go_on`] looks at, so that a
@@ -34,6 +35,9 @@ pub struct CatchUpSnapshot {
     ring: RingSnapshot,
     /// What the asker is told, and takes over in the end.
     knowledge: Knowledge,
+    /// The asker is behind, across a purge.
+    is_across: bool,
+    defects: Defects,
 }
 
 impl Replica {
@@ -58,6 +62,8 @@ impl Replica {
             table: Arc::clone(&self.table),
             ring: self.ring.snapshot(),
             knowledge: Knowledge { seen, mark: self.mark.clone(), tock: self.tock },
+            is_across: asker_is_behind,
+            defects: self.defects,
         })
     }
 
@@ -76,6 +82,15 @@ impl CatchUpSnapshot {
     #[must_use]
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
+    }
+
+    /// What is known, in parts: the part that begins at `at`, and where the next one begins, if there
+    /// is one.
+    #[must_use]
+    pub fn known_part(&self, at: ListAt, max: ListMax) -> (SeenById, Option<ListAt>) {
+        let (part, next) = export_part(&self.table, &self.knowledge.seen, at, max);
+        let is_clipped = self.is_across && self.defects.has(Defect::KnownClipped);
+        (part, next.filter(|_| !is_clipped))
     }
 
     /// The incarnations that events refer to.
@@ -97,6 +112,14 @@ impl CatchUpSnapshot {
         CatchUpStream { snapshot: Arc::clone(self), missing, source }
     }
 
+    /// Whether nothing is held at a path. A tombstone is something.
+    fn is_empty_at(&self, path: &Path) -> bool {
+        match self.tree.get(path.as_bytes()) {
+            None => true,
+            Some(entry) => entry.value().is_none() && self.defects.has(Defect::TombstoneIsEmpty),
+        }
+    }
+
     /// What has become of the entries that the asker names.
     #[must_use]
     pub fn verdict(self: &Arc<Self>, names: Names) -> Verdict {
@@ -104,7 +127,7 @@ impl CatchUpSnapshot {
             .paths
             .iter()
             .enumerate()
-            .filter(|(_, path)| self.tree.get(path.as_bytes()).is_none())
+            .filter(|(_, path)| self.is_empty_at(path))
             .map(|(at, _)| at)
             .collect();
         let walk = (!names.events.is_empty()).then(|| self.tree.all());

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
 use super::apply::Applied;
+use super::crossing::Changed;
 use super::ring::Ring;
 use super::shards::Upkeep;
 use super::write_ids::WriteIds;
 use super::{Committed, Replica};
 use crate::model::chain::ChainBound;
+use crate::model::content_sums::ContentSums;
 use crate::model::defects::Defects;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
@@ -65,9 +67,9 @@ impl Replica {
         }
     }
 
-    /// A node that comes back with an old state of its own. With the image's identity only
-    /// after a clean stop or with a proven record; else `id` must be a new incarnation. `None`
-    /// when the node table is full.
+    /// A node that comes back with an old state of its own; `id` must be a new incarnation (RULES 9).
+    /// Under the image's own, which only simulations of defects and copies use, it goes on with the
+    /// image's tick. `None` when the node table is full.
     #[must_use]
     pub fn come_back(image: &ReplicaImage, id: &NodeId) -> Option<Self> {
         let mut table = Arc::clone(&image.table);
@@ -76,6 +78,7 @@ impl Replica {
             None => Arc::make_mut(&mut table).intern(id)?,
         };
         let keeps = *id == image.id;
+        let contents = ContentSums::of(&image.tree, &table);
         Some(Self {
             table,
             own,
@@ -87,10 +90,12 @@ impl Replica {
             tock: image.tock.max(image.mark.top()),
             ring: Ring::after(&image.seen),
             write_ids: WriteIds::of(&image.tree),
+            changed: Changed::default(),
             usurped: false,
             is_stopped: false,
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
+            contents,
             shards: Upkeep::default(),
             room: None,
         })
@@ -114,8 +119,9 @@ impl Replica {
                 return Err(AcrossFailure::NoEvent);
             }
         }
-        let Across { dropped, reissued } = self.end_take_in(image, &map)?;
+        let Across { dropped, reissued, conflicts } = self.end_take_in(image, &map)?;
         restored.dropped = dropped;
+        restored.conflicts.extend(conflicts);
         restored.made.extend(reissued);
         Ok(restored)
     }
@@ -212,8 +218,10 @@ impl Restored {
             Applied::AlreadyKnown | Applied::Superseded => {}
             Applied::Refused => return true,
             Applied::Taken(committed) => self.taken.push(committed),
-            Applied::OnTopAgain(committed) | Applied::Reissued(committed) => {
+            Applied::OnTopAgain(committed) => self.made.push(committed),
+            Applied::Reissued(committed, conflict) => {
                 self.made.push(committed);
+                self.conflicts.extend(conflict.map(|conflict| *conflict));
             }
             Applied::Conflict(conflict) => {
                 if conflict.took_theirs {
@@ -231,7 +239,7 @@ impl Restored {
 mod tests {
     use super::*;
     use crate::model::ids::{Incarnation, NodeName};
-    use crate::model::seen::Lineage;
+    use crate::model::mark::{Lineage, PurgeId};
     use crate::replica::write::Write;
 
     fn write(replica: &mut Replica, path: &str, value: Option<&[u8]>) {
@@ -256,7 +264,7 @@ mod tests {
         write(&mut elsewhere, "x", Some(&[3]));
         write(&mut elsewhere, "x", None);
         copy.take_in_image(&elsewhere.image(&other)).unwrap();
-        let pair = copy.propose_pair(&Lineage(None), 100).unwrap();
+        let pair = copy.propose_pair(&Lineage(None), PurgeId::new(1), 100).unwrap();
         assert_eq!(copy.apply_purge(&pair).len(), 1);
         assert!(copy.tree().is_empty());
         assert!(copy.take_in_image(&file).is_err());

@@ -3,8 +3,12 @@
 
 use std::cmp::Ordering;
 
+use super::write_ids::Copies;
 use crate::model::entry::Entry;
-use crate::model::ids::NodeTable;
+use crate::model::ids::{Event, NodeTable};
+use crate::model::left_out::LeftOut;
+use crate::model::seen::Seen;
+use crate::model::write_id::WriteId;
 
 /// What is to be done with a version that arrived for a path where there is one already.
 #[must_use]
@@ -24,27 +28,90 @@ pub enum ApplyDecision {
     PutTheirsOnTop,
 }
 
+/// RULES 2, "a deletion undone": the newest event on top of which a version was made and that a node
+/// has seen which holds nothing at the path. By (I) that was deleted there, and the tombstone purged.
+/// None where the version's maker knew of a deletion since, or the version is one itself.
+pub(super) fn undone_by(version: &Entry, seen: &Seen) -> Option<Event> {
+    if version.is_tombstone() {
+        return None;
+    }
+    let left_out = LeftOut::of(version);
+    for (at, event) in version.events().enumerate() {
+        if left_out.is_before_deletion(at) {
+            return None;
+        }
+        let oldest = left_out.oldest(at, event);
+        let named = [Some(event).filter(|_| at > 0), oldest];
+        if let Some(seen) = named.into_iter().flatten().find(|event| seen.contains(*event)) {
+            return Some(seen);
+        }
+    }
+    None
+}
+
+impl ApplyDecision {
+    /// Whether this node makes a new event.
+    pub(super) fn makes_an_event(self) -> bool {
+        matches!(self, Self::PutOursOnTop | Self::PutTheirsOnTop)
+    }
+
+    /// What is left where none can be made any more: the greater version stays, as ever, so that
+    /// nothing less is held than is accounted for; the lesser one is lost, and reported.
+    pub(super) fn without_event(self) -> Self {
+        match self {
+            Self::PutOursOnTop => Self::ConflictTakeTheirs,
+            Self::PutTheirsOnTop => Self::ConflictKeepOurs,
+            other => other,
+        }
+    }
+}
+
 /// Chooses between the version in hand and one that arrived. Total and independent of the order
 /// of arrival: swapping the two gives the mirrored decision.
-pub fn decide_apply(ours: &Entry, theirs: &Entry, table: &NodeTable) -> ApplyDecision {
+///
+/// `copies`: the events of other copies of an entry's write that this node knows. Nodes that know
+/// fewer may choose otherwise; what they hold is at least as great all the same, and who knows more
+/// puts it right.
+pub(super) fn decide_apply(
+    ours: &Entry,
+    theirs: &Entry,
+    table: &NodeTable,
+    copies: impl Fn(&Entry) -> Copies,
+) -> ApplyDecision {
     let theirs_wins = theirs.compare(ours, table) == Ordering::Greater;
     let (winner, loser) = if theirs_wins { (theirs, ours) } else { (ours, theirs) };
-    if winner.origin() == loser.origin() {
-        return if theirs_wins { ApplyDecision::TakeTheirs } else { ApplyDecision::KeepOurs };
+    let quiet = if theirs_wins { ApplyDecision::TakeTheirs } else { ApplyDecision::KeepOurs };
+    // What was put on top of a version names it, and stays there whatever else the two say.
+    let is_on_top = winner.reissue_of().is_some() && winner.events().any(|e| e == loser.newest());
+    if is_on_top || are_one_write(winner, loser) {
+        return quiet;
     }
-    if loser.covers(winner) {
+    let covers = |a: &Entry, b: &Entry| {
+        a.covers(b) || copies(b).into_iter().any(|event| a.covers_event(event))
+    };
+    if covers(loser, winner) {
         return if theirs_wins {
             ApplyDecision::PutOursOnTop
         } else {
             ApplyDecision::PutTheirsOnTop
         };
     }
-    match (theirs_wins, winner.covers(loser)) {
-        (true, true) => ApplyDecision::TakeTheirs,
-        (false, true) => ApplyDecision::KeepOurs,
+    match (theirs_wins, covers(winner, loser)) {
+        (_, true) => quiet,
         (true, false) => ApplyDecision::ConflictTakeTheirs,
         (false, false) => ApplyDecision::ConflictKeepOurs,
     }
+}
+
+/// Whether two versions are of one origin: one of them re-issues the other or both a third, or a
+/// client has sent one write to two nodes.
+fn are_one_write(a: &Entry, b: &Entry) -> bool {
+    if a.origin() == b.origin() {
+        return true;
+    }
+    let id = WriteId::of_extra(a.extra());
+    // A client may have used an id twice by mistake.
+    id.is_some() && id == WriteId::of_extra(b.extra()) && a.value() == b.value()
 }
 
 #[cfg(test)]
@@ -62,6 +129,10 @@ mod tests {
             table.intern(&NodeId { name, incarnation: Incarnation(1) }).unwrap();
         }
         table
+    }
+
+    fn decide(ours: &Entry, theirs: &Entry, table: &NodeTable) -> ApplyDecision {
+        decide_apply(ours, theirs, table, |_| Copies::new())
     }
 
     fn event((node, tick): (u32, u64)) -> Event {
@@ -82,23 +153,23 @@ mod tests {
     #[test]
     fn the_later_change_that_names_the_older_wins_quietly() {
         let (old, new) = (entry(&[(0, 1)], None, 1), entry(&[(1, 1), (0, 1)], None, 2));
-        assert_eq!(decide_apply(&old, &new, &table()), ApplyDecision::TakeTheirs);
-        assert_eq!(decide_apply(&new, &old, &table()), ApplyDecision::KeepOurs);
+        assert_eq!(decide(&old, &new, &table()), ApplyDecision::TakeTheirs);
+        assert_eq!(decide(&new, &old, &table()), ApplyDecision::KeepOurs);
     }
 
     #[test]
     fn versions_that_do_not_know_each_other_are_a_conflict() {
         let (a, b) = (entry(&[(0, 1)], None, 1), entry(&[(1, 1)], None, 2));
-        assert_eq!(decide_apply(&a, &b, &table()), ApplyDecision::ConflictTakeTheirs);
-        assert_eq!(decide_apply(&b, &a, &table()), ApplyDecision::ConflictKeepOurs);
+        assert_eq!(decide(&a, &b, &table()), ApplyDecision::ConflictTakeTheirs);
+        assert_eq!(decide(&b, &a, &table()), ApplyDecision::ConflictKeepOurs);
     }
 
     #[test]
     fn equal_tocks_are_decided_by_name_and_not_by_arrival() {
         // Index 0 is "c", index 1 is "a": the table's order is not the names' order.
         let (c, a) = (entry(&[(0, 1)], None, 3), entry(&[(1, 9)], None, 3));
-        assert_eq!(decide_apply(&a, &c, &table()), ApplyDecision::ConflictTakeTheirs);
-        assert_eq!(decide_apply(&c, &a, &table()), ApplyDecision::ConflictKeepOurs);
+        assert_eq!(decide(&a, &c, &table()), ApplyDecision::ConflictTakeTheirs);
+        assert_eq!(decide(&c, &a, &table()), ApplyDecision::ConflictKeepOurs);
     }
 
     #[test]
@@ -106,15 +177,47 @@ mod tests {
         // "a" wrote 1, "b" overwrote it; "c" re-issues a's 1 with a greater tock.
         let newer = entry(&[(2, 1), (1, 1)], None, 2);
         let reissue = entry(&[(0, 1), (1, 1)], Some((1, 1)), 5);
-        assert_eq!(decide_apply(&newer, &reissue, &table()), ApplyDecision::PutOursOnTop);
-        assert_eq!(decide_apply(&reissue, &newer, &table()), ApplyDecision::PutTheirsOnTop);
+        assert_eq!(decide(&newer, &reissue, &table()), ApplyDecision::PutOursOnTop);
+        assert_eq!(decide(&reissue, &newer, &table()), ApplyDecision::PutTheirsOnTop);
     }
 
     #[test]
     fn two_re_issues_of_one_value_are_no_conflict() {
         let (a, b) = (entry(&[(0, 1)], Some((2, 7)), 5), entry(&[(1, 1)], Some((2, 7)), 6));
-        assert_eq!(decide_apply(&a, &b, &table()), ApplyDecision::TakeTheirs);
-        assert_eq!(decide_apply(&b, &a, &table()), ApplyDecision::KeepOurs);
+        assert_eq!(decide(&a, &b, &table()), ApplyDecision::TakeTheirs);
+        assert_eq!(decide(&b, &a, &table()), ApplyDecision::KeepOurs);
+    }
+
+    #[test]
+    fn a_copy_of_a_write_is_no_conflict_and_does_not_beat_what_overwrote_another_copy() {
+        let id = WriteId([7; 16]);
+        let copy = |of: &Entry| {
+            let (chain, tock, value) = (&of.chain(), of.tock(), of.value());
+            Entry::new(&EntryParts { value, chain, tock, origin: None, extra: &id.to_extra() })
+        };
+        let (first, second) = (copy(&entry(&[(0, 1)], None, 1)), copy(&entry(&[(1, 1)], None, 9)));
+        assert_eq!(decide(&first, &second, &table()), ApplyDecision::TakeTheirs);
+        assert_eq!(decide(&second, &first, &table()), ApplyDecision::KeepOurs);
+        // "b" has overwritten the first copy.
+        let over = entry(&[(2, 1), (0, 1)], None, 2);
+        let known = |entry: &Entry| {
+            let is_copy = WriteId::of_extra(entry.extra()).is_some();
+            [first.newest(), second.newest()].into_iter().filter(|_| is_copy).collect()
+        };
+        let decide_knowing = |a, b| decide_apply(a, b, &table(), known);
+        assert_eq!(decide_knowing(&over, &second), ApplyDecision::PutOursOnTop);
+        assert_eq!(decide_knowing(&second, &over), ApplyDecision::PutTheirsOnTop);
+        // Who does not know of the first copy sees two changes that know nothing of each other.
+        assert_eq!(decide(&over, &second, &table()), ApplyDecision::ConflictTakeTheirs);
+        // A later one that is greater is above the second copy, too.
+        let later = entry(&[(2, 2), (0, 1)], None, 10);
+        assert_eq!(decide_knowing(&second, &later), ApplyDecision::TakeTheirs);
+        // What was put on top stays there, also where the other one had it in its chain.
+        let blind = copy(&entry(&[(1, 2), (2, 1), (0, 1)], None, 11));
+        let top = entry(&[(0, 2), (1, 2), (2, 1)], Some((2, 1)), 12);
+        assert_eq!(decide_knowing(&over, &blind), ApplyDecision::PutOursOnTop);
+        assert_eq!(decide_knowing(&blind, &top), ApplyDecision::TakeTheirs);
+        assert_eq!(decide(&blind, &top, &table()), ApplyDecision::TakeTheirs);
     }
 
     proptest! {
@@ -127,7 +230,7 @@ mod tests {
             let x = entry(&[(a.0, a.1)], None, a.2);
             let events: Vec<_> = std::iter::once((b.0, b.1)).chain(tail).collect();
             let y = entry(&events, None, b.2);
-            let mirrored = match decide_apply(&y, &x, &table()) {
+            let mirrored = match decide(&y, &x, &table()) {
                 ApplyDecision::TakeTheirs => ApplyDecision::KeepOurs,
                 ApplyDecision::KeepOurs => ApplyDecision::TakeTheirs,
                 ApplyDecision::ConflictTakeTheirs => ApplyDecision::ConflictKeepOurs,
@@ -135,7 +238,7 @@ mod tests {
                 ApplyDecision::PutOursOnTop => ApplyDecision::PutTheirsOnTop,
                 ApplyDecision::PutTheirsOnTop => ApplyDecision::PutOursOnTop,
             };
-            prop_assert_eq!(decide_apply(&x, &y, &table()), mirrored);
+            prop_assert_eq!(decide(&x, &y, &table()), mirrored);
         }
     }
 }

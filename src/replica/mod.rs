@@ -7,17 +7,20 @@
 //! | 1 Write | [`mod@write`] |
 //! | 2 Apply | [`decide`] chooses, [`apply`] carries out |
 //! | 3 Catch-up | [`catch_up`], the answer; [`across`], the asking side's step at the end |
-//! | 4 Across a purge | [`across`]; the answer is in [`catch_up`] |
+//! | 4 Across a purge | [`crossing`] and [`across`]; the answer is in [`catch_up`] |
 //! | 5 Purge | [`purge`] |
 //! | 6 Re-issue | [`reissue`] |
 //! | 7 Who may purge | `engine::delete`; what a member checks is in [`purge`] |
 //! | 8 Two lineages | [`reissue`] (on its behalf), then [`across`] |
 //! | 9 Coming back | [`come_back`] |
+//! | 10 Contents | [`contents`] |
 
 pub mod across;
 pub mod apply;
 pub mod catch_up;
 pub mod come_back;
+pub mod contents;
+pub mod crossing;
 pub mod decide;
 pub mod purge;
 pub mod reissue;
@@ -32,12 +35,15 @@ pub mod write_ids;
 use std::sync::Arc;
 
 use crate::model::chain::ChainBound;
-use crate::model::defects::Defects;
+use crate::model::content_sums::ContentSums;
+use crate::model::defects::{Defect, Defects};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen, SeenById};
+use crate::model::seen_sum::{fingerprint, share_key};
 use crate::model::tree::{Spot, Tree};
+use crossing::Changed;
 use ring::Ring;
 use shards::Upkeep;
 use write_ids::WriteIds;
@@ -62,12 +68,15 @@ pub struct Replica {
     tock: Tock,
     ring: Ring,
     write_ids: WriteIds,
+    changed: Changed,
     /// A tick of this incarnation above `tick` was met: somebody else uses this identity.
     usurped: bool,
     /// No event is made any more.
     is_stopped: bool,
     chain_bound: ChainBound,
     defects: Defects,
+    /// Invariant: the sums over `tree`.
+    contents: ContentSums,
     /// Not part of the state: it is made of the tree when somebody asks.
     shards: Upkeep,
     /// Nor this: the entry that was overwritten last, for [`Entry::new_in`].
@@ -94,6 +103,7 @@ impl Replica {
             table: Arc::new(table),
             own,
             write_ids: WriteIds::of(&tree),
+            changed: Changed::default(),
             tree,
             seen: Seen::new(),
             mark: Mark::default(),
@@ -104,6 +114,7 @@ impl Replica {
             is_stopped: false,
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
+            contents: ContentSums::default(),
             shards: Upkeep::default(),
             room: None,
         }
@@ -115,6 +126,11 @@ impl Replica {
         self.chain_bound = chain_bound;
         self.defects = defects;
         self
+    }
+
+    /// Whether a defect is planted.
+    pub(crate) fn has(&self, defect: Defect) -> bool {
+        self.defects.has(defect)
     }
 
     /// The known incarnations.
@@ -175,6 +191,14 @@ impl Replica {
     /// Raises the own tock to one that was heard.
     pub fn hear_tock(&mut self, tock: Tock) {
         self.tock = self.tock.max(tock);
+    }
+
+    /// A sum over all that is accounted for: the same on every node that has accounted for the same,
+    /// whatever its indices. O(incarnations).
+    #[must_use]
+    pub fn seen_fingerprint(&self) -> u64 {
+        let ids = self.seen.iter().filter_map(|(node, ticks)| Some((self.table.get(node)?, ticks)));
+        ids.fold(0, |sum, (id, ticks)| sum.wrapping_add(fingerprint(share_key(id), ticks)))
     }
 
     /// Adds an incarnation to the table; `None` when the table is full.
@@ -251,15 +275,22 @@ impl Replica {
     /// The same at a path that was looked for since the last change; also gives what was there.
     fn commit_at(&mut self, spot: &Spot, path: Path, entry: Entry) -> (Committed, Option<Entry>) {
         self.ring.push(entry.newest(), &path);
+        self.changed.note(&path);
         let old = self.tree.put(spot, &path, entry.clone());
-        self.shards.note(&self.table, &path, old.as_ref(), Some(&entry));
+        self.note_change(&path, old.as_ref(), Some(&entry));
         (Committed { path, entry }, old)
     }
 
     /// Takes an entry out of the tree.
     fn take_out(&mut self, path: &Path) -> Option<Entry> {
         let entry = self.tree.remove(path)?;
-        self.shards.note(&self.table, path, Some(&entry), None);
+        self.note_change(path, Some(&entry), None);
         Some(entry)
+    }
+
+    /// Keeps the sums up to date: there was `old` at a path, and is `new` now.
+    fn note_change(&mut self, path: &Path, old: Option<&Entry>, new: Option<&Entry>) {
+        let hashes = self.contents.replace(&self.table, path, old, new);
+        self.shards.note(path, old, new, hashes);
     }
 }

@@ -4,8 +4,8 @@
 use super::{Committed, Replica};
 use crate::model::defects::Defect;
 use crate::model::ids::Tock;
-use crate::model::path::Path;
-use crate::model::seen::{Lineage, Seen};
+use crate::model::mark::{Component, Implied, Lineage, Mark, PurgeId};
+use crate::model::seen::Seen;
 
 /// A tock pair of one lineage and the tick sets behind it: what a round is about, and, once all
 /// have agreed, what is announced.
@@ -13,12 +13,50 @@ use crate::model::seen::{Lineage, Seen};
 pub struct TockPair {
     /// Of which succession of decisions.
     pub lineage: Lineage,
-    /// The mark at which one has to stand.
-    pub from: Tock,
-    /// The mark that follows it.
+    /// Where one has to stand in that lineage, as a whole: at the same purge, not only at its tock.
+    pub from: Component,
+    /// The tock of the mark that follows.
     pub to: Tock,
+    /// Which purge this is; none for one that was decided before purges had ids.
+    pub id: Option<PurgeId>,
+    /// What else one has to have applied: the mark's other components at the coordinator. They
+    /// are implied by this purge from then on.
+    pub base: Vec<(Lineage, Component)>,
     /// V: what one has to have seen.
     pub seen: Seen,
+}
+
+impl TockPair {
+    /// Where one stands in the lineage after it.
+    #[must_use]
+    pub fn reached(&self) -> Component {
+        Component::new(self.to, self.id)
+    }
+
+    /// What everybody may leave out of marks that name this purge or a later one of its lineage.
+    #[must_use]
+    pub fn implied(&self) -> Vec<Implied> {
+        let fact = |(lineage, component): &(Lineage, Component)| Implied {
+            lineage: lineage.clone(),
+            component: component.clone(),
+            by: self.lineage.clone(),
+            at: self.reached(),
+        };
+        self.base.iter().map(fact).collect()
+    }
+
+    /// Whether somebody with this mark stands where the pair begins.
+    #[must_use]
+    pub fn begins_at(&self, mark: &Mark) -> bool {
+        mark.component(&self.lineage) == self.from
+            && self.base.iter().all(|(lineage, c)| mark.component(lineage).includes(c))
+    }
+
+    /// Raises a mark over the purge.
+    pub fn raise(&self, mark: &mut Mark) {
+        mark.raise(&self.lineage, &self.reached());
+        mark.learn(&self.implied());
+    }
 }
 
 /// What to do with an announcement, or what to answer to a proposal.
@@ -40,10 +78,9 @@ pub enum PurgeDecision {
 impl Replica {
     /// RULES 5: whether an announcement can be applied here.
     pub fn decide_purge(&self, pair: &TockPair) -> PurgeDecision {
-        let mark = self.mark.get(&pair.lineage);
-        if mark >= pair.to {
+        if self.mark.component(&pair.lineage).includes(&pair.reached()) {
             PurgeDecision::Done
-        } else if mark != pair.from {
+        } else if !pair.begins_at(&self.mark) {
             PurgeDecision::OtherMark
         } else if !self.seen.contains_all(&pair.seen) && !self.defects.has(Defect::PurgeUnseen) {
             PurgeDecision::NotSeen
@@ -77,38 +114,60 @@ impl Replica {
         for Committed { path, .. } in &gone {
             self.take_out(path);
         }
-        self.mark.raise(&pair.lineage, pair.to);
+        pair.raise(&mut self.mark);
         if !self.defects.has(Defect::TockNotRaised) {
             self.hear_tock(pair.to);
         }
         gone
     }
 
+    /// Takes in what may be left out of marks; tells whether anything was new.
+    pub fn learn_implied(&mut self, implied: &[Implied]) -> bool {
+        self.mark.learn(implied)
+    }
+
     /// RULES 7: the pair that this node would propose as coordinator, about `tombstones_max`
     /// tombstones at once; none while there is no tombstone to drop. V is its seen exactly;
     /// holes that nobody can fill are out of it by themselves.
     #[must_use]
-    pub fn propose_pair(&self, lineage: &Lineage, tombstones_max: usize) -> Option<TockPair> {
-        let from = self.mark.get(lineage);
+    pub fn propose_pair(
+        &self,
+        lineage: &Lineage,
+        id: Option<PurgeId>,
+        tombstones_max: usize,
+    ) -> Option<TockPair> {
+        let from = self.mark.component(lineage);
         let everything = Tock::new(u64::MAX >> 2).unwrap_or(self.tock);
         let last = self.tree.tombstones_up_to(everything).take(tombstones_max.max(1)).last();
         let (_, last) = last?;
-        let to = last.tock().max(from.next()?);
-        Some(TockPair { lineage: lineage.clone(), from, to, seen: self.seen.clone() })
+        let to = last.tock().max(self.above_mark()?);
+        Some(self.pair_to(lineage, from, to, id))
     }
 
     /// RULES 7: a pair that drops nothing that has to be dropped, for a planned change of the
     /// member list; `None` when the counter is used up.
     #[must_use]
-    pub fn empty_pair(&self, lineage: &Lineage) -> Option<TockPair> {
-        let from = self.mark.get(lineage);
-        let to = from.next()?;
-        Some(TockPair { lineage: lineage.clone(), from, to, seen: self.seen.clone() })
+    pub fn empty_pair(&self, lineage: &Lineage, id: Option<PurgeId>) -> Option<TockPair> {
+        let from = self.mark.component(lineage);
+        let to = self.above_mark()?;
+        Some(self.pair_to(lineage, from, to, id))
     }
 
-    /// Takes an entry out of the tree: RULES 4a. No event is made for it.
-    pub(super) fn drop_entry(&mut self, path: &Path) -> Option<Committed> {
-        let entry = self.take_out(path)?;
-        Some(Committed { path: path.clone(), entry })
+    /// Every purge is above the whole mark, so that it can stand on all of it: a purge implies lesser
+    /// components only, and leaves one component.
+    fn above_mark(&self) -> Option<Tock> {
+        self.mark.top().next()
+    }
+
+    fn pair_to(
+        &self,
+        lineage: &Lineage,
+        from: Component,
+        to: Tock,
+        id: Option<PurgeId>,
+    ) -> TockPair {
+        let others = self.mark.components().filter(|(of, _)| *of != lineage);
+        let base = others.map(|(of, c)| (of.clone(), c.clone())).collect();
+        TockPair { lineage: lineage.clone(), from, to, id, base, seen: self.seen.clone() }
     }
 }

@@ -2,10 +2,11 @@
 //! purge; and RULES 8, "on its behalf": the same for an entry of a sender that stands on another
 //! lineage.
 
-use super::apply::Applied;
+use super::apply::{Applied, Conflict};
 use super::{Committed, Replica};
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
+use crate::model::left_out::LeftOut;
 use crate::model::path::Path;
 use crate::model::seen::Mark;
 use crate::model::write_id::WriteId;
@@ -29,6 +30,7 @@ impl Replica {
         let tock = floor.max(old.tock()).next()?;
         let dies = !old.is_tombstone() && old.reissue_of().is_some() && origin_seen;
         let chain = old.chain().extended(event, self.chain_bound);
+        let left_out = LeftOut::on_top_of(&old, event, self.chain_bound);
         // The deletion is not what the client with that id wrote.
         let without_id = if dies { Some(WriteId::taken_out_of(old.extra())) } else { None };
         let entry = Entry::new(&EntryParts {
@@ -36,7 +38,7 @@ impl Replica {
             chain: &chain,
             tock,
             origin: if dies { None } else { Some(old.origin()) },
-            extra: without_id.as_deref().unwrap_or(old.extra()),
+            extra: &left_out.put_into(without_id.as_deref().unwrap_or(old.extra())),
         });
         self.account_for_own(event, self.tock.max(tock), &chain);
         Some(self.commit(path.clone(), entry))
@@ -62,11 +64,20 @@ impl Replica {
             return Applied::Refused;
         }
         let applied = self.apply_unrefused(path, theirs);
+        // Where nothing was there, a conflict is that a deletion was undone.
+        let is_in = matches!(applied, Applied::Taken(_) | Applied::Conflict(_));
         if reissues
-            && matches!(applied, Applied::Taken(_))
+            && is_in
             && let Some(committed) = self.reissue(path, self.mark.top(), origin_seen)
         {
-            return Applied::Reissued(committed);
+            let conflict = match applied {
+                Applied::Conflict(conflict) if !committed.entry.is_tombstone() => {
+                    let winner = committed.entry.clone();
+                    Some(Box::new(Conflict { winner, ..*conflict }))
+                }
+                _ => None,
+            };
+            return Applied::Reissued(committed, conflict);
         }
         applied
     }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::Replica;
+use crate::model::content_sums::ReplacedHashes;
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
 use crate::model::path::Path;
@@ -54,17 +55,17 @@ impl ShardCount {
 }
 
 impl Upkeep {
-    /// There was `old` at a path, and is `new` now.
+    /// There was `old` at a path, and is `new` now; `hashes` are those of the two.
     pub(super) fn note(
         &mut self,
-        table: &NodeTable,
         path: &Path,
         old: Option<&Entry>,
         new: Option<&Entry>,
+        hashes: ReplacedHashes,
     ) {
         match &mut self.state {
             State::Off => {}
-            State::Counting(_, sums) | State::Kept(sums) => sums.replace(table, path, old, new),
+            State::Counting(_, sums) | State::Kept(sums) => sums.replace(path, old, new, hashes),
         }
     }
 }
@@ -106,7 +107,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::content_sums::ContentSums;
     use crate::model::ids::{Incarnation, NodeId, NodeName};
+    use crate::model::mark::PurgeId;
     use crate::model::seen::{Lineage, Mark};
     use crate::model::shard_sums::ShardSum;
     use crate::replica::write::Write;
@@ -142,7 +145,7 @@ mod tests {
     }
 
     fn purge(replica: &mut Replica) {
-        if let Some(pair) = replica.propose_pair(&Lineage(None), 100) {
+        if let Some(pair) = replica.propose_pair(&Lineage(None), PurgeId::new(1), 100) {
             let _ = replica.apply_purge(&pair);
         }
     }
@@ -204,6 +207,9 @@ mod tests {
                     }
                 }
                 for node in &nodes {
+                    let contents = ContentSums::of(node.tree(), node.table());
+                    prop_assert_eq!(node.contents().buckets(), contents.buckets());
+                    prop_assert_eq!(node.contents().total(), contents.total());
                     if let Some(sums) = node.shard_sums() {
                         prop_assert_eq!(sums.as_slice(), walked(node));
                     }
@@ -233,6 +239,17 @@ mod tests {
         a.end_shard_count(&second);
         a.end_shard_count(&first);
         assert_eq!(a.shard_sums().unwrap().as_slice(), walked(&a));
+    }
+
+    #[test]
+    fn two_values_of_one_event_have_different_sums() {
+        let sums = [1, 2].map(|value| {
+            let mut node = Replica::new(&id("a"), 1);
+            write(&mut node, "k", Some(&[value]));
+            count(&mut node);
+            node.shard_sums().unwrap().as_slice().to_vec()
+        });
+        assert_ne!(sums[0], sums[1]);
     }
 
     #[test]

@@ -1,18 +1,22 @@
 //! The promise that everything rests on: any set of changes, applied in any order, with
 //! duplicates, gives the same tree on every node.
 
+mod settled;
+mod verdicts;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::across::{Across, AcrossFailure, Answers, Knowledge, Names, NamesMax};
+use super::across::{Across, AcrossFailure, Knowledge, Names, NamesMax};
 use super::apply::Applied;
 use super::purge::{PurgeDecision, TockPair};
 use super::write::{ChainCondition, Precondition, Write, WriteError, Written};
 use super::{Committed, Replica};
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
+use crate::model::mark::{Component, PurgeId};
 use crate::model::path::Path;
 use crate::model::seen::{Lineage, Mark, Seen, SeenById, export_seen};
 use crate::model::write_id::WriteId;
@@ -56,12 +60,12 @@ fn take(from: &Replica, to: &mut Replica, change: &Committed) -> Applied {
 
 /// All that is visible of a node, in a form that does not depend on local indices.
 fn content(replica: &Replica) -> (Vec<(Path, String)>, SeenById) {
-    let label = |e: Event| format!("{}.{}", replica.table().label(e.node), e.tick);
+    let spell = |e: Event| replica.table().spell_event(e);
     let tree = replica
         .tree()
         .subtree(&Path::root())
         .map(|(path, entry)| {
-            let chain: Vec<String> = entry.events().map(label).collect();
+            let chain: Vec<String> = entry.events().map(spell).collect();
             (path.clone(), format!("{:?} {} {chain:?}", entry.value(), entry.tock()))
         })
         .collect();
@@ -200,7 +204,7 @@ fn a_re_issue_keeps_the_id_and_the_event_and_a_deletion_in_its_place_does_not() 
     assert_eq!(moved_event(&b, &mut a, event), made.event, "that of the write itself");
     // A second re-issue where the first one's origin was seen is a deletion.
     let died = a.reissue(&path("k"), Tock::new(1 << 20).unwrap(), true).unwrap();
-    assert!(died.entry.is_tombstone() && died.entry.extra().is_empty());
+    assert!(died.entry.is_tombstone() && WriteId::of_extra(died.entry.extra()).is_none());
 }
 
 fn moved_event(from: &Replica, to: &mut Replica, event: Event) -> Event {
@@ -325,20 +329,21 @@ fn catch_up_with(
             break;
         }
     }
-    meanwhile(x, s);
-    let mut answers = Answers::default();
+    let mut crossing = x.begin_crossing(their);
+    let mut meanwhile = Some(&mut meanwhile);
     loop {
-        match x.step_across(&their, &answers) {
+        while let Some(paths) = x.next_names(&mut crossing, max) {
+            let mut verdict = snapshot.verdict(Names { events: Seen::new(), paths });
+            while !verdict.go_on() {}
+            crossing.take(verdict.empty());
+        }
+        if let Some(meanwhile) = meanwhile.take() {
+            meanwhile(x, s);
+        }
+        match x.end_crossing(&mut crossing) {
             Err(AcrossFailure::Unanswered) => {}
             done => return done,
         }
-        let names = x.name_unanswered(&their, &answers, max);
-        assert!(!names.is_empty());
-        let events = moved(x, s, &names.events);
-        let mut verdict = snapshot.verdict(Names { events, paths: names.paths.clone() });
-        while !verdict.go_on() {}
-        let gone = moved(s, x, &verdict.gone());
-        answers.take(&names, &gone, verdict.empty());
     }
 }
 
@@ -348,7 +353,7 @@ fn catch_up(x: &mut Replica, s: &mut Replica) -> Across {
 
 /// One member agrees with itself: everything that it has deleted is purged.
 fn purge(replica: &mut Replica) -> TockPair {
-    let pair = replica.propose_pair(&Lineage(None), 100).unwrap();
+    let pair = replica.propose_pair(&Lineage(None), PurgeId::new(1), 100).unwrap();
     assert_eq!(replica.decide_agree(&pair), PurgeDecision::Apply);
     let _ = replica.apply_purge(&pair);
     pair
@@ -390,7 +395,10 @@ fn a_purge_drops_what_it_covers_and_nothing_else() {
     assert_eq!(a.mark().get(&Lineage(None)), pair.to);
     assert!(a.tock() >= pair.to);
     assert_eq!(a.decide_purge(&pair), PurgeDecision::Done);
-    assert!(a.propose_pair(&Lineage(None), 100).is_none(), "nothing is left to drop");
+    assert!(
+        a.propose_pair(&Lineage(None), PurgeId::new(1), 100).is_none(),
+        "nothing is left to drop"
+    );
 }
 
 #[test]
@@ -403,7 +411,7 @@ fn an_announcement_is_taken_only_at_its_mark_and_with_all_of_v_seen() {
     let at_b = |b: &mut Replica| TockPair { seen: moved(&a, b, &pair.seen), ..pair.clone() };
     let here = at_b(&mut b);
     assert_eq!(b.decide_purge(&here), PurgeDecision::NotSeen);
-    let other = TockPair { from: Tock::new(1).unwrap(), ..here };
+    let other = TockPair { from: Component::new(Tock::new(1).unwrap(), None), ..here };
     assert_eq!(b.decide_purge(&other), PurgeDecision::OtherMark);
 }
 
@@ -415,7 +423,7 @@ fn a_member_does_not_agree_while_it_holds_a_tombstone_that_is_not_in_v() {
     write(&mut b, "j", None);
     write(&mut a, "k", None);
     catch_up(&mut b, &mut a);
-    let pair = a.propose_pair(&Lineage(None), 100).unwrap();
+    let pair = a.propose_pair(&Lineage(None), PurgeId::new(1), 100).unwrap();
     let pair = TockPair { seen: moved(&a, &mut b, &pair.seen), ..pair };
     assert_eq!(b.decide_agree(&pair), PurgeDecision::OtherTombstone);
 }
@@ -479,6 +487,45 @@ fn an_entry_that_came_after_the_names_is_asked_about_again() {
     assert_eq!(across.unwrap().reissued.len(), 1);
     catch_up(&mut a, &mut b);
     assert_eq!(content(&a), content(&b));
+}
+
+#[test]
+fn naming_walks_a_big_tree_once_in_pieces_and_hears_of_what_changes_meanwhile() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    let count = 40_000;
+    for i in 0..count {
+        write(&mut a, &format!("k{i}"), Some(&[1]));
+    }
+    catch_up(&mut b, &mut a);
+    for i in 0..count {
+        write(&mut a, &format!("k{i}"), None);
+    }
+    let pair = a.propose_pair(&Lineage(None), PurgeId::new(1), usize::MAX).unwrap();
+    let _ = a.apply_purge(&pair);
+    let a_has = moved(&a, &mut b, a.seen());
+    let mut crossing =
+        b.begin_crossing(Knowledge { seen: a_has, mark: a.mark().clone(), tock: a.tock() });
+    let max = NamesMax { events: 0, paths: 1 << 20, bytes: 1 << 30 };
+    let (mut pieces, mut named) = (0, 0);
+    while let Some(paths) = b.next_names(&mut crossing, max) {
+        (pieces, named) = (pieces + 1, named + paths.len());
+        assert!(paths.len() <= 1 << 14, "a piece is short");
+        crossing.take(&(0..paths.len()).collect::<Vec<_>>());
+        // Named already, or not yet, or never to be.
+        write(&mut b, &format!("k{pieces}"), Some(&[2]));
+        write(&mut b, "new", Some(&[2]));
+    }
+    assert_eq!((named, pieces), (count, 3));
+    assert_eq!(b.end_crossing(&mut crossing).unwrap_err(), AcrossFailure::Unanswered);
+    let again = b.next_names(&mut crossing, max).unwrap();
+    let mut again: Vec<String> = again.iter().map(ToString::to_string).collect();
+    again.sort();
+    assert_eq!(again, ["k1", "k2", "k3", "new"]);
+    crossing.take(&[0, 1, 2, 3]);
+    assert!(b.next_names(&mut crossing, max).is_none());
+    let across = b.end_crossing(&mut crossing).unwrap();
+    assert_eq!((across.dropped.len(), across.reissued.len()), (count - 3, 4));
+    assert_eq!(across.conflicts.len(), 3, "their deletions are undone");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::{Committed, Replica};
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
+use crate::model::left_out::LeftOut;
 use crate::model::path::PathBytes;
 use crate::model::tree::Spot;
 use crate::model::value::values_equal;
@@ -29,7 +30,7 @@ pub enum ChainCondition {
     MustBeNew,
     /// The newest event must be this one.
     Newest(Event),
-    /// A chain whose node this node has never heard of: cannot match.
+    /// An event of a life that this node has never heard of: cannot match.
     Unknown,
 }
 
@@ -159,14 +160,12 @@ impl Replica {
             Some(old) => old.chain().extended(event, self.chain_bound),
             None => Chain::first(event),
         };
+        let left_out = old.map(|old| LeftOut::on_top_of(old, event, self.chain_bound));
         let extra = write.write_id.map(WriteId::to_extra);
-        let parts = EntryParts {
-            value: write.value,
-            chain: &chain,
-            tock,
-            origin: None,
-            extra: extra.as_ref().map_or(&[], |extra| extra),
-        };
+        let extra = extra.as_ref().map_or(&[][..], |extra| extra);
+        let extra = left_out.unwrap_or_default().put_into(extra);
+        let parts =
+            EntryParts { value: write.value, chain: &chain, tock, origin: None, extra: &extra };
         let entry = Entry::new_in(write.hints.room, &parts);
         // That of the tree where there is one: it need not be made.
         let path = there.map_or_else(|| write.path.to_path(), |(path, _)| path.clone());
@@ -177,6 +176,28 @@ impl Replica {
         let (committed, old) = self.commit_at(&spot, path, entry.clone());
         let (entry, committed) = (Some(entry), Some(committed));
         Ok(Written { changed: !same, old, entry, is_made: true, committed, repeated: None })
+    }
+
+    /// Whether a write would make its entry take more memory than it does now. To be asked only
+    /// where memory is short: it makes the new version to measure it.
+    #[must_use]
+    pub fn would_grow(&self, write: &Write<'_>) -> bool {
+        let Some(value) = write.value else { return false };
+        let Some(old) = self.tree.get_at(&self.tree.find(write.path.as_bytes(), write.hints.spot))
+        else {
+            return true;
+        };
+        let old = old.1;
+        let Some((event, tock)) = self.next_event_above(old.tock()) else { return true };
+        let extra = write.write_id.map(WriteId::to_extra);
+        let new = Entry::new(&EntryParts {
+            value: Some(value),
+            chain: &old.chain().extended(event, self.chain_bound),
+            tock,
+            origin: None,
+            extra: extra.as_ref().map_or(&[], |extra| extra),
+        });
+        new.memory_bytes() > old.memory_bytes()
     }
 
     /// What a write did when it came for the first time, if it has come before.

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use ahash::RandomState;
+use smallvec::SmallVec;
 use xxhash_rust::xxh64::xxh64;
 
 use crate::model::entry::Entry;
@@ -51,9 +52,18 @@ fn content(path: &[u8], value: Option<&[u8]>) -> u64 {
     value.map_or(!path, |value| xxh64(value, path))
 }
 
+/// Most further copies of one write that are kept: a client tries again a few times.
+const COPIES_MAX: usize = 8;
+
+/// The events of further copies of a write.
+pub(super) type Copies = SmallVec<[Event; 2]>;
+
 /// The recent ones.
 pub(super) struct WriteIds {
     made: HashMap<WriteId, Made, RandomState>,
+    /// Of writes that were made more than once, by nodes that did not know of each other's: the events
+    /// besides the first one's. Invariant: only ids that `made` has, too.
+    copies: HashMap<WriteId, Copies, RandomState>,
     /// Oldest first. Invariant: the same ids as `made` has, at most [`WRITE_IDS_MAX`].
     order: VecDeque<WriteId>,
 }
@@ -70,7 +80,11 @@ impl WriteIds {
         }
         // Not the order of the tree, which is that of no node else.
         found.sort_unstable_by_key(|(id, made)| (made.tock, *id));
-        let mut ids = Self { made: HashMap::with_hasher(tree.hasher()), order: VecDeque::new() };
+        let mut ids = Self {
+            made: HashMap::with_hasher(tree.hasher()),
+            copies: HashMap::with_hasher(tree.hasher()),
+            order: VecDeque::new(),
+        };
         for (id, made) in found.drain(found.len().saturating_sub(WRITE_IDS_MAX)..) {
             ids.insert(id, made);
         }
@@ -89,16 +103,39 @@ impl WriteIds {
 
     /// The first write that had an id counts.
     fn insert(&mut self, id: WriteId, made: Made) {
-        if self.made.contains_key(&id) {
+        if let Some(first) = self.made.get(&id) {
+            if first.event != made.event && first.content == made.content {
+                let copies = self.copies.entry(id).or_default();
+                if copies.len() < COPIES_MAX && !copies.contains(&made.event) {
+                    copies.push(made.event);
+                }
+            }
             return;
         }
         if self.order.len() >= WRITE_IDS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.made.remove(&oldest);
+            self.copies.remove(&oldest);
         }
         self.order.push_back(id);
         self.made.insert(id, made);
+    }
+
+    /// The events of all copies of an entry's write but its own; nearly always none.
+    pub(super) fn copies_of(&self, path: &Path, entry: &Entry) -> Copies {
+        let mut copies = Copies::new();
+        if !self.copies.is_empty()
+            && let Some(id) = WriteId::of_extra(entry.extra())
+            && let Some(further) = self.copies.get(&id)
+            && let Some(first) = self.made.get(&id)
+            && first.is_of(path.as_bytes(), entry.value())
+        {
+            let own = entry.origin();
+            let all = std::iter::once(first.event).chain(further.iter().copied());
+            copies.extend(all.filter(|event| *event != own));
+        }
+        copies
     }
 
     /// What the write with that id did, if it is known here.

@@ -1,10 +1,15 @@
 //! What one client may do to the node. Each limit is at or below what the protocol allows.
 
+use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// The smallest that a message's limit may be: one greatest value, with its path and whatever
 /// else belongs to a write.
 pub const MESSAGE_BYTES_MIN: usize = VALUE_BYTES_MAX + 2 * PATH_BYTES_MAX + 4096;
+
+/// Most open requests of one connection unless told otherwise: enough for a program that has a watch
+/// for each of 10,000 entries.
+pub const OPEN_REQUESTS: usize = 16 << 10;
 
 /// The limits of client connections. The defaults are safe for a node in the open.
 #[derive(Clone, Debug)]
@@ -18,6 +23,12 @@ pub struct ServerConfig {
     pub output_bytes_max: usize,
     /// Most connections; further ones get an error and are closed.
     pub connections_max: usize,
+    /// Most connections at once that are told so; what is beyond is closed without a word. Each has
+    /// a descriptor for up to 2 s.
+    pub refusals_max: usize,
+    /// Most bytes of memory that all clients together may cost: buffers, queues, open requests, and
+    /// what only the snapshots of their streams still hold. Beyond, the worst readers are closed.
+    pub client_memory_max: usize,
     /// A client that reads nothing for so long while something waits for it is closed.
     pub write_stall_ms: u64,
     /// A stream that still needs its snapshot is ended if its client acknowledges nothing for
@@ -35,9 +46,11 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             message_bytes_max: 8 << 20,
-            open_requests_max: 256,
+            open_requests_max: OPEN_REQUESTS,
             output_bytes_max: 1 << 20,
             connections_max: 10_000,
+            refusals_max: super::REFUSALS_MAX,
+            client_memory_max: CLIENT_MEMORY,
             write_stall_ms: 60_000,
             snapshot_stall_ms: 300_000,
             qlen: 10,

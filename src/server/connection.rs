@@ -7,12 +7,14 @@
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use event_listener::EventListener;
+use futures::future::{Either, select};
 use futures::io::{AsyncRead, AsyncWriteExt};
 use socket2::SockRef;
 
@@ -40,11 +42,13 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Serves one client until it goes, or has to.
 pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     prepare(&socket);
+    let session = Session::new(is_local(&socket), shared.hub.client_memory(), rt::now());
     let mut connection = Connection {
         input: Input::new(shared.config.message_limit()),
         out: Vec::new(),
-        session: Session::new(is_local(&socket)),
         stopping: shared.stopping.listen(),
+        closing: session.account.closing.listen(),
+        session,
         wakes: Wakes::default(),
         socket,
         shared,
@@ -65,7 +69,17 @@ pub(super) async fn refuse(socket: TcpStream, error: &ClientError, shared: &Shar
 
 /// Whether a client is on this machine.
 fn is_local(socket: &TcpStream) -> bool {
-    socket.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
+    match (socket.peer_addr(), socket.local_addr()) {
+        (Ok(peer), Ok(own)) => is_same_machine(peer.ip(), own.ip()),
+        (Err(_), _) | (_, Err(_)) => false,
+    }
+}
+
+/// Whether a connection comes from the machine that it came to: also where the client used the
+/// machine's own address and not the loopback one. Nobody else completes a connection from there.
+fn is_same_machine(peer: IpAddr, own: IpAddr) -> bool {
+    let (peer, own) = (peer.to_canonical(), own.to_canonical());
+    peer.is_loopback() || peer == own
 }
 
 fn prepare(socket: &TcpStream) {
@@ -103,6 +117,8 @@ struct Connection {
     session: Session,
     /// Fires when the server stops.
     stopping: EventListener,
+    /// Fires when the connection is closed for the memory of all.
+    closing: EventListener,
     wakes: Wakes,
 }
 
@@ -120,7 +136,7 @@ enum Woken {
     Read(usize),
     /// Something else has happened, or time has passed.
     Event,
-    /// The server stops.
+    /// The connection must end: the server stops, or there is too little memory for all.
     Stopping,
 }
 
@@ -165,6 +181,9 @@ impl Connection {
             if self.shared.is_stopping() {
                 return self.end().await;
             }
+            if self.session.account.is_closing() {
+                return self.end_for_memory().await;
+            }
             if self.input.at_end && !busy && self.finish_after_end().await? {
                 return Ok(());
             }
@@ -187,8 +206,7 @@ impl Connection {
         let qlen = self.shared.config.qlen;
         let out = &mut self.out;
         self.shared.hub.read(|engine| {
-            let label = engine.table().label(engine.own());
-            write_greeting(&label, engine.tick(), engine.tock(), qlen, out);
+            write_greeting(engine.id().name.as_str(), engine.tick(), engine.tock(), qlen, out);
         });
     }
 
@@ -198,7 +216,10 @@ impl Connection {
 
     /// Carries out a batch of requests, or a part of it.
     fn take_requests(&mut self) -> Requests {
-        let Some(batch) = self.input.batch() else { return Requests::Done };
+        let Some(batch) = self.input.batch() else {
+            // Perhaps it has only found that a message is to be thrown away.
+            return if self.input.has_more() { Requests::More } else { Requests::Done };
+        };
         let cx = Self::context(&self.shared);
         let (done, then) = self.session.run(&cx, &batch.messages, &mut self.out);
         self.shared.count_requests(done);
@@ -245,8 +266,18 @@ impl Connection {
     async fn run_heavy(&mut self, job: HeavyJob) -> io::Result<()> {
         self.flush().await?;
         let _permit = self.shared.heavy.acquire().await;
-        let reply = rt::spawn_blocking(job).await;
-        self.out.extend_from_slice(&reply);
+        let HeavyJob { seq, work } = job;
+        let error = match rt::spawn_work("request", work) {
+            Ok(work) => match work.done().await {
+                Some(reply) => {
+                    self.out.extend_from_slice(&reply);
+                    return Ok(());
+                }
+                None => ClientError::new(ErrorCode::Internal, "the node failed at this request"),
+            },
+            Err(error) => no_thread(&error),
+        };
+        write_error(&error, Some(seq), self.shared.hub.read(Engine::tock), &mut self.out);
         Ok(())
     }
 
@@ -267,6 +298,10 @@ impl Connection {
     /// Writes all output. A client that takes nothing for too long is given up.
     async fn flush(&mut self) -> io::Result<()> {
         self.until_safe().await;
+        self.tell_memory();
+        if self.out.is_empty() {
+            return Ok(());
+        }
         let stall = Duration::from_millis(self.shared.config.write_stall_ms);
         let mut from = 0;
         while let Some(rest) = self.out.get(from..).filter(|rest| !rest.is_empty()) {
@@ -276,16 +311,27 @@ impl Connection {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let mut socket = &self.socket;
-                    match rt::timeout(stall, socket.write(rest)).await {
-                        Some(written) => from += written?,
+                    let write = select(socket.write(rest), &mut self.closing);
+                    match rt::timeout(stall, write).await {
+                        Some(Either::Left((written, _))) => from += written?,
+                        // What it would be told stands behind what it does not read.
+                        Some(Either::Right(_)) => return Err(io::ErrorKind::OutOfMemory.into()),
                         None => return Err(io::ErrorKind::TimedOut.into()),
                     }
+                    self.session.account.note_moved(rt::now());
                 }
                 Err(e) => return Err(e),
             }
         }
         self.out.clear();
+        self.session.account.note_moved(rt::now());
         Ok(())
+    }
+
+    /// Tells what the connection costs in memory now.
+    fn tell_memory(&self) {
+        let buffers = self.out.capacity() + self.input.capacity();
+        self.session.account.set_buffers(buffers + self.session.open_bytes());
     }
 
     /// Reads what is there, without waiting; tells whether there was something (or the end).
@@ -321,6 +367,7 @@ impl Connection {
         };
         match woken {
             Woken::Read(bytes) => {
+                self.session.account.note_moved(rt::now());
                 self.input.filled(bytes);
                 if self.input.is_full() && self.input.wants_more() {
                     self.try_read()?;
@@ -350,7 +397,9 @@ impl Connection {
         }
         self.input.shrink();
         self.out.shrink_to(IDLE_BYTES);
-        if Pin::new(&mut self.stopping).poll(cx).is_ready() {
+        self.tell_memory();
+        let is_stopping = Pin::new(&mut self.stopping).poll(cx).is_ready();
+        if is_stopping || Pin::new(&mut self.closing).poll(cx).is_ready() {
             return Poll::Ready(Ok(Woken::Stopping));
         }
         Poll::Pending
@@ -369,8 +418,30 @@ impl Connection {
     async fn end(&mut self) -> io::Result<()> {
         let cx = Self::context(&self.shared);
         self.session.end_all(&cx, &mut self.out);
+        if self.session.sent_away {
+            self.flush().await?;
+            self.shared.keep_to_the_end(self.socket.clone());
+            return Ok(());
+        }
         self.until_safe().await;
         linger(&self.socket, &std::mem::take(&mut self.out), LINGER_AT_STOP).await;
+        Ok(())
+    }
+
+    /// The clients' memory is used up, and this connection is the worst: says so, if the client
+    /// reads that. What the connection holds goes first.
+    async fn end_for_memory(&mut self) -> io::Result<()> {
+        self.close();
+        let text = "closing the connection: what this node keeps for its clients exceeds \
+                    --max-client-memory, and this connection keeps much and takes little; read \
+                    faster, or ask for less at once";
+        let (error, tock) =
+            (ClientError::new(ErrorCode::TooSlow, text), self.shared.hub.read(Engine::tock));
+        let mut last = std::mem::take(&mut self.out);
+        write_error(&error, None, tock, &mut last);
+        self.input.shrink();
+        self.tell_memory();
+        linger(&self.socket, &last, LINGER).await;
         Ok(())
     }
 
@@ -399,8 +470,26 @@ fn until(deadline: Millis, now: Millis) -> Duration {
     Duration::from_millis(deadline.saturating_sub(now))
 }
 
-/// The error for one connection too many.
-pub(super) fn too_many(max: usize) -> ClientError {
-    let text = format!("this node has {max} client connections, as many as it allows");
+/// The error of a request that needs a thread when the system has none to give.
+pub(super) fn no_thread(error: &io::Error) -> ClientError {
+    let text = format!(
+        "the system gives this node no thread for this request ({error}); nothing was changed; \
+         try again later, or another node"
+    );
     ClientError::new(ErrorCode::TooMany, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_the_same_under_each_of_its_addresses() {
+        let same =
+            |peer: &str, own: &str| is_same_machine(peer.parse().unwrap(), own.parse().unwrap());
+        assert!(same("127.0.0.1", "127.0.0.1") && same("::1", "::1"));
+        assert!(same("10.0.0.5", "10.0.0.5") && same("::ffff:10.0.0.5", "10.0.0.5"));
+        assert!(same("2001:db8::5", "2001:db8::5"));
+        assert!(!same("10.0.0.6", "10.0.0.5") && !same("::ffff:10.0.0.6", "::ffff:10.0.0.5"));
+    }
 }

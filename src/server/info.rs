@@ -59,6 +59,9 @@ pub struct StorageStatus {
     pub bytes: u64,
     /// Bytes that were logged since the last snapshot: what a start has to read.
     pub since_snapshot_bytes: u64,
+    /// How far back the files reach: the oldest state that can be replayed, as its time in
+    /// milliseconds since 1970 and its tock.
+    pub past: Option<(u64, u64)>,
     /// The last snapshot that was made since the start.
     pub snapshot: Option<SnapshotStatus>,
     /// A snapshot is being made.

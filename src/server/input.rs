@@ -5,6 +5,7 @@ use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{Kind, SkipError, SkipLimits, Skipper};
 use crate::protocol::client::{BadMessage, ClientError, ErrorCode, Fields, decode, decode_fields};
 
+use super::oversized::{Oversized, Progress};
 use super::session::Decoded;
 
 /// Bytes kept while nothing comes.
@@ -25,6 +26,10 @@ pub(super) struct Input {
     /// How far the message at `start` was looked at, if it is not whole.
     skipper: Option<Skipper>,
     message_bytes_max: usize,
+    /// The message at `start` is too long or too deep, and is thrown away as it comes.
+    oversized: Option<Oversized>,
+    /// More of it must come before anything else can be done.
+    is_starved: bool,
     /// The client sends nothing any more.
     pub(super) at_end: bool,
 }
@@ -45,6 +50,8 @@ impl Input {
             end: 0,
             skipper: None,
             message_bytes_max,
+            oversized: None,
+            is_starved: false,
             at_end: false,
         }
     }
@@ -56,7 +63,7 @@ impl Input {
 
     /// Whether there may be messages that are whole.
     pub(super) fn has_more(&self) -> bool {
-        !self.is_empty() && self.skipper.is_none()
+        !self.is_empty() && self.skipper.is_none() && !self.is_starved
     }
 
     /// Whether it should be read into: not while there is enough to do.
@@ -92,7 +99,13 @@ impl Input {
     /// Notes that so many bytes were read into the room.
     pub(super) fn filled(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.buffer.len());
+        self.is_starved = false;
         self.at_end |= bytes == 0;
+    }
+
+    /// Bytes of memory that it takes.
+    pub(super) fn capacity(&self) -> usize {
+        self.buffer.capacity()
     }
 
     /// Lets go of what is not needed while nothing comes.
@@ -106,6 +119,9 @@ impl Input {
     /// The messages that are whole, as far as one batch goes. None if there is none yet. The
     /// last one is an error that closes the connection if what comes cannot be a message.
     pub(super) fn batch(&mut self) -> Option<Batch<'_>> {
+        if self.oversized.is_some() {
+            return self.throw_away();
+        }
         let arrived = self.buffer.get(self.start..self.end).unwrap_or_default();
         let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX, bytes_max: self.message_bytes_max };
         let expected = (arrived.len() / MESSAGE_BYTES).clamp(1, BATCH_MESSAGES);
@@ -123,10 +139,19 @@ impl Input {
                 continue;
             }
             let mut skipper = self.skipper.take().unwrap_or_else(|| Skipper::new(limits));
-            let end = match check_map(rest).and_then(|()| skipper.advance(rest).map_err(closing)) {
+            let length = check_map(rest).and_then(|()| match skipper.advance(rest) {
+                Err(error @ (SkipError::TooDeep { .. } | SkipError::TooLarge { .. })) => {
+                    let text = format!("bad message: {error}; it was thrown away");
+                    let error = ClientError::new(ErrorCode::TooLarge, text);
+                    self.oversized = Some(Oversized::new(error));
+                    Ok(None)
+                }
+                length => length.map_err(closing),
+            });
+            let end = match length {
                 Ok(Some(length)) => at + length,
                 Ok(None) => {
-                    self.skipper = Some(skipper);
+                    self.skipper = self.oversized.is_none().then_some(skipper);
                     break;
                 }
                 Err(error) => {
@@ -140,6 +165,28 @@ impl Input {
             at = end;
         }
         if batch.messages.is_empty() { None } else { Some(batch) }
+    }
+
+    /// Throws away what has come of a message that is too much; at its end, that is the batch.
+    fn throw_away(&mut self) -> Option<Batch<'_>> {
+        let arrived = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let progress = self.oversized.as_mut()?.advance(arrived);
+        let (end, bad) = match progress {
+            Progress::More(bytes) => {
+                self.start += bytes;
+                self.is_starved = true;
+                return None;
+            }
+            Progress::Whole(bytes, bad) => (bytes, bad),
+            Progress::Hopeless => {
+                let text = "bad message: it announces far more than a message may have; closing \
+                            the connection";
+                let error = ClientError::new(ErrorCode::TooLarge, text);
+                (arrived.len(), BadMessage::fatal(error))
+            }
+        };
+        (self.oversized, self.is_starved) = (None, false);
+        Some(Batch { messages: vec![Err(bad)], ends: vec![end] })
     }
 
     /// Takes so many bytes off the front: whole messages that are carried out. `all`: whether
@@ -242,9 +289,10 @@ mod tests {
         for announced in [&b"\x81\xa3seq\xdb\xff\xff\xff\xff"[..], b"\xdf\xff\xff\xff\xff"] {
             let mut input = Input::new(1000);
             feed(&mut input, announced);
+            assert!(input.batch().is_none() && input.has_more(), "it looks how much is announced");
             let batch = input.batch().unwrap();
             let bad = batch.messages[0].as_ref().unwrap_err();
-            assert_eq!(bad.error.code, ErrorCode::TooLarge);
+            assert_eq!((bad.is_fatal, bad.error.code), (true, ErrorCode::TooLarge));
             assert!(input.buffer.len() <= IDLE_BYTES);
         }
     }

@@ -5,19 +5,24 @@
 //! | this one | the port: binding, accepting, stopping |
 //! | [`config`] | what one client may do |
 //! | [`info`] | what the port must know about the rest of the node |
+//! | `accept` | taking connections in, and refusing those that are too many |
 //! | `connection` | one client: the loop that moves bytes |
 //! | `input` | cutting messages from what arrives |
+//! | `oversized` | a message that is too much: thrown away as it comes |
 //! | `session` | one client's state; batches of requests, without I/O |
 //! | `command` | what the actions do, one file per family |
 //! | `unsynced` | replies that go out only when what they tell of is on disk |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
-//! | [`purge_block`] | the warning while somebody away keeps tombstones from being purged |
+//! | [`purge_block`] | warnings about the Delete group, such as that somebody away blocks purging |
+//! | `relief` | closes the worst reader when clients take too much memory |
+//! | `tally` | warnings that come in floods, as one line with a count |
 //! | `restoring` | a snapshot that a client uploads |
 //! | [`shards`] | how much is read and written in each virtual shard |
 //! | `cluster` | which nodes there are, with an epoch; told whenever it changes |
 //! | `standing` | which incarnations stand in chains, kept for a while |
 //! | [`authorise`] | the hook through which everything passes |
 
+mod accept;
 pub mod authorise;
 mod cluster;
 mod command;
@@ -25,12 +30,15 @@ pub mod config;
 mod connection;
 pub mod info;
 mod input;
+mod oversized;
 pub mod purge_block;
+mod relief;
 mod restoring;
 mod session;
 pub mod shards;
 mod standing;
 mod stream;
+mod tally;
 mod unsynced;
 
 use std::io;
@@ -42,6 +50,7 @@ use std::time::Duration;
 use async_lock::Semaphore;
 use crossbeam_utils::CachePadded;
 use event_listener::Event;
+use parking_lot::Mutex;
 
 pub use config::ServerConfig;
 pub use info::{
@@ -51,15 +60,17 @@ pub use info::{
 pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
-use crate::rt::{self, TcpListener, TcpStream};
+use crate::rt::{self, Task, TcpListener, TcpStream};
 
 /// Jobs at once that walk the whole tree for a client; others wait.
 const HEAVY_JOBS: usize = 2;
-/// How long to wait after the system could not give another connection (no file descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that are refused at once, with an error, when there are too many; further ones
 /// are closed without a word.
-const REFUSALS_MAX: usize = 64;
+pub const REFUSALS_MAX: usize = 64;
+/// Most connections that are kept open to the very end because their clients sent the node away.
+const LEAVERS_MAX: usize = 64;
+/// The output that each connection may keep however many there are.
+const OUTPUT_LEAST: usize = 64 << 10;
 /// Over so many counters requests are spread, so that threads do not share a cache line.
 const STRIPES: usize = 16;
 
@@ -105,15 +116,27 @@ pub(crate) struct Shared {
     connections: AtomicUsize,
     /// Fires when a connection has ended.
     ended: Event,
+    /// Connections of clients that sent the node away: that they close tells them that it has gone.
+    /// Invariant: at most [`LEAVERS_MAX`].
+    leavers: Mutex<Vec<TcpStream>>,
     refusals: AtomicUsize,
     accepted: AtomicU64,
     refused: AtomicU64,
+    /// For the log: clients that were refused, and clients that were closed for the memory of all.
+    refused_tally: tally::Tally,
+    closed_tally: tally::Tally,
     requests: [CachePadded<AtomicU64>; STRIPES],
 }
 
 impl Shared {
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// The most output that one connection may keep now: less where many are connected.
+    fn output_limit(&self) -> usize {
+        let most = self.config.output_bytes_max;
+        self.hub.client_memory().output_share(self.connections(), OUTPUT_LEAST, most)
     }
 
     /// Waits until changes may be made: for this node's disk, where it does not keep up.
@@ -136,6 +159,14 @@ impl Shared {
         self.is_abandoned.load(Ordering::Acquire)
     }
 
+    /// Keeps a connection open until the node has ended; closes it if there are too many.
+    fn keep_to_the_end(&self, socket: TcpStream) {
+        let mut leavers = self.leavers.lock();
+        if leavers.len() < LEAVERS_MAX {
+            leavers.push(socket);
+        }
+    }
+
     fn count_requests(&self, count: usize) {
         if let Some(counter) = self.requests.get(shards::thread_number() % STRIPES) {
             counter.fetch_add(count as u64, Ordering::Relaxed);
@@ -143,12 +174,13 @@ impl Shared {
     }
 
     /// What the client port has counted since its start.
-    fn counters(&self) -> [(&'static str, u64); 4] {
+    fn counters(&self) -> [(&'static str, u64); 5] {
         let requests = self.requests.iter().map(|c| c.load(Ordering::Relaxed)).sum();
         [
             ("client_requests", requests),
             ("client_connections_accepted", self.accepted.load(Ordering::Relaxed)),
             ("client_connections_refused", self.refused.load(Ordering::Relaxed)),
+            ("client_connections_closed_for_memory", self.hub.client_memory().view().closed),
             ("client_bytes_waiting", self.hub.waiting_bytes() as u64),
         ]
     }
@@ -158,6 +190,8 @@ impl Shared {
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
+    /// Owns the listener; none once the port is closed.
+    accepting: Mutex<Option<Task<()>>>,
 }
 
 impl Server {
@@ -208,14 +242,19 @@ impl Server {
             is_abandoned: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             ended: Event::new(),
+            leavers: Mutex::default(),
             refusals: AtomicUsize::new(0),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            refused_tally: tally::Tally::default(),
+            closed_tally: tally::Tally::default(),
             requests: Default::default(),
         });
-        let _detached = rt::spawn(accept(listener, Arc::clone(&shared)));
+        let accepting = Mutex::new(Some(rt::spawn(accept::accept(listener, Arc::clone(&shared)))));
+        shared.hub.client_memory().set_max(shared.config.client_memory_max);
+        let _detached = rt::spawn(relief::relieve(Arc::clone(&shared)));
         let _detached = rt::spawn(cluster::follow(Arc::clone(&shared)));
-        Self { address: bound, shared }
+        Self { address: bound, shared, accepting }
     }
 
     /// Where clients connect, with the port that was taken.
@@ -238,7 +277,8 @@ impl Server {
     }
 
     /// Closes the port, ends all streams, and gives clients a moment to take what is written.
-    /// Returns when all connections have ended or that time is over.
+    /// Returns when all connections have ended or that time is over. Clients that sent the node away
+    /// keep their connection until [`Server::release_leavers`].
     pub async fn stop(&self, patience: Duration) {
         self.shared.begin_to_stop();
         let all_ended = async {
@@ -251,63 +291,15 @@ impl Server {
             }
         };
         let _ = rt::timeout(patience, all_ended).await;
-    }
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    let mut stopping = shared.stopping.listen();
-    loop {
-        if shared.is_stopping() {
-            return;
-        }
-        let accepted = {
-            let next = std::pin::pin!(listener.accept());
-            match futures::future::select(next, &mut stopping).await {
-                futures::future::Either::Left((accepted, _)) => accepted,
-                futures::future::Either::Right(_) => return,
-            }
-        };
-        match accepted {
-            Ok((socket, _)) => take_in(socket, &shared),
-            Err(error) => {
-                // Nearly always that there are no file descriptors left; it passes.
-                tracing::warn!(%error, "cannot accept a client");
-                rt::sleep(ACCEPT_PAUSE).await;
-            }
+        let accepting = self.accepting.lock().take();
+        if let Some(accepting) = accepting {
+            accepting.cancel().await;
         }
     }
-}
 
-/// Counts a connection while it lives.
-struct Counted(Arc<Shared>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::AcqRel);
-        self.0.ended.notify(usize::MAX);
+    /// Closes the connections of clients that sent the node away. They are told nothing else of its
+    /// end, so this comes last, when its ports are free.
+    pub fn release_leavers(&self) {
+        self.shared.leavers.lock().clear();
     }
-}
-
-fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
-    let max = shared.config.connections_max;
-    if shared.connections.fetch_add(1, Ordering::AcqRel) < max {
-        shared.accepted.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(Arc::clone(shared));
-        let _detached = rt::spawn(async move {
-            connection::serve(socket, Arc::clone(&counted.0)).await;
-            drop(counted);
-        });
-        return;
-    }
-    shared.connections.fetch_sub(1, Ordering::AcqRel);
-    shared.refused.fetch_add(1, Ordering::Relaxed);
-    if shared.refusals.fetch_add(1, Ordering::AcqRel) < REFUSALS_MAX {
-        let shared = Arc::clone(shared);
-        let _detached = rt::spawn(async move {
-            connection::refuse(socket, &connection::too_many(max), &shared).await;
-            shared.refusals.fetch_sub(1, Ordering::AcqRel);
-        });
-        return;
-    }
-    shared.refusals.fetch_sub(1, Ordering::AcqRel);
 }

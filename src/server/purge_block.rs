@@ -1,8 +1,9 @@
-//! What everybody should know of while a member of the Delete group is away: nothing is purged
-//! until it is back or taken off the list.
+//! What everybody should know of the Delete group: a member is away, so nothing is purged until it
+//! is back or taken off the list; a node with data is not on the list; the mark has grown.
 
 use crate::engine::delete::GroupView;
 use crate::model::ids::{Millis, NodeName};
+use crate::model::limits::MARK_COMPONENTS_WARN;
 
 /// Deleted entries wait for being purged, and members that must agree are away.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +48,34 @@ impl PurgeBlock {
     }
 }
 
+/// Nodes with data directories that are up and not in the Delete group: one line for people.
+#[must_use]
+pub fn left_out_text(view: &GroupView) -> Option<String> {
+    let names: Vec<&str> = view.left_out.iter().map(NodeName::as_str).collect();
+    let (have, them) = match names.len() {
+        0 => return None,
+        1 => ("has a data directory and is", "it"),
+        _ => ("have data directories and are", "them"),
+    };
+    Some(format!(
+        "{} {have} not in the Delete group, so deleted entries are purged without {them}: all members \
+         of the group must be up and linked to take {them} in; see `distkv-node members`",
+        names.join(", ")
+    ))
+}
+
+/// The mark has grown: one line for people.
+#[must_use]
+pub fn mark_text(view: &GroupView) -> Option<String> {
+    let lineages = view.lineages;
+    (lineages > MARK_COMPONENTS_WARN).then(|| {
+        format!(
+            "the purge mark names {lineages} successions of the Delete group (usually one), and every \
+             change carries them to each node until the next purge; see `distkv-node members`"
+        )
+    })
+}
+
 /// A duration for people; exact enough for one that goes on.
 fn show_ms(ms: Millis) -> String {
     let seconds = ms / 1_000;
@@ -67,7 +96,7 @@ mod tests {
         let member =
             |name: &str| Member { name: NodeName::new(name).unwrap(), store: 1, durable: true };
         let away = away.iter().map(|(name, ms)| (member(name), *ms)).collect();
-        GroupView { config: None, away, tombstones }
+        GroupView { away, tombstones, ..GroupView::default() }
     }
 
     #[test]
@@ -75,6 +104,21 @@ mod tests {
         assert_eq!(PurgeBlock::of(&view(&[], 5)), None);
         assert_eq!(PurgeBlock::of(&view(&[("n3", 5)], 0)), None);
         assert!(PurgeBlock::of(&view(&[("n3", 5)], 1)).is_some());
+    }
+
+    #[test]
+    fn a_node_with_data_that_has_no_say_and_a_grown_mark_are_told_of() {
+        assert_eq!((left_out_text(&view(&[], 0)), mark_text(&view(&[], 0))), (None, None));
+        let left_out = ["n4", "n5"].map(|name| NodeName::new(name).unwrap()).to_vec();
+        let two = GroupView { left_out, lineages: 64, ..GroupView::default() };
+        let text = left_out_text(&two).unwrap();
+        assert!(
+            text.starts_with("n4, n5 have data directories and are not in the Delete"),
+            "{text}"
+        );
+        assert_eq!(mark_text(&two), None);
+        let grown = GroupView { lineages: 65, ..two };
+        assert!(mark_text(&grown).unwrap().contains("names 65 successions"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::across::AcrossFailure;
 use crate::rt;
+use crate::server::connection::no_thread;
 use crate::server::unsynced::in_flight;
 use crate::storage::{FileHeader, StorageError, read_snapshot};
 
@@ -95,13 +96,15 @@ impl Upload {
         })?;
         let (pieces, source) = async_channel::bounded(PIECES_MAX);
         let (sender, result) = async_channel::bounded(1);
-        let _detached = rt::spawn_blocking(move || {
+        let upload = Self { turn: Arc::clone(turn), number, pieces, result, bytes: 0 };
+        let spawned = rt::spawn_thread("upload", move || {
             let source = PieceReader { source, piece: Vec::new(), at: 0 };
             let read = read_snapshot(NAME, Box::new(source), rt::random_u64(), &mut |_| {});
             // Nobody waits for it, if the connection has gone.
             let _ = sender.send_blocking(read);
         });
-        Ok(Self { turn: Arc::clone(turn), number, pieces, result, bytes: 0 })
+        // If there is no thread, dropping the upload gives its turn back.
+        spawned.map(|_detached| upload).map_err(|error| no_thread(&error))
     }
 
     /// How many bytes have come.

@@ -13,10 +13,11 @@ use super::Shared;
 use super::authorise::{Identity, authorise};
 use super::command::value::CopiesWait;
 use super::restoring::Upload;
-use super::stream::{FailedSource, Garbage, Produced, Source, Streams};
+use super::stream::{FailedSource, Garbage, Produced, Source, Streams, write_failed_stream};
 use super::unsynced::{UnsyncedReplies, refused};
 use crate::engine::Engine;
 use crate::hub::Hub;
+use crate::hub::client_memory::{Account, ClientMemory};
 use crate::hub::inbox::Inbox;
 use crate::model::ids::{Millis, NodeName, NodeTable, Tock};
 use crate::model::path::{Path, PathBytes};
@@ -25,6 +26,9 @@ use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
+
+/// About what an open stream takes, with its place in the table of watches.
+const STREAM_BYTES: usize = 1 << 10;
 
 /// What a session works with.
 pub(super) struct Context<'c> {
@@ -71,8 +75,12 @@ impl NodeNames {
 /// A message of a batch, decoded.
 pub(super) type Decoded<'a> = Result<ClientMessage<'a>, BadMessage>;
 
-/// Something that takes long: it runs where it may, and makes the reply's bytes.
-pub(super) type HeavyJob = Box<dyn FnOnce() -> Vec<u8> + Send>;
+/// Something that takes long: it runs on a thread of its own, and makes the reply's bytes.
+pub(super) struct HeavyJob {
+    /// Of the request.
+    pub(super) seq: u64,
+    pub(super) work: Box<dyn FnOnce() -> Vec<u8> + Send>,
+}
 
 /// What is to be done after a batch, or a part of it.
 pub(super) enum Then {
@@ -86,6 +94,13 @@ pub(super) enum Then {
     Close,
 }
 
+impl Then {
+    /// A request that takes long.
+    pub(super) fn heavy(seq: u64, work: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
+        Self::Heavy(HeavyJob { seq, work: Box::new(work) })
+    }
+}
+
 /// See the module.
 pub(super) struct Session {
     pub(super) identity: Identity,
@@ -94,6 +109,8 @@ pub(super) struct Session {
     /// The window of streams that are opened from now on; none for no flow control.
     pub(super) window: Option<u64>,
     pub(super) inbox: Arc<Inbox>,
+    /// What the connection costs in memory.
+    pub(super) account: Arc<Account>,
     pub(super) streams: Streams,
     /// Writes whose replies wait for copies. Invariant: together with the streams, no more
     /// than the configuration allows.
@@ -104,6 +121,8 @@ pub(super) struct Session {
     pub(super) is_local: bool,
     /// A snapshot that is being uploaded. The jobs that take its pieces put it back here.
     pub(super) upload: Arc<Mutex<Option<Upload>>>,
+    /// The client has sent the node away, and wants to know when it has gone.
+    pub(super) sent_away: bool,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -137,17 +156,21 @@ impl WholePath<'_> {
 
 impl Session {
     /// `is_local`: the client is on this machine.
-    pub(super) fn new(is_local: bool) -> Self {
+    pub(super) fn new(is_local: bool, memory: &Arc<ClientMemory>, now: Millis) -> Self {
+        let inbox = Arc::new(Inbox::new());
+        let account = memory.open(&inbox, now);
         Self {
             identity: Identity::default(),
             root: Path::root(),
             window: None,
-            inbox: Arc::new(Inbox::new()),
+            inbox,
+            account,
             streams: Streams::default(),
             copies: Vec::new(),
             unsynced: UnsyncedReplies::default(),
             is_local,
             upload: Arc::default(),
+            sent_away: false,
         }
     }
 
@@ -159,7 +182,7 @@ impl Session {
         batch: &[Decoded<'_>],
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
-        let limit = cx.shared.config.output_bytes_max;
+        let limit = cx.shared.output_limit();
         let mut done = 0;
         while let Some(rest) = batch.get(done..)
             && let Some(next) = rest.first()
@@ -309,6 +332,10 @@ impl Session {
                 let source = Box::new(FailedSource(Some(error)));
                 self.streams.open(seq, self.window, source, cx.now);
             }
+            // As many are open as may be: this one needs no place to say so.
+            Some(seq) if in_stream && !self.streams.contains(seq) => {
+                write_failed_stream(&error, seq, self.window.is_some(), cx.tock(), out);
+            }
             _ => write_error(&error, seq, cx.tock(), out),
         }
     }
@@ -372,7 +399,12 @@ impl Session {
         if self.streams.is_empty() {
             return Produced::Idle;
         }
-        self.streams.produce(cx, cx.tock(), out, &mut self.unsynced)
+        self.streams.produce(cx, cx.tock(), out, &mut self.unsynced, &self.inbox)
+    }
+
+    /// About how much memory what is open takes, besides what waits for it.
+    pub(super) fn open_bytes(&self) -> usize {
+        self.streams.len() * STREAM_BYTES + self.copies.iter().map(CopiesWait::bytes).sum::<usize>()
     }
 
     /// Whether a stream makes changes as it goes on.

@@ -9,7 +9,7 @@ use super::disk::Saved;
 use super::network::Network;
 use super::node::Node;
 use super::oracle::{Failure, Oracle};
-use super::profile::{Options, Plan};
+use super::profile::{Focus, Options, Plan};
 use super::rng::Rng;
 use super::schedule::Schedule;
 use super::script::Script;
@@ -131,7 +131,7 @@ impl<'a> Cluster<'a> {
             schedule: Schedule::new(START_MS),
             network: Network::new(plan.nodes + EXTRA_NODES_MAX),
             nodes: Vec::new(),
-            oracle: Oracle::new(plan.chain_bound),
+            oracle: Oracle::new(plan.chain_bound, options.focus == Focus::Rollbacks),
             rng: Rng::new(seed ^ NETWORK_SEED, PLAN_STREAM),
             script: wants_script.then(Script::default),
             stats: Stats { seeds: 1, ..Stats::default() },
@@ -305,16 +305,12 @@ impl<'a> Cluster<'a> {
                     let at = &mut self.nodes[node];
                     let Some(engine) = &at.engine else { continue };
                     let is_own = change.entry.newest().node == engine.own();
-                    let event = self.oracle.on_commit(&mut at.shadow, engine, &change);
+                    let wants = self.script.is_some();
+                    let label = self.oracle.on_commit(&mut at.shadow, engine, &change, wants);
                     if is_own && at.copied_at.is_some() {
                         self.give_up();
                     }
-                    note!(
-                        self,
-                        "  {} has {}",
-                        self.nodes[node].label,
-                        self.oracle.history.label(event)
-                    );
+                    note!(self, "  {} has {label}", self.nodes[node].label);
                 }
                 Output::Broadcast { frame } => {
                     for at in 0..self.nodes[node].ends.len() {
@@ -389,6 +385,26 @@ impl<'a> Cluster<'a> {
             | Report::ResyncProgress { .. }
             | Report::ResyncDone { .. } => {
                 note!(self, "  {} {report:?}", self.nodes[node].label);
+            }
+            Report::ContentsDiffer { peer } => {
+                self.stats.contents_differed += 1;
+                if !self.oracle.only_end {
+                    // Whatever the reason: no event was used twice.
+                    let detail = format!("{} and {peer}", self.nodes[node].label);
+                    self.oracle.fail("nodes that know the same hold something else", detail);
+                }
+                note!(self, "  {} holds something else than {peer}", self.nodes[node].label);
+            }
+            Report::ContentsMended { peer, path, event } => {
+                self.stats.contents_mended += 1;
+                self.changed_at = self.now();
+                let key = self.nodes[node].shadow.key(*event);
+                note!(
+                    self,
+                    "  {} repairs {path}: {} has another content at {peer}",
+                    self.nodes[node].label,
+                    self.oracle.history.key_label(key)
+                );
             }
             Report::GroupChanged { config } => {
                 self.stats.group_changes += 1;

@@ -4,8 +4,8 @@ use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{NodeId, Tick, Tock};
 use crate::model::seen::{Lineage, Mark, SeenById};
 use crate::model::tick_set::TickSet;
-use crate::protocol::peer::{PairById, PeerMessage, Unnamed};
-use crate::protocol::record::Record;
+use crate::protocol::peer::{Listed, PairById, PeerMessage, Unnamed};
+use crate::protocol::record::{EventRef, Record};
 
 /// One message in one line.
 pub(super) fn describe(message: &PeerMessage<'_>) -> String {
@@ -20,6 +20,7 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
                 Unnamed::Unsaid => String::new(),
                 Unnamed::Follows => ", part of several".to_owned(),
                 Unnamed::Sum(sum) => format!(", and {} others", sum.count),
+                Unnamed::TooLong => ", too long".to_owned(),
             },
             if digest.ready { "" } else { ", not ready" },
             mark(&digest.mark)
@@ -27,13 +28,15 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
         PeerMessage::DigestWanted => "wants a digest of everything".to_owned(),
         PeerMessage::Ack(tick) => format!("acknowledges up to {tick}"),
         PeerMessage::CatchUpAsk(ask) => {
-            let of = |(id, tick): &(NodeId, Tick)| format!("{}.{tick}", life(id));
+            let of = |(id, tick): &(NodeId, Tick)| format!("{id}:{tick}");
             let counters: Vec<String> = ask.contiguous.iter().map(of).collect();
             format!("ask {}: up to {}{}", ask.id, counters.join(" "), mark(&ask.mark))
         }
         PeerMessage::CatchUpKnown(known) => {
-            format!("known {}: {}{}", known.id, seen(&known.seen), mark(&known.mark))
+            let more = if known.more { " and more" } else { "" };
+            format!("known {}: {}{more}{}", known.id, seen(&known.seen), mark(&known.mark))
         }
+        PeerMessage::CatchUpMore { id } => format!("more {id}"),
         PeerMessage::CatchUpMissing { id, missing } => format!("missing {id}: {}", seen(missing)),
         PeerMessage::CatchUpPart { id, mark: at, records } => {
             let records: Vec<String> = records.iter().map(record).collect();
@@ -56,7 +59,7 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
         PeerMessage::CatchUpInvite => "invites".to_owned(),
         PeerMessage::Edge(edge) => format!("edge: wanted {}, eager {}", edge.wanted, edge.eager),
         PeerMessage::Relayed(relayed) => {
-            format!("passes on {} of {}", relayed.number, life(&relayed.origin))
+            format!("passes on {} of {}", relayed.number, relayed.origin)
         }
         PeerMessage::Ping(ping) => {
             let history: Vec<String> = ping.history.iter().map(ToString::to_string).collect();
@@ -71,10 +74,9 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
             hello.config.as_ref().map_or_else(|| "no list".to_owned(), group)
         ),
         PeerMessage::Propose(proposal) => format!(
-            "proposes {}: {}, lost {}{}",
+            "proposes {}: {}{}",
             proposal.round.number,
             pair(&proposal.pair),
-            seen(&proposal.lost),
             proposal.next.as_ref().map_or_else(String::new, |c| format!(", next {}", group(c)))
         ),
         PeerMessage::Agree { round, .. } => format!("agrees to {}", round.number),
@@ -84,15 +86,30 @@ pub(super) fn describe(message: &PeerMessage<'_>) -> String {
         PeerMessage::Topic { topic, .. } => format!("topic {topic}"),
         PeerMessage::KillNode(name) => format!("kill {name}"),
         PeerMessage::Leave => "farewell".to_owned(),
+        PeerMessage::ContentsAsk(ask) => {
+            format!("asks to compare contents: {} buckets", ask.sums.len())
+        }
+        PeerMessage::ContentsList(list) => {
+            let of = |l: &Listed| {
+                let maker = list.makers.get(l.maker).map_or_else(String::new, ToString::to_string);
+                format!("{maker}:{}@{} {}", l.tick, l.tock, l.path)
+            };
+            let entries: Vec<String> = list.entries.iter().map(of).collect();
+            format!("holds {}{}", entries.join(", "), mark(&list.mark))
+        }
+        PeerMessage::ContentsWant(paths) => {
+            let paths: Vec<String> = paths.iter().map(ToString::to_string).collect();
+            format!("lacks what is at {}", paths.join(" "))
+        }
+        PeerMessage::ContentsVersions { mark: at, records } => {
+            let records: Vec<String> = records.iter().map(record).collect();
+            format!("versions: {}{}", records.join(", "), mark(at))
+        }
     }
 }
 
 fn record(record: &Record<'_>) -> String {
-    let events: Vec<String> = record
-        .events
-        .iter()
-        .map(|e| format!("{}~{:x}.{}", e.name, e.incarnation.0 & 0xffff, e.tick))
-        .collect();
+    let events: Vec<String> = record.events.iter().map(EventRef::to_string).collect();
     format!(
         "{}{}@{} {}{}",
         events.join(" "),
@@ -113,25 +130,26 @@ fn seen(seen: &SeenById) -> String {
                 },
             )
             .collect();
-        format!("{}:{}", life(id), ranges.join(","))
+        format!("{id}:{}", ranges.join(","))
     };
     let all: Vec<String> = seen.iter().map(of).collect();
     if all.is_empty() { "nothing".to_owned() } else { all.join(" ") }
 }
 
-fn life(id: &NodeId) -> String {
-    format!("{}~{:x}", id.name, id.incarnation.0 & 0xffff)
-}
-
 fn lineage(lineage: &Lineage) -> String {
     match &lineage.0 {
         None => "the first".to_owned(),
-        Some((id, tick)) => format!("{}.{tick}", life(id)),
+        Some((id, tick)) => format!("{id}:{tick}"),
     }
 }
 
 fn pair(pair: &PairById) -> String {
-    format!("{} {} → {} of {}", lineage(&pair.lineage), pair.from, pair.to, seen(&pair.seen))
+    let rest = match pair.rest.count {
+        0 => String::new(),
+        count => format!(" and {count} others"),
+    };
+    let named = seen(&pair.seen);
+    format!("{} {} → {} of {named}{rest}", lineage(&pair.lineage), pair.from.tock(), pair.to)
 }
 
 fn member(member: &Member) -> String {

@@ -9,18 +9,17 @@ use super::oracle::shadow::Shadow;
 use super::profile::Focus;
 use super::rng::Rng;
 use crate::engine::delete::DeleteSettings;
-use crate::engine::{Config, Engine, Input};
+use crate::engine::{Config, Engine, Input, Outbox};
 use crate::model::defects::Defect;
 use crate::model::ids::{Incarnation, Millis, NodeId};
 
 /// How a node comes back (RULES 9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// With all that it had, and the proof of it: under the same incarnation.
-    Kept,
-    /// With all that it had, without a proof.
+    /// With all that it had.
     Log,
-    /// With an older state, but none before what it last agreed to.
+    /// With an older state, but none before what it last agreed to: it lost the end of its log, or
+    /// its directory was set back.
     Old,
     /// With any older state; then its data directory is another one.
     Backup,
@@ -31,8 +30,8 @@ enum Way {
 impl Way {
     /// All of them, the usual ones more than once.
     const ALL: &[Self] = &[
-        Self::Kept,
-        Self::Kept,
+        Self::Log,
+        Self::Log,
         Self::Log,
         Self::Old,
         Self::Old,
@@ -44,7 +43,7 @@ impl Way {
 
     fn is_open(self, node: &Node) -> bool {
         match self {
-            Self::Kept | Self::Log => node.disk.store.is_some(),
+            Self::Log => node.disk.store.is_some(),
             Self::Old => !node.disk.usable().is_empty(),
             Self::Backup => !node.disk.all().is_empty(),
             Self::Empty => true,
@@ -89,6 +88,7 @@ impl Cluster<'_> {
             chain_bound: self.plan.chain_bound,
             defects: self.options.defects,
             delete,
+            lists: self.plan.lists,
             ..Config::new(id, self.plan.hash_seed ^ node as u64)
         };
         at.shadow = Shadow::default();
@@ -97,7 +97,8 @@ impl Cluster<'_> {
             Some(Saved { image, shadow }) => {
                 self.stats.restored += 1;
                 at.shadow.owned = shadow.owned.clone();
-                Engine::restore(config, image).expect("the table is not full")
+                let mut out = Outbox::new();
+                Engine::restore(config, image, &mut out).expect("the table is not full")
             }
         };
         self.oracle.sync_table(&mut at.shadow, &engine);
@@ -169,22 +170,27 @@ impl Cluster<'_> {
         // Somebody may start it as the first of a network, although there is one.
         let founds = rng.percent(self.plan.founds_percent);
         let choice = |from: &[Saved], rng: &mut Rng| from[rng.below(from.len())].clone();
-        let (state, keeps) = match way {
-            Way::Kept => (Some(last.clone()), true),
-            Way::Log => (Some(last.clone()), false),
-            Way::Old => (Some(choice(self.nodes[node].disk.usable(), rng)), false),
-            Way::Backup => (Some(choice(self.nodes[node].disk.all(), rng)), false),
-            Way::Empty => (None, false),
+        let state = match way {
+            Way::Log => Some(last.clone()),
+            Way::Old => Some(choice(self.nodes[node].disk.usable(), rng)),
+            Way::Backup => Some(choice(self.nodes[node].disk.all(), rng)),
+            Way::Empty => None,
         };
         if matches!(way, Way::Backup | Way::Empty) && self.nodes[node].disk.store.is_some() {
             let store = self.next_store();
             self.nodes[node].disk.replace(Some(store), state.clone());
-        } else if matches!(way, Way::Kept | Way::Log) {
+        } else if way == Way::Log {
             self.nodes[node].disk.save(last.clone());
         }
         let mut incarnation = self.next_incarnation();
-        if keeps || self.has(Defect::TickReused) {
+        if self.has(Defect::TickReused) {
             incarnation = last.image.id().incarnation;
+        }
+        // A resumed virtual machine, whatever else: the life that the state names goes on, although it
+        // may have made further ticks already.
+        let keeps = self.has(Defect::IncarnationKept) || self.options.focus == Focus::Rollbacks;
+        if let Some(state) = state.as_ref().filter(|_| keeps) {
+            incarnation = state.image.id().incarnation;
         }
         note!(
             self,
@@ -292,7 +298,9 @@ impl Cluster<'_> {
         let node = self.nodes.len();
         let mut twin = Node::new(self.nodes[of].name.clone(), label);
         twin.twin = Some(of);
-        twin.copied_at = Some(copy.image.replica.tick);
+        // Where events may be used twice, it need not wait.
+        let may_write = self.options.focus == Focus::Rollbacks;
+        twin.copied_at = (!may_write).then_some(copy.image.replica.tick);
         self.nodes.push(twin);
         self.nodes[of].twin = Some(node);
         self.start(node, incarnation, Some(&copy), false);

@@ -4,9 +4,12 @@
 use super::rng::Rng;
 use super::steps::Step;
 use crate::engine::delete::DeleteSettings;
+use crate::engine::lists::ListCaps;
 use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;
 use crate::model::ids::Millis;
+use crate::model::seen_list::ListMax;
+use crate::replica::across::NamesMax;
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +51,10 @@ pub enum Focus {
     Forks,
     /// A Delete group of one member that comes back older than it was.
     Coordinators,
+    /// Nodes come back as the very life that an old state names, and copies of disks are used at once:
+    /// events are used twice. What must hold then is RULES 10: nodes end with the same entries, and
+    /// say so where they had others.
+    Rollbacks,
 }
 
 impl Focus {
@@ -60,6 +67,7 @@ impl Focus {
         ("overflows", Self::Overflows),
         ("forks", Self::Forks),
         ("coordinators", Self::Coordinators),
+        ("rollbacks", Self::Rollbacks),
     ];
 
     /// By how much a kind of step is more frequent.
@@ -77,6 +85,7 @@ impl Focus {
             (Self::Forks, Delete | Split | Pause) | (Self::Coordinators, Delete | Snapshot) => 4,
             (Self::Forks, Forget) => 30,
             (Self::Coordinators, Crash | Back | Pause) => 8,
+            (Self::Rollbacks, Crash | Back | Snapshot | Split | Twin) => 4,
             _ => 1,
         }
     }
@@ -125,6 +134,8 @@ pub(super) struct Plan {
     pub(super) has_disk: Vec<bool>,
     /// Whether in the end operators take members that are gone off the Delete group's list.
     pub(super) operator_forgets: bool,
+    /// How long lists to peers are.
+    pub(super) lists: ListCaps,
 }
 
 impl Plan {
@@ -163,7 +174,10 @@ impl Plan {
         let overflows = rng.percent(if options.focus == Focus::Overflows { 90 } else { 25 });
         Self {
             nodes,
-            paths: if options.focus == Focus::Coordinators {
+            paths: if options.focus == Focus::Rollbacks {
+                // Enough that what differs is not overwritten before it is found.
+                rng.pick(&[3, 10, 30])
+            } else if options.focus == Focus::Coordinators {
                 rng.pick(&[2, 3])
             } else if is_small {
                 rng.pick(&[1, 1, 2, 3])
@@ -194,7 +208,11 @@ impl Plan {
             echo_percent: rng.pick(&[0, 10, 50]),
             redial_ms: rng.pick(&[1, 50, 200, 1_000]),
             silence_ms: if seeks_rounds { 500 } else { rng.pick(&[500, 2_000, 6_000, 15_000]) },
-            founds_percent: if options.focus == Focus::Coordinators { 50 } else { 10 },
+            founds_percent: match options.focus {
+                Focus::Coordinators => 50,
+                Focus::Rollbacks => 80,
+                _ => 10,
+            },
             any_incarnation: rng.percent(50),
             hash_seed: rng.next(),
             delete: DeleteSettings {
@@ -206,9 +224,35 @@ impl Plan {
                 found_after_ms: rng.pick(&[50, 200, 1_000]),
                 takeover_after_ms: rng.pick(&[1_000, 4_000, 3_600_000]),
                 lost_after_ms: rng.pick(&[500, 2_000]),
+                say_for_ms: rng.pick(&[0, 500, 3_000]),
             },
             has_disk,
             operator_forgets: rng.percent(75),
+            // The last one to be drawn: plans are otherwise what they were before there was it.
+            lists: draw_lists(is_small, rng),
         }
+    }
+}
+
+/// Lists that are as long as real ones, or so short that each is told in several parts. Each part is a
+/// round trip, so what has many entries needs longer ones to be done in time.
+fn draw_lists(is_small: bool, rng: &mut Rng) -> ListCaps {
+    if rng.percent(30) {
+        return ListCaps::default();
+    }
+    let (ranges, incarnations, paths) = if is_small {
+        (rng.pick(&[2, 4, 8]), rng.pick(&[2, 3, 5]), rng.pick(&[1, 2, 3]))
+    } else {
+        (rng.pick(&[200, 1_000]), rng.pick(&[4, 16, 64]), rng.pick(&[100, 1_000]))
+    };
+    let events = rng.within(1, ranges as u64);
+    ListCaps {
+        list: ListMax { incarnations, ranges },
+        counters: rng.pick(&[0, 1, 3, 100]),
+        names: NamesMax { events, paths, bytes: 1 << 20 },
+        verdict_ranges: events as usize,
+        digest_message: rng.pick(&[2, 3, 100]),
+        digest: rng.pick(&[0, 2, 3, 5, 100]),
+        ..ListCaps::default()
     }
 }

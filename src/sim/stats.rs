@@ -68,6 +68,10 @@ stats! {
     blocked: u64, sum;
     /// Runs in which a copied disk was used for an event before its node met itself.
     undecided: u64, sum;
+    /// Times that a peer was found to hold something else although it had accounted for the same.
+    contents_differed: u64, sum;
+    /// Entries that were repaired because of that.
+    contents_mended: u64, sum;
     /// Nodes that went on under a new incarnation.
     renewals: u64, sum;
 }

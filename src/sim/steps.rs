@@ -132,8 +132,11 @@ impl Cluster<'_> {
             }
             Step::Crash => self.crash_step(node, rng),
             Step::Back => {
-                if self.options.focus == Focus::Coordinators && rng.percent(60) {
-                    // It purges on before it hears what it had announced.
+                let goes_alone =
+                    matches!(self.options.focus, Focus::Coordinators | Focus::Rollbacks);
+                if goes_alone && rng.percent(60) {
+                    // It purges on before it hears what it had announced; or it uses events again
+                    // before it meets itself.
                     self.cut_off(node);
                 }
                 self.come_back(node, rng);

@@ -19,6 +19,7 @@ use super::error::StorageError;
 use super::header::{FileHeader, LogStart};
 use super::identity::{Identity, Life};
 use super::log::LogWriter;
+use super::past::{Keep, expendable};
 use super::recover::{Files, RecoverOptions, Recovered, recover};
 use super::snapshot::{
     Progress, SnapshotInfo, SnapshotSummary, snapshot_name, verify_snapshot, write_snapshot,
@@ -110,12 +111,10 @@ impl DataDir {
         self.begin_log(header, start, knowledge, table)
     }
 
-    /// Ends the last log: the node stops, and may come back as the same incarnation. After this
-    /// nothing may leave the node.
+    /// Ends the last log: the node stops in an orderly way. After this nothing may leave the node.
     ///
     /// # Errors
-    /// [`StorageError`]; everything that was appended before may be safe or not, and the node comes
-    /// back as a new incarnation.
+    /// [`StorageError`]; everything that was appended before may be safe or not.
     pub fn stop(
         &self,
         log: LogWriter,
@@ -171,21 +170,14 @@ impl DataDir {
         Err(StorageError::NotVerified { file: info.name.clone() })
     }
 
-    /// Removes what is not needed any more, now that the snapshot `verified` is known to be good:
-    /// of the snapshots up to that one all but the newest `keep` (at least one), and the logs and
-    /// damaged files that are older than the oldest that is kept. Gives back their names.
+    /// Removes what is not to be kept any more, now that the snapshot `verified` is known to be good.
+    /// Gives back the names.
     ///
     /// # Errors
     /// [`StorageError::Io`]; some may be removed.
-    pub fn prune(&self, verified: u64, keep: usize) -> Result<Vec<String>, StorageError> {
+    pub fn prune(&self, verified: u64, keep: &Keep) -> Result<Vec<String>, StorageError> {
         let files = Files::list(&*self.disk)?;
-        let good = files.snapshots.range(..=verified).rev();
-        let Some((oldest, _)) = good.take(keep.max(1)).last() else { return Ok(Vec::new()) };
-        let snapshots = files.snapshots.range(..oldest).map(|(_, entry)| entry.name.clone());
-        let logs = files.logs.range(..oldest).map(|(_, entry)| entry.name.clone());
-        let bad = files.set_aside.iter().filter(|(n, _)| n < oldest).map(|(_, name)| name.clone());
-        // Snapshots first, so that none is there without its logs.
-        let old: Vec<String> = snapshots.chain(logs).chain(bad).collect();
+        let old = expendable(&*self.disk, &files, verified, keep)?;
         for name in &old {
             self.disk.remove(name).map_err(StorageError::io(name, "remove"))?;
         }
@@ -193,6 +185,24 @@ impl DataDir {
             self.disk.sync_dir().map_err(StorageError::io("the data directory", "sync"))?;
         }
         Ok(old)
+    }
+
+    /// Removes of the past what is kept for its age alone, because the disk is full; only if the
+    /// newest snapshot is read and found good. Tells whether there is more room now.
+    ///
+    /// # Errors
+    /// [`StorageError`]; some may be removed.
+    pub fn make_room(&self, snapshots: usize) -> Result<bool, StorageError> {
+        let files = Files::list(&*self.disk)?;
+        let Some((number, entry)) = files.snapshots.last_key_value() else { return Ok(false) };
+        let keep = Keep::snapshots(snapshots);
+        if expendable(&*self.disk, &files, *number, &keep)?.is_empty() {
+            return Ok(false);
+        }
+        let name = entry.name.as_str();
+        let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
+        verify_snapshot(name, source, &mut |_| {})?;
+        Ok(!self.prune(*number, &keep)?.is_empty())
     }
 
     /// The snapshots that are there, oldest first.
@@ -204,16 +214,27 @@ impl DataDir {
     }
 }
 
+/// Makes a directory, and those above it that are not there.
 fn make(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
+    let parents = missing_parents(path, Path::is_dir);
+    if parents.is_empty() {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
-    // So that the directory itself survives a power cut.
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => File::open(".")?.sync_all(),
-    }
+    // Each new name survives a power cut only when the directory that it is in is synced.
+    parents.into_iter().try_for_each(|parent| File::open(parent)?.sync_all())
+}
+
+/// The directories that get a new name when `path` is made, from the top down.
+fn missing_parents(path: &Path, is_there: impl Fn(&Path) -> bool) -> Vec<&Path> {
+    let here = Path::new(".");
+    let mut parents: Vec<&Path> = (path.ancestors())
+        .take_while(|path| !path.as_os_str().is_empty() && !is_there(path))
+        .filter_map(Path::parent)
+        .map(|parent| if parent.as_os_str().is_empty() { here } else { parent })
+        .collect();
+    parents.reverse();
+    parents
 }
 
 fn lock(path: &Path, shown: &str) -> Result<File, StorageError> {
@@ -250,5 +271,19 @@ mod tests {
         assert!(error.to_string().contains("stop that node"), "{error}");
         drop(first);
         DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn every_directory_that_gets_a_new_name_is_synced() {
+        let parents = |path, there: &[&str]| {
+            let is_there = |path: &Path| there.iter().any(|there| path == Path::new(there));
+            let parents = missing_parents(Path::new(path), is_there);
+            parents.iter().map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(parents("/v/a/b/c", &["/", "/v"]), ["/v", "/v/a", "/v/a/b"]);
+        assert_eq!(parents("/v/a", &["/", "/v"]), ["/v"]);
+        assert_eq!(parents("a/b", &[]), [".", "a"]);
+        assert_eq!(parents("a/../b", &["a", "a/.."]), ["a/.."]);
+        assert!(parents("a", &["a"]).is_empty());
     }
 }

@@ -4,13 +4,15 @@
 //! |---|---|---|
 //! | 18 | the state; begins it | own incarnation's number, tick, tock, mark, group |
 //! | 19 | ticks seen | node, base, then gap and length of each range |
-//! | 20 | a decision, if there is one | lineage, from, to, next group |
+//! | 20 | a decision, if there is one | lineage, from, to, next group, id, ids of from, base |
 //! | 21 | ticks of its V | as 19 |
 //!
 //! A gap counts from the end of the range before it, the first one from `base`. A set of many ranges
-//! takes several records, so that no record is longer than a frame. A mark is an array of
-//! `[lineage, tock]`, a lineage nil or `[name, incarnation, tick]`; a group is nil or `[version,
-//! lineage, [[name, store, durable] …]]`.
+//! takes several records, so that no record is longer than a frame. A mark, and a base, is an array of
+//! `[lineage, tock, purge's id …]`, a lineage nil or `[name, incarnation, tick]`; a group is nil or
+//! `[version, lineage, [[name, store, durable] …], tock, purge's id …]`, the last ones being the purge
+//! from which on it is in force. Files from before purges had ids lack the ids, the base, and what
+//! comes behind the members.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,8 @@ use super::record::{
 use crate::engine::{Decided, Knowledge};
 use crate::model::group::{GROUP_MEMBERS_MAX, GroupConfig, Member};
 use crate::model::ids::{Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
-use crate::model::seen::{Lineage, Mark, Seen};
+use crate::model::mark::{Component, Lineage, Mark, PURGE_IDS_MAX, PurgeId};
+use crate::model::seen::Seen;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{Reader, write_array_len, write_bool, write_nil, write_str, write_u64};
 use crate::replica::purge::TockPair;
@@ -52,12 +55,16 @@ pub(super) fn write_knowledge(
     write_seen(SEEN, &knowledge.seen, &mut each);
     if let Some(Decided { pair, next }) = &knowledge.decided {
         each(&|out| {
-            write_array_len(5, out);
+            write_array_len(8, out);
             write_u64(DECIDED, out);
             write_lineage(&pair.lineage, out);
-            write_u64(pair.from.get(), out);
+            write_u64(pair.from.tock().get(), out);
             write_u64(pair.to.get(), out);
             write_group(next.as_ref(), out);
+            write_u64(pair.id.map_or(0, PurgeId::get), out);
+            write_array_len(pair.from.ids().count(), out);
+            pair.from.ids().for_each(|id| write_u64(id.get(), out));
+            write_components(pair.base.iter().map(|(l, c)| (l, c)), pair.base.len(), out);
         });
         write_seen(DECIDED_SEEN, &pair.seen, &mut each);
     }
@@ -89,11 +96,20 @@ fn write_ranges(kind: u64, node: NodeIndex, base: u64, ranges: &[(u64, u64)], ou
 }
 
 fn write_mark(mark: &Mark, out: &mut Vec<u8>) {
-    write_array_len(mark.iter().count(), out);
-    for (lineage, tock) in mark.iter() {
-        write_array_len(2, out);
+    write_components(mark.components(), mark.len(), out);
+}
+
+fn write_components<'a>(
+    components: impl Iterator<Item = (&'a Lineage, &'a Component)>,
+    count: usize,
+    out: &mut Vec<u8>,
+) {
+    write_array_len(count, out);
+    for (lineage, component) in components {
+        write_array_len(2 + component.ids().count(), out);
         write_lineage(lineage, out);
-        write_u64(tock.get(), out);
+        write_u64(component.tock().get(), out);
+        component.ids().for_each(|id| write_u64(id.get(), out));
     }
 }
 
@@ -107,7 +123,7 @@ fn write_lineage(lineage: &Lineage, out: &mut Vec<u8>) {
 
 fn write_group(group: Option<&GroupConfig>, out: &mut Vec<u8>) {
     let Some(group) = group else { return write_nil(out) };
-    write_array_len(3, out);
+    write_array_len(4 + group.since.ids().count(), out);
     write_u64(group.version, out);
     write_lineage(&group.lineage, out);
     write_array_len(group.members().len(), out);
@@ -117,6 +133,8 @@ fn write_group(group: Option<&GroupConfig>, out: &mut Vec<u8>) {
         write_u64(member.store, out);
         write_bool(member.durable, out);
     }
+    write_u64(group.since.tock().get(), out);
+    group.since.ids().for_each(|id| write_u64(id.get(), out));
 }
 
 /// Gathers what the records say.
@@ -124,7 +142,7 @@ fn write_group(group: Option<&GroupConfig>, out: &mut Vec<u8>) {
 pub(super) struct KnowledgeParts {
     state: Option<State>,
     seen: TickSets,
-    decided: Option<(Lineage, Tock, Tock, Option<GroupConfig>)>,
+    decided: Option<Decided>,
     decided_seen: TickSets,
 }
 
@@ -165,9 +183,23 @@ impl KnowledgeParts {
             }
             SEEN => read_ranges(fields, nodes, &mut self.seen, r)?,
             DECIDED => {
-                expect_fields(fields, 5)?;
-                let (lineage, from) = (read_lineage(r)?, read_tock(r)?);
-                self.decided = Some((lineage, from, read_tock(r)?, read_group(r)?));
+                let has_id = fields != 5;
+                if has_id {
+                    expect_fields(fields, 8)?;
+                }
+                let (lineage, from, to) = (read_lineage(r)?, read_tock(r)?, read_tock(r)?);
+                let next = read_group(r)?;
+                let (mut id, mut ids, mut base) = (None, Vec::new(), Vec::new());
+                if has_id {
+                    id = PurgeId::new(r.read_u64()?);
+                    let count = r.read_array_len()?;
+                    ids = read_ids(count, r)?;
+                    base = read_components(r)?;
+                }
+                let from = Component::with_ids(from, ids);
+                // What it has to have seen follows.
+                let pair = TockPair { lineage, from, to, id, base, seen: Seen::new() };
+                self.decided = Some(Decided { pair, next });
             }
             DECIDED_SEEN => read_ranges(fields, nodes, &mut self.decided_seen, r)?,
             other => return Err(FormatError::Kind("a record", other)),
@@ -179,8 +211,8 @@ impl KnowledgeParts {
     pub(super) fn take(&mut self) -> Option<Knowledge> {
         let Self { state, seen, decided, decided_seen } = std::mem::take(self);
         let State { id, tick, tock, mark, group } = state?;
-        let decided = decided.map(|(lineage, from, to, next)| Decided {
-            pair: TockPair { lineage, from, to, seen: gathered(&decided_seen) },
+        let decided = decided.map(|Decided { pair, next }| Decided {
+            pair: TockPair { seen: gathered(&decided_seen), ..pair },
             next,
         });
         Some(Knowledge { id, tick, tock, seen: gathered(&seen), mark, group, decided })
@@ -220,12 +252,29 @@ fn read_ranges(
 }
 
 fn read_mark(r: &mut Reader<'_>) -> Result<Mark, FormatError> {
+    Ok(Mark::from_parts(read_components(r)?))
+}
+
+fn read_components(r: &mut Reader<'_>) -> Result<Vec<(Lineage, Component)>, FormatError> {
     let mut components = Vec::new();
     for _ in 0..r.read_array_len()? {
-        expect_fields(r.read_array_len()?, 2)?;
-        components.push((read_lineage(r)?, read_tock(r)?));
+        let fields = r.read_array_len()?;
+        expect_fields(fields.min(2), 2)?;
+        let (lineage, tock) = (read_lineage(r)?, read_tock(r)?);
+        components.push((lineage, Component::with_ids(tock, read_ids(fields - 2, r)?)));
     }
-    Ok(Mark::from_components(components))
+    Ok(components)
+}
+
+fn read_ids(count: usize, r: &mut Reader<'_>) -> Result<Vec<PurgeId>, FormatError> {
+    if count > PURGE_IDS_MAX {
+        return Err(FormatError::TooMany(count, "purges of one tock"));
+    }
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        ids.extend(PurgeId::new(r.read_u64()?));
+    }
+    Ok(ids)
 }
 
 fn read_lineage(r: &mut Reader<'_>) -> Result<Lineage, FormatError> {
@@ -242,7 +291,8 @@ fn read_group(r: &mut Reader<'_>) -> Result<Option<GroupConfig>, FormatError> {
     if r.take_nil() {
         return Ok(None);
     }
-    expect_fields(r.read_array_len()?, 3)?;
+    let fields = r.read_array_len()?;
+    expect_fields(fields.min(3), 3)?;
     let (version, lineage) = (r.read_u64()?, read_lineage(r)?);
     let count = r.read_array_len()?;
     if count > GROUP_MEMBERS_MAX {
@@ -254,5 +304,10 @@ fn read_group(r: &mut Reader<'_>) -> Result<Option<GroupConfig>, FormatError> {
         let name = NodeName::new(r.read_str()?)?;
         members.push(Member { name, store: r.read_u64()?, durable: r.read_bool()? });
     }
-    GroupConfig::new(version, lineage, members).map(Some).ok_or(FormatError::Members)
+    let config = GroupConfig::new(version, lineage, members).ok_or(FormatError::Members)?;
+    if fields == 3 {
+        return Ok(Some(config));
+    }
+    let since = read_tock(r)?;
+    Ok(Some(config.from_purge_on(Component::with_ids(since, read_ids(fields - 4, r)?))))
 }

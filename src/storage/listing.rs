@@ -1,5 +1,5 @@
 //! A state as text, line by line, for tests: two states are the same if their listings are. It
-//! names incarnations, so it does not depend on the indices of a node table.
+//! spells lives and events, so it does not depend on the indices of a node table.
 
 use std::fmt::Write;
 
@@ -17,14 +17,14 @@ pub fn list_image(image: &Image) -> String {
     let ReplicaImage { id, table, tree, seen, mark, tick, tock } = &image.replica;
     let mut out = String::new();
     // Writing to a text cannot fail.
-    let _ = writeln!(out, "node {} {:016x}", id.name, id.incarnation.0);
+    let _ = writeln!(out, "node {id}");
     let _ = writeln!(out, "tick {tick} tock {tock}");
     for (lineage, tock) in mark.iter() {
         let _ = writeln!(out, "mark {lineage} {tock}");
     }
     list_group("group", image.group.as_ref(), &mut out);
     if let Some(Decided { pair, next }) = &image.decided {
-        let _ = writeln!(out, "decided {} {} {}", pair.lineage, pair.from, pair.to);
+        let _ = writeln!(out, "decided {} {} {}", pair.lineage, pair.from.tock(), pair.to);
         list_group("decided next", next.as_ref(), &mut out);
         list_seen("decided seen", &pair.seen, table, &mut out);
     }
@@ -61,10 +61,7 @@ pub fn list_entry(path: &Path, entry: &Entry, table: &NodeTable) -> String {
 }
 
 fn list_event(event: Event, table: &NodeTable) -> String {
-    match table.get(event.node) {
-        Some(id) => format!(" {}~{:016x}:{}", id.name, id.incarnation.0, event.tick),
-        None => format!(" ?:{}", event.tick),
-    }
+    format!(" {}", table.spell_event(event))
 }
 
 fn list_group(what: &str, group: Option<&GroupConfig>, out: &mut String) {
@@ -81,7 +78,7 @@ fn list_group(what: &str, group: Option<&GroupConfig>, out: &mut String) {
 
 fn list_seen(what: &str, seen: &Seen, table: &NodeTable, out: &mut String) {
     for (id, ticks) in export_seen(table, seen) {
-        let _ = write!(out, "{what} {} {:016x}", id.name, id.incarnation.0);
+        let _ = write!(out, "{what} {id}");
         for (from, to) in ticks.ranges() {
             let _ = write!(out, " {from}-{}", to - 1);
         }

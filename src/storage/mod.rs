@@ -11,6 +11,7 @@
 //! | [`log`] | the event log |
 //! | [`snapshot`] | the snapshot |
 //! | [`recover()`] | what a start finds, and what may be believed of it |
+//! | [`past`] | how far back a directory reaches, and what may go |
 //! | [`data_dir`] | the directory: lock, identity, numbers, pruning |
 //!
 //! Nothing here runs by itself: no clock, no randomness, and no thread but one that helps a start
@@ -34,6 +35,7 @@ pub mod listing;
 pub mod log;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod memory_disk;
+pub mod past;
 mod record;
 pub mod recover;
 pub mod replay;
@@ -48,6 +50,7 @@ pub use disk::{Disk, DiskEntry, DiskFile, FileId};
 pub use error::{FileKind, FormatError, StorageError};
 pub use header::{FORMAT_VERSION, FileHeader, LogStart};
 pub use log::{LogBatch, LogReader, LogWriter, StoppedLog};
+pub use past::{Keep, Moment};
 pub use recover::{NextLog, RecoverOptions, Recovered, Until, Warning, recover};
 pub use replay::Replay;
 pub use snapshot::{

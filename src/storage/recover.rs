@@ -6,8 +6,10 @@
 //! Everything else that is not as it was written is an error, which names the file and the place;
 //! [`RecoverOptions::discard_damaged`] goes on with what is before it.
 //!
-//! RULES 9: the incarnation is kept only after a proven clean stop, and the store's id only if no
-//! older state than the node had can have been loaded.
+//! RULES 9: whoever comes back begins a new incarnation, whatever is found here; how the last life
+//! ended is only told to the operator. The store's id is kept only if nothing says that an older state
+//! than the node had was loaded. A directory that was set back as a whole, by a snapshot of a virtual
+//! machine or of a file system, says nothing of it.
 
 mod base;
 mod chain;
@@ -55,8 +57,9 @@ pub enum Until {
 pub struct Recovered {
     /// The state; none in an empty directory.
     pub image: Option<Image>,
-    /// Whether the image's incarnation may be used on.
-    pub keeps_incarnation: bool,
+    /// Whether the node wrote a last record, and nothing was added since. As far as the directory can
+    /// tell: it may have been set back to that moment.
+    pub stopped_cleanly: bool,
     /// The store's id.
     pub store: u64,
     /// Whether that is the one that it was.
@@ -125,7 +128,7 @@ pub fn recover(
     let is_whole = !discarded && !discarded_all && options.until.is_none();
     let proof = Proof { identity: identity.as_ref(), last: last.as_ref(), from, is_whole };
     let keeps_store = proof.keeps_store(&files, &mut warnings);
-    let keeps_incarnation = keeps_store && proof.keeps_incarnation(&files);
+    let stopped_cleanly = keeps_store && proof.stopped_cleanly(&files);
     let store = match &identity {
         Some((identity, _)) if keeps_store => identity.store,
         _ => options.new_store,
@@ -135,7 +138,7 @@ pub fn recover(
     if !is_whole && options.until.is_some() {
         repairs.clear();
     }
-    Ok(Recovered { image, keeps_incarnation, store, keeps_store, next, warnings, repairs })
+    Ok(Recovered { image, stopped_cleanly, store, keeps_store, next, warnings, repairs })
 }
 
 /// Whose files are wanted.
@@ -215,8 +218,8 @@ impl Proof<'_> {
         self.is_whole
     }
 
-    /// Whether the node stopped, and nothing can have come after that.
-    fn keeps_incarnation(&self, files: &Files) -> bool {
+    /// Whether the node stopped, and nothing came after that in this directory.
+    fn stopped_cleanly(&self, files: &Files) -> bool {
         let (Some((identity, _)), Some(last)) = (self.identity, self.last) else { return false };
         let Life::Stopped { log, bytes, changed_ns } = identity.life else { return false };
         let Some(entry) = files.logs.get(&last.number) else { return false };

@@ -24,7 +24,9 @@ use std::time::Duration;
 pub use cluster::{Differs, NodeState, TestCluster, Version};
 
 use crate::model::ids::NodeName;
-use crate::node::config::{Config, FORGET_DOWN_AFTER, NETWORK, Start};
+use crate::node::config::{
+    CLIENT_MEMORY, Config, FORGET_DOWN_AFTER, NETWORK, OPEN_REQUESTS, Start,
+};
 use crate::rt;
 
 /// How long a test waits for what should happen soon, on a busy machine.
@@ -45,7 +47,11 @@ where
 /// `peers` is the first of its network; with some, it joins them.
 #[must_use]
 pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
-    let start = if peers.is_empty() { Start::Run { init: None, load: None } } else { Start::Join };
+    let (start, called_wait) = match peers.is_empty() {
+        // Nobody is there who could call it.
+        true => (Start::Run { init: None, load: None }, Some(Duration::ZERO)),
+        false => (Start::Join, None),
+    };
     Config {
         name,
         network: format!("{NETWORK}-test-{}", process::id()),
@@ -55,10 +61,16 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         start,
         peers,
         peer_file: None,
+        peer_wait: None,
+        called_wait,
         read_only: false,
         memory_max: None,
+        client_memory_max: CLIENT_MEMORY,
+        open_requests_max: OPEN_REQUESTS,
         connections_max: 1024,
         forget_down_after: FORGET_DOWN_AFTER,
+        // Nodes of a test that are gone do not come back.
+        purge_grace: Duration::from_secs(1),
         data: None,
         client_files: None,
         remote_restore: false,

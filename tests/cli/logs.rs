@@ -123,6 +123,72 @@ fn the_past_is_looked_into_and_written_anew() {
     );
 }
 
+/// A wrong deletion, and the natural thing to do next: to save what there is. What was deleted can
+/// still be brought back.
+#[test]
+fn a_snapshot_made_after_a_wrong_deletion_does_not_end_the_past() {
+    let files = Files::new();
+    let data = files.text("data");
+    let node = durable("n1", &data);
+    ok(&node, &["set", "site.lamp", "1"]);
+    let then = tock(&node, "site.lamp").to_string();
+    let before = done(&["log", "inspect", &files.text("data/log-1.dkv"), "--json"]);
+    let last = json(&before)["last"].as_str().unwrap().to_owned();
+    ok(&node, &["delete", "site.lamp"]);
+    let lines = ["--to", "-", "--format", "jsonl"];
+    // More snapshots than are kept by their number: what they follow is kept for its age.
+    for _ in 0..4 {
+        ok(&node, &["snapshot", "save"]);
+        for until in [["--until-tock", &then], ["--until-time", &last]] {
+            let arguments = [&["log", "replay", &data][..], &until, &lines].concat();
+            assert_eq!(values(&done(&arguments)), ["site.lamp=1"]);
+        }
+    }
+    let reach = json(&done(&["log", "inspect", &data, "--json"]))["past"].clone();
+    assert_eq!(reach["tock"], 0);
+    let since = reach["time"].as_str().unwrap().to_owned();
+    assert_eq!(json(&ok(&node, &["status", "--json"]))["storage"]["past_tock"], 0);
+    let shown = ok(&node, &["status"]);
+    let line = shown.lines().find(|line| line.starts_with("past since"));
+    assert!(line.is_some_and(|line| line.ends_with(&format!("{since} (tock 0)"))), "{shown}");
+    let too_early = cli(&[&["log", "replay", &data, "--until-time", "@1"][..], &lines].concat());
+    assert_eq!(too_early.code, 1);
+    assert!(too_early.stderr.contains(&since), "{}", too_early.stderr);
+    assert!(!too_early.stderr.contains("discard-damaged"), "{}", too_early.stderr);
+}
+
+/// With a short past, one snapshot more than is asked for stays; before that there is nothing, and
+/// that is what is said.
+#[test]
+fn what_is_before_the_past_is_said_to_be_before_it() {
+    let files = Files::new();
+    let data = files.text("data");
+    let keep = ["--data-dir", &data, "--keep-snapshots", "1", "--keep-for", "0"];
+    let node = NodeProcess::start("n1", &[&ANY[..], &keep].concat());
+    let mut tocks = Vec::new();
+    for value in ["1", "2", "3", "4"] {
+        ok(&node, &["set", "a", value]);
+        tocks.push(tock(&node, "a").to_string());
+        ok(&node, &["snapshot", "save"]);
+    }
+    let lines = ["--to", "-", "--format", "jsonl"];
+    let replay =
+        |tock: &str| cli(&[&["log", "replay", &data, "--until-tock", tock][..], &lines].concat());
+    // The newest snapshot has 4, the one before it 3.
+    assert_eq!(values(&replay(&tocks[2]).stdout), ["a=3"]);
+    let reach = json(&done(&["log", "inspect", &data, "--json"]))["past"].clone();
+    assert_eq!(reach["tock"].to_string(), tocks[2]);
+    let told = replay(&tocks[1]);
+    assert_eq!(told.code, 1);
+    let since = reach["time"].as_str().unwrap();
+    assert!(told.stderr.contains(&format!("tock {}", tocks[2])), "{}", told.stderr);
+    assert!(told.stderr.contains(since) && told.stderr.contains("--keep-for"), "{}", told.stderr);
+    assert!(!told.stderr.contains("discard-damaged"), "{}", told.stderr);
+    // A file that is missing from the past is another matter.
+    let shown = done(&["log", "inspect", &data]);
+    assert!(shown.contains(since) && shown.contains("snapshots"), "{shown}");
+}
+
 #[test]
 fn a_log_is_inspected_change_by_change() {
     let files = Files::new();

@@ -75,6 +75,26 @@ fn status_ends_with_what_everybody_should_know() {
 }
 
 #[test]
+fn a_node_whose_disk_fails_is_not_shown_as_if_all_were_well() {
+    let status = |sync: &'static str| {
+        let node = FakeNode::start(move |_| {
+            let mut storage = Fields::new();
+            storage.str("directory", "/data").str("sync", sync).u64("log", 0).u64("bytes", 0);
+            storage.str("failed", "log-1.dkv: cannot create: no room");
+            let mut reply = Fields::new();
+            reply.bool("ready", true).raw("storage", &storage.encode());
+            vec![reply]
+        });
+        cli_with(&node, &["status"]).stdout
+    };
+    let shown = status("every-batch");
+    assert!(shown.contains("changes are refused"), "{shown}");
+    assert!(shown.contains("FAILING: log-1.dkv: cannot create: no room"), "{shown}");
+    assert!(!shown.contains("0 B;"), "{shown}");
+    assert!(!status("every-second").contains("refused"));
+}
+
+#[test]
 fn a_member_is_forgotten_without_a_question_where_nobody_can_answer() {
     let node = FakeNode::start(|_| vec![Fields::new().bool("result", true).clone()]);
     let done = cli_with_input(&node, &["members", "forget", "n3"], b"n\n");

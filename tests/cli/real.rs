@@ -253,7 +253,7 @@ fn what_one_node_takes_all_give() {
     let n3_at = n3.client.to_string();
     let mut watch = Running::start_and_hear(&["watch", "a", "--json", "--connect", &n3_at]);
     assert!(
-        ok(&n1, &["set", "a.b", "{\"x\": [1, 2.5]}", "--copies", "2"]).contains("a.b: set (n1:")
+        ok(&n1, &["set", "a.b", "{\"x\": [1, 2.5]}", "--copies", "2"]).contains("a.b: set (n1~")
     );
     assert_eq!(ok(&n2, &["get", "a.b"]), "{\n  \"x\": [\n    1,\n    2.5\n  ]\n}\n");
     let seen = watch.json();
@@ -278,7 +278,7 @@ fn what_one_node_takes_all_give() {
     let tree = ok(&n3, &["tree", "a"]);
     assert_eq!(tree, "a.b    3\na.c.d  \"deep\"\n");
     assert_eq!(ok(&n3, &["tree", "a", "--depth", "1"]), "a.b  3\n");
-    assert!(ok(&n2, &["delete", "a.b"]).contains("a.b: deleted (n2:"));
+    assert!(ok(&n2, &["delete", "a.b"]).contains("a.b: deleted (n2~"));
     assert_eq!(ok(&n2, &["delete", "a.b"]), "a.b: nothing was there\n");
     assert_eq!(ok(&n2, &["delete", "a", "--recursive"]), "a: 1 deleted\n");
     let gone = at(&n2, &["get", "a.c.d"]);
@@ -348,9 +348,11 @@ fn operators_see_who_is_there_and_who_leaves() {
 
     ok(&n1, &["set", "a", "1", "--copies", "2"]);
     let state = ok(&n2, &["state"]);
-    assert!(state.lines().any(|line| line.starts_with("n1    1     1")), "{state}");
+    let life = status["life"].as_str().unwrap();
+    assert!(life.starts_with("n1~"), "{life}");
+    assert!(state.lines().any(|line| line.starts_with(&format!("{life}  1     1"))), "{state}");
     let state: Json = serde_json::from_str(&ok(&n2, &["state", "--json"])).unwrap();
-    assert_eq!(state["nodes"]["n1"], 1);
+    assert_eq!(state["nodes"][life], 1);
 
     assert_eq!(ok(&n3, &["leave"]), "n3 has left\n");
     assert_eq!(n3.wait().code(), Some(0));
@@ -391,6 +393,9 @@ fn a_delete_member_that_is_gone_is_missed_and_forgotten() {
     assert!(shown.contains("missed ") && shown.contains("warning: n1 (for "), "{shown}");
     ok(&n2, &["members", "forget", "n1"]);
     wait_until("n1 is no member any more", || row("n1", "\"delete_member\":false"));
+    wait_until("n1 is down", || row("n1", "\"state\":\"down\""));
+    let again = ok(&n2, &["members", "forget", "n1"]);
+    assert_eq!(again, "n1: not in the Delete group, so there is nothing to forget\n");
     for node in [&n2, &n3] {
         wait_until("the deleted entry is purged", || {
             let status: Json = serde_json::from_str(&ok(node, &["status", "--json"])).unwrap();
@@ -403,7 +408,8 @@ fn a_delete_member_that_is_gone_is_missed_and_forgotten() {
     let nodes = |arguments: &[&str]| {
         let state: Json = serde_json::from_str(&ok(&n3, arguments)).unwrap();
         let nodes = state["nodes"].as_object().unwrap().keys();
-        nodes.cloned().collect::<Vec<String>>()
+        let name = |life: &String| life.split('~').next().map(str::to_owned);
+        nodes.filter_map(name).collect::<Vec<String>>()
     };
     wait_until("n1 is over", || (nodes(&["state", "--json"]) == ["n2", "n3"]).then_some(()));
     assert_eq!(nodes(&["state", "--json", "--over"]), ["n1", "n2", "n3"]);

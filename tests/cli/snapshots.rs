@@ -197,7 +197,7 @@ fn what_differs_is_printed_and_told_by_the_exit_code() {
     let files = Files::new();
     let line = |path: &str, value: &str, tick: u64| {
         format!(
-            "{{\"path\":\"{path}\",\"value\":{value},\"chain\":[\"a~0000000000000007:{tick}\"],\"tock\":{tick}}}\n"
+            "{{\"path\":\"{path}\",\"value\":{value},\"chain\":[\"a~7:{tick}\"],\"tock\":{tick}}}\n"
         )
     };
     let a = [line("x", "1", 1), line("y.z", "[1]", 2), line("same", "0", 3)].concat();
@@ -252,6 +252,108 @@ fn a_snapshot_of_another_network_needs_a_word_more() {
     assert_eq!(values(&other), [] as [&str; 0]);
     ok(&other, &["snapshot", "restore", &file, "--any-network"]);
     assert_eq!(values(&other), ["a=1"]);
+}
+
+/// A node's state as lines, with one thing in them replaced.
+fn edited(lines: &str, from: &str, to: &str) -> String {
+    assert_eq!(lines.matches(from).count(), 1, "{from} in {lines}");
+    lines.replace(from, to)
+}
+
+fn conflicts(node: &NodeProcess) -> u64 {
+    json(&ok(node, &["status", "--json"]))["counters"]["conflicts"].as_u64().unwrap()
+}
+
+/// The same event must never have two values, also where lines of JSON are edited and restored at
+/// two nodes that do not know of each other.
+#[test]
+fn an_edited_line_is_a_change_of_its_own() {
+    let files = Files::new();
+    let node = NodeProcess::run("n0");
+    ok(&node, &["set", "x", "1"]);
+    ok(&node, &["set", "same", "7"]);
+    let lines = ok(&node, &["snapshot", "save", "--to", "-", "--format", "jsonl"]);
+    drop(node);
+    let network = ["--network", "edits"];
+    let into = |name: &str, value: &str| {
+        let text =
+            edited(&lines, r#""path":"x","value":1"#, &format!(r#""path":"x","value":{value}"#));
+        let file = files.text(&format!("{name}.jsonl"));
+        fs::write(&file, text).unwrap();
+        let data = files.text(name);
+        let to = ["snapshot", "restore", &file, "--into", &data, "--name", name];
+        let restored = cli(&[&to[..], &network].concat());
+        assert_eq!(restored.code, 0, "{}", restored.stderr);
+        assert!(restored.stderr.contains("1 line was edited"), "{}", restored.stderr);
+        data
+    };
+    let (a, b) = (into("a", "2"), into("b", "3"));
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let run = [&["run", "--data-dir", &a][..], &any].concat();
+    let a = NodeProcess::start_in("edits", "a", &run);
+    assert_eq!(values(&a), ["same=7", "x=2"]);
+    let gossip = a.gossip.to_string();
+    let join = [&["join", &gossip, "--data-dir", &b][..], &any].concat();
+    let b = NodeProcess::start_in("edits", "b", &join);
+    wait_until("both have one value, and say that there were two", || {
+        let same = values(&a) == values(&b);
+        (same && conflicts(&a) + conflicts(&b) > 0).then_some(())
+    });
+    assert!(["x=2", "x=3"].contains(&values(&a)[1].as_str()), "{:?}", values(&a));
+}
+
+#[test]
+fn edited_lines_are_restored_on_top_of_what_they_were_made_from() {
+    let files = Files::new();
+    let node = NodeProcess::run("n1");
+    let other = NodeProcess::join("n2", &[&node]);
+    for path in ["edited", "moved", "newer", "gone", "kept"] {
+        ok(&node, &["set", path, "1"]);
+    }
+    let mut lines = ok(&node, &["snapshot", "save", "--to", "-", "--format", "jsonl"]);
+    ok(&node, &["set", "newer", "2"]);
+    ok(&node, &["set", "newer", "3"]);
+    for (path, value) in [("edited", "5"), ("newer", "5"), ("gone", "5")] {
+        let line = |value: &str| format!(r#""path":"{path}","value":{value}"#);
+        lines = edited(&lines, &line("1"), &line(value));
+    }
+    lines = edited(&lines, r#""path":"gone","value":5"#, r#""path":"gone","deleted":true"#);
+    lines = edited(&lines, r#""path":"moved""#, r#""path":"copied""#);
+    let file = files.text("edited.jsonl");
+    fs::write(&file, &lines).unwrap();
+    let restored = json(&ok(&node, &["snapshot", "restore", &file, "--json"]));
+    assert_eq!(restored["conflicts"], 1, "only what was changed since: {restored}");
+    let expected = ["copied=1", "edited=5", "kept=1", "moved=1", "newer=3"];
+    assert_eq!(values(&node), expected);
+    wait_until("the other node has it", || (values(&other) == expected).then_some(()));
+    // Once more changes nothing, here or there.
+    for node in [&node, &other] {
+        let again = json(&ok(node, &["snapshot", "restore", &file, "--json"]));
+        assert_eq!(
+            (&again["taken"], &again["made"], &again["conflicts"]),
+            (&0.into(), &0.into(), &0.into())
+        );
+    }
+}
+
+#[test]
+fn ticks_that_an_edited_line_makes_up_hide_no_change() {
+    let files = Files::new();
+    let (node, other) = (NodeProcess::run("n1"), NodeProcess::run("n2"));
+    ok(&node, &["set", "a", "1"]);
+    let lines = ok(&node, &["snapshot", "save", "--to", "-", "--format", "jsonl"]);
+    let id = json(lines.lines().next().unwrap())["chain"][0].as_str().unwrap().to_owned();
+    let (life, _) = id.rsplit_once(':').unwrap();
+    let file = files.text("edited.jsonl");
+    // As if the node had made its next change at another path.
+    let text = edited(&lines, &id, &format!("{life}:2"));
+    fs::write(&file, edited(&text, r#""path":"a""#, r#""path":"b""#)).unwrap();
+    ok(&other, &["snapshot", "restore", &file]);
+    ok(&node, &["set", "a", "2"]);
+    let all = files.text("all.dkv");
+    ok(&node, &["snapshot", "save", "--to", &all]);
+    ok(&other, &["snapshot", "restore", &all, "--any-network"]);
+    assert_eq!(values(&other), ["a=2", "b=1"]);
 }
 
 #[test]

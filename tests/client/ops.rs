@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use distkv::client::smart::{Batch, DeleteTreeOptions, TreeOptions, WatchOptions, WriteId};
+use distkv::client::smart::{
+    Batch, DeleteTreeOptions, Repeated, TreeOptions, WatchOptions, WriteId,
+};
 use distkv::client::{CallError, Client, ClientConfig, Fate, HostPort, PutOptions};
 use distkv::model::path::Path;
 use distkv::rt::{self, TcpListener};
@@ -42,7 +44,8 @@ fn values_go_in_and_come_out_as_types() {
         let client = connect(&cluster, ClientConfig::new()).await;
         let lamp = Lamp { on: true, name: "kitchen".into(), levels: vec![1, 2, 250] };
         let written = client.put(&path("lamp.kitchen"), &lamp).await.unwrap();
-        assert!(written.changed && written.chain.is_some() && !written.repeated);
+        assert!(written.changed && written.chain.is_some());
+        assert_eq!(written.repeated, Repeated::No);
         assert_eq!(client.get(&path("lamp.kitchen")).await.unwrap(), Some(lamp));
         // Names, not places: others can read it.
         let map: BTreeMap<String, serde_json::Value> =
@@ -92,7 +95,7 @@ fn the_same_write_id_counts_once_and_never_for_another_value() {
         let options = PutOptions::new().write_id(WriteId::random()).must_be_new();
         let first = client.put_with(&path("a"), &1, &options).await.unwrap();
         let second = client.put_with(&path("a"), &1, &options).await.unwrap();
-        assert!(second.repeated && second.changed);
+        assert!(second.repeated == Repeated::Yes && second.changed);
         assert_eq!(second.chain.unwrap().newest, first.chain.unwrap().newest);
         let error = client.put_with(&path("a"), &2, &options).await.unwrap_err();
         assert_eq!(error.code(), Some("wid_reused"));

@@ -116,7 +116,7 @@ async fn greet_and_fall_silent(listener: TcpListener) {
     let mut open = Vec::new();
     while let Ok((mut stream, _)) = listener.accept().await {
         let mut fields = Fields::new();
-        fields.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "mute~1234");
+        fields.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "mute");
         fields.u64("tock", 2);
         stream.write_all(&fields.encode()).await.unwrap();
         let (mut heard, mut chunk) = (Vec::new(), [0; 4096]);

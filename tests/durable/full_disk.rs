@@ -207,3 +207,36 @@ fn a_node_starts_on_a_full_disk_and_is_whole_when_there_is_room() {
         kill_and_look(&place, node, 1..=20);
     });
 }
+
+#[test]
+fn on_a_full_disk_the_past_goes_before_anything_is_refused_for_long() {
+    let name = "on_a_full_disk_the_past_goes_before_anything_is_refused_for_long";
+    with_small_disk(name, |disk| {
+        let place = Place::at(disk.join("data"), &new_network(), "n1", "every-batch");
+        let node = place.run();
+        let mut client = node.connect();
+        // Each snapshot has 200 kB; all of them are kept, because they are young.
+        for _ in 0..8 {
+            (0..20).for_each(|key| assert_eq!(code(&set(&mut client, key)), None));
+            assert_eq!(code(&client.call("snapshot", &[])), None);
+        }
+        let snapshots = || {
+            let names = std::fs::read_dir(disk.join("data")).unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.filter(|name| name.starts_with("snapshot-")).count()
+        };
+        assert_eq!(snapshots(), 8);
+        let free =
+            |disk: &Path| rustix::fs::statvfs(disk).map(|s| s.f_bavail * s.f_frsize).unwrap();
+        let ballast = vec![0; (free(disk) - 100_000) as usize];
+        std::fs::write(disk.join("ballast"), ballast).unwrap();
+        let full = (0..100).find(|key| code(&set(&mut client, key % 20)).is_some());
+        assert!(full.is_some(), "the disk is full");
+        wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
+        says(&node, &["the disk is full: old snapshots and logs were removed"]);
+        // The newest two, the one before them, and the one with which the log begins anew.
+        assert!((2..=4).contains(&snapshots()), "{}", snapshots());
+        assert_eq!(code(&set(&mut client, 3)), None);
+        kill_and_look(&place, node, 0..20);
+    });
+}

@@ -103,11 +103,11 @@ fn check_accounts(client: &mut Client) {
     assert!(missing.as_map().unwrap().is_empty(), "{missing}");
     // Each write has its own key, so nothing is ever superseded.
     let known = field(&state, "known").unwrap();
-    let is_own = |label: &Value| label.as_str().unwrap().starts_with("n1");
-    for (label, ticks) in known.as_map().unwrap().iter().filter(|(label, _)| is_own(label)) {
+    let is_own = |life: &Value| life.as_str().unwrap().starts_with("n1~");
+    for (life, ticks) in known.as_map().unwrap().iter().filter(|(life, _)| is_own(life)) {
         // But for what it wrote alone, to one path.
         let count = ticks.as_array().unwrap().len();
-        assert!(count <= 1, "{label}: known, but without data: {ticks}");
+        assert!(count <= 1, "{life}: known, but without data: {ticks}");
     }
 }
 

@@ -2,14 +2,15 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `nodes a b [durable] [purging]` | makes nodes that serve; `durable` ones have data directories; without `purging` no Delete group is founded |
+//! | `nodes a b [durable] [purging] [patient]` | makes nodes that serve; `durable` ones have data directories; without `purging` no Delete group is founded; `patient` ones wait for a minute for who was here and is not on the list |
 //! | `link a b`, `cut a b` | a link stands; it is gone, with all that was on its way |
 //! | `mesh`, `split a b / c` | every node is linked to every other; links between sides are cut |
 //! | `housekeepers a` | who they are, as a sees it |
 //! | `set a PATH N`, `delete a PATH` | a client's change; N is 0 to 127 |
 //! | `deliver a b [N]` | the next N messages from a to b arrive (all, if N is not given) |
-//! | `lose a b` | all that is on its way from a to b is lost |
+//! | `lose a b [WORD]` | all that is on its way from a to b is lost (all messages printed as WORD …) |
 //! | `hold a`, `go a` | a's queue is kept back or not, when `run` delivers |
+//! | `disk a slow`, `disk a` | what a persists is not safe yet; it is, in order |
 //! | `run MS` | so much time passes; everything that is sent arrives |
 //! | `show a …` | tree, seen, mark and tock |
 //! | `save a FILE`, `load a FILE` | a's state is kept aside; taken into a running node |
@@ -60,6 +61,8 @@ pub(crate) struct Cluster {
     settings: BTreeMap<String, DeleteSettings>,
     files: BTreeMap<String, Image>,
     held: BTreeSet<String>,
+    /// What waits for a slow disk, oldest first.
+    unsafe_yet: BTreeMap<String, Vec<u64>>,
     lives: BTreeMap<String, u64>,
     links: u64,
     now: Millis,
@@ -85,8 +88,19 @@ impl Cluster {
             ["deliver", a, b] => self.deliver(a, b, usize::MAX),
             ["deliver", a, b, count] => self.deliver(a, b, count.parse().unwrap()),
             ["lose", a, b] => self.pipe(a, b).frames.clear(),
+            ["lose", a, b, word] => self.pipe(a, b).frames.retain(|bytes| {
+                let frame = split_frame(bytes, BODY_BYTES_MAX).unwrap().unwrap();
+                let message = PeerMessage::decode(&frame).unwrap().unwrap();
+                !show::message(&message).is_some_and(|line| line.starts_with(word))
+            }),
             ["hold", at] => drop(self.held.insert((*at).into())),
             ["go", at] => drop(self.held.remove(*at)),
+            ["disk", at, "slow"] => drop(self.unsafe_yet.insert((*at).into(), Vec::new())),
+            ["disk", at] => {
+                for token in self.unsafe_yet.remove(*at).unwrap_or_default() {
+                    self.persisted(at, token);
+                }
+            }
             ["run", ms] => self.pass_time(ms.parse().unwrap()),
             ["show", names @ ..] => self.show(names),
             ["save", at, name] => {
@@ -110,11 +124,13 @@ impl Cluster {
 
     fn make_nodes(&mut self, words: &[&str]) {
         let purging = words.contains(&"purging");
-        let names = words.iter().filter(|w| !["durable", "purging"].contains(w));
+        let names = words.iter().filter(|w| !["durable", "purging", "patient"].contains(w));
         for (at, name) in names.enumerate() {
             let store = words.contains(&"durable").then_some(at as u64 + 100);
             let found_after_ms = if purging { 5_000 } else { Millis::MAX };
-            let settings = DeleteSettings { store, found_after_ms, ..DeleteSettings::default() };
+            let say_for_ms = if words.contains(&"patient") { 60_000 } else { 0 };
+            let delete = DeleteSettings { store, found_after_ms, ..DeleteSettings::default() };
+            let settings = DeleteSettings { say_for_ms, ..delete };
             self.settings.insert((*name).into(), settings);
             let engine = Engine::new(self.config(name, 1));
             self.nodes.insert((*name).into(), Node { engine, pipes: BTreeMap::new() });
@@ -154,10 +170,10 @@ impl Cluster {
                     while !job.next_frames(1 << 20, &mut frames) {}
                     self.queue(at, link, &frames);
                 }
-                Output::Persist { token } => {
-                    self.print(format!("{at} makes its state safe"));
-                    self.handle(at, Input::Persisted { token });
-                }
+                Output::Persist { token } => match self.unsafe_yet.get_mut(at) {
+                    Some(waiting) => waiting.push(token),
+                    None => self.persisted(at, token),
+                },
                 Output::NeedIncarnation => {
                     let life = self.lives.get_mut(at).unwrap();
                     *life += 1;
@@ -178,6 +194,11 @@ impl Cluster {
                 _ => {}
             }
         }
+    }
+
+    fn persisted(&mut self, at: &str, token: u64) {
+        self.print(format!("{at} makes its state safe"));
+        self.handle(at, Input::Persisted { token });
     }
 
     fn report(&mut self, at: &str, report: &Report) {
@@ -362,7 +383,7 @@ impl Cluster {
         *life += u64::from(!kept);
         let config = self.config(at, self.lives[at]);
         let engine = match file {
-            Some(file) => Engine::restore(config, &self.files[*file]).unwrap(),
+            Some(file) => Engine::restore(config, &self.files[*file], &mut Outbox::new()).unwrap(),
             None => Engine::new(config),
         };
         self.nodes.insert(at.into(), Node { engine, pipes: BTreeMap::new() });
@@ -374,7 +395,7 @@ impl Cluster {
     fn clone_disk(&mut self, at: &str, file: &str) {
         let image = &self.files[file];
         let name = image.id().name.to_string();
-        let engine = Engine::restore(self.config(&name, 1), image).unwrap();
+        let engine = Engine::restore(self.config(&name, 1), image, &mut Outbox::new()).unwrap();
         self.settings.insert(at.into(), self.settings[&name].clone());
         self.lives.insert(at.into(), 100);
         self.nodes.insert(at.into(), Node { engine, pipes: BTreeMap::new() });

@@ -5,6 +5,7 @@ use distkv::model::entry::Entry;
 use distkv::model::ids::{Event, NodeId, NodeTable};
 use distkv::model::path::Path;
 use distkv::model::seen::{Lineage, Mark, SeenById, export_seen};
+use distkv::model::tick_set::TickSet;
 use distkv::protocol::peer::PeerMessage;
 use distkv::protocol::record::{EventRef, Record};
 
@@ -116,8 +117,10 @@ pub(crate) fn message(message: &PeerMessage<'_>) -> Option<String> {
             format!("1 counters {}, mark {}", counters.join(" "), mark(&ask.mark))
         }
         PeerMessage::CatchUpKnown(known) => {
-            format!("2 known {}, mark {}", seen(&known.seen), mark(&known.mark))
+            let more = if known.more { ", and more" } else { "" };
+            format!("2 known {}{more}, mark {}", seen(&known.seen), mark(&known.mark))
         }
+        PeerMessage::CatchUpMore { .. } => "2 more".into(),
         PeerMessage::CatchUpMissing { missing, .. } => format!("3 missing {}", seen(missing)),
         PeerMessage::CatchUpPart { records, mark: at, .. } => {
             let records: Vec<String> = records.iter().map(record).collect();
@@ -132,6 +135,22 @@ pub(crate) fn message(message: &PeerMessage<'_>) -> Option<String> {
             format!("verdict gone {}, empty {:?}", seen(&verdict.gone), verdict.empty)
         }
         PeerMessage::CatchUpDone { .. } => "done".into(),
+        PeerMessage::ContentsAsk(_) => "compare contents".into(),
+        PeerMessage::ContentsList(list) => {
+            let entries = list.entries.iter().map(|l| {
+                let maker = id(&list.makers[l.maker]);
+                format!("{} @{} [{maker}.{}]", l.path, l.tock, l.tick)
+            });
+            format!("holds {}, mark {}", entries.collect::<Vec<_>>().join("; "), mark(&list.mark))
+        }
+        PeerMessage::ContentsWant(paths) => {
+            let paths: Vec<String> = paths.iter().map(Path::to_string).collect();
+            format!("lacks {}", paths.join(" "))
+        }
+        PeerMessage::ContentsVersions { records, .. } => {
+            let records: Vec<String> = records.iter().map(record).collect();
+            format!("versions {}", records.join("; "))
+        }
         PeerMessage::CatchUpInvite => "invite: there are re-issues".into(),
         PeerMessage::CatchUpRefused { reason, .. } => format!("refused: {reason:?}"),
         PeerMessage::Group(hello) => match &hello.config {
@@ -144,18 +163,19 @@ pub(crate) fn message(message: &PeerMessage<'_>) -> Option<String> {
         },
         PeerMessage::Propose(proposal) => {
             let pair = &proposal.pair;
-            let lost = if proposal.lost.is_empty() {
-                String::new()
-            } else {
-                format!(", lost {}", seen(&proposal.lost))
-            };
+            let holes =
+                |(id, ticks): &(NodeId, TickSet)| (id.clone(), ticks.missing_below(ticks.max()));
+            let lost: SeenById =
+                pair.seen.iter().map(holes).filter(|(_, t)| !t.is_empty()).collect();
+            let lost =
+                if lost.is_empty() { String::new() } else { format!(", lost {}", seen(&lost)) };
             let next = proposal.next.as_ref().map(|c| {
                 let names: Vec<&str> = c.members().iter().map(|m| m.name.as_str()).collect();
                 format!(", then members {}", names.join(" "))
             });
             format!(
                 "propose {}->{} V {}{lost}{}",
-                pair.from,
+                pair.from.tock(),
                 pair.to,
                 seen(&pair.seen),
                 next.unwrap_or_default()
@@ -165,7 +185,7 @@ pub(crate) fn message(message: &PeerMessage<'_>) -> Option<String> {
         PeerMessage::Disagree(_) => "disagree".into(),
         PeerMessage::Announce(pair) => {
             let lineage = lineage(&pair.lineage);
-            format!("purge {lineage}: {}->{} V {}", pair.from, pair.to, seen(&pair.seen))
+            format!("purge {lineage}: {}->{} V {}", pair.from.tock(), pair.to, seen(&pair.seen))
         }
         PeerMessage::Resync(status) => {
             let done = if status.is_done { ", done" } else { "" };

@@ -43,7 +43,9 @@ impl NodeProcess {
         static NETWORKS: AtomicUsize = AtomicUsize::new(0);
         let number = NETWORKS.fetch_add(1, Ordering::Relaxed);
         let network = format!("test-{}-{number}", std::process::id());
-        let arguments = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        // Nobody is there who could call it.
+        let arguments =
+            ["run", "--peer-wait", "0s", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
         Self::start_in(&network, name, &arguments)
     }
 

@@ -81,6 +81,11 @@ class Node:
         """A new connection in bytes."""
         return raw.RawConnection(self.client, qlen=qlen)
 
+    def life(self) -> str:
+        """The life that the node is in, as it is spelled in chains."""
+        with self.raw() as connection:
+            return connection.life()
+
     @property
     def host(self) -> str:
         """The client port's host."""
@@ -126,7 +131,8 @@ class Network:
         if self.nodes:
             node = Node("join", self.nodes[0].gossip, *args, name=name)
         else:
-            node = Node("run", *args, name=name)
+            # Nobody is there who could call it.
+            node = Node("run", "--peer-wait", "0s", *args, name=name)
         self.nodes.append(node)
         return node
 

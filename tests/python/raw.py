@@ -147,6 +147,11 @@ class RawConnection:
         check_error(msg, seq)
         return msg
 
+    def life(self) -> str:
+        """The life of the node, as it is spelled in chains."""
+        life: str = self.ok("status")["life"]
+        return life
+
     def stream(self, action: str, **params: Any) -> List[Message]:
         """Sends a request and returns its whole stream, without start and end."""
         seq = self.start(action, **params)

@@ -31,21 +31,23 @@ async def test_chains_grow_over_nodes(three):
         path = ("r0", "a")
         async with two.watch(("r0",)) as at_two, one.watch(("r0",)) as at_one:
             first = await one.set(path, value="v", nchain=3)
+            n1, n2 = three[0].life(), three[1].life()
+            assert first.chain.node == n1
             msg = await at_two.recv()
             assert (msg.value, msg.tock) == ("v", first.tock)
             assert (await two.get(path, nchain=3)).chain == first.chain
             second = await two.set(path, value="w", chain=first.chain, nchain=3)
-            assert second.chain == {"node": "n2", "tick": 1, "prev": first.chain}
+            assert second.chain == {"node": n2, "tick": 1, "prev": first.chain}
             assert second.tock > first.tock
             assert (await at_one.recv()).value == "v"
             assert (await at_one.recv()).value == "w"
             third = await one.set(path, value="z", nchain=3)
             assert third.prev == "w"
             # n1's older event has left the chain
-            want = {"node": "n2", "tick": 1, "prev": None}
-            assert third.chain == {"node": "n1", "tick": first.chain.tick + 1, "prev": want}
+            want = {"node": n2, "tick": 1, "prev": None}
+            assert third.chain == {"node": n1, "tick": first.chain.tick + 1, "prev": want}
             cut = await one.get(path, nchain=1)
-            assert cut.chain == {"node": "n1", "tick": third.chain.tick}
+            assert cut.chain == {"node": n1, "tick": third.chain.tick}
 
 
 async def test_deletions_travel(network, three):
@@ -119,9 +121,10 @@ def test_known_ticks_agree_after_many_writes(network, three):
     for conn, seq in seqs:
         assert conn.reply(seq)["changed"] in (True, False)
     network.settle()
+    lives = [node.life() for node in three]
     for conn in connections:
         state = conn.ok("get_state", nodes=True, missing=True, remote_missing=True)
-        assert state["nodes"] == {"n1": 301, "n2": 300, "n3": 300}
+        assert state["nodes"] == dict(zip(lives, (301, 300, 300)))
         assert state["missing"] == {}
         conn.sock.close()
 

@@ -59,7 +59,7 @@ def test_conflicts_are_listed_with_both_versions(network, two):
                     loser["chain"]["node"],
                 )
                 # Nobody else writes, so what the node had was its own.
-                assert msg["conflict"]["changed"] == (loser["chain"]["node"] == node.name)
+                assert msg["conflict"]["changed"] == (loser["chain"]["node"] == node.life())
             last = conn.stream("conflicts", path=mp.path("both"), since=numbers[-1] - 1, nchain=0)
             assert [msg["conflict"]["number"] for msg in last] == numbers[-1:]
             assert "chain" not in last[0]["conflict"]["winner"]
@@ -135,11 +135,12 @@ def test_check_deleted_tells_and_removes_nothing(fresh_node):
         for key in "abc":
             conn.ok("set_value", path=(key,), value=key)  # ticks 2 to 4, after the root's
         conn.ok("delete_value", path=("b",))  # 5
-        msg = conn.ok("check_deleted", nodes={"n1": [(1, 5), 5, 7], "gone": [3]})
+        n1 = conn.life()
+        msg = conn.ok("check_deleted", nodes={n1: [(1, 5), 5, 7], "gone~7": [3]})
         assert msg.order == ["present", "known", "deleted", "missing", "seq", "tock"]
-        assert msg["present"] == {"n1": ((1, 3), (4, 6))}
-        assert (msg["known"], msg["deleted"]) == ({"n1": (3,)}, {"n1": (5,)})
-        assert msg["missing"] == {"n1": (7,), "gone": (3,)}
+        assert msg["present"] == {n1: ((1, 3), (4, 6))}
+        assert (msg["known"], msg["deleted"]) == ({n1: (3,)}, {n1: (5,)})
+        assert msg["missing"] == {n1: (7,), "gone~7": (3,)}
         assert conn.ok("get_value", path=("a",))["value"] == "a"
 
 
@@ -147,5 +148,5 @@ async def test_the_real_clients_check_deleted_is_answered(node):
     """As the original's server asks it of another one."""
     async with clients(node) as client:
         request = client._request  # pylint: disable=protected-access
-        msg = await request("check_deleted", iter=False, nchain=-1, nodes={"x": [[1, 4], 9]})
-        assert msg.missing == {"x": ((1, 4), 9)}
+        msg = await request("check_deleted", iter=False, nchain=-1, nodes={"x~5": [[1, 4], 9]})
+        assert msg.missing == {"x~5": ((1, 4), 9)}

@@ -104,7 +104,7 @@ WRONG = {
     "nchain": ["x", 1.5, None, (), {}],
     "min_depth": ["x", 1.5, ()],
     "max_depth": ["x", 1.5, ()],
-    "chain": [5, "x", (), {"node": 5, "tick": 1}, {"node": "n1", "tick": "x"}],
+    "chain": [5, "x", (), {"node": 5, "tick": 1}, {"node": "n1~5", "tick": "x"}, {"node": "n1", "tick": 1}],
 }
 
 
@@ -121,7 +121,7 @@ def test_a_field_of_a_wrong_type_is_an_error(connection, base, field):
 
 def test_events_that_cannot_be_are_not_found(connection):
     for tick in (0, -1, 2**62, 2**64 - 1, "x", None):
-        connection.error("get_value", node="n1", tick=tick)
+        connection.error("get_value", node=connection.life(), tick=tick)
     connection.error("get_value", node=5, tick=1)
 
 
@@ -176,9 +176,15 @@ GARBAGE = {
     "an array of 4 billion": b"\x81\xa3seq\xdd\xff\xff\xff\xff",
     "a map of 4 billion": b"\xdf\xff\xff\xff\xff",
     "bytes of 4 GiB": b"\x82\xa3seq\x05\xa5value\xc6\xff\xff\xff\xff",
-    "nested 100,000 deep": b"\x82\xa3seq\x05\xa5value" + b"\x91" * 100_000 + b"\xc0",
-    "maps nested 100,000 deep": b"\x82\xa3seq\x05\xa5value" + b"\x81\x01" * 100_000 + b"\xc0",
 }
+
+
+@pytest.mark.parametrize("opener", [b"\x91", b"\x81\x01"])
+def test_a_message_that_is_too_deep_is_an_error_of_its_request_only(connection, opener):
+    connection.send_bytes(b"\x82\xa3seq\x05\xa5value" + opener * 100_000 + b"\xc0")
+    msg = connection.reply(5)
+    assert msg["error"] and msg["code"] == "too_large", msg
+    connection.ok("get_tock")
 
 
 @pytest.mark.parametrize("name", GARBAGE)

@@ -31,6 +31,48 @@ async def test_a_chain_must_be_the_newest(node, base):
         assert (await client.get(base)).value == 4
 
 
+async def test_a_chain_that_was_told_works_before_and_after_the_node_restarts(network):
+    """What a client gives back names the event that it was told, and no other one, for ever."""
+    one, three = network.add("--init", "null"), network.add(name="n3")
+    path = ("kk",)
+    async with clients(one, three) as (at_one, at_three):
+        first = await at_three.set(path, value=1, nchain=-1)
+        network.settle()
+        second = await at_one.set(path, value=2, chain=first.chain, nchain=-1)
+        assert second.chain.prev == first.chain
+        network.settle()
+        third = await at_three.set(path, value=3, chain=second.chain, nchain=-1)
+        network.settle()
+    before = three.life()
+    assert (first.chain.node, third.chain.node) == (before, before)
+    three.kill()
+    network.nodes.remove(three)
+    three = network.add(name="n3")
+    assert three.life() != before
+    network.settle()
+    async with clients(one, three) as (at_one, at_three):
+        for client in (at_one, at_three):
+            assert (await client.get(path, nchain=-1)).chain == third.chain
+        # The new life's first event has the tick of the old one's first.
+        await at_three.set(("tick",), value=0)
+        fourth = await at_three.set(path, value=4, chain=third.chain, nchain=-1)
+        assert (fourth.chain.node, fourth.chain.tick) == (three.life(), third.chain.tick)
+        network.settle()
+        for client in (at_one, at_three):
+            for stale in (first.chain, third.chain):
+                with pytest.raises(ServerError, match="Chain is"):
+                    await client.set(path, value="lost", chain=stale)
+            with pytest.raises(ServerError, match="n3~LIFE"):
+                await client.set(path, value="lost", chain={**fourth.chain, "node": "n3"})
+            assert (await client.get(path)).value == 4
+        # Both stand in the chain, with the same tick.
+        request = at_one._request  # pylint: disable=protected-access
+        for chain in (third.chain, fourth.chain):
+            by_event = {"node": chain.node, "tick": chain.tick}
+            assert (await request(action="get_value", iter=False, **by_event)).value == 4
+        assert (await at_one.set(path, value=5, chain=fourth.chain)).changed
+
+
 async def test_a_dead_entry_is_new(node, base):
     async with clients(node) as client:
         res = await client.set(base, value=1, chain=None, nchain=2)
@@ -71,9 +113,9 @@ def test_the_words_of_the_errors(connection, base):
     chain = connection.ok("set_value", path=path, value="a")["chain"]
     error = connection.error("set_value", path=path, value=1, chain=None)["error"]
     assert f"Entry already exists at {text}" in error
-    wrong = {"node": "n1", "tick": 1}
+    wrong = {"node": chain["node"], "tick": 1}
     error = connection.error("set_value", path=path, value=1, chain=wrong)["error"]
-    assert "Chain is" in error and f"n1:{chain['tick']}" in error and "n1:1 " in error + " "
+    assert f"Chain is {chain['node']}:{chain['tick']} not {chain['node']}:1 for {text}" in error
     error = connection.error("set_value", path=path, value=1, prev="x")["error"]
     assert "Data is" in error
     error = connection.error("set_value", path=mp.path(*base, "l"), value=1, chain=chain)["error"]
@@ -83,7 +125,8 @@ def test_the_words_of_the_errors(connection, base):
 def test_each_kind_of_refusal_has_a_code_of_its_own(connection, base):
     path = mp.path(*base)
     chain = connection.ok("set_value", path=path, value="a")["chain"]
-    old = {"node": "n1", "tick": 1}
+    old = {"node": chain["node"], "tick": 1}
+    bare = {"node": "n1", "tick": chain["tick"]}
 
     def code(action, **params):
         return connection.error(action, **params)["code"]
@@ -91,22 +134,28 @@ def test_each_kind_of_refusal_has_a_code_of_its_own(connection, base):
     assert code("set_value", path=path, value=1, chain=None) == "already_exists"
     assert code("set_value", path=mp.path(*base, 1), value=1, chain=chain) == "is_new"
     assert code("set_value", path=path, value=1, chain=old) == "chain_mismatch"
+    assert code("set_value", path=path, value=1, chain={**old, "node": "n1~7"}) == "chain_mismatch"
+    assert code("set_value", path=path, value=1, chain=bare) == "bad_request"
     assert code("set_value", path=path, value=1, prev="x") == "data_mismatch"
     assert code("set_value", path=path) == "bad_request"
     assert code("get_value") == "bad_request"
     assert code("no_such_action") == "unknown_action"
     assert code("enum", path=mp.path(*base, "nowhere")) == "not_found"
-    assert code("get_value", node="n1", tick=10**6) == "not_found"
+    assert code("get_value", node=chain["node"], tick=10**6) == "not_found"
     assert code("delete_tree", path=()) == "is_root"
     assert code("kill_node", node="n1") == "in_use"
 
 
 def test_a_refused_change_leaves_no_event(connection, base):
     path = mp.path(*base)
-    before = connection.ok("set_value", path=path, value=1)["chain"]["tick"]
+    chain = connection.ok("set_value", path=path, value=1)["chain"]
+    before = chain["tick"]
     connection.error("set_value", path=path, value=2, chain=None)
     connection.error("set_value", path=path, value=2, prev=5)
-    connection.error("delete_value", path=path, chain={"node": "n1", "tick": 1})
+    connection.error("delete_value", path=path, chain={"node": chain["node"], "tick": 1})
+    # A bare name is no life of a node, and what to write is said.
+    msg = connection.error("delete_value", path=path, chain={**chain, "node": "n1"})
+    assert msg["code"] == "bad_request" and "n1~LIFE" in msg["error"]
     connection.error("set_value", path=path)
     assert connection.ok("set_value", path=path, value=1)["chain"]["tick"] == before + 1
 
@@ -114,7 +163,8 @@ def test_a_refused_change_leaves_no_event(connection, base):
 def test_the_chain_is_asked_before_anything_is_changed_also_when_prev_fits(connection, base):
     path = mp.path(*base)
     connection.ok("set_value", path=path, value=1)
-    msg = connection.error("set_value", path=path, value=2, prev=1, chain={"node": "n1", "tick": 1})
+    old = {"node": connection.life(), "tick": 1}
+    msg = connection.error("set_value", path=path, value=2, prev=1, chain=old)
     assert "Chain is" in msg["error"]
     assert connection.ok("get_value", path=path)["value"] == 1
 

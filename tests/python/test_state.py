@@ -19,11 +19,12 @@ def test_get_state_without_arguments_names_the_node(connection):
 
 def test_get_state_in_all_its_parts(fresh_node):
     with fresh_node.raw() as conn:
+        n1 = conn.life()
         reply = conn.ok("get_state", **{part: True for part in PARTS})
         assert reply.order == [*PARTS, "node", "tock", "seq"]
-        assert reply["nodes"] == {"n1": 1}
+        assert reply["nodes"] == {n1: 1}
         assert reply["known"] == {}
-        assert reply["present"] == {"n1": (1,)}
+        assert reply["present"] == {n1: (1,)}
         assert reply["deleted"] == reply["missing"] == reply["remote_missing"] == {}
         assert reply["node_drop"] == ()
         for part in PARTS:
@@ -33,77 +34,84 @@ def test_get_state_in_all_its_parts(fresh_node):
 
 def test_ticks_move_from_present_to_known_and_to_deleted(fresh_node):
     with fresh_node.raw() as conn:
+        n1 = conn.life()
         for i in range(6):  # ticks 2 to 7
             conn.ok("set_value", path=mp.path("p", i), value=i)
         state = conn.ok("get_state", known=True, present=True)
-        assert (state["known"], state["present"]) == ({}, {"n1": ((1, 8),)})
+        assert (state["known"], state["present"]) == ({}, {n1: ((1, 8),)})
         conn.ok("set_value", path=mp.path("p", 2), value="again")  # 4 -> 8
         state = conn.ok("get_state", known=True, present=True)
-        assert state["known"] == {"n1": (4,)}
-        assert state["present"] == {"n1": ((1, 4), (5, 9))}
+        assert state["known"] == {n1: (4,)}
+        assert state["present"] == {n1: ((1, 4), (5, 9))}
         conn.ok("delete_value", path=mp.path("p", 3))  # 5 -> 9
         state = conn.ok("get_state", superseded=True, present=True, deleted=True)
         assert state.order == ["known", "present", "deleted", "node", "tock", "seq"]
-        assert state["known"] == {"n1": ((4, 6),)}
-        assert state["present"] == {"n1": ((1, 4), (6, 10))}
-        assert state["deleted"] == {"n1": (9,)}
+        assert state["known"] == {n1: ((4, 6),)}
+        assert state["present"] == {n1: ((1, 4), (6, 10))}
+        assert state["deleted"] == {n1: (9,)}
         conn.ok("set_value", path=mp.path("p", 3), value="back")  # 9 -> 10
         state = conn.ok("get_state", known=True, present=True)
-        assert state["known"] == {"n1": ((4, 6), 9)}
-        assert state["present"] == {"n1": ((1, 4), (6, 9), 10)}
+        assert state["known"] == {n1: ((4, 6), 9)}
+        assert state["present"] == {n1: ((1, 4), (6, 9), 10)}
 
 
 def test_a_node_that_never_wrote_has_no_tick(network):
     one, two = network.add("--init", "null"), network.add()
+    n1, n2 = one.life(), two.life()
     with one.raw() as conn:
         deadline = time.monotonic() + raw.PATIENCE
-        while "n2" not in conn.ok("get_state", nodes=True)["nodes"]:
+        while n2 not in conn.ok("get_state", nodes=True)["nodes"]:
             assert time.monotonic() < deadline
-        assert conn.ok("get_state", nodes=True)["nodes"] == {"n1": 1, "n2": None}
+        assert conn.ok("get_state", nodes=True)["nodes"] == {n1: 1, n2: None}
     with two.raw() as conn:
         assert conn.hello["tick"] == 0
         conn.ok("set_value", path=mp.path("a"), value=1)
     network.settle()
     with one.raw() as conn:
-        assert conn.ok("get_state", nodes=True)["nodes"] == {"n1": 1, "n2": 1}
+        assert conn.ok("get_state", nodes=True)["nodes"] == {n1: 1, n2: 1}
 
 
 def test_an_entry_is_found_by_its_event(connection, base):
-    path = mp.path(*base)
+    path, n1 = mp.path(*base), connection.life()
     first = connection.ok("set_value", path=path, value="one")
-    reply = connection.ok("get_value", node="n1", tick=first["chain"]["tick"])
+    reply = connection.ok("get_value", node=n1, tick=first["chain"]["tick"])
     assert reply.order == ["value", "tock", "path", "seq"]
     assert (reply["value"], reply["tock"]) == ("one", first["tock"])
     assert reply.field("path") == mp.encode(path)
     second = connection.ok("set_value", path=path, value="two")
-    connection.error("get_value", node="n1", tick=first["chain"]["tick"])
-    reply = connection.ok("get_value", node="n1", tick=second["chain"]["tick"], nchain=1)
+    connection.error("get_value", node=n1, tick=first["chain"]["tick"])
+    reply = connection.ok("get_value", node=n1, tick=second["chain"]["tick"], nchain=1)
     assert reply.order == ["value", "chain", "tock", "path", "seq"]
     assert (reply["value"], reply["chain"]) == ("two", second["chain"])
     third = connection.ok("delete_value", path=path)
-    reply = connection.ok("get_value", node="n1", tick=third["chain"]["tick"])
+    reply = connection.ok("get_value", node=n1, tick=third["chain"]["tick"])
     assert reply.order == ["tock", "path", "seq"]
-    connection.error("get_value", node="n1", tick=third["chain"]["tick"] + 1000)
-    connection.error("get_value", node="no-such-node", tick=1)
+    connection.error("get_value", node=n1, tick=third["chain"]["tick"] + 1000)
+    assert connection.error("get_value", node="n1~1", tick=1)["code"] == "not_found"
+    # A bare name would be another life after the node's next restart.
+    msg = connection.error("get_value", node="n1", tick=third["chain"]["tick"])
+    assert msg["code"] == "bad_request" and "n1~LIFE" in msg["error"]
 
 
 def test_enum_node_lists_the_ticks_in_chains(network):
     one, two = network.add("--init", "null"), network.add()
     with one.raw() as a, two.raw() as b:
+        n1, n2 = a.life(), b.life()
         for i in range(5):
             a.ok("set_value", path=mp.path(i), value=i)  # n1: 2 to 6
         network.settle()
-        reply = a.ok("enum_node", node="n1")
+        reply = a.ok("enum_node", node=n1)
         assert reply["result"] == (1, 2, 3, 4, 5, 6)
         assert reply.order == ["result", "seq", "tock"]
-        assert a.ok("enum_node", node="n1", max=2)["result"] == (1, 2)
+        assert a.ok("enum_node", node=n1, max=2)["result"] == (1, 2)
         b.ok("set_value", path=mp.path(2), value="b")
         network.settle()
         for conn in (a, b):
-            assert conn.ok("enum_node", node="n1")["result"] == (1, 2, 3, 4, 5, 6)
-            assert conn.ok("enum_node", node="n1", current=True)["result"] == (1, 2, 3, 5, 6)
-            assert conn.ok("enum_node", node="n2")["result"] == (1,)
-            conn.error("enum_node", node="no-such-node")
+            assert conn.ok("enum_node", node=n1)["result"] == (1, 2, 3, 4, 5, 6)
+            assert conn.ok("enum_node", node=n1, current=True)["result"] == (1, 2, 3, 5, 6)
+            assert conn.ok("enum_node", node=n2)["result"] == (1,)
+            conn.error("enum_node", node="no-such-node~1")
+            assert conn.error("enum_node", node="n1")["code"] == "bad_request"
 
 
 def test_a_node_that_still_owns_an_entry_is_not_killed(connection, base):
@@ -120,21 +128,23 @@ def test_a_node_that_owns_nothing_is_killed_everywhere(network):
     with two.raw() as conn:
         conn.ok("set_value", path=mp.path("x"), value="from two")
     network.settle()
+    n1, n2 = one.life(), two.life()
     two.stop()
     network.nodes.remove(two)
     with one.raw() as a, three.raw() as c:
         a.error("kill_node", node="n2")
         a.ok("set_value", path=mp.path("x"), value="from one")
         network.settle()
-        assert a.ok("get_value", path=mp.path("x"), nchain=-1)["chain"]["prev"]["node"] == "n2"
-        assert a.ok("kill_node", node="n2").order == ["seq", "tock"]
+        assert a.ok("get_value", path=mp.path("x"), nchain=-1)["chain"]["prev"]["node"] == n2
+        # By its name, or as `get_state` names it.
+        assert a.ok("kill_node", node=n2).order == ["seq", "tock"]
         deadline = time.monotonic() + raw.PATIENCE
         for conn in (a, c):
-            while "n2" in conn.ok("get_state", nodes=True)["nodes"]:
+            while n2 in conn.ok("get_state", nodes=True)["nodes"]:
                 assert time.monotonic() < deadline
             chain = conn.ok("get_value", path=mp.path("x"), nchain=-1)["chain"]
-            assert (chain["node"], chain["prev"]) == ("n1", None)
-            conn.error("enum_node", node="n2")
+            assert (chain["node"], chain["prev"]) == (n1, None)
+            conn.error("enum_node", node=n2)
             assert conn.ok("get_value", path=mp.path("x"))["value"] == "from one"
 
 

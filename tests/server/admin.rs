@@ -19,6 +19,7 @@ fn the_status_tells_what_the_node_holds() {
     let status = client.ok(map! {"action": "status"});
     let order = [
         "name",
+        "life",
         "network",
         "version",
         "ready",
@@ -32,9 +33,11 @@ fn the_status_tells_what_the_node_holds() {
         "memory_bytes",
         "memory_max",
         "connections",
+        "connections_max",
         "watches",
         "members",
         "links",
+        "client_memory",
         "catching_up",
         "counters",
         "housekeepers",
@@ -48,7 +51,8 @@ fn the_status_tells_what_the_node_holds() {
     let number = |field: &str| status[field].as_u64().unwrap();
     assert_eq!((number("entries"), number("live_entries"), number("tombstones")), (2, 1, 1));
     assert_eq!((number("tick"), number("connections"), number("watches")), (3, 2, 1));
-    assert_eq!((text(&status, "name"), text(&status, "version")), ("n1", "1.2.3"));
+    assert_eq!((text(&status, "name"), text(&status, "life")), ("n1", "n1~1"));
+    assert_eq!(text(&status, "version"), "1.2.3");
     assert_eq!(status["counters"]["conflicts"].as_u64(), Some(0));
     assert!(status["counters"]["client_requests"].as_u64() >= Some(4));
     assert!(status["catching_up"].is_nil() && status["memory_max"].is_nil());
@@ -61,6 +65,7 @@ fn the_members_are_listed() {
     assert_eq!(fields(&reply), ["result", "warnings", "purge_blocked", "seq", "tock"]);
     let order = [
         "name",
+        "life",
         "incarnation",
         "gossip",
         "client",

@@ -44,13 +44,14 @@ fn codes(results: &[Value]) -> Vec<&str> {
 fn each_operation_is_answered_as_if_it_had_been_sent_alone() {
     let (node, alone) = (Node::found("n1"), Node::found("n1"));
     let (mut client, mut other) = (node.connect(), alone.connect());
-    let chain = map! {"node": "n1", "tick": 1};
+    let chain = map! {"node": "n1~1", "tick": 1};
     let ops = [
         set("a", 1),
         get("a"),
         with(get("a"), "nchain", 3),
         with(set("a", 2), "chain", chain.clone()),
         with(set("a", 2), "chain", chain),
+        with(set("a", 7), "chain", map! {"node": "n1", "tick": 2}),
         with(set("a", 2), "idem", true),
         with(with(set("a", 3), "prev", 2), "nchain", 0),
         get("nothing"),
@@ -170,7 +171,7 @@ fn only_reads_and_writes_of_entries_can_be_in_a_batch() {
         map! {"action": "watch", "path": path("a")},
         map! {"action": "get_tock"},
         map! {"action": "leave"},
-        map! {"action": "get_value", "node": "n1", "tick": 1},
+        map! {"action": "get_value", "node": "n1~1", "tick": 1},
         map! {"action": "no_such_action"},
         map! {"action": 5},
         map! {},

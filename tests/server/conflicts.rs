@@ -77,9 +77,9 @@ fn recent_conflicts_are_told_with_both_versions() {
     let first = &told[0]["conflict"];
     assert_eq!(fields(first), ["number", "changed", "winner", "loser"]);
     assert_eq!((&told[0]["path"], told[0]["depth"].as_u64()), (&array(["x"]), Some(0)));
-    let peer = map! {"node": "peer", "tick": 1, "prev": Value::Nil};
+    let peer = map! {"node": "peer~1", "tick": 1, "prev": Value::Nil};
     assert_eq!(first["winner"], map! {"value": 5, "chain": peer, "tock": 100});
-    let own = map! {"node": "n1", "tick": 1, "prev": Value::Nil};
+    let own = map! {"node": "n1~1", "tick": 1, "prev": Value::Nil};
     assert_eq!(first["loser"], map! {"value": "ours", "chain": own, "tock": 1});
     assert_eq!((first["number"].as_u64(), first["changed"].as_bool()), (Some(1), Some(true)));
 

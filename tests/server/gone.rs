@@ -77,7 +77,7 @@ fn a_dropped_value_is_told_as_a_deletion_and_a_purge_not_again() {
     let gone = client.reply(seq);
     assert_eq!(fields(&gone), ["chain", "tock", "path", "depth", "seq"]);
     assert_eq!((&gone["path"], gone["tock"].as_u64()), (&array(["d"]), Some(7)));
-    assert_eq!(gone["chain"], map! {"node": "n1", "tick": 7, "prev": Value::Nil});
+    assert_eq!(gone["chain"], map! {"node": "n1~1", "tick": 7, "prev": Value::Nil});
     client.silence(seq);
 }
 

@@ -46,6 +46,25 @@ fn a_read_only_node_and_a_full_one_refuse_writes() {
 }
 
 #[test]
+fn a_full_node_takes_what_does_not_grow_and_warns() {
+    let node = special(false, Some(1000));
+    let mut client = node.connect();
+    assert_eq!(client.ok(map! {"action": "status"})["warnings"].as_array().unwrap().len(), 0);
+    client.set("big", "x".repeat(2000));
+    let set =
+        |length| map! {"action": "set_value", "path": path("big"), "value": "y".repeat(length)};
+    assert_eq!(client.code(set(2001)), "memory_full");
+    client.set("big", "y".repeat(2000));
+    client.set("big", "y".repeat(1500));
+    assert_eq!(client.code(set(1600)), "memory_full");
+    let warnings = client.ok(map! {"action": "status"})["warnings"].clone();
+    assert!(warnings[0].as_str().unwrap().contains("--max-memory is 1000"), "{warnings}");
+    client.ok(map! {"action": "delete_value", "path": path("big")});
+    client.set("big", "z".repeat(500));
+    assert_eq!(client.ok(map! {"action": "status"})["warnings"].as_array().unwrap().len(), 0);
+}
+
+#[test]
 fn a_value_at_its_limit_is_kept_and_one_beyond_is_refused() {
     let node = Node::found("n1");
     let mut client = node.connect();
@@ -90,10 +109,51 @@ fn only_so_many_streams_are_open_and_no_number_twice() {
         let seq = client.start(watch());
         assert_eq!(text(&client.reply(seq), "state"), "start");
     }
-    assert_eq!(client.code(watch()), "too_many");
+    // Clients of streams wait for a stream, also where it is only an error.
+    let refused = client.start(watch());
+    assert_eq!(text(&client.reply(refused), "state"), "start");
+    assert_eq!(text(&client.reply(refused), "code"), "too_many");
+    assert_eq!(text(&client.reply(refused), "state"), "end");
     client.ok(map! {"action": "stop", "task": first});
     let seq = client.start(watch());
     assert_eq!(text(&client.reply(seq), "state"), "start");
+}
+
+#[test]
+fn ten_thousand_watches_of_one_connection_hear_of_their_entry_each() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let at = |i: u64| array([Value::from("w"), i.into()]);
+    let seqs: Vec<u64> =
+        (0..10_000).map(|i| client.start(map! {"action": "watch", "path": at(i)})).collect();
+    for seq in &seqs {
+        assert_eq!(text(&client.reply(*seq), "state"), "start");
+    }
+    let mut writer = node.connect();
+    for i in (0..10_000).step_by(99) {
+        writer.ok(map! {"action": "set_value", "path": at(i), "value": i});
+        assert_eq!(client.reply(seqs[i as usize])["value"].as_u64(), Some(i));
+    }
+}
+
+#[test]
+fn a_message_that_is_too_much_is_answered_and_the_connection_stays() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let mut deep = Value::Nil;
+    for _ in 0..200 {
+        deep = array([deep]);
+    }
+    let long = Value::Binary(vec![7; 20 << 20]);
+    for value in [deep, long] {
+        // The number comes last, as clients of the original send it.
+        client.send(map! {"action": "set_value", "path": path("a"), "value": value, "seq": 700});
+        client.send(map! {"action": "get_value", "path": path("a"), "seq": 701});
+        let error = client.receive().unwrap();
+        assert_eq!((error["seq"].as_u64(), text(&error, "code")), (Some(700), "too_large"));
+        assert_eq!(client.receive().unwrap()["seq"].as_u64(), Some(701));
+    }
+    client.set("a", 1);
 }
 
 #[test]

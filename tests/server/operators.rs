@@ -87,7 +87,14 @@ fn with_group() -> (Node, Peer) {
     let n2 = Peer::link(&node, "n2", 2);
     let members = vec![member("n1", 1, false), member("n2", 22, true), member("n3", 33, true)];
     let config = GroupConfig::new(5, Lineage(None), members);
-    n2.say(&node, PeerMessage::Group(GroupHello { member: member("n2", 22, true), config }));
+    n2.say(
+        &node,
+        PeerMessage::Group(GroupHello {
+            member: member("n2", 22, true),
+            config,
+            implied: Vec::new(),
+        }),
+    );
     node.hub.handle(Input::Tick, rt::now());
     (node, n2)
 }
@@ -141,7 +148,8 @@ fn a_member_is_forgotten_and_purging_goes_on_without_it() {
         client.ok(map! {"action": "get_state", "delete_group": true})["delete_group"].clone()
     };
     let before = group(&mut client);
-    assert_eq!(fields(&before), ["version", "lineage", "members", "tombstones", "mark"]);
+    let parts = ["version", "lineage", "members", "tombstones", "awaited", "left_out", "mark"];
+    assert_eq!(fields(&before), parts);
     assert_eq!((before["version"].as_u64(), text(&before, "lineage")), (Some(5), "first"));
     assert_eq!(before["members"][1], map! {"name": "n2", "durable": true, "away_ms": Value::Nil});
 
@@ -159,7 +167,7 @@ fn a_member_is_forgotten_and_purging_goes_on_without_it() {
     );
     let after = group(&mut client);
     assert_eq!(after["version"].as_u64(), Some(6));
-    assert!(text(&after, "lineage").starts_with("n1~0000000000000001:"), "{after}");
+    assert!(text(&after, "lineage").starts_with("n1~1:"), "{after}");
     assert_eq!(after["members"].as_array().unwrap().len(), 2);
     assert_eq!(client.ok(map! {"action": "status"})["warnings"], array::<Value>([]));
     assert_eq!(client.code(forget("n3")), "not_found");
@@ -195,19 +203,25 @@ fn a_life_that_is_over_and_owns_nothing_leaves_the_list_of_nodes() {
         }
     };
     let linked = client.ok(state(false));
-    assert_eq!((&linked["nodes"], has(&linked["known"], "n2")), (&map! {"n1": 3, "n2": 1}, true));
+    assert_eq!(
+        (&linked["nodes"], has(&linked["known"], "n2~2")),
+        (&map! {"n1~1": 3, "n2~2": 1}, true)
+    );
     n2.unlink(&node);
     let over = client.ok(state(false));
-    assert_eq!((&over["nodes"], has(&over["known"], "n2")), (&map! {"n1": 3}, false));
+    assert_eq!((&over["nodes"], has(&over["known"], "n2~2")), (&map! {"n1~1": 3}, false));
     let asked_for = client.ok(state(true));
     for part in ["nodes", "known"] {
         assert_eq!(asked_for[part], linked[part]);
     }
-    assert_eq!(nodes(&mut client), map! {"n1": 3});
+    assert_eq!(nodes(&mut client), map! {"n1~1": 3});
     // It is not forgotten: an action about it is answered.
-    assert_eq!(client.ok(map! {"action": "enum_node", "node": "n2"})["result"], array::<Value>([]));
+    assert_eq!(
+        client.ok(map! {"action": "enum_node", "node": "n2~2"})["result"],
+        array::<Value>([])
+    );
     let _back = Peer::link(&node, "n2", 2);
-    assert_eq!(nodes(&mut client), map! {"n1": 3, "n2": 1});
+    assert_eq!(nodes(&mut client), map! {"n1~1": 3, "n2~2": 1});
 }
 
 #[test]
@@ -218,7 +232,7 @@ fn a_life_that_is_over_stays_while_it_stands_in_a_chain_or_something_of_it_is_mi
     n2.write(&node, "theirs", &[7]);
     client.set("theirs", 8);
     n2.unlink(&node);
-    assert_eq!(nodes(&mut client), map! {"n1": 1, "n2": 1});
+    assert_eq!(nodes(&mut client), map! {"n1~1": 1, "n2~2": 1});
     let n3 = Peer::link(&node, "n3", 3);
     let mut other = Peer::link(&node, "n4", 4);
     // Its first change gets lost.
@@ -233,7 +247,7 @@ fn a_life_that_is_over_stays_while_it_stands_in_a_chain_or_something_of_it_is_mi
     other.write(&node, "ours", &[1]);
     other.unlink(&node);
     n3.unlink(&node);
-    assert_eq!(nodes(&mut client), map! {"n1": 2, "n2": 1, "n4": 2});
+    assert_eq!(nodes(&mut client), map! {"n1~1": 2, "n2~2": 1, "n4~4": 2});
 }
 
 #[test]
@@ -251,24 +265,24 @@ fn a_killed_node_stays_away_from_newcomers_too_until_it_is_heard_of() {
         client.ok(map! {"action": "get_value", "path": path("theirs"), "nchain": -1})["chain"]
             .clone()
     };
-    assert_eq!(nodes(&mut client), map! {"n1": 1});
-    assert_eq!(chain(&mut client), map! {"node": "n1", "tick": 1, "prev": Value::Nil});
+    assert_eq!(nodes(&mut client), map! {"n1~1": 1});
+    assert_eq!(chain(&mut client), map! {"node": "n1~1", "tick": 1, "prev": Value::Nil});
     let mut n3 = Peer::link(&node, "n3", 3);
     assert_eq!(n3.killed(), ["n2"]);
     // Somebody else brings a change that it made elsewhere meanwhile.
     std::mem::swap(&mut n3.engine, &mut n2.engine);
     n3.write(&node, "new", &[9]);
-    assert_eq!(nodes(&mut client), map! {"n1": 1, "n2": 2, "n3": Value::Nil});
-    assert_eq!(text(&chain(&mut client)["prev"], "node"), "n2");
+    assert_eq!(nodes(&mut client), map! {"n1~1": 1, "n2~2": 2, "n3~3": Value::Nil});
+    assert_eq!(text(&chain(&mut client)["prev"], "node"), "n2~2");
     client.set("new", 10);
     client.ok(kill);
     assert_eq!(n3.killed(), ["n2"], "told at once");
     let back = Peer::link(&node, "n2", 2);
-    assert!(has(&nodes(&mut client), "n2"));
+    assert!(has(&nodes(&mut client), "n2~2"));
     // What a peer says of a node that is here is old.
     n3.say(&node, PeerMessage::KillNode(NodeName::new("n2").unwrap()));
     n3.say(&node, PeerMessage::KillNode(NodeName::new("n1").unwrap()));
-    assert_eq!(nodes(&mut client), map! {"n1": 2, "n2": 2, "n3": Value::Nil});
+    assert_eq!(nodes(&mut client), map! {"n1~1": 2, "n2~2": 2, "n3~3": Value::Nil});
     assert_eq!(back.killed(), Vec::<String>::new());
 }
 

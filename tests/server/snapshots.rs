@@ -127,7 +127,7 @@ fn what_is_restored_is_there_and_watchers_hear_of_it() {
     assert_eq!(heard.map(|change| change["value"].as_u64().unwrap()), [1, 2]);
     // The other node's changes are known as its own.
     let reply = client.ok(map! {"action": "get_value", "path": path("a"), "nchain": 1});
-    assert_eq!(text(&reply["chain"], "node"), "other");
+    assert_eq!(text(&reply["chain"], "node"), "other~1");
     assert_eq!(restore(&mut client, &bytes)["taken"].as_u64(), Some(0));
 }
 

@@ -4,7 +4,7 @@
 use distkv::engine::Input;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 
-use crate::harness::{Node, Value, array, fields, has, path};
+use crate::harness::{Node, Value, array, fields, has, path, text};
 
 fn range(from: u64, to: u64) -> Value {
     array([from, to])
@@ -37,10 +37,10 @@ fn ticks_move_from_present_to_known_and_to_deleted() {
         "seq",
     ];
     assert_eq!(fields(&reply), order);
-    assert_eq!(reply["nodes"], map! {"n1": 8});
-    assert_eq!(reply["known"], map! {"n1": array([range(3, 5)])});
-    assert_eq!(reply["present"], map! {"n1": array([range(1, 3), range(5, 9)])});
-    assert_eq!(reply["deleted"], map! {"n1": array([8])});
+    assert_eq!(reply["nodes"], map! {"n1~1": 8});
+    assert_eq!(reply["known"], map! {"n1~1": array([range(3, 5)])});
+    assert_eq!(reply["present"], map! {"n1~1": array([range(1, 3), range(5, 9)])});
+    assert_eq!(reply["deleted"], map! {"n1~1": array([8])});
     assert_eq!((&reply["missing"], &reply["node_drop"]), (&map! {}, &array::<Value>([])));
     assert_eq!(fields(&client.ok(map! {"action": "get_state"})), ["node", "tock", "seq"]);
 }
@@ -53,7 +53,7 @@ fn a_node_that_never_wrote_has_no_tick() {
     node.hub.handle(Input::LinkUp { link, peer }, 0);
     let mut client = node.connect();
     let reply = client.ok(map! {"action": "get_state", "nodes": true});
-    assert_eq!(reply["nodes"], map! {"n1": 0, "n2": Value::Nil});
+    assert_eq!(reply["nodes"], map! {"n1~1": 0, "n2~5": Value::Nil});
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn an_entry_is_found_by_its_event() {
     let node = Node::found("n1");
     let mut client = node.connect();
     client.set("a.b", "one");
-    let by_event = |tick: Value| map! {"action": "get_value", "node": "n1", "tick": tick};
+    let by_event = |tick: Value| map! {"action": "get_value", "node": "n1~1", "tick": tick};
     let reply = client.ok(by_event(1.into()));
     assert_eq!(fields(&reply), ["value", "tock", "path", "seq"]);
     assert_eq!(reply["path"], path("a.b"));
@@ -73,8 +73,12 @@ fn an_entry_is_found_by_its_event() {
     for tick in [Value::from("x"), Value::Nil] {
         assert_eq!(client.code(by_event(tick)), "bad_request");
     }
-    let unknown = map! {"action": "get_value", "node": "nobody", "tick": 1};
+    let unknown = map! {"action": "get_value", "node": "n1~2", "tick": 1};
     assert_eq!(client.code(unknown), "not_found");
+    // A bare name would be another life after the next restart.
+    let error = client.error(map! {"action": "get_value", "node": "n1", "tick": 1});
+    assert_eq!(text(&error, "code"), "bad_request");
+    assert!(text(&error, "error").contains("n1~LIFE"), "{error}");
 }
 
 #[test]
@@ -85,10 +89,11 @@ fn a_nodes_ticks_are_listed() {
         client.set(&format!("k{i}"), i);
     }
     client.set("k1", "again");
-    let list = |max: Value| map! {"action": "enum_node", "node": "n1", "max": max};
+    let list = |max: Value| map! {"action": "enum_node", "node": "n1~1", "max": max};
     assert_eq!(client.ok(list(Value::Nil))["result"], array([1, 3, 4, 5]));
     assert_eq!(client.ok(list(2.into()))["result"], array([1, 3]));
-    assert_eq!(client.code(map! {"action": "enum_node", "node": "nobody"}), "not_found");
+    assert_eq!(client.code(map! {"action": "enum_node", "node": "nobody~1"}), "not_found");
+    assert_eq!(client.code(map! {"action": "enum_node", "node": "n1"}), "bad_request");
 }
 
 #[test]
@@ -97,17 +102,21 @@ fn a_node_that_owns_entries_is_not_killed_and_one_that_does_not_vanishes() {
     let mut client = node.connect();
     client.set("k", 1);
     assert_eq!(client.code(map! {"action": "kill_node", "node": "n1"}), "in_use");
-    assert_eq!(client.code(map! {"action": "kill_node", "node": "nobody"}), "not_found");
+    assert_eq!(client.code(map! {"action": "kill_node", "node": "n1~1"}), "in_use");
+    for nobody in ["nobody", "nobody~1", "n1~2"] {
+        assert_eq!(client.code(map! {"action": "kill_node", "node": nobody}), "not_found");
+    }
     let (link, _queue) = node.hub.add_link();
     let peer = NodeId { name: NodeName::new("n2").unwrap(), incarnation: Incarnation(5) };
     node.hub.handle(Input::LinkUp { link, peer }, 0);
     assert_eq!(client.code(map! {"action": "kill_node", "node": "n2"}), "in_use");
     node.hub.handle(Input::LinkDown { link }, 0);
-    let reply = client.ok(map! {"action": "kill_node", "node": "n2"});
+    // As `get_state` names it.
+    let reply = client.ok(map! {"action": "kill_node", "node": "n2~5"});
     assert_eq!(fields(&reply), ["seq", "tock"]);
     let reply = client.ok(map! {"action": "get_state", "nodes": true, "node_drop": true});
-    assert_eq!((&reply["nodes"], &reply["node_drop"]), (&map! {"n1": 1}, &array(["n2"])));
-    assert_eq!(client.code(map! {"action": "enum_node", "node": "n2"}), "not_found");
+    assert_eq!((&reply["nodes"], &reply["node_drop"]), (&map! {"n1~1": 1}, &array(["n2"])));
+    assert_eq!(client.code(map! {"action": "enum_node", "node": "n2~5"}), "not_found");
 }
 
 #[test]
@@ -119,20 +128,21 @@ fn what_became_of_ticks_is_told_and_nothing_is_removed() {
     }
     client.set("k1", "again"); // 2 -> 5
     client.ok(map! {"action": "delete_value", "path": path("k2")}); // 3 -> 6
-    let asked = map! {"n1": array([Value::from(2), range(3, 9)]), "nobody": array([7])};
+    let asked = map! {"n1~1": array([Value::from(2), range(3, 9)]), "nobody~9": array([7])};
     let reply = client.ok(map! {
         "action": "check_deleted", "nodes": asked, "iter": false, "nchain": -1
     });
     assert_eq!(fields(&reply), ["present", "known", "deleted", "missing", "seq", "tock"]);
-    assert_eq!(reply["present"], map! {"n1": array([range(4, 7)])});
-    assert_eq!(reply["known"], map! {"n1": array([range(2, 4)])});
-    assert_eq!(reply["deleted"], map! {"n1": array([6])});
-    assert_eq!(reply["missing"], map! {"n1": array([range(7, 9)]), "nobody": array([7])});
+    assert_eq!(reply["present"], map! {"n1~1": array([range(4, 7)])});
+    assert_eq!(reply["known"], map! {"n1~1": array([range(2, 4)])});
+    assert_eq!(reply["deleted"], map! {"n1~1": array([6])});
+    assert_eq!(reply["missing"], map! {"n1~1": array([range(7, 9)]), "nobody~9": array([7])});
     assert_eq!(client.get("k0"), Some(0.into()));
     for bad in [
         map! {"action": "check_deleted"},
         map! {"action": "check_deleted", "nodes": array([1])},
-        map! {"action": "check_deleted", "nodes": map! {"n1": array([range(5, 1 << 63)])}},
+        map! {"action": "check_deleted", "nodes": map! {"n1": array([1])}},
+        map! {"action": "check_deleted", "nodes": map! {"n1~1": array([range(5, 1 << 63)])}},
     ] {
         assert_eq!(client.code(bad), "bad_request");
     }

@@ -108,7 +108,7 @@ fn a_stored_change_is_made_again_only_if_it_is_newer_than_what_is_there() {
     assert_eq!(client.get("a"), Some(1.into()));
     let made = client.ok(update("a", Some(2), tock + 1_000));
     assert_eq!(made["changed"].as_bool(), Some(true));
-    assert_eq!(made["chain"]["node"].as_str(), Some("n1"), "nobody can speak for another node");
+    assert_eq!(made["chain"]["node"].as_str(), Some("n1~1"), "nobody can speak for another node");
     assert!(made["tock"].as_u64().unwrap() < tock + 1_000, "nor use the counters up");
     assert_eq!(client.get("a"), Some(2.into()));
     assert!(changed(&mut client, update("a", None, 1 << 40)));
@@ -145,6 +145,7 @@ fn how_the_disk_is_can_be_seen_and_a_failing_one_is_warned_of() {
         log_bytes: 1_000,
         bytes: 5_000,
         since_snapshot_bytes: 900,
+        past: Some((1_000, 7)),
         snapshot: None,
         is_saving: false,
         snapshot_failure: None,

@@ -43,7 +43,7 @@ fn a_set_answers_in_the_originals_order() {
     let reply = client.ok(set(1, 1));
     assert_eq!(
         encode(&reply),
-        b"\x84\xa7changed\xc3\xa5chain\x83\xa4node\xa2n1\xa4tick\x01\xa4prev\xc0\xa4tock\x01\xa3seq\x01"
+        b"\x84\xa7changed\xc3\xa5chain\x83\xa4node\xa4n1~1\xa4tick\x01\xa4prev\xc0\xa4tock\x01\xa3seq\x01"
     );
     let reply = client.ok(set(1, 0));
     assert_eq!(fields(&reply), ["changed", "prev", "tock", "seq"]);
@@ -70,11 +70,22 @@ fn preconditions_say_what_is_wrong_in_words_that_clients_look_for() {
     };
     let (code, words) = refusal(&mut client, set(("chain", Value::Nil)));
     assert_eq!((code.as_str(), words.as_str()), ("already_exists", "Entry already exists at k"));
-    let wrong = map! {"node": "n1", "tick": 9};
+    let wrong = map! {"node": "n1~1", "tick": 9};
     let (code, words) = refusal(&mut client, set(("chain", wrong.clone())));
-    assert_eq!((code.as_str(), words.as_str()), ("chain_mismatch", "Chain is n1:1 not n1:9 for k"));
-    let (code, _) = refusal(&mut client, set(("chain", map! {"node": "nobody", "tick": 1})));
-    assert_eq!(code, "chain_mismatch");
+    assert_eq!(
+        (code.as_str(), words.as_str()),
+        ("chain_mismatch", "Chain is n1~1:1 not n1~1:9 for k")
+    );
+    for unknown in ["nobody~1", "n1~2"] {
+        let (code, words) = refusal(&mut client, set(("chain", map! {"node": unknown, "tick": 1})));
+        let expected = format!("Chain is n1~1:1 not {unknown}:1 for k");
+        assert_eq!((code.as_str(), words), ("chain_mismatch", expected));
+    }
+    // The right name and tick, but of which life?
+    let (code, words) = refusal(&mut client, set(("chain", map! {"node": "n1", "tick": 1})));
+    assert_eq!(code, "bad_request");
+    assert!(words.contains("'chain'") && words.contains("n1~LIFE"), "{words}");
+    assert_eq!(client.get("k"), Some("a".into()));
     let (code, words) = refusal(&mut client, set(("prev", "x".into())));
     assert_eq!(code, "data_mismatch");
     assert!(words.contains("Data is"), "{words}");

@@ -115,6 +115,8 @@ pub fn hello(own: &str, incarnation: u64) -> Hello {
         gossip: "127.0.0.1:1".into(),
         client: "127.0.0.1:2".into(),
         ready: true,
+        serving_ms: 0,
+        may_begin: None,
         limits: LIMITS.to_vec(),
         software: "by hand".into(),
         peers: Vec::new(),

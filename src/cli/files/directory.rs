@@ -5,6 +5,7 @@ use std::path::Path as FilePath;
 
 use super::super::error::CliError;
 use super::super::progress::ProgressBar;
+use super::super::times::show_time;
 use super::Format;
 use super::read::StateFile;
 use crate::engine::{Config, Engine, Image, Outbox};
@@ -12,6 +13,7 @@ use crate::model::ids::{Incarnation, NodeId, NodeName};
 use crate::node::config::NETWORK;
 use crate::rt;
 use crate::storage::identity::Identity;
+use crate::storage::past::{Moment, reach};
 use crate::storage::recover::Files;
 use crate::storage::{
     DataDir, Directory, Disk, FileHeader, LogReader, Progress, RecoverOptions, SnapshotReader,
@@ -71,6 +73,9 @@ pub(in crate::cli) fn read_directory(
         CliError::Failure(text)
     };
     let owner = owner_of(&disk)?.ok_or_else(nothing)?;
+    if let Some(until) = until {
+        check_reach(path, &disk, until)?;
+    }
     let options =
         RecoverOptions { hash_seed: rt::random_u64(), until, ..RecoverOptions::default() };
     let mut bar = ProgressBar::new(format!("reading {}", path.display()), json);
@@ -78,13 +83,7 @@ pub(in crate::cli) fn read_directory(
     let name = owner.name.as_str();
     let recovered = recover(&disk, &owner.network, name, &options, &mut look).map_err(failure)?;
     drop(bar);
-    let image = recovered.image.ok_or_else(|| match until {
-        None => nothing(),
-        Some(_) => CliError::Failure(format!(
-            "{}: what is kept there does not reach back so far",
-            path.display()
-        )),
-    })?;
+    let image = recovered.image.ok_or_else(nothing)?;
     let files = Files::list(&disk).map_err(failure)?;
     let all = files.logs.values().chain(files.snapshots.values());
     let header = FileHeader {
@@ -101,6 +100,25 @@ pub(in crate::cli) fn read_directory(
         bytes: all.map(|entry| entry.bytes).sum(),
         notes: recovered.warnings.iter().map(ToString::to_string).collect(),
     })
+}
+
+/// A moment before all that is kept is no damage: says how far back there is.
+fn check_reach(path: &FilePath, disk: &dyn Disk, until: Until) -> Result<(), CliError> {
+    match reach(disk).map_err(failure)? {
+        Some(past) if past.is_after(until) => Err(CliError::Failure(format!(
+            "{}: the past that is kept there begins at {}, which is later than you ask for \
+             (`run --keep-for` and `--keep-size` set how much a node keeps)",
+            path.display(),
+            moment_text(&past)
+        ))),
+        // Without any base, reading says what is missing.
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A moment for people.
+pub(in crate::cli) fn moment_text(moment: &Moment) -> String {
+    format!("{} (tock {})", show_time(moment.time_ms), moment.tock)
 }
 
 /// What was put into a directory.
@@ -198,11 +216,13 @@ fn merge(
     base: Image,
     others: impl Iterator<Item = Image>,
 ) -> Result<Image, CliError> {
-    let id = NodeId { name: name.clone(), incarnation: Incarnation(rt::random_u64()) };
+    let id = NodeId { name: name.clone(), incarnation: Incarnation::of_random(rt::random_u64()) };
     let failed =
         || CliError::Failure(String::from("the states know of more nodes than there is room for"));
     let config = Config::new(id, rt::random_u64());
-    let mut engine = Engine::restore(config, &base).ok_or_else(failed)?;
+    // What becomes of it is written down as a whole.
+    let mut out = Outbox::new();
+    let mut engine = Engine::restore(config, &base, &mut out).ok_or_else(failed)?;
     for other in others {
         engine.load_image(&other, &mut Outbox::new()).map_err(|_| failed())?;
     }

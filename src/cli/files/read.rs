@@ -73,8 +73,8 @@ fn read_as(path: &FilePath, format: Format, json: bool) -> Result<StateFile, Cli
             Ok(StateFile { image: saved.image, format, header: None, bytes, notes })
         }
         Format::Jsonl => {
-            let image = read_lines(path, file, bytes, &mut bar)?;
-            Ok(StateFile { image, format, header: None, bytes, notes: Vec::new() })
+            let (image, notes) = read_lines(path, file, bytes, &mut bar)?;
+            Ok(StateFile { image, format, header: None, bytes, notes })
         }
     }
 }
@@ -119,18 +119,23 @@ fn read_lines(
     file: File,
     bytes: u64,
     bar: &mut ProgressBar,
-) -> Result<Image, CliError> {
+) -> Result<(Image, Vec<String>), CliError> {
     let mut import = LinesImport::new();
     let mut lines = Lines::new(path, file);
+    let failed = |error| CliError::Failure(format!("{}: {error}", path.display()));
     while let Some(line) = lines.next()? {
-        let taken = import.take(line);
-        taken.map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))?;
+        import.take(line).map_err(failed)?;
         if lines.count.is_multiple_of(LINES_PER_LOOK) {
             bar.bytes(lines.bytes, bytes);
         }
     }
     let name = NodeName::new(NOBODY).map_err(|error| CliError::Failure(error.to_string()))?;
-    Ok(import.finish(name))
+    let notes = match import.edited() {
+        0 => Vec::new(),
+        1 => vec![String::from("1 line was edited: it is a new change")],
+        edited => vec![format!("{edited} lines were edited: they are new changes")],
+    };
+    Ok((import.finish(name).map_err(failed)?, notes))
 }
 
 /// A file's lines, none of them longer than a line may be.

@@ -68,5 +68,5 @@ fn print_op(op: &Op, time_ms: u64, table: &NodeTable, output: &mut Output) -> Re
 /// Who made a version.
 fn show_event(entry: &Entry, table: &NodeTable) -> String {
     let newest = entry.newest();
-    format!("({}:{}, tock {})", table.label(newest.node), newest.tick, entry.tock())
+    format!("({}, tock {})", table.spell_event(newest), entry.tock())
 }

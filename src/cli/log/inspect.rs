@@ -1,5 +1,6 @@
 //! `log inspect`: what is in an event log.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path as FilePath, PathBuf};
 
@@ -8,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 use super::changes::print_changes;
 use crate::cli::error::CliError;
+use crate::cli::files::directory::{moment_text, owner_of};
 use crate::cli::files::read::{notes_of, read_saved_states};
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
 use crate::cli::output::{Output, Table};
@@ -16,12 +18,15 @@ use crate::cli::remote::parse_path;
 use crate::cli::times::show_time;
 use crate::cli::units::show_bytes;
 use crate::model::path::Path;
-use crate::storage::{LogReader, LogStart, Op, StorageError};
+use crate::storage::past::reach;
+use crate::storage::recover::Files;
+use crate::storage::{Directory, DiskEntry, LogReader, LogStart, Op, StorageError};
 
-/// Print what is in an event log
+/// Print what is in an event log, or how far back a data directory reaches
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
+  distkv-node log inspect /var/lib/distkv                  its files, and how far back they reach
   distkv-node log inspect /var/lib/distkv/log-7.dkv
   distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --below site
   distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --json | jq -r .path | sort | uniq -c
@@ -32,8 +37,8 @@ that at which it came to the node whose log it is.) With --json, they are object
 
 Exit code: 0 done, 1 the log is damaged or cannot be read, 2 usage.")]
 pub(super) struct InspectArgs {
-    /// The log; also a change log of the Python DistKV
-    #[arg(value_name = "LOG")]
+    /// The log; also a change log of the Python DistKV, or a data directory
+    #[arg(value_name = "LOG|DIR")]
     file: PathBuf,
 
     /// Print the changes, one per line
@@ -63,6 +68,9 @@ struct Counts {
 }
 
 pub(super) fn run(args: &InspectArgs, json: bool) -> Result<(), CliError> {
+    if args.file.is_dir() {
+        return inspect_directory(args, json);
+    }
     match kind_of(&args.file)? {
         FileKind::Log => inspect(args, json),
         FileKind::State(Format::Distkv) => inspect_saved(args, json),
@@ -150,7 +158,7 @@ fn print(
     let mut table = Table::default();
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("file", format!("event log {}, {}", header.number, show_bytes(bytes)));
-    row("node", format!("{} (incarnation {:016x})", header.id.name, header.id.incarnation.0));
+    row("node", header.id.to_string());
     row("network", header.network.clone());
     row("store", format!("{:016x}", header.store));
     row("goes on from", start_text(log.start()));
@@ -179,7 +187,7 @@ fn counts_json(log: &LogReader, counts: &Counts, bytes: u64) -> Json {
         "bytes": bytes,
         "whole_bytes": log.end(),
         "name": header.id.name.as_str(),
-        "incarnation": format!("{:016x}", header.id.incarnation.0),
+        "life": header.id.to_string(),
         "network": header.network,
         "store": format!("{:016x}", header.store),
         "goes_on_from": start_text(log.start()),
@@ -192,6 +200,55 @@ fn counts_json(log: &LogReader, counts: &Counts, bytes: u64) -> Json {
         "tock": counts.tock,
         "stopped": counts.is_stopped,
     })
+}
+
+/// A node's data directory: what is in it, and how far back it reaches.
+fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
+    let directory = args.file.display();
+    if args.changes {
+        let text = format!("{directory}: --changes prints those of one log, like log-1.dkv in it");
+        return Err(CliError::Usage(text));
+    }
+    let disk = Directory::new(&args.file);
+    let owner = owner_of(&disk)?.ok_or_else(|| {
+        CliError::Failure(format!("{directory}: nothing of a node is in this directory"))
+    })?;
+    let files = Files::list(&disk).map_err(failure)?;
+    let past = reach(&disk).map_err(failure)?;
+    let bytes = |files: &BTreeMap<u64, DiskEntry>| files.values().map(|file| file.bytes).sum();
+    let (snapshot_bytes, log_bytes): (u64, u64) = (bytes(&files.snapshots), bytes(&files.logs));
+    let (snapshots, logs) = (files.snapshots.len(), files.logs.len());
+    let mut output = Output::new(json);
+    if json {
+        let past = past.map(|past| {
+            json!({"time": show_time(past.time_ms), "time_ms": past.time_ms, "tock": past.tock.get()})
+        });
+        let line = json!({
+            "format": "directory",
+            "name": owner.name.as_str(),
+            "network": owner.network,
+            "snapshots": snapshots,
+            "snapshot_bytes": snapshot_bytes,
+            "logs": logs,
+            "log_bytes": log_bytes,
+            "set_aside": files.set_aside.len(),
+            "past": past,
+        });
+        output.line(&line.to_string())?;
+        return output.flush();
+    }
+    let mut table = Table::default();
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("node", owner.name.to_string());
+    row("network", owner.network);
+    row("snapshots", format!("{snapshots} ({})", show_bytes(snapshot_bytes)));
+    row("logs", format!("{logs} ({})", show_bytes(log_bytes)));
+    if !files.set_aside.is_empty() {
+        row("damaged", format!("{} files, set aside", files.set_aside.len()));
+    }
+    row("past since", past.map_or_else(|| "nothing is whole".into(), |past| moment_text(&past)));
+    table.print(&mut output)?;
+    output.flush()
 }
 
 /// A change log of the Python DistKV, which has neither checksums nor times.

@@ -43,12 +43,15 @@ fn the_file_sets_whatever_options_can() {
         max-connections = 7
         threads = 3
         forget-down-after = "1.5m"
+        purge-grace = "30s"
         data-dir = "/data"
         sync = "every-batch"
         log-rotate-bytes = "1MiB"
         log-rotate-after = "2h"
         snapshot-after = 1048576
         keep-snapshots = 5
+        keep-for = "2d"
+        keep-size = "3GiB"
         client-files = "/files"
         remote-restore = true
         init = { site = "main", levels = [1, 2.5, true] }
@@ -71,12 +74,15 @@ fn the_file_sets_whatever_options_can() {
     assert!(config.read_only && config.remote_restore);
     assert_eq!(config.connections_max, 7);
     assert_eq!(config.forget_down_after, Duration::from_secs(90));
+    assert_eq!(config.purge_grace, Duration::from_secs(30));
     let data = DataConfig {
         sync: SyncPolicy::EveryBatch,
         rotate_bytes: 1 << 20,
         rotate_after: Duration::from_secs(7_200),
         snapshot_after: 1 << 20,
         keep_snapshots: 5,
+        keep_for: Duration::from_secs(2 * 86_400),
+        keep_bytes: 3 << 30,
         ..DataConfig::new("/data".into())
     };
     assert_eq!((config.data, config.client_files), (Some(data), Some("/files".into())));
@@ -179,6 +185,8 @@ fn how_data_is_kept_needs_a_place_for_it_and_sense() {
     let lone = set(|s| (s.data_dir, s.sync) = (None, Some(SyncPolicy::Never))).unwrap_err();
     assert!(lone.contains("--sync needs --data-dir"), "{lone}");
     assert!(set(|s| s.keep_snapshots = Some(0)).is_err());
+    let no_past = set(|s| s.keep_for = Some(Duration::ZERO)).unwrap().data.unwrap();
+    assert_eq!(no_past.keep_for, Duration::ZERO);
     assert!(set(|s| s.log_rotate_bytes = Some(100)).is_err());
     assert!(set(|s| s.log_rotate_after = Some(Duration::ZERO)).is_err());
     // A decision of one start must not stay in a file.
@@ -186,4 +194,17 @@ fn how_data_is_kept_needs_a_place_for_it_and_sense() {
     // Its peers are in the data directory, if it has been there before.
     let joining = Settings { data_dir: Some("data".into()), ..Settings::default() };
     assert!(config(joining, StartKind::Join).is_ok());
+}
+
+#[test]
+fn what_clients_can_take_has_bounds_that_make_sense() {
+    let file = parse("max-client-memory = \"64MiB\"\nmax-requests = 5000\nname = \"n\"");
+    let set = config(file, StartKind::Run).unwrap();
+    assert_eq!((set.client_memory_max, set.open_requests_max), (64 << 20, 5_000));
+    let defaults = config(parse("name = \"n\""), StartKind::Run).unwrap();
+    assert_eq!((defaults.client_memory_max, defaults.open_requests_max), (256 << 20, 16_384));
+    for wrong in ["max-client-memory = 1000", "max-requests = 256", "max-requests = 1000000"] {
+        let wrong = parse(&format!("name = \"n\"\n{wrong}"));
+        assert!(config(wrong, StartKind::Run).is_err());
+    }
 }

@@ -25,9 +25,8 @@ Examples:
   distkv-node snapshot convert monday.dkv --format jsonl --below site --to - | jq .value
 
 A snapshot holds everything. Lines of JSON hold entries, with who changed them, and nothing of what
-was deleted and purged. The Python DistKV has no incarnations: where several lives of a node are
-known, the file names them NAME~xxxx, as clients see them; what Python cannot read at all is left
-out, and told of.
+was deleted and purged. The Python DistKV knows no lives of nodes: in its file each life is a node,
+named as everywhere (n1~e9001b2c3d4e). What Python cannot read at all is left out, and told of.
 
 Exit code: 0 done, 1 a file cannot be read or written, 2 usage.")]
 pub(super) struct ConvertArgs {

@@ -109,14 +109,8 @@ fn compare(
 
 /// Who made a version, and when: the same for the same version in whatever file.
 fn show_version(image: &Image, entry: &Entry) -> String {
-    let newest = entry.newest();
-    match image.replica.table.get(newest.node) {
-        Some(id) => {
-            let (name, life) = (&id.name, id.incarnation.0);
-            format!("{name}~{life:016x}:{} tock {}", newest.tick, entry.tock())
-        }
-        None => String::from("?"),
-    }
+    let event = image.replica.table.spell_event(entry.newest());
+    format!("{event} tock {}", entry.tock())
 }
 
 fn print(difference: &Difference<'_>, output: &mut Output) -> Result<(), CliError> {

@@ -128,7 +128,7 @@ fn print(
     let mut table = Table::default();
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("file", format!("{}, {}", state.format, show_bytes(state.bytes)));
-    row("node", format!("{} (incarnation {:016x})", replica.id.name, replica.id.incarnation.0));
+    row("node", replica.id.to_string());
     if let Some(header) = &state.header {
         row("network", header.network.clone());
         row("taken", show_time(header.time_ms));
@@ -151,11 +151,10 @@ fn print(
     for note in &state.notes {
         output.line(&format!("note: {}", printable(note)))?;
     }
-    let mut nodes = Table::with_head(&["NODE", "INCARNATION", "TICK", "MISSING"]);
+    let mut nodes = Table::with_head(&["NODE", "TICK", "MISSING"]);
     for life in lives(&state.image) {
-        let incarnation = format!("{:016x}", life.id.incarnation.0);
         let missing = if life.missing > 0 { life.missing.to_string() } else { String::new() };
-        nodes.row([life.id.name.to_string(), incarnation, life.tick.to_string(), missing]);
+        nodes.row([life.id.to_string(), life.tick.to_string(), missing]);
     }
     output.line("")?;
     nodes.print(output)?;
@@ -178,7 +177,7 @@ fn state_json(state: &StateFile, subtrees: &[(Path, Size)]) -> Map<String, Json>
     field("format", state.format.word().into());
     field("bytes", state.bytes.into());
     field("name", replica.id.name.as_str().into());
-    field("incarnation", format!("{:016x}", replica.id.incarnation.0).into());
+    field("life", replica.id.to_string().into());
     if let Some(header) = &state.header {
         field("network", header.network.as_str().into());
         field("time", show_time(header.time_ms).into());
@@ -203,7 +202,7 @@ fn state_json(state: &StateFile, subtrees: &[(Path, Size)]) -> Map<String, Json>
     let node = |life: &Life<'_>| {
         json!({
             "name": life.id.name.as_str(),
-            "incarnation": format!("{:016x}", life.id.incarnation.0),
+            "life": life.id.to_string(),
             "tick": life.tick,
             "missing": life.missing,
         })

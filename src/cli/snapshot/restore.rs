@@ -40,6 +40,11 @@ Examples:
 It is harmless, however old the file is: what the network has changed since stays as it is, what it
 has deleted stays deleted, and what it lacks is added. So it does not undo anything: for that, look
 at what was there (`snapshot diff`, `log replay`) and write it anew (`import`).
+Lines of JSON may be cut and edited. A line that is as it was written restores that very version. An edited
+one is a new change, made on top of the version that the line had: it wins over that version, and where
+the entry was changed since, that is a conflict, in which the later change stays. A line whose path,
+chain or tock was edited is a new change that knows nothing of what is there. Restoring the same file
+again, or at another node, changes nothing more. For lines without a chain there is `import`.
 A node believes a snapshot as it believes another node. It takes one only from its own machine, unless
 it was started with --remote-restore.
 

@@ -37,8 +37,7 @@ Examples:
   distkv-node verify n1.example.org n2.example.org --json | jq -r 'select(.path) | .path'
 
 A and B are the addresses of two nodes' client ports. Each node keeps a hash per shard over its
-entries' paths, their newest changes and their tocks, also of entries that are only remembered as
-deleted. Where all 1024 are the same, the nodes hold the same. Where they are not, the entries of the
+entries' paths, values, changes and tocks, also of entries that are only remembered as deleted. Where all 1024 are the same, the nodes hold the same. Where they are not, the entries of the
 shards that differ are compared, and what differs is printed with what each node has.
 
 While changes are under way two nodes are never asked at exactly the same moment. So those that
@@ -294,8 +293,7 @@ impl Comparison {
             let unexplained = self.open.iter().filter(|s| !found.by_shard.contains_key(s)).count();
             if unexplained > 0 {
                 output.line(&format!(
-                    "shards whose entries look alike: {unexplained}; they are of other lives of \
-                     nodes with the same names, or changed meanwhile"
+                    "shards whose entries look alike: {unexplained}; they changed meanwhile"
                 ))?;
             }
         }

@@ -208,10 +208,10 @@ impl Client {
             batch.decode(&reply, &used.identity().name, is_repeatable)
         });
         let served = served.await?;
-        let mut replies = served.value;
+        let (mut replies, served) = served.split();
         for (op, reply) in batch.ops.iter().zip(&mut replies) {
             if let BatchReply::Written(written) = reply {
-                written.attempts = served.attempts;
+                served.tell(written);
                 self.note(op, written, &served.node);
             }
         }

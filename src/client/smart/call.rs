@@ -8,6 +8,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::Inner;
+use super::entry::{Repeated, Written};
 use super::error::{At, CallError, Fate};
 use crate::client::error::ClientError;
 use crate::client::pool::{NodeIdentity, PooledConnection};
@@ -64,6 +65,8 @@ pub(super) struct Served<T> {
     pub(super) node: NodeIdentity,
     pub(super) address: HostPort,
     pub(super) attempts: u32,
+    /// An earlier try, at another node, may have done it, too.
+    pub(super) maybe_twice: bool,
 }
 
 /// How one try failed.
@@ -73,6 +76,22 @@ pub(super) struct Failed {
     pub(super) class: ErrorClass,
     /// The node has none of our actions, so it heeds no write ids either.
     is_old: bool,
+}
+
+impl<T> Served<T> {
+    /// What came back, and the rest.
+    pub(super) fn split(self) -> (T, Served<()>) {
+        let Self { value, node, address, attempts, maybe_twice } = self;
+        (value, Served { value: (), node, address, attempts, maybe_twice })
+    }
+
+    /// Notes in a write's answer how it came about.
+    pub(super) fn tell(&self, written: &mut Written) {
+        written.attempts = self.attempts;
+        if self.maybe_twice && written.repeated == Repeated::No && written.changed {
+            written.repeated = Repeated::Maybe;
+        }
+    }
 }
 
 impl Failed {
@@ -114,6 +133,8 @@ impl Inner {
         let started = rt::now();
         let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
         let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
+        // Where it may have been done.
+        let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
         let counts = (!plan.is_own).then_some(&self.counts);
         if let Some(counts) = counts {
             counts.call();
@@ -139,7 +160,8 @@ impl Inner {
             let failed = match self.try_at(&target.address, patience, &try_once).await {
                 Ok((value, node)) => {
                     let address = target.address.clone();
-                    return Ok(Served { value, node, address, attempts });
+                    let maybe_twice = in_doubt.iter().any(|other| *other != address);
+                    return Ok(Served { value, node, address, attempts, maybe_twice });
                 }
                 Err(failed) => failed,
             };
@@ -147,7 +169,11 @@ impl Inner {
                 true => Idempotency::Unguarded,
                 false => plan.idempotency,
             };
-            fate = worse(fate, fate_of(&failed, idempotency));
+            let this = fate_of(&failed, idempotency);
+            if this != Fate::NotDone && !in_doubt.contains(&target.address) {
+                in_doubt.push(target.address.clone());
+            }
+            fate = worse(fate, this);
             if let Some(counts) = counts {
                 counts.on_failure(failed.class);
             }
@@ -290,5 +316,30 @@ fn final_error(error: ClientError, at: At, reason: Reason) -> CallError {
         }
         (error, _) if at.fate != Fate::NotDone => CallError::FateUnknown { error, at },
         (error, _) => CallError::Unavailable { error, at },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_another_node_may_have_made_too_is_told_as_such() {
+        let told = |maybe_twice, repeated, changed| {
+            let node = NodeIdentity { name: "n1".into(), incarnation: None };
+            let address = "n1:3375".parse().unwrap();
+            let served = Served { value: (), node, address, attempts: 2, maybe_twice };
+            let (chain, prev, node) = (None, None, String::from("n1"));
+            let mut written =
+                Written { changed, chain, tock: 1, prev, repeated, node, attempts: 1 };
+            served.tell(&mut written);
+            assert_eq!(written.attempts, 2);
+            written.repeated
+        };
+        assert_eq!(told(true, Repeated::No, true), Repeated::Maybe);
+        assert_eq!(told(false, Repeated::No, true), Repeated::No);
+        // Who knew the write had it made before; and nothing at all was made.
+        assert_eq!(told(true, Repeated::Yes, true), Repeated::Yes);
+        assert_eq!(told(true, Repeated::No, false), Repeated::No);
     }
 }

@@ -110,13 +110,8 @@ fn conflict_of(path: Path, message: &Message, node: &str) -> Option<Conflict> {
     Some(Conflict { path, winner, loser, node: node.to_owned() })
 }
 
-/// By which a conflict is known again: the newest events of both versions, without their lives,
-/// which not every node names.
-fn key(conflict: &Conflict) -> (Path, Vec<(u64, String, Option<u64>)>) {
-    let version = |entry: &Entry| {
-        let event = entry.chain.as_ref().map(|chain| &chain.newest);
-        let name = event.map(|event| event.node.split('~').next().unwrap_or_default().to_owned());
-        (entry.tock, name.unwrap_or_default(), event.and_then(|event| event.tick))
-    };
-    (conflict.path.clone(), vec![version(&conflict.winner), version(&conflict.loser)])
+/// By which a conflict is known again: the newest events of both versions.
+fn key(conflict: &Conflict) -> (Path, [Option<String>; 2]) {
+    let event = |entry: &Entry| entry.chain.as_ref().map(|chain| chain.newest.to_string());
+    (conflict.path.clone(), [event(&conflict.winner), event(&conflict.loser)])
 }

@@ -9,6 +9,7 @@ use crate::client::chain::{Chain, ChainEvent};
 use crate::client::error::ClientError;
 use crate::client::message::Message;
 use crate::model::path::Path;
+use crate::model::spelling::LifeRef;
 use crate::model::value::Value;
 
 /// An entry as a node has it.
@@ -63,12 +64,25 @@ pub struct Written {
     pub tock: u64,
     /// The value before, if there was one and no precondition was given.
     pub prev: Option<Value>,
-    /// An earlier try had made the change already.
-    pub repeated: bool,
+    /// Whether an earlier try had made the change already.
+    pub repeated: Repeated,
     /// The node that answered.
     pub node: String,
     /// Tries, the successful one included.
     pub attempts: u32,
+}
+
+/// Whether a write was made by an earlier try than the one that was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeated {
+    /// It was made now, and by no earlier try.
+    No,
+    /// An earlier try had made it; nothing was changed now.
+    Yes,
+    /// It was made now, by a node that had not heard of it; an earlier try, at another node, may have
+    /// made it, too. The two are one change: no conflict, and neither beats what overwrote the other,
+    /// as far as nodes still know both ([`crate::replica::write_ids`]).
+    Maybe,
 }
 
 /// A version of an entry: the greater one wins, everywhere.
@@ -79,33 +93,16 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// By (tock, node name, incarnation, tick), as nodes decide. Labels say little of incarnations: of
-    /// two lives of one node with the same tock at one path, which nearly never happens, the
-    /// labels' text decides.
+    /// By (tock, node name, incarnation, tick), as nodes decide.
     pub(super) fn compare(&self, other: &Version) -> Ordering {
-        let (name, life) = parts(&self.event.node);
-        let (other_name, other_life) = parts(&other.event.node);
-        let lives = match (life, other_life) {
-            // Where only one life is known, a node does not name it.
-            (None, _) | (_, None) => Ordering::Equal,
-            (Some(life), Some(other)) if life.ends_with(other) || other.ends_with(life) => {
-                Ordering::Equal
-            }
-            (Some(life), Some(other)) => life.cmp(other),
+        let (node, other_node) = (&self.event.node, &other.event.node);
+        let lives = match (LifeRef::parse(node), LifeRef::parse(other_node)) {
+            (Ok(life), Ok(other)) => life.cmp(&other),
+            // A server of the original knows names only.
+            (Ok(_), Err(_)) | (Err(_), Ok(_) | Err(_)) => node.cmp(other_node),
         };
-        self.tock
-            .cmp(&other.tock)
-            .then_with(|| name.cmp(other_name))
-            .then(lives)
-            .then_with(|| self.event.tick.cmp(&other.event.tick))
-    }
-}
-
-/// A label's name, and its life where that is named.
-fn parts(label: &str) -> (&str, Option<&str>) {
-    match label.split_once('~') {
-        Some((name, life)) => (name, Some(life)),
-        None => (label, None),
+        let tocks = self.tock.cmp(&other.tock);
+        tocks.then(lives).then_with(|| self.event.tick.cmp(&other.event.tick))
     }
 }
 
@@ -160,7 +157,10 @@ pub(super) fn written_of(message: &Message, node: &str) -> Result<Written, Clien
         chain: chain_of(message, node)?,
         tock: message.u64("tock").unwrap_or(0),
         prev: value_of(message, "prev", node)?,
-        repeated: message.bool("repeated").unwrap_or(false),
+        repeated: match message.bool("repeated") {
+            Some(true) => Repeated::Yes,
+            _ => Repeated::No,
+        },
         node: node.to_owned(),
         attempts: 1,
     })
@@ -177,12 +177,13 @@ mod tests {
     #[test]
     fn versions_compare_by_tock_name_life_and_tick() {
         let order = [
-            version(1, "z", 9),
-            version(2, "a", 1),
-            version(2, "a", 2),
+            version(1, "z~9", 9),
+            version(2, "a~1", 1),
+            version(2, "a~1", 2),
+            version(2, "b~222", 9),
             version(2, "b~1111", 5),
             version(2, "b~2222", 1),
-            version(3, "a", 1),
+            version(3, "a~1", 1),
         ];
         for (i, a) in order.iter().enumerate() {
             for (j, b) in order.iter().enumerate() {
@@ -192,10 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn a_label_with_and_without_its_life_is_the_same_node() {
-        let (plain, short) = (version(2, "a", 1), version(2, "a~5678", 1));
-        let long = version(2, "a~0000000000015678", 1);
-        assert_eq!(plain.compare(&short), Ordering::Equal);
-        assert_eq!(long.compare(&short), Ordering::Equal);
+    fn versions_of_a_server_that_knows_no_lives_compare_by_name() {
+        assert!(version(2, "a", 9).compare(&version(2, "b", 1)).is_lt());
+        assert!(version(2, "a", 1).compare(&version(2, "a", 2)).is_lt());
+        assert!(version(2, "a", 1).compare(&version(2, "a", 1)).is_eq());
     }
 }

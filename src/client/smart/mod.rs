@@ -71,7 +71,7 @@ use crate::rt;
 pub use batch::{BATCH_OPS_MAX, Batch, BatchReply};
 pub use config::{ClientConfig, ReadMode, ReadModeError};
 pub use conflicts::{Conflict, ConflictsFound};
-pub use entry::{Entry, TreeEntry, Written};
+pub use entry::{Entry, Repeated, TreeEntry, Written};
 pub use error::{At, CallError, Fate};
 pub use messages::{Monitor, MonitorEvent, TopicMessage};
 pub use ops::{DeleteTreeOptions, PutOptions, TREE_ENTRIES_MAX, TreeOptions, WriteId};

@@ -414,8 +414,8 @@ impl Inner {
             entry::written_of(&reply, &used.identity().name)
         });
         let served = served.await?;
-        let mut written = served.value;
-        written.attempts = served.attempts;
+        let (mut written, served) = served.split();
+        served.tell(&mut written);
         if written.chain.is_some() {
             self.own_writes.on_written(path, written.tock, &served.node);
         }

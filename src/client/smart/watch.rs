@@ -9,7 +9,6 @@
 //!
 //! What was overtaken while the watch was away is not delivered: only the latest version of each path.
 
-mod labels;
 mod memory;
 mod settle;
 
@@ -28,7 +27,6 @@ use crate::client::chain::Chain;
 use crate::client::connection::StreamEvent;
 use crate::client::error::ClientError;
 use crate::client::message::{Fields, Message};
-use crate::client::pool::NodeIdentity;
 use crate::client::retry::{ErrorClass, Sent};
 use crate::client::stats::count;
 use crate::model::ids::Millis;
@@ -36,7 +34,6 @@ use crate::model::path::Path;
 use crate::model::shard::shard_of;
 use crate::model::value::Value;
 use crate::rt;
-use labels::Labels;
 use memory::{Look, Memory};
 use settle::{Settled, settle};
 
@@ -112,8 +109,6 @@ pub struct Watch {
     owes_state: bool,
     /// The state is not to be told, since nobody asked for it.
     is_silent: bool,
-    /// What nodes call others, with their lives.
-    labels: Labels,
     /// Paths that this node shows older than they were delivered.
     older: Vec<Path>,
 }
@@ -163,7 +158,6 @@ impl Client {
             queue: VecDeque::new(),
             owes_state: true,
             is_silent: !options.fetch,
-            labels: Labels::default(),
             older: Vec::new(),
         })
     }
@@ -229,7 +223,6 @@ impl Watch {
                     Ok(opened) => {
                         self.memory.begin_feed();
                         self.older.clear();
-                        self.labels.clear();
                         self.phase = Phase::Fetching(opened);
                         Ok(())
                     }
@@ -264,13 +257,11 @@ impl Watch {
         delay: Duration,
     ) {
         let (client, used) = (Arc::clone(&self.client), Arc::clone(&opened.used));
-        let (node, asked) = (opened.node.clone(), doubts.clone());
+        let asked = doubts.clone();
         let asking = Pending::new(async move {
             rt::sleep(delay).await;
-            let mut labels = Labels::default();
-            let with_life = |entry: &mut Entry| complete(&mut labels, &client, &node, entry);
             let patience = client.config.retry.try_deadline;
-            rt::timeout(patience, settle(&used, &asked, with_life)).await
+            rt::timeout(patience, settle(&used, &asked)).await
         });
         self.phase = Phase::Settling { opened, doubts, until, asking };
     }
@@ -323,12 +314,8 @@ impl Watch {
             return;
         };
         let is_fetching = matches!(self.phase, Phase::Fetching(_));
-        let mut whole = entry.clone();
-        if let Phase::Fetching(opened) | Phase::Live(opened) = &self.phase {
-            complete(&mut self.labels, &self.client, &opened.node, &mut whole);
-        }
-        match self.memory.look(&path, &whole, is_fetching && !self.owes_state) {
-            Look::New => self.deliver(path, entry, &whole, is_fetching),
+        match self.memory.look(&path, &entry, is_fetching && !self.owes_state) {
+            Look::New => self.deliver(path, entry, is_fetching),
             Look::Known => count(&self.client.counts.watch_repeats),
             Look::Older if is_fetching && self.older.len() <= DOUBTS_MAX => self.older.push(path),
             Look::Older => {}
@@ -336,9 +323,8 @@ impl Watch {
         }
     }
 
-    /// `whole`: the same entry, with the life of the node that made its event.
-    fn deliver(&mut self, path: Path, entry: Entry, whole: &Entry, is_fetching: bool) {
-        self.memory.on_delivered(&path, whole);
+    fn deliver(&mut self, path: Path, entry: Entry, is_fetching: bool) {
+        self.memory.on_delivered(&path, &entry);
         if is_fetching && self.is_silent {
             return;
         }
@@ -384,7 +370,7 @@ impl Watch {
         let mut behind = Vec::new();
         for ((path, version), settled) in doubts.into_iter().zip(settled) {
             match settled {
-                Settled::Newer(entry) => self.deliver(path, entry.clone(), &entry, true),
+                Settled::Newer(entry) => self.deliver(path, entry, true),
                 Settled::Same => {}
                 Settled::Gone { tock } => {
                     self.memory.on_gone(&path);
@@ -440,14 +426,6 @@ impl Watch {
         self.phase = Phase::Lost;
         (self.owes_state, self.is_silent) = (true, false);
         self.queue.push_back(WatchEvent::Restarted);
-    }
-}
-
-/// Names the life of the node that made the newest event. Where a node knows only one life it does not
-/// name it, but the next node may know another one by that name.
-fn complete(labels: &mut Labels, client: &Inner, told_by: &NodeIdentity, entry: &mut Entry) {
-    if let Some(chain) = &mut entry.chain {
-        labels.complete(&mut chain.newest.node, told_by, || client.topology.view());
     }
 }
 

@@ -1,12 +1,15 @@
 //! RULES 5: announcements of purges. A node that stands at `from` and has seen V applies them;
 //! each that was applied is kept for a while and offered, in order, to whoever is behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Engine;
 use crate::engine::{LinkId, Outbox, Output, Report};
-use crate::model::ids::{NodeIndex, Tick, Tock};
-use crate::model::seen::{Mark, Seen, export_seen};
+use crate::model::ids::{NodeId, NodeIndex, Tick, Tock};
+use crate::model::seen::{Mark, Seen, export_seen, export_some};
+use crate::model::seen_list::nodes_that_fit;
+use crate::model::seen_sum::{SeenSum, sum_of_rest};
+use crate::model::tick_set::TickSet;
 use crate::protocol::peer::{PairById, PeerMessage};
 use crate::replica::purge::{PurgeDecision, TockPair};
 
@@ -17,25 +20,58 @@ impl Engine {
     /// An announcement came in.
     pub(in crate::engine) fn on_announce(&mut self, pair: &PairById, out: &mut Outbox) {
         let Some(pair) = self.intern_pair(pair) else { return };
+        // True also where the pair cannot be applied.
+        let is_news = self.learn_implied(&pair.implied());
         self.take_announcement(pair, out);
+        if is_news {
+            self.broadcast_group(out);
+        }
     }
 
+    /// A pair as this node understands it; none if it does not know V: the incarnations that were too
+    /// many to be named sum up to something else here, so what V has of them is not known.
     pub(in crate::engine) fn intern_pair(&mut self, pair: &PairById) -> Option<TockPair> {
+        let mut seen = self.replica.intern_seen(&pair.seen)?;
+        if pair.rest != SeenSum::default() {
+            let table = self.replica.table();
+            let find = |(id, _): &(NodeId, TickSet)| table.find(id.name.as_str(), id.incarnation);
+            let named: BTreeSet<NodeIndex> = pair.seen.iter().filter_map(find).collect();
+            if sum_of_rest(table, self.replica.seen(), &named) != pair.rest {
+                return None;
+            }
+            let own = self.replica.seen().iter();
+            own.filter(|(node, _)| !named.contains(node)).for_each(|(node, ticks)| {
+                seen.union_node(node, ticks);
+            });
+        }
         Some(TockPair {
             lineage: pair.lineage.clone(),
-            from: pair.from,
+            from: pair.from.clone(),
             to: pair.to,
-            seen: self.replica.intern_seen(&pair.seen)?,
+            id: pair.id,
+            base: pair.base.clone(),
+            seen,
         })
     }
 
+    /// A pair for others: of V it names whole incarnations, as many as fit, and sums up the rest.
     pub(in crate::engine) fn export_pair(&self, pair: &TockPair) -> PairById {
-        PairById {
+        let of = |seen, rest| PairById {
             lineage: pair.lineage.clone(),
-            from: pair.from,
+            from: pair.from.clone(),
             to: pair.to,
-            seen: export_seen(self.table(), &pair.seen),
+            id: pair.id,
+            base: pair.base.clone(),
+            seen,
+            rest,
+        };
+        let (table, max) = (self.table(), self.config.lists.list);
+        if max.fits(&pair.seen) {
+            return of(export_seen(table, &pair.seen), SeenSum::default());
         }
+        let named: BTreeSet<NodeIndex> = nodes_that_fit(&pair.seen, max).into_iter().collect();
+        let rest = sum_of_rest(table, &pair.seen, &named);
+        of(export_some(table, &pair.seen, named), rest)
     }
 
     fn take_announcement(&mut self, pair: TockPair, out: &mut Outbox) {
@@ -115,15 +151,21 @@ impl Engine {
                 peer.seen.get(node).is_some_and(|theirs| theirs.contains_all(ticks))
             })
         };
-        let mut mark = asker_mark.clone();
+        let mut mark = asker_mark.read_with(self.replica.mark().implied());
         let mut chain = Vec::new();
         for pair in &self.delete.kept {
-            if mark.get(&pair.lineage) == pair.from && has_seen(&pair.seen) {
-                mark.raise(&pair.lineage, pair.to);
+            if pair.begins_at(&mark) && has_seen(&pair.seen) {
+                pair.raise(&mut mark);
                 chain.push(self.export_pair(pair));
             }
         }
         if self.replica.mark().ahead_of(&mark) > Tock::default() {
+            return false;
+        }
+        // All of them go out at once: more than fits one message would fill the link's queue.
+        let lists = chain.iter().flat_map(|pair| &pair.seen);
+        let items: usize = lists.map(|(_, ticks)| 1 + ticks.range_count()).sum();
+        if chain.len() > 1 && items > self.config.lists.list.ranges {
             return false;
         }
         for pair in chain {

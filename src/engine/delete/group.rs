@@ -1,12 +1,14 @@
 //! RULES 7: the member list. Who founds it, who coordinates, when it is changed as planned, and
 //! when by force, which starts a new lineage, named by an event of its maker.
 
+use std::collections::BTreeSet;
+
 use super::Engine;
 use crate::engine::{LinkId, Outbox, Output, Report};
 use crate::model::defects::Defect;
-use crate::model::group::{GroupConfig, Member};
+use crate::model::group::{GROUP_MEMBERS_MAX, GroupConfig, Member};
 use crate::model::ids::{Event, Millis, NodeId, NodeName};
-use crate::model::seen::Lineage;
+use crate::model::mark::{Implied, Lineage, Mark};
 use crate::protocol::peer::{GroupHello, PeerMessage};
 
 /// What operators and clients see of the Delete group.
@@ -19,6 +21,14 @@ pub struct GroupView {
     pub away: Vec<(Member, Millis)>,
     /// Tombstones that wait for being purged.
     pub tombstones: usize,
+    /// Nodes that are not on the list, were here lately and are away, and for how long, milliseconds.
+    /// Nothing is purged until they are back, or were away for too long.
+    pub awaited: Vec<(NodeName, Millis)>,
+    /// Nodes that are here, have a data directory, and are not on the list, by name; none while there
+    /// is no list.
+    pub left_out: Vec<NodeName>,
+    /// How many lineages the mark names.
+    pub lineages: usize,
 }
 
 /// Why a member was not taken off the list. Nothing was changed.
@@ -58,7 +68,17 @@ impl Engine {
             let since = self.delete.away.get(&member.name)?;
             Some((member.clone(), now.saturating_sub(*since)))
         });
-        GroupView { away: away.collect(), tombstones: self.replica.tree().tombstone_len(), config }
+        // Before there is a list nothing is purged, so nobody is left out.
+        let left_out = config.iter().flat_map(|config| self.newcomers(Some(config)));
+        let left_out = left_out.map(|member| member.name.clone()).collect();
+        GroupView {
+            away: away.collect(),
+            tombstones: self.replica.tree().tombstone_len(),
+            awaited: self.awaited(now),
+            left_out,
+            lineages: self.replica.mark().len(),
+            config,
+        }
     }
 
     /// Takes a member that will not come back off the list, by force. What it alone had agreed
@@ -121,6 +141,7 @@ impl Engine {
         self.note_knowledge();
         self.delete.round = None;
         self.delete.away.clear();
+        self.delete.stranded_since = None;
         true
     }
 
@@ -141,17 +162,30 @@ impl Engine {
     /// A planned change that is due: a node with a data directory that is not on the list yet,
     /// or a member without one that is not needed any more.
     pub(super) fn planned_change(&self, config: &GroupConfig) -> Option<GroupConfig> {
-        let me = self.as_member();
-        let peers = self.delete.peers.iter();
-        let ready = peers.filter(|(l, _)| self.peers.get(**l).is_some_and(|p| p.ready));
-        let newcomer = ready
-            .map(|(_, member)| member)
-            .chain([&me])
-            .filter(|m| m.durable && !config.members().contains(m))
-            .min()?;
-        let added = config.with(newcomer.clone())?;
-        let kept = added.members().iter().filter(|m| m.durable).cloned().collect();
-        GroupConfig::new(added.version, added.lineage.clone(), kept)
+        if let Some(handed_over) = self.handed_over(config) {
+            return Some(handed_over);
+        }
+        let mut members = config.members().to_vec();
+        for newcomer in self.newcomers(Some(config)) {
+            members.retain(|m| m.durable && m.name != newcomer.name);
+            if members.len() < GROUP_MEMBERS_MAX {
+                members.push(newcomer);
+            }
+        }
+        if members == config.members() {
+            return None;
+        }
+        GroupConfig::new(config.version.checked_add(1)?, config.lineage.clone(), members)
+    }
+
+    /// Nodes with data directories that are here, serve clients, and are not on the list, by name.
+    fn newcomers(&self, config: Option<&GroupConfig>) -> impl Iterator<Item = Member> {
+        let me = self.ready.then(|| self.as_member());
+        let ready = |link: &LinkId| self.peers.get(*link).is_some_and(|p| p.ready);
+        let here = self.delete.peers.iter().filter(|(link, _)| ready(link)).map(|(_, m)| m);
+        let is_new = |m: &&Member| m.durable && !config.is_some_and(|c| c.members().contains(m));
+        let new = here.chain(&me).filter(is_new).cloned();
+        new.collect::<BTreeSet<Member>>().into_iter()
     }
 
     pub(super) fn on_group_tick(&mut self, now: Millis, out: &mut Outbox) {
@@ -177,6 +211,7 @@ impl Engine {
             return;
         }
         self.note_away(&config, now);
+        self.note_witnesses(&config, now);
         self.take_over(&config, now, out);
     }
 
@@ -193,13 +228,33 @@ impl Engine {
 
     /// In a network without data directories: the one member was away for too long.
     fn take_over(&mut self, config: &GroupConfig, now: Millis, out: &mut Outbox) {
-        let after = self.delete.settings.takeover_after_ms;
+        // A node with data need not wait for one without: that is gone when it is restarted.
+        let settings = &self.delete.settings;
+        let after = if settings.store.is_some() {
+            settings.takeover_after_ms.min(settings.say_for_ms)
+        } else {
+            settings.takeover_after_ms
+        };
         let gone = |m: &Member| {
             let since = self.delete.away.get(&m.name);
             !m.durable && since.is_some_and(|s| now.saturating_sub(*s) >= after)
         };
         if config.members().iter().all(gone) && self.is_first_candidate() {
             self.force_change(vec![self.as_member()], out);
+            return;
+        }
+        // Whoever made this list is gone, with the purge from which on it is in force.
+        let has_applied = |mark: &Mark| mark.component(&config.lineage).includes(&config.since);
+        let is_stranded = config.members().contains(&self.as_member())
+            && !has_applied(self.replica.mark())
+            && !self.peers.iter().any(|(_, peer)| has_applied(&peer.mark));
+        if !is_stranded {
+            self.delete.stranded_since = None;
+            return;
+        }
+        let since = *self.delete.stranded_since.get_or_insert(now);
+        if now.saturating_sub(since) >= self.delete.settings.takeover_after_ms {
+            self.force_change(config.members().to_vec(), out);
         }
     }
 
@@ -223,7 +278,20 @@ impl Engine {
     }
 
     fn group_hello(&self) -> GroupHello {
-        GroupHello { member: self.as_member(), config: self.delete.config.clone() }
+        GroupHello {
+            member: self.as_member(),
+            config: self.delete.config.clone(),
+            implied: self.replica.mark().implied().to_vec(),
+        }
+    }
+
+    /// What may be left out of marks; tells whether anything was new.
+    pub(super) fn learn_implied(&mut self, implied: &[Implied]) -> bool {
+        let is_news = self.replica.learn_implied(implied);
+        if is_news {
+            self.note_knowledge();
+        }
+        is_news
     }
 
     pub(in crate::engine) fn on_group(
@@ -236,11 +304,13 @@ impl Engine {
         if self.peers.get(link).is_some_and(|p| p.id.name == hello.member.name) {
             self.delete.peers.insert(link, hello.member.clone());
         }
+        // Passed on once by everybody: not all are linked to its maker.
+        let mut is_news = self.learn_implied(&hello.implied);
         if let Some(config) = &hello.config {
-            // Passed on once by everybody: not all are linked to its maker.
-            if self.take_config(config.clone(), out) {
-                self.broadcast_group(out);
-            }
+            is_news |= self.take_config(config.clone(), out);
+        }
+        if is_news {
+            self.broadcast_group(out);
         }
     }
 }

@@ -22,11 +22,8 @@ pub(super) struct HoleWatch {
 /// Whether a round can begin.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Holes {
-    /// There are none, or those that are left are lost.
-    Closed {
-        /// Given up; empty if there are none.
-        lost: Seen,
-    },
+    /// There are none, or those that are left are lost: V goes without them.
+    Closed,
     /// They may be filled still.
     Open,
 }
@@ -37,7 +34,7 @@ impl Engine {
         let holes = self.replica.seen().holes();
         if holes.is_empty() {
             self.delete.holes = HoleWatch::default();
-            return Holes::Closed { lost: holes };
+            return Holes::Closed;
         }
         let watch = &mut self.delete.holes;
         if watch.holes != holes {
@@ -64,7 +61,7 @@ impl Engine {
         let watch = &self.delete.holes;
         let waited = now.saturating_sub(watch.since) >= self.delete.settings.lost_after_ms;
         if waited && asked_all && !somebody_has && self.repair.is_idle() {
-            Holes::Closed { lost: holes }
+            Holes::Closed
         } else {
             Holes::Open
         }

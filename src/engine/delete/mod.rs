@@ -4,13 +4,17 @@
 //! |---|---|
 //! | the member list, founding, planned and forced changes | [`group`] |
 //! | a round: propose, agree, decide, announce | [`round`] |
+//! | nodes that are not on the list and were here lately | [`witness`] |
+//! | the only member stops: it hands over | [`hand_over`] |
 //! | announcements: applied, kept, offered to whoever is behind (RULES 5) | [`announce`] |
 //! | holes in V: waiting for them, and giving them up as lost | [`holes`] |
 
 pub(super) mod announce;
 pub(super) mod group;
+pub(super) mod hand_over;
 pub(super) mod holes;
 pub(super) mod round;
+pub(super) mod witness;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,10 +23,14 @@ use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::replica::purge::{PurgeDecision, TockPair};
 use holes::HoleWatch;
-use round::{Agreeing, Deciding, Round};
+use round::{Agreeing, Deciding, Proposed, Round};
+use witness::Witnesses;
 
 pub use group::{ForgetError, GroupView};
 pub use round::Decided;
+
+/// For so long a node that is away, and not on the list, has a say, unless told otherwise.
+pub const SAY_FOR_MS: Millis = 300_000;
 
 /// How the Delete group works. The defaults suit everybody but tests.
 #[derive(Clone, Debug)]
@@ -44,6 +52,8 @@ pub struct DeleteSettings {
     pub takeover_after_ms: Millis,
     /// A hole that nobody could fill for so long is given up as lost.
     pub lost_after_ms: Millis,
+    /// For so long a node that is not on the list, and is away, keeps tombstones from being purged.
+    pub say_for_ms: Millis,
 }
 
 impl Default for DeleteSettings {
@@ -57,6 +67,7 @@ impl Default for DeleteSettings {
             found_after_ms: 5_000,
             takeover_after_ms: 3_600_000,
             lost_after_ms: 10_000,
+            say_for_ms: SAY_FOR_MS,
         }
     }
 }
@@ -73,6 +84,8 @@ pub(super) struct DeleteGroup {
     /// Announcements whose V is not all here yet.
     waiting: VecDeque<TockPair>,
     round: Option<Round>,
+    /// The last proposal that this node may agree to once it has seen more.
+    proposed: Option<Proposed>,
     /// What this node is about to agree to, once it is persisted.
     agreeing: Option<Agreeing>,
     /// What this node as coordinator has decided, until it is persisted. Must be kept over a
@@ -82,12 +95,19 @@ pub(super) struct DeleteGroup {
     next_token: u64,
     next_round: u64,
     round_due: Millis,
+    /// No round is begun before this time, also where one is wanted at once.
+    retry_due: Millis,
     /// A purge was applied: the next round is due one interval from the next tick.
     rests: bool,
     /// Since when this node has been ready without a list.
     without_list_since: Option<Millis>,
     /// Members that are not linked, and since when.
     away: BTreeMap<NodeName, Millis>,
+    witnesses: Witnesses,
+    /// Since when nobody here has applied the purge from which on the list is in force.
+    stranded_since: Option<Millis>,
+    /// This node is about to stop.
+    hands_over: bool,
 }
 
 impl DeleteGroup {
@@ -99,15 +119,20 @@ impl DeleteGroup {
             kept: VecDeque::new(),
             waiting: VecDeque::new(),
             round: None,
+            proposed: None,
             agreeing: None,
             deciding: None,
             holes: HoleWatch::default(),
             next_token: 0,
             next_round: 0,
             round_due: 0,
+            retry_due: 0,
             rests: false,
             without_list_since: None,
             away: BTreeMap::new(),
+            witnesses: Witnesses::new(),
+            stranded_since: None,
+            hands_over: false,
         }
     }
 
@@ -118,6 +143,7 @@ impl DeleteGroup {
             *store = store_after_renewal(incarnation);
         }
         self.round = None;
+        self.proposed = None;
         self.agreeing = None;
         self.deciding = None;
     }
@@ -141,11 +167,13 @@ impl Engine {
     pub(crate) fn set_delete_patience(&mut self, settings: &DeleteSettings) {
         self.delete.settings.found_after_ms = settings.found_after_ms;
         self.delete.settings.takeover_after_ms = settings.takeover_after_ms;
+        self.delete.settings.say_for_ms = settings.say_for_ms;
     }
 
     pub(super) fn on_delete_tick(&mut self, now: Millis, out: &mut Outbox) {
         self.retry_waiting(out);
         self.on_group_tick(now, out);
+        self.retry_proposed(now, out);
         self.on_round_tick(now, out);
     }
 
@@ -155,6 +183,7 @@ impl Engine {
         if self.delete.agreeing.as_ref().is_some_and(|a| a.link == link) {
             self.delete.agreeing = None;
         }
+        self.delete.proposed.take_if(|p| p.link == link);
     }
 
     /// A state was persisted: what waited for it goes on.
@@ -197,12 +226,18 @@ impl Engine {
     }
 
     /// After a restart: the list, and a decision that was persisted and may have been announced.
-    pub(super) fn take_up_group(&mut self, config: Option<GroupConfig>, decided: Option<Decided>) {
+    /// `out` says what it takes out of the tree.
+    pub(super) fn take_up_group(
+        &mut self,
+        config: Option<GroupConfig>,
+        decided: Option<Decided>,
+        out: &mut Outbox,
+    ) {
         self.delete.config = config;
         self.spread.stale = true;
         let Some(Decided { pair, next }) = decided else { return };
         if self.replica.decide_purge(&pair) == PurgeDecision::Apply {
-            self.apply_pair(pair, &mut Outbox::new());
+            self.apply_pair(pair, out);
             if next.is_some() {
                 self.delete.config = next;
             }

@@ -10,15 +10,19 @@ use super::{Engine, Member};
 use crate::engine::{LinkId, Outbox, Output};
 use crate::model::defects::Defect;
 use crate::model::group::{GroupConfig, RoundId};
-use crate::model::ids::{Millis, NodeName};
-use crate::model::seen::{Seen, export_seen};
+use crate::model::ids::Millis;
 use crate::protocol::peer::{PeerMessage, Proposal};
 use crate::replica::purge::{PurgeDecision, TockPair};
 
 /// A round that not all have agreed to by then is given up; the next one tries again.
 const ROUND_TIMEOUT_MS: Millis = 5_000;
+/// A member that has not seen all of V waits for it so long before it disagrees: less than a round
+/// lasts.
+const PATIENCE_MS: Millis = 2_000;
 /// After a round that failed the next one waits so long.
 const RETRY_MS: Millis = 1_000;
+/// The same where a node waits for being taken in, or for handing over.
+const RETRY_SOON_MS: Millis = 200;
 
 /// A round that this node coordinates.
 pub(super) struct Round {
@@ -26,8 +30,23 @@ pub(super) struct Round {
     pair: TockPair,
     next: Option<GroupConfig>,
     /// Who has not agreed yet.
-    open: BTreeSet<NodeName>,
+    open: BTreeSet<Member>,
     began: Millis,
+}
+
+/// A member's answer to a proposal.
+enum Answer {
+    Agrees(TockPair),
+    /// It has not seen all of V.
+    NotYet,
+    Disagrees,
+}
+
+/// A proposal whose V is not all here yet.
+pub(super) struct Proposed {
+    pub(super) link: LinkId,
+    proposal: Proposal,
+    since: Millis,
 }
 
 /// What this node agrees to once it is persisted.
@@ -35,6 +54,7 @@ pub(super) struct Agreeing {
     pub(super) token: u64,
     pub(super) link: LinkId,
     round: RoundId,
+    pair: TockPair,
 }
 
 /// What this node has decided as coordinator; carried out once it is persisted.
@@ -56,12 +76,13 @@ impl Engine {
     pub(super) fn on_round_tick(&mut self, now: Millis, out: &mut Outbox) {
         let timed_out = |r: &mut Round| now.saturating_sub(r.began) >= ROUND_TIMEOUT_MS;
         if self.delete.round.take_if(timed_out).is_some() {
-            self.delete.round_due = now + RETRY_MS;
+            self.note_failure(now);
         }
         if std::mem::take(&mut self.delete.rests) {
             self.delete.round_due = now + self.delete.settings.interval_ms;
         }
-        if now >= self.delete.round_due {
+        // Who is taken in, or takes over, need not wait for the next turn.
+        if now >= self.delete.round_due || (now >= self.delete.retry_due && self.admits_now()) {
             self.start_round(now, out);
         }
     }
@@ -73,35 +94,46 @@ impl Engine {
             return;
         }
         let Some(config) = self.delete.config.clone() else { return };
-        if !self.is_elected_coordinator() || !config.members().contains(&self.as_member()) {
+        let me = self.as_member();
+        let is_alone = self.delete.hands_over && *config.members() == [me.clone()];
+        if !(self.is_elected_coordinator() || is_alone) || !config.members().contains(&me) {
             return;
         }
         let next = self.planned_change(&config);
         if next.is_none() && self.replica.tree().tombstone_len() == 0 {
             return;
         }
-        let everybody = participants(&config, next.as_ref());
-        if everybody.iter().any(|m| *m != self.as_member() && self.link_of(m).is_none()) {
+        let mut everybody = participants(&config, next.as_ref());
+        if next.is_none() {
+            everybody.extend(self.witnesses().cloned());
+        }
+        if everybody.iter().any(|m| *m != me && self.link_of(m).is_none()) {
             return;
         }
-        let Holes::Closed { lost } = self.look_at_holes(now) else { return };
-        let batch = self.delete.settings.batch_max;
-        let mut pair = self.replica.propose_pair(&config.lineage, batch);
-        if pair.is_none() && next.is_some() {
-            pair = self.replica.empty_pair(&config.lineage);
+        if self.look_at_holes(now) == Holes::Open {
+            return;
         }
-        let Some(pair) = pair else { return };
-        self.delete.round_due = now + self.delete.settings.interval_ms;
-        self.delete.next_round += 1;
+        let batch = self.delete.settings.batch_max;
         let id = RoundId {
             coordinator: self.config.id.clone(),
-            number: self.delete.next_round,
+            number: self.delete.next_round + 1,
             version: config.version,
         };
-        let me = self.as_member();
-        let open: BTreeSet<NodeName> =
-            everybody.iter().filter(|m| **m != me).map(|m| m.name.clone()).collect();
-        self.propose(&id, &pair, &lost, next.as_ref(), &everybody, out);
+        // A change of the list comes without tombstones: it does not wait for nodes that are not on
+        // the list.
+        let pair = match &next {
+            Some(_) => self.replica.empty_pair(&config.lineage, id.purge_id()),
+            None => self.replica.propose_pair(&config.lineage, id.purge_id(), batch),
+        };
+        let Some(pair) = pair else { return };
+        if !pair.from.includes(&config.since) {
+            return;
+        }
+        let next = next.map(|next| next.from_purge_on(pair.reached()));
+        self.delete.round_due = now + self.delete.settings.interval_ms;
+        self.delete.next_round += 1;
+        let open: BTreeSet<Member> = everybody.iter().filter(|m| **m != me).cloned().collect();
+        self.propose(&id, &pair, next.as_ref(), &everybody, out);
         self.delete.round = Some(Round { id, pair, next, open, began: now });
         self.decide_round(now, out);
     }
@@ -110,17 +142,12 @@ impl Engine {
         &mut self,
         id: &RoundId,
         pair: &TockPair,
-        lost: &Seen,
         next: Option<&GroupConfig>,
-        everybody: &[Member],
+        everybody: &BTreeSet<Member>,
         out: &mut Outbox,
     ) {
-        let proposal = Proposal {
-            round: id.clone(),
-            pair: self.export_pair(pair),
-            lost: export_seen(self.table(), lost),
-            next: next.cloned(),
-        };
+        let proposal =
+            Proposal { round: id.clone(), pair: self.export_pair(pair), next: next.cloned() };
         for member in everybody {
             if let Some(link) = self.link_of(member) {
                 self.send(link, &PeerMessage::Propose(proposal.clone()), out);
@@ -133,14 +160,45 @@ impl Engine {
         &mut self,
         link: LinkId,
         proposal: &Proposal,
+        now: Millis,
         out: &mut Outbox,
     ) {
-        if !self.can_agree(proposal) {
-            self.send(link, &PeerMessage::Disagree(proposal.round.clone()), out);
-            return;
+        self.delete.proposed = None;
+        match self.can_agree(proposal) {
+            Answer::Agrees(pair) => self.persist_agreement(link, proposal, pair, out),
+            Answer::NotYet => {
+                let proposed = Proposed { link, proposal: proposal.clone(), since: now };
+                self.delete.proposed = Some(proposed);
+            }
+            Answer::Disagrees => {
+                self.send(link, &PeerMessage::Disagree(proposal.round.clone()), out);
+            }
         }
+    }
+
+    /// What was proposed may fit by now.
+    pub(super) fn retry_proposed(&mut self, now: Millis, out: &mut Outbox) {
+        let Some(Proposed { link, proposal, since }) = self.delete.proposed.take() else { return };
+        match self.can_agree(&proposal) {
+            Answer::Agrees(pair) => self.persist_agreement(link, &proposal, pair, out),
+            Answer::NotYet if now.saturating_sub(since) < PATIENCE_MS => {
+                self.delete.proposed = Some(Proposed { link, proposal, since });
+            }
+            Answer::NotYet | Answer::Disagrees => {
+                self.send(link, &PeerMessage::Disagree(proposal.round), out);
+            }
+        }
+    }
+
+    fn persist_agreement(
+        &mut self,
+        link: LinkId,
+        proposal: &Proposal,
+        pair: TockPair,
+        out: &mut Outbox,
+    ) {
         let token = self.delete.token();
-        let agreeing = Agreeing { token, link, round: proposal.round.clone() };
+        let agreeing = Agreeing { token, link, round: proposal.round.clone(), pair };
         if self.delete.settings.store.is_some() {
             self.delete.agreeing = Some(agreeing);
             out.push(Output::Persist { token });
@@ -150,22 +208,45 @@ impl Engine {
         }
     }
 
-    fn can_agree(&mut self, proposal: &Proposal) -> bool {
-        let me = self.as_member();
-        let Some(config) = self.delete.config.clone() else { return false };
-        let is_concerned = participants(&config, proposal.next.as_ref()).contains(&me);
-        let Some(lost) = self.replica.intern_seen(&proposal.lost) else { return false };
-        let Some(pair) = self.intern_pair(&proposal.pair) else { return false };
-        self.ready
-            && is_concerned
+    /// Whether this node agrees. It need not be on the list: a node that was here lately is asked, too.
+    fn can_agree(&mut self, proposal: &Proposal) -> Answer {
+        let Some(config) = self.delete.config.clone() else { return Answer::Disagrees };
+        // The rest of V is not known here: it is on its way, nearly always.
+        let Some(pair) = self.intern_pair(&proposal.pair) else { return Answer::NotYet };
+        let may_agree = self.ready
+            && !self.coordinates()
             && config.version == proposal.round.version
             && config.lineage == pair.lineage
+            && proposal.round.purge_id() == pair.id
+            && pair.from.includes(&config.since)
             // A hole that is none here is not lost.
-            && self.replica.seen().intersection(&lost).is_empty()
-            && self.replica.decide_agree(&pair) == PurgeDecision::Apply
+            && self.replica.seen().intersection(&pair.seen.holes()).is_empty();
+        if !may_agree {
+            return Answer::Disagrees;
+        }
+        match self.replica.decide_agree(&pair) {
+            PurgeDecision::Apply => Answer::Agrees(pair),
+            // It is on its way, nearly always.
+            PurgeDecision::NotSeen => Answer::NotYet,
+            PurgeDecision::Done | PurgeDecision::OtherMark | PurgeDecision::OtherTombstone => {
+                Answer::Disagrees
+            }
+        }
     }
 
+    /// Whether a round of this node's own is under way, or decided and not applied yet. Until then it
+    /// agrees to nobody else's: of two coordinators that both agree to the other's round, each has
+    /// agreed before its own began, which cannot be. So one purge at most begins at any mark.
+    fn coordinates(&self) -> bool {
+        self.delete.round.is_some() || self.delete.deciding.is_some()
+    }
+
+    /// What was agreed to is persisted: the coordinator is told, if it still holds.
     pub(super) fn agree(&mut self, agreeing: &Agreeing, out: &mut Outbox) {
+        if self.replica.decide_agree(&agreeing.pair) != PurgeDecision::Apply {
+            let disagree = PeerMessage::Disagree(agreeing.round.clone());
+            return self.send(agreeing.link, &disagree, out);
+        }
         let me = self.as_member();
         let agree = PeerMessage::Agree { round: agreeing.round.clone(), member: me };
         self.send(agreeing.link, &agree, out);
@@ -179,14 +260,25 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let Some(current) = self.delete.round.as_mut().filter(|r| r.id == *round) else { return };
-        current.open.remove(&member.name);
+        current.open.remove(member);
         self.decide_round(now, out);
     }
 
     pub(in crate::engine) fn on_disagree(&mut self, round: &RoundId, now: Millis) {
         if self.delete.round.take_if(|r| r.id == *round).is_some() {
-            self.delete.round_due = now + RETRY_MS.min(self.delete.settings.interval_ms);
+            self.note_failure(now);
         }
+    }
+
+    fn note_failure(&mut self, now: Millis) {
+        self.delete.round_due = now + RETRY_MS.min(self.delete.settings.interval_ms);
+        self.delete.retry_due = now + RETRY_SOON_MS;
+    }
+
+    /// Whether the list is to be changed: a node with data is here, or this one hands over.
+    fn admits_now(&self) -> bool {
+        let config = self.delete.config.as_ref();
+        config.is_some_and(|c| self.planned_change(c).is_some())
     }
 
     /// All have agreed: checks the same for itself, and decides.
@@ -220,10 +312,11 @@ impl Engine {
             return;
         }
         let announcement = self.export_pair(&pair);
+        let leaves_out = !pair.base.is_empty();
         self.apply_pair(pair, out);
         self.broadcast(&PeerMessage::Announce(announcement), out);
-        if let Some(next) = next {
-            self.take_config(next, out);
+        let changes = next.is_some_and(|next| self.take_config(next, out));
+        if changes || leaves_out {
             self.broadcast_group(out);
         }
         if self.replica.tree().tombstone_len() > 0 {
@@ -235,8 +328,8 @@ impl Engine {
 }
 
 /// Who must agree: all old and all new members.
-fn participants(config: &GroupConfig, next: Option<&GroupConfig>) -> Vec<Member> {
+fn participants(config: &GroupConfig, next: Option<&GroupConfig>) -> BTreeSet<Member> {
     let mut all: BTreeSet<Member> = config.members().iter().cloned().collect();
     all.extend(next.into_iter().flat_map(GroupConfig::members).cloned());
-    all.into_iter().collect()
+    all
 }

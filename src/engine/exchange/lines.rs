@@ -1,5 +1,12 @@
 //! An image as lines of JSON ([`crate::protocol::lines`]), and back. An image of such a file knows of
 //! no change but those in the chains of its entries: the "other file" of RULES 9.
+//!
+//! Lines that were edited are changes that somebody made who had the file, and knew nothing later. So
+//! the file gets a node of its own, `edited`, under an incarnation that is made of its content: the same
+//! file brings the same changes everywhere, and another one others. Their tock is above all tocks of
+//! the file. A line with another value goes on from the version that it names. Of a line that names
+//! another version than it was written from (or another path) nothing is believed but its path and
+//! value: ticks that it made up would hide real changes for ever.
 
 use std::sync::Arc;
 
@@ -7,11 +14,14 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::super::Image;
 use super::{Entries, PIECE_BYTES};
-use crate::model::ids::{Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
+use crate::model::chain::{Chain, ChainBound};
+use crate::model::entry::{Entry, EntryParts};
+use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tree::Tree;
-use crate::protocol::lines::{LineError, decode_version, write_line};
+use crate::model::value::Value;
+use crate::protocol::lines::{Line, LineError, Standing, decode_version, write_line};
 use crate::replica::come_back::ReplicaImage;
 
 /// Makes the file, piece by piece, in the order of the tree.
@@ -59,6 +69,17 @@ pub enum LinesImageError {
     TableFull(u64),
 }
 
+/// The name under which edited lines are changes.
+const EDITOR: &str = "edited";
+
+/// A line that was edited.
+struct Edit {
+    path: Path,
+    value: Option<Value>,
+    /// The chain of the version that it goes on from.
+    base: Option<Chain>,
+}
+
 /// Gathers lines into an image.
 pub struct LinesImport {
     table: NodeTable,
@@ -67,6 +88,7 @@ pub struct LinesImport {
     tock: Tock,
     lines: u64,
     hash: u64,
+    edits: Vec<Edit>,
 }
 
 impl Default for LinesImport {
@@ -86,6 +108,7 @@ impl LinesImport {
             tock: Tock::default(),
             lines: 0,
             hash: 0,
+            edits: Vec::new(),
         }
     }
 
@@ -103,26 +126,83 @@ impl LinesImport {
         let line = self.lines;
         let decoded = decode_version(text);
         let (said, version) = decoded.map_err(|error| LinesImageError::Line { line, error })?;
-        let entry = version.entry(said.value.as_ref(), &mut self.table);
-        let entry = entry.ok_or(LinesImageError::TableFull(line))?;
-        for event in entry.events() {
-            self.seen.insert(event);
-        }
-        self.tock = self.tock.max(entry.tock());
-        let old = self.tree.get(said.path.as_bytes());
-        if !old.is_some_and(|old| entry.compare(old, &self.table).is_le()) {
-            self.tree.insert(&said.path, entry);
+        let full = LinesImageError::TableFull(line);
+        let Line { path, value } = said;
+        match version.standing {
+            Standing::AsWritten => {
+                let entry = version.entry(value.as_ref(), &mut self.table).ok_or(full)?;
+                self.tock = self.tock.max(entry.tock());
+                self.insert(&path, entry);
+            }
+            Standing::OtherValue => {
+                let base = version.chain(&mut self.table).ok_or(full)?;
+                self.tock = self.tock.max(version.tock);
+                self.edits.push(Edit { path, value, base: Some(base) });
+            }
+            Standing::OtherVersion => self.edits.push(Edit { path, value, base: None }),
         }
         Ok(())
     }
 
-    /// The image. It is nobody's: `name` is for those who must put one into a file.
+    /// How many lines were edited.
     #[must_use]
-    pub fn finish(mut self, name: NodeName) -> Image {
-        let id = NodeId { name, incarnation: Incarnation(self.hash) };
+    pub fn edited(&self) -> u64 {
+        self.edits.len() as u64
+    }
+
+    fn insert(&mut self, path: &Path, entry: Entry) {
+        for event in entry.events() {
+            self.seen.insert(event);
+        }
+        let old = self.tree.get(path.as_bytes());
+        if !old.is_some_and(|old| entry.compare(old, &self.table).is_le()) {
+            self.tree.insert(path, entry);
+        }
+    }
+
+    /// Makes changes of the lines that were edited.
+    fn make_changes(&mut self) -> Option<()> {
+        let edits = std::mem::take(&mut self.edits);
+        if edits.is_empty() {
+            return Some(());
+        }
+        let id = NodeId {
+            name: NodeName::new(EDITOR).ok()?,
+            incarnation: Incarnation::of_random(self.hash),
+        };
+        let node = self.table.intern(&id)?;
+        self.tock = self.tock.next()?;
+        let mut tick = Tick::default();
+        for Edit { path, value, base } in edits {
+            tick = tick.next()?;
+            let event = Event { node, tick };
+            let chain = match base {
+                Some(base) => base.extended(event, ChainBound::default()),
+                None => Chain::first(event),
+            };
+            let value = value.as_ref().map(Value::as_bytes);
+            let entry = Entry::new(&EntryParts {
+                value,
+                chain: &chain,
+                tock: self.tock,
+                origin: None,
+                extra: &[],
+            });
+            self.insert(&path, entry);
+        }
+        Some(())
+    }
+
+    /// The image. It is nobody's: `name` is for those who must put one into a file.
+    ///
+    /// # Errors
+    /// [`LinesImageError::TableFull`].
+    pub fn finish(mut self, name: NodeName) -> Result<Image, LinesImageError> {
+        self.make_changes().ok_or(LinesImageError::TableFull(self.lines))?;
+        let id = NodeId { name, incarnation: Incarnation::of_random(self.hash) };
         // A file of ours names its node. It made no change, so a full table does no harm.
         let _ = self.table.intern(&id);
-        Image {
+        Ok(Image {
             replica: ReplicaImage {
                 id,
                 table: Arc::new(self.table),
@@ -134,6 +214,6 @@ impl LinesImport {
             },
             group: None,
             decided: None,
-        }
+        })
     }
 }

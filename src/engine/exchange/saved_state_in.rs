@@ -1,5 +1,5 @@
-//! A saved state or a change log of the Python DistKV as an image. Its nodes get the file's
-//! incarnation ([`SavedFile`]), it has no mark and no Delete group: the "other file" of RULES 9.
+//! A saved state or a change log of the Python DistKV as an image. [`SavedFile`] says which lives its
+//! nodes are, it has no mark and no Delete group: the "other file" of RULES 9.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,8 +64,13 @@ pub fn image_of_saved_state(
     until: Option<Tock>,
 ) -> Result<SavedImage, SavedImageError> {
     let hash = xxh64(content, 0);
+    // Nearly always the first record of the file.
+    let first = SavedStateReader::read_all(content).find_map(|record| match record {
+        Ok(SavedRecord::State(state)) => Some(state),
+        _ => None,
+    });
     let mut reading = Reading {
-        file: SavedFile::of_hash(hash),
+        file: SavedFile::new(hash, first.as_ref()),
         table: NodeTable::new(),
         tree: Tree::new(hash),
         seen: Seen::new(),
@@ -94,7 +99,7 @@ pub fn image_of_saved_state(
         // Data before knowledge.
         states.iter().try_for_each(|state| reading.take_state(state))?;
     }
-    let image = reading.finish(states.first())?;
+    let image = reading.finish(first.as_ref())?;
     Ok(SavedImage { image, changes, unusable, cut_off })
 }
 
@@ -139,7 +144,7 @@ impl Reading {
         Ok(())
     }
 
-    /// All ticks of its nodes are accounted for, up to the highest that the file names: also
+    /// All ticks of its own nodes ([`SavedFile::is_own`]) are accounted for, up to the highest that the file names: also
     /// those of tombstones, of entries that cannot exist here, and any that the writer itself was
     /// missing. Nothing but this file could ever bring them.
     fn take_state(&mut self, state: &SavedState) -> Result<(), SavedImageError> {
@@ -152,6 +157,9 @@ impl Reading {
             *known = (*known).max(tick);
         }
         for (node, tick) in highest {
+            if tick == 0 || !self.file.is_own(node) {
+                continue;
+            }
             let node = self.node(node)?;
             let entries = self.seen.get(node).map_or(0, TickSet::max);
             // Within range: both are ticks, which end below 2^62.
@@ -167,7 +175,7 @@ impl Reading {
             Some(state) => state.node.clone(),
             // Only entries, or nothing.
             None => NodeName::new(NOBODY)
-                .map_err(SavedStateProblem::from)
+                .map_err(|error| SavedStateProblem::Name(error.into()))
                 .map_err(|problem| SavedStateError { offset: 0, problem })?
                 .into(),
         };

@@ -1,7 +1,7 @@
 //! An image as a saved state of the Python DistKV: what it can hold, and an account of what it
 //! cannot.
 //!
-//! - Nodes have no incarnations there; they are named by their labels, as clients see them. A life
+//! - Nodes have no incarnations there; the spelling of a life is what is taken for its name. A life
 //!   that owns nothing any more and is not its name's only one is left out.
 //! - Tombstones are told by their ticks alone, purges and the Delete group not at all.
 //! - An entry that the original would choke on ([`python`]) is left out; its ticks are told as
@@ -35,7 +35,7 @@ pub struct ExportReport {
     pub left_out: u64,
     /// The first of them, in the order of the tree, and why.
     pub named: Vec<(Path, Inexpressible)>,
-    /// Lives of nodes whose name several had; the file names them with a `~`.
+    /// Lives of nodes of which the image knows several.
     pub lives: u64,
     /// Changes that the image cannot account for: a server of the original that loads the file
     /// wants them from others, and does not start without them unless it is told to.
@@ -64,7 +64,7 @@ impl SavedStateExport {
         let state = state_record(&image, &left_out, &mut report);
         let replica = &image.replica;
         Self {
-            writer: SavedStateWriter::new(&replica.id, &replica.table),
+            writer: SavedStateWriter::new(&replica.id.name),
             state: Some(state),
             left_out,
             entries: Entries::below(&replica.tree, &Path::root()),

@@ -3,12 +3,13 @@
 use super::lines::{LinesExport, LinesImport};
 use super::saved_state_in::{SavedImage, image_of_saved_state};
 use super::saved_state_out::{ExportReport, SavedStateExport};
+use crate::engine::load::SavedFile;
 use crate::engine::{Config, Engine, Image, Input, Outbox};
 use crate::model::entry::Entry;
-use crate::model::ids::{Incarnation, NodeId, NodeName, Tock};
+use crate::model::ids::{Incarnation, NodeId, NodeName, Tick, Tock};
 use crate::model::path::Path;
 use crate::protocol::saved_state::python::Inexpressible;
-use crate::protocol::saved_state::{SavedRecord, SavedState, SavedStateReader};
+use crate::protocol::saved_state::{SavedNode, SavedRecord, SavedState, SavedStateReader};
 use crate::replica::write::{ChainCondition, Precondition, Write};
 
 const SAVED: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/saved-state.bin");
@@ -29,7 +30,7 @@ fn export(image: &Image) -> (Vec<u8>, ExportReport) {
 fn entries(image: &Image) -> Vec<(Path, Vec<u8>, u64, String)> {
     let table = &image.replica.table;
     let chain = |entry: &Entry| -> String {
-        entry.events().map(|e| format!("{}:{} ", table.label(e.node), e.tick)).collect()
+        entry.events().map(|e| format!("{} ", table.spell_event(e))).collect()
     };
     let with_value = image.replica.tree.subtree(&Path::root()).filter_map(|(path, entry)| {
         Some((path.clone(), entry.value()?.to_vec(), entry.tock().get(), chain(entry)))
@@ -74,9 +75,12 @@ fn the_original_s_files_come_out_as_they_went_in() {
         assert_eq!(entries(&again.image), entries(&read.image));
         let (old, new) = (state_of(content), state_of(&written));
         assert_eq!(new.node, old.node);
-        // One that never wrote says nothing to anybody.
-        let own = (read.image.id().name.clone().into(), Some(read.image.replica.tick));
-        assert_eq!(new.nodes, [own]);
+        // The life that the file's content gave to its node; and the bare name, for a server to start
+        // under, as one that never wrote.
+        let own = SavedNode::new(&read.image.id().to_string()).unwrap();
+        let bare = SavedNode::from(read.image.id().name.clone());
+        let tick = read.image.replica.tick;
+        assert_eq!(new.nodes, [(own, Some(tick)), (bare, Some(Tick::default()))]);
         // The tick of the entry that has no place here is accounted for.
         let (known, deleted) = (&new.known[0].1, &new.deleted);
         assert!(known.count() >= old.known[0].1.difference(&old.deleted[0].1).count());
@@ -91,18 +95,20 @@ fn an_image_of_a_file_is_what_loading_the_file_makes() {
         let mut from_image = node("x", 1);
         from_image.load_image(&read.image, &mut Outbox::new()).unwrap();
         let mut loaded = node("x", 1);
-        let file = crate::engine::load::SavedFile::of_hash(xxhash_rust::xxh64::xxh64(content, 0));
+        let file = SavedFile::new(xxhash_rust::xxh64::xxh64(content, 0), None);
         let mut states = Vec::new();
         for record in SavedStateReader::read_all(content) {
             match record.unwrap() {
                 SavedRecord::Entry(entry) => {
-                    loaded.load_entry(file, &entry, &mut Outbox::new()).unwrap();
+                    loaded.load_entry(&file, &entry, &mut Outbox::new()).unwrap();
                 }
                 SavedRecord::State(state) => states.push(state),
                 SavedRecord::Unusable { .. } => {}
             }
         }
-        states.iter().for_each(|state| loaded.load_state(file, state, &mut Outbox::new()).unwrap());
+        states
+            .iter()
+            .for_each(|state| loaded.load_state(&file, state, &mut Outbox::new()).unwrap());
         let (a, b) = (from_image.image(), loaded.image());
         assert_eq!(entries(&a), entries(&b));
         assert_eq!(a.replica.tree.len(), b.replica.tree.len());
@@ -146,12 +152,53 @@ fn lives_of_one_name_are_told_apart_and_a_server_finds_its_name() {
     let names: Vec<String> = state.nodes.iter().map(|(node, _)| node.to_string()).collect();
     assert_eq!(names, ["n1~2222", "n1~1111", "n1"]);
     assert_eq!(state.nodes[2].1.map(|tick| tick.get()), Some(0));
-    assert_eq!(state.node.to_string(), "n1~2222");
+    assert_eq!(state.node.to_string(), "n1");
     let again = image_of(&written).image;
-    let values = |image: &Image| -> Vec<_> {
-        entries(image).into_iter().map(|(path, value, tock, _)| (path, value, tock)).collect()
+    assert_eq!(entries(&again), entries(&second.image()), "events keep their identity");
+}
+
+#[test]
+fn a_file_of_ours_accounts_for_no_event_that_it_does_not_hold() {
+    // n1 has a value that n2 has deleted; the tombstone has no place in the file.
+    let (mut n1, mut n2) = (node("n1", 0x1111), node("n2", 0x2222));
+    set(&mut n1, "gone", b"\x01");
+    set(&mut n1, "stays", b"\x02");
+    n2.load_image(&n1.image(), &mut Outbox::new()).unwrap();
+    write(&mut n2, &"gone".parse().unwrap(), None);
+    let (written, _) = export(&n2.image());
+    let image = image_of(&written).image;
+    let seen = |image: &Image, name: &str, life: u64| -> Vec<u64> {
+        let node = image.replica.table.find(name, Incarnation(life));
+        let ticks = node.and_then(|node| image.replica.seen.get(node));
+        ticks.map(|ticks| ticks.iter().collect()).unwrap_or_default()
     };
-    assert_eq!(values(&again), values(&second.image()));
+    assert_eq!((seen(&image, "n1", 0x1111), seen(&image, "n2", 0x2222)), (vec![2], vec![]));
+    let mut loaded = node("n3", 7);
+    let file = SavedFile::new(xxhash_rust::xxh64::xxh64(&written, 0), Some(&state_of(&written)));
+    for record in SavedStateReader::read_all(&written) {
+        match record.unwrap() {
+            SavedRecord::Entry(entry) => loaded.load_entry(&file, &entry, &mut Outbox::new()),
+            SavedRecord::State(state) => loaded.load_state(&file, &state, &mut Outbox::new()),
+            SavedRecord::Unusable { .. } => Ok(()),
+        }
+        .unwrap();
+    }
+    let loaded = loaded.image();
+    assert_eq!((seen(&loaded, "n1", 0x1111), seen(&loaded, "n2", 0x2222)), (vec![2], vec![]));
+    // So whoever has the value still learns of the deletion from n2, not of its tick alone.
+}
+
+#[test]
+fn a_server_that_was_given_the_name_of_a_life_is_not_that_life() {
+    // `{nodes: {"n1~1111": 3}, node: "n1~1111", tock: 9}`, and an entry of it.
+    let state = b"\x83\xa5nodes\x81\xa7n1~1111\x03\xa4node\xa7n1~1111\xa4tock\x09";
+    let entry = b"\x85\xa5value\x05\xa5chain\x83\xa4node\xa7n1~1111\xa4tick\x03\xa4prev\xc0\xa4tock\x09\xa4path\x91\xa1a\xa5depth\x00";
+    let image = image_of(&[&state[..], entry].concat()).image;
+    let life = image.replica.table.get(image.replica.tree.all().next().unwrap().1.newest().node);
+    let life = life.unwrap().clone();
+    assert_eq!(life.name.as_str(), "n1");
+    assert_ne!(life.incarnation, Incarnation(0x1111), "its events would stand for two changes");
+    assert_eq!(image.id(), &life);
 }
 
 #[test]
@@ -219,7 +266,7 @@ fn lines_give_back_the_tree() {
     let mut import = LinesImport::new();
     let text = String::from_utf8(text).unwrap();
     text.lines().for_each(|line| import.take(line).unwrap());
-    let back = import.finish(NodeName::new("file").unwrap());
+    let back = import.finish(NodeName::new("file").unwrap()).unwrap();
     assert_eq!(entries(&back), entries(&image));
     assert_eq!(back.replica.tree.len(), image.replica.tree.len());
     let below: Path = "ha9210dd7.lg".parse().unwrap();

@@ -11,7 +11,10 @@ use crate::replica::watch::WatchScope;
 /// The conflicts in a node's list: the makers of winner and loser.
 fn found(net: &Net, node: usize) -> Vec<(String, String)> {
     let engine = net.engine(node);
-    let maker = |entry: &Entry| engine.table().label(entry.newest().node);
+    let maker = |entry: &Entry| {
+        let life = engine.table().get(entry.newest().node).unwrap();
+        life.name.to_string()
+    };
     let makers =
         |found: &Arc<FoundConflict>| (maker(&found.conflict.winner), maker(&found.conflict.loser));
     engine.conflicts().since(0).map(makers).collect()

@@ -173,7 +173,14 @@ impl Alone {
 
 fn digest(unnamed: Unnamed) -> PeerMessage<'static> {
     let (tock, mark) = (Tock::default(), Mark::default());
-    PeerMessage::Digest(Digest { ready: true, tock, mark, seen: Vec::new(), unnamed })
+    PeerMessage::Digest(Digest {
+        ready: true,
+        tock,
+        mark,
+        seen: Vec::new(),
+        unnamed,
+        contents: None,
+    })
 }
 
 #[test]
@@ -210,11 +217,11 @@ fn what_a_catch_up_left_missing_is_asked_for_again() {
     let (tock, mark) = (Tock::default(), Mark::default());
     let seen = vec![(ghost, TickSet::range(1, 9).unwrap())];
     let unnamed = Unnamed::Sum(SeenSum::default());
-    let list = Digest { ready: true, tock, mark: mark.clone(), seen, unnamed };
+    let list = Digest { ready: true, tock, mark: mark.clone(), seen, unnamed, contents: None };
     let asked = ids(alone.run(vec![PeerMessage::Digest(list)], 1_000));
     assert_eq!(asked.len(), 1);
     // It says that it has nothing.
-    let known = CatchUpKnown { id: asked[0], tock, mark, seen: Vec::new() };
+    let known = CatchUpKnown { id: asked[0], tock, mark, seen: Vec::new(), more: false };
     assert!(ids(alone.run(vec![PeerMessage::CatchUpKnown(known)], 5_000)).is_empty());
     assert_eq!(ids(alone.run(vec![digest(sum)], 1_000)).len(), 1, "it has named what it has");
 }

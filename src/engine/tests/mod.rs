@@ -2,8 +2,11 @@
 //! that everybody agrees in the end.
 
 mod conflicts;
+mod contents;
+mod delete_group;
 mod deletion;
 mod digest;
+mod lists;
 mod log;
 mod net;
 
@@ -45,6 +48,29 @@ fn a_fresh_node_serves_nobody_before_it_has_everything() {
     assert_eq!(net.value(joiner, "k199"), Some(vec![1]));
     assert_eq!(net.value(joiner, "k7"), None);
     assert_eq!(net.content(joiner), net.content(0));
+}
+
+#[test]
+fn changes_that_no_peer_has_acknowledged_are_counted() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    net.settle();
+    net.write(0, "a", Some(&[1])).unwrap();
+    assert_eq!(net.engine(0).unshared_changes(), 1);
+    net.settle();
+    assert_eq!(net.engine(0).unshared_changes(), 0);
+    net.disconnect(0, 1);
+    assert_eq!(net.engine(0).unshared_changes(), 0, "the end of a link takes nothing back");
+    net.write(0, "b", Some(&[2])).unwrap();
+    net.write(0, "b", Some(&[3])).unwrap();
+    assert_eq!(net.engine(0).unshared_changes(), 2);
+    assert_eq!(net.engine(1).unshared_changes(), 0);
+    let config = Config::new(net.engine(0).id().clone(), 7);
+    let again = Engine::restore(config, &net.engine(0).image(), &mut Outbox::new()).unwrap();
+    assert_eq!(again.unshared_changes(), 0, "made before the start");
+    net.connect(0, 1);
+    net.settle();
+    assert_eq!(net.engine(0).unshared_changes(), 0);
 }
 
 #[test]

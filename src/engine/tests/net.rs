@@ -7,6 +7,8 @@ use super::log::LogReplay;
 use super::write;
 use crate::engine::delete::{DeleteSettings, ForgetError};
 use crate::engine::*;
+use crate::model::chain::Chain;
+use crate::model::entry::EntryParts;
 use crate::model::ids::{NodeId, NodeName};
 use crate::model::seen::{SeenById, export_seen};
 use crate::model::tick_set::TickSet;
@@ -43,11 +45,15 @@ pub(super) struct Net {
     /// Two nodes share an identity, so an event may be used twice before they find out.
     cloned: bool,
     delete: DeleteSettings,
+    lists: ListCaps,
     /// Digests that arrived, and from whom, since [`Net::listen`].
     digests: Option<Vec<(usize, Digest)>>,
     /// Who wanted to be told everything.
     pub(super) wanted: Vec<usize>,
 }
+
+/// In networks that purge, a node that is away has a say for so long.
+pub(super) const SAY_FOR_MS: Millis = 20_000;
 
 /// An event by identity.
 type EventKey = (NodeId, u64);
@@ -73,6 +79,7 @@ impl Net {
             made: BTreeSet::new(),
             cloned: false,
             delete: no_purges(),
+            lists: ListCaps::default(),
             digests: None,
             wanted: Vec::new(),
         };
@@ -85,14 +92,63 @@ impl Net {
 
     /// The same, whose nodes purge; `durable` ones have data directories.
     pub(super) fn purging(count: usize, durable: bool) -> Self {
+        Self::purging_as(count, durable, &DeleteSettings::default())
+    }
+
+    /// The same; rounds follow each other without a rest.
+    pub(super) fn purging_fast(count: usize) -> Self {
+        let settings = DeleteSettings { interval_ms: 100, cycle_ms: 500, ..Default::default() };
+        Self::purging_as(count, false, &settings)
+    }
+
+    fn purging_as(count: usize, durable: bool, settings: &DeleteSettings) -> Self {
         let mut net = Self::new(0);
         for node in 0..count {
             let store = durable.then_some(node as u64);
-            net.delete = DeleteSettings { store, ..DeleteSettings::default() };
+            net.delete = DeleteSettings { store, say_for_ms: SAY_FOR_MS, ..settings.clone() };
             net.join();
             net.handle(node, Input::Found);
         }
         net
+    }
+
+    /// The same with settings of the Delete group, and for how long lists may be.
+    pub(super) fn with(count: usize, delete: DeleteSettings, lists: ListCaps) -> Self {
+        let mut net = Self::new(0);
+        (net.delete, net.lists) = (delete, lists);
+        for _ in 0..count {
+            let node = net.join();
+            net.handle(node, Input::Found);
+        }
+        net
+    }
+
+    /// A node that is not ready, with settings of its own.
+    pub(super) fn join_with(&mut self, delete: DeleteSettings) -> usize {
+        self.delete = delete;
+        self.join()
+    }
+
+    /// A node takes in so many entries whose maker made a second change between each two that was
+    /// overwritten, without what their maker knew: a range of its own for each.
+    pub(super) fn load_every_other(&mut self, node: usize, name: &str, keys: u64) {
+        let mut out = Outbox::new();
+        let engine = &mut self.nodes[node].engine;
+        let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(77) };
+        let maker = engine.replica.intern(&id).unwrap();
+        for key in 0..keys {
+            let path = format!("{name}.{key}").parse::<Path>().unwrap();
+            let tick = Tick::new(2 * key + 1).unwrap();
+            let chain = Chain::from_events([Event { node: maker, tick }], false).unwrap();
+            let (value, tock) = (Some(&[1][..]), Tock::new(key + 1).unwrap());
+            let parts = EntryParts { value, chain: &chain, tock, origin: None, extra: &[] };
+            engine.take_entry(&path, &Entry::new(&parts), &Mark::default(), &mut out);
+        }
+        self.perform(node, out);
+    }
+
+    pub(super) fn engine_mut(&mut self, node: usize) -> &mut Engine {
+        &mut self.nodes[node].engine
     }
 
     pub(super) fn forget(&mut self, node: usize, name: &str) -> Result<(), ForgetError> {
@@ -120,7 +176,7 @@ impl Net {
         let incarnation = Incarnation(self.next_incarnation);
         self.next_incarnation += 1;
         let id = NodeId { name: NodeName::new(name).unwrap(), incarnation };
-        Engine::new(Config { delete: self.delete.clone(), ..Config::new(id, 7) })
+        Engine::new(Config { delete: self.delete.clone(), lists: self.lists, ..Config::new(id, 7) })
     }
 
     /// A node that is not ready.
@@ -330,6 +386,15 @@ impl Net {
             return false;
         }
         let (from, link) = waiting[self.random(waiting.len())];
+        self.deliver_of(from, link);
+        true
+    }
+
+    /// Delivers the next frame of a pipe, if the link stands still.
+    fn deliver_of(&mut self, from: usize, link: LinkId) {
+        if self.nodes[from].pipes.get(&link).is_none_or(|pipe| pipe.frames.is_empty()) {
+            return;
+        }
         let pipe = self.nodes[from].pipes.get_mut(&link).unwrap();
         let (to, there) = (pipe.to, pipe.link_there);
         let bytes = pipe.frames.pop_front().unwrap();
@@ -341,7 +406,6 @@ impl Net {
             _ => {}
         }
         self.handle(to, Input::Messages { link: there, messages: vec![message] });
-        true
     }
 
     pub(super) fn deliver_all(&mut self) {
@@ -354,11 +418,70 @@ impl Net {
         }
     }
 
-    fn tick(&mut self) {
+    /// Delivers all that waits now, but the last two frames of each pipe.
+    pub(super) fn deliver_in_turn(&mut self) {
+        let pipes = self.nodes.iter().enumerate();
+        let waiting: Vec<(usize, LinkId, usize)> = pipes
+            .flat_map(|(n, node)| node.pipes.iter().map(move |(l, p)| (n, *l, p.frames.len())))
+            .collect();
+        for (from, link, frames) in waiting {
+            for _ in 2..frames {
+                self.deliver_of(from, link);
+            }
+        }
+    }
+
+    pub(super) fn tick(&mut self) {
         self.now += TICK_INTERVAL_MS;
         for node in 0..self.nodes.len() {
             self.handle(node, Input::Tick);
         }
+    }
+
+    /// So much time passes; everything that is on its way arrives.
+    pub(super) fn pass(&mut self, ms: Millis) {
+        self.deliver_all();
+        for _ in 0..ms / TICK_INTERVAL_MS {
+            self.tick();
+            self.deliver_all();
+        }
+    }
+
+    /// Time passes until something holds, a minute at most.
+    pub(super) fn pass_until(&mut self, holds: impl Fn(&Self) -> bool) {
+        for _ in 0..60_000 / TICK_INTERVAL_MS {
+            if holds(self) {
+                return;
+            }
+            self.pass(TICK_INTERVAL_MS);
+        }
+        panic!("it never came to hold");
+    }
+
+    pub(super) fn begin_hand_over(&mut self, node: usize) {
+        self.nodes[node].engine.begin_hand_over();
+    }
+
+    /// A node says that it leaves, and is gone.
+    pub(super) fn leave(&mut self, node: usize) {
+        let mut out = Outbox::new();
+        self.nodes[node].engine.leave(&mut out);
+        self.perform(node, out);
+        self.deliver_all();
+        for other in 0..self.nodes.len() {
+            self.disconnect(node, other);
+        }
+    }
+
+    /// Nodes with data directories that are not ready.
+    pub(super) fn join_durable(&mut self, count: usize) -> Vec<usize> {
+        (0..count)
+            .map(|_| {
+                let store = Some(self.nodes.len() as u64);
+                self.delete = DeleteSettings { store, ..self.delete.clone() };
+                self.join()
+            })
+            .collect()
     }
 
     /// Twelve seconds in which everything that is on its way arrives.
@@ -413,6 +536,7 @@ impl Net {
             mark: Mark::default(),
             seen: vec![(id, TickSet::range(1, highest + 1).unwrap())],
             unnamed: Unnamed::Unsaid,
+            contents: None,
         };
         let link = self.nodes[from].pipes.values().find(|p| p.to == to).unwrap().link_there;
         let messages = vec![PeerMessage::Digest(digest)];

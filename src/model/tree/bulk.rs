@@ -58,7 +58,7 @@ impl Tree {
         let OrderBuilder { order, tombstones, live, memory } = order;
         debug_assert_eq!(entries.len(), order.len());
         debug_assert_eq!(entries.len() - live, tombstones.len());
-        Self { entries, order, tombstones, live, memory, version: 1 }
+        Self { entries, order, tombstones, live, memory, version: 1, replaced: 0 }
     }
 }
 

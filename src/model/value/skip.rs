@@ -182,7 +182,7 @@ impl Skipper {
 }
 
 /// What the head of an item says.
-enum Head {
+pub(crate) enum Head {
     /// A scalar of this many bytes in all; or a head that has not arrived, of that many.
     Scalar(usize),
     /// A head of this many bytes, then this many items.
@@ -217,7 +217,7 @@ static SIZES: [u8; 256] = {
 
 /// Reads the head of the item at `offset`: its marker and, if it has one, its length.
 #[inline]
-fn head(buf: &[u8], offset: usize) -> Head {
+pub(crate) fn head(buf: &[u8], offset: usize) -> Head {
     let Some(&marker) = buf.get(offset) else { return Head::Scalar(1) };
     match small_size(buf, offset) {
         0 => long_head(marker, buf, offset),

@@ -46,11 +46,16 @@ pub fn write_str(text: &str, out: &mut Vec<u8>) {
 
 /// A string of bytes that are perhaps not UTF-8.
 pub fn write_str_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    match bytes.len() {
-        length @ 0..=31 => out.push(0xa0 | length as u8),
-        length => head_8_16_32([0xd9, 0xda, 0xdb], length, out),
-    }
+    write_str_len(bytes.len(), out);
     out.extend_from_slice(bytes);
+}
+
+/// The head of a string of so many bytes, which must follow.
+pub fn write_str_len(length: usize, out: &mut Vec<u8>) {
+    match length {
+        0..=31 => out.push(0xa0 | length as u8),
+        _ => head_8_16_32([0xd9, 0xda, 0xdb], length, out),
+    }
 }
 
 /// A byte string.

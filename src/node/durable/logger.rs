@@ -295,7 +295,7 @@ impl Logger {
             dir: Arc::clone(&self.files.dir),
             header: log.header().clone(),
             image,
-            keep: self.settings.keep_snapshots,
+            settings: self.settings,
             state: Arc::clone(&self.state),
             queue: Arc::clone(&self.queue),
             wishes: self.state.take_wishes(),
@@ -309,7 +309,7 @@ impl Logger {
             self.note_renewal(image.id());
         }
         let header = self.files.next_header();
-        let info = save(&self.files.dir, &header, image, self.settings.keep_snapshots)?;
+        let info = save(&self.files.dir, &header, image, &self.settings)?;
         let (start, table) = (LogStart::Snapshot, &image.replica.table);
         let log = self.files.dir.begin_log(&header, start, &image.knowledge(), table)?;
         self.snapshot_bytes = info.bytes;

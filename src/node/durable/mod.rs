@@ -27,6 +27,7 @@ use crate::model::ids::Millis;
 use crate::node::config::{DataConfig, SyncPolicy};
 use crate::rt;
 use crate::server::{SnapshotStatus, StorageStatus};
+use crate::storage::Keep;
 use logger::Logger;
 
 /// A disk that brings nothing about for so long fails. Some take seconds for a sync under load;
@@ -41,6 +42,19 @@ struct LogSettings {
     rotate_after_ms: Millis,
     snapshot_after: u64,
     keep_snapshots: usize,
+    keep_for_ms: Millis,
+    keep_bytes: u64,
+}
+
+impl LogSettings {
+    /// What is to be kept of the past, as of this moment.
+    fn keep(&self) -> Keep {
+        Keep {
+            snapshots: self.keep_snapshots,
+            since_ms: rt::wall_clock_ms().saturating_sub(self.keep_for_ms),
+            bytes: self.keep_bytes,
+        }
+    }
 }
 
 impl From<&DataConfig> for LogSettings {
@@ -51,6 +65,8 @@ impl From<&DataConfig> for LogSettings {
             rotate_after_ms: super::millis(config.rotate_after),
             snapshot_after: config.snapshot_after,
             keep_snapshots: config.keep_snapshots,
+            keep_for_ms: super::millis(config.keep_for),
+            keep_bytes: config.keep_bytes,
         }
     }
 }
@@ -110,6 +126,7 @@ impl Durable {
             log_bytes,
             bytes: view.older_bytes + log_bytes,
             since_snapshot_bytes: view.since_snapshot,
+            past: view.past.map(|past| (past.time_ms, past.tock.get())),
             snapshot: view.snapshot.map(|(info, made_at)| SnapshotStatus {
                 file: info.name,
                 entries: info.entries,

@@ -1,12 +1,12 @@
-//! What a node starts with: the state that its data directory holds, under which identity it goes
-//! on (RULES 9), and the log that is begun before anything leaves.
+//! What a node starts with: the state that its data directory holds, a new incarnation (RULES 9),
+//! and the log that is begun before anything leaves.
 
 use std::sync::Arc;
 
 use super::logger::{Found, LogFiles, Logged, Logger};
 use super::{Durable, LogSettings};
 use crate::engine::delete::DeleteSettings;
-use crate::engine::{self, Engine, Image};
+use crate::engine::{self, Engine, Image, Knowledge, Outbox, Output};
 use crate::hub::Hub;
 use crate::hub::log_queue::LogQueue;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
@@ -15,8 +15,8 @@ use crate::node::error::NodeError;
 use crate::rt;
 use crate::storage::recover::Files;
 use crate::storage::{
-    DataDir, FileHeader, LogStart, LogWriter, NextLog, RecoverOptions, Recovered, StorageError,
-    Warning,
+    Batch, DataDir, FileHeader, LogStart, LogWriter, NextLog, Op, RecoverOptions, Recovered,
+    StorageError, Warning,
 };
 
 /// A start that takes longer says so this often.
@@ -106,24 +106,24 @@ impl Opened {
         configure: impl Fn(NodeId) -> engine::Config,
     ) -> Result<Prepared, NodeError> {
         let Self { dir, config, network, recovered, found } = self;
-        let Recovered { image, keeps_incarnation, store, next, .. } = recovered;
-        let begin = |id: NodeId| begin_engine(&configure, id, store, image.as_ref());
-        let fresh = || NodeId { name: name.clone(), incarnation: Incarnation(rt::random_u64()) };
-        let kept = image.as_ref().map(|image| image.id().clone()).filter(|_| keeps_incarnation);
-        let mut engine = begin(kept.clone().unwrap_or_else(fresh))?;
-        let id = engine.id().clone();
+        let Recovered { image, store, next, .. } = recovered;
+        // RULES 9: never the one that the directory names, however that life ended. The directory may
+        // have been set back to an earlier moment, and nothing in it could tell.
+        let id =
+            NodeId { name: name.clone(), incarnation: Incarnation::of_random(rt::random_u64()) };
+        let (engine, gone) = begin_engine(&configure, id.clone(), store, image.as_ref())?;
         let dir = Arc::new(dir);
-        let mut files = LogFiles { dir, network, id, store, number: next.number };
+        let files = LogFiles { dir, network, id, store, number: next.number };
         let queue = Arc::new(LogQueue::new(config.sync == SyncPolicy::EveryBatch));
-        let log = begin_log(&files, &engine, next).map_err(|error| {
-            queue.fail(&error.to_string());
-        });
-        if log.is_err() && kept.is_some() {
-            // It goes on, loudly; but not as what the directory says has stopped there: nothing
-            // would tell what it has done since.
-            engine = begin(fresh())?;
-            files.id = engine.id().clone();
-        }
+        let begun = match &image {
+            // What was decided is carried out in the log as it was in the engine: after it began with
+            // what the directory holds. A crash between does it again.
+            Some(image) if image.decided.is_some() && !next.needs_snapshot => {
+                begin_decided_log(&files, &engine, next, image, gone)
+            }
+            Some(_) | None => begin_log(&files, &engine, next),
+        };
+        let log = begun.map_err(|error| queue.fail(&error.to_string()));
         let settings = LogSettings::from(&config);
         let log = PendingLog { settings, files, log: log.ok(), found };
         Ok(Prepared { engine, queue, log, config })
@@ -158,18 +158,45 @@ impl Prepared {
     }
 }
 
+/// A node's engine, and what a decision in its image has taken out of the tree.
 fn begin_engine(
     configure: &impl Fn(NodeId) -> engine::Config,
     id: NodeId,
     store: u64,
     image: Option<&Image>,
-) -> Result<Engine, NodeError> {
+) -> Result<(Engine, Vec<Op>), NodeError> {
     let mut config = configure(id);
     config.delete = DeleteSettings { store: Some(store), ..config.delete };
-    match image {
-        None => Ok(Engine::new(config)),
-        Some(image) => Engine::restore(config, image).ok_or(NodeError::TableFull),
+    let Some(image) = image else { return Ok((Engine::new(config), Vec::new())) };
+    let mut out = Outbox::new();
+    let engine = Engine::restore(config, image, &mut out).ok_or(NodeError::TableFull)?;
+    let mut ops = Vec::new();
+    for output in out.drain() {
+        if let Output::Gone { purged, dropped } = output {
+            ops.extend(purged.iter().chain(&dropped).map(Op::gone));
+        }
     }
+    Ok((engine, ops))
+}
+
+/// The log of a node that has carried out a decision of its image: it begins with what the image
+/// knew, and has what the decision did as its first batch, all of it synced.
+fn begin_decided_log(
+    files: &LogFiles,
+    engine: &Engine,
+    next: NextLog,
+    image: &Image,
+    ops: Vec<Op>,
+) -> Result<LogWriter, StorageError> {
+    let header: FileHeader = files.header();
+    let after = engine.knowledge();
+    let Knowledge { tock, mark, group, decided, .. } = image.knowledge();
+    let before = Knowledge { tock, mark, group, decided, ..after.clone() };
+    let mut log = files.dir.begin_log(&header, next.start, &before, engine.table())?;
+    let (time_ms, table) = (header.time_ms, Arc::clone(engine.table()));
+    log.append(&Batch { time_ms, table, ops, knowledge: Some(after) })?;
+    log.sync()?;
+    Ok(log)
 }
 
 /// The log that tells of everything from now on; with the snapshot that it starts from, where it
@@ -204,7 +231,7 @@ fn tell(recovered: &Recovered, took_ms: Millis) {
         return;
     };
     let entries = image.replica.tree.len();
-    if recovered.keeps_incarnation {
+    if recovered.stopped_cleanly {
         tracing::info!(entries, took_ms, "went on with what the data directory holds");
         return;
     }

@@ -1,8 +1,10 @@
 //! Makes a snapshot while the log goes on: on a thread of its own, from a state that was taken in
 //! no time; then, and only then, removes what it makes unnecessary.
 
+use std::io;
 use std::sync::Arc;
 
+use super::LogSettings;
 use super::state::{LogState, SnapshotWish};
 use crate::engine::Image;
 use crate::hub::log_queue::LogQueue;
@@ -15,7 +17,7 @@ pub(super) struct SaveJob {
     pub(super) dir: Arc<DataDir>,
     pub(super) header: FileHeader,
     pub(super) image: Image,
-    pub(super) keep: usize,
+    pub(super) settings: LogSettings,
     pub(super) state: Arc<LogState>,
     /// To call the log's thread when it is done.
     pub(super) queue: Arc<LogQueue>,
@@ -26,18 +28,30 @@ pub(super) struct SaveJob {
 impl SaveJob {
     /// Does it on a thread of its own.
     pub(super) fn spawn(self) {
+        self.spawn_by(|work| rt::spawn_background_thread("snapshot", work).map(drop));
+    }
+
+    /// Does it where `spawn` says; whoever waits is told if there is no thread for it.
+    pub(super) fn spawn_by(self, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) {
         let (state, queue) = (Arc::clone(&self.state), Arc::clone(&self.queue));
+        let wishes = self.wishes.clone();
         state.update(|view| view.is_saving = true);
-        if let Err(error) = rt::spawn_background_thread("snapshot", move || self.run()) {
-            state.note_saved(&Err(format!("the system has no thread for it: {error}")));
+        if let Err(error) = spawn(Box::new(move || self.run())) {
+            let why = format!("the system gives this node no thread for a snapshot: {error}");
+            tracing::error!("no snapshot could be made, the log goes on: {why}");
+            state.note_saved(&Err(why.clone()));
+            for wish in wishes {
+                // Who does not wait any more needs no answer.
+                let _ = wish.try_send(Err(why.clone()));
+            }
             queue.call();
         }
     }
 
     /// Does it here.
     pub(super) fn run(self) {
-        let Self { dir, header, image, keep, state, queue, wishes } = self;
-        let saved = save(&dir, &header, &image, keep);
+        let Self { dir, header, image, settings, state, queue, wishes } = self;
+        let saved = save(&dir, &header, &image, &settings);
         // The last holder of much of an old state, perhaps.
         drop(image);
         let told = saved.map_err(|error| error.to_string());
@@ -53,16 +67,21 @@ impl SaveJob {
     }
 }
 
-/// Writes and verifies a snapshot, then removes what is older than those that are kept.
+/// Writes and verifies a snapshot, then removes what is not to be kept any more.
 pub(super) fn save(
     dir: &DataDir,
     header: &FileHeader,
     image: &Image,
-    keep: usize,
+    settings: &LogSettings,
 ) -> Result<SnapshotInfo, StorageError> {
     let began: Millis = rt::now();
-    let info = dir.save(header, image, &mut |_| {})?;
-    let removed = match dir.prune(info.number, keep) {
+    let info = match dir.save(header, image, &mut |_| {}) {
+        Err(error) if error.is_full() && make_room(dir, settings) => {
+            dir.save(header, image, &mut |_| {})?
+        }
+        saved => saved?,
+    };
+    let removed = match dir.prune(info.number, &settings.keep()) {
         Ok(removed) => removed.len(),
         Err(error) => {
             tracing::warn!("old files could not be removed: {error}");
@@ -73,4 +92,20 @@ pub(super) fn save(
     let (file, entries, bytes) = (&info.name, info.entries, info.bytes);
     tracing::info!(file, entries, bytes, took_ms, removed, "made a snapshot");
     Ok(info)
+}
+
+/// The disk is full: the past goes that is kept for its age alone. Tells whether there was any.
+fn make_room(dir: &DataDir, settings: &LogSettings) -> bool {
+    match dir.make_room(settings.keep_snapshots) {
+        Ok(has_made_room) => {
+            if has_made_room {
+                tracing::warn!("the disk is full: old snapshots and logs were removed");
+            }
+            has_made_room
+        }
+        Err(error) => {
+            tracing::warn!("the disk is full, and old files could not be removed: {error}");
+            false
+        }
+    }
 }

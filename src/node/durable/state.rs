@@ -4,7 +4,8 @@ use event_listener::Event;
 use parking_lot::Mutex;
 
 use crate::model::ids::Millis;
-use crate::storage::{Disk, SnapshotInfo};
+use crate::storage::past::reach;
+use crate::storage::{Disk, Moment, SnapshotInfo};
 
 /// Shared by the log's thread, the savers, and who shows it.
 #[derive(Default)]
@@ -32,6 +33,8 @@ pub(in crate::node) struct LogView {
     pub(in crate::node) log: (u64, u64),
     /// Bytes of all logs and snapshots but the newest log.
     pub(in crate::node) older_bytes: u64,
+    /// How far back the files reach.
+    pub(in crate::node) past: Option<Moment>,
     /// Bytes that were logged since the last snapshot.
     pub(in crate::node) since_snapshot: u64,
     /// The newest good snapshot, and when it was begun, milliseconds since 1970.
@@ -59,13 +62,15 @@ impl LogState {
         change(&mut self.inner.lock().view);
     }
 
-    /// Looks how much the files take.
+    /// Looks how much the files take, and how far back they reach.
     pub(super) fn measure(&self, disk: &dyn Disk, newest_log: &str) {
         let Ok(files) = disk.list() else { return };
         let is_data = |name: &str| name.starts_with("log-") || name.starts_with("snapshot-");
         let others = files.iter().filter(|file| is_data(&file.name) && file.name != newest_log);
         let bytes = others.map(|file| file.bytes).sum();
-        self.update(|view| view.older_bytes = bytes);
+        // What cannot be read tells nothing of the past; whoever needs it gets the error.
+        let past = reach(disk).ok().flatten();
+        self.update(|view| (view.older_bytes, view.past) = (bytes, past));
     }
 
     /// Somebody wants a snapshot; false if there will be none any more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::greet::{read_greeting, send_hello, send_refusal};
 use super::{LinkEnd, Links, is_worth_a_warning, tune};
 use crate::node::address::HostPort;
-use crate::protocol::peer::greeting::Greeting;
+use crate::protocol::peer::greeting::{Greeting, RefusalCode};
 use crate::rt::{self, TcpListener, TcpStream};
 
 /// The pause after the system refused to give us a connection (out of descriptors, say).
@@ -74,6 +74,13 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
     let named = format!("{} at {who}", hello.name);
     let admitted = match own.check(&hello) {
         Ok(()) => links.admit(stream.clone(), hello, remote, false).await,
+        // Its name is free in a moment.
+        Err(_) if links.stop.is_requested() => Err(links.going_away()),
+        Err(refusal) if refusal.code == RefusalCode::NameHeld && links.gives_way(&own, &hello) => {
+            // It sees by our greeting that it keeps the name.
+            let _ = send_hello(&stream, &own).await;
+            return;
+        }
         Err(refusal) => Err(refusal),
     };
     match admitted {

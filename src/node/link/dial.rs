@@ -14,7 +14,7 @@ use super::{Dialled, Link, Links, Origin, Standing, is_worth_a_warning, tune};
 use crate::model::ids::NodeName;
 use crate::node::address::{HostPort, route_to};
 use crate::node::config::GOSSIP_PORT;
-use crate::protocol::peer::greeting::{Greeting, RefusalCode};
+use crate::protocol::peer::greeting::{Greeting, Refusal, RefusalCode};
 use crate::rt::{self, TcpStream};
 
 /// How long one address may take to accept a connection. The system repeats its first packet
@@ -113,14 +113,18 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     };
     let (peer, leftover) = match greeted {
         Ok((Greeting::Hello(peer), leftover)) => (*peer, leftover),
-        Ok((Greeting::Refusal(refusal), _)) => return refused(links, address, &refusal),
+        Ok((Greeting::Refusal(refusal), _)) => return refused(links, address, refusal),
         Err(error) => {
             links.complain(address, error.reason(), &format!("a peer did not greet: {error}"));
             return failed(error.to_string());
         }
     };
     if let Err(refusal) = own.check(&peer) {
-        return refused(links, address, &refusal);
+        if refusal.code == RefusalCode::NameHeld {
+            links.gives_way(&own, &peer);
+            return failed(format!("a node of this node's name, {}, is running there", peer.name));
+        }
+        return refused(links, address, refusal);
     }
     if !links.hub.read(crate::engine::Engine::is_ready) {
         // A joiner should know more than the one that it was told of.
@@ -142,21 +146,31 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
 }
 
 /// The other side, or we, do not want to talk.
-fn refused(
-    links: &Links,
-    address: &str,
-    refusal: &crate::protocol::peer::greeting::Refusal,
-) -> Outcome {
+fn refused(links: &Links, address: &str, refusal: Refusal) -> Outcome {
     match refusal.code {
         RefusalCode::Myself => return Err(Dialled::Myself),
-        RefusalCode::NameInUse => links.note_name_trouble(refusal.text.clone()),
+        RefusalCode::NameInUse => {
+            links.note_name_trouble(refusal.text.clone());
+            if let Some(holder) = &refusal.holder
+                && HostPort::parse(holder, Some(0)).is_ok_and(|holder| holder.port != 0)
+            {
+                // Who was told may be wrong; whoever is there knows.
+                links.add_target(holder, Origin::Learned, None);
+            }
+        }
+        RefusalCode::NameHeld => links.note_name_held(address),
         _ => {}
     }
     if is_worth_a_warning(refusal.code) {
         let text = format!("a peer refused this node: {refusal}");
         links.complain(address, refusal.code.as_str(), &text);
     }
-    Err(Dialled::Failed(refusal.text.clone()))
+    Err(match refusal.code {
+        RefusalCode::Network | RefusalCode::Version | RefusalCode::Limits => {
+            Dialled::Refused(refusal.text)
+        }
+        _ => Dialled::Failed(refusal.text),
+    })
 }
 
 /// Whom one of these addresses belongs to, if that peer has a link already that is not in doubt.

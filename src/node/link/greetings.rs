@@ -11,11 +11,12 @@ use parking_lot::Mutex;
 use crate::rt;
 
 /// Most connections that have not greeted yet. Each costs a socket for at most 5 s.
-const GREETINGS_MAX: usize = 256;
+pub(in crate::node) const GREETINGS_MAX: usize = 256;
 
 /// All of a node's greetings under way.
-#[derive(Default)]
 pub(super) struct Greetings {
+    /// Most strangers.
+    bound: AtomicUsize,
     /// Connections that were made to us and have not greeted yet.
     strangers: AtomicUsize,
     /// Where we are greeting whom we dialled; as many as there are dials under way.
@@ -24,13 +25,29 @@ pub(super) struct Greetings {
     ended: Event,
 }
 
+impl Default for Greetings {
+    fn default() -> Self {
+        Self {
+            bound: AtomicUsize::new(GREETINGS_MAX),
+            strangers: AtomicUsize::default(),
+            dialled: Mutex::default(),
+            ended: Event::new(),
+        }
+    }
+}
+
 impl Greetings {
+    /// There may be no more strangers than this: descriptors are scarce.
+    pub(super) fn bound(&self, strangers: usize) {
+        self.bound.store(strangers, Ordering::Relaxed);
+    }
+
     /// A slot for a stranger, if there are not too many.
     pub(super) fn slot(&self) -> Option<Slot<'_>> {
         let slot = Slot(self);
         // Taken even if it is too many; then it is given back at once.
         let before = self.strangers.fetch_add(1, Ordering::AcqRel);
-        (before < GREETINGS_MAX).then_some(slot)
+        (before < self.bound.load(Ordering::Relaxed)).then_some(slot)
     }
 
     /// We are greeting whom we dialled there, until what is returned is dropped.

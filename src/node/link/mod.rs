@@ -13,6 +13,7 @@ mod greetings;
 #[allow(clippy::module_inception, reason = "one link, of the links")]
 mod link;
 mod log_once;
+mod names;
 mod pace;
 mod reader;
 mod signs;
@@ -31,11 +32,13 @@ use parking_lot::Mutex;
 pub(super) use accept::accept_peers;
 use admission::{Admission, LiveMember, Party, decide_admission};
 pub(super) use dial::dial_peers;
+pub(in crate::node) use greetings::GREETINGS_MAX;
 use greetings::Greetings;
 use link::{Link, LinkEnd, SILENCE_MS};
 use log_once::LogOnce;
+use names::NameTrouble;
 use targets::{Dialled, Standing, Targets};
-pub(super) use targets::{Origin, Trouble};
+pub(super) use targets::{Origin, Refused, Trouble};
 
 use super::address::HostPort;
 use super::identity::Myself;
@@ -49,14 +52,11 @@ use crate::protocol::peer::greeting::{Hello, Refusal, RefusalCode};
 use crate::rt::{self, TcpStream};
 
 /// Most links; a few times the largest cluster that pushes to everybody.
-pub(super) const LINKS_MAX: usize = 256;
+pub(in crate::node) const LINKS_MAX: usize = 256;
 /// Most catch-ups that are answered at once; others are told to ask elsewhere or later.
 pub(super) const SERVES_MAX: usize = 4;
 /// How long a link may take to hand over what it has left when it is closed on purpose.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_000);
-/// That our name is taken is over when nobody says so any more for this long; attempts are at
-/// most 5 s apart.
-const TROUBLE_MS: Millis = 10_000;
 /// Bytes that the system may hold unsent per link, so that live frames do not stand behind
 /// megabytes of a catch-up.
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
@@ -68,17 +68,6 @@ pub(super) struct LinkInfo {
     pub(super) peer: Hello,
     pub(super) since: Millis,
     pub(super) lagging: bool,
-}
-
-/// Our name is taken, as others told us.
-#[derive(Clone, Debug)]
-pub(super) struct NameTrouble {
-    /// Since when, without a link in between.
-    pub(super) since: Millis,
-    /// When it was told last.
-    pub(super) last: Millis,
-    /// In their words.
-    pub(super) told: String,
 }
 
 /// All links of a node, and what is needed to make them.
@@ -94,6 +83,8 @@ pub(super) struct Links {
     log: LogOnce,
     greetings: Greetings,
     name_trouble: Mutex<Option<NameTrouble>>,
+    /// When the living node that has our name, and keeps it, told us so last.
+    name_held: Mutex<Option<Millis>>,
     /// Fires when a link came or went, or there are new addresses to dial.
     pub(super) changed: Event,
 }
@@ -112,8 +103,14 @@ impl Links {
             log: LogOnce::default(),
             greetings: Greetings::default(),
             name_trouble: Mutex::new(None),
+            name_held: Mutex::new(None),
             changed: Event::new(),
         }
+    }
+
+    /// No more connections than this may wait to be greeted.
+    pub(super) fn bound_strangers(&self, strangers: usize) {
+        self.greetings.bound(strangers);
     }
 
     /// Adds an address to dial.
@@ -137,6 +134,11 @@ impl Links {
     /// What keeps addresses from answering, for the log.
     pub(super) fn troubles(&self) -> Vec<Trouble> {
         self.targets.lock().troubles()
+    }
+
+    /// See [`Targets::refused_by_all`].
+    pub(super) fn refused_by_all(&self) -> Option<Refused> {
+        self.targets.lock().refused_by_all()
     }
 
     /// All addresses that are dialled, for the log.
@@ -163,23 +165,6 @@ impl Links {
         self.table.lock().len()
     }
 
-    /// Whether others say that our name is taken, and no link stands.
-    pub(super) fn name_trouble(&self) -> Option<NameTrouble> {
-        let mut trouble = self.name_trouble.lock();
-        if trouble.as_ref().is_some_and(|t| rt::now().saturating_sub(t.last) >= TROUBLE_MS) {
-            *trouble = None;
-        }
-        trouble.clone()
-    }
-
-    /// Somebody says that our name is taken.
-    pub(super) fn note_name_trouble(&self, told: String) {
-        let known = self.name_trouble().map(|known| known.since);
-        let last = rt::now();
-        let since = known.unwrap_or(last);
-        *self.name_trouble.lock() = Some(NameTrouble { since, last, told });
-    }
-
     /// Our greeting for a connection with this local address.
     fn hello(&self, stream: &TcpStream) -> Hello {
         let local = stream.local_addr().ok().map(|addr| addr.ip().to_canonical());
@@ -191,6 +176,10 @@ impl Links {
         self.me.hello(&self.hub, local, linked.into_iter().chain(members))
     }
 
+    fn going_away(&self) -> Refusal {
+        Refusal::new(RefusalCode::Unavailable, format!("node {} is going away", self.me.name))
+    }
+
     /// Whether a connection may become a link; if so it is in the table, and an older one of
     /// the same peer is closed.
     async fn admit(
@@ -200,7 +189,7 @@ impl Links {
         remote: SocketAddr,
         dialled: bool,
     ) -> Result<Arc<Link>, Refusal> {
-        let refuse = |code, text| Err(Refusal { code, text });
+        let refuse = |code, text| Err(Refusal::new(code, text));
         let gossip = match HostPort::parse(&peer.gossip, Some(0)) {
             Ok(gossip) => gossip,
             Err(why) => {
@@ -219,8 +208,7 @@ impl Links {
         let (link, replaced) = {
             let mut table = self.table.lock();
             if self.stop.is_requested() {
-                let text = format!("node {} is going away", self.me.name);
-                return refuse(RefusalCode::Unavailable, text);
+                return Err(self.going_away());
             }
             let standing = table.get(&peer.name).filter(|link| link.end().is_none());
             let candidate = Party { incarnation: peer.incarnation, gossip: &peer.gossip, dialled };
@@ -234,14 +222,12 @@ impl Links {
                     return refuse(RefusalCode::Linked, text);
                 }
                 Admission::NameInUse(holder) => {
-                    return refuse(
-                        RefusalCode::NameInUse,
-                        format!(
-                            "another node named {} is up at {holder}, as node {} sees it; choose \
-                             another --name, or stop that node",
-                            peer.name, self.me.name
-                        ),
+                    let text = format!(
+                        "another node named {} is up at {holder}, as node {} sees it",
+                        peer.name, self.me.name
                     );
+                    let holder = Some(holder);
+                    return Err(Refusal { code: RefusalCode::NameInUse, text, holder });
                 }
                 Admission::Take if table.len() >= LINKS_MAX => {
                     let text = format!("node {} has {LINKS_MAX} links, the most", self.me.name);
@@ -469,7 +455,12 @@ fn is_live(state: MemberState) -> bool {
 fn is_worth_a_warning(code: RefusalCode) -> bool {
     use RefusalCode as Code;
     match code {
-        Code::Version | Code::Network | Code::Limits | Code::NameInUse | Code::Other => true,
+        Code::Version
+        | Code::Network
+        | Code::Limits
+        | Code::NameInUse
+        | Code::NameHeld
+        | Code::Other => true,
         Code::Myself | Code::Linked | Code::Unavailable => false,
     }
 }

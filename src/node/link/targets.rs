@@ -60,6 +60,8 @@ pub(super) enum Dialled {
     Unreachable(String),
     /// Somebody is there, and nothing came of it, for this reason.
     Failed(String),
+    /// A node is there that is not for us as long as neither is configured otherwise.
+    Refused(String),
 }
 
 /// How things stand with a peer.
@@ -90,6 +92,19 @@ struct Target {
     failures: u32,
     /// Why the last attempt failed, if it did.
     trouble: Option<Arc<str>>,
+    /// Since when every attempt has been refused for good.
+    refused_since: Option<Millis>,
+}
+
+/// Every address that this node was told of is of a node that refuses it for good.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::node) struct Refused {
+    /// Since when.
+    pub(in crate::node) since: Millis,
+    /// One of them.
+    pub(in crate::node) address: String,
+    /// In its words.
+    pub(in crate::node) why: Arc<str>,
 }
 
 /// One address as the log shows it.
@@ -140,6 +155,7 @@ impl Targets {
             due: now,
             failures: 0,
             trouble: None,
+            refused_since: None,
         };
         self.targets.insert(address.to_owned(), target);
     }
@@ -222,6 +238,7 @@ impl Targets {
         let Some(target) = self.targets.get_mut(address) else { return };
         target.dialling = false;
         target.trouble = None;
+        let refused_since = target.refused_since.take();
         match outcome {
             Dialled::Linked(name) => {
                 target.name = Some(name);
@@ -238,7 +255,24 @@ impl Targets {
                 target.on_failure(why, max, now, random);
             }
             Dialled::Failed(why) => target.on_failure(why, target.backoff_max(), now, random),
+            Dialled::Refused(why) => {
+                target.refused_since = refused_since.or(Some(now));
+                target.on_failure(why, target.backoff_max(), now, random);
+            }
         }
+    }
+
+    /// Whether each address that this node was told of refuses it for good; none where it was told
+    /// of none. The one that began to last.
+    pub(super) fn refused_by_all(&self) -> Option<Refused> {
+        let configured = self.targets.iter().filter(|(_, t)| t.origin == Origin::Configured);
+        let refusals: Option<Vec<Refused>> = configured
+            .map(|(address, target)| {
+                let (since, why) = (target.refused_since?, target.trouble.clone()?);
+                Some(Refused { since, address: address.clone(), why })
+            })
+            .collect();
+        refusals?.into_iter().max_by_key(|refused| refused.since)
     }
 
     /// A link to that peer is gone after `lived_ms`.
@@ -356,6 +390,26 @@ mod tests {
         assert_eq!(pauses[..3], [150, 300, 600]);
         assert_eq!(*pauses.last().unwrap(), BACKOFF_MAX_MS * 3 / 4);
         assert_eq!(targets.troubles().len(), 1);
+    }
+
+    #[test]
+    fn a_node_is_refused_for_good_only_if_all_that_it_was_told_of_refuse_it() {
+        let mut targets = Targets::new(name("m"));
+        assert_eq!(targets.refused_by_all(), None, "nobody was asked");
+        targets.add("x:1", Origin::Configured, None, 0);
+        targets.add("y:1", Origin::Configured, None, 0);
+        targets.add("z:1", Origin::Learned, None, 0);
+        let refuse = |targets: &mut Targets, address, now| {
+            targets.on_dialled(address, Dialled::Refused("other network".into()), now, 0);
+        };
+        refuse(&mut targets, "x:1", 5);
+        assert_eq!(targets.refused_by_all(), None, "y has not answered");
+        refuse(&mut targets, "y:1", 7);
+        refuse(&mut targets, "x:1", 9);
+        let refused = targets.refused_by_all().unwrap();
+        assert_eq!((refused.since, refused.address.as_str()), (7, "y:1"));
+        targets.on_dialled("x:1", Dialled::Unreachable("down".into()), 11, 0);
+        assert_eq!(targets.refused_by_all(), None, "x may come back as another");
     }
 
     #[test]

@@ -11,7 +11,8 @@ use super::request::ChainLength;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeIndex, NodeName, NodeTable};
 use crate::model::limits::CHAIN_LEN_MAX;
-use crate::model::value::{Reader, write_map_len, write_nil, write_str, write_u64};
+use crate::model::spelling::LifeRef;
+use crate::model::value::{Reader, write_map_len, write_nil, write_str, write_str_len, write_u64};
 
 /// The `chain` field of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,8 +23,8 @@ pub enum ChainField<'a> {
     New,
     /// The newest event must be this one. The rest of the chain is not looked at.
     Newest {
-        /// The node's label.
-        node: &'a str,
+        /// The life that made it.
+        life: LifeRef<'a>,
         /// Its tick, as sent.
         tick: u64,
     },
@@ -33,7 +34,8 @@ impl<'a> ChainField<'a> {
     /// Decodes the field.
     ///
     /// # Errors
-    /// It is neither nil nor a map with a node's name and a tick.
+    /// It is neither nil nor a map with a life of a node and a tick. A bare name is none: it would
+    /// stand for another life after each restart.
     pub fn decode(raw: Option<&'a [u8]>) -> Result<Self, ClientError> {
         let Some(raw) = raw else { return Ok(Self::Any) };
         let mut reader = Reader::new(raw);
@@ -59,10 +61,19 @@ impl<'a> ChainField<'a> {
         }
         match (node, tick) {
             (None, _) => Ok(Self::New),
-            (Some(node), Some(tick)) => Ok(Self::Newest { node, tick }),
+            (Some(node), Some(tick)) => Ok(Self::Newest { life: parse_life("chain", node)?, tick }),
             (Some(_), None) => Err(ClientError::bad_request("bad field 'chain': it has no tick")),
         }
     }
+}
+
+/// Reads the life that a field of a request names.
+///
+/// # Errors
+/// [`ClientError`] with the code `bad_request`: it names none, or a node and not one life of it.
+pub fn parse_life<'a>(field: &str, text: &'a str) -> Result<LifeRef<'a>, ClientError> {
+    let bad = |error| ClientError::bad_request(format!("bad field '{field}': {error}"));
+    LifeRef::parse(text).map_err(bad)
 }
 
 /// The names under which clients see nodes.
@@ -74,27 +85,29 @@ pub struct Names<'a> {
     pub killed: &'a BTreeSet<NodeName>,
 }
 
+/// Appends the spelling of a life in a table as a string.
+pub fn write_maker(node: NodeIndex, table: &NodeTable, out: &mut Vec<u8>) {
+    match table.get(node) {
+        Some(id) => write_life(id.as_life(), out),
+        None => write_str("?", out),
+    }
+}
+
+/// Appends a life's spelling as a string.
+pub fn write_life(life: LifeRef<'_>, out: &mut Vec<u8>) {
+    write_str_len(life.spelled_len(), out);
+    life.spell_into(out);
+}
+
 impl Names<'_> {
     fn is_killed(&self, node: NodeIndex) -> bool {
         !self.killed.is_empty()
             && self.table.get(node).is_some_and(|id| self.killed.contains(&id.name))
     }
 
-    /// Appends what clients see for a node, as a string.
-    pub fn write_label(&self, node: NodeIndex, out: &mut Vec<u8>) {
-        match self.table.get(node) {
-            // Nearly always: no allocation.
-            Some(id) if self.table.incarnations(id.name.as_str()).len() < 2 => {
-                write_str(id.name.as_str(), out);
-            }
-            _ => write_str(&self.table.label(node), out),
-        }
-    }
-
-    /// An event as texts show it.
-    #[must_use]
-    pub fn show(&self, event: Event) -> String {
-        format!("{}:{}", self.table.label(event.node), event.tick)
+    /// Appends a life's spelling as a string; no allocation.
+    pub fn write_life(&self, node: NodeIndex, out: &mut Vec<u8>) {
+        write_maker(node, self.table, out);
     }
 
     /// The events of an entry's chain that clients see: the newest always.
@@ -139,7 +152,7 @@ impl Names<'_> {
     ) {
         let events = self.visible(entry);
         let Some((newest, older)) = events.split_first() else { return };
-        self.write_label(newest.node, message.key("node"));
+        self.write_life(newest.node, message.key("node"));
         message.u64("tick", newest.tick.get());
         let cut = entry.is_chain_cut();
         let is_end = older.is_empty() && !cut;
@@ -158,7 +171,7 @@ impl Names<'_> {
             let is_end = is_last && shown == events.len() && !cut;
             write_map_len(if is_last && !is_end { 2 } else { 3 }, out);
             write_str("node", out);
-            self.write_label(event.node, out);
+            self.write_life(event.node, out);
             write_str("tick", out);
             write_u64(event.tick.get(), out);
             if is_end {

@@ -58,6 +58,7 @@ fields! {
     After = "after",
     AnyNetwork = "any_network",
     Chain = "chain",
+    ClientMemory = "client_memory",
     Conflicts = "conflicts",
     Copies = "copies",
     Current = "current",

@@ -128,6 +128,8 @@ pub struct StateParts {
     pub delete_group: bool,
     /// Ours: how the node keeps its data on disk.
     pub storage: bool,
+    /// Ours: what clients cost in memory.
+    pub client_memory: bool,
     /// Ours: also incarnations that are over and own nothing.
     pub over: bool,
 }
@@ -164,7 +166,7 @@ pub enum Request<'a> {
     },
     /// `get_value` by event.
     GetByEvent {
-        /// The node's label.
+        /// The life that made it, as sent.
         node: &'a str,
         /// Its tick, as sent.
         tick: i128,
@@ -227,7 +229,7 @@ pub enum Request<'a> {
     GetTock,
     /// `enum_node`.
     EnumNode {
-        /// The node's label.
+        /// A life of a node, as sent.
         node: &'a str,
         /// Most ticks in the reply; none for all.
         max: Option<usize>,
@@ -236,10 +238,10 @@ pub enum Request<'a> {
     },
     /// `kill_node`.
     KillNode {
-        /// The node's label.
+        /// A node's name, or one of its lives, as sent.
         node: &'a str,
     },
-    /// `check_deleted`: ticks by the nodes' labels, in the order in which they were sent.
+    /// `check_deleted`: ticks by lives of nodes, in the order in which they were sent.
     CheckDeleted {
         /// What is asked about.
         nodes: Vec<(&'a str, TickSet)>,
@@ -491,6 +493,7 @@ fn decode_state_parts(fields: &Fields<'_>) -> Result<StateParts, ClientError> {
         resync: fields.flag(Field::Resync)?,
         delete_group: fields.flag(Field::DeleteGroup)?,
         storage: fields.flag(Field::Storage)?,
+        client_memory: fields.flag(Field::ClientMemory)?,
         over: fields.flag(Field::Over)?,
     })
 }
@@ -528,14 +531,14 @@ fn decode_conflicts<'a>(fields: &Fields<'a>) -> Result<Request<'a>, ClientError>
     })
 }
 
-/// Sets of ticks by node: a map of labels to ranges, as `get_state` has them.
+/// Sets of ticks by life: a map of lives, as sent, to ranges, as `get_state` has them.
 fn ticks_by_node(raw: &[u8]) -> Result<Vec<(&str, TickSet)>, ClientError> {
     let bad = |e: String| ClientError::bad_request(format!("bad field 'nodes': {e}"));
     let read = |e: ReadError| bad(e.to_string());
     let mut reader = Reader::new(raw);
     let mut nodes = Vec::new();
     for _ in 0..reader.read_map_len().map_err(read)? {
-        let label = reader.read_str().map_err(read)?;
+        let life = reader.read_str().map_err(read)?;
         let mut ticks = TickSet::new();
         for _ in 0..reader.read_array_len().map_err(read)? {
             let (from, to) = match reader.peek_kind().map_err(read)? {
@@ -552,7 +555,7 @@ fn ticks_by_node(raw: &[u8]) -> Result<Vec<(&str, TickSet)>, ClientError> {
                 return Err(bad(format!("{from} to {to} is out of the range of ticks")));
             }
         }
-        nodes.push((label, ticks));
+        nodes.push((life, ticks));
     }
     Ok(nodes)
 }

@@ -14,6 +14,7 @@ use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::path::Path;
+use crate::model::spelling::LifeRef;
 use crate::model::value::Reader;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -56,16 +57,33 @@ fn the_clients_first_messages_are_understood() {
     assert!(matches!(decode(&ack), Ok(ClientMessage::Ack { seq: 3, ack: 4 })));
 }
 
+fn life(name: &str, incarnation: u64) -> LifeRef<'_> {
+    LifeRef { name, incarnation: Incarnation(incarnation) }
+}
+
 #[test]
-fn a_set_with_a_chain_is_understood() {
-    // {path: h41bd4b3b.c, value: 2, nchain: 2, chain: {node: n1, tick: 167, prev: nil}, …}
+fn a_chain_of_a_bare_name_is_refused_and_the_error_says_what_to_write() {
+    // As a server of the original has it: {…, chain: {node: n1, tick: 167, prev: nil}, …}
     let set = hex(
         "86a470617468c70c03a9683431626434623362a163a576616c756502a66e636861696e02a5636861696e83\
          a46e6f6465a26e31a47469636bcca7a470726576c0a6616374696f6ea97365745f76616c7565a373657105",
     );
+    let error = refused(&set).error;
+    assert_eq!(error.code, ErrorCode::BadRequest);
+    assert!(error.text.contains("'chain'") && error.text.contains("n1~LIFE"), "{}", error.text);
+}
+
+#[test]
+fn a_set_with_a_chain_is_understood() {
+    // {path: h41bd4b3b.c, value: 2, nchain: 2, chain: {node: n1~ab, tick: 167, prev: nil}, …}
+    let set = hex(
+        "86a470617468c70c03a9683431626434623362a163a576616c756502a66e636861696e02a5636861696e83\
+         a46e6f6465a56e317e6162a47469636bcca7a470726576c0a6616374696f6ea97365745f76616c7565a373\
+         657105",
+    );
     let (5, Request::Write(write)) = request(&set) else { panic!("no write") };
     assert_eq!(write.value, Some(&[2][..]));
-    assert_eq!(write.chain, ChainField::Newest { node: "n1", tick: 167 });
+    assert_eq!(write.chain, ChainField::Newest { life: life("n1", 0xab), tick: 167 });
     assert_eq!((write.reply_chain, write.copies, write.idempotent), (ChainLength(2), 0, false));
     let RequestPath { path, internal: false } = write.path else { panic!("internal") };
     assert_eq!(path.len(), 2);
@@ -244,9 +262,9 @@ fn killed_nodes_drop_out_of_chains_but_the_newest_event_stays() {
     let (table, entry) = chain_of(3, false);
     let kill = |names: &[&str]| names.iter().map(|n| NodeName::new(n).unwrap()).collect();
     let (nodes, ends) = shape(&encoded(&entry, &table, &kill(&["n1"]), 9));
-    assert_eq!((nodes, ends), (vec!["n0".into(), "n2".into()], true));
+    assert_eq!((nodes, ends), (vec!["n0~1".into(), "n2~1".into()], true));
     let (nodes, ends) = shape(&encoded(&entry, &table, &kill(&["n0", "n1", "n2"]), 9));
-    assert_eq!((nodes, ends), (vec!["n0".into()], true));
+    assert_eq!((nodes, ends), (vec!["n0~1".into()], true));
 }
 
 #[test]
@@ -260,8 +278,9 @@ fn a_deletions_event_is_told_in_the_message_itself() {
         names.add_event_fields(&entry, ChainLength(wanted), &mut message);
         out
     };
-    assert_eq!(told(1), b"\x82\xa4node\xa2n0\xa4tick\x01");
-    let whole = b"\x83\xa4node\xa2n0\xa4tick\x01\xa4prev\x83\xa4node\xa2n1\xa4tick\x02\xa4prev\xc0";
+    assert_eq!(told(1), b"\x82\xa4node\xa4n0~1\xa4tick\x01");
+    let whole =
+        b"\x83\xa4node\xa4n0~1\xa4tick\x01\xa4prev\x83\xa4node\xa4n1~1\xa4tick\x02\xa4prev\xc0";
     assert_eq!(told(2), whole);
     assert_eq!(told(usize::MAX), whole);
 }
@@ -271,10 +290,17 @@ fn a_chain_field_is_looked_at_only_as_far_as_needed() {
     let decode = |bytes: &'static [u8]| ChainField::decode(Some(bytes));
     assert_eq!(decode(b"\xc0"), Ok(ChainField::New));
     assert_eq!(decode(b"\x80"), Ok(ChainField::New));
-    let newest = Ok(ChainField::Newest { node: "a", tick: 5 });
-    assert_eq!(decode(b"\x82\xa4node\xa1a\xa4tick\x05"), newest);
-    assert_eq!(decode(b"\x84\x01\x02\xa4tick\x05\xa4prev\x91\xc0\xa4node\xa1a"), newest);
-    for bad in [&b"\x05"[..], b"\x90", b"\x81\xa4node\xa1a", b"\x82\xa4node\x01\xa4tick\x05"] {
+    let newest = Ok(ChainField::Newest { life: life("a", 0xb), tick: 5 });
+    assert_eq!(decode(b"\x82\xa4node\xa3a~b\xa4tick\x05"), newest);
+    assert_eq!(decode(b"\x84\x01\x02\xa4tick\x05\xa4prev\x91\xc0\xa4node\xa3a~b"), newest);
+    for bad in [
+        &b"\x05"[..],
+        b"\x90",
+        b"\x81\xa4node\xa3a~b",
+        b"\x82\xa4node\x01\xa4tick\x05",
+        b"\x82\xa4node\xa1a\xa4tick\x05",
+        b"\x82\xa4node\xa4a~0b\xa4tick\x05",
+    ] {
         assert!(ChainField::decode(Some(bad)).unwrap_err().text.contains("'chain'"));
     }
 }
@@ -322,7 +348,7 @@ proptest! {
             b"\x86\xa6action\xa5watch\xa3seq\x01\xa4path\xc7\x04\x03\xa1a\xa1b\xa6nchain\x03\
               \xa9min_depth\x01\xa5fetch\xc3",
             b"\x87\xa6action\xa9set_value\xa3seq\x01\xa4path\x92\xa1a\x05\xa5value\x91\xc0\
-              \xa5chain\x82\xa4node\xa1n\xa4tick\x05\xa6copies\x02\xa7timeout\xca\x3f\x80\x00\x00",
+              \xa5chain\x82\xa4node\xa3n~1\xa4tick\x05\xa6copies\x02\xa7timeout\xca\x3f\x80\x00\x00",
             b"\x84\xa6action\xa8msg_send\xa3seq\x01\xa5topic\x92\xa1a\xc3\xa3raw\xc4\x01\xff",
             b"\x85\xa6action\xa9get_value\xa3seq\x01\xa4node\xa2n1\xa4tick\xcf\xff\xff\xff\xff\
               \xff\xff\xff\xff\xa6nchain\xff",

@@ -63,6 +63,26 @@ fn extensions_that_would_change_on_the_way_keep_their_bytes() {
 }
 
 #[test]
+fn nothing_is_changed_or_left_out_silently() {
+    let error = |text: &str| value_from_text(text).unwrap_err().to_string();
+    for text in [
+        "18446744073709551616",
+        "[1,-9223372036854775809]",
+        r#"{"a \" 1": 123456789012345678901234567890}"#,
+    ] {
+        assert!(error(text).contains("past 64 bits"), "{text}: {}", error(text));
+    }
+    // Not an integer, or no number at all.
+    assert_eq!(bytes_of("18446744073709551616.0")[0], 0xcb);
+    assert_eq!(bytes_of("1844674407370955161600e1")[0], 0xcb);
+    assert_eq!(bytes_of(r#"["\"18446744073709551616","5"]"#)[0], 0x92);
+    for text in [r#"{"a":1,"a":1}"#, r#"[{"b":{"a":1,"\u0061":2}}]"#] {
+        assert!(error(text).contains(r#"the key "a" is there twice"#), "{text}");
+    }
+    assert!(object_from_text(r#"{"path":"a","value":1,"value":2}"#).is_err());
+}
+
+#[test]
 fn a_map_that_looks_like_a_form_survives() {
     assert_both(r#"{"$map":[["$bin","aGk="]]}"#, b"\x81\xa4$bin\xa4aGk=");
     assert_both(r#"{"$map":[["$map",[]]]}"#, b"\x81\xa4$map\x90");

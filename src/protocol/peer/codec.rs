@@ -1,5 +1,13 @@
 //! Bytes to peer messages and back.
 
+use super::contents_codec::{
+    CONTENTS_ASK, CONTENTS_LIST, CONTENTS_VERSIONS, CONTENTS_WANT, encode_versions, read_ask,
+    read_list, read_told, read_want, write_ask, write_list, write_told, write_want,
+};
+use super::field_codec::{
+    bounded, read_contiguous, read_mark, read_seen, read_tick, read_tock, read_unnamed,
+    write_contiguous, write_mark, write_seen, write_unnamed,
+};
 use super::group_codec::{
     read_group_hello, read_member, read_pair, read_proposal, read_round, write_group_hello,
     write_member, write_pair, write_proposal, write_round,
@@ -11,17 +19,12 @@ use super::{
     PeerMessage, RefuseReason, ResyncStatus, Unnamed,
 };
 use crate::model::entry::Entry;
-use crate::model::ids::{Incarnation, NODE_TABLE_MAX, NodeId, NodeName, NodeTable, Tick, Tock};
-use crate::model::limits::MARK_COMPONENTS_MAX;
+use crate::model::ids::{NodeName, NodeTable};
 use crate::model::path::Path;
-use crate::model::seen::{Lineage, Mark, SeenById};
-use crate::model::seen_sum::SeenSum;
-use crate::model::tick_set::TickSet;
-use crate::model::value::{
-    Kind, Reader, write_array_len, write_bin, write_bool, write_nil, write_str, write_u64,
-};
+use crate::model::seen::Mark;
+use crate::model::value::{Reader, write_array_len, write_bin, write_bool, write_str, write_u64};
 use crate::protocol::frame::{Frame, write_frame};
-use crate::protocol::record::{Record, encode_record, read_event};
+use crate::protocol::record::{Record, encode_record};
 
 const CHANGE: u8 = 1;
 const DIGEST: u8 = 2;
@@ -47,6 +50,8 @@ const ANNOUNCE: u8 = 21;
 const RESYNC: u8 = 22;
 const PING: u8 = 23;
 const DIGEST_WANTED: u8 = 24;
+// 25 and 26 are in `mesh_codec`, 27 to 30 in `contents_codec`.
+const CATCH_UP_MORE: u8 = 31;
 
 /// Most records that are read from one frame; a frame is cut at 64 KiB by its sender, and the
 /// shortest record has about 20 bytes.
@@ -76,7 +81,9 @@ impl<'a> PeerMessage<'a> {
                 let (ready, tock) = (r.read_bool()?, read_tock(r)?);
                 let (mark, seen) = (read_mark(r)?, read_seen(r)?);
                 let unnamed = if elements > 4 { read_unnamed(r)? } else { Unnamed::Unsaid };
-                (Self::Digest(Digest { ready, tock, mark, seen, unnamed }), elements.clamp(4, 5))
+                let contents = if elements > 5 { read_told(r)? } else { None };
+                let digest = Digest { ready, tock, mark, seen, unnamed, contents };
+                (Self::Digest(digest), elements.clamp(4, 6))
             }
             DIGEST_WANTED => (Self::DigestWanted, 0),
             ACK => (Self::Ack(read_tick(r)?), 1),
@@ -88,8 +95,10 @@ impl<'a> PeerMessage<'a> {
             CATCH_UP_KNOWN => {
                 let (id, tock) = (r.read_u64()?, read_tock(r)?);
                 let (mark, seen) = (read_mark(r)?, read_seen(r)?);
-                (Self::CatchUpKnown(CatchUpKnown { id, tock, mark, seen }), 4)
+                let more = r.read_bool()?;
+                (Self::CatchUpKnown(CatchUpKnown { id, tock, mark, seen, more }), 5)
             }
+            CATCH_UP_MORE => (Self::CatchUpMore { id: r.read_u64()? }, 1),
             CATCH_UP_MISSING => {
                 (Self::CatchUpMissing { id: r.read_u64()?, missing: read_seen(r)? }, 2)
             }
@@ -116,12 +125,7 @@ impl<'a> PeerMessage<'a> {
             CATCH_UP_INVITE => (Self::CatchUpInvite, 0),
             CATCH_UP_PART => {
                 let (id, mark) = (r.read_u64()?, read_mark(r)?);
-                let count = bounded(r.read_array_len()?, "records", RECORDS_MAX)?;
-                let mut records = Vec::new();
-                for _ in 0..count {
-                    records.push(Record::decode(r)?);
-                }
-                (Self::CatchUpPart { id, mark, records }, 3)
+                (Self::CatchUpPart { id, mark, records: read_records(r)? }, 3)
             }
             CATCH_UP_END => (Self::CatchUpEnd { id: r.read_u64()?, entries: r.read_u64()? }, 2),
             CATCH_UP_REFUSED => {
@@ -131,6 +135,7 @@ impl<'a> PeerMessage<'a> {
                     2 => RefuseReason::Announced,
                     3 => RefuseReason::Busy,
                     4 => RefuseReason::NotReady,
+                    5 => RefuseReason::TooLong,
                     other => RefuseReason::Other(other),
                 };
                 (Self::CatchUpRefused { id, reason }, 2)
@@ -147,13 +152,19 @@ impl<'a> PeerMessage<'a> {
                 let is_done = r.read_bool()?;
                 (Self::Resync(ResyncStatus { entries, remaining, is_done }), 3)
             }
-            GROUP => (Self::Group(read_group_hello(r)?), 2),
-            PROPOSE => (Self::Propose(read_proposal(r)?), 4),
+            GROUP => (Self::Group(read_group_hello(r)?), 3),
+            PROPOSE => (Self::Propose(read_proposal(r)?), 3),
             AGREE => (Self::Agree { round: read_round(r)?, member: read_member(r)? }, 2),
             DISAGREE => (Self::Disagree(read_round(r)?), 1),
             ANNOUNCE => (Self::Announce(read_pair(r)?), 1),
             EDGE => (Self::Edge(read_edge(r)?), 3),
             RELAYED => (Self::Relayed(read_relayed(r)?), 5),
+            CONTENTS_ASK => (Self::ContentsAsk(read_ask(r)?), 4),
+            CONTENTS_LIST => (Self::ContentsList(read_list(r)?), 7),
+            CONTENTS_WANT => (Self::ContentsWant(read_want(r)?), 1),
+            CONTENTS_VERSIONS => {
+                (Self::ContentsVersions { mark: read_mark(r)?, records: read_records(r)? }, 2)
+            }
             _ => return Ok(None),
         };
         for _ in known..elements {
@@ -174,20 +185,23 @@ impl<'a> PeerMessage<'a> {
             }
             Self::CatchUpPart { id, mark, records } => {
                 let mut table = table.clone();
-                let entries: Vec<(Path, Entry)> = records
-                    .iter()
-                    .filter_map(|r| Some((r.path.clone(), r.to_entry(&mut table)?)))
-                    .collect();
+                let entries = entries_of(records, &mut table);
                 encode_part(*id, mark, &entries, &table, out);
+            }
+            Self::ContentsVersions { mark, records } => {
+                let mut table = table.clone();
+                let entries = entries_of(records, &mut table);
+                encode_versions(mark, &entries, &table, out);
             }
             Self::Topic { topic, data } => encode_topic(topic, data, out),
             Self::Digest(d) => write_frame(DIGEST, out, |out| {
-                write_array_len(5, out);
+                write_array_len(6, out);
                 write_bool(d.ready, out);
                 write_u64(d.tock.get(), out);
                 write_mark(&d.mark, out);
                 write_seen(&d.seen, out);
                 write_unnamed(d.unnamed, out);
+                write_told(d.contents, out);
             }),
             Self::DigestWanted => write_frame(DIGEST_WANTED, out, |out| write_array_len(0, out)),
             Self::Ack(tick) => write_frame(ACK, out, |out| {
@@ -202,11 +216,16 @@ impl<'a> PeerMessage<'a> {
                 write_bool(ask.no_announcements, out);
             }),
             Self::CatchUpKnown(known) => write_frame(CATCH_UP_KNOWN, out, |out| {
-                write_array_len(4, out);
+                write_array_len(5, out);
                 write_u64(known.id, out);
                 write_u64(known.tock.get(), out);
                 write_mark(&known.mark, out);
                 write_seen(&known.seen, out);
+                write_bool(known.more, out);
+            }),
+            Self::CatchUpMore { id } => write_frame(CATCH_UP_MORE, out, |out| {
+                write_array_len(1, out);
+                write_u64(*id, out);
             }),
             Self::CatchUpMissing { id, missing } => write_frame(CATCH_UP_MISSING, out, |out| {
                 write_array_len(2, out);
@@ -251,6 +270,7 @@ impl<'a> PeerMessage<'a> {
                     RefuseReason::Announced => 2,
                     RefuseReason::Busy => 3,
                     RefuseReason::NotReady => 4,
+                    RefuseReason::TooLong => 5,
                     RefuseReason::Other(code) => *code,
                 };
                 write_u64(code, out);
@@ -271,11 +291,11 @@ impl<'a> PeerMessage<'a> {
                 write_bool(status.is_done, out);
             }),
             Self::Group(hello) => write_frame(GROUP, out, |out| {
-                write_array_len(2, out);
+                write_array_len(3, out);
                 write_group_hello(hello, out);
             }),
             Self::Propose(proposal) => write_frame(PROPOSE, out, |out| {
-                write_array_len(4, out);
+                write_array_len(3, out);
                 write_proposal(proposal, out);
             }),
             Self::Agree { round, member } => write_frame(AGREE, out, |out| {
@@ -293,8 +313,25 @@ impl<'a> PeerMessage<'a> {
             }),
             Self::Edge(edge) => write_edge(*edge, out),
             Self::Relayed(relayed) => write_relayed(relayed, out),
+            Self::ContentsAsk(ask) => write_ask(ask, out),
+            Self::ContentsList(list) => write_list(list, out),
+            Self::ContentsWant(paths) => write_want(paths, out),
         }
     }
+}
+
+fn read_records<'a>(r: &mut Reader<'a>) -> Result<Vec<Record<'a>>, PeerError> {
+    let count = bounded(r.read_array_len()?, "records", RECORDS_MAX)?;
+    let mut records = Vec::new();
+    for _ in 0..count {
+        records.push(Record::decode(r)?);
+    }
+    Ok(records)
+}
+
+/// Records in the indices of a table; those for which it has no room are left out.
+fn entries_of(records: &[Record<'_>], table: &mut NodeTable) -> Vec<(Path, Entry)> {
+    records.iter().filter_map(|r| Some((r.path.clone(), r.to_entry(table)?))).collect()
 }
 
 /// Appends a change as a frame.
@@ -342,168 +379,14 @@ pub fn encode_topic(topic: &Path, data: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-pub(super) fn bounded(count: usize, what: &'static str, max: usize) -> Result<usize, PeerError> {
-    if count > max { Err(PeerError::TooMany { what, count, max }) } else { Ok(count) }
-}
-
-pub(super) fn read_tick(r: &mut Reader<'_>) -> Result<Tick, PeerError> {
-    let raw = r.read_u64()?;
-    Tick::new(raw).ok_or(PeerError::Counter(raw))
-}
-
-pub(super) fn read_tock(r: &mut Reader<'_>) -> Result<Tock, PeerError> {
-    let raw = r.read_u64()?;
-    Tock::new(raw).ok_or(PeerError::Counter(raw))
-}
-
-/// A mark: array of `[lineage, tock]`; a lineage is nil or an event.
-pub(super) fn read_mark(r: &mut Reader<'_>) -> Result<Mark, PeerError> {
-    let count = bounded(r.read_array_len()?, "components of a mark", MARK_COMPONENTS_MAX)?;
-    let mut components = Vec::new();
-    for _ in 0..count {
-        let elements = r.read_array_len()?;
-        let lineage = read_lineage(r)?;
-        components.push((lineage, read_tock(r)?));
-        for _ in 2..elements {
-            r.skip()?;
-        }
-    }
-    Ok(Mark::from_components(components))
-}
-
-pub(super) fn write_mark(mark: &Mark, out: &mut Vec<u8>) {
-    write_array_len(mark.iter().count(), out);
-    for (lineage, tock) in mark.iter() {
-        write_array_len(2, out);
-        write_lineage(lineage, out);
-        write_u64(tock.get(), out);
-    }
-}
-
-/// A lineage: nil, or the event that started it.
-pub(super) fn read_lineage(r: &mut Reader<'_>) -> Result<Lineage, PeerError> {
-    if r.take_nil() {
-        return Ok(Lineage(None));
-    }
-    let event = read_event(r)?;
-    let id = NodeId { name: NodeName::new(event.name)?, incarnation: event.incarnation };
-    Ok(Lineage(Some((id, event.tick))))
-}
-
-pub(super) fn write_lineage(lineage: &Lineage, out: &mut Vec<u8>) {
-    match &lineage.0 {
-        None => write_nil(out),
-        Some((id, tick)) => {
-            write_array_len(3, out);
-            write_str(id.name.as_str(), out);
-            write_u64(id.incarnation.0, out);
-            write_u64(tick.get(), out);
-        }
-    }
-}
-
-/// What is seen: array of `[name, incarnation, gap, length, gap, length …]`. The first gap
-/// counts from 0, each further one from the end of the range before it.
-pub(super) fn read_seen(r: &mut Reader<'_>) -> Result<SeenById, PeerError> {
-    let count = bounded(r.read_array_len()?, "incarnations", NODE_TABLE_MAX)?;
-    let mut seen = Vec::new();
-    for _ in 0..count {
-        let elements = r.read_array_len()?;
-        let id = read_id(r)?;
-        let mut ticks = TickSet::new();
-        let mut at: u64 = 0;
-        for _ in 0..elements.saturating_sub(2) / 2 {
-            let (gap, length) = (r.read_u64()?, r.read_u64()?);
-            let from = at.checked_add(gap).ok_or(PeerError::Ticks)?;
-            let to = from.checked_add(length).ok_or(PeerError::Ticks)?;
-            if gap == 0 || length == 0 || !ticks.insert_range(from, to) {
-                return Err(PeerError::Ticks);
-            }
-            at = to;
-        }
-        if elements < 2 || elements % 2 != 0 {
-            return Err(PeerError::Ticks);
-        }
-        seen.push((id, ticks));
-    }
-    Ok(seen)
-}
-
-pub(super) fn read_id(r: &mut Reader<'_>) -> Result<NodeId, PeerError> {
-    let name = NodeName::new(r.read_str()?)?;
-    Ok(NodeId { name, incarnation: Incarnation(r.read_u64()?) })
-}
-
-pub(super) fn write_seen(seen: &SeenById, out: &mut Vec<u8>) {
-    write_array_len(seen.len(), out);
-    for (id, ticks) in seen {
-        write_array_len(2 + 2 * ticks.range_count(), out);
-        write_str(id.name.as_str(), out);
-        write_u64(id.incarnation.0, out);
-        let mut at = 0;
-        for (from, to) in ticks.ranges() {
-            write_u64(from - at, out);
-            write_u64(to - from, out);
-            at = to;
-        }
-    }
-}
-
-/// What a digest says of the rest: nil or absent, true where another part follows, else
-/// `[hash, count]`.
-fn read_unnamed(r: &mut Reader<'_>) -> Result<Unnamed, PeerError> {
-    if r.take_nil() {
-        return Ok(Unnamed::Unsaid);
-    }
-    if r.peek_kind()? == Kind::Bool {
-        return Ok(if r.read_bool()? { Unnamed::Follows } else { Unnamed::Unsaid });
-    }
-    let elements = r.read_array_len()?;
-    let sum = SeenSum { hash: r.read_u64()?, count: r.read_u64()? };
-    for _ in 2..elements {
-        r.skip()?;
-    }
-    Ok(Unnamed::Sum(sum))
-}
-
-fn write_unnamed(unnamed: Unnamed, out: &mut Vec<u8>) {
-    match unnamed {
-        Unnamed::Unsaid => write_nil(out),
-        Unnamed::Follows => write_bool(true, out),
-        Unnamed::Sum(sum) => {
-            write_array_len(2, out);
-            write_u64(sum.hash, out);
-            write_u64(sum.count, out);
-        }
-    }
-}
-
-/// Counters: array of `[name, incarnation, tick]`.
-fn read_contiguous(r: &mut Reader<'_>) -> Result<Vec<(NodeId, Tick)>, PeerError> {
-    let count = bounded(r.read_array_len()?, "incarnations", NODE_TABLE_MAX)?;
-    let mut counters = Vec::new();
-    for _ in 0..count {
-        let event = read_event(r)?;
-        let id = NodeId { name: NodeName::new(event.name)?, incarnation: event.incarnation };
-        counters.push((id, event.tick));
-    }
-    Ok(counters)
-}
-
-fn write_contiguous(counters: &[(NodeId, Tick)], out: &mut Vec<u8>) {
-    write_array_len(counters.len(), out);
-    for (id, tick) in counters {
-        write_array_len(3, out);
-        write_str(id.name.as_str(), out);
-        write_u64(id.incarnation.0, out);
-        write_u64(tick.get(), out);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Edge, Relayed};
+    use super::super::{ContentsAsk, ContentsList, ContentsTold, Edge, Listed, Relayed};
     use super::*;
+    use crate::model::ids::{Incarnation, NodeId, Tick, Tock};
+    use crate::model::seen::Lineage;
+    use crate::model::seen_sum::SeenSum;
+    use crate::model::tick_set::TickSet;
     use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
     use proptest::prelude::*;
 
@@ -513,7 +396,15 @@ mod tests {
 
     fn digest<'a>(unnamed: Unnamed) -> PeerMessage<'a> {
         let (tock, mark) = (Tock::new(9).unwrap(), Mark::default());
-        PeerMessage::Digest(Digest { ready: false, tock, mark, seen: Vec::new(), unnamed })
+        let contents = None;
+        PeerMessage::Digest(Digest {
+            ready: false,
+            tock,
+            mark,
+            seen: Vec::new(),
+            unnamed,
+            contents,
+        })
     }
 
     fn samples<'a>() -> Vec<PeerMessage<'a>> {
@@ -530,9 +421,11 @@ mod tests {
                 mark: mark.clone(),
                 seen: seen.clone(),
                 unnamed: Unnamed::Sum(SeenSum { hash: u64::MAX, count: 3 }),
+                contents: Some(ContentsTold { seen: 1, sum: u64::MAX }),
             }),
             digest(Unnamed::Unsaid),
             digest(Unnamed::Follows),
+            digest(Unnamed::TooLong),
             PeerMessage::DigestWanted,
             PeerMessage::Ack(Tick::new(12).unwrap()),
             PeerMessage::CatchUpAsk(CatchUpAsk {
@@ -541,7 +434,14 @@ mod tests {
                 contiguous: vec![(id("a"), Tick::new(9).unwrap())],
                 no_announcements: true,
             }),
-            PeerMessage::CatchUpKnown(CatchUpKnown { id: 5, tock, mark, seen: seen.clone() }),
+            PeerMessage::CatchUpKnown(CatchUpKnown {
+                id: 5,
+                tock,
+                mark,
+                seen: seen.clone(),
+                more: true,
+            }),
+            PeerMessage::CatchUpMore { id: 5 },
             PeerMessage::CatchUpMissing { id: 5, missing: seen.clone() },
             PeerMessage::CatchUpEnd { id: 5, entries: 1 << 40 },
             PeerMessage::CatchUpNames(CatchUpNames {
@@ -553,7 +453,7 @@ mod tests {
             PeerMessage::CatchUpDone { id: 5 },
             PeerMessage::CatchUpInvite,
             PeerMessage::Resync(ResyncStatus { entries: 1, remaining: 2, is_done: true }),
-            PeerMessage::CatchUpRefused { id: 5, reason: RefuseReason::Busy },
+            PeerMessage::CatchUpRefused { id: 5, reason: RefuseReason::TooLong },
             PeerMessage::Topic { topic: "a.b".parse().unwrap(), data: &[0xc1, 0xff] },
             PeerMessage::KillNode(NodeName::new("old").unwrap()),
             PeerMessage::Leave,
@@ -564,6 +464,28 @@ mod tests {
                 wide: true,
                 frame: &[0, 0, 0, 1, 10],
             }),
+            PeerMessage::ContentsAsk(ContentsAsk {
+                mark: Mark::default(),
+                seen: 5,
+                differed: true,
+                sums: vec![(0, 1), (1_023, u64::MAX)],
+            }),
+            PeerMessage::ContentsList(ContentsList {
+                mark: Mark::default(),
+                differs: true,
+                buckets: vec![3, 1_023],
+                last: true,
+                answer_wanted: false,
+                makers: vec![id("a")],
+                entries: vec![Listed {
+                    path: "a.b".parse().unwrap(),
+                    maker: 0,
+                    tick: Tick::new(4).unwrap(),
+                    tock,
+                    hash: 9,
+                }],
+            }),
+            PeerMessage::ContentsWant(vec!["a".parse().unwrap(), Path::root()]),
         ]
     }
 
@@ -598,7 +520,19 @@ mod tests {
         let frame = split_frame(&part, BODY_BYTES_MAX).unwrap().unwrap();
         let decoded = PeerMessage::decode(&frame).unwrap().unwrap();
         let Ok(record) = Record::decode(&mut Reader::new(&raw)) else { panic!("decoded before") };
-        assert_eq!(decoded, PeerMessage::CatchUpPart { id: 3, mark, records: vec![record] });
+        let sent = PeerMessage::CatchUpPart { id: 3, mark: mark.clone(), records: vec![record] };
+        assert_eq!(decoded, sent);
+        let PeerMessage::CatchUpPart { records, .. } = sent else { panic!("just made") };
+        let mut bytes = Vec::new();
+        let sent = PeerMessage::ContentsVersions { mark, records };
+        sent.encode(&table, &mut bytes);
+        let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
+        let decoded = PeerMessage::decode(&frame).unwrap().unwrap();
+        let PeerMessage::ContentsVersions { records, .. } = &decoded else { panic!("it is one") };
+        assert_eq!(records.len(), 1);
+        let mut again = Vec::new();
+        decoded.encode(&table, &mut again);
+        assert_eq!(again, bytes);
     }
 
     #[test]
@@ -608,6 +542,29 @@ mod tests {
         let frame = Frame { kind: ACK, body: &[0x93, 5, 0xc0, 0xa1, b'x'], length: 10 };
         let ack = PeerMessage::Ack(Tick::new(5).unwrap());
         assert_eq!(PeerMessage::decode(&frame), Ok(Some(ack)));
+    }
+
+    #[test]
+    fn a_listed_version_whose_maker_is_not_there_is_refused() {
+        let list = ContentsList {
+            mark: Mark::default(),
+            differs: false,
+            buckets: Vec::new(),
+            last: true,
+            answer_wanted: false,
+            makers: vec![id("a")],
+            entries: vec![Listed {
+                path: Path::root(),
+                maker: 1,
+                tick: Tick::default(),
+                tock: Tock::default(),
+                hash: 0,
+            }],
+        };
+        let mut bytes = Vec::new();
+        PeerMessage::ContentsList(list).encode(&NodeTable::new(), &mut bytes);
+        let frame = split_frame(&bytes, BODY_BYTES_MAX).unwrap().unwrap();
+        assert_eq!(PeerMessage::decode(&frame), Err(PeerError::Counter(1)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! unknown keys are ignored. The field `auth` is reserved: with a shared cluster key it will
 //! carry the first message of the key exchange.
 
-use crate::model::ids::{Incarnation, NodeName};
+use crate::model::ids::{Incarnation, Millis, NodeName, Tock};
 use crate::model::limits;
 use crate::model::value::{
     ReadError, Reader, write_array_len, write_bool, write_map_len, write_str, write_u64,
@@ -16,9 +16,10 @@ const HELLO: u8 = 0x44;
 const REFUSAL: u8 = 0x45;
 
 /// The peer protocol's version that this software speaks.
-pub const VERSION: u64 = 1;
-/// The oldest version that it still understands.
-pub const VERSION_OLDEST: u64 = 1;
+pub const VERSION: u64 = 2;
+/// The oldest version that it still understands. In version 1 lists were clipped where they were too
+/// long: whoever spoke it took a part for the whole.
+pub const VERSION_OLDEST: u64 = 2;
 /// Most bytes of an address or a text in a greeting.
 const TEXT_BYTES_MAX: usize = 512;
 
@@ -51,6 +52,13 @@ pub struct Hello {
     pub client: String,
     /// The sender has caught up and serves clients.
     pub ready: bool,
+    /// For how long it has served clients, milliseconds; 0 while it does not. Of two living nodes
+    /// of one name, the one that has served longer keeps it.
+    pub serving_ms: Millis,
+    /// Of a sender that is not ready: whether it may begin without anybody to catch up from, and
+    /// if so, its tock (0 without data). None of a node that waits until it has joined. Where all
+    /// wait, as after a power cut, the one with the greatest tock begins: [`Self::begins_before`].
+    pub may_begin: Option<Tock>,
     /// [`LIMITS`] as the sender knows them.
     pub limits: Vec<u64>,
     /// The sender's software version, for operators.
@@ -67,6 +75,9 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// What is wrong and what to do, for people.
     pub text: String,
+    /// With [`RefusalCode::NameInUse`]: where the node is that has the name (`host:port`), so
+    /// that the refused one can ask it itself.
+    pub holder: Option<String>,
 }
 
 /// The fixed words of a [`Refusal`].
@@ -78,8 +89,11 @@ pub enum RefusalCode {
     Network,
     /// Other limits: other software.
     Limits,
-    /// A live node of that name is in the network already.
+    /// A live node of that name is in the network already, as the answering node sees it. That
+    /// may be out of date: the node may have just died.
     NameInUse,
+    /// The answering node itself has that name, and keeps it.
+    NameHeld,
     /// The dialling node reached itself.
     Myself,
     /// Another connection between the two stands already.
@@ -91,11 +105,12 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    const ALL: [(Self, &'static str); 8] = [
+    const ALL: [(Self, &'static str); 9] = [
         (Self::Version, "version"),
         (Self::Network, "network"),
         (Self::Limits, "limits"),
         (Self::NameInUse, "name_in_use"),
+        (Self::NameHeld, "name_held"),
         (Self::Myself, "myself"),
         (Self::Linked, "linked"),
         (Self::Unavailable, "unavailable"),
@@ -111,7 +126,10 @@ impl RefusalCode {
     /// Whether trying again later may help without anybody changing anything.
     #[must_use]
     pub fn is_passing(self) -> bool {
-        matches!(self, Self::NameInUse | Self::Linked | Self::Unavailable | Self::Other)
+        matches!(
+            self,
+            Self::NameInUse | Self::NameHeld | Self::Linked | Self::Unavailable | Self::Other
+        )
     }
 }
 
@@ -168,6 +186,7 @@ fn decode_hello(body: &[u8]) -> Result<Hello, GreetingError> {
     let (mut versions, mut network, mut name, mut incarnation) = (None, None, None, None);
     let (mut gossip, mut client, mut limits) = (None, String::new(), Vec::new());
     let (mut features, mut ready, mut software) = (0, false, String::new());
+    let (mut serving_ms, mut may_begin) = (0, None);
     let mut peers = Vec::new();
     for _ in 0..r.read_map_len()? {
         match r.read_str()? {
@@ -184,6 +203,8 @@ fn decode_hello(body: &[u8]) -> Result<Hello, GreetingError> {
             "gossip" => gossip = Some(read_text(&mut r)?),
             "client" => client = read_text(&mut r)?,
             "ready" => ready = r.read_bool()?,
+            "serving_ms" => serving_ms = r.read_u64()?,
+            "may_begin" => may_begin = Tock::new(r.read_u64()?),
             "software" => software = read_text(&mut r)?,
             "limits" => {
                 for _ in 0..r.read_array_len()?.min(64) {
@@ -207,6 +228,8 @@ fn decode_hello(body: &[u8]) -> Result<Hello, GreetingError> {
         gossip: gossip.ok_or(GreetingError::Missing("gossip"))?,
         client,
         ready,
+        serving_ms,
+        may_begin,
         limits,
         software,
         peers,
@@ -220,7 +243,7 @@ impl Hello {
     /// Appends the greeting as a frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         write_frame(HELLO, out, |out| {
-            write_map_len(11, out);
+            write_map_len(12 + usize::from(self.may_begin.is_some()), out);
             write_str("versions", out);
             write_array_len(2, out);
             write_u64(self.versions.0, out);
@@ -241,6 +264,12 @@ impl Hello {
             }
             write_str("ready", out);
             write_bool(self.ready, out);
+            write_str("serving_ms", out);
+            write_u64(self.serving_ms, out);
+            if let Some(tock) = self.may_begin {
+                write_str("may_begin", out);
+                write_u64(tock.get(), out);
+            }
             write_str("limits", out);
             write_array_len(self.limits.len(), out);
             for limit in &self.limits {
@@ -260,7 +289,7 @@ impl Hello {
     /// # Errors
     /// The [`Refusal`] to send back.
     pub fn check(&self, other: &Self) -> Result<(), Refusal> {
-        let refuse = |code, text| Err(Refusal { code, text });
+        let refuse = |code, text| Err(Refusal::new(code, text));
         if other.network != self.network {
             return refuse(
                 RefusalCode::Network,
@@ -295,19 +324,35 @@ impl Hello {
             return if other.incarnation == self.incarnation {
                 refuse(RefusalCode::Myself, format!("node {} reached itself", self.name))
             } else {
-                refuse(
-                    RefusalCode::NameInUse,
-                    format!("a node {} is running here; choose another --name", self.name),
-                )
+                refuse(RefusalCode::NameHeld, format!("a node {} is running here", self.name))
             };
         }
         Ok(())
+    }
+
+    /// Whether this node begins rather than that one, where neither serves clients yet and
+    /// nobody else does: whoever has seen most goes first, then the smaller name.
+    #[must_use]
+    pub fn begins_before(&self, other: &Self) -> bool {
+        match (self.may_begin, other.may_begin) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(own), Some(theirs)) => (theirs, &self.name) < (own, &other.name),
+        }
+    }
+
+    /// Whether of two living nodes of one name this one keeps it: the one that has served clients
+    /// for longer. Both sides of a connection come to the same.
+    #[must_use]
+    pub fn keeps_name_against(&self, other: &Self) -> bool {
+        let rank = |of: &Self| (of.ready, of.serving_ms, std::cmp::Reverse(of.incarnation));
+        rank(self) > rank(other)
     }
 }
 
 fn decode_refusal(body: &[u8]) -> Result<Refusal, GreetingError> {
     let mut r = Reader::new(body);
-    let (mut code, mut text) = (RefusalCode::Other, String::new());
+    let (mut code, mut text, mut holder) = (RefusalCode::Other, String::new(), None);
     for _ in 0..r.read_map_len()? {
         match r.read_str()? {
             "code" => {
@@ -316,22 +361,33 @@ fn decode_refusal(body: &[u8]) -> Result<Refusal, GreetingError> {
                 code = known.map_or(RefusalCode::Other, |(code, _)| *code);
             }
             "text" => text = read_text(&mut r)?,
+            "holder" => holder = Some(read_text(&mut r)?),
             _ => r.skip()?,
         }
     }
-    Ok(Refusal { code, text })
+    Ok(Refusal { code, text, holder })
 }
 
 impl Refusal {
+    /// One that names no holder.
+    #[must_use]
+    pub fn new(code: RefusalCode, text: String) -> Self {
+        Self { code, text, holder: None }
+    }
+
     /// Appends the refusal as a frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         write_frame(REFUSAL, out, |out| {
-            write_map_len(2, out);
+            write_map_len(2 + usize::from(self.holder.is_some()), out);
             write_str("code", out);
             write_str(self.code.as_str(), out);
             write_str("text", out);
             let end = self.text.floor_char_boundary(TEXT_BYTES_MAX);
             write_str(self.text.get(..end).unwrap_or_default(), out);
+            if let Some(holder) = &self.holder {
+                write_str("holder", out);
+                write_str(holder, out);
+            }
         });
     }
 }
@@ -351,6 +407,8 @@ mod tests {
             gossip: "[::1]:27587".into(),
             client: "127.0.0.1:27586".into(),
             ready: true,
+            serving_ms: 5,
+            may_begin: None,
             limits: LIMITS.to_vec(),
             software: "0.1.0".into(),
             peers: vec!["a:1".into()],
@@ -368,7 +426,12 @@ mod tests {
     fn greetings_and_refusals_come_back_as_they_were() {
         let sent = hello("a", "net");
         assert_eq!(through(|out| sent.encode(out)), Greeting::Hello(Box::new(sent)));
-        let refusal = Refusal { code: RefusalCode::Network, text: "other network".into() };
+        let sent = Hello { ready: false, may_begin: Tock::new(7), ..hello("a", "net") };
+        assert_eq!(through(|out| sent.encode(out)), Greeting::Hello(Box::new(sent)));
+        let refusal = Refusal::new(RefusalCode::Network, "other network".into());
+        assert_eq!(through(|out| refusal.encode(out)), Greeting::Refusal(refusal.clone()));
+        let holder = Some("a:1".into());
+        let refusal = Refusal { code: RefusalCode::NameInUse, holder, ..refusal };
         assert_eq!(through(|out| refusal.encode(out)), Greeting::Refusal(refusal));
     }
 
@@ -380,11 +443,45 @@ mod tests {
         assert_eq!(code(&hello("b", "staging")), RefusalCode::Network);
         assert_eq!(code(&hello("a", "prod")), RefusalCode::Myself);
         let twin = Hello { incarnation: Incarnation(1), ..hello("a", "prod") };
-        assert_eq!(code(&twin), RefusalCode::NameInUse);
+        assert_eq!(code(&twin), RefusalCode::NameHeld);
         let newer = Hello { versions: (VERSION + 1, VERSION + 3), ..hello("b", "prod") };
         assert_eq!(code(&newer), RefusalCode::Version);
         let other = Hello { limits: vec![1], ..hello("b", "prod") };
         assert_eq!(code(&other), RefusalCode::Limits);
+    }
+
+    #[test]
+    fn of_nodes_that_all_wait_exactly_one_begins() {
+        let waiting = |name, tock: Option<u64>| Hello {
+            ready: false,
+            may_begin: tock.and_then(Tock::new),
+            ..hello(name, "net")
+        };
+        // In the order in which they begin.
+        let order = [("c", Some(9)), ("d", Some(9)), ("b", Some(3)), ("a", Some(0)), ("e", None)];
+        let order = order.map(|(name, tock)| waiting(name, tock));
+        for (at, own) in order.iter().enumerate() {
+            for (other_at, other) in order.iter().enumerate() {
+                assert_eq!(own.begins_before(other), at < other_at, "{own:?} {other:?}");
+            }
+        }
+        assert!(!waiting("e", None).begins_before(&waiting("f", None)), "they wait for a third");
+    }
+
+    #[test]
+    fn of_two_nodes_of_one_name_the_one_that_has_served_longer_keeps_it() {
+        let node = |ready, serving_ms, incarnation| Hello {
+            ready,
+            serving_ms,
+            incarnation: Incarnation(incarnation),
+            ..hello("a", "net")
+        };
+        let order = [node(true, 9, 5), node(true, 2, 4), node(false, 0, 1), node(false, 0, 2)];
+        for (at, own) in order.iter().enumerate() {
+            for (other_at, other) in order.iter().enumerate() {
+                assert_eq!(own.keeps_name_against(other), at < other_at, "{own:?} {other:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Bytes of the messages of networks in which not all are linked with all, and back.
 
-use super::codec::read_id;
+use super::field_codec::read_id;
 use super::{Edge, PeerError, Relayed};
 use crate::model::value::{Reader, write_array_len, write_bin, write_bool, write_str, write_u64};
 use crate::protocol::frame::write_frame;

@@ -3,6 +3,8 @@
 //! behind those that this version knows are ignored, and so are kinds it does not know.
 
 mod codec;
+mod contents_codec;
+mod field_codec;
 pub mod greeting;
 mod group_codec;
 mod mesh_codec;
@@ -10,12 +12,14 @@ mod ping_codec;
 
 use crate::model::group::{GroupConfig, Member, RoundId};
 use crate::model::ids::{NodeId, NodeName, Tick, Tock};
+use crate::model::mark::{Component, Implied, PurgeId};
 use crate::model::path::Path;
 use crate::model::ping::Ping;
 use crate::model::seen::{Lineage, Mark, SeenById};
 use crate::model::seen_sum::SeenSum;
 use crate::protocol::record::{Record, RecordError};
 pub use codec::{encode_change, encode_part, encode_topic};
+pub use contents_codec::encode_versions;
 
 /// Why a message was not understood. The link is closed: its sender is broken or hostile.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -77,6 +81,68 @@ pub struct Digest {
     pub seen: SeenById,
     /// What there is besides.
     pub unnamed: Unnamed,
+    /// Sums over everything that was accounted for and that is held, of the moment of the digest;
+    /// only in full ones (RULES 10).
+    pub contents: Option<ContentsTold>,
+}
+
+/// All that a node has accounted for and all that it holds, in two numbers. Where the first and the
+/// marks are the same, the second is, too, unless one event has two contents (RULES 10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentsTold {
+    /// A sum over all that was accounted for.
+    pub seen: u64,
+    /// The sum over all entries ([`crate::model::content_sums`]).
+    pub sum: u64,
+}
+
+/// Asks a peer to compare contents: its sums differ (RULES 10).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContentsAsk {
+    /// The asker's mark.
+    pub mark: Mark,
+    /// The sum over all that the asker has accounted for.
+    pub seen: u64,
+    /// The asker's sum differed from one of the receiver's at the same seen and mark; else the two
+    /// could not be compared for long, because changes are always under way.
+    pub differed: bool,
+    /// Of its buckets those that are not empty, with their sums.
+    pub sums: Vec<(u16, u64)>,
+}
+
+/// What a node holds in some buckets (RULES 10).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContentsList {
+    /// The sender's mark at the moment that the list is of.
+    pub mark: Mark,
+    /// Both nodes had accounted for the same at the same mark when their sums were compared: the
+    /// difference is certain.
+    pub differs: bool,
+    /// Which buckets.
+    pub buckets: Vec<u16>,
+    /// No more of these buckets follows.
+    pub last: bool,
+    /// The sender wants the receiver's own entries of these buckets listed in turn.
+    pub answer_wanted: bool,
+    /// Who made the listed versions.
+    pub makers: Vec<NodeId>,
+    /// The versions.
+    pub entries: Vec<Listed>,
+}
+
+/// One version in a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Where.
+    pub path: Path,
+    /// Who made it: a place in [`ContentsList::makers`]. Invariant: there is one.
+    pub maker: usize,
+    /// With which tick.
+    pub tick: Tick,
+    /// Its tock.
+    pub tock: Tock,
+    /// Its hash ([`crate::model::content_sums::IncarnationKeys::content_hash`]).
+    pub hash: u64,
 }
 
 /// What a digest says of the incarnations that it does not name (RULES, "Sparing").
@@ -89,6 +155,9 @@ pub enum Unnamed {
     Follows,
     /// All that are named in no part of this digest sum up to this. A count of 0: there are none.
     Sum(SeenSum),
+    /// The answer to [`PeerMessage::DigestWanted`] where the whole list is too long: whoever wants
+    /// to know has to catch up, which tells it in parts.
+    TooLong,
 }
 
 /// Step 1 of a catch-up: the asker's counters (RULES 3).
@@ -98,7 +167,8 @@ pub struct CatchUpAsk {
     pub id: u64,
     /// The asker's mark.
     pub mark: Mark,
-    /// Per incarnation the tick up to which the asker has accounted for all.
+    /// Per incarnation the tick up to which the asker has accounted for all. May name some
+    /// incarnations only: more is told of those that are left out.
     pub contiguous: Vec<(NodeId, Tick)>,
     /// The asker does not want announcements of purges: those that it got did not help.
     pub no_announcements: bool,
@@ -116,6 +186,9 @@ pub struct CatchUpKnown {
     pub mark: Mark,
     /// What the answerer has accounted for: above the asker's counters; across a purge all of it.
     pub seen: SeenById,
+    /// This is a part of the list: the next one comes when it is asked for
+    /// ([`PeerMessage::CatchUpMore`]).
+    pub more: bool,
 }
 
 /// Across a purge: entries of the asker that the answerer may have purged (RULES 4).
@@ -156,12 +229,19 @@ pub struct ResyncStatus {
 pub struct PairById {
     /// Of which succession of decisions.
     pub lineage: Lineage,
-    /// The mark at which one has to stand.
-    pub from: Tock,
-    /// The mark that follows it.
+    /// Where one has to stand in that lineage.
+    pub from: Component,
+    /// The tock of the mark that follows.
     pub to: Tock,
-    /// V: what one has to have seen.
+    /// Which purge this is.
+    pub id: Option<PurgeId>,
+    /// What else one has to have applied.
+    pub base: Vec<(Lineage, Component)>,
+    /// V: what one has to have seen, of the incarnations that are named.
     pub seen: SeenById,
+    /// V of all others sums up to this: an incarnation's part of V is named whole or not at all.
+    /// Whoever has another sum does not know V, and can neither agree to it nor apply it.
+    pub rest: SeenSum,
 }
 
 /// A coordinator asks the Delete group's members to agree (RULES 7).
@@ -169,10 +249,8 @@ pub struct PairById {
 pub struct Proposal {
     /// The round.
     pub round: RoundId,
-    /// What it is about.
+    /// What it is about. The holes in V are those that nobody could fill: they are lost.
     pub pair: PairById,
-    /// Holes that nobody could fill: left out of V.
-    pub lost: SeenById,
     /// A planned change of the member list that takes effect with the announcement.
     pub next: Option<GroupConfig>,
 }
@@ -184,6 +262,8 @@ pub struct GroupHello {
     pub member: Member,
     /// The list in force at the sender.
     pub config: Option<GroupConfig>,
+    /// What may be left out of marks, as far as the sender knows.
+    pub implied: Vec<Implied>,
 }
 
 /// Why a catch-up is not answered.
@@ -198,6 +278,8 @@ pub enum RefuseReason {
     Busy,
     /// The answerer is itself still catching up.
     NotReady,
+    /// The answer would be longer than a message may be: too much was named at once.
+    TooLong,
     /// A reason that this version does not know.
     Other(u64),
 }
@@ -243,7 +325,13 @@ pub enum PeerMessage<'a> {
     CatchUpAsk(CatchUpAsk),
     /// What the answerer knows.
     CatchUpKnown(CatchUpKnown),
-    /// Step 3 of a catch-up: the events that the asker lacks of the known ones.
+    /// The asker wants the next part of what the answerer knows.
+    CatchUpMore {
+        /// Of the ask.
+        id: u64,
+    },
+    /// Step 3 of a catch-up: events that the asker lacks of the known ones. What does not fit follows
+    /// in another one, when the data of these has come.
     CatchUpMissing {
         /// Of the ask.
         id: u64,
@@ -259,7 +347,7 @@ pub enum PeerMessage<'a> {
         /// The entries.
         records: Vec<Record<'a>>,
     },
-    /// All entries have been sent.
+    /// All entries that the last [`PeerMessage::CatchUpMissing`] asked for have been sent.
     CatchUpEnd {
         /// Of the ask.
         id: u64,
@@ -318,6 +406,19 @@ pub enum PeerMessage<'a> {
     Edge(Edge),
     /// Passed on for somebody who may have no link to the receiver.
     Relayed(Relayed<'a>),
+    /// The sums over contents differ; these are the sender's.
+    ContentsAsk(ContentsAsk),
+    /// What the sender holds, in buckets that differ.
+    ContentsList(ContentsList),
+    /// The sender lacks the versions at these paths, although it has accounted for their events.
+    ContentsWant(Vec<Path>),
+    /// What the sender holds at paths that were wanted.
+    ContentsVersions {
+        /// The sender's mark of that moment.
+        mark: Mark,
+        /// The versions.
+        records: Vec<Record<'a>>,
+    },
 }
 
 impl<'a> PeerMessage<'a> {

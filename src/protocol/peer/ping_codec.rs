@@ -1,7 +1,7 @@
 //! Bytes to the pings of an election and back. What is in them is judged by `actor`.
 
 use super::PeerError;
-use super::codec::bounded;
+use super::field_codec::bounded;
 use crate::model::ids::NodeName;
 use crate::model::ping::{
     ConfigVersion, GroupId, HISTORY_LEN_MAX, Meeting, PING_MEETINGS_MAX, Ping,

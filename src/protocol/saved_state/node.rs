@@ -2,34 +2,28 @@
 
 use std::fmt;
 
-use crate::model::ids::{NameError, NodeName};
+use crate::model::ids::{Incarnation, NodeId, NodeName};
+use crate::model::spelling::SpellingError;
 
-/// Most hexadecimal digits behind the `~`: a whole incarnation.
-const LIFE_DIGITS_MAX: usize = 16;
-
-/// A node of a file: a name and, in files that were written here, which of its lives, where
-/// several are known (`n1~5678`, the label that clients see). DistKV takes both for names.
+/// A node of a file: a name, as the Python DistKV gives it, or one life of a node, spelled as
+/// everywhere, in files that were written here. DistKV takes both for names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SavedNode {
     name: NodeName,
-    /// Invariant: 1 to 16 lower-case hexadecimal digits.
-    life: Option<Box<str>>,
+    life: Option<Incarnation>,
 }
 
 impl SavedNode {
-    /// From the label in a file.
+    /// From the name in a file.
     ///
     /// # Errors
-    /// It is none that a node can have here.
-    pub fn new(label: &str) -> Result<Self, NameError> {
-        let Some((name, life)) = label.split_once('~') else {
-            return Ok(Self { name: NodeName::new(label)?, life: None });
-        };
-        let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-        if !(1..=LIFE_DIGITS_MAX).contains(&life.len()) || !life.chars().all(is_digit) {
-            return Err(NameError::Character('~'));
+    /// It is none that a node, or one life of it, can have here.
+    pub fn new(text: &str) -> Result<Self, SpellingError> {
+        if !text.contains('~') {
+            return Ok(Self { name: NodeName::new(text)?, life: None });
         }
-        Ok(Self { name: NodeName::new(name)?, life: Some(life.into()) })
+        let NodeId { name, incarnation } = text.parse()?;
+        Ok(Self { name, life: Some(incarnation) })
     }
 
     /// The node's name.
@@ -38,10 +32,10 @@ impl SavedNode {
         &self.name
     }
 
-    /// Which of its lives: the hexadecimal digits behind the `~`.
+    /// Which of its lives, if the file says so.
     #[must_use]
-    pub fn life(&self) -> Option<&str> {
-        self.life.as_deref()
+    pub fn life(&self) -> Option<Incarnation> {
+        self.life
     }
 }
 
@@ -53,9 +47,9 @@ impl From<NodeName> for SavedNode {
 
 impl fmt::Display for SavedNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.life {
+        match self.life {
             None => self.name.fmt(f),
-            Some(life) => write!(f, "{}~{life}", self.name),
+            Some(incarnation) => NodeId { name: self.name.clone(), incarnation }.fmt(f),
         }
     }
 }
@@ -65,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_names_with_or_without_a_life() {
-        for label in ["n1", "n1~5678", "n1~0123456789abcdef"] {
-            assert_eq!(SavedNode::new(label).unwrap().to_string(), label);
+    fn a_file_s_nodes_are_names_or_lives() {
+        for text in ["n1", "n1~5678", "n1~e9001b2c3d4e", "n1~123456789abcdef0"] {
+            assert_eq!(SavedNode::new(text).unwrap().to_string(), text);
         }
         let node = SavedNode::new("n1~5678").unwrap();
-        assert_eq!((node.name().as_str(), node.life()), ("n1", Some("5678")));
-        for label in ["", "~5678", "n1~", "n1~xyz", "n1~AB", "n1~1~2", "n1~00000000000000000"] {
-            assert!(SavedNode::new(label).is_err(), "{label}");
+        assert_eq!((node.name().as_str(), node.life()), ("n1", Some(Incarnation(0x5678))));
+        for text in ["", "~5678", "n1~", "n1~xyz", "n1~AB", "n1~1~2", "n1~00000000000000000"] {
+            assert!(SavedNode::new(text).is_err(), "{text}");
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Writes saved states and change logs as the Python DistKV does (PROTOCOL, saved state and
 //! change log), record by record.
 //!
-//! A file's nodes are named by their labels, as clients see them ([`NodeTable::label`]). Within
-//! one file a node keeps the name that it got first, also when another life of it becomes known.
+//! The makers of changes are lives of nodes, spelled as everywhere ([`crate::model::spelling`]): the
+//! original takes that for their names. Whose file it is, is told by the bare name, which no change
+//! has: so a life in such a file is always one of ours, and what a server of the original adds under
+//! the bare name is never taken for a change of one of them.
 //!
 //! Where the original's own logs cannot be read back by the original, these differ from them in ways
 //! that it takes. When it loads a log it skips deletions, their paths too, and so mistakes the
@@ -11,16 +13,16 @@
 //! the entry, all that is below it, and what is above it with nothing else below: so that is
 //! written once more, as it was.
 
-use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 
 use crate::model::entry::Entry;
-use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
+use crate::model::ids::{Event, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::tick_set::TickSet;
 use crate::model::tree::Tree;
 use crate::model::value::write::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::MessageWriter;
+use crate::protocol::client::chain::write_maker;
 use crate::protocol::client::reply::write_ticks;
 use crate::protocol::client::shorten::Shortener;
 
@@ -46,71 +48,59 @@ pub struct StateRecord {
 /// Writes one file. Records are appended to a buffer; the caller carries that to the file.
 #[derive(Debug)]
 pub struct SavedStateWriter {
-    /// The label of the node whose file it is.
-    own: String,
-    labels: Labels,
+    /// The name of the node whose file it is.
+    own: NodeName,
     paths: Shortener,
 }
 
 impl SavedStateWriter {
-    /// A writer at the start of a file of a node. One that is not in the table goes by its name.
+    /// A writer at the start of a file of a node.
     #[must_use]
-    pub fn new(own: &NodeId, table: &NodeTable) -> Self {
-        let mut labels = Labels::default();
-        let own = match table.find(own.name.as_str(), own.incarnation) {
-            Some(node) => labels.of(node, table).to_owned(),
-            None => own.name.to_string(),
-        };
-        Self { own, labels, paths: Shortener::new(&Path::root()) }
+    pub fn new(own: &NodeName) -> Self {
+        Self { own: own.clone(), paths: Shortener::new(&Path::root()) }
     }
 
     /// Appends a state record: what the node knows. A file begins with one.
     pub fn write_state(&mut self, state: &StateRecord, table: &NodeTable, out: &mut Vec<u8>) {
-        let nodes: Vec<_> = state
-            .nodes
-            .iter()
-            .map(|(node, tick)| (self.labels.of(*node, table).to_owned(), *tick))
-            .collect();
-        let bare = self.bare_names(&nodes);
+        let nodes = &state.nodes;
+        let bare = self.bare_names(nodes, table);
         let mut message = MessageWriter::new(out);
         let map = message.key("nodes");
         write_map_len(nodes.len() + bare.len(), map);
-        for (label, tick) in nodes {
-            write_str(&label, map);
+        for (node, tick) in nodes {
+            write_maker(*node, table, map);
             match tick {
                 Some(tick) => write_u64(tick.get(), map),
                 None => write_nil(map),
             }
         }
         for name in bare {
-            write_str(&name, map);
+            write_str(name.as_str(), map);
             write_u64(0, map);
         }
         for (field, sets) in [("known", &state.known), ("deleted", &state.deleted)] {
             let map = message.key(field);
             write_map_len(sets.len(), map);
             for (node, ticks) in sets {
-                write_str(self.labels.of(*node, table), map);
+                write_maker(*node, table, map);
                 write_ticks(ticks, map);
             }
         }
-        message.str("node", &self.own).tock(state.tock);
+        message.str("node", self.own.as_str()).tock(state.tock);
     }
 
-    /// Names that stand in the file with their lives only. The original starts a server on a file
-    /// only if the file names it: so these are there too, as nodes that have not written yet.
-    fn bare_names(&self, nodes: &[(String, Option<Tick>)]) -> Vec<String> {
+    /// The names of all nodes of which lives stand in the file. The original starts a server on a
+    /// file only if the file names it: so these are there too, as nodes that have not written yet.
+    fn bare_names<'t>(
+        &'t self,
+        nodes: &[(NodeIndex, Option<Tick>)],
+        table: &'t NodeTable,
+    ) -> BTreeSet<&'t NodeName> {
         if nodes.is_empty() {
-            return Vec::new();
+            return BTreeSet::new();
         }
-        let labels: HashSet<&str> = nodes.iter().map(|(label, _)| label.as_str()).collect();
-        let all = labels.iter().copied().chain([self.own.as_str()]);
-        let names = all.map(|label| label.split('~').next().unwrap_or(label));
-        let mut bare: Vec<String> =
-            names.filter(|name| !labels.contains(name)).map(str::to_owned).collect();
-        bare.sort_unstable();
-        bare.dedup();
-        bare
+        let names = nodes.iter().filter_map(|(node, _)| Some(&table.get(*node)?.name));
+        names.chain([&self.own]).collect()
     }
 
     /// Appends an entry of a saved state. Tombstones have no place there: their ticks are in the
@@ -126,7 +116,7 @@ impl SavedStateWriter {
         let mut message = MessageWriter::new(out);
         message.raw("value", value);
         let events: Vec<Event> = entry.events().collect();
-        self.labels.write_links(&events, entry.is_chain_cut(), table, message.key("chain"));
+        write_links(&events, entry.is_chain_cut(), table, message.key("chain"));
         message.tock(entry.tock());
         self.paths.add_path(path, &mut message);
     }
@@ -190,11 +180,11 @@ impl SavedStateWriter {
         let Some(newest) = events.next() else { return };
         let older: Vec<Event> = events.collect();
         let mut message = MessageWriter::new(out);
-        message.str("node", self.labels.of(newest.node, table));
+        write_maker(newest.node, table, message.key("node"));
         message.u64("tick", newest.tick.get());
         if !older.is_empty() || !entry.is_chain_cut() {
             let prev = message.key("prev");
-            self.labels.write_links(&older, entry.is_chain_cut(), table, prev);
+            write_links(&older, entry.is_chain_cut(), table, prev);
         }
         let depth = self.paths.write_path(path, &mut message);
         if let Some(value) = value {
@@ -242,53 +232,20 @@ fn forgotten_with(path: &Path, tree: &Tree) -> Option<Vec<(Path, Entry)>> {
     Some(forgotten)
 }
 
-/// The names of a file's nodes. Each is fixed when it is first asked for.
-#[derive(Debug, Default)]
-struct Labels {
-    given: HashMap<NodeIndex, String>,
-    /// Invariant: those of `given`.
-    used: HashSet<String>,
-}
-
-impl Labels {
-    fn of(&mut self, node: NodeIndex, table: &NodeTable) -> &str {
-        if !self.given.contains_key(&node) {
-            let mut label = table.label(node);
-            if self.used.contains(&label) {
-                // It was another life's when that was the only one.
-                if let Some(id) = table.get(node) {
-                    label = id.name.to_string();
-                    // Writing to a string cannot fail.
-                    let _ = write!(label, "~{:016x}", id.incarnation.0);
-                }
-            }
-            self.used.insert(label.clone());
-            self.given.insert(node, label);
+/// Appends nested maps `{node, tick, prev}`; nil if there are no events.
+fn write_links(events: &[Event], is_cut: bool, table: &NodeTable, out: &mut Vec<u8>) {
+    for (at, event) in events.iter().enumerate() {
+        let ends_here = is_cut && at + 1 == events.len();
+        write_map_len(if ends_here { 2 } else { 3 }, out);
+        write_str("node", out);
+        write_maker(event.node, table, out);
+        write_str("tick", out);
+        write_u64(event.tick.get(), out);
+        if ends_here {
+            return;
         }
-        self.given.get(&node).map_or("", String::as_str)
+        write_str("prev", out);
+        // The next event's map follows.
     }
-
-    /// Appends nested maps `{node, tick, prev}`; nil if there are no events.
-    fn write_links(
-        &mut self,
-        events: &[Event],
-        is_cut: bool,
-        table: &NodeTable,
-        out: &mut Vec<u8>,
-    ) {
-        for (at, event) in events.iter().enumerate() {
-            let ends_here = is_cut && at + 1 == events.len();
-            write_map_len(if ends_here { 2 } else { 3 }, out);
-            write_str("node", out);
-            write_str(self.of(event.node, table), out);
-            write_str("tick", out);
-            write_u64(event.tick.get(), out);
-            if ends_here {
-                return;
-            }
-            write_str("prev", out);
-            // The next event's map follows.
-        }
-        write_nil(out);
-    }
+    write_nil(out);
 }

@@ -2,14 +2,18 @@
 
 use super::delete_group::{Roles, write_purge_block, write_texts, write_warnings};
 use super::storage::write_storage;
-use crate::engine::Engine;
+use crate::engine::{Engine, MemoryExcess};
+use crate::hub::client_memory::ClientMemoryView;
+use crate::model::ids::Incarnation;
+use crate::model::spelling::LifeRef;
 use crate::model::value::{
     write_array_len, write_bool, write_map_len, write_nil, write_str, write_u64,
 };
+use crate::protocol::client::chain::write_life;
 use crate::protocol::client::reply::write_result;
 use crate::protocol::client::{Action, ClientError, MessageWriter};
 use crate::server::info::{ClientLogStatus, MemberInfo, NodeStatus, StorageStatus};
-use crate::server::session::{Context, NodeNames, Session, Then};
+use crate::server::session::{Context, Session, Then};
 
 /// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
 /// them, and puts the head in front at the end.
@@ -75,7 +79,8 @@ impl Session {
         let mut map = LongMap::default();
         cx.hub.read(|engine| {
             let tree = engine.tree();
-            NodeNames::of(engine).names().write_label(engine.own(), map.key("name"));
+            map.str("name", engine.id().name.as_str());
+            write_life(engine.id().as_life(), map.key("life"));
             map.str("network", &status.network);
             map.str("version", &status.version);
             map.bool("ready", engine.is_ready());
@@ -95,6 +100,7 @@ impl Session {
                 None => write_nil(map.key("memory_max")),
             }
             map.size("connections", cx.shared.connections());
+            map.size("connections_max", cx.shared.config.connections_max);
             map.size("watches", engine.watch_count());
         });
         write_rest_of_status(&status, cx, &mut map);
@@ -120,7 +126,7 @@ impl Session {
         members.iter().for_each(|member| write_member(member, &roles, list));
         let storage = cx.shared.info.storage();
         let client_log = cx.shared.info.status().client_log;
-        let warnings = warnings(&roles, storage.as_ref(), client_log.as_ref());
+        let warnings = warnings(cx, &roles, storage.as_ref(), client_log.as_ref());
         write_warnings(&warnings, message.key("warnings"));
         write_purge_block(roles.purge_block.as_ref(), message.key("purge_blocked"));
         message.u64("seq", seq).tock(tock);
@@ -137,6 +143,7 @@ impl Session {
         self.authorise(Action::Leave, None)?;
         // The answer is in the output, which is written before the connection ends.
         write_result(&[0xc3], seq, cx.tock(), out);
+        self.sent_away = true;
         cx.shared.info.leave();
         Ok(Then::Continue)
     }
@@ -144,18 +151,21 @@ impl Session {
 
 /// All that an operator should be warned of.
 fn warnings(
+    cx: &Context<'_>,
     roles: &Roles,
     storage: Option<&StorageStatus>,
     client_log: Option<&ClientLogStatus>,
 ) -> Vec<String> {
     let of_storage = storage.and_then(StorageStatus::warning).into_iter();
     let of_log = client_log.and_then(ClientLogStatus::warning);
-    of_storage.chain(of_log).chain(roles.warnings.iter().cloned()).collect()
+    let of_memory = cx.hub.read(Engine::memory_excess).map(MemoryExcess::text);
+    of_storage.chain(of_log).chain(of_memory).chain(roles.warnings.iter().cloned()).collect()
 }
 
 fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap) {
     map.size("members", status.members);
     map.size("links", status.links);
+    write_client_memory(&cx.hub.client_memory().view(), map.key("client_memory"));
     match &status.catching_up {
         None => write_nil(map.key("catching_up")),
         Some((peer, entries)) => {
@@ -177,7 +187,7 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
         cx.hub.read(|engine| (Engine::housekeepers(engine), Roles::of(engine, cx.now)));
     write_texts(housekeepers.iter().map(|name| name.as_str()), map.key("housekeepers"));
     let storage = cx.shared.info.storage();
-    let warnings = warnings(&roles, storage.as_ref(), status.client_log.as_ref());
+    let warnings = warnings(cx, &roles, storage.as_ref(), status.client_log.as_ref());
     write_warnings(&warnings, map.key("warnings"));
     write_purge_block(roles.purge_block.as_ref(), map.key("purge_blocked"));
     match &status.client_log {
@@ -192,9 +202,24 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
     write_storage(storage.as_ref(), map.key("storage"));
 }
 
+/// What clients cost in memory: `{used, pinned, max, closed}`.
+pub(super) fn write_client_memory(view: &ClientMemoryView, out: &mut Vec<u8>) {
+    let mut map = LongMap::default();
+    map.size("used", view.used);
+    map.size("pinned", view.pinned);
+    map.size("max", view.max);
+    map.u64("closed", view.closed);
+    map.finish(out);
+}
+
 fn write_member(member: &MemberInfo, roles: &Roles, out: &mut Vec<u8>) {
     let mut map = LongMap::default();
     map.str("name", &member.name);
+    match member.incarnation {
+        // Nobody has told which life it is.
+        Incarnation(0) => write_nil(map.key("life")),
+        incarnation => write_life(LifeRef { name: &member.name, incarnation }, map.key("life")),
+    }
     map.u64("incarnation", member.incarnation.0);
     map.str("gossip", &member.gossip);
     map.optional_str("client", member.client.as_deref());

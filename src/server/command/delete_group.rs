@@ -12,12 +12,8 @@ use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, 
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::info::{MemberInfo, MemberState};
-use crate::server::purge_block::PurgeBlock;
+use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
 use crate::server::session::{Context, Session, Then};
-
-/// From so many lineages on the mark is worth a warning: each forced change of the Delete group
-/// adds one for good, and every message between nodes that carries a mark grows by it.
-const LINEAGES_WARN: usize = 64;
 
 /// Who does what in the network, and what everybody should be told of it.
 pub(super) struct Roles {
@@ -32,14 +28,9 @@ impl Roles {
     pub(super) fn of(engine: &Engine, now: Millis) -> Self {
         let group = engine.group_view(now);
         let purge_block = PurgeBlock::of(&group);
-        let lineages = engine.mark().iter().count();
         let mut warnings: Vec<String> = purge_block.iter().map(PurgeBlock::text).collect();
-        if lineages > LINEAGES_WARN {
-            warnings.push(format!(
-                "the Delete group was changed by force {lineages} times; each time costs every \
-                 node a little for good, so forget only members that will not come back"
-            ));
-        }
+        warnings.extend(left_out_text(&group).into_iter().chain(mark_text(&group)));
+        warnings.extend(contents_warnings(engine));
         Self { housekeepers: engine.housekeepers(), group, purge_block, warnings }
     }
 
@@ -80,7 +71,8 @@ impl Roles {
     /// Members of the Delete group of which nothing else is known are members, too.
     pub(super) fn add_who_is_away(&self, members: &mut Vec<MemberInfo>) {
         for listed in self.listed() {
-            if members.iter().any(|member| Self::is_it(listed, member)) {
+            // One row each: also where another life of the node is there.
+            if members.iter().any(|member| listed.name.as_str() == member.name) {
                 continue;
             }
             let incarnation = if listed.durable { 0 } else { listed.store };
@@ -139,6 +131,28 @@ pub(super) fn write_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str>, out
     texts.for_each(|text| write_str(text, out));
 }
 
+/// What RULES 10 has found.
+fn contents_warnings(engine: &Engine) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let differing = engine.contents_differ();
+    if !differing.is_empty() {
+        let names: Vec<&str> = differing.iter().map(NodeName::as_str).collect();
+        warnings.push(format!(
+            "this node and {} know the same changes and hold different entries; they are being \
+             repaired",
+            names.join(", ")
+        ));
+    }
+    let mended = engine.counters().contents_mended;
+    if mended > 0 {
+        warnings.push(format!(
+            "{mended} entries were repaired since the start: one change had two contents, so a data \
+             directory was set back or copied; `conflicts` shows what lost"
+        ));
+    }
+    warnings
+}
+
 pub(super) fn write_warnings(warnings: &[String], out: &mut Vec<u8>) {
     write_texts(warnings.iter().map(String::as_str), out);
 }
@@ -148,15 +162,19 @@ pub(super) fn write_purge_block(block: Option<&PurgeBlock>, out: &mut Vec<u8>) {
     let Some(block) = block else { return write_nil(out) };
     let mut map = LongMap::default();
     map.size("tombstones", block.tombstones);
-    let members = map.key("members");
-    write_array_len(block.away.len(), members);
-    for (name, away_ms) in &block.away {
+    write_nodes(&block.away, map.key("members"));
+    map.finish(out);
+}
+
+/// Nodes that are away, and for how long.
+fn write_nodes(away: &[(NodeName, Millis)], out: &mut Vec<u8>) {
+    write_array_len(away.len(), out);
+    for (name, away_ms) in away {
         let mut member = LongMap::default();
         member.str("name", name.as_str());
         member.u64("away_ms", *away_ms);
-        member.finish(members);
+        member.finish(out);
     }
-    map.finish(out);
 }
 
 /// `get_state`'s part `delete_group`; nil while there is no list.
@@ -176,6 +194,8 @@ pub(super) fn write_delete_group(view: &GroupView, mark: &Mark, out: &mut Vec<u8
         member.finish(members);
     }
     map.size("tombstones", view.tombstones);
+    write_nodes(&view.awaited, map.key("awaited"));
+    write_texts(view.left_out.iter().map(NodeName::as_str), map.key("left_out"));
     let tocks = map.key("mark");
     write_map_len(mark.iter().count(), tocks);
     for (lineage, tock) in mark.iter() {
@@ -237,7 +257,8 @@ mod tests {
     fn view(members: Vec<Member>, away: Vec<(Member, Millis)>) -> GroupView {
         let id = NodeId { name: name("n1"), incarnation: Incarnation(0xab) };
         let lineage = Lineage(Some((id, Tick::new(4).unwrap())));
-        GroupView { config: GroupConfig::new(3, lineage, members), away, tombstones: 7 }
+        let config = GroupConfig::new(3, lineage, members);
+        GroupView { config, away, tombstones: 7, ..GroupView::default() }
     }
 
     fn roles(group: GroupView) -> Roles {
@@ -248,7 +269,9 @@ mod tests {
     #[test]
     fn a_members_row_tells_its_roles() {
         let (n1, n3) = (member("n1", 5, true), member("n3", 9, false));
-        let roles = roles(view(vec![n1, n3.clone()], vec![(n3, 1_500)]));
+        let n4 = member("n4", 9, false);
+        let away = vec![(n3.clone(), 700), (n4.clone(), 1_500)];
+        let roles = roles(view(vec![n1, n3, n4], away));
         let mut members = vec![info("n1", 77), info("n2", 2), info("n3", 8)];
         roles.add_who_is_away(&mut members);
         let told: Vec<_> = members
@@ -260,9 +283,9 @@ mod tests {
         let expected = [
             ("n1", "up", Some(2), true),
             ("n2", "up", Some(1), false),
-            // Back without its state, it is another member.
+            // Back without its state, it is another member; it has one row nevertheless.
             ("n3", "up", None, false),
-            ("n3", "away", None, true),
+            ("n4", "away", None, true),
         ];
         assert_eq!(told, expected);
         assert_eq!((members[3].since_ms, members[3].incarnation), (1_500, Incarnation(9)));
@@ -272,13 +295,14 @@ mod tests {
     #[test]
     fn the_delete_group_is_told_with_its_mark() {
         let (n1, n3) = (member("n1", 5, true), member("n3", 9, false));
-        let view = view(vec![n1, n3.clone()], vec![(n3, 1_500)]);
+        let mut view = view(vec![n1, n3.clone()], vec![(n3, 1_500)]);
+        (view.awaited, view.left_out) = (vec![(name("n9"), 20)], vec![name("n4")]);
         let lineage = view.config.as_ref().unwrap().lineage.clone();
         let tock = |t| crate::model::ids::Tock::new(t).unwrap();
         let mark = Mark::from_components([(Lineage(None), tock(2)), (lineage, tock(9))]);
         assert_eq!(
             decode(|out| write_delete_group(&view, &mark, out)),
-            r#"{"version": 3, "lineage": "n1~00000000000000ab:4", "members": [{"name": "n1", "durable": true, "away_ms": nil}, {"name": "n3", "durable": false, "away_ms": 1500}], "tombstones": 7, "mark": {"first": 2, "n1~00000000000000ab:4": 9}}"#
+            r#"{"version": 3, "lineage": "n1~ab:4", "members": [{"name": "n1", "durable": true, "away_ms": nil}, {"name": "n3", "durable": false, "away_ms": 1500}], "tombstones": 7, "awaited": [{"name": "n9", "away_ms": 20}], "left_out": ["n4"], "mark": {"first": 2, "n1~ab:4": 9}}"#
         );
         let none = GroupView::default();
         assert_eq!(decode(|out| write_delete_group(&none, &Mark::default(), out)), "nil");

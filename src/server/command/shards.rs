@@ -41,12 +41,12 @@ impl Session {
             }
             ShardRows::Single { after } => {
                 let hub = Arc::clone(&cx.shared.hub);
-                return Ok(Then::Heavy(Box::new(move || {
+                return Ok(Then::heavy(seq, move || {
                     shards.count(&hub);
                     let mut reply = Vec::new();
                     Moment::of(&hub).write_single(&shards, after, asked.limit, seq, &mut reply);
                     reply
-                })));
+                }));
             }
         }
         Ok(Then::Continue)

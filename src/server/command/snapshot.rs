@@ -31,6 +31,7 @@ impl Session {
         self.check_room(cx, seq)?;
         let slot = DownloadSlot::take(&cx.shared.downloads)?;
         let image = cx.hub.read(Engine::image);
+        let pin = self.account.pin(image.replica.tree.memory_bytes());
         let header = FileHeader {
             number: 0,
             network: cx.shared.info.status().network,
@@ -38,7 +39,7 @@ impl Session {
             store: 0,
             time_ms: rt::wall_clock_ms(),
         };
-        let source = SnapshotSource::begin(header, image, Arc::clone(&self.inbox), slot);
+        let source = SnapshotSource::begin(header, image, (Arc::clone(&self.inbox), pin), slot)?;
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)
     }
@@ -69,7 +70,7 @@ impl Session {
         }
         let (place, now, last) = (Arc::clone(&self.upload), cx.now, piece.last);
         let network = (!piece.any_network).then_some(status.network);
-        Ok(Then::Heavy(Box::new(move || {
+        Ok(Then::heavy(seq, move || {
             let done = upload.push(data, now).and_then(|()| match last {
                 true => finish(&hub, &upload, network.as_deref(), status.memory_max).map(Some),
                 false => Ok(None),
@@ -89,7 +90,7 @@ impl Session {
             }
             write_result(&result, seq, tock, &mut reply);
             reply
-        })))
+        }))
     }
 
     fn check_may_restore(&self, cx: &Context<'_>) -> Result<(), ClientError> {

@@ -4,18 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::admin::write_client_memory;
 use super::delete_group::{write_delete_group, write_resync, write_texts};
 use super::show::shown;
 use super::storage::write_storage;
 use crate::engine::delete::GroupView;
 use crate::engine::view::{ChainTicks, StateView, TickSets};
 use crate::engine::{Engine, KILLED_MAX, ResyncView};
+use crate::hub::client_memory::ClientMemoryView;
 use crate::model::ids::{Event, Millis, NodeIndex, NodeName, NodeTable, Tock};
 use crate::model::path::bytes;
 use crate::model::seen::Mark;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
-use crate::protocol::client::chain::Names;
+use crate::protocol::client::chain::{Names, parse_life};
 use crate::protocol::client::reply::{write_error, write_result, write_ticks};
 use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
@@ -39,6 +41,9 @@ impl Session {
         });
         if parts.storage {
             moment.storage = cx.shared.info.storage();
+        }
+        if parts.client_memory {
+            moment.client_memory = Some(cx.hub.client_memory().view());
         }
         let over = match (parts.nodes || parts.known) && !parts.over {
             true => moment.view.over(),
@@ -75,7 +80,7 @@ impl Session {
         self.authorise(Action::GetValue, None)?;
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
-        let node = visible_node(&view, node)?;
+        let node = visible_life(&view, node)?;
         let missing =
             || ClientError::new(ErrorCode::NotFound, format!("no entry has the tick {tick}"));
         let event = Event { node, tick: tick_of(tick).ok_or_else(missing)? };
@@ -115,7 +120,7 @@ impl Session {
         self.authorise(Action::EnumNode, None)?;
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
-        let node = visible_node(&view, node)?;
+        let node = visible_life(&view, node)?;
         Ok(heavy(seq, view.tock, move |reply| {
             let ticks = view.ticks_of(&[node], current);
             let count = usize::try_from(ticks.count()).unwrap_or(usize::MAX);
@@ -128,7 +133,8 @@ impl Session {
         }))
     }
 
-    /// `kill_node`: all incarnations of a name vanish from what clients see.
+    /// `kill_node`: all lives of a node vanish from what clients see. The node is named by its name,
+    /// or by one of its lives, as `get_state` tells them.
     pub(in crate::server) fn kill_node(
         &mut self,
         cx: &Context<'_>,
@@ -138,15 +144,11 @@ impl Session {
         self.authorise(Action::KillNode, None)?;
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
-        let index = visible_node(&view, node)?;
-        let name = match view.table.get(index) {
-            Some(id) => id.name.clone(),
-            None => return Err(unknown_node(node)),
-        };
+        let name = visible_name(&view, node)?;
         let in_use = |text| Err(ClientError::new(ErrorCode::InUse, text));
         if view.table.get(view.own).is_some_and(|own| own.name == name) {
             if let Some(event) = view.owned_by(&[view.own]) {
-                return in_use(owns(&name, event));
+                return in_use(owns(&name, &view, event));
             }
             return in_use(format!("Node {name} is this one"));
         }
@@ -157,7 +159,7 @@ impl Session {
         Ok(heavy(seq, view.tock, move |reply| {
             let incarnations = view.table.incarnations(name.as_str()).to_vec();
             if let Some(event) = view.owned_by(&incarnations) {
-                return Err(ClientError::new(ErrorCode::InUse, owns(&name, event)));
+                return Err(ClientError::new(ErrorCode::InUse, owns(&name, &view, event)));
             }
             let (killed, tock) = hub.change(|engine, outbox| {
                 let killed = engine.kill_node(&name, outbox);
@@ -187,10 +189,11 @@ impl Session {
         let view = cx.hub.read(|engine| engine.view());
         let mut asked = TickSets::new();
         let mut unknown: BTreeMap<String, TickSet> = BTreeMap::new();
-        for (label, ticks) in nodes {
-            match view.table.by_label(label) {
+        for (text, ticks) in nodes {
+            let life = parse_life("nodes", text)?;
+            match view.table.find(life.name, life.incarnation) {
                 Some(node) => asked.entry(node).or_default().union_with(ticks),
-                None => unknown.entry((*label).to_owned()).or_default().union_with(ticks),
+                None => unknown.entry((*text).to_owned()).or_default().union_with(ticks),
             };
         }
         Ok(heavy(seq, view.tock, move |reply| {
@@ -218,10 +221,10 @@ fn write_fates(
         let not_seen = not_in(view.seen.get(node));
         let not_present = not_in(chains.present.get(&node));
         let not_deleted = not_in(chains.deleted.get(&node));
-        let label = view.table.label(node);
+        let life = view.table.spell(node);
         let put = |fate: &mut BTreeMap<String, TickSet>, ticks: TickSet| {
             if !ticks.is_empty() {
-                fate.entry(label.clone()).or_default().union_with(&ticks);
+                fate.entry(life.clone()).or_default().union_with(&ticks);
             }
         };
         put(known, not_present.difference(&not_seen));
@@ -233,16 +236,16 @@ fn write_fates(
     for (name, fate) in ["present", "known", "deleted", "missing"].into_iter().zip(&fates) {
         let part = message.key(name);
         write_map_len(fate.len(), part);
-        for (label, ticks) in fate {
-            write_str(label, part);
+        for (life, ticks) in fate {
+            write_str(life, part);
             write_ticks(ticks, part);
         }
     }
     message.u64("seq", seq).tock(view.tock);
 }
 
-fn owns(name: &NodeName, event: Event) -> String {
-    format!("Node {name} has entry {}", event.tick)
+fn owns(name: &NodeName, view: &StateView, event: Event) -> String {
+    format!("Node {name} has entry {}", view.table.spell_event(event))
 }
 
 /// A job that walks the tree, with its errors answered.
@@ -251,13 +254,13 @@ fn heavy(
     tock: Tock,
     job: impl FnOnce(&mut Vec<u8>) -> Result<(), ClientError> + Send + 'static,
 ) -> Then {
-    Then::Heavy(Box::new(move || {
+    Then::heavy(seq, move || {
         let mut reply = Vec::new();
         if let Err(error) = job(&mut reply) {
             write_error(&error, Some(seq), tock, &mut reply);
         }
         reply
-    }))
+    })
 }
 
 fn names(view: &StateView) -> Names<'_> {
@@ -265,17 +268,27 @@ fn names(view: &StateView) -> Names<'_> {
     Names { table, killed: &view.killed }
 }
 
-fn unknown_node(label: &str) -> ClientError {
-    ClientError::new(ErrorCode::NotFound, format!("there is no node '{}'", shown(label)))
+fn unknown_node(text: &str) -> ClientError {
+    ClientError::new(ErrorCode::NotFound, format!("there is no node '{}'", shown(text)))
 }
 
-/// The incarnation that clients mean by a label, unless the node was removed from their view.
-fn visible_node(view: &StateView, label: &str) -> Result<NodeIndex, ClientError> {
-    let index = view.table.by_label(label).ok_or_else(|| unknown_node(label))?;
-    match view.table.get(index) {
-        Some(id) if !view.killed.contains(&id.name) => Ok(index),
-        _ => Err(unknown_node(label)),
+/// The life that a client names, unless its node was removed from clients' view.
+fn visible_life(view: &StateView, text: &str) -> Result<NodeIndex, ClientError> {
+    let life = parse_life("node", text)?;
+    match view.table.find(life.name, life.incarnation) {
+        Some(node) if !view.killed.contains(life.name) => Ok(node),
+        _ => Err(unknown_node(text)),
     }
+}
+
+/// The node that a client names, by its name or by one of its lives.
+fn visible_name(view: &StateView, text: &str) -> Result<NodeName, ClientError> {
+    let life = match text.contains('~') {
+        true => Some(visible_life(view, text)?),
+        false => view.table.incarnations(text).first().copied(),
+    };
+    let name = life.and_then(|life| view.table.get(life)).map(|id| id.name.clone());
+    name.filter(|name| !view.killed.contains(name)).ok_or_else(|| unknown_node(text))
 }
 
 /// What `get_state` tells of, at one moment.
@@ -290,6 +303,7 @@ struct Moment {
     conflicts: (u64, u64),
     /// Of a node with a data directory.
     storage: Option<StorageStatus>,
+    client_memory: Option<ClientMemoryView>,
 }
 
 impl Moment {
@@ -304,6 +318,7 @@ impl Moment {
             mark: engine.mark().clone(),
             conflicts: (engine.conflicts().last(), engine.conflicts().kept() as u64),
             storage: None,
+            client_memory: None,
         }
     }
 
@@ -358,7 +373,10 @@ impl Moment {
         if parts.storage {
             write_storage(self.storage.as_ref(), message.key("storage"));
         }
-        names.write_label(view.own, message.key("node"));
+        if let Some(view) = &self.client_memory {
+            write_client_memory(view, message.key("client_memory"));
+        }
+        names.write_life(view.own, message.key("node"));
         message.tock(view.tock).u64("seq", seq);
     }
 }
@@ -367,7 +385,7 @@ fn write_names<'a>(names: impl ExactSizeIterator<Item = &'a NodeName>, out: &mut
     write_texts(names.map(NodeName::as_str), out);
 }
 
-/// Each node's highest tick: nil for one that never wrote, but 0 for this one.
+/// Each life's highest tick: nil for one that never wrote, but 0 for this one.
 fn write_nodes(
     view: &StateView,
     names: Names<'_>,
@@ -377,7 +395,7 @@ fn write_nodes(
     let nodes = view.nodes(left_out);
     write_map_len(nodes.len(), out);
     for (node, tick) in nodes {
-        names.write_label(node, out);
+        names.write_life(node, out);
         match tick {
             Some(tick) => write_u64(tick.get(), out),
             None if node == view.own => write_u64(0, out),
@@ -386,7 +404,7 @@ fn write_nodes(
     }
 }
 
-/// Ticks by node, ordered by the nodes' identities; nodes that were removed are left out.
+/// Ticks by life, in the order of names and incarnations; nodes that were removed are left out.
 fn write_tick_sets(
     sets: &TickSets,
     names: Names<'_>,
@@ -402,7 +420,7 @@ fn write_tick_sets(
     visible.sort_by(|a, b| a.0.cmp(b.0));
     write_map_len(visible.len(), out);
     for (_, node, ticks) in visible {
-        names.write_label(node, out);
+        names.write_life(node, out);
         write_ticks(ticks, out);
     }
 }

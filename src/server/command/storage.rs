@@ -96,7 +96,7 @@ impl Session {
         self.authorise(action, None)?;
         Self::check_ready(cx)?;
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
-        Ok(Then::Heavy(Box::new(move || {
+        Ok(Then::heavy(seq, move || {
             let done = info.carry_out(job);
             let tock = hub.read(crate::engine::Engine::tock);
             let mut reply = Vec::new();
@@ -105,7 +105,7 @@ impl Session {
                 Err(refusal) => write_error(&refused(refusal), Some(seq), tock, &mut reply),
             }
             reply
-        })))
+        }))
     }
 
     /// `update`: makes a stored change again, if it is newer than what is there. It becomes a change
@@ -219,6 +219,8 @@ pub(super) fn write_storage(status: Option<&StorageStatus>, out: &mut Vec<u8>) {
     map.u64("log_bytes", status.log_bytes);
     map.u64("bytes", status.bytes);
     map.u64("since_snapshot_bytes", status.since_snapshot_bytes);
+    map.optional_u64("past_ms", status.past.map(|(time_ms, _)| time_ms));
+    map.optional_u64("past_tock", status.past.map(|(_, tock)| tock));
     match &status.snapshot {
         None => write_nil(map.key("snapshot")),
         Some(snapshot) => {

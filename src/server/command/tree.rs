@@ -41,9 +41,19 @@ impl Session {
         let shortener = Shortener::new(&scope_of.top);
         let include = if empty { Include::Empty } else { Include::Values };
         let style = EntryStyle { shortener, chain: scope.chain, names };
-        let walk = ScopeWalk::new(&tree, scope_of, include);
+        let walk = self.pinned_walk(&tree, scope_of, include);
         self.open_stream(cx, seq, Box::new(TreeSource { walk, style }));
         Ok(Then::Continue)
+    }
+
+    /// A walk over a snapshot, which this connection is charged for.
+    pub(super) fn pinned_walk(
+        &self,
+        tree: &Tree,
+        scope: WatchScope,
+        include: Include,
+    ) -> ScopeWalk {
+        ScopeWalk::new(tree, scope, include).pinned_by(self.account.pin(tree.memory_bytes()))
     }
 
     /// The part of the tree that a request means.
@@ -79,13 +89,13 @@ impl Session {
             write_list(result, seq, tock, out);
             return Ok(Then::Continue);
         }
-        Ok(Then::Heavy(Box::new(move || {
+        Ok(Then::heavy(seq, move || {
             let mut reply = Vec::new();
             if let Some(result) = list(usize::MAX) {
                 write_list(result, seq, tock, &mut reply);
             }
             reply
-        })))
+        }))
     }
 
     /// `delete_tree`.
@@ -105,7 +115,7 @@ impl Session {
         let (tree, names) = cx.hub.read(|engine| (engine.tree().clone(), NodeNames::of(engine)));
         let shortener = Shortener::new(&top);
         let scope = WatchScope { top, depth_min: 0, depth_max: None };
-        let walk = ScopeWalk::new(&tree, scope, Include::Values);
+        let walk = self.pinned_walk(&tree, scope, Include::Values);
         let mut source = DeleteSource::new(walk, chain, shortener, names);
         source.begin(cx)?;
         self.open_stream(cx, seq, Box::new(source));

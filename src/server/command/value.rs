@@ -43,6 +43,13 @@ pub(in crate::server) struct CopiesWait {
     number: u64,
 }
 
+impl CopiesWait {
+    /// What it takes in memory.
+    pub(in crate::server) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.reply.capacity()
+    }
+}
+
 /// A read on its way.
 pub(super) struct Lookup<'a> {
     pub(super) seq: u64,
@@ -95,7 +102,7 @@ impl Session {
                 Lookup { seq, chain, path: self.resolve(action, path), found: None }
             })
             .collect();
-        let room = cx.shared.config.output_bytes_max.saturating_sub(out.len());
+        let room = cx.shared.output_limit().saturating_sub(out.len());
         let with_names = lookups.iter().any(|l| !l.chain.is_none());
         let (ready, tock, names, done) = cx.hub.read(|engine| {
             let (mut bytes, mut done) = (0, 0);
@@ -151,7 +158,7 @@ impl Session {
                 Job { seq: Some(seq), write, path: path.transpose(), spot: None, outcome: None }
             })
             .collect();
-        let room = cx.shared.config.output_bytes_max.saturating_sub(out.len());
+        let room = cx.shared.output_limit().saturating_sub(out.len());
         if let Err(error) = cx.check_storage() {
             jobs.iter_mut().for_each(|job| job.refuse(&error));
         }
@@ -337,7 +344,7 @@ impl<'a> Job<'a> {
             return;
         };
         let path = path.to_bytes();
-        let chain = condition(engine, &write.chain, path.as_bytes());
+        let chain = condition(engine, &write.chain);
         let change = Write {
             path,
             value: write.value,
@@ -438,24 +445,15 @@ pub(in crate::server) fn check_kind(path: &[u8], sets: bool) -> Result<(), Clien
     Err(ClientError::new(ErrorCode::NotImplemented, text))
 }
 
-/// What the `chain` field asks for, in local terms. A plain name stands for whichever of the
-/// name's incarnations the entry's newest event is of.
-fn condition(engine: &Engine, field: &ChainField<'_>, path: &[u8]) -> ChainCondition {
-    let (node, tick) = match field {
+/// What the `chain` field asks for, in local terms.
+fn condition(engine: &Engine, field: &ChainField<'_>) -> ChainCondition {
+    let (life, tick) = match field {
         ChainField::Any => return ChainCondition::Any,
         ChainField::New => return ChainCondition::MustBeNew,
-        ChainField::Newest { node, tick } => (*node, Tick::new(*tick)),
+        ChainField::Newest { life, tick } => (life, Tick::new(*tick)),
     };
-    let Some(tick) = tick else { return ChainCondition::Unknown };
-    let table = engine.table();
-    if let Some(newest) = engine.get(path).map(Entry::newest)
-        && newest.tick == tick
-        && table.get(newest.node).is_some_and(|id| id.name.as_str() == node)
-    {
-        return ChainCondition::Newest(newest);
-    }
-    match table.by_label(node) {
-        Some(node) => ChainCondition::Newest(Event { node, tick }),
+    match engine.table().find(life.name, life.incarnation).zip(tick) {
+        Some((node, tick)) => ChainCondition::Newest(Event { node, tick }),
         None => ChainCondition::Unknown,
     }
 }

@@ -8,7 +8,7 @@ use crate::protocol::client::request::{TreeScope, WatchConflicts};
 use crate::protocol::client::shorten::Shortener;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::server::session::{Context, NodeNames, Session, Then};
-use crate::server::stream::walk::{Include, ScopeWalk};
+use crate::server::stream::walk::Include;
 use crate::server::stream::{ConflictFeed, ConflictsSource, EntryStyle, WatchSource};
 
 /// `true` in MessagePack.
@@ -47,8 +47,9 @@ impl Session {
         let shortener = Shortener::new(&watched.top);
         let names = cx.hub.read(NodeNames::of);
         let style = EntryStyle { shortener, chain: scope.chain, names };
-        let walk = fetch.then(|| ScopeWalk::new(&tree, watched.clone(), Include::Values));
-        let source = WatchSource::new(id, watched, Arc::clone(&self.inbox), style, walk)
+        let walk = fetch.then(|| self.pinned_walk(&tree, watched.clone(), Include::Values));
+        let queues = (Arc::clone(&self.inbox), Arc::clone(&self.account));
+        let source = WatchSource::new(id, watched, queues, style, walk)
             .telling_restarts(restart)
             .with_conflicts(feed);
         self.open_stream(cx, seq, Box::new(source));

@@ -1,7 +1,7 @@
 //! What single writes are answered with: replies in the original's order of fields, and errors with
 //! the words that clients look for.
 
-use super::show::{show_path, show_value, shown};
+use super::show::{show_path, show_value};
 use crate::engine::EngineWriteError;
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
@@ -100,9 +100,9 @@ pub(super) fn write_refusal(
             ClientError::new(ErrorCode::IsNew, format!("Entry is new at {at}"))
         }
         EngineWriteError::Write(WriteError::ChainMismatch { newest }) => {
-            let newest = names.names().show(*newest);
+            let newest = names.names().table.spell_event(*newest);
             let wanted = match write.chain {
-                ChainField::Newest { node, tick } => format!("{}:{tick}", shown(node)),
+                ChainField::Newest { life, tick } => life.event(tick).to_string(),
                 ChainField::Any | ChainField::New => String::from("nil"),
             };
             let text = format!("Chain is {newest} not {wanted} for {at}");

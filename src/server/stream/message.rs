@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Emit, Garbage, Progress, Source};
-use crate::hub::inbox::{Inbox, MonitorId, TopicMessage};
+use crate::hub::inbox::{Inbox, MonitorId, QueueId, TopicMessage};
 use crate::model::value::Value;
 use crate::server::session::Context;
 
@@ -17,7 +17,7 @@ pub(in crate::server) struct MonitorSource {
     inbox: Arc<Inbox>,
     /// Messages go to the client as bytes, not as values.
     raw: bool,
-    queue: VecDeque<TopicMessage>,
+    queue: VecDeque<Arc<TopicMessage>>,
     /// Messages that the client was too slow for and was not told of yet.
     dropped: u64,
 }
@@ -36,16 +36,17 @@ impl Source for MonitorSource {
             self.queue = messages.into();
             self.dropped += dropped;
         }
-        let Some((topic, data)) = self.queue.pop_front() else { return Progress::Idle };
+        let Some(next) = self.queue.pop_front() else { return Progress::Idle };
+        let TopicMessage { topic, data, .. } = &*next;
         let tock = emit.tock();
         let (mut message, tag) = emit.begin();
         topic.encode_array(message.key("topic"));
         if self.raw {
-            message.bin("raw", &data);
+            message.bin("raw", data);
         } else {
-            match Value::check(&data) {
-                Ok(()) => message.raw("data", &data),
-                Err(e) => message.bin("raw", &data).str("error", &e.to_string()),
+            match Value::check(data) {
+                Ok(()) => message.raw("data", data),
+                Err(e) => message.bin("raw", data).str("error", &e.to_string()),
             };
         }
         message.tag(tag).tock(tock);
@@ -58,6 +59,10 @@ impl Source for MonitorSource {
 
     fn is_endless(&self) -> bool {
         true
+    }
+
+    fn queue(&self) -> Option<QueueId> {
+        Some(QueueId::Monitor(self.id))
     }
 
     fn close(self: Box<Self>, cx: &Context<'_>) -> Option<Garbage> {

@@ -14,7 +14,7 @@ pub(super) mod walk;
 mod watch;
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use cluster::ClusterSource;
 pub(super) use conflicts::{ConflictFeed, ConflictsSource};
@@ -26,6 +26,7 @@ pub(super) use watch::WatchSource;
 
 use super::session::Context;
 use super::unsynced::UnsyncedReplies;
+use crate::hub::inbox::{Inbox, QueueId, Ready};
 use crate::model::ids::{Millis, Tock};
 use crate::protocol::client::reply::{StreamTag, write_error, write_state, write_stream_error};
 use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
@@ -86,6 +87,12 @@ pub(super) trait Source: Send {
     /// Whether it makes changes as it goes on.
     fn makes_changes(&self) -> bool {
         false
+    }
+
+    /// The queue of the connection's inbox that it waits for when it is idle; none if it has to be
+    /// asked whenever something has happened.
+    fn queue(&self) -> Option<QueueId> {
+        None
     }
 
     /// Undoes what it has registered with the hub, and gives up what is big.
@@ -249,6 +256,15 @@ pub(super) enum Produced {
 #[derive(Default)]
 pub(super) struct Streams {
     open: BTreeMap<u64, Stream>,
+    /// Those that may have something to send. The others wait for their queue or for an
+    /// acknowledgement, and cost nothing meanwhile, however many they are.
+    runnable: BTreeSet<u64>,
+    /// Those whose window is full.
+    paused: BTreeSet<u64>,
+    /// Whose queue is whose.
+    queues: BTreeMap<QueueId, u64>,
+    /// Those without one: they are asked whenever something has happened.
+    unqueued: BTreeSet<u64>,
     /// Whose turn was last.
     last: u64,
     garbage: Vec<Garbage>,
@@ -277,7 +293,23 @@ impl Streams {
     ) {
         let window = Window { size: window, sent: 0, acked: 0 };
         let started = source.framing() == Framing::Single;
+        match source.queue() {
+            Some(queue) => drop(self.queues.insert(queue, seq)),
+            None => drop(self.unqueued.insert(seq)),
+        }
+        self.runnable.insert(seq);
         self.open.insert(seq, Stream { window, started, source, moved_at: now });
+    }
+
+    fn remove(&mut self, seq: u64) -> Option<Stream> {
+        let stream = self.open.remove(&seq)?;
+        self.runnable.remove(&seq);
+        self.paused.remove(&seq);
+        match stream.source.queue() {
+            Some(queue) => drop(self.queues.remove(&queue)),
+            None => drop(self.unqueued.remove(&seq)),
+        }
+        Some(stream)
     }
 
     /// Takes an acknowledgement in. One of a stream that has ended, or never was, is ignored:
@@ -288,6 +320,8 @@ impl Streams {
         {
             stream.window.acked = ack.min(stream.window.sent);
             stream.moved_at = now;
+            self.paused.remove(&seq);
+            self.runnable.insert(seq);
         }
     }
 
@@ -299,7 +333,7 @@ impl Streams {
         tock: Tock,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some(mut stream) = self.open.remove(&seq) else { return false };
+        let Some(mut stream) = self.remove(seq) else { return false };
         stream.write_stop(seq, tock, out);
         self.garbage.extend(stream.source.close(cx));
         true
@@ -331,6 +365,8 @@ impl Streams {
         for (_, stream) in std::mem::take(&mut self.open) {
             self.garbage.extend(stream.source.close(cx));
         }
+        let garbage = std::mem::take(&mut self.garbage);
+        *self = Self { garbage, ..Self::default() };
     }
 
     /// What should be dropped where nobody waits.
@@ -338,18 +374,37 @@ impl Streams {
         std::mem::take(&mut self.garbage)
     }
 
-    /// Gives each stream one turn, while the output has room.
+    /// Finds the streams that something has happened to.
+    fn wake(&mut self, cx: &Context<'_>, inbox: &Inbox) {
+        match inbox.take_ready() {
+            Ready::These(queues) => {
+                self.runnable.extend(queues.iter().filter_map(|queue| self.queues.get(queue)));
+            }
+            Ready::All => self.runnable.extend(self.queues.values()),
+        }
+        self.runnable.extend(&self.unqueued);
+        // A stream that keeps a snapshot does not wait for ever.
+        let stall = cx.shared.config.snapshot_stall_ms;
+        let is_over = |seq: &&u64| {
+            self.open.get(seq).and_then(|s| s.deadline(stall)).is_some_and(|at| cx.now >= at)
+        };
+        self.runnable.extend(self.paused.iter().filter(is_over));
+    }
+
+    /// Gives each stream to which something has happened one turn, while the output has room.
     pub(super) fn produce(
         &mut self,
         cx: &Context<'_>,
         tock: Tock,
         out: &mut Vec<u8>,
         unsynced: &mut UnsyncedReplies,
+        inbox: &Inbox,
     ) -> Produced {
-        let limit = cx.shared.config.output_bytes_max;
-        let behind = self.open.range(self.last.saturating_add(1)..).map(|(seq, _)| *seq);
-        let before = self.open.range(..=self.last).map(|(seq, _)| *seq);
-        let turns: Vec<u64> = behind.chain(before).collect();
+        // However many streams there are: other connections have their turn as soon as with one.
+        let limit = cx.shared.output_limit().min(out.len() + TURN_BYTES);
+        self.wake(cx, inbox);
+        let behind = self.runnable.range(self.last.saturating_add(1)..);
+        let turns: Vec<u64> = behind.chain(self.runnable.range(..=self.last)).copied().collect();
         let mut produced = Produced::Idle;
         for seq in turns {
             if out.len() >= limit {
@@ -361,9 +416,13 @@ impl Streams {
                 Outlet { out: &mut *out, garbage: &mut self.garbage, unsynced: &mut *unsynced };
             match stream.take_turn(seq, cx, tock, &mut outlet) {
                 Turn::More => produced = Produced::More,
-                Turn::Idle | Turn::Paused => {}
+                Turn::Idle => drop(self.runnable.remove(&seq)),
+                Turn::Paused => {
+                    self.runnable.remove(&seq);
+                    self.paused.insert(seq);
+                }
                 Turn::Done => {
-                    if let Some(stream) = self.open.remove(&seq) {
+                    if let Some(stream) = self.remove(seq) {
                         self.garbage.extend(stream.source.close(cx));
                     }
                 }
@@ -374,21 +433,25 @@ impl Streams {
 
     /// Whether one makes changes as it goes on.
     pub(super) fn make_changes(&self) -> bool {
-        self.open.values().any(|s| s.source.makes_changes())
+        let mut streams = self.unqueued.iter().filter_map(|seq| self.open.get(seq));
+        streams.any(|stream| stream.source.makes_changes())
     }
 
     /// When a stream that keeps a snapshot has waited too long for its client, if nothing
     /// happens before.
     pub(super) fn next_deadline(&self, snapshot_stall_ms: u64) -> Option<Millis> {
-        self.open
-            .values()
-            .filter(|s| !s.window.has_room() && s.source.holds_snapshot())
-            .map(|s| s.moved_at.saturating_add(snapshot_stall_ms))
-            .min()
+        let paused = self.paused.iter().filter_map(|seq| self.open.get(seq));
+        paused.filter_map(|stream| stream.deadline(snapshot_stall_ms)).min()
     }
 }
 
 impl Stream {
+    /// Until when it waits for its client, if it keeps a snapshot.
+    fn deadline(&self, snapshot_stall_ms: u64) -> Option<Millis> {
+        let waits = !self.window.has_room() && self.source.holds_snapshot();
+        waits.then(|| self.moved_at.saturating_add(snapshot_stall_ms))
+    }
+
     fn take_turn(&mut self, seq: u64, cx: &Context<'_>, tock: Tock, to: &mut Outlet<'_>) -> Turn {
         let from = to.out.len();
         for _ in 0..TURN_MESSAGES {
@@ -492,6 +555,21 @@ impl Stream {
 /// What a request gets that has one reply and was stopped before it.
 fn stopped() -> ClientError {
     ClientError::new(ErrorCode::UnknownFate, "stopped before its end; some of it is done")
+}
+
+/// Writes a whole stream that is an error: start, error, end. For where no other can be opened; what
+/// it sends is not counted in any window.
+pub(super) fn write_failed_stream(
+    error: &ClientError,
+    seq: u64,
+    has_window: bool,
+    tock: Tock,
+    out: &mut Vec<u8>,
+) {
+    let tag = |number| StreamTag { seq, wseq: has_window.then_some(number) };
+    write_state("start", tag(1), tock, out);
+    write_stream_error(error, tag(2), tock, out);
+    write_state("end", tag(3), tock, out);
 }
 
 /// A stream that is an error: start, error, end, as clients of some actions need it.

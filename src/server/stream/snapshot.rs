@@ -11,9 +11,11 @@ use async_channel::{Receiver, Sender, TryRecvError};
 
 use super::{Emit, Garbage, Progress, Source};
 use crate::engine::Image;
+use crate::hub::client_memory::Pin;
 use crate::hub::inbox::Inbox;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt;
+use crate::server::connection::no_thread;
 use crate::server::session::Context;
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId};
@@ -59,15 +61,18 @@ enum Piece {
 
 impl SnapshotSource {
     /// Begins to make the snapshot. The inbox's event tells the connection that there is more.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
     pub(in crate::server) fn begin(
         header: FileHeader,
         image: Image,
-        inbox: Arc<Inbox>,
+        (inbox, pin): (Arc<Inbox>, Pin),
         slot: DownloadSlot,
-    ) -> Self {
+    ) -> Result<Self, ClientError> {
         let (sender, pieces) = async_channel::bounded(PIECES_AHEAD);
-        let _detached = rt::spawn_blocking(move || {
-            let _slot = slot;
+        let spawned = rt::spawn_thread("download", move || {
+            let (_slot, _pin) = (slot, pin);
             let mut writer = PieceWriter { sender, inbox, buffer: Vec::new() };
             let written =
                 write_snapshot_to(&mut writer, &header, FileId::default(), &image, &mut |_| {});
@@ -77,7 +82,7 @@ impl SnapshotSource {
             }
             drop(image);
         });
-        Self { pieces }
+        spawned.map(|_detached| Self { pieces }).map_err(|error| no_thread(&error))
     }
 }
 

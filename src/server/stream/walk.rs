@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Garbage;
+use crate::hub::client_memory::Pin;
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::{Path, common_elements};
@@ -59,6 +60,8 @@ pub(in crate::server) struct ScopeWalk {
     last: Option<Path>,
     ended: bool,
     is_big: bool,
+    /// Charges the connection with what the snapshot holds.
+    pin: Option<Pin>,
 }
 
 impl ScopeWalk {
@@ -73,11 +76,18 @@ impl ScopeWalk {
             last: None,
             ended: false,
             is_big: tree.len() > BIG_TREE,
+            pin: None,
         }
     }
 
+    /// What the snapshot holds is charged like this.
+    pub(in crate::server) fn pinned_by(self, pin: Pin) -> Self {
+        Self { pin: Some(pin), ..self }
+    }
+
     /// Gives up the snapshot.
-    pub(in crate::server) fn discard(self) -> Option<Garbage> {
+    pub(in crate::server) fn discard(mut self) -> Option<Garbage> {
+        drop(self.pin.take());
         if self.is_big { Some(Box::new(self)) } else { None }
     }
 

@@ -13,8 +13,9 @@ use super::walk::{Include, Look, ScopeWalk};
 use super::{Emit, Garbage, Progress, Source};
 use crate::hub::Resumption;
 use crate::hub::bundle::Bundle;
+use crate::hub::client_memory::{Account, Pin};
 use crate::hub::gone::{GoneLook, GoneWalk};
-use crate::hub::inbox::{Inbox, Waiting, WatchItem};
+use crate::hub::inbox::{Inbox, QueueId, Waiting, WatchItem};
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::server::session::{Context, NodeNames};
@@ -28,7 +29,11 @@ enum Phase {
     /// What comes.
     Live,
     /// After an overflow: what is gone, and is in no snapshot; then [`Phase::Resume`].
-    Gone(Box<GoneWalk>),
+    Gone {
+        walk: Box<GoneWalk>,
+        /// Charges the connection with what the walk's snapshot holds.
+        _pin: Pin,
+    },
     /// After an overflow: what the client has not had. A second overflow meanwhile waits until
     /// this is through: what it then counts as had includes all of this snapshot.
     Resume(ScopeWalk),
@@ -38,7 +43,7 @@ impl Phase {
     fn discard(self) -> Option<Garbage> {
         match self {
             Phase::Fetch(walk) | Phase::Resume(walk) => walk.discard(),
-            Phase::Gone(walk) => Some(walk),
+            Phase::Gone { walk, .. } => Some(walk),
             Phase::Live => None,
         }
     }
@@ -49,6 +54,7 @@ pub(in crate::server) struct WatchSource {
     id: WatchId,
     scope: WatchScope,
     inbox: Arc<Inbox>,
+    account: Arc<Account>,
     style: EntryStyle,
     /// The client wants to be told when the watch starts over.
     tells_restart: bool,
@@ -64,14 +70,14 @@ impl WatchSource {
     pub(in crate::server) fn new(
         id: WatchId,
         scope: WatchScope,
-        inbox: Arc<Inbox>,
+        (inbox, account): (Arc<Inbox>, Arc<Account>),
         style: EntryStyle,
         fetch: Option<ScopeWalk>,
     ) -> Self {
         let phase = fetch.map_or(Phase::Live, Phase::Fetch);
         let queue = VecDeque::new();
         let (tells_restart, telling, conflicts) = (false, None, None);
-        Self { id, scope, inbox, style, tells_restart, phase, queue, telling, conflicts }
+        Self { id, scope, inbox, account, style, tells_restart, phase, queue, telling, conflicts }
     }
 
     /// The client wants to be told when the watch starts over.
@@ -157,12 +163,13 @@ impl WatchSource {
 
     fn start_over(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         let walk = match cx.hub.resume_watch(self.id, &self.inbox) {
-            None => return Progress::Idle,
+            None => return Progress::Busy,
             Some(Resumption::From(walk)) => walk,
             Some(Resumption::Lost) => return Progress::Failed(lost()),
         };
         self.style.names = cx.hub.read(NodeNames::of);
-        self.phase = Phase::Gone(walk);
+        let pin = self.account.pin(walk.tree().memory_bytes());
+        self.phase = Phase::Gone { walk, _pin: pin };
         if self.tells_restart {
             emit.state("restart");
             return Progress::Wrote;
@@ -171,7 +178,7 @@ impl WatchSource {
     }
 
     fn next_gone(&mut self, emit: &mut Emit<'_>) -> Progress {
-        let Phase::Gone(walk) = &mut self.phase else { return Progress::Busy };
+        let Phase::Gone { walk, .. } = &mut self.phase else { return Progress::Busy };
         for _ in 0..LOOK_MAX {
             match walk.look(&self.scope) {
                 GoneLook::Skip => {}
@@ -181,7 +188,9 @@ impl WatchSource {
                 }
                 GoneLook::End => {
                     let include = Include::Lacking(walk.had().clone());
+                    let pin = self.account.pin(walk.tree().memory_bytes());
                     let next = ScopeWalk::new(walk.tree(), self.scope.clone(), include);
+                    let next = next.pinned_by(pin);
                     emit.discard(std::mem::replace(&mut self.phase, Phase::Resume(next)).discard());
                     return Progress::Busy;
                 }
@@ -206,7 +215,7 @@ impl Source for WatchSource {
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         let (walk, is_first) = match &mut self.phase {
             Phase::Live => return self.next_live(cx, emit),
-            Phase::Gone(_) => return self.next_gone(emit),
+            Phase::Gone { .. } => return self.next_gone(emit),
             Phase::Fetch(walk) => (walk, true),
             Phase::Resume(walk) => (walk, false),
         };
@@ -230,6 +239,10 @@ impl Source for WatchSource {
 
     fn is_endless(&self) -> bool {
         true
+    }
+
+    fn queue(&self) -> Option<QueueId> {
+        Some(QueueId::Watch(self.id))
     }
 
     fn holds_snapshot(&self) -> bool {

@@ -7,7 +7,11 @@ use super::Oracle;
 use super::history::{EventNo, NONE};
 use super::shadow::Shadow;
 use crate::engine::Engine;
+use crate::model::entry::Entry;
+use crate::model::path::Path;
+use crate::model::seen::export_seen;
 use crate::model::tick_set::TickSet;
+use crate::protocol::record::encode_record;
 use crate::sim::bits::Bits;
 
 /// A node that is there in the end.
@@ -21,6 +25,9 @@ impl Oracle {
     /// Judges the end.
     pub(in crate::sim) fn check_end(&mut self, survivors: &[Survivor<'_>]) {
         let Some(first) = survivors.first() else { return };
+        if self.only_end {
+            return survivors.iter().for_each(|survivor| self.check_same(first, survivor));
+        }
         let mut owned = Bits::default();
         for survivor in survivors {
             owned.union_with(&survivor.shadow.owned);
@@ -53,6 +60,27 @@ impl Oracle {
                 let detail = format!("{name} lacks {}", self.history.label(event));
                 self.fail("events are missing in the end", detail);
             }
+        }
+    }
+
+    /// What must hold although events were used twice: all hold the same, to the last byte.
+    fn check_same(&mut self, a: &Survivor<'_>, b: &Survivor<'_>) {
+        let names = || format!("{} and {}", a.name, b.name);
+        if a.engine.mark() != b.engine.mark() {
+            self.fail("marks differ in the end", names());
+        }
+        if everything(a.engine) != everything(b.engine) {
+            self.fail("trees differ in the end", names());
+        }
+        let seen = |engine: &Engine| export_seen(engine.table(), engine.seen());
+        if seen(a.engine) != seen(b.engine) {
+            self.fail("what is accounted for differs in the end", names());
+        }
+        if a.engine.contents_sum() != b.engine.contents_sum() {
+            self.fail("sums differ where contents are the same", names());
+        }
+        if !b.engine.contents_differ().is_empty() {
+            self.fail("a difference is still told of in the end", b.name.to_owned());
         }
     }
 
@@ -135,6 +163,9 @@ impl Oracle {
             if top != NONE {
                 self.check_no_resurrection(top, events, &known);
             }
+            if !is_dead {
+                self.check_undone(top, events, &known);
+            }
         }
     }
 
@@ -191,6 +222,45 @@ impl Oracle {
         }
     }
 
+    /// A value that there is although what it was made on top of had been deleted and purged: a
+    /// conflict was reported, here or of what it replaced, unless a chain was cut on the way.
+    fn check_undone(&mut self, top: EventNo, events: &[EventNo], seen: &Bits) {
+        let below = self.marked_ancestors(top, events);
+        let path = self.history.get(top).path;
+        // Of what was before a deletion that it knew it is known that it was deleted.
+        let mut known = Bits::default();
+        for event in below.iter().filter(|event| self.history.is_tombstone(*event)) {
+            known.union_with(&self.marked_ancestors(event, events));
+        }
+        let is_undone = |deletion: &EventNo| {
+            let shared = |event| below.contains(event) && !known.contains(event);
+            self.history.get(*deletion).path == path
+                && seen.contains(*deletion)
+                && !below.contains(*deletion)
+                && self.marked_ancestors(*deletion, events).iter().any(shared)
+        };
+        let undone: Vec<EventNo> = self.purged_tombstones().filter(is_undone).collect();
+        // Also where what undid it was a re-issue of something that was overwritten since.
+        let is_below = |event| below.contains(event);
+        let is_told =
+            self.undone.iter().any(|e| is_below(e) || is_below(self.history.get(e).origin));
+        let is_cut = below.iter().any(|event| self.history.get(event).content.cut);
+        if undone.is_empty() || is_told || is_cut {
+            return;
+        }
+        let lost = self.history.ancestors(self.reported.iter());
+        // What was made there after the purge may have lost to it: then that was told.
+        let is_lost = |deletion: &EventNo| {
+            let told = self.reported.iter().filter(|e| self.history.get(*e).path == path);
+            lost[*deletion as usize]
+                || told.into_iter().any(|e| self.history.is_greater(e, *deletion))
+        };
+        if let Some(deletion) = undone.into_iter().find(|deletion| !is_lost(deletion)) {
+            let (top, deletion) = (self.history.label(top), self.history.label(deletion));
+            self.fail("a purged deletion was undone silently", format!("{deletion} by {top}"));
+        }
+    }
+
     /// An event and all that it was made on top of, of the events of one path.
     fn marked_ancestors(&self, of: EventNo, events: &[EventNo]) -> Bits {
         let mut marked = Bits::default();
@@ -204,6 +274,17 @@ impl Oracle {
         }
         marked
     }
+}
+
+/// All entries, whatever the engine's indices.
+fn everything(engine: &Engine) -> Vec<(Path, Vec<u8>)> {
+    let record = |path: &Path, entry: &Entry| {
+        let mut bytes = Vec::new();
+        encode_record(path.as_bytes(), entry, engine.table(), &mut bytes);
+        bytes
+    };
+    let all = engine.tree().subtree(&Path::root());
+    all.map(|(path, entry)| (path.clone(), record(path, entry))).collect()
 }
 
 /// What a node has accounted for, by life.

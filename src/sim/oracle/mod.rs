@@ -30,9 +30,14 @@ pub struct Failure {
 /// The judge of one run.
 pub(super) struct Oracle {
     pub(super) history: History,
+    /// Events are used twice on purpose, so nobody can say what one stands for: only the end is
+    /// judged.
+    pub(super) only_end: bool,
     chain_bound: ChainBound,
     /// Losers of conflicts that were reported.
     reported: Bits,
+    /// Versions that were reported to undo a deletion which had been purged.
+    undone: Bits,
     purges: Vec<Purge>,
     /// What stands in the message that is being handled.
     arriving: SmallVec<[EventNo; 4]>,
@@ -55,11 +60,13 @@ struct Purge {
 }
 
 impl Oracle {
-    pub(super) fn new(chain_bound: ChainBound) -> Self {
+    pub(super) fn new(chain_bound: ChainBound, only_end: bool) -> Self {
         Self {
             history: History::new(),
+            only_end,
             chain_bound,
             reported: Bits::default(),
+            undone: Bits::default(),
             purges: Vec::new(),
             arriving: SmallVec::new(),
             dirty: Vec::new(),

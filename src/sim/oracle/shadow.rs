@@ -28,6 +28,9 @@ pub(in crate::sim) struct Shadow {
     pub(in crate::sim) owned: Bits,
     pub(super) tock: u64,
     pub(super) mark: Mark,
+    /// How many ticks were accounted for, and the sum over what was held; only where nothing else is
+    /// looked at.
+    pub(super) sums: (u64, u64),
 }
 
 impl Shadow {

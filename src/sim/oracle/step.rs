@@ -17,6 +17,8 @@ use crate::replica::apply::Conflict;
 /// Up to so many paths all are looked at after every step.
 const PATHS_ALWAYS: usize = 4;
 
+type ChainKeys = SmallVec<[EventKey; 4]>;
+
 /// A record in a message, as it came.
 pub(in crate::sim) struct Arrival<'a> {
     event: (&'a str, u64, u64),
@@ -56,6 +58,9 @@ impl Oracle {
         arrivals: &[Arrival<'_>],
     ) {
         self.arriving.clear();
+        if self.only_end {
+            return;
+        }
         for arrival in arrivals {
             let Some(key) = shadow.find(engine, arrival.event) else { continue };
             let Some(event) = self.history.find(key) else {
@@ -79,6 +84,9 @@ impl Oracle {
 
     /// A node is about to be given a file.
     pub(in crate::sim) fn on_file(&mut self, saved: &Shadow, image: &Image) {
+        if self.only_end {
+            return;
+        }
         let newest = image.replica.tree.all().map(|(_, entry)| saved.key(entry.newest()));
         self.arriving = newest.filter_map(|key| self.history.find(key)).collect();
     }
@@ -97,13 +105,23 @@ impl Oracle {
         self.arriving.clear();
     }
 
-    /// A version is in the tree of a node that was not there before. Gives back its event.
+    /// A version is in the tree of a node that was not there before. Gives back its event, in words.
     pub(in crate::sim) fn on_commit(
         &mut self,
         shadow: &mut Shadow,
         engine: &Engine,
         change: &Committed,
-    ) -> EventNo {
+        wants_label: bool,
+    ) -> String {
+        if self.only_end {
+            let key = self.history.key_label(shadow.key(change.entry.newest()));
+            return format!("{key}@{} {}", change.entry.tock(), change.path);
+        }
+        let event = self.note_commit(shadow, engine, change);
+        if wants_label { self.history.label(event) } else { String::new() }
+    }
+
+    fn note_commit(&mut self, shadow: &mut Shadow, engine: &Engine, change: &Committed) -> EventNo {
         let key = shadow.key(change.entry.newest());
         let content = shadow.content(&change.entry);
         let path = self.history.path(&change.path);
@@ -175,17 +193,35 @@ impl Oracle {
         if parents.is_empty() {
             return older.is_empty() && !content.cut;
         }
+        let is_right = |(chain, cut): (ChainKeys, bool)| chain[..] == *older && cut == content.cut;
         parents.iter().any(|parent| {
             let old = &self.history.get(*parent).content;
-            let kept = old.chain.iter().filter(|k| k.0 != newest.0);
-            let room = self.chain_bound.get() - 1;
-            let cut = old.cut || kept.clone().count() > room;
-            kept.take(room).eq(older) && content.cut == cut
+            let plain = self.older_than(newest, &old.chain, old.cut);
+            // Put on top again: as if the other parent had been made on top of this one.
+            let mut others = parents.iter().filter(|other| *other != parent);
+            is_right(plain)
+                || others.any(|other| {
+                    let other = self.history.get(*other).key;
+                    let (mut chain, cut) = self.older_than(&other, &old.chain, old.cut);
+                    chain.insert(0, other);
+                    is_right(self.older_than(newest, &chain, cut))
+                })
         })
+    }
+
+    /// What follows a new event in the chain.
+    fn older_than(&self, newest: &EventKey, chain: &[EventKey], cut: bool) -> (ChainKeys, bool) {
+        let kept = chain.iter().filter(|k| k.0 != newest.0);
+        let room = self.chain_bound.get() - 1;
+        let cut = cut || kept.clone().count() > room;
+        (kept.take(room).copied().collect(), cut)
     }
 
     /// A node has reported a conflict.
     pub(in crate::sim) fn on_conflict(&mut self, shadow: &Shadow, conflict: &Conflict) {
+        if self.only_end {
+            return;
+        }
         let key = |event: Event| shadow.key(event);
         let winner = self.history.find(key(conflict.winner.newest()));
         let loser = self.history.find(key(conflict.loser.newest()));
@@ -193,13 +229,35 @@ impl Oracle {
             return self
                 .fail("a conflict was reported of what nobody made", conflict.path.to_string());
         };
+        if conflict.is_undone_deletion() {
+            return self.on_undone_deletion(winner, loser);
+        }
         self.reported.insert(loser);
         let is_needless = self.history.ancestors([winner])[loser as usize];
         self.needless_reports += u64::from(is_needless);
     }
 
+    /// A node has reported that a deletion was undone which is in no tree any more.
+    fn on_undone_deletion(&mut self, winner: EventNo, deleted: EventNo) {
+        let below = self.history.ancestors([winner]);
+        if self.history.is_tombstone(winner) || !below[deleted as usize] {
+            let label = self.history.label(winner);
+            return self.fail("a deletion was said to be undone by what did not undo it", label);
+        }
+        self.undone.insert(winner);
+        let path = self.history.get(winner).path;
+        let unknown = |deletion: &EventNo| {
+            !below[*deletion as usize] && self.history.get(*deletion).path == path
+        };
+        let is_needless = !self.purged_tombstones().any(|deletion| unknown(&deletion));
+        self.needless_reports += u64::from(is_needless);
+    }
+
     /// Entries are in a node's tree no more.
     pub(in crate::sim) fn on_gone(&mut self, shadow: &mut Shadow, gone: &[Committed]) {
+        if self.only_end {
+            return;
+        }
         for Committed { path, entry } in gone {
             let path = self.history.path(path);
             let event = self.history.find(shadow.key(entry.newest()));
@@ -215,7 +273,7 @@ impl Oracle {
     /// The purges that a node has applied: what tombstones may be gone, and from which mark on.
     fn note_purges(&mut self, shadow: &Shadow, engine: &Engine) {
         for pair in engine.applied_pairs() {
-            let (from, to) = (pair.from.get(), pair.to.get());
+            let (from, to) = (pair.from.tock().get(), pair.to.get());
             let seen = hash_seen(&pair.seen, shadow);
             let is_it =
                 |p: &Purge| (p.from, p.to, p.seen) == (from, to, seen) && p.lineage == pair.lineage;
@@ -245,6 +303,13 @@ impl Oracle {
         shadow: &mut Shadow,
         engine: &Engine,
     ) -> bool {
+        if self.only_end {
+            let sums = (engine.seen().count(), engine.contents_sum());
+            let changed = shadow.sums != sums || shadow.mark != *engine.mark();
+            shadow.sums = sums;
+            shadow.mark = engine.mark().clone();
+            return changed;
+        }
         let mut changed = self.check_seen(name, shadow, engine);
         if shadow.mark != *engine.mark() {
             changed = true;

@@ -48,6 +48,7 @@ impl Class {
             PeerMessage::Edge(_) => Self::Edge,
             PeerMessage::CatchUpAsk(_)
             | PeerMessage::CatchUpKnown(_)
+            | PeerMessage::CatchUpMore { .. }
             | PeerMessage::CatchUpMissing { .. }
             | PeerMessage::CatchUpPart { .. }
             | PeerMessage::CatchUpEnd { .. }
@@ -55,7 +56,11 @@ impl Class {
             | PeerMessage::CatchUpVerdict(_)
             | PeerMessage::CatchUpDone { .. }
             | PeerMessage::CatchUpInvite
-            | PeerMessage::CatchUpRefused { .. } => Self::CatchUp,
+            | PeerMessage::CatchUpRefused { .. }
+            | PeerMessage::ContentsAsk(_)
+            | PeerMessage::ContentsList(_)
+            | PeerMessage::ContentsWant(_)
+            | PeerMessage::ContentsVersions { .. } => Self::CatchUp,
             PeerMessage::Relayed(relayed) => {
                 let frame = split_frame(relayed.frame, BODY_BYTES_MAX).ok().flatten();
                 match frame.map(|frame| PeerMessage::decode(&frame)) {

@@ -11,6 +11,18 @@ fn small_networks_come_to_agree() {
 }
 
 #[test]
+fn events_used_twice_leave_no_silent_difference() {
+    let mut differed = 0;
+    for seed in 0..60 {
+        let options = Options { focus: Focus::Rollbacks, ..Options::default() };
+        let outcome = run(seed, &options);
+        assert_eq!(outcome.failure, None, "seed {seed}");
+        differed += outcome.stats.contents_differed;
+    }
+    assert!(differed > 0, "no difference was made and told");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..20 {
         let options = Options::default();

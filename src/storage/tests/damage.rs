@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::node::{NAME, NETWORK, STORE, TestNode, header};
 use crate::storage::batch::{Batch, Op};
 use crate::storage::data_dir::DataDir;
+use crate::storage::disk::Disk;
 use crate::storage::error::StorageError;
 use crate::storage::header::LogStart;
 use crate::storage::identity::IDENTITY_NAME;
@@ -114,7 +115,7 @@ fn judge(life: &Life, name: &str, content: &[u8], what: &str) -> Result<Recovere
     // A file that ends with a batch looks like one that was not written further.
     let is_told = !recovered.warnings.is_empty() || life.ends.contains(&(content.len() as u64));
     assert!(is_newest || is_told, "{what}: older without a warning");
-    assert!(!recovered.keeps_incarnation, "{what}: keeps the incarnation");
+    assert!(!recovered.stopped_cleanly, "{what}: seems to have stopped cleanly");
     // The damage is repaired in one go, and then nothing is to be said any more.
     recovered.repair(&disk).unwrap();
     let again = start(&disk, &OPTIONS).unwrap();
@@ -140,7 +141,7 @@ fn a_node_that_was_killed_has_everything_that_was_synced() {
     let recovered = start(&life.disk, &OPTIONS).unwrap();
     assert_eq!(listing(&recovered), life.node.listing());
     assert!(recovered.warnings.is_empty(), "{:?}", recovered.warnings);
-    assert!(!recovered.keeps_incarnation && recovered.keeps_store);
+    assert!(!recovered.stopped_cleanly && recovered.keeps_store);
     assert_eq!(recovered.store, STORE);
     assert_eq!(recovered.next.number, 4);
 }
@@ -194,7 +195,7 @@ fn any_flipped_byte_of_a_snapshot_is_noticed_and_nothing_is_lost_if_the_logs_rea
 #[test]
 fn without_older_logs_a_flipped_byte_of_the_only_snapshot_is_an_error() {
     let life = Life::new();
-    life.dir.prune(2, 1).unwrap();
+    Disk::remove(&life.disk, &log_name(1)).unwrap();
     let name = snapshot_name(2);
     for (at, bad) in flips(&life.disk.content(&name).unwrap()) {
         let error = judge(&life, &name, &bad, "").err();
@@ -209,7 +210,7 @@ fn any_flipped_byte_of_a_log_that_was_closed_by_a_stop_is_refused() {
     let mut life = Life::new();
     life.stop();
     let recovered = start(&life.disk, &OPTIONS).unwrap();
-    assert!(recovered.keeps_incarnation && recovered.warnings.is_empty());
+    assert!(recovered.stopped_cleanly && recovered.warnings.is_empty());
     for (at, bad) in flips(&life.disk.content(&log_name(3)).unwrap()) {
         assert!(judge(&life, &log_name(3), &bad, "").is_err(), "byte {at}");
     }
@@ -248,7 +249,7 @@ fn a_file_that_is_missing_is_noticed() {
         [(snapshot_name(2), false), (log_name(1), false), (log_name(2), true), (log_name(3), false)]
     {
         let life = Life::new();
-        crate::storage::disk::Disk::remove(&life.disk, &name).unwrap();
+        Disk::remove(&life.disk, &name).unwrap();
         match start(&life.disk, &OPTIONS) {
             Err(error) => assert!(is_refused && error.to_string().contains(&name), "{error}"),
             Ok(recovered) => {
@@ -276,7 +277,7 @@ fn what_is_before_damage_can_be_gone_on_from_as_somebody_else() {
         let recovered = start(&disk, &options).unwrap();
         assert!(life.history.contains(&listing(&recovered)));
         assert!(matches!(recovered.warnings[..], [Warning::Discarded(_)]));
-        assert!(!recovered.keeps_store && !recovered.keeps_incarnation);
+        assert!(!recovered.keeps_store && !recovered.stopped_cleanly);
         assert_eq!(recovered.store, 99);
         assert_eq!((recovered.next.number, recovered.next.start), (4, LogStart::Snapshot));
         assert!(recovered.next.needs_snapshot);
@@ -293,7 +294,7 @@ fn what_is_before_damage_can_be_gone_on_from_as_somebody_else() {
         assert!(again.warnings.is_empty() && again.keeps_store);
         // And nobody goes from the old log to the new one.
         let without = disk.fork();
-        crate::storage::disk::Disk::remove(&without, &snapshot_name(4)).unwrap();
+        Disk::remove(&without, &snapshot_name(4)).unwrap();
         assert!(start(&without, &OPTIONS).is_err());
     }
 }
@@ -301,7 +302,7 @@ fn what_is_before_damage_can_be_gone_on_from_as_somebody_else() {
 #[test]
 fn a_directory_of_which_nothing_is_good_is_begun_anew_only_if_told() {
     let life = Life::new();
-    life.dir.prune(2, 1).unwrap();
+    Disk::remove(&life.disk, &log_name(1)).unwrap();
     let mut bad = life.disk.content(&snapshot_name(2)).unwrap();
     bad[20] ^= 1;
     life.disk.put(&snapshot_name(2), &bad);

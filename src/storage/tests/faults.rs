@@ -13,6 +13,7 @@ use crate::storage::data_dir::DataDir;
 use crate::storage::error::StorageError;
 use crate::storage::log::LogWriter;
 use crate::storage::memory_disk::{Fault, MemoryDisk};
+use crate::storage::past::Keep;
 use crate::storage::recover::{RecoverOptions, Recovered};
 
 /// A node and its data directory, which work until something fails.
@@ -55,7 +56,7 @@ impl Run {
         self.rotate()?;
         let saved = self.image();
         self.save(&saved, self.number)?;
-        self.dir.prune(self.number, 1)?;
+        self.dir.prune(self.number, &Keep::snapshots(1))?;
         self.set(6, true)?;
         self.set(7, false)?;
         self.stop()?;
@@ -73,7 +74,7 @@ impl Run {
         self.rotate()?;
         let image = self.image();
         self.save(&image, self.number)?;
-        self.dir.prune(self.number, 1)?;
+        self.dir.prune(self.number, &Keep::snapshots(1))?;
         self.set(21, true)
     }
 
@@ -87,7 +88,7 @@ impl Run {
         self.number = recovered.next.number;
         let node = match &recovered.image {
             None => TestNode::new(incarnation),
-            Some(image) if recovered.keeps_incarnation => {
+            Some(image) if recovered.stopped_cleanly => {
                 TestNode::restored(image, image.id().incarnation.0)
             }
             Some(image) => TestNode::restored(image, incarnation),
@@ -264,7 +265,7 @@ fn a_crash_between_any_two_operations_loses_nothing_that_was_safe() {
             let what = format!("crash at {at}, seed {seed}");
             let recovered = run.judge(&what);
             // A tick that may have left the node is never made again.
-            if recovered.keeps_incarnation {
+            if recovered.stopped_cleanly {
                 assert!(run.stopped, "{what}");
             }
             go_on(&disk, &recovered, &what);
@@ -334,7 +335,7 @@ fn an_incarnation_is_kept_after_a_proven_stop_only() {
     run.stop().unwrap();
     let keeps = |disk: &MemoryDisk| {
         let found = start(disk, &OPTIONS).unwrap();
-        (found.keeps_incarnation, found.keeps_store)
+        (found.stopped_cleanly, found.keeps_store)
     };
     assert_eq!(keeps(&run.disk), (true, true));
     // A copy of the whole directory; of one file; a file put back over itself.
@@ -375,7 +376,7 @@ fn the_state_at_an_earlier_moment_can_be_looked_at() {
         let Some(image) = &found.image else { continue };
         assert!(image.replica.tree.all().all(|(_, entry)| entry.tock().get() <= tock));
         assert!(run.history.contains(&listing(&found)), "{tock}");
-        assert!(!found.keeps_incarnation && !found.keeps_store);
+        assert!(!found.stopped_cleanly && !found.keeps_store);
         moments.insert(listing(&found));
     }
     assert!(moments.len() > 3, "{}", moments.len());

@@ -5,5 +5,6 @@ mod faults;
 mod hostile;
 mod node;
 mod on_disk;
+mod past;
 mod random;
 mod round_trip;

@@ -41,7 +41,9 @@ impl TestNode {
 
     /// A node that comes back.
     pub(super) fn restored(image: &Image, incarnation: u64) -> Self {
-        let engine = Engine::restore(config(incarnation), image).unwrap();
+        let mut out = Outbox::new();
+        let engine = Engine::restore(config(incarnation), image, &mut out).unwrap();
+        assert!(image.decided.is_some() || out.is_empty());
         let mut node = Self { engine, now: 0 };
         node.batch(|engine, out| engine.handle(Input::Found, 0, out));
         node

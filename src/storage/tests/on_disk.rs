@@ -7,6 +7,7 @@ use super::node::{NAME, NETWORK, STORE, TestNode, header};
 use crate::storage::data_dir::DataDir;
 use crate::storage::header::LogStart;
 use crate::storage::listing::list_image;
+use crate::storage::past::Keep;
 use crate::storage::recover::{RecoverOptions, Recovered};
 
 /// A node that works in a directory and stops.
@@ -21,7 +22,7 @@ fn work_and_stop(path: &Path) -> TestNode {
     let (knowledge, table) = (node.engine.knowledge(), node.engine.table());
     let log = dir.rotate(log, &header(2, 7), &knowledge, table).unwrap();
     dir.save(&header(2, 7), &node.image(), &mut |_| {}).unwrap();
-    dir.prune(2, 1).unwrap();
+    dir.prune(2, &Keep::snapshots(1)).unwrap();
     dir.stop(log, 9, &node.engine.knowledge(), node.engine.table()).unwrap();
     node
 }
@@ -46,17 +47,17 @@ fn a_node_comes_back_as_itself_from_its_own_directory_only() {
         (folder.path().join("own"), folder.path().join("moved"), folder.path().join("copied"));
     let node = work_and_stop(&own);
     let found = start(&own);
-    assert!(found.keeps_incarnation && found.keeps_store && found.warnings.is_empty());
+    assert!(found.stopped_cleanly && found.keeps_store && found.warnings.is_empty());
     assert_eq!(found.store, STORE);
     assert_eq!(list_image(&found.image.unwrap()), node.listing());
 
     // To move it on the same file system changes nothing.
     std::fs::rename(&own, &moved).unwrap();
-    assert!(start(&moved).keeps_incarnation);
+    assert!(start(&moved).stopped_cleanly);
 
     copy(&moved, &copied);
     let found = start(&copied);
-    assert!(!found.keeps_incarnation && !found.keeps_store);
+    assert!(!found.stopped_cleanly && !found.keeps_store);
     assert_eq!(found.store, 99);
     assert_eq!(list_image(&found.image.unwrap()), node.listing());
 
@@ -70,7 +71,7 @@ fn a_node_comes_back_as_itself_from_its_own_directory_only() {
         std::fs::write(&log, &content).unwrap();
     }
     let found = start(&moved);
-    assert!(!found.keeps_incarnation && found.keeps_store);
+    assert!(!found.stopped_cleanly && found.keeps_store);
 }
 
 #[test]
@@ -88,5 +89,5 @@ fn files_are_for_their_user_only() {
         names.push(entry.file_name().into_string().unwrap());
     }
     names.sort();
-    assert_eq!(names, ["identity", "lock", "log-2.dkv", "snapshot-2.dkv"]);
+    assert_eq!(names, ["identity", "lock", "log-1.dkv", "log-2.dkv", "snapshot-2.dkv"]);
 }

@@ -14,9 +14,10 @@ use crate::model::entry::{Entry, EntryParts};
 use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
 use crate::model::limits::CHAIN_LEN_MAX;
+use crate::model::mark::{Component, Lineage, Mark, PurgeId};
 use crate::model::path::Path;
 use crate::model::path::arbitrary::path;
-use crate::model::seen::{Lineage, Mark, Seen};
+use crate::model::seen::Seen;
 use crate::model::tree::Tree;
 use crate::model::value::arbitrary::any_rmpv;
 use crate::replica::Committed;
@@ -104,27 +105,35 @@ fn lineage() -> impl Strategy<Value = Lineage> {
 
 fn group() -> impl Strategy<Value = GroupConfig> {
     let members = btree_map("[a-z]{1,9}", (any::<u64>(), any::<bool>()), 1..5);
-    (any::<u64>(), lineage(), members).prop_map(|(version, lineage, members)| {
+    let group = (any::<u64>(), lineage(), members).prop_map(|(version, lineage, members)| {
         let member = |(name, (store, durable)): (String, (u64, bool))| Member {
             name: node_id(&name, 0).name,
             store,
             durable,
         };
         GroupConfig::new(version, lineage, members.into_iter().map(member).collect()).unwrap()
-    })
+    });
+    (group, component()).prop_map(|(group, since)| group.from_purge_on(since))
+}
+
+fn component() -> impl Strategy<Value = Component> {
+    (tock(), vec(any::<u64>(), 0..4))
+        .prop_map(|(tock, ids)| Component::with_ids(tock, ids.into_iter().filter_map(PurgeId::new)))
 }
 
 fn decided() -> impl Strategy<Value = Decided> {
-    (lineage(), tock(), tock(), seen(), option::of(group())).prop_map(
-        |(lineage, from, to, seen, next)| Decided {
-            pair: TockPair { lineage, from, to, seen },
-            next,
+    let base = vec((lineage(), component()), 0..3);
+    let pair = (lineage(), component(), tock(), any::<u64>(), base, seen()).prop_map(
+        |(lineage, from, to, id, base, seen)| {
+            let id = PurgeId::new(id);
+            TockPair { lineage, from, to, id, base, seen }
         },
-    )
+    );
+    (pair, option::of(group())).prop_map(|(pair, next)| Decided { pair, next })
 }
 
 pub(super) fn knowledge() -> impl Strategy<Value = Knowledge> {
-    let mark = vec((lineage(), tock()), 0..3).prop_map(Mark::from_components);
+    let mark = vec((lineage(), component()), 0..3).prop_map(Mark::from_parts);
     (0..NODES, counter(), tock(), seen(), mark, option::of(group()), option::of(decided()))
         .prop_map(|(own, tick, tock, seen, mark, group, decided)| Knowledge {
             id: table().get(NodeIndex(own)).unwrap().clone(),

@@ -134,7 +134,8 @@ fn start_one(
 ) -> Result<Server, CliError> {
     let mut command = lab.command(&peer.program, cores);
     match gossip {
-        None => command.arg("run"),
+        // Nobody is there who could call it.
+        None => command.args(["run", "--peer-wait", "0s"]),
         Some(gossip) => command.args(["join", gossip]),
     };
     command.args(["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"]);

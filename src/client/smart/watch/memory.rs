@@ -190,15 +190,16 @@ mod tests {
     #[test]
     fn versions_are_new_known_or_older() {
         let mut memory = Memory::new(10, 10_000);
-        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "a"), false), Look::New);
-        memory.on_delivered(&path(1), &entry(Some(1), 5, "a"));
-        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "a"), true), Look::Known);
+        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "a~1234"), false), Look::New);
+        memory.on_delivered(&path(1), &entry(Some(1), 5, "a~1234"));
         assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "a~1234"), true), Look::Known);
-        assert_eq!(memory.look(&path(1), &entry(Some(2), 5, "a"), true), Look::New);
-        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "b"), true), Look::New);
-        assert_eq!(memory.look(&path(1), &entry(Some(1), 4, "z"), true), Look::Older);
-        memory.on_delivered(&path(1), &entry(None, 6, "a"));
-        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "a"), true), Look::Older);
+        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "a~1235"), true), Look::New);
+        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "a~123"), true), Look::Older);
+        assert_eq!(memory.look(&path(1), &entry(Some(2), 5, "a~1234"), true), Look::New);
+        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "b~1"), true), Look::New);
+        assert_eq!(memory.look(&path(1), &entry(Some(1), 4, "z~1"), true), Look::Older);
+        memory.on_delivered(&path(1), &entry(None, 6, "a~1234"));
+        assert_eq!(memory.look(&path(1), &entry(Some(1), 5, "a~1234"), true), Look::Older);
     }
 
     #[test]

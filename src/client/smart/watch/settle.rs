@@ -33,35 +33,22 @@ pub(super) enum Settled {
     Behind,
 }
 
-/// Asks a node about these paths, of which these versions were delivered; `with_life` names the lives of
-/// the events' makers.
+/// Asks a node about these paths, of which these versions were delivered.
 ///
 /// # Errors
 /// How the node or its connection failed; nothing is known then.
 pub(super) async fn settle(
     used: &Arc<PooledConnection>,
     doubts: &[(Path, Version)],
-    mut with_life: impl FnMut(&mut Entry),
 ) -> Result<Vec<Settled>, ClientError> {
+    // First what the node knows, then what it has: what comes in between is found by the second. The
+    // other way round a version that comes in between would seem to have been deleted.
+    let is_known = knows_all(used, doubts.iter().map(|(_, version)| version)).await?;
     let mut found = Vec::with_capacity(doubts.len());
     for some in doubts.chunks(LOOKS_AT_ONCE) {
         let looks = some.iter().map(|(path, _)| look(used, path));
         found.extend(try_join_all(looks).await?);
     }
-    found.iter_mut().for_each(&mut with_life);
-    // Those that are not newer: does the node know their versions at all?
-    let open: Vec<usize> = doubts
-        .iter()
-        .zip(&found)
-        .enumerate()
-        .filter(|(_, ((_, delivered), entry))| is_open(delivered, entry))
-        .map(|(index, _)| index)
-        .collect();
-    let versions = open.iter().filter_map(|index| doubts.get(*index)).map(|(_, version)| version);
-    let is_known = match open.is_empty() {
-        true => true,
-        false => knows_all(used, versions).await?,
-    };
     let settled = doubts.iter().zip(found).map(|((_, delivered), entry)| {
         let tock = entry.tock;
         match entry.version() {
@@ -75,14 +62,6 @@ pub(super) async fn settle(
         }
     });
     Ok(settled.collect())
-}
-
-/// Whether what is there does not say it by itself.
-fn is_open(delivered: &Version, entry: &Entry) -> bool {
-    match entry.version() {
-        Some(version) => version.compare(delivered) == Ordering::Less,
-        None => true,
-    }
 }
 
 async fn look(used: &Arc<PooledConnection>, path: &Path) -> Result<Entry, ClientError> {
@@ -118,4 +97,63 @@ async fn knows_all(
     let missing = reply.get("missing").map(|missing| map_items(missing).count());
     // Who does not say it does not know it.
     Ok(missing == Some(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::client::Chain;
+    use crate::client::pool::{ConnectionPool, PoolConfig};
+    use crate::rt::{self, TcpListener};
+
+    /// A node to which the version in question comes between the first request and the second.
+    async fn hears_of_it_meanwhile(listener: TcpListener) {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut fields = Fields::new();
+        fields.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "late");
+        stream.write_all(&fields.u64("tock", 2).u64("qlen", 0).encode()).await.unwrap();
+        let (mut seq, mut asked, mut chunk) = (0, 0, [0; 4096]);
+        while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+            let is = |word: &[u8]| chunk[..count].windows(word.len()).any(|bytes| bytes == word);
+            let mut reply = Fields::new();
+            seq += 1;
+            reply.u64("seq", seq).u64("tock", 7);
+            let has_it = asked > 0;
+            if is(b"get_value") {
+                asked += 1;
+                if has_it {
+                    let mut chain = Vec::new();
+                    Chain::of("maker", 3).encode(&mut chain);
+                    reply.raw("value", &[1]).raw("chain", &chain);
+                }
+            } else if is(b"check_deleted") {
+                asked += 1;
+                // Of "maker" the tick 3 is missing, or nothing.
+                let missing = if has_it { &b"\x80"[..] } else { &b"\x81\xa5maker\x91\x03"[..] };
+                reply.raw("missing", missing);
+            } else {
+                reply.str("error", "No such action").str("code", "unknown_action");
+            }
+            stream.write_all(&reply.encode()).await.unwrap();
+        }
+    }
+
+    #[test]
+    fn what_comes_while_a_node_is_asked_does_not_count_as_deleted() {
+        rt::block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap().into();
+            let node = rt::spawn(hears_of_it_meanwhile(listener));
+            let pool = ConnectionPool::new(PoolConfig::default());
+            let used = pool.get(&address).await.unwrap();
+            let event = Chain::of("maker", 3).newest;
+            let doubts = [("k".parse().unwrap(), Version { tock: 7, event })];
+            let settled = settle(&used, &doubts).await.unwrap();
+            assert_eq!(settled, [Settled::Same]);
+            pool.close();
+            node.cancel().await;
+        });
+    }
 }

@@ -1,0 +1,67 @@
+//! RULES 7: nodes that were here lately have a say, though they are not on the list. A round waits
+//! for them for a bounded time, so that nothing is purged behind the back of a node whose link was
+//! cut for a moment. They cannot block for ever, and cannot decide anything.
+
+use std::collections::BTreeMap;
+
+use super::{Engine, Member};
+use crate::engine::LinkId;
+use crate::model::group::GroupConfig;
+use crate::model::ids::{Millis, NodeName};
+
+/// Most nodes that have a say besides the list; more than ever have a link to one node.
+const WITNESSES_MAX: usize = 1_024;
+
+/// A node that is not on the list.
+pub(super) struct Witness {
+    member: Member,
+    /// When it was last linked and ready.
+    here_at: Millis,
+}
+
+/// Nodes that are not on the list and were here lately, by name.
+pub(super) type Witnesses = BTreeMap<NodeName, Witness>;
+
+impl Engine {
+    /// Notes who is here, and forgets who was away for too long to have a say.
+    pub(super) fn note_witnesses(&mut self, config: &GroupConfig, now: Millis) {
+        let is_ready = |link: &LinkId| self.peers.get(*link).is_some_and(|p| p.ready);
+        for (_, member) in self.delete.peers.iter().filter(|(link, _)| is_ready(link)) {
+            if self.delete.witnesses.len() < WITNESSES_MAX {
+                let witness = Witness { member: member.clone(), here_at: now };
+                self.delete.witnesses.insert(member.name.clone(), witness);
+            }
+        }
+        let say_ms = self.delete.settings.say_for_ms;
+        // Where changes spread over a tree, links come and go while all are up: only neighbours are
+        // asked there, and nobody is waited for.
+        let is_tree = self.spread.is_tree();
+        let mut witnesses = std::mem::take(&mut self.delete.witnesses);
+        witnesses.retain(|name, witness| {
+            config.member(name).is_none()
+                && now.saturating_sub(witness.here_at) <= say_ms
+                && (!is_tree || self.link_of(&witness.member).is_some())
+        });
+        self.delete.witnesses = witnesses;
+    }
+
+    /// A node has said that it leaves: nobody waits for it.
+    pub(in crate::engine) fn forget_witness(&mut self, link: LinkId) {
+        // Until its link is closed, it must not be noted again.
+        if let Some(member) = self.delete.peers.remove(&link) {
+            self.delete.witnesses.remove(&member.name);
+        }
+    }
+
+    /// Who has a say besides the list.
+    pub(super) fn witnesses(&self) -> impl Iterator<Item = &Member> {
+        self.delete.witnesses.values().map(|witness| &witness.member)
+    }
+
+    /// Nodes that are not here and for which a round waits, and for how long they have been gone.
+    pub(super) fn awaited(&self, now: Millis) -> Vec<(NodeName, Millis)> {
+        let gone = |w: &&Witness| self.link_of(&w.member).is_none();
+        let away = self.delete.witnesses.values().filter(gone);
+        away.map(|w| (w.member.name.clone(), now.saturating_sub(w.here_at))).collect()
+    }
+}

@@ -1,0 +1,505 @@
+//! RULES 7, one clause at a time: a member and a coordinator, each alone with what a peer says.
+//! And the list in networks in memory: restarts, handing over, nodes that come with data.
+
+use super::net::{Net, SAY_FOR_MS};
+use super::write;
+use crate::engine::delete::{DeleteSettings, store_after_renewal};
+use crate::engine::*;
+use crate::model::group::{GroupConfig, Member, RoundId};
+use crate::model::ids::{NodeId, NodeName};
+use crate::model::limits::MARK_COMPONENTS_WARN;
+use crate::model::mark::{Component, Lineage};
+use crate::model::seen::{SeenById, export_seen};
+use crate::model::seen_sum::SeenSum;
+use crate::model::tick_set::TickSet;
+use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
+use crate::protocol::peer::{Digest, GroupHello, PairById, PeerMessage, Proposal, Unnamed};
+
+const LINK: LinkId = LinkId(1);
+const STORE: u64 = 7;
+
+fn id(name: &str) -> NodeId {
+    NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) }
+}
+
+fn member(name: &str, store: u64) -> Member {
+    Member { name: id(name).name, store, durable: true }
+}
+
+fn lineage() -> Lineage {
+    Lineage(Some((id("a"), Tick::new(1).unwrap())))
+}
+
+/// Node `b`, a member with a data directory, linked to `a`, which is the other member.
+struct Alone {
+    engine: Engine,
+    now: Millis,
+    /// Tokens that wait for the disk.
+    persisting: Vec<u64>,
+    /// What it said about rounds since the last look.
+    said: Vec<&'static str>,
+    proposed: Vec<Proposal>,
+}
+
+impl Alone {
+    fn new(cycle_ms: Millis) -> Self {
+        let delete = DeleteSettings { store: Some(STORE), cycle_ms, ..DeleteSettings::default() };
+        let engine = Engine::new(Config { delete, ..Config::new(id("b"), 1) });
+        let mut alone =
+            Self { engine, now: 1, persisting: Vec::new(), said: Vec::new(), proposed: Vec::new() };
+        alone.handle(Input::Found);
+        alone.handle(Input::LinkUp { link: LINK, peer: id("a") });
+        let config = GroupConfig::new(3, lineage(), vec![member("a", 1), member("b", STORE)]);
+        let hello = GroupHello { member: member("a", 1), config, implied: Vec::new() };
+        alone.hear(PeerMessage::Group(hello));
+        let seen = vec![(id("a"), TickSet::range(1, 2).unwrap())];
+        alone.hear(PeerMessage::Digest(Digest {
+            ready: true,
+            tock: Tock::default(),
+            mark: Mark::default(),
+            seen,
+            unnamed: Unnamed::Unsaid,
+            contents: Default::default(),
+        }));
+        alone
+    }
+
+    fn hear(&mut self, message: PeerMessage<'_>) {
+        self.handle(Input::Messages { link: LINK, messages: vec![message] });
+    }
+
+    fn handle(&mut self, input: Input<'_>) {
+        let mut out = Outbox::new();
+        self.engine.handle(input, self.now, &mut out);
+        self.perform(out);
+    }
+
+    fn perform(&mut self, mut out: Outbox) {
+        for output in out.drain() {
+            match output {
+                Output::Persist { token } => self.persisting.push(token),
+                Output::Send { frame, .. } | Output::Broadcast { frame } => {
+                    let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
+                    match PeerMessage::decode(&frame).unwrap().unwrap() {
+                        PeerMessage::Agree { .. } => self.said.push("agree"),
+                        PeerMessage::Disagree(_) => self.said.push("disagree"),
+                        PeerMessage::Announce(_) => self.said.push("purge"),
+                        PeerMessage::Propose(proposal) => {
+                            self.said.push("propose");
+                            self.proposed.push(proposal);
+                        }
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn persisted(&mut self) {
+        for token in std::mem::take(&mut self.persisting) {
+            self.handle(Input::Persisted { token });
+        }
+    }
+
+    fn pass(&mut self, ms: Millis) {
+        for _ in 0..ms / TICK_INTERVAL_MS {
+            self.now += TICK_INTERVAL_MS;
+            self.handle(Input::Tick);
+        }
+    }
+
+    fn said(&mut self) -> Vec<&'static str> {
+        std::mem::take(&mut self.said)
+    }
+
+    fn write(&mut self, path: &str, value: Option<&[u8]>) {
+        let mut out = Outbox::new();
+        self.engine.write(write(path, value), false, &mut out).unwrap();
+        self.perform(out);
+    }
+
+    /// What `a` would propose, had it seen what is seen here.
+    fn proposal(&self, version: u64, number: u64, to: u64) -> Proposal {
+        let round = RoundId { coordinator: id("a"), number, version };
+        Proposal {
+            pair: PairById {
+                lineage: lineage(),
+                from: Component::default(),
+                to: Tock::new(to).unwrap(),
+                id: round.purge_id(),
+                base: Vec::new(),
+                seen: self.seen(),
+                rest: SeenSum::default(),
+            },
+            round,
+            next: None,
+        }
+    }
+
+    fn seen(&self) -> SeenById {
+        export_seen(self.engine.table(), self.engine.seen())
+    }
+
+    /// Waits until it proposes something itself.
+    fn coordinates(&mut self) -> Proposal {
+        for _ in 0..1_000 {
+            self.pass(TICK_INTERVAL_MS);
+            if let Some(proposal) = self.proposed.pop() {
+                return proposal;
+            }
+        }
+        panic!("no proposal");
+    }
+}
+
+fn with_tombstone() -> Alone {
+    let mut b = Alone::new(3_000);
+    b.write("k", Some(&[1]));
+    b.write("k", None);
+    b.said();
+    b
+}
+
+#[test]
+fn a_member_agrees_only_after_its_state_is_safe() {
+    let mut b = with_tombstone();
+    let proposal = b.proposal(3, 1, 2);
+    b.hear(PeerMessage::Propose(proposal));
+    assert_eq!((b.said(), b.persisting.len()), (vec![], 1));
+    b.persisted();
+    assert_eq!(b.said(), ["agree"]);
+}
+
+#[test]
+fn a_member_disagrees_to_a_round_of_another_list() {
+    let mut b = with_tombstone();
+    for version in [2, 4] {
+        let proposal = b.proposal(version, 1, 2);
+        b.hear(PeerMessage::Propose(proposal));
+        assert_eq!((b.said(), b.persisting.len()), (vec!["disagree"], 0), "version {version}");
+    }
+}
+
+#[test]
+fn a_member_disagrees_to_a_purge_that_begins_elsewhere_or_is_misnamed() {
+    let mut b = with_tombstone();
+    let wrong: [fn(&mut Proposal); 4] = [
+        |p| p.pair.from = Component::new(Tock::new(1).unwrap(), p.pair.id),
+        |p| p.pair.lineage = Lineage(None),
+        |p| p.pair.base = vec![(Lineage(None), Component::new(Tock::new(1).unwrap(), p.pair.id))],
+        |p| p.round.number += 1,
+    ];
+    for change in wrong {
+        let mut proposal = b.proposal(3, 1, 2);
+        change(&mut proposal);
+        b.hear(PeerMessage::Propose(proposal));
+        assert_eq!((b.said(), b.persisting.len()), (vec!["disagree"], 0));
+    }
+}
+
+#[test]
+fn a_member_waits_for_what_it_has_not_seen_and_then_disagrees() {
+    let mut b = with_tombstone();
+    let mut proposal = b.proposal(3, 1, 2);
+    proposal.pair.seen.push((id("c"), TickSet::range(1, 2).unwrap()));
+    b.hear(PeerMessage::Propose(proposal.clone()));
+    b.pass(1_000);
+    assert_eq!(b.said(), [""; 0], "it may come");
+    let c = b.engine.replica.intern(&id("c")).unwrap();
+    b.engine.replica.account_for(Event { node: c, tick: Tick::new(1).unwrap() });
+    b.pass(TICK_INTERVAL_MS);
+    b.persisted();
+    assert_eq!(b.said(), ["agree"]);
+    proposal.pair.seen.push((id("d"), TickSet::range(1, 2).unwrap()));
+    b.hear(PeerMessage::Propose(proposal));
+    b.pass(2_050);
+    assert_eq!(b.said(), ["disagree"], "it did not");
+}
+
+#[test]
+fn what_was_agreed_to_is_checked_again_once_it_is_safe() {
+    let mut b = with_tombstone();
+    let proposal = b.proposal(3, 1, 2);
+    b.hear(PeerMessage::Propose(proposal.clone()));
+    // Another purge was announced meanwhile.
+    let other =
+        PairById { id: RoundId { number: 9, ..proposal.round }.purge_id(), ..proposal.pair };
+    b.hear(PeerMessage::Announce(other));
+    b.persisted();
+    assert_eq!(b.said(), ["disagree"]);
+}
+
+#[test]
+fn a_coordinator_agrees_to_nobody_else_until_its_own_round_is_over() {
+    let mut b = with_tombstone();
+    let own = b.coordinates();
+    let theirs = b.proposal(3, 1, 2);
+    b.said();
+    b.hear(PeerMessage::Propose(theirs.clone()));
+    assert_eq!(b.said(), ["disagree"], "its round is open");
+    b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
+    assert_eq!((b.said(), b.persisting.len()), (vec![], 1));
+    b.hear(PeerMessage::Propose(theirs));
+    assert_eq!((b.said(), b.persisting.len()), (vec!["disagree"], 1), "it decides");
+    b.persisted();
+    assert_eq!(b.said(), ["purge"]);
+}
+
+#[test]
+fn only_the_member_that_was_asked_can_agree() {
+    let mut b = with_tombstone();
+    let own = b.coordinates();
+    // Another data directory under the same name is another member.
+    b.hear(PeerMessage::Agree { round: own.round, member: member("a", 2) });
+    assert!(b.persisting.is_empty());
+}
+
+#[test]
+fn a_coordinator_checks_itself_before_it_decides() {
+    let mut b = with_tombstone();
+    let own = b.coordinates();
+    // Something is deleted at a node that has not heard of this purge, with a tock below it.
+    let mut c = Engine::new(Config::new(id("c"), 1));
+    c.handle(Input::Found, 0, &mut Outbox::new());
+    c.handle(Input::LinkUp { link: LINK, peer: id("b") }, 0, &mut Outbox::new());
+    for value in [Some(&[1][..]), None] {
+        let mut out = Outbox::new();
+        c.write(write("late", value), false, &mut out).unwrap();
+        for output in out.drain() {
+            if let Output::Broadcast { frame } = output {
+                let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
+                b.hear(PeerMessage::decode(&frame).unwrap().unwrap());
+            }
+        }
+    }
+    assert_eq!(b.engine.tree().tombstone_len(), 2);
+    b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
+    assert!(b.persisting.is_empty(), "a tombstone that is not in V");
+    assert_eq!(b.engine.tree().tombstone_len(), 2);
+}
+
+#[test]
+fn a_restart_carries_out_what_was_decided_and_safe() {
+    let mut b = with_tombstone();
+    let own = b.coordinates();
+    b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
+    assert_eq!(b.persisting.len(), 1);
+    let image = b.engine.image();
+    assert_eq!(image.replica.mark, Mark::default());
+    let again = NodeId { incarnation: Incarnation(2), ..id("b") };
+    let restored = Engine::restore(Config::new(again, 1), &image, &mut Outbox::new()).unwrap();
+    let reached = restored.mark().component(&lineage());
+    assert_eq!(
+        (reached.tock(), reached.ids().collect::<Vec<_>>()),
+        (own.pair.to, vec![own.pair.id.unwrap()])
+    );
+    assert_eq!(restored.tree().tombstone_len(), 0);
+}
+
+#[test]
+fn a_node_that_renews_itself_is_another_member() {
+    let mut b = with_tombstone();
+    let proposal = b.proposal(3, 1, 2);
+    b.hear(PeerMessage::Propose(proposal));
+    let incarnation = Incarnation(99);
+    b.handle(Input::Renewed { incarnation });
+    assert_eq!(b.engine.store(), Some(store_after_renewal(incarnation)));
+    b.persisted();
+    assert_eq!(b.said(), [""; 0], "the member that was asked is somebody else");
+}
+
+#[test]
+fn who_has_not_applied_the_purge_that_a_list_came_with_decides_nothing() {
+    let mut b = with_tombstone();
+    let since = Component::new(
+        Tock::new(9).unwrap(),
+        RoundId { coordinator: id("a"), number: 8, version: 3 }.purge_id(),
+    );
+    let config = GroupConfig::new(4, lineage(), vec![member("b", STORE)]).unwrap();
+    let config = Some(config.from_purge_on(since));
+    b.hear(PeerMessage::Group(GroupHello { member: member("a", 1), config, implied: Vec::new() }));
+    let proposal = b.proposal(4, 1, 2);
+    b.hear(PeerMessage::Propose(proposal));
+    assert_eq!(b.said(), ["disagree"]);
+    b.pass(30_000);
+    assert_eq!((b.engine.tree().tombstone_len(), b.engine.mark().is_empty()), (1, true));
+    assert_eq!(b.said(), [""; 0]);
+    // Whoever made it is gone for good: the list goes on in a lineage of its own.
+    b.handle(Input::LinkDown { link: LINK });
+    b.pass(DeleteSettings::default().takeover_after_ms + 30_000);
+    b.persisted();
+    assert_eq!(b.engine.tree().tombstone_len(), 0);
+}
+
+#[test]
+fn a_purge_replaces_all_that_the_mark_names() {
+    let mut b = with_tombstone();
+    let lineages = MARK_COMPONENTS_WARN as u64 + 1;
+    let many = (0..lineages).map(|n| {
+        let maker = NodeId { incarnation: Incarnation(n + 1), ..id("x") };
+        // Above what is deleted here.
+        (Lineage(Some((maker, Tick::new(1).unwrap()))), Tock::new(1 << 40).unwrap())
+    });
+    b.engine.replica.raise_mark_early(&Mark::from_components(many));
+    assert!(b.engine.group_view(b.now).lineages > MARK_COMPONENTS_WARN);
+    let own = b.coordinates();
+    assert_eq!((own.pair.base.len(), own.pair.to.get()), (lineages as usize, (1 << 40) + 1));
+    b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
+    b.persisted();
+    assert_eq!(b.engine.mark().len(), 1);
+}
+
+/// The only member, in memory, is restarted again and again; each of its lives is a lineage of its own.
+#[test]
+fn restarts_of_the_only_member_do_not_make_the_mark_grow() {
+    let mut net = Net::purging_fast(2);
+    net.connect_all();
+    net.settle();
+    let mut lineages = std::collections::BTreeSet::new();
+    for n in (0..260u32).map(|n| (n % 100) as u8) {
+        let member = net.group(1).first().unwrap() == "n1";
+        net.restart_empty(usize::from(member));
+        net.connect_all();
+        net.pass_until(|net| net.engine(0).is_ready() && net.engine(1).is_ready());
+        net.write(1, "k", Some(&[n])).unwrap();
+        net.write(1, "k", None).unwrap();
+        net.pass_until(|net| (0..2).all(|node| net.engine(node).tree().tombstone_len() == 0));
+        lineages.insert(net.engine(0).group().unwrap().lineage.clone());
+        assert!(net.engine(0).mark().len() <= 1, "{n}: {:?}", net.engine(0).mark());
+        assert_eq!(net.engine(0).mark(), net.engine(1).mark());
+    }
+    assert!(lineages.len() > 250, "each life made one: {}", lineages.len());
+}
+
+#[test]
+fn a_node_that_was_away_for_many_lineages_is_simply_behind() {
+    let mut net = Net::purging(3, false);
+    net.connect_all();
+    net.settle();
+    for path in ["old", "changed"] {
+        net.write(0, path, Some(&[1])).unwrap();
+    }
+    net.settle();
+    net.disconnect(0, 2);
+    net.disconnect(1, 2);
+    net.write(1, "old", None).unwrap();
+    net.write(1, "changed", None).unwrap();
+    net.write(2, "changed", Some(&[2])).unwrap();
+    for n in 0..5 {
+        net.settle();
+        net.settle();
+        net.restart_empty(0);
+        net.connect(0, 1);
+        net.settle();
+        net.write(1, "k", Some(&[n])).unwrap();
+        net.write(1, "k", None).unwrap();
+    }
+    net.settle();
+    assert_eq!(net.engine(1).tree().tombstone_len(), 0);
+    net.heal();
+    net.settle();
+    let values = ["old", "changed", "k"].map(|path| net.value(0, path));
+    assert_eq!(values, [None, Some(vec![2]), None]);
+    for node in 1..3 {
+        assert_eq!(net.content(node), net.content(0));
+        assert_eq!(net.engine(node).mark(), net.engine(0).mark());
+    }
+}
+
+#[test]
+fn who_stops_hands_over_in_the_same_lineage() {
+    let mut net = Net::purging(3, false);
+    net.connect_all();
+    net.settle();
+    net.write(1, "k", Some(&[1])).unwrap();
+    net.write(1, "k", None).unwrap();
+    net.settle();
+    let before = net.engine(0).group().unwrap().clone();
+    assert_eq!(net.group(0), ["n0"]);
+    assert!(!net.engine(0).has_handed_over() && net.engine(1).has_handed_over());
+    net.begin_hand_over(0);
+    net.pass(200);
+    assert!(net.engine(0).has_handed_over());
+    let after = net.engine(2).group().unwrap().clone();
+    assert_eq!((net.group(2), after.lineage), (vec!["n1".into()], before.lineage.clone()));
+    net.restart_empty(0);
+    net.connect_all();
+    net.settle();
+    net.write(1, "j", Some(&[1])).unwrap();
+    net.write(2, "j", None).unwrap();
+    net.settle();
+    assert_eq!(net.engine(2).tree().tombstone_len(), 0);
+    let mark = net.engine(2).mark().clone();
+    assert_eq!(mark.iter().map(|(l, _)| l).collect::<Vec<_>>(), [&before.lineage]);
+}
+
+#[test]
+fn a_node_in_memory_that_was_here_lately_has_a_say() {
+    let mut net = Net::purging(3, false);
+    net.connect_all();
+    net.settle();
+    net.write(0, "k", Some(&[1])).unwrap();
+    net.settle();
+    net.disconnect(0, 2);
+    net.disconnect(1, 2);
+    net.write(0, "k", None).unwrap();
+    net.pass(SAY_FOR_MS - 1_000);
+    let view = net.engine(0).group_view(net.now());
+    assert_eq!((view.tombstones, view.awaited[0].0.as_str()), (1, "n2"));
+    net.connect_all();
+    net.settle();
+    assert_eq!((0..3).map(|n| net.engine(n).tree().tombstone_len()).sum::<usize>(), 0);
+    assert_eq!(net.engine(2).counters().dropped, 0, "it took part in the purge");
+    // Whoever is away for longer is not waited for, nor is who said that it leaves.
+    net.write(0, "k", Some(&[1])).unwrap();
+    net.settle();
+    net.disconnect(0, 2);
+    net.disconnect(1, 2);
+    net.write(0, "k", None).unwrap();
+    net.pass(SAY_FOR_MS + 15_000);
+    assert_eq!(net.engine(0).tree().tombstone_len(), 0);
+    net.heal();
+    net.leave(2);
+    net.write(0, "k", Some(&[1])).unwrap();
+    net.write(0, "k", None).unwrap();
+    net.pass(13_000);
+    assert_eq!(net.engine(0).tree().tombstone_len(), 0);
+}
+
+#[test]
+fn nodes_with_data_are_taken_in_at_once_and_together() {
+    let mut net = Net::purging(2, false);
+    net.connect_all();
+    net.settle();
+    assert_eq!(net.group(0), ["n0"]);
+    let new = net.join_durable(2);
+    // A node that is away does not keep them out.
+    net.disconnect(0, 1);
+    for node in &new {
+        net.connect(0, *node);
+    }
+    net.connect(new[0], new[1]);
+    net.pass_until(|net| new.iter().all(|node| net.engine(*node).is_ready()));
+    net.pass(1_500);
+    assert_eq!(net.group(0), ["n2", "n3"]);
+    assert_eq!(net.engine(0).group_view(net.now()).left_out, []);
+}
+
+#[test]
+fn nodes_with_data_that_cannot_be_taken_in_are_told_of() {
+    let mut net = Net::purging(2, true);
+    net.connect_all();
+    net.settle();
+    assert_eq!(net.group(0), ["n0", "n1"]);
+    let new = net.join_durable(1);
+    net.disconnect(0, 1);
+    net.connect(0, new[0]);
+    net.pass_until(|net| net.engine(2).is_ready());
+    net.pass(1_500);
+    let left_out = net.engine(0).group_view(net.now()).left_out;
+    assert_eq!(left_out.iter().map(NodeName::as_str).collect::<Vec<_>>(), ["n2"]);
+    net.connect_all();
+    net.pass(3_000);
+    assert_eq!(net.group(2), ["n0", "n1", "n2"]);
+}

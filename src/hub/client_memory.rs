@@ -1,0 +1,540 @@
+//! What the node's clients cost in memory, all together, with one bound: buffers and open requests of
+//! connections, what is queued for watches and monitors, and old versions of entries that only the
+//! snapshots of streams still hold.
+//!
+//! Whatever is shared is counted once in the sum, however many watches wait for it. Each connection
+//! has an [`Account`] besides, which tells what it keeps alive and for how long it has taken nothing:
+//! when the sum exceeds the bound, the server closes the worst ([`ClientMemory::worst`]).
+//!
+//! The sum is one atomic counter. Connections add to it in steps of [`STEP_BYTES`], and a bundle of
+//! changes once, so that no message takes a lock for it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use super::inbox::Inbox;
+use crate::model::ids::Millis;
+
+/// The bound unless told otherwise.
+pub const CLIENT_MEMORY: usize = 256 << 20;
+/// A connection tells of its memory in steps of so many bytes.
+pub const STEP_BYTES: usize = 4 << 10;
+/// Connections that hold less are never closed for the memory of all: it would gain nothing.
+pub const CLOSE_MIN_BYTES: usize = 64 << 10;
+/// What one overwritten entry keeps alive besides itself: the bucket of the table that it was in, and
+/// its part of the nodes above it.
+const NODE_BYTES: usize = 448;
+/// Most paths that are remembered as overwritten since the newest snapshot; beyond, each change
+/// counts.
+const TOUCHED_MAX: usize = 1 << 17;
+
+/// See the module.
+pub struct ClientMemory {
+    max: AtomicUsize,
+    /// All but what snapshots hold.
+    held: AtomicUsize,
+    /// What snapshots hold: the sum over `pins`.
+    pinned: AtomicUsize,
+    pins: Mutex<Pins>,
+    /// How many there are, to be looked at without the lock.
+    pin_count: AtomicUsize,
+    accounts: Mutex<BTreeMap<u64, Weak<Account>>>,
+    next_account: AtomicU64,
+    is_pressed: AtomicBool,
+    /// Fires when the sum exceeds the bound.
+    pub pressure: Event,
+    /// Fires when a connection's account is closed.
+    pub relief: Event,
+    closed: AtomicU64,
+}
+
+impl Default for ClientMemory {
+    fn default() -> Self {
+        Self {
+            max: AtomicUsize::new(CLIENT_MEMORY),
+            held: AtomicUsize::new(0),
+            pinned: AtomicUsize::new(0),
+            pins: Mutex::default(),
+            pin_count: AtomicUsize::new(0),
+            accounts: Mutex::default(),
+            next_account: AtomicU64::new(0),
+            is_pressed: AtomicBool::new(false),
+            pressure: Event::new(),
+            relief: Event::new(),
+            closed: AtomicU64::new(0),
+        }
+    }
+}
+
+/// How it stands, for operators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientMemoryView {
+    /// Bytes in use, those that snapshots hold included.
+    pub used: usize,
+    /// Bytes that only snapshots hold.
+    pub pinned: usize,
+    /// The bound.
+    pub max: usize,
+    /// Connections that were closed because of it.
+    pub closed: u64,
+}
+
+impl ClientMemory {
+    /// Sets the bound, in bytes.
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn view(&self) -> ClientMemoryView {
+        ClientMemoryView {
+            used: self.used(),
+            pinned: self.pinned.load(Ordering::Relaxed),
+            max: self.max.load(Ordering::Relaxed),
+            closed: self.closed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.held.load(Ordering::Relaxed).saturating_add(self.pinned.load(Ordering::Relaxed))
+    }
+
+    /// Whether more is in use than may be.
+    #[must_use]
+    pub fn is_exceeded(&self) -> bool {
+        self.used() > self.max.load(Ordering::Relaxed)
+    }
+
+    /// The most output that one connection may keep when so many are connected: the buffers of all of
+    /// them together stay within half of the bound (a buffer doubles as it grows), as long as each
+    /// has `least`.
+    #[must_use]
+    pub fn output_share(&self, connections: usize, least: usize, most: usize) -> usize {
+        let share = self.max.load(Ordering::Relaxed) / 4 / connections.max(1);
+        share.clamp(least.min(most), most)
+    }
+
+    /// Opens a connection's account.
+    pub fn open(self: &Arc<Self>, inbox: &Arc<Inbox>, now: Millis) -> Arc<Account> {
+        let number = self.next_account.fetch_add(1, Ordering::Relaxed);
+        inbox.charge_to(self);
+        let account = Arc::new(Account {
+            memory: Arc::clone(self),
+            number,
+            inbox: Arc::clone(inbox),
+            buffers: AtomicUsize::new(0),
+            moved_at: AtomicU64::new(now),
+            is_closing: AtomicBool::new(false),
+            closing: Event::new(),
+        });
+        self.accounts.lock().insert(number, Arc::downgrade(&account));
+        account
+    }
+
+    /// Charges bytes until what is returned is dropped.
+    #[must_use]
+    pub fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+        let charge = Charge { memory: Arc::clone(self), bytes: AtomicUsize::new(0) };
+        charge.add(bytes);
+        charge
+    }
+
+    pub(super) fn add(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.look();
+    }
+
+    pub(super) fn sub(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn look(&self) {
+        if self.is_exceeded() && !self.is_pressed.swap(true, Ordering::AcqRel) {
+            self.pressure.notify(usize::MAX);
+        }
+    }
+
+    /// Whoever closes connections has done what can be done: the next excess is told of again.
+    pub fn note_relieved(&self) {
+        self.is_pressed.store(false, Ordering::Release);
+    }
+
+    /// A stream holds a snapshot of a tree of so many bytes, until what is returned is dropped.
+    pub fn pin(&self, account: &Arc<Account>, tree_bytes: usize) -> Pin {
+        let mut pins = self.pins.lock();
+        let number = pins.next;
+        pins.next += 1;
+        pins.touched.clear();
+        pins.held.insert(number, Pinned { account: account.number, tree_bytes, bytes: 0 });
+        self.pin_count.store(pins.held.len(), Ordering::Release);
+        Pin { memory: Arc::clone(&account.memory), number }
+    }
+
+    /// Whether some stream holds a snapshot.
+    #[must_use]
+    pub fn has_pins(&self) -> bool {
+        self.pin_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Entries at these paths were written; `replaced`: the bytes of all the versions that went.
+    pub fn note_changes<'p>(&self, paths: impl Iterator<Item = &'p [u8]>, replaced: usize) {
+        let mut pins = self.pins.lock();
+        let grown = pins.note_changes(paths, replaced);
+        drop(pins);
+        if grown > 0 {
+            self.pinned.fetch_add(grown, Ordering::Relaxed);
+            self.look();
+        }
+    }
+
+    /// The connection that is the worst to have: what it keeps alive, times for how long it has taken
+    /// nothing. None if no connection holds enough to be worth closing.
+    #[must_use]
+    pub fn worst(&self, now: Millis) -> Option<(Arc<Account>, Holding)> {
+        let accounts: Vec<Arc<Account>> =
+            self.accounts.lock().values().filter_map(Weak::upgrade).collect();
+        let pinned = self.pins.lock().by_account();
+        let holding = |account: Arc<Account>| {
+            let pinned = pinned.get(&account.number).copied().unwrap_or_default();
+            let queued = account.inbox.held();
+            let bytes = account.buffers.load(Ordering::Relaxed) + queued + pinned;
+            let moved_at = account.moved_at.load(Ordering::Relaxed);
+            (account, Holding { bytes, silent_ms: now.saturating_sub(moved_at) })
+        };
+        accounts
+            .into_iter()
+            .filter(|account| !account.is_closing())
+            .map(holding)
+            .filter(|(_, holding)| holding.bytes >= CLOSE_MIN_BYTES)
+            .max_by_key(|(_, holding)| holding.badness())
+    }
+
+    /// Counts a connection that was closed because of the bound.
+    pub fn note_closed(&self) {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What a connection keeps alive, and for how long it has taken nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holding {
+    /// Bytes, what it shares with others included.
+    pub bytes: usize,
+    /// Since it last took or sent something.
+    pub silent_ms: Millis,
+}
+
+impl Holding {
+    fn badness(self) -> u128 {
+        self.bytes as u128 * (u128::from(self.silent_ms) + 1)
+    }
+}
+
+/// What one connection holds.
+pub struct Account {
+    memory: Arc<ClientMemory>,
+    number: u64,
+    inbox: Arc<Inbox>,
+    /// Of its buffers and open requests, as told last.
+    buffers: AtomicUsize,
+    moved_at: AtomicU64,
+    is_closing: AtomicBool,
+    /// Fires when the connection is to be closed for the memory of all.
+    pub closing: Event,
+}
+
+impl Account {
+    /// What the connection's buffers and open requests take now. Only its own task calls this.
+    pub fn set_buffers(&self, bytes: usize) {
+        let before = self.buffers.load(Ordering::Relaxed);
+        if bytes.abs_diff(before) < STEP_BYTES {
+            return;
+        }
+        self.buffers.store(bytes, Ordering::Relaxed);
+        if bytes > before {
+            self.memory.add(bytes - before);
+        } else {
+            self.memory.sub(before - bytes);
+        }
+    }
+
+    /// The client took or sent something.
+    pub fn note_moved(&self, now: Millis) {
+        self.moved_at.store(now, Ordering::Relaxed);
+    }
+
+    /// The connection is to be closed for the memory of all.
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        self.closing.notify(usize::MAX);
+    }
+
+    /// Whether it is.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+
+    /// A stream of this connection holds a snapshot of a tree of so many bytes.
+    pub fn pin(self: &Arc<Self>, tree_bytes: usize) -> Pin {
+        self.memory.pin(self, tree_bytes)
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.memory.sub(self.buffers.load(Ordering::Relaxed));
+        self.memory.accounts.lock().remove(&self.number);
+        self.memory.relief.notify(usize::MAX);
+    }
+}
+
+/// Bytes that are counted while this lives.
+pub struct Charge {
+    memory: Arc<ClientMemory>,
+    bytes: AtomicUsize,
+}
+
+impl Charge {
+    /// Charges more.
+    pub fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.add(bytes);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.memory.sub(self.bytes.load(Ordering::Relaxed));
+    }
+}
+
+impl std::fmt::Debug for Charge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Charge({})", self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// A snapshot that a stream holds.
+pub struct Pin {
+    memory: Arc<ClientMemory>,
+    number: u64,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut pins = self.memory.pins.lock();
+        let freed = pins.remove(self.number);
+        self.memory.pin_count.store(pins.held.len(), Ordering::Release);
+        drop(pins);
+        self.memory.pinned.fetch_sub(freed, Ordering::Relaxed);
+    }
+}
+
+/// The snapshots that streams hold, oldest first.
+///
+/// A version that was replaced between two snapshots is held by the first of the two, if it was
+/// there by then, and by those before it. So each has what was replaced before the next one came, but
+/// never more than its own tree; and the sum over all is what they keep alive together.
+#[derive(Default)]
+struct Pins {
+    held: BTreeMap<u64, Pinned>,
+    next: u64,
+    /// Hashes of the paths that were written since the newest: what is written again there
+    /// replaces a version that no snapshot has.
+    touched: HashSet<u64>,
+}
+
+struct Pinned {
+    account: u64,
+    tree_bytes: usize,
+    /// What was replaced since, until the next one came. Invariant: at most `tree_bytes`, and
+    /// what goes with it.
+    bytes: usize,
+}
+
+impl Pinned {
+    fn add(&mut self, bytes: usize) -> usize {
+        let before = self.bytes;
+        // The nodes of the old tree are in its estimated size already.
+        self.bytes = (self.bytes + bytes).min(self.tree_bytes);
+        self.bytes - before
+    }
+}
+
+impl Pins {
+    /// Tells by how much the sum grew.
+    fn note_changes<'p>(
+        &mut self,
+        paths: impl Iterator<Item = &'p [u8]>,
+        replaced: usize,
+    ) -> usize {
+        let Some((_, newest)) = self.held.iter_mut().next_back() else { return 0 };
+        let (mut all, mut new) = (0, 0);
+        for path in paths {
+            all += 1;
+            let is_full = self.touched.len() >= TOUCHED_MAX;
+            let hash = self.touched.hasher().hash_one(path);
+            if is_full || self.touched.insert(hash) {
+                new += 1;
+            }
+        }
+        if all == 0 || replaced == 0 {
+            return 0;
+        }
+        newest.add(replaced / all * new + new * NODE_BYTES)
+    }
+
+    /// Tells by how much the sum shrinks.
+    fn remove(&mut self, number: u64) -> usize {
+        let Some(gone) = self.held.remove(&number) else { return 0 };
+        // Those before it hold the same, as far as it was there by then.
+        match self.held.range_mut(..number).next_back() {
+            Some((_, before)) => gone.bytes - before.add(gone.bytes).min(gone.bytes),
+            None => gone.bytes,
+        }
+    }
+
+    /// What each connection's snapshots keep alive.
+    fn by_account(&self) -> BTreeMap<u64, usize> {
+        let (mut sum, mut by_account) = (0, BTreeMap::new());
+        for pinned in self.held.values().rev() {
+            sum += pinned.bytes;
+            // The oldest one comes last.
+            by_account.insert(pinned.account, sum);
+        }
+        by_account
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use event_listener::Listener;
+
+    use super::*;
+
+    fn memory(max: usize) -> Arc<ClientMemory> {
+        let memory = Arc::new(ClientMemory::default());
+        memory.set_max(max);
+        memory
+    }
+
+    fn open(memory: &Arc<ClientMemory>) -> Arc<Account> {
+        memory.open(&Arc::new(Inbox::new()), 0)
+    }
+
+    fn write(memory: &ClientMemory, path: &str, replaced: usize) {
+        memory.note_changes([path.as_bytes()].into_iter(), replaced);
+    }
+
+    #[test]
+    fn buffers_are_counted_in_steps_and_given_back() {
+        let memory = memory(1 << 20);
+        let account = open(&memory);
+        account.set_buffers(STEP_BYTES - 1);
+        assert_eq!(memory.used(), 0);
+        account.set_buffers(100_000);
+        account.set_buffers(100_001);
+        assert_eq!(memory.used(), 100_000);
+        account.set_buffers(10_000);
+        assert_eq!(memory.used(), 10_000);
+        drop(account);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn the_worst_holds_most_and_has_taken_nothing_for_longest() {
+        let memory = memory(0);
+        let (quick, slow, small) = (open(&memory), open(&memory), open(&memory));
+        quick.set_buffers(10 << 20);
+        quick.note_moved(10_000);
+        slow.set_buffers(1 << 20);
+        slow.note_moved(1_000);
+        small.set_buffers(CLOSE_MIN_BYTES - 1);
+        let (worst, holding) = memory.worst(10_000).unwrap();
+        assert_eq!(worst.number, slow.number);
+        assert_eq!((holding.bytes, holding.silent_ms), (1 << 20, 9_000));
+        worst.close();
+        assert_eq!(memory.worst(10_000).unwrap().0.number, quick.number);
+        drop((worst, quick, slow));
+        assert!(memory.worst(99_999).is_none(), "the small one is not worth it");
+    }
+
+    #[test]
+    fn who_waits_for_pressure_is_told_once_until_it_is_relieved() {
+        let memory = memory(10_000);
+        let listener = memory.pressure.listen();
+        let charge = memory.charge(10_001);
+        assert!(memory.is_exceeded());
+        listener.wait_timeout(std::time::Duration::from_secs(10)).unwrap();
+        let listener = memory.pressure.listen();
+        charge.add(1);
+        assert!(listener.wait_timeout(std::time::Duration::ZERO).is_none());
+        memory.note_relieved();
+        let listener = memory.pressure.listen();
+        charge.add(1);
+        listener.wait_timeout(std::time::Duration::from_secs(10)).unwrap();
+        drop(charge);
+        assert!(!memory.is_exceeded());
+    }
+
+    #[test]
+    fn a_snapshot_is_charged_what_was_replaced_since_once_per_path_and_at_most_its_tree() {
+        let memory = memory(1 << 30);
+        let account = open(&memory);
+        write(&memory, "before", 1_000);
+        assert_eq!(memory.used(), 0);
+        let pin = account.pin(100_000);
+        write(&memory, "a", 1_000);
+        assert_eq!(memory.used(), 1_000 + NODE_BYTES);
+        write(&memory, "a", 1_000);
+        assert_eq!(memory.used(), 1_000 + NODE_BYTES, "that version came after the snapshot");
+        write(&memory, "new", 0);
+        assert_eq!(memory.used(), 1_000 + NODE_BYTES, "nothing was there before");
+        write(&memory, "big", 1 << 20);
+        assert_eq!(memory.used(), 100_000);
+        drop(pin);
+        assert_eq!(memory.used(), 0);
+        assert!(!memory.has_pins());
+    }
+
+    #[test]
+    fn what_several_snapshots_hold_is_counted_once_and_goes_with_the_last() {
+        let memory = memory(1 << 30);
+        let (old, new) = (open(&memory), open(&memory));
+        let one = 1_000 + NODE_BYTES;
+        let first = old.pin(1 << 20);
+        write(&memory, "a", 1_000);
+        let second = new.pin(1 << 20);
+        write(&memory, "a", 1_000);
+        write(&memory, "b", 1_000);
+        assert_eq!(memory.used(), 3 * one);
+        let by_account = memory.pins.lock().by_account();
+        assert_eq!((by_account[&old.number], by_account[&new.number]), (3 * one, 2 * one));
+        drop(second);
+        assert_eq!(memory.used(), 3 * one, "the first may hold all of it");
+        let third = new.pin(1 << 20);
+        drop(first);
+        assert_eq!(memory.used(), 0);
+        write(&memory, "b", 1_000);
+        drop(third);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn outputs_share_what_there_is() {
+        let memory = memory(256 << 20);
+        assert_eq!(memory.output_share(1, 64 << 10, 1 << 20), 1 << 20);
+        assert_eq!(memory.output_share(300, 64 << 10, 1 << 20), (64 << 20) / 300);
+        assert_eq!(memory.output_share(9_999, 64 << 10, 1 << 20), 64 << 10);
+        assert_eq!(memory.output_share(9_999, 64 << 10, 1 << 10), 1 << 10);
+    }
+}

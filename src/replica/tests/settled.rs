@@ -1,0 +1,239 @@
+//! What is settled by rule where two versions say nothing of each other: deletions that were purged and
+//! are undone, what cannot be put on top without an event, and writes that were made at two nodes.
+
+use super::*;
+
+/// What a deletion's undoing is told as.
+fn undone(conflict: &crate::replica::apply::Conflict) -> (Option<Vec<u8>>, bool, Vec<u64>) {
+    assert!(conflict.is_undone_deletion() && conflict.loser.is_tombstone());
+    let ticks = conflict.loser.events().map(|e| e.tick.get()).collect();
+    (conflict.winner.value().map(<[u8]>::to_vec), conflict.took_theirs, ticks)
+}
+
+#[test]
+fn a_purged_deletion_that_is_undone_is_a_conflict_on_both_sides() {
+    let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
+    write(&mut a, "k", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    write(&mut a, "k", None);
+    purge(&mut a);
+    // A node that came later knows of the deletion only that it was one.
+    catch_up(&mut c, &mut a);
+    write(&mut b, "k", Some(&[2]));
+    let across = catch_up(&mut b, &mut a);
+    assert_eq!(
+        across.conflicts.iter().map(undone).collect::<Vec<_>>(),
+        [(Some(vec![2]), false, vec![1])]
+    );
+    let [reissue] = &across.reissued[..] else { panic!("one") };
+    for (x, name) in [(&mut a, "a"), (&mut c, "c")] {
+        let Applied::Conflict(conflict) = take(&b, x, reissue) else { panic!("silent at {name}") };
+        assert_eq!(undone(&conflict), (Some(vec![2]), true, vec![1]));
+        assert!(matches!(take(&b, x, reissue), Applied::AlreadyKnown));
+    }
+    assert_eq!(content(&a).0, content(&b).0);
+}
+
+#[test]
+fn a_purged_deletion_is_undone_also_by_who_had_made_the_value_itself() {
+    // With a change of another node between or on top, or none.
+    for others in [&[][..], &[2], &[1, 2]] {
+        let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
+        write(&mut b, "k", Some(&[1]));
+        catch_up(&mut a, &mut b);
+        write(&mut a, "k", None);
+        purge(&mut a);
+        // b's clock is far ahead of the purge: nothing is refused, nothing issued anew.
+        b.hear_tock(Tock::new(99).unwrap());
+        for round in 1..=2 {
+            write(&mut b, "k", Some(&[round]));
+            if others.contains(&round) {
+                catch_up(&mut c, &mut b);
+                write(&mut c, "k", Some(&[10 + round]));
+                catch_up(&mut b, &mut c);
+            }
+        }
+        assert!(catch_up(&mut b, &mut a).reissued.is_empty());
+        let top = b.tree().get(path("k").as_bytes()).unwrap().clone();
+        let top = Committed { path: path("k"), entry: top };
+        let Applied::Conflict(conflict) = take(&b, &mut a, &top) else { panic!("{others:?}") };
+        assert_eq!((undone(&conflict).1, undone(&conflict).2), (true, vec![1]), "{others:?}");
+    }
+}
+
+#[test]
+fn a_change_that_knew_of_the_purged_deletion_is_no_conflict() {
+    let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
+    write(&mut a, "k", Some(&[1]));
+    write(&mut a, "k", None);
+    catch_up(&mut b, &mut a);
+    // Made on top of the tombstone, and on its way while that is purged.
+    let late = write(&mut b, "k", Some(&[2])).unwrap();
+    let later = write(&mut b, "k", Some(&[3])).unwrap();
+    purge(&mut a);
+    catch_up(&mut c, &mut a);
+    assert!(matches!(take(&b, &mut a, &late), Applied::Taken(_)));
+    assert!(matches!(take(&b, &mut c, &later), Applied::Taken(_)));
+    // Also where the tombstone was its maker's own.
+    write(&mut b, "own", Some(&[1]));
+    let deletion = write(&mut b, "own", None).unwrap();
+    assert!(matches!(take(&b, &mut a, &deletion), Applied::Taken(_)));
+    let late = write(&mut b, "own", Some(&[2])).unwrap();
+    purge(&mut a);
+    assert!(matches!(take(&b, &mut a, &late), Applied::Taken(_)));
+    // A deletion of what was deleted undoes nothing.
+    write(&mut a, "j", Some(&[1]));
+    catch_up(&mut c, &mut a);
+    write(&mut a, "j", None);
+    purge(&mut a);
+    write(&mut c, "j", None);
+    let across = catch_up(&mut c, &mut a);
+    assert!(across.conflicts.is_empty());
+    for reissue in across.reissued.iter().filter(|change| change.path == path("j")) {
+        assert!(matches!(take(&c, &mut a, reissue), Applied::Taken(_)));
+    }
+}
+
+#[test]
+fn a_node_that_crosses_a_purge_with_a_change_that_knew_of_the_deletion_reports_nothing() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "k", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    // b deletes, a purges that, and b writes anew before it hears of the purge.
+    let deletion = write(&mut b, "k", None).unwrap();
+    assert!(matches!(take(&b, &mut a, &deletion), Applied::Taken(_)));
+    for _ in 0..3 {
+        write(&mut a, "other", Some(&[1]));
+    }
+    write(&mut a, "other", None);
+    purge(&mut a);
+    write(&mut b, "k", Some(&[2]));
+    let across = catch_up(&mut b, &mut a);
+    assert_eq!((across.reissued.len(), across.conflicts.len()), (1, 0));
+    assert!(matches!(take(&b, &mut a, &across.reissued[0]), Applied::Taken(_)));
+}
+
+#[test]
+fn an_undone_deletion_on_another_lineage_is_a_conflict_too() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "k", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    write(&mut a, "k", None);
+    purge(&mut a);
+    let late = write(&mut b, "k", Some(&[2])).unwrap();
+    let entry = translate(&b, &mut a, &late.entry);
+    let applied = a.apply_on_behalf(&late.path, &entry, b.mark());
+    let Applied::Reissued(committed, Some(conflict)) = applied else { panic!("{applied:?}") };
+    assert_eq!(undone(&conflict), (Some(vec![2]), true, vec![1]));
+    assert_eq!(conflict.winner.newest(), committed.entry.newest());
+}
+
+/// "b" has overwritten a's value, and a re-issue of that by "c" comes with a greater tock.
+fn reissue_of_what_was_overwritten() -> (Replica, Path, Entry) {
+    let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
+    let first = write(&mut a, "k", Some(&[1])).unwrap();
+    let _ = take(&a, &mut b, &first);
+    let _ = take(&a, &mut c, &first);
+    write(&mut b, "k", Some(&[2]));
+    c.hear_tock(Tock::new(9).unwrap());
+    let reissue = c.reissue(&path("k"), Tock::new(9).unwrap(), false).unwrap();
+    let entry = translate(&c, &mut b, &reissue.entry);
+    (b, reissue.path, entry)
+}
+
+/// The invariant (I), where nothing was purged.
+fn assert_holds_what_is_seen(replica: &Replica, path: &Path, entry: &Entry) {
+    let held = replica.tree().get(path.as_bytes()).unwrap();
+    let is_below = held.compare(entry, replica.table()) == std::cmp::Ordering::Less;
+    assert!(!(is_below && replica.seen().contains(entry.newest())), "(I): less held than seen");
+}
+
+#[test]
+fn a_node_of_doubtful_identity_leaves_unseen_what_it_would_have_to_put_something_on_top_of() {
+    let (mut b, path, theirs) = reissue_of_what_was_overwritten();
+    b.check_own(Event { node: b.own(), tick: Tick::new(99).unwrap() });
+    assert!(b.is_usurped());
+    let applied = b.apply(&path, &theirs, &Mark::default());
+    assert_holds_what_is_seen(&b, &path, &theirs);
+    assert!(matches!(applied, Applied::Refused), "{applied:?}");
+    assert!(!b.seen().contains(theirs.newest()));
+    assert!(b.renew(&NodeId { incarnation: Incarnation(6), ..id("b") }));
+    let Applied::OnTopAgain(top) = b.apply(&path, &theirs, &Mark::default()) else { panic!() };
+    assert_eq!(top.entry.value(), Some(&[2][..]));
+    assert_holds_what_is_seen(&b, &path, &theirs);
+}
+
+#[test]
+fn a_node_that_makes_no_more_events_takes_the_greater_version_and_reports_the_other() {
+    let (mut b, path, theirs) = reissue_of_what_was_overwritten();
+    b.stop_making_events();
+    let applied = b.apply(&path, &theirs, &Mark::default());
+    assert_holds_what_is_seen(&b, &path, &theirs);
+    let Applied::Conflict(conflict) = applied else { panic!("{applied:?}") };
+    assert_eq!((conflict.took_theirs, conflict.loser.value()), (true, Some(&[2][..])));
+}
+
+#[test]
+fn a_write_that_was_made_at_two_nodes_is_one() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    let at_a = write_with_id(&mut a, Some(&[1])).unwrap().committed.unwrap();
+    let at_b = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+    assert!(matches!(take(&a, &mut b, &at_a), Applied::Superseded));
+    assert!(matches!(take(&b, &mut a, &at_b), Applied::Taken(_)));
+    assert_eq!(content(&a), content(&b));
+}
+
+#[test]
+fn a_copy_of_a_write_does_not_beat_what_overwrote_another_copy_nor_its_deletion() {
+    for value in [Some(&[2][..]), None] {
+        let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
+        let first = write_with_id(&mut a, Some(&[1])).unwrap().committed.unwrap();
+        let _ = take(&a, &mut c, &first);
+        let later = write(&mut c, "k", value).unwrap();
+        // b has not heard of the first one, and its clock is ahead.
+        b.hear_tock(Tock::new(9).unwrap());
+        let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+        let Applied::OnTopAgain(top) = take(&b, &mut c, &copy) else { panic!("the copy won") };
+        assert_eq!(top.entry.value(), value);
+        assert!(matches!(take(&c, &mut b, &top), Applied::Taken(_)));
+        assert!(matches!(take(&c, &mut a, &top), Applied::Taken(_)));
+        // The later one comes late, also where the copy is.
+        for x in [&mut a, &mut b] {
+            assert!(!matches!(take(&c, x, &later), Applied::Conflict(_)));
+        }
+        assert!(matches!(take(&b, &mut a, &copy), Applied::Superseded | Applied::AlreadyKnown));
+        let of =
+            |x: &Replica| x.tree().get(path("k").as_bytes()).unwrap().value().map(<[u8]>::to_vec);
+        assert_eq!(
+            [of(&a), of(&b), of(&c)],
+            [value.map(<[u8]>::to_vec), value.map(<[u8]>::to_vec), value.map(<[u8]>::to_vec)]
+        );
+    }
+}
+
+#[test]
+fn a_copy_that_was_made_on_top_of_what_overwrote_the_first_does_not_stay_there() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    let first = write_with_id(&mut a, Some(&[1])).unwrap().committed.unwrap();
+    let later = write(&mut a, "k", Some(&[2])).unwrap();
+    // b only ever heard of the later one.
+    let _ = take(&a, &mut b, &later);
+    let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+    let Applied::OnTopAgain(top) = take(&b, &mut a, &copy) else { panic!("the copy won") };
+    assert!(matches!(take(&a, &mut b, &top), Applied::Taken(_)), "and is not put back");
+    assert_eq!(b.tree().get(path("k").as_bytes()).unwrap().value(), Some(&[2][..]));
+    assert!(matches!(take(&a, &mut b, &first), Applied::Superseded));
+}
+
+#[test]
+fn a_copy_of_a_write_whose_deletion_was_purged_is_deleted() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write_with_id(&mut a, Some(&[1])).unwrap();
+    write(&mut a, "k", None);
+    purge(&mut a);
+    b.hear_tock(Tock::new(9).unwrap());
+    let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+    let Applied::OnTopAgain(deletion) = take(&b, &mut a, &copy) else { panic!("it came back") };
+    assert!(deletion.entry.is_tombstone());
+    assert!(matches!(take(&a, &mut b, &deletion), Applied::Taken(_)));
+}

@@ -1,0 +1,61 @@
+//! Closes connections while what the node keeps for its clients exceeds the bound: the worst first,
+//! which is the one that keeps most alive and has taken nothing for longest. One at a time, because
+//! each takes with it what nobody else needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+
+use super::Shared;
+use crate::hub::client_memory::Holding;
+use crate::rt;
+
+/// How long a connection may take to give up what it holds, before the next one is looked for.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+/// Lines for the log that are due are looked for this often, and an excess for which nobody could be
+/// closed is looked at again.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Closes connections when that is needed, until the server stops.
+pub(super) async fn relieve(shared: Arc<Shared>) {
+    let memory = Arc::clone(shared.hub.client_memory());
+    let mut stopping = shared.stopping.listen();
+    loop {
+        let pressure = memory.pressure.listen();
+        if shared.is_stopping() {
+            return;
+        }
+        while memory.is_exceeded() {
+            let relief = memory.relief.listen();
+            let Some((worst, holding)) = memory.worst(rt::now()) else { break };
+            worst.close();
+            memory.note_closed();
+            drop(worst);
+            complain(&shared, shared.closed_tally.note(rt::now()), Some(holding));
+            let _ = rt::timeout(CLOSE_PATIENCE, relief).await;
+        }
+        memory.note_relieved();
+        complain(&shared, shared.closed_tally.due(rt::now()), None);
+        let next = rt::timeout(INTERVAL, pressure);
+        if let Either::Right(_) = select(std::pin::pin!(next), &mut stopping).await {
+            return;
+        }
+    }
+}
+
+fn complain(shared: &Shared, connections: Option<u64>, last: Option<Holding>) {
+    let Some(connections) = connections else { return };
+    let view = shared.hub.client_memory().view();
+    let (max, used, pinned) = (view.max, view.used, view.pinned);
+    let (held, silent_ms) = last.map(|holding| (holding.bytes, holding.silent_ms)).unzip();
+    tracing::warn!(
+        connections,
+        held,
+        silent_ms,
+        used,
+        pinned,
+        max,
+        "closed clients that read too slowly: what is kept for clients exceeds --max-client-memory"
+    );
+}
