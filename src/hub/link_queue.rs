@@ -135,6 +135,16 @@ impl LinkQueue {
         Self { state: Mutex::default(), bytes_max, defects, changed: Event::new() }
     }
 
+    /// Most bytes that wait.
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Sets another bound; what waits stays.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Queues a frame; drops everything and marks the link as lagging on overflow. Tells
     /// whether the writer must be woken: it looks again by itself while frames wait.
     #[must_use]

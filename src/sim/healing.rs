@@ -9,8 +9,8 @@ use crate::model::ids::{Millis, NodeName};
 
 /// Nothing has changed for so long: it is over. Every node has said everything that it knows at
 /// least once in this time: full digests come every 5 s, and where a sum shows that something is
-/// lacking, the whole list is asked for, which a peer tells every 5 s at most.
-const CALM_MS: Millis = 8_000;
+/// lacking, the whole list is asked for after that, from one peer a second.
+const CALM_MS: Millis = 12_000;
 /// Healing that takes longer than this does not end.
 const HEALING_MS_MAX: Millis = 180_000;
 /// How often the judge looks whether it is over.

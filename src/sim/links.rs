@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// Most pushes that are kept to come again.
 const ECHOES_MAX: usize = 16;
+/// No queue grows beyond this: what is said after an overflow is far shorter in networks as small as
+/// those whose queues are smaller.
+const WIDENED_BYTES_MAX: usize = 1 << 17;
 
 impl Cluster<'_> {
     /// Queues a frame at an end.
@@ -31,7 +34,7 @@ impl Cluster<'_> {
                 return;
             }
         }
-        if queue.bytes() > self.plan.queue_bytes.max(length + 64) {
+        if queue.bytes() > queue.bytes_max().max(length + 64) {
             let detail = format!("{} bytes from {}", queue.bytes(), self.link_label(end));
             self.oracle.fail("a queue is above its bound", detail);
         }
@@ -78,6 +81,7 @@ impl Cluster<'_> {
                     let node = at.node;
                     note!(self, "{} had dropped frames", self.link_label(end));
                     self.handle(node, Input::Lagged { link: LinkId(u64::from(end)) });
+                    self.widen(end);
                 }
                 LinkWork::Serve(job) => {
                     if now < at.serve_due {
@@ -90,6 +94,22 @@ impl Cluster<'_> {
                 LinkWork::Close(_) => return self.close_end(end, "is closed on purpose"),
                 LinkWork::Wait => return,
             }
+        }
+    }
+
+    /// What is said after an overflow must fit the queue, as it does in earnest
+    /// ([`crate::hub::link_queue::LINK_QUEUE_BYTES_MAX`]): otherwise it would overflow again at once,
+    /// for ever. How long it is depends on what happened, so a queue that was drawn too small grows.
+    fn widen(&mut self, end: u32) {
+        let Some(queue) = &mut self.network.end_mut(end).queue else { return };
+        if !queue.is_lagging() {
+            return;
+        }
+        let bytes_max = queue.bytes_max() * 2;
+        queue.set_bytes_max(bytes_max);
+        if bytes_max > WIDENED_BYTES_MAX {
+            let label = self.link_label(end);
+            self.oracle.fail("what is said after an overflow has no end", label);
         }
     }
 
