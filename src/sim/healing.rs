@@ -5,6 +5,7 @@ use super::cluster::{Cluster, Happening, Phase, note};
 use super::oracle::Survivor;
 use super::rng::Rng;
 use crate::engine::Input;
+use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Millis, NodeName};
 
 /// Nothing has changed for so long: it is over. Every node has said everything that it knows at
@@ -79,14 +80,18 @@ impl Cluster<'_> {
     }
 
     /// Whether all tombstones are gone; they stay where a member of the Delete group is gone that
-    /// nobody takes off the list.
+    /// nobody takes off the list, and where the purge from which on the list is in force is gone with
+    /// all that had applied it, until somebody makes another list, which may be long after.
     fn is_purged_or_blocked(&self) -> bool {
         let engines = || self.nodes.iter().filter_map(|n| n.engine.as_ref());
+        let groups = || engines().filter_map(|e| e.group());
+        let has_gone = |m: &Member| !self.is_name_up(&m.name);
+        let is_stranded = |g: &GroupConfig| {
+            self.plan.delete.takeover_after_ms >= HEALING_MS_MAX
+                && !engines().any(|e| e.mark().component(&g.lineage).includes(&g.since))
+        };
         engines().all(|e| e.tree().tombstone_len() == 0)
-            || engines().any(|e| {
-                let members = e.group().into_iter().flat_map(|g| g.members());
-                members.into_iter().any(|m| !self.is_name_up(&m.name))
-            })
+            || groups().any(|g| g.members().iter().any(has_gone) || is_stranded(g))
     }
 
     /// Two nodes of one name cannot stay: the operator stops one. A copy that has not found out yet

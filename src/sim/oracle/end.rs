@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Oracle;
 use super::history::{EventNo, NONE};
 use super::shadow::Shadow;
+use super::{Oracle, Purge};
 use crate::engine::Engine;
 use crate::model::entry::Entry;
 use crate::model::path::Path;
@@ -233,7 +233,13 @@ impl Oracle {
             known.union_with(&self.marked_ancestors(event, events));
         }
         let is_undone = |deletion: &EventNo| {
-            let shared = |event| below.contains(event) && !known.contains(event);
+            // What nobody had seen who agreed to the purge, nobody can know to have been deleted.
+            let is_covered = |event| {
+                let has = |p: &&Purge| p.tombstones.contains(deletion) && p.covered.contains(event);
+                self.purges.iter().any(|purge| has(&purge))
+            };
+            let shared =
+                |event| below.contains(event) && !known.contains(event) && is_covered(event);
             self.history.get(*deletion).path == path
                 && seen.contains(*deletion)
                 && !below.contains(*deletion)

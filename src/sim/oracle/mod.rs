@@ -57,6 +57,8 @@ struct Purge {
     /// What V is, in short.
     seen: u64,
     tombstones: Vec<EventNo>,
+    /// The events of V.
+    covered: Bits,
 }
 
 impl Oracle {

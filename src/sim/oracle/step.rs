@@ -13,6 +13,7 @@ use crate::model::seen::{Mark, Seen};
 use crate::protocol::record::Record;
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
+use crate::sim::bits::Bits;
 
 /// Up to so many paths all are looked at after every step.
 const PATHS_ALWAYS: usize = 4;
@@ -280,10 +281,11 @@ impl Oracle {
             if self.purges.iter().any(is_it) {
                 continue;
             }
-            let mut tombstones = Vec::new();
+            let (mut tombstones, mut covered) = (Vec::new(), Bits::default());
             for (node, set) in pair.seen.iter() {
                 let life = shadow.life(node).unwrap_or(u32::MAX);
                 for event in set.iter().filter_map(|tick| self.history.find((life, tick))) {
+                    covered.insert(event);
                     let made = self.history.get(event);
                     let is_tombstone = made.path != NO_PATH && made.content.value.is_none();
                     if is_tombstone && made.content.tock <= to {
@@ -292,7 +294,7 @@ impl Oracle {
                 }
             }
             let lineage = pair.lineage.clone();
-            self.purges.push(Purge { lineage, from, to, seen, tombstones });
+            self.purges.push(Purge { lineage, from, to, seen, tombstones, covered });
         }
     }
 
