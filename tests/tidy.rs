@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("replica", &["model"]),
     ("membership", &["model", "protocol"]),
     ("engine", &["model", "protocol", "actor", "replica"]),
-    ("sim", &["model", "protocol", "replica", "engine", "hub", "membership"]),
+    ("sim", &["model", "protocol", "replica", "engine", "hub", "membership", "storage"]),
     ("hub", &["model", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),

@@ -619,7 +619,7 @@ impl Engine {
         if self.replica.renew(&id) {
             self.config.id = id;
             self.peers.on_renewed();
-            self.delete.on_renewed(incarnation);
+            self.delete.on_renewed(incarnation, self.config.defects);
             self.note_knowledge();
             out.push(Output::Report(Report::Renewed { incarnation }));
         }

@@ -646,7 +646,7 @@ impl Outputs {
 
 /// What a log needs of a moment's outputs, and the requests to make that moment's state safe; none
 /// if there is nothing.
-fn batch_of(engine: &Engine, outbox: &Outbox) -> Option<(Batch, Vec<u64>)> {
+pub(crate) fn batch_of(engine: &Engine, outbox: &Outbox) -> Option<(Batch, Vec<u64>)> {
     let (mut ops, mut persist, mut is_told) = (Vec::new(), Vec::new(), false);
     for output in outbox.iter() {
         match output {

@@ -52,6 +52,22 @@ pub enum Defect {
     TombstoneIsEmpty,
     /// RULES 2 and 4b: a purged deletion is undone, and nobody is told.
     UndoneInSilence,
+    /// RULES 6: a re-issue does not say what it re-issues.
+    ReissueWithoutOrigin,
+    /// RULES 6: a re-issue of what was itself re-issued, and deleted, keeps its value.
+    ReissueOutlivesDeletion,
+    /// RULES 7: a member agrees before it has made safe what it agrees to.
+    AgreeBeforePersist,
+    /// RULES 7: a member agrees whatever mark the purge begins at.
+    FromNotAsked,
+    /// RULES 7: a proposal of another member list is agreed to, and decided.
+    ListVersionUnchecked,
+    /// RULES 7: the coordinator does not ask itself whether it agrees.
+    CoordinatorUnchecked,
+    /// RULES 7 and 9: a restart forgets what the coordinator had decided.
+    DecisionForgotten,
+    /// RULES 9: a copied directory stays the same member of the Delete group.
+    StoreKept,
 }
 
 impl Defect {
@@ -79,6 +95,14 @@ impl Defect {
         Self::SumsWithoutTicks,
         Self::TombstoneIsEmpty,
         Self::UndoneInSilence,
+        Self::ReissueWithoutOrigin,
+        Self::ReissueOutlivesDeletion,
+        Self::AgreeBeforePersist,
+        Self::FromNotAsked,
+        Self::ListVersionUnchecked,
+        Self::CoordinatorUnchecked,
+        Self::DecisionForgotten,
+        Self::StoreKept,
     ];
 }
 

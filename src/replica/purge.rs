@@ -80,7 +80,7 @@ impl Replica {
     pub fn decide_purge(&self, pair: &TockPair) -> PurgeDecision {
         if self.mark.component(&pair.lineage).includes(&pair.reached()) {
             PurgeDecision::Done
-        } else if !pair.begins_at(&self.mark) {
+        } else if !pair.begins_at(&self.mark) && !self.defects.has(Defect::FromNotAsked) {
             PurgeDecision::OtherMark
         } else if !self.seen.contains_all(&pair.seen) && !self.defects.has(Defect::PurgeUnseen) {
             PurgeDecision::NotSeen

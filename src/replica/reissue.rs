@@ -4,6 +4,7 @@
 
 use super::apply::{Applied, Conflict};
 use super::{Committed, Replica};
+use crate::model::defects::Defect;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
 use crate::model::left_out::LeftOut;
@@ -28,7 +29,11 @@ impl Replica {
         let old = self.tree.get(path.as_bytes())?.clone();
         let (event, _) = self.next_event()?;
         let tock = floor.max(old.tock()).next()?;
-        let dies = !old.is_tombstone() && old.reissue_of().is_some() && origin_seen;
+        let dies = !old.is_tombstone()
+            && old.reissue_of().is_some()
+            && origin_seen
+            && !self.defects.has(Defect::ReissueOutlivesDeletion);
+        let names_origin = !dies && !self.defects.has(Defect::ReissueWithoutOrigin);
         let chain = old.chain().extended(event, self.chain_bound);
         let left_out = LeftOut::on_top_of(&old, event, self.chain_bound);
         // The deletion is not what the client with that id wrote.
@@ -37,7 +42,7 @@ impl Replica {
             value: if dies { None } else { old.value() },
             chain: &chain,
             tock,
-            origin: if dies { None } else { Some(old.origin()) },
+            origin: names_origin.then(|| old.origin()),
             extra: &left_out.put_into(without_id.as_deref().unwrap_or(old.extra())),
         });
         self.account_for_own(event, self.tock.max(tock), &chain);

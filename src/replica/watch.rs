@@ -1,7 +1,7 @@
 //! Who watches what: finds the watchers of a changed path in time that depends on the path's
 //! depth, not on the number of watchers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use ahash::RandomState;
 
@@ -54,7 +54,8 @@ pub struct Watches {
 /// Watches of one path that want the same depths: whether a change is for them is asked once.
 struct Alike {
     scope: WatchScope,
-    ids: Vec<WatchId>,
+    /// A client may have tens of thousands here that all end when it goes, one after the other.
+    ids: BTreeSet<WatchId>,
 }
 
 impl Watches {
@@ -90,8 +91,8 @@ impl Watches {
         self.next += 1;
         let at_top = self.by_top.entry(scope.top.as_bytes().into()).or_default();
         match at_top.iter_mut().find(|alike| alike.scope == scope) {
-            Some(alike) => alike.ids.push(id),
-            None => at_top.push(Alike { scope: scope.clone(), ids: vec![id] }),
+            Some(alike) => _ = alike.ids.insert(id),
+            None => at_top.push(Alike { scope: scope.clone(), ids: BTreeSet::from([id]) }),
         }
         self.scopes.insert(id, scope);
         Some(id)
@@ -101,10 +102,14 @@ impl Watches {
     pub fn remove(&mut self, id: WatchId) -> bool {
         let Some(scope) = self.scopes.remove(&id) else { return false };
         if let Some(at_top) = self.by_top.get_mut(scope.top.as_bytes()) {
-            for alike in at_top.iter_mut().filter(|alike| alike.scope == scope) {
-                alike.ids.retain(|i| *i != id);
+            if let Some(at) = at_top.iter().position(|alike| alike.scope == scope)
+                && let Some(alike) = at_top.get_mut(at)
+            {
+                alike.ids.remove(&id);
+                if alike.ids.is_empty() {
+                    at_top.swap_remove(at);
+                }
             }
-            at_top.retain(|alike| !alike.ids.is_empty());
             if at_top.is_empty() {
                 self.by_top.remove(scope.top.as_bytes());
             }
@@ -124,7 +129,7 @@ impl Watches {
             for alike in self.by_top.get(top).into_iter().flatten() {
                 if alike.scope.wants(path) {
                     groups += 1;
-                    found.extend_from_slice(&alike.ids);
+                    found.extend(&alike.ids);
                 }
             }
         }

@@ -299,6 +299,10 @@ impl<'a> Cluster<'a> {
 
     /// What a shell does with outputs.
     pub(super) fn perform(&mut self, node: usize, out: &mut Outbox) {
+        let at = &mut self.nodes[node];
+        if let Some(engine) = &at.engine {
+            at.log.push(engine, out);
+        }
         for output in out.drain() {
             match output {
                 Output::Commit(change) => {
@@ -461,6 +465,7 @@ impl<'a> Cluster<'a> {
         {
             self.changed_at = now;
         }
+        at.log.note_place(&at.shadow);
         let (Some(copied), Some(engine)) = (at.copied_at, &at.engine) else { return };
         let id = engine.id();
         let own = engine.group().and_then(|g| g.member(&id.name));

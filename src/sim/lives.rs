@@ -1,17 +1,26 @@
 //! Nodes that come and go: starts, crashes, restarts, copied disks, frozen processes, and the
 //! clock of each engine.
 
+use std::collections::BTreeMap;
+
 use super::cluster::{Cluster, Happening, node_label, node_name, note};
 use super::disk::Saved;
+use super::event_log::EventLog;
 use super::network::Network;
 use super::node::Node;
 use super::oracle::shadow::Shadow;
 use super::profile::Focus;
 use super::rng::Rng;
 use crate::engine::delete::DeleteSettings;
-use crate::engine::{Config, Engine, Input, Outbox};
+use crate::engine::{Config, Engine, Image, Input, Outbox};
 use crate::model::defects::Defect;
 use crate::model::ids::{Incarnation, Millis, NodeId};
+
+/// So often a node stops between the moment at which its state is safe and the one at which it hears
+/// of that.
+const STOPS_PERCENT: u32 = 5;
+/// What logs and disks do is drawn from numbers of their own: other draws stay as they are.
+const LUCK_SEED: u64 = 0x6c6f_675f_7461_696c;
 
 /// How a node comes back (RULES 9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +112,10 @@ impl Cluster<'_> {
         };
         self.oracle.sync_table(&mut at.shadow, &engine);
         self.oracle.check_whole(&at.label, &mut at.shadow, &engine);
+        at.log = match at.disk.store {
+            Some(_) => EventLog::begin(engine.image(), self.plan.hash_seed ^ node as u64),
+            None => EventLog::default(),
+        };
         at.engine = Some(engine);
         self.begin_process(node);
         if founds {
@@ -139,6 +152,13 @@ impl Cluster<'_> {
         }
         let at = &mut self.nodes[node];
         at.last = at.save();
+        if let (Some(told), Some(last)) = (at.log.whole(), &mut at.last) {
+            if let Some(what) = difference(&told, &last.image) {
+                self.oracle.fail("the log tells another state", format!("{what} of {}", at.label));
+            }
+            last.image = told;
+            self.oracle.own_what_was_seen(last);
+        }
         at.engine = None;
         at.frozen = false;
         at.disk.writing.clear();
@@ -171,7 +191,7 @@ impl Cluster<'_> {
         let founds = rng.percent(self.plan.founds_percent);
         let choice = |from: &[Saved], rng: &mut Rng| from[rng.below(from.len())].clone();
         let state = match way {
-            Way::Log => Some(last.clone()),
+            Way::Log => Some(self.state_of_log(node, last.clone())),
             Way::Old => Some(choice(self.nodes[node].disk.usable(), rng)),
             Way::Backup => Some(choice(self.nodes[node].disk.all(), rng)),
             Way::Empty => None,
@@ -180,7 +200,7 @@ impl Cluster<'_> {
             let store = self.next_store();
             self.nodes[node].disk.replace(Some(store), state.clone());
         } else if way == Way::Log {
-            self.nodes[node].disk.save(last.clone());
+            self.nodes[node].disk.save(state.clone().unwrap_or_else(|| last.clone()));
         }
         let mut incarnation = self.next_incarnation();
         if self.has(Defect::TickReused) {
@@ -202,10 +222,31 @@ impl Cluster<'_> {
         self.dial_all(node);
     }
 
+    fn luck(&self) -> Rng {
+        Rng::new(self.seed ^ LUCK_SEED, self.now())
+    }
+
+    /// What a node's log tells after a crash: all of it, or as much as there is without its end, which
+    /// was not synced.
+    fn state_of_log(&mut self, node: usize, last: Saved) -> Saved {
+        let mut luck = self.luck();
+        let log = std::mem::take(&mut self.nodes[node].log);
+        if luck.percent(50) {
+            return last;
+        }
+        let Some((image, shadow)) = log.part(luck.next()) else { return last };
+        self.stats.logs_cut += 1;
+        note!(self, "the end of the log of {} is lost", self.nodes[node].label);
+        let mut saved = Saved { image, shadow };
+        self.oracle.own_what_was_seen(&mut saved);
+        saved
+    }
+
     /// A node asked for its state to be made safe.
     pub(super) fn persist(&mut self, node: usize, token: u64) {
         let Some(saved) = self.nodes[node].save() else { return };
         self.nodes[node].disk.writing.push((token, saved));
+        self.nodes[node].log.note_asked(token);
         let process = self.nodes[node].process;
         let at = self.now() + self.rng.pick(&[0, 0, 1, 20, 500]);
         self.schedule.plan(at, Happening::Persisted { node, process, token });
@@ -221,6 +262,16 @@ impl Cluster<'_> {
             return self.schedule.plan(later, Happening::Persisted { node, process, token });
         }
         if at.disk.finish_writing(token) {
+            at.log.note_safe(token);
+            if self.luck().percent(STOPS_PERCENT) {
+                self.stats.stopped_when_safe += 1;
+                note!(
+                    self,
+                    "{} stops before it hears that its state is safe",
+                    self.nodes[node].label
+                );
+                return self.crash(node);
+            }
             self.handle(node, Input::Persisted { token });
         }
     }
@@ -361,4 +412,26 @@ impl Cluster<'_> {
         }
         debug_assert!(self.nodes[node].ends.is_empty());
     }
+}
+
+/// What the state that a process's log tells has wrong, if anything. What has lost a conflict on
+/// arrival, and what was heard of the others' clocks, need not be in it: both come again.
+fn difference(told: &Image, true_one: &Image) -> Option<&'static str> {
+    let (told_of, known) = (told.knowledge(), true_one.knowledge());
+    let entries = |image: &Image| -> BTreeMap<_, _> {
+        let entries = image.replica.tree.all();
+        entries.map(|(path, entry)| (path, (entry.newest(), entry.is_tombstone()))).collect()
+    };
+    [
+        ("the id", told_of.id != known.id),
+        ("the last tick", told_of.tick != known.tick),
+        ("what was seen", !told_of.seen.difference(&known.seen).is_empty()),
+        ("the mark", told_of.mark != known.mark),
+        ("the member list", told_of.group != known.group),
+        ("what was decided", told_of.decided != known.decided),
+        ("the clock", told_of.tock > known.tock),
+        ("the entries", entries(told) != entries(true_one)),
+    ]
+    .into_iter()
+    .find_map(|(what, differs)| differs.then_some(what))
 }

@@ -20,6 +20,7 @@ mod bits;
 mod cluster;
 mod describe;
 mod disk;
+mod event_log;
 mod healing;
 mod links;
 mod lives;

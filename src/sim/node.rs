@@ -1,6 +1,7 @@
 //! One simulated node: its engine while it runs, its disk, and the ends of its links.
 
 use super::disk::{Disk, Saved};
+use super::event_log::EventLog;
 use super::oracle::shadow::Shadow;
 use crate::engine::Engine;
 use crate::model::ids::{NodeName, Tick};
@@ -15,6 +16,8 @@ pub(super) struct Node {
     /// What the judge knows of it.
     pub(super) shadow: Shadow,
     pub(super) disk: Disk,
+    /// What its process has logged.
+    pub(super) log: EventLog,
     /// Its whole state when it went down.
     pub(super) last: Option<Saved>,
     /// How often its process was started: events planned for an earlier process are void.
@@ -42,6 +45,7 @@ impl Node {
             engine: None,
             shadow: Shadow::default(),
             disk: Disk::default(),
+            log: EventLog::default(),
             last: None,
             process: 0,
             frozen: false,

@@ -44,6 +44,10 @@ stats! {
     dropped: u64, sum;
     /// Queues that overflowed.
     overflows: u64, sum;
+    /// Restarts from a log whose end was lost.
+    logs_cut: u64, sum;
+    /// Crashes between the moment at which a state was safe and the one at which its node heard so.
+    stopped_when_safe: u64, sum;
     /// Catch-ups that were finished.
     catch_ups: u64, sum;
     /// Catch-ups that came to nothing.

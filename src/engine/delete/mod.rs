@@ -19,6 +19,7 @@ pub(super) mod witness;
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Engine, LinkId, Outbox};
+use crate::model::defects::{Defect, Defects};
 use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::replica::purge::{PurgeDecision, TockPair};
@@ -138,7 +139,10 @@ impl DeleteGroup {
 
     /// This disk was copied, and somebody else is the member that it made this node: with an id
     /// of its own it is a newcomer, so that two never go on in one lineage.
-    pub(super) fn on_renewed(&mut self, incarnation: Incarnation) {
+    pub(super) fn on_renewed(&mut self, incarnation: Incarnation, defects: Defects) {
+        if defects.has(Defect::StoreKept) {
+            return;
+        }
         if let Some(store) = &mut self.settings.store {
             *store = store_after_renewal(incarnation);
         }
@@ -235,6 +239,7 @@ impl Engine {
     ) {
         self.delete.config = config;
         self.spread.stale = true;
+        let decided = decided.filter(|_| !self.config.defects.has(Defect::DecisionForgotten));
         let Some(Decided { pair, next }) = decided else { return };
         if self.replica.decide_purge(&pair) == PurgeDecision::Apply {
             self.apply_pair(pair, out);

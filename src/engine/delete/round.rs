@@ -199,7 +199,8 @@ impl Engine {
     ) {
         let token = self.delete.token();
         let agreeing = Agreeing { token, link, round: proposal.round.clone(), pair };
-        if self.delete.settings.store.is_some() {
+        let is_safe_first = !self.config.defects.has(Defect::AgreeBeforePersist);
+        if self.delete.settings.store.is_some() && is_safe_first {
             self.delete.agreeing = Some(agreeing);
             out.push(Output::Persist { token });
         } else {
@@ -215,7 +216,7 @@ impl Engine {
         let Some(pair) = self.intern_pair(&proposal.pair) else { return Answer::NotYet };
         let may_agree = self.ready
             && !self.coordinates()
-            && config.version == proposal.round.version
+            && self.is_version_of(&config, &proposal.round)
             && config.lineage == pair.lineage
             && proposal.round.purge_id() == pair.id
             && pair.from.includes(&config.since)
@@ -232,6 +233,11 @@ impl Engine {
                 Answer::Disagrees
             }
         }
+    }
+
+    /// Whether a round is of those that agree by this list.
+    fn is_version_of(&self, config: &GroupConfig, round: &RoundId) -> bool {
+        config.version == round.version || self.config.defects.has(Defect::ListVersionUnchecked)
     }
 
     /// Whether a round of this node's own is under way, or decided and not applied yet. Until then it
@@ -286,11 +292,10 @@ impl Engine {
         let Some(round) = self.delete.round.take_if(|r| r.open.is_empty()) else { return };
         let config = self.delete.config.as_ref();
         let stands = config
-            .is_some_and(|c| c.version == round.id.version && c.lineage == round.pair.lineage);
-        if !stands
-            || round.id.coordinator != self.config.id
-            || self.replica.decide_agree(&round.pair) != PurgeDecision::Apply
-        {
+            .is_some_and(|c| self.is_version_of(c, &round.id) && c.lineage == round.pair.lineage);
+        let agrees = self.config.defects.has(Defect::CoordinatorUnchecked)
+            || self.replica.decide_agree(&round.pair) == PurgeDecision::Apply;
+        if !stands || round.id.coordinator != self.config.id || !agrees {
             return;
         }
         let token = self.delete.token();

@@ -14,6 +14,7 @@ use crate::protocol::record::Record;
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
 use crate::sim::bits::Bits;
+use crate::sim::disk::Saved;
 
 /// Up to so many paths all are looked at after every step.
 const PATHS_ALWAYS: usize = 4;
@@ -459,6 +460,19 @@ impl Oracle {
     /// Marks all events that are older than a tombstone that was purged, or are one.
     pub(super) fn purged_tombstones(&self) -> impl Iterator<Item = EventNo> + '_ {
         self.purges.iter().flat_map(|p| p.tombstones.iter().copied())
+    }
+
+    /// A state that a log tells: of what had been there, only what it accounts for is still there.
+    pub(in crate::sim) fn own_what_was_seen(&self, saved: &mut Saved) {
+        let mut owned = Bits::default();
+        for (node, ticks) in saved.image.replica.seen.iter() {
+            let life = saved.shadow.life(node).unwrap_or(u32::MAX);
+            let events = ticks.iter().filter_map(|tick| self.history.find((life, tick)));
+            for event in events.filter(|event| saved.shadow.owned.contains(*event)) {
+                owned.insert(event);
+            }
+        }
+        saved.shadow.owned = owned;
     }
 
     /// Takes the failure out.
