@@ -31,6 +31,15 @@ pub struct LeftOut {
     ends_at_deletion: bool,
 }
 
+/// All events that whoever takes an entry accounts for: those of its chain, and the oldest for which each
+/// of them stands. That one was at the same path and is overwritten for certain; a node that knows so
+/// finds out when something else that was made on top of it comes back after a purge.
+pub fn accounted_events(entry: &Entry) -> impl Iterator<Item = Event> {
+    let left_out = LeftOut::of(entry);
+    let with_oldest = move |(at, event)| [Some(event), left_out.oldest(at, event)];
+    entry.events().enumerate().flat_map(with_oldest).flatten()
+}
+
 impl LeftOut {
     /// Of an entry; empty where its field is not there, or is nothing that this version knows.
     #[must_use]

@@ -6,7 +6,7 @@ use crate::model::chain::Chain;
 use crate::model::defects::Defect;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
-use crate::model::left_out::LeftOut;
+use crate::model::left_out::{LeftOut, accounted_events};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 
@@ -151,7 +151,7 @@ impl Replica {
     }
 
     fn account_for_theirs(&mut self, theirs: &Entry) {
-        for event in theirs.events() {
+        for event in accounted_events(theirs) {
             self.seen.insert(event);
         }
         self.hear_tock(theirs.tock());

@@ -373,7 +373,8 @@ fn a_catch_up_brings_the_data_and_only_then_the_knowledge() {
     let a_at_b = b.intern(&id("a")).unwrap();
     catch_up_with(&mut b, &mut a, |b, a| {
         assert_eq!(b.tree().len(), 10);
-        assert_eq!(b.seen().get(a_at_b).unwrap().count(), 10, "data before knowledge");
+        // Of each path the change that it has, and the first, which that one stands for.
+        assert_eq!(b.seen().get(a_at_b).unwrap().count(), 20, "data before knowledge");
         write(a, "later", Some(&[1]));
     })
     .unwrap();

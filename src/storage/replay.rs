@@ -7,6 +7,7 @@ use super::changes::Changes;
 use super::log::LogBatch;
 use crate::engine::{Image, Knowledge};
 use crate::model::ids::{NodeIndex, NodeTable, Tick, Tock};
+use crate::model::left_out::accounted_events;
 use crate::model::tree::Tree;
 use crate::replica::Committed;
 use crate::replica::come_back::ReplicaImage;
@@ -89,7 +90,7 @@ impl Replay {
     fn put(&mut self, Committed { path, entry }: Committed) {
         self.tock = self.tock.max(entry.tock());
         if let Some(knowledge) = &mut self.knowledge {
-            for event in entry.events() {
+            for event in accounted_events(&entry) {
                 knowledge.seen.insert(event);
             }
             let newest = entry.newest();

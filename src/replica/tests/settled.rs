@@ -61,6 +61,26 @@ fn a_purged_deletion_is_undone_also_by_who_had_made_the_value_itself() {
     }
 }
 
+/// `a` hears of b's second change only, and of the third after its deletion was purged: that stands for
+/// the first one, which `a` never heard of by itself.
+#[test]
+fn a_purged_deletion_is_undone_also_by_a_change_that_stands_for_one_never_heard_of() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut b, "k", Some(&[0]));
+    write(&mut b, "k", Some(&[1]));
+    let second = b.tree().get(path("k").as_bytes()).unwrap().clone();
+    let second = Committed { path: path("k"), entry: second };
+    assert!(matches!(take(&b, &mut a, &second), Applied::Taken(_)));
+    assert_eq!(a.seen().count(), 2, "the first is accounted for: it is overwritten");
+    write(&mut a, "k", None);
+    purge(&mut a);
+    write(&mut b, "k", Some(&[2]));
+    let across = catch_up(&mut b, &mut a);
+    let [reissue] = &across.reissued[..] else { panic!("one") };
+    let Applied::Conflict(conflict) = take(&b, &mut a, reissue) else { panic!("silent") };
+    assert_eq!((undone(&conflict).0, undone(&conflict).1), (Some(vec![2]), true));
+}
+
 #[test]
 fn a_change_that_knew_of_the_purged_deletion_is_no_conflict() {
     let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
@@ -222,7 +242,7 @@ fn a_copy_that_was_made_on_top_of_what_overwrote_the_first_does_not_stay_there()
     let Applied::OnTopAgain(top) = take(&b, &mut a, &copy) else { panic!("the copy won") };
     assert!(matches!(take(&a, &mut b, &top), Applied::Taken(_)), "and is not put back");
     assert_eq!(b.tree().get(path("k").as_bytes()).unwrap().value(), Some(&[2][..]));
-    assert!(matches!(take(&a, &mut b, &first), Applied::Superseded));
+    assert!(matches!(take(&a, &mut b, &first), Applied::AlreadyKnown));
 }
 
 #[test]
