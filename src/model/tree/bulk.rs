@@ -6,6 +6,7 @@ use super::{TOMBSTONE_BYTES, Tree, hasher};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
+use crate::model::path::bytes::has_array;
 
 /// The entries by path, without their order.
 pub struct EntriesBuilder {
@@ -19,6 +20,7 @@ pub struct OrderBuilder {
     tombstones: im::OrdSet<(Tock, Path)>,
     live: usize,
     memory: usize,
+    has_array_paths: bool,
 }
 
 impl EntriesBuilder {
@@ -40,6 +42,7 @@ impl OrderBuilder {
     pub fn push(&mut self, path: &Path, entry: &Entry, is_tombstone: bool) {
         debug_assert_eq!(entry.is_tombstone(), is_tombstone);
         self.memory += Tree::path_cost(path) + entry.memory_bytes();
+        self.has_array_paths = self.has_array_paths || has_array(path.as_bytes());
         self.order.insert(path.clone());
         if is_tombstone {
             self.memory += TOMBSTONE_BYTES;
@@ -55,10 +58,19 @@ impl Tree {
     #[must_use]
     pub fn assemble(entries: EntriesBuilder, order: OrderBuilder) -> Self {
         let entries = entries.entries.finish();
-        let OrderBuilder { order, tombstones, live, memory } = order;
+        let OrderBuilder { order, tombstones, live, memory, has_array_paths } = order;
         debug_assert_eq!(entries.len(), order.len());
         debug_assert_eq!(entries.len() - live, tombstones.len());
-        Self { entries, order, tombstones, live, memory, version: 1, replaced: 0 }
+        Self {
+            entries,
+            order,
+            tombstones,
+            live,
+            memory,
+            version: 1,
+            replaced: 0,
+            has_array_paths,
+        }
     }
 }
 
