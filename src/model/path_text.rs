@@ -28,8 +28,8 @@ use super::path::{Array, Element, Path, PathBuilder, PathBytes, PathError};
 
 pub mod array;
 
-use array::{ArrayTextProblem, array_text, is_array, parse_array};
 pub use array::python_text;
+use array::{ArrayTextProblem, array_text, is_array, parse_array};
 
 #[cfg(test)]
 mod tests;
@@ -63,7 +63,9 @@ pub enum PathTextProblem {
     #[error("expected something after ':' (a colon itself is '::')")]
     ExpectedAfterColon,
     /// A colon before something that has no meaning there.
-    #[error("':{0}' means nothing; expected one of . : _ e t f n x b v y, a number, or an array as in ('a',) after ':'")]
+    #[error(
+        "':{0}' means nothing; expected one of . : _ e t f n x b v y, a number, or an array as in ('a',) after ':'"
+    )]
     UnknownEscape(char),
     /// Neither an integer nor a float.
     #[error("expected a decimal number, found '{0}'")]
@@ -255,7 +257,8 @@ impl Parser<'_> {
         let index = self.path.len();
         let items = parse_array(text).map_err(|problem| (content_start, problem.at(index)))?;
         let array = Array::from_items(&items);
-        let array = array.map_err(|problem| (start, PathError::Element { index, problem }.into()))?;
+        let array =
+            array.map_err(|problem| (start, PathError::Element { index, problem }.into()))?;
         self.push(start, Element::Array(array))
     }
 

@@ -112,9 +112,7 @@ fn errors_say_where_and_what_was_expected() {
     assert_eq!(error(":bad"), (3, BadBinary("ad".into())));
     assert_eq!(error(":vü"), (3, NotAscii));
     assert_eq!(error(":y0"), (3, BadBytes("0".into())));
-    let array = |position, text: &str, problem| {
-        (position, BadArray { text: text.into(), problem })
-    };
+    let array = |position, text: &str, problem| (position, BadArray { text: text.into(), problem });
     use ArrayTextProblem as Array;
     assert_eq!(error("a:'b'"), array(3, "'b'", Array::OneItem));
     assert_eq!(error("a:(b)"), array(3, "(b)", Array::ExpectedItem("b)".into())));
@@ -143,7 +141,8 @@ fn errors_say_where_and_what_was_expected() {
 
 #[test]
 fn arrays_nest_in_text_so_deep_and_no_deeper() {
-    let nested = |levels: usize| format!(":{}1,{}", "(".repeat(levels - 1), "),".repeat(levels - 1));
+    let nested =
+        |levels: usize| format!(":{}1,{}", "(".repeat(levels - 1), "),".repeat(levels - 1));
     let path: Path = nested(PATH_NESTING_MAX).parse().unwrap();
     assert_eq!(path.as_bytes(), [vec![0x91; PATH_NESTING_MAX], vec![1]].concat());
     let too_deep = PathError::Element { index: 0, problem: ElementProblem::TooDeep };

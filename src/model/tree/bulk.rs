@@ -61,16 +61,7 @@ impl Tree {
         let OrderBuilder { order, tombstones, live, memory, has_array_paths } = order;
         debug_assert_eq!(entries.len(), order.len());
         debug_assert_eq!(entries.len() - live, tombstones.len());
-        Self {
-            entries,
-            order,
-            tombstones,
-            live,
-            memory,
-            version: 1,
-            replaced: 0,
-            has_array_paths,
-        }
+        Self { entries, order, tombstones, live, memory, version: 1, replaced: 0, has_array_paths }
     }
 }
 

@@ -48,7 +48,7 @@ use crate::engine::{CloseReason, Input, LinkId};
 use crate::hub::Hub;
 use crate::membership::{MemberInfo, MemberState};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
-use crate::protocol::peer::greeting::{Hello, Refusal, RefusalCode};
+use crate::protocol::peer::greeting::{Hello, Refusal, RefusalCode, VERSION_ARRAY_PATHS};
 use crate::rt::{self, TcpStream};
 
 /// Most links; a few times the largest cluster that pushes to everybody.
@@ -384,12 +384,18 @@ impl Links {
         self.hub.cluster_changed.notify(usize::MAX);
     }
 
-    /// Closes links that make no progress. To be called about once a second.
+    /// Closes links that make no progress, and those to peers that cannot read what this node holds.
+    /// To be called about once a second.
     pub(super) fn close_stalled(&self) {
         let now = rt::now();
         let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
         let roster = self.swim.roster();
+        let has_array_paths = self.hub.read(|e| e.tree().has_array_paths());
         for link in links {
+            if has_array_paths && link.peer.versions.1 < VERSION_ARRAY_PATHS {
+                link.close(LinkEnd::TooOld);
+                continue;
+            }
             let is_it = |m: &&MemberInfo| {
                 m.name == link.peer.name && m.incarnation == link.peer.incarnation
             };

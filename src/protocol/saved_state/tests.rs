@@ -102,7 +102,12 @@ fn an_entry_that_cannot_be_one_here_is_named_and_does_no_harm_to_the_next() {
 fn arrays_in_paths_are_read_as_the_original_wrote_them() {
     let value = |file: &File, path: &str| {
         let found = at(file, path);
-        found.last().unwrap_or_else(|| panic!("no {path}")).value.as_ref().map(|v| v.as_bytes().to_vec())
+        found
+            .last()
+            .unwrap_or_else(|| panic!("no {path}"))
+            .value
+            .as_ref()
+            .map(|v| v.as_bytes().to_vec())
     };
     assert_eq!(value(&read(SAVED), "h7bbb7033.pe:'t',1"), Some(b"\x92\xa1v\x0d".to_vec()));
     for content in [ARRAYS, ARRAYS_LOG] {
