@@ -183,13 +183,19 @@ fn a_peer_that_cannot_read_arrays_in_paths_is_linked_until_there_is_one() {
         let mut peer = RawPeer::greet(to, &old);
         assert!(wait_until(PATIENCE, || hub.read(|e| e.link_count()) == 2).await);
         victims.go_on().await;
-        victims.node().set(&path("lamps:'kitchen',2"), &number(1)).unwrap();
+        // Clients make none while it is there.
+        let at = path("lamps:'kitchen',2");
+        let refused = victims.node().set(&at, &number(1)).unwrap_err().to_string();
+        assert!(refused.contains("linked to an older one; upgrade that first"), "{refused}");
+        assert_eq!(victims.node().get(&at), None);
+        // It comes from a node that does not know the old one.
+        let other = victims.cluster.node(1);
+        other.set(&at, &number(1)).unwrap();
+        assert!(wait_until(PATIENCE, || victims.node().get(&at) == Some(number(1))).await);
         peer.wait_for_end();
         victims.logged(&["link closed", "peer=old", "arrays as elements"]).await;
-        // The other one has got it meanwhile, and says no as well.
-        let other = victims.cluster.node(1);
-        let arrived = || other.get(&path("lamps:'kitchen',2")) == Some(number(1));
-        assert!(wait_until(PATIENCE, arrived).await);
+        assert!(wait_until(PATIENCE, || hub.read(|e| e.link_count()) == 1).await);
+        victims.node().set(&at, &number(2)).unwrap();
         for at in [to, other.gossip_addr()] {
             let Greeting::Refusal(refusal) = RawPeer::connect(at).exchange(&old) else {
                 panic!("not refused")

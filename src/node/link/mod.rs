@@ -291,7 +291,8 @@ impl Links {
         {
             // Under the table's lock, so that whoever replaces this link tells of its end after
             // its beginning, or finds that there was none.
-            let _table = self.table.lock();
+            let table = self.table.lock();
+            self.bar_array_paths(&table);
             if link.tell_up() {
                 let id = NodeId { name: peer.name.clone(), incarnation: peer.incarnation };
                 self.hub.handle(Input::LinkUp { link: link.id, peer: id }, rt::now());
@@ -313,6 +314,13 @@ impl Links {
             self.learn_route(local);
         }
         self.tell_swim(peer);
+    }
+
+    /// While a peer cannot read paths with arrays, clients make none.
+    fn bar_array_paths(&self, table: &BTreeMap<NodeName, Arc<Link>>) {
+        let is_old = |link: &Arc<Link>| link.peer.versions.1 < VERSION_ARRAY_PATHS;
+        let barred = table.values().any(is_old);
+        self.hub.change(|engine, _| engine.bar_array_paths(barred));
     }
 
     /// SWIM may not have met this peer: whoever is told may be the only one who can.
@@ -364,6 +372,7 @@ impl Links {
             if table.get(&link.peer.name).is_some_and(|standing| standing.id == link.id) {
                 table.remove(&link.peer.name);
             }
+            self.bar_array_paths(&table);
         }
         let name = &link.peer.name;
         let now = rt::now();
