@@ -147,6 +147,7 @@ def test_arrays_nest_so_deep_and_no_deeper(connection, base, form):
     assert connection.ok("get_value", path=path(16))["value"] == 1
     error = connection.error("set_value", path=path(17), value=1)
     assert "nests arrays deeper than 16 levels" in error["error"]
+    assert error["code"] == "bad_request"
 
 
 @pytest.mark.parametrize(

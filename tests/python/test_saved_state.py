@@ -229,6 +229,8 @@ async def test_what_it_cannot_read_is_left_out_and_the_rest_loads(tmp_path, fres
         connection.ok("set_value", path=mp.path("p", 1), value=1)
         connection.ok("set_value", path=mp.path("p", True), value=2)
         connection.ok("set_value", path=mp.path("p", 1.0), value=3)
+        connection.ok("set_value", path=mp.path("p", ("x", 1)), value=4)
+        connection.ok("set_value", path=mp.path("p", ("x", True)), value=5)
     # Clients cannot write these yet; from elsewhere they may come.
     system = {":n.match.a": {"type": ["int"]}, ":n.match.b": 5, ":n.type.int": {"x": 1}}
     lines = tmp_path / "lines"
@@ -239,14 +241,16 @@ async def test_what_it_cannot_read_is_left_out_and_the_rest_loads(tmp_path, fres
     cli("snapshot", "restore", lines, "--connect", fresh_node.client)
     ours = tmp_path / "ours"
     report = export(fresh_node, ours)
-    assert (report["entries"], report["left_out"]) == (4, len(bad) + 3)
+    assert (report["entries"], report["left_out"]) == (5, len(bad) + 4)
     named = {entry["path"]: entry["why"] for entry in report["left_out_named"]}
     assert named["p:t"] == "in Python its path is the same as p:1"
+    assert named["p:'x',True"] == "in Python its path is the same as p:'x',1"
     assert "UTF-8" in named["bad.text"]
     server = await ps.load(ours)
     found = await ps.entries(server)
     assert {path: v[0] for path, v in found.items() if path != ()} == {
         ("p", 1): 1,
+        ("p", ("x", 1)): 4,
         (None, "match", "a"): {"type": ("int",)},
         (None, "type", "int"): {"x": 1},
     }

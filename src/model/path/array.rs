@@ -35,6 +35,7 @@ impl<'a> Array<'a> {
 
     /// Reads the array, or the path in the place of one, at the front of `reader`. If refused, the reader
     /// stays.
+    #[cold]
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Array<'a>, ElementProblem> {
         let mut ahead = *reader;
         let array = match ahead.peek_kind()? {
@@ -64,7 +65,8 @@ impl<'a> Array<'a> {
         super::bytes::elements(self.items)
     }
 
-    /// Appends the canonical bytes: an array, also where this was read from a path.
+    /// Appends the canonical bytes: an array, also where this was read from a path within a path.
+    #[cold]
     pub(super) fn encode(self, out: &mut Vec<u8>) {
         write_array_len(self.items().count(), out);
         for item in self.items() {

@@ -195,6 +195,11 @@ fn parts_of_a_path_with_arrays_are_paths() {
 }
 
 #[test]
+fn elements_are_no_larger_for_arrays() {
+    assert_eq!(size_of::<Element<'_>>(), 32);
+}
+
+#[test]
 fn true_and_1_are_two_items() {
     let all: BTreeSet<Path> = [":(True,)", ":(1,)", ":(1:.0,)", ":('1',)"].map(path).into();
     assert_eq!(all.len(), 4);

@@ -102,4 +102,30 @@ mod tests {
         assert_eq!(up_to(&tree), up_to(&one_by_one));
         assert!(tree.version() > 0);
     }
+
+    #[test]
+    fn a_path_with_an_array_is_noticed_and_not_forgotten() {
+        let event = Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() };
+        let entry = Entry::new(&EntryParts {
+            value: Some(&[7]),
+            chain: &Chain::first(event),
+            tock: Tock::new(1).unwrap(),
+            origin: None,
+            extra: &[],
+        });
+        let (plain, array): (Path, Path) = ("a.b:1".parse().unwrap(), "a:'b',1.c".parse().unwrap());
+        let mut one_by_one = Tree::new(3);
+        one_by_one.insert(&plain, entry.clone());
+        assert!(!one_by_one.has_array_paths());
+        one_by_one.insert(&array, entry.clone());
+        assert!(one_by_one.has_array_paths());
+        one_by_one.remove(&array);
+        assert!(one_by_one.has_array_paths() && one_by_one.clone().has_array_paths());
+        for (path, expected) in [(plain, false), (array, true)] {
+            let (mut entries, mut order) = (EntriesBuilder::new(3, 1), OrderBuilder::default());
+            order.push(&path, &entry, false);
+            entries.push(path, entry.clone());
+            assert_eq!(Tree::assemble(entries, order).has_array_paths(), expected);
+        }
+    }
 }
