@@ -9,6 +9,8 @@
     reason = "helpers of tests fail the test"
 )]
 
+#[path = "cli/arrays.rs"]
+mod arrays;
 #[path = "cli/bench.rs"]
 mod bench;
 #[path = "cli/command.rs"]

@@ -22,6 +22,7 @@ use distkv::model::tick_set::TickSet;
 use distkv::model::value::{write_array_len, write_bool, write_str, write_u64};
 use distkv::node::Node;
 use distkv::protocol::frame::write_frame;
+use distkv::protocol::peer::greeting::{Greeting, Hello, RefusalCode};
 use distkv::protocol::peer::{CatchUpAsk, Digest, PeerMessage, RefuseReason, Unnamed};
 use distkv::testing::{PATIENCE, TestCluster, block_on, loopback, wait_until};
 use sockets::{Log, RawPeer, big_value, hello, log, name, number, path};
@@ -169,6 +170,39 @@ fn absurd_numbers_close_the_link() {
             victims.logged(&["link closed", &format!("peer={who}"), why]).await;
         }
         assert_eq!(victims.node().hub().read(|e| e.id().clone()), own, "nothing was believed");
+        victims.go_on().await;
+    });
+}
+
+#[test]
+fn a_peer_that_cannot_read_arrays_in_paths_is_linked_until_there_is_one() {
+    block_on(async {
+        let mut victims = Victims::start().await;
+        let (to, hub) = (victims.node().gossip_addr(), victims.node().hub().clone());
+        let old = Hello { versions: (2, 2), ..hello("old", 1) };
+        let mut peer = RawPeer::greet(to, &old);
+        assert!(wait_until(PATIENCE, || hub.read(|e| e.link_count()) == 2).await);
+        victims.go_on().await;
+        // Clients make none while it is there.
+        let at = path("lamps:'kitchen',2");
+        let refused = victims.node().set(&at, &number(1)).unwrap_err().to_string();
+        assert!(refused.contains("linked to an older one; upgrade that first"), "{refused}");
+        assert_eq!(victims.node().get(&at), None);
+        // It comes from a node that does not know the old one.
+        let other = victims.cluster.node(1);
+        other.set(&at, &number(1)).unwrap();
+        assert!(wait_until(PATIENCE, || victims.node().get(&at) == Some(number(1))).await);
+        peer.wait_for_end();
+        victims.logged(&["link closed", "peer=old", "arrays as elements"]).await;
+        assert!(wait_until(PATIENCE, || hub.read(|e| e.link_count()) == 1).await);
+        victims.node().set(&at, &number(2)).unwrap();
+        for at in [to, other.gossip_addr()] {
+            let Greeting::Refusal(refusal) = RawPeer::connect(at).exchange(&old) else {
+                panic!("not refused")
+            };
+            assert_eq!(refusal.code, RefusalCode::Version, "{refusal}");
+            assert!(refusal.text.contains("peer protocol 3 to 3, you speak 2 to 2; upgrade"));
+        }
         victims.go_on().await;
     });
 }

@@ -78,8 +78,9 @@ const LONG_HELP: &str = concat!(
 Paths:
   Elements are joined by dots: a.b.c. What is no string starts with a colon instead: a:1.b is
   \"a\", 1, \"b\". `:t` and `:f` are true and false, `:e` is the empty string, `:vabc` a byte
-  string; `:.` is a dot, `::` a colon, `:_` a space within a string. `:` alone is the root, and
-  what is below `:n` belongs to the system.
+  string; `:.` is a dot, `::` a colon, `:_` a space within a string. `:'x',1` is the array (\"x\", 1),
+  `:('x',)` one of one item; quote them for the shell. `:` alone is the root, and what is below `:n`
+  belongs to the system.
 
 Values:
   JSON; a string needs its quotes, or --string. What JSON cannot say is a map with one key:

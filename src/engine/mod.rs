@@ -58,6 +58,7 @@ use crate::model::ids::{
     Event, Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
 };
 use crate::model::path::Path;
+use crate::model::path::bytes::has_array;
 use crate::model::seen::{Mark, Seen};
 use crate::model::shard_sums::ShardSums;
 use crate::model::tree::Tree;
@@ -169,6 +170,12 @@ pub enum EngineWriteError {
         /// How many links.
         max: usize,
     },
+    /// A path with an array as an element, while a linked peer cannot read such paths.
+    #[error(
+        "a path with an array as an element needs peer protocol 3 at all nodes, and this node is linked \
+         to an older one; upgrade that first"
+    )]
+    OlderPeers,
     /// A precondition does not hold, or no event can be made.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -195,6 +202,8 @@ pub struct Engine {
     counters: EngineCounters,
     conflicts: Conflicts,
     asked_for_incarnation: bool,
+    /// See [`Engine::bar_array_paths`].
+    array_paths_barred: bool,
     /// See [`Output::Knowledge`].
     knowledge_changed: bool,
     /// Room in which frames of changes are put together.
@@ -260,6 +269,7 @@ impl Engine {
             counters: EngineCounters::default(),
             conflicts: Conflicts::default(),
             asked_for_incarnation: false,
+            array_paths_barred: false,
             knowledge_changed: false,
             config,
             frame: Vec::new(),
@@ -438,6 +448,9 @@ impl Engine {
     fn refusal(&self, write: &Write<'_>) -> Option<EngineWriteError> {
         if self.config.read_only {
             return Some(EngineWriteError::ReadOnly);
+        }
+        if self.array_paths_barred && has_array(write.path.as_bytes()) {
+            return Some(EngineWriteError::OlderPeers);
         }
         let max = self.config.memory_max.filter(|_| write.value.is_some())?;
         let is_full = self.replica.tree().memory_bytes() >= max && self.replica.would_grow(write);

@@ -127,6 +127,12 @@ impl Peers {
 }
 
 impl Engine {
+    /// Says whether a linked peer cannot read paths with arrays as elements. As long as one is there,
+    /// clients make no such entries: a first one would cut that peer off.
+    pub fn bar_array_paths(&mut self, barred: bool) {
+        self.array_paths_barred = barred;
+    }
+
     pub(super) fn on_link_up(&mut self, link: LinkId, id: NodeId, out: &mut Outbox) {
         self.replica.intern(&id);
         self.revive(&id.name);

@@ -8,6 +8,9 @@ pub const CHAIN_LEN_MAX: usize = 8;
 pub const PATH_ELEMENTS_MAX: usize = 64;
 /// Most bytes of a path in its canonical MessagePack form.
 pub const PATH_BYTES_MAX: usize = 4096;
+/// Deepest nesting of arrays within an element of a path: `(1, 2)` has 1. Not among the limits that peers
+/// compare when they greet each other: all nodes that know of arrays in paths have the same.
+pub const PATH_NESTING_MAX: usize = 16;
 /// Most bytes of a value in MessagePack form: 4 MiB.
 pub const VALUE_BYTES_MAX: usize = 4 << 20;
 /// Deepest nesting of a value; a scalar has depth 0.

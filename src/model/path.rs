@@ -7,9 +7,13 @@
 //! - integers, strings and byte strings in their shortest form (`0xcc05` is `0x05`);
 //! - floats in 64 bits, -0.0 as 0.0; NaN is refused. Floats are no integers;
 //! - the empty byte string is the empty string (as in DistKV) and is kept as that;
-//! - nil only as the first element: the system's own tree;
-//! - arrays, maps and extensions are refused.
+//! - nil only as the first element: the system's own tree; and within arrays;
+//! - arrays in their shortest form, of items in these forms, nested up to
+//!   [`PATH_NESTING_MAX`](super::limits::PATH_NESTING_MAX) levels. A path as an element of a path is
+//!   the array of its elements (as in DistKV);
+//! - maps, which cannot be path elements in DistKV either, and other extensions are refused.
 
+mod array;
 mod builder;
 pub mod bytes;
 mod element;
@@ -23,6 +27,7 @@ mod tests;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+pub use array::Array;
 pub use builder::PathBuilder;
 pub use bytes::{
     EXT_PATH, ElementEnds, Elements, OrderPrefix, cmp_paths, common_elements, order_prefix,
@@ -393,6 +398,11 @@ fn is_canonical(element: Element<'_>, bytes: &[u8]) -> bool {
             0xc5 => content.len() > 0xff,
             _ => content.len() > 0xffff,
         },
+        Element::Array(array) => {
+            let mut canonical = Vec::with_capacity(bytes.len());
+            array.encode(&mut canonical);
+            canonical == bytes
+        }
     }
 }
 

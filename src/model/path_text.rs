@@ -13,17 +13,23 @@
 //! | `:inf` `:-inf` | infinite float (DistKV writes that, but cannot read it) |
 //! | `:vabc` | byte string, of printable ASCII |
 //! | `:y00ff` | byte string, in hexadecimal |
+//! | `:'t',1` `:('t',)` `:()` | array, as Python writes a tuple (see [`array`]) |
 //! | `:.` `::` `:_` | within strings: a dot, a colon, a space (which may also stand as it is) |
 //!
 //! So `a.b:1.c` is "a", "b", 1, "c", and `a:.b` is the one string "a.b". Each path is written in
 //! one way, and read back equal. Vectors made with DistKV are in `tests/fixtures/path_text.json`.
 //! What DistKV reads besides, because it evaluates Python there (`:1+1`, `:None`, `:0x10`,
-//! `:1_000`, `:00`, tuples), is refused.
+//! `:1_000`, `:00`), is refused.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
-use super::path::{Element, Path, PathBuilder, PathBytes, PathError};
+use super::path::{Array, Element, Path, PathBuilder, PathBytes, PathError};
+
+pub mod array;
+
+pub use array::python_text;
+use array::{ArrayTextProblem, array_text, is_array, parse_array};
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +63,9 @@ pub enum PathTextProblem {
     #[error("expected something after ':' (a colon itself is '::')")]
     ExpectedAfterColon,
     /// A colon before something that has no meaning there.
-    #[error("':{0}' means nothing; expected one of . : _ e t f n x b v y or a number after ':'")]
+    #[error(
+        "':{0}' means nothing; expected one of . : _ e t f n x b v y, a number, or an array as in ('a',) after ':'"
+    )]
     UnknownEscape(char),
     /// Neither an integer nor a float.
     #[error("expected a decimal number, found '{0}'")]
@@ -77,9 +85,29 @@ pub enum PathTextProblem {
     /// `:y` without hexadecimal bytes.
     #[error("expected hexadecimal bytes, two digits each, after ':y', found '{0}'")]
     BadBytes(String),
+    /// Something that begins like an array.
+    #[error("bad array \"{text}\": {problem}")]
+    BadArray {
+        /// The beginning of it.
+        text: String,
+        /// What is wrong with it.
+        problem: ArrayTextProblem,
+    },
     /// The element or the path as a whole is refused.
     #[error(transparent)]
     Path(#[from] PathError),
+}
+
+impl PathTextProblem {
+    /// The same problem, found in the element of this number.
+    fn at(self, index: usize) -> Self {
+        match self {
+            Self::Path(PathError::Element { problem, .. }) => {
+                Self::Path(PathError::Element { index, problem })
+            }
+            other => other,
+        }
+    }
 }
 
 impl FromStr for Path {
@@ -171,12 +199,18 @@ impl Parser<'_> {
 
     /// An element with content behind its colon and perhaps a letter.
     fn long_element(&mut self, start: usize, kind: char) -> Result<(), ParseError> {
-        if matches!(kind, 'x' | 'b' | 'v' | 'y') {
+        // `b'…'` is what DistKV writes for an array that begins with a byte string, but cannot read.
+        let is_bytes = ["b'", "b\""].iter().any(|start| self.rest.starts_with(start));
+        if matches!(kind, 'x' | 'b' | 'v' | 'y') && !is_bytes {
             self.skip(1);
         }
         let content_start = self.offset();
         let at_content = |problem| (content_start, problem);
         match kind {
+            'b' if is_bytes => {
+                let content = self.content();
+                self.push_array(start, content_start, &content)
+            }
             'x' | 'b' => {
                 let digits = self.content();
                 let radix = if kind == 'x' { 16 } else { 2 };
@@ -198,12 +232,34 @@ impl Parser<'_> {
                     .ok_or_else(|| at_content(PathTextProblem::BadBytes(shown(&digits))))?;
                 self.push(start, Element::Bin(&bytes))
             }
-            '0'..='9' | '+' | '-' | 'i' => {
-                let element = parse_number(&self.content()).map_err(at_content)?;
-                self.push(start, element)
+            '0'..='9' | '+' | '-' | 'i' | 'T' | 'F' | 'N' | '(' | '\'' | '"' => {
+                let content = self.content();
+                match kind {
+                    _ if is_array(&content) => self.push_array(start, content_start, &content),
+                    'T' | 'F' | 'N' => Err(at_content(PathTextProblem::UnknownEscape(kind))),
+                    _ => {
+                        let element = parse_number(&content).map_err(at_content)?;
+                        self.push(start, element)
+                    }
+                }
             }
             other => Err(at_content(PathTextProblem::UnknownEscape(other))),
         }
+    }
+
+    /// An array from its text, which begins at `content_start`.
+    fn push_array(
+        &mut self,
+        start: usize,
+        content_start: usize,
+        text: &str,
+    ) -> Result<(), ParseError> {
+        let index = self.path.len();
+        let items = parse_array(text).map_err(|problem| (content_start, problem.at(index)))?;
+        let array = Array::from_items(&items);
+        let array =
+            array.map_err(|problem| (start, PathError::Element { index, problem }.into()))?;
+        self.push(start, Element::Array(array))
     }
 
     /// Reads up to the next separator or the end, and takes the escapes out.
@@ -331,6 +387,10 @@ fn write_path<'a>(
                 write_escaped(&float_text(number), out)?;
             }
             Element::Bin(bytes) => write_bytes(bytes, out)?,
+            Element::Array(array) => {
+                out.write_char(':')?;
+                write_escaped(&array_text(&array), out)?;
+            }
         }
         is_root = false;
     }

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::entry::Entry;
 use super::ids::Tock;
+use super::path::bytes::has_array;
 use super::path::{Path, cmp_paths};
 use super::shared_bytes::SHARED_BYTES_HEAD;
 pub use table::Spot;
@@ -73,6 +74,8 @@ pub struct Tree {
     version: u64,
     /// Bytes of all versions that were replaced or taken out so far.
     replaced: u64,
+    /// Whether there is, or was, a path with an array in it.
+    has_array_paths: bool,
 }
 
 /// What the tree's sums and indices take of an entry.
@@ -102,6 +105,7 @@ impl Tree {
             memory: 0,
             version: 0,
             replaced: 0,
+            has_array_paths: false,
         }
     }
 
@@ -177,6 +181,13 @@ impl Tree {
         self.replaced
     }
 
+    /// Whether a path in this tree has an array as an element, or one had that left it since. Peers
+    /// of an older version cannot read such paths.
+    #[must_use]
+    pub fn has_array_paths(&self) -> bool {
+        self.has_array_paths
+    }
+
     /// Puts an entry at a path; gives back what was there.
     pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
         let spot = self.entries.find(path.as_bytes());
@@ -193,6 +204,7 @@ impl Tree {
             Some(old) => self.note_gone(path, Noted::of(old)),
             None => {
                 self.memory += Self::path_cost(path);
+                self.has_array_paths = self.has_array_paths || has_array(path.as_bytes());
                 self.order.insert(path.clone());
             }
         }

@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use super::address::{Advertised, HostPort, is_host};
 use crate::hub::Hub;
 use crate::model::ids::{Millis, NodeName, Tock};
-use crate::protocol::peer::greeting::{Hello, LIMITS, PEERS_MAX, VERSION, VERSION_OLDEST};
+use crate::protocol::peer::greeting::{
+    Hello, LIMITS, PEERS_MAX, VERSION, VERSION_ARRAY_PATHS, VERSION_OLDEST,
+};
 use crate::rt;
 
 /// This software's version, for operators.
@@ -119,7 +121,9 @@ impl Myself {
         local: Option<IpAddr>,
         peers: impl Iterator<Item = String>,
     ) -> Hello {
-        let (incarnation, ready) = hub.read(|e| (e.id().incarnation, e.is_ready()));
+        let (incarnation, ready, has_array_paths) =
+            hub.read(|e| (e.id().incarnation, e.is_ready(), e.tree().has_array_paths()));
+        let oldest = if has_array_paths { VERSION_ARRAY_PATHS } else { VERSION_OLDEST };
         let now = rt::now();
         let since = ready.then(|| *self.serving_since.lock().get_or_insert(now));
         let mut room = PEERS_BYTES_MAX;
@@ -132,7 +136,7 @@ impl Myself {
             .take(PEERS_MAX)
             .collect();
         Hello {
-            versions: (VERSION_OLDEST, VERSION),
+            versions: (oldest, VERSION),
             features: 0,
             network: self.network.clone(),
             name: self.name.clone(),

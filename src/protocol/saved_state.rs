@@ -44,7 +44,7 @@ pub enum SavedRecord {
     State(SavedState),
     /// An entry, or a change.
     Entry(SavedEntry),
-    /// An entry that cannot be one here, such as one with an array in its path. Who reads the
+    /// An entry that cannot be one here, such as one with a NaN in its path. Who reads the
     /// file should say so and go on.
     Unusable {
         /// Where in the file.

@@ -287,7 +287,7 @@ fn a_state_is_put_into_a_directory_and_a_node_starts_with_it() {
     let saved = format!("{DISTKV_FILES}/saved-state.bin");
     let data = files.text("data");
     let put = done(&["snapshot", "restore", &saved, "--into", &data, "--name", "n9", "--json"]);
-    assert_eq!((&json(&put)["entries"], &json(&put)["merged"]), (&1305.into(), &false.into()));
+    assert_eq!((&json(&put)["entries"], &json(&put)["merged"]), (&1306.into(), &false.into()));
     let mut node = durable("n9", &data);
     assert_eq!(json(&ok(&node, &["get", "hf4e31b06.sv.a.b.c", "--json"]))["value"], 3);
     ok(&node, &["set", "hf4e31b06.sv.h", "\"new\""]);

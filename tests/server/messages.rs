@@ -52,6 +52,10 @@ fn topics_elements_are_strings_and_a_plain_string_is_one() {
     assert_eq!(client.reply(single)["topic"], array(["a.b"]));
     client.ok(map! {"action": "msg_send", "topic": array([1]), "data": Value::Nil});
     assert_eq!(client.reply(number)["topic"], array(["1"]));
+    let tuple = monitor(&mut client, array(["('x', 1)"]), false);
+    let topic = array([array([Value::from("x"), 1.into()])]);
+    client.ok(map! {"action": "msg_send", "topic": topic, "data": Value::Nil});
+    assert_eq!(client.reply(tuple)["topic"], array(["('x', 1)"]));
     client.silence(dotted);
 }
 

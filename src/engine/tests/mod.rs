@@ -244,3 +244,19 @@ fn absurd_digests_make_ticks_missing_but_never_seen() {
     net.settle();
     assert_eq!(net.value(1, "a"), Some(vec![1]));
 }
+
+#[test]
+fn while_a_peer_cannot_read_arrays_in_paths_clients_make_none() {
+    let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
+    let mut engine = Engine::new(Config::new(id, 1));
+    let mut out = Outbox::new();
+    engine.handle(Input::Found, 0, &mut out);
+    engine.bar_array_paths(true);
+    let refused = engine.write(write("a:'t',1.b", Some(&[1])), false, &mut out);
+    assert_eq!(refused.unwrap_err(), EngineWriteError::OlderPeers);
+    assert!(!engine.tree().has_array_paths());
+    engine.write(write("a.t:1.b", Some(&[1])), false, &mut out).unwrap();
+    engine.bar_array_paths(false);
+    engine.write(write("a:'t',1.b", Some(&[1])), false, &mut out).unwrap();
+    assert!(engine.tree().has_array_paths());
+}

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::{Element, Path};
+use super::{Array, Element, Path};
+use crate::model::limits::PATH_NESTING_MAX;
 
 /// An element that owns its content.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +14,8 @@ pub(crate) enum OwnedElement {
     Float(f64),
     Str(String),
     Bin(Vec<u8>),
+    /// The items, one after the other, in canonical form.
+    Array(Vec<u8>),
 }
 
 impl OwnedElement {
@@ -24,6 +27,7 @@ impl OwnedElement {
             OwnedElement::Float(number) => Element::Float(*number),
             OwnedElement::Str(text) => Element::Str(text),
             OwnedElement::Bin(bytes) => Element::Bin(bytes),
+            OwnedElement::Array(items) => Element::Array(Array::from_items(items).unwrap()),
         }
     }
 }
@@ -54,8 +58,30 @@ const EDGES: [i128; 22] = [
     i64::MIN as i128,
 ];
 
+/// An array of these.
+pub(crate) fn array_of(items: &[OwnedElement]) -> OwnedElement {
+    let mut bytes = Vec::new();
+    for item in items {
+        item.borrow().normalise().unwrap().encode(&mut bytes);
+    }
+    OwnedElement::Array(bytes)
+}
+
 /// Any element but nil.
 pub(crate) fn element() -> impl Strategy<Value = OwnedElement> {
+    let item = prop_oneof![Just(OwnedElement::Nil), scalar()];
+    let array = |item: BoxedStrategy<OwnedElement>| {
+        proptest::collection::vec(item, 0..4).prop_map(|items| array_of(&items))
+    };
+    let nested = item.prop_recursive(PATH_NESTING_MAX as u32 - 1, 30, 4, array);
+    prop_oneof![
+        4 => scalar(),
+        1 => proptest::collection::vec(nested, 0..4).prop_map(|items| array_of(&items)),
+    ]
+}
+
+/// Any element but nil and arrays.
+fn scalar() -> impl Strategy<Value = OwnedElement> {
     prop_oneof![
         any::<bool>().prop_map(OwnedElement::Bool),
         proptest::sample::select(&EDGES[..]).prop_map(OwnedElement::Int),
@@ -100,6 +126,8 @@ pub(crate) fn small_path() -> impl Strategy<Value = Path> {
         1 => (0..2_u8).prop_map(|n| OwnedElement::Float(n.into())),
         1 => "[ab]{0,2}".prop_map(|text| OwnedElement::Bin(text.into_bytes())),
     ];
+    let array = proptest::collection::vec(element.clone(), 0..3).prop_map(|items| array_of(&items));
+    let element = prop_oneof![6 => element, 1 => array];
     proptest::collection::vec(element, 0..4).prop_map(|elements| {
         Path::from_elements(elements.iter().map(OwnedElement::borrow)).unwrap()
     })

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use super::element::Element;
 use crate::model::value::Reader;
-use crate::model::value::skip::scalar_len;
+use crate::model::value::skip::{SkipLimits, scalar_len, skip_value};
 use crate::model::value::write::{write_array_len, write_ext};
 
 /// The extension type of paths (PROTOCOL, framing).
@@ -171,6 +171,26 @@ pub fn raw_elements(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     element_ends(bytes).map_while(move |end| bytes.get(std::mem::replace(&mut start, end)..end))
 }
 
+/// Whether one of the path's elements is an array.
+pub fn has_array(bytes: &[u8]) -> bool {
+    raw_elements(bytes).any(|element| element.first().is_some_and(|marker| is_array(*marker)))
+}
+
+fn is_array(marker: u8) -> bool {
+    matches!(marker, 0x90..=0x9f | 0xdc | 0xdd)
+}
+
+/// The length of the array that `rest` starts with; none for anything else. Apart from what is
+/// usual, so that only arrays cost what arrays cost.
+#[inline]
+fn array_len(rest: &[u8]) -> Option<usize> {
+    #[cold]
+    fn whole(rest: &[u8]) -> Option<usize> {
+        skip_value(rest, SkipLimits::NONE).ok()
+    }
+    if is_array(*rest.first()?) { whole(rest) } else { None }
+}
+
 /// Appends the path as an extension of type 3, in its shortest form.
 pub fn encode_ext3(bytes: &[u8], out: &mut Vec<u8>) {
     write_ext(EXT_PATH, bytes, out);
@@ -215,7 +235,7 @@ impl Iterator for ElementEnds<'_> {
 
     fn next(&mut self) -> Option<usize> {
         let rest = self.bytes.get(self.offset..)?;
-        self.offset += scalar_len(rest)?;
+        self.offset += scalar_len(rest).or_else(|| array_len(rest))?;
         Some(self.offset)
     }
 }

@@ -2,19 +2,19 @@
 
 use std::cmp::Ordering;
 
+use super::array::Array;
+use super::bytes::EXT_PATH;
 use super::error::ElementProblem;
 use crate::model::value::write::{
     write_bin, write_bool, write_f64, write_i64, write_nil, write_str, write_u64,
 };
 use crate::model::value::{Kind, Reader};
 
-/// The extension type of integers of 2^64 and above (PROTOCOL, framing).
-const EXT_BIG_INTEGER: i8 = 2;
-
-/// One element of a path. Types are told apart: `true`, `1` and `1.0` are three elements.
+/// One element of a path, or an item of an array that is one. Types are told apart: `true`, `1` and `1.0`
+/// are three elements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Element<'a> {
-    /// Only as the first element: the system's own tree.
+    /// As an element only the first one: the system's own tree. In arrays anywhere.
     Nil,
     /// A boolean.
     Bool(bool),
@@ -26,11 +26,14 @@ pub enum Element<'a> {
     Str(&'a str),
     /// A byte string. The empty one is the same element as the empty string, and is read as that.
     Bin(&'a [u8]),
+    /// An array of these.
+    Array(Array<'a>),
 }
 
 impl<'a> Element<'a> {
     /// Reads the element at the front of `reader`, in whatever width, and normalises it: an empty
-    /// byte string becomes the empty string, -0.0 becomes 0.0. If refused, the reader stays.
+    /// byte string becomes the empty string, -0.0 becomes 0.0, a path becomes an array. If refused,
+    /// the reader stays.
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Element<'a>, ElementProblem> {
         let element = match reader.peek_kind()? {
             Kind::Nil => {
@@ -42,20 +45,21 @@ impl<'a> Element<'a> {
             Kind::Float => Element::Float(reader.read_f64()?),
             Kind::Str => Element::Str(reader.read_str()?),
             Kind::Bin => Element::Bin(reader.read_bin()?),
-            Kind::Array => return Err(ElementProblem::Array),
+            Kind::Array => return Array::read(reader).map(Element::Array),
             Kind::Map => return Err(ElementProblem::Map),
             Kind::Ext => {
-                return Err(match reader.read_ext()? {
-                    (EXT_BIG_INTEGER, _) => ElementProblem::IntegerTooBig,
-                    (kind, _) => ElementProblem::Ext(kind),
-                });
+                let mut ahead = *reader;
+                return match ahead.read_ext()? {
+                    (EXT_PATH, _) => Array::read(reader).map(Element::Array),
+                    (kind, _) => Err(ElementProblem::of_ext(kind)),
+                };
             }
         };
         element.normalise()
     }
 
     /// The form that a path keeps, or why it keeps none.
-    pub(super) fn normalise(self) -> Result<Element<'a>, ElementProblem> {
+    pub(crate) fn normalise(self) -> Result<Element<'a>, ElementProblem> {
         match self {
             Element::Bin([]) => Ok(Element::Str("")),
             Element::Float(number) if number.is_nan() => Err(ElementProblem::NotANumber),
@@ -71,12 +75,13 @@ impl<'a> Element<'a> {
             | Element::Int(_)
             | Element::Float(_)
             | Element::Str(_)
-            | Element::Bin(_) => Ok(self),
+            | Element::Bin(_)
+            | Element::Array(_) => Ok(self),
         }
     }
 
     /// Appends the canonical bytes of a normalised element.
-    pub(super) fn encode(self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
         match self {
             Element::Nil => write_nil(out),
             Element::Bool(value) => write_bool(value, out),
@@ -88,6 +93,7 @@ impl<'a> Element<'a> {
             Element::Float(number) => write_f64(number, out),
             Element::Str(text) => write_str(text, out),
             Element::Bin(bytes) => write_bin(bytes, out),
+            Element::Array(array) => array.encode(out),
         }
     }
 
@@ -100,11 +106,13 @@ impl<'a> Element<'a> {
             Element::Float(_) => 3,
             Element::Str(_) => 4,
             Element::Bin(_) => 5,
+            Element::Array(_) => 6,
         }
     }
 
-    /// The order of elements: by type (nil, booleans, integers, floats, strings, byte strings),
-    /// then by value; strings by their UTF-8 bytes.
+    /// The order of elements: by type (nil, booleans, integers, floats, strings, byte strings,
+    /// arrays), then by value; strings by their UTF-8 bytes, arrays item by item, one before those
+    /// that go on where it ends.
     pub fn order(&self, other: &Element<'_>) -> Ordering {
         match (self, other) {
             (Element::Bool(a), Element::Bool(b)) => a.cmp(b),
@@ -112,8 +120,30 @@ impl<'a> Element<'a> {
             (Element::Float(a), Element::Float(b)) => a.total_cmp(b),
             (Element::Str(a), Element::Str(b)) => a.cmp(b),
             (Element::Bin(a), Element::Bin(b)) => a.cmp(b),
+            (Element::Array(a), Element::Array(b)) => order_arrays(a, b),
             _ => self.rank().cmp(&other.rank()),
         }
+    }
+}
+
+/// Recurses as deep as the arrays nest, which is bounded where they are read.
+#[cold]
+fn order_arrays(a: &Array<'_>, b: &Array<'_>) -> Ordering {
+    let (mut a, mut b) = (a.items(), b.items());
+    loop {
+        match (a.next(), b.next()) {
+            (Some(a), Some(b)) => match a.order(&b) {
+                Ordering::Equal => {}
+                different => return different,
+            },
+            (a, b) => return a.is_some().cmp(&b.is_some()),
+        }
+    }
+}
+
+impl<'a> From<Array<'a>> for Element<'a> {
+    fn from(array: Array<'a>) -> Element<'a> {
+        Element::Array(array)
     }
 }
 

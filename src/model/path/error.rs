@@ -1,7 +1,10 @@
 //! Why something is no path.
 
-use crate::model::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX};
+use crate::model::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX, PATH_NESTING_MAX};
 use crate::model::value::{ReadError, SkipError};
+
+/// The extension type of integers of 2^64 and above (PROTOCOL, framing).
+const EXT_BIG_INTEGER: i8 = 2;
 
 /// Why something is no path, or no longer one. Whatever was asked was not done, and nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -38,32 +41,35 @@ pub enum PathError {
     Trailing(usize),
 }
 
-/// What is wrong with an element.
+/// What is wrong with an element, or with an item of an array that is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ElementProblem {
     /// nil marks the system's own tree and can only be the first element.
     #[error("is nil, which only the first one may be")]
     NilInside,
-    /// An array.
-    #[error("is an array; arrays cannot be path elements")]
-    Array,
+    /// Arrays in arrays, more than [`PATH_NESTING_MAX`] levels of them.
+    #[error("nests arrays deeper than {PATH_NESTING_MAX} levels")]
+    TooDeep,
+    /// An array that is longer than any path can be.
+    #[error("is longer than {PATH_BYTES_MAX} bytes")]
+    TooLong,
     /// A map.
-    #[error("is a map; maps cannot be path elements")]
+    #[error("is or holds a map; maps cannot be path elements")]
     Map,
-    /// An extension, other than a big integer.
-    #[error("is an extension (type {0}); extensions cannot be path elements")]
+    /// An extension, other than a path or a big integer.
+    #[error("is or holds an extension (type {0}); only a path (type 3) can be a path element")]
     Ext(i8),
     /// An integer outside of -2^63 to 2^64 - 1 (in MessagePack: an extension of type 2).
-    #[error("is an integer outside of -2^63 to 2^64 - 1")]
+    #[error("is or holds an integer outside of -2^63 to 2^64 - 1")]
     IntegerTooBig,
     /// NaN equals nothing, not even itself, so nothing could be found under it.
-    #[error("is a float that is not a number")]
+    #[error("is or holds a float that is not a number")]
     NotANumber,
     /// A string that is not UTF-8.
-    #[error("is a string that is not UTF-8; bytes must be sent as a byte string")]
+    #[error("is or holds a string that is not UTF-8; bytes must be sent as a byte string")]
     NotUtf8,
     /// The byte 0xc1, which MessagePack never uses.
-    #[error("is not MessagePack (byte 0xc1)")]
+    #[error("is or holds the byte 0xc1, which is not MessagePack")]
     Invalid,
     /// The bytes end inside it.
     #[error("is cut short")]
@@ -74,6 +80,14 @@ impl ElementProblem {
     /// The error for the element of this number.
     pub(super) fn at(self, index: usize) -> PathError {
         PathError::Element { index, problem: self }
+    }
+
+    /// For an extension of this type, which is not a path.
+    pub(super) fn of_ext(kind: i8) -> ElementProblem {
+        match kind {
+            EXT_BIG_INTEGER => ElementProblem::IntegerTooBig,
+            kind => ElementProblem::Ext(kind),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::arbitrary::{self, OwnedElement};
 use super::*;
+use crate::model::limits::PATH_NESTING_MAX;
 
 fn path(text: &str) -> Path {
     text.parse().unwrap()
@@ -56,6 +57,17 @@ fn every_form_of_an_element_becomes_the_canonical_one() {
         ("c50000", "a0"),
         ("d900", "a0"),
         ("a161 cc05 c3 a162", "a161 05 c3 a162"),
+        ("dc0000", "90"),
+        ("dd00000002 cc05 d90161", "92 05 a161"),
+        ("91 cd0001", "91 01"),
+        ("91 91 ca3fc00000", "91 91 cb3ff8000000000000"),
+        ("92 c400 cb8000000000000000", "92 a0 cb0000000000000000"),
+        // A path is the array of its elements.
+        ("c70003", "90"),
+        ("d403 05", "91 05"),
+        ("d503 a161", "91 a161"),
+        ("91 d503 d0ff", "91 91 ff"),
+        ("c70703 a161 dc000205c0", "92 a161 9205c0"),
     ] {
         assert_eq!(canonical_form_of(came), hex(kept), "{came}");
         let index = usize::from(came.starts_with("a161 "));
@@ -71,11 +83,19 @@ fn what_cannot_be_an_element_is_refused_with_its_place() {
     use ElementProblem::*;
     assert_eq!(refused("a161 c0"), (1, NilInside));
     assert_eq!(refused("c0 c0"), (1, NilInside));
-    assert_eq!(refused("a161 a162 920102"), (2, Array));
-    assert_eq!(refused("90"), (0, Array));
     assert_eq!(refused("8101a0"), (0, Map));
     assert_eq!(refused("a161 d40561"), (1, Ext(5)));
-    assert_eq!(refused("c70003"), (0, Ext(3)));
+    assert_eq!(refused("a161 92 01 80"), (1, Map));
+    assert_eq!(refused("a161 91 d40561"), (1, Ext(5)));
+    assert_eq!(refused("91 c70902 010000000000000000"), (0, IntegerTooBig));
+    assert_eq!(refused("91 91 cb7ff8000000000000"), (0, NotANumber));
+    assert_eq!(refused("91 a1ff"), (0, NotUtf8));
+    assert_eq!(refused("91 c1"), (0, Invalid));
+    assert_eq!(refused("9201"), (0, Truncated));
+    assert_eq!(refused("92 01 a2"), (0, Truncated));
+    assert_eq!(refused("c70203 9201"), (0, Truncated));
+    assert_eq!(refused("ddffffffff"), (0, Truncated));
+    assert_eq!(refused("91 c0 c0"), (1, NilInside));
     assert_eq!(refused("c70902 010000000000000000"), (0, IntegerTooBig));
     assert_eq!(refused("cb7ff8000000000000"), (0, NotANumber));
     assert_eq!(refused("ca7fc00000"), (0, NotANumber));
@@ -116,6 +136,77 @@ fn limits_count_canonical_elements_and_bytes() {
 }
 
 #[test]
+fn arrays_nest_so_deep_and_no_deeper() {
+    let nested = |head: &[u8], levels: usize| [head.repeat(levels), vec![0x90]].concat();
+    // The innermost one is empty.
+    let deepest = nested(&[0x91], PATH_NESTING_MAX - 1);
+    let path = Path::from_canonical(&deepest).unwrap();
+    assert_eq!((path.len(), path.as_bytes()), (1, &deepest[..]));
+    let too_deep = PathError::Element { index: 0, problem: ElementProblem::TooDeep };
+    for levels in [PATH_NESTING_MAX, 1_000, 100_000] {
+        assert_eq!(Path::from_msgpack(&nested(&[0x91], levels)), Err(too_deep), "{levels}");
+    }
+    let mut paths = vec![0xc7, 0, 3];
+    for level in 1..=PATH_NESTING_MAX {
+        match Path::from_msgpack(&paths) {
+            Ok(path) => assert_eq!(path.as_bytes(), nested(&[0x91], level - 1)),
+            Err(error) => panic!("{level}: {error}"),
+        }
+        paths = [&[0xc7, paths.len() as u8, 3], &paths[..]].concat();
+    }
+    assert_eq!(Path::from_msgpack(&paths), Err(too_deep));
+    assert_eq!(Array::from_items(&deepest), Err(ElementProblem::TooDeep));
+}
+
+#[test]
+fn an_array_counts_as_one_element_and_with_all_its_bytes() {
+    let items = vec![0x05; PATH_BYTES_MAX - 3];
+    let longest = [&[0xdc, 0x0f, 0xfd], &items[..]].concat();
+    let path = Path::from_canonical(&longest).unwrap();
+    assert_eq!((path.len(), path.as_bytes().len()), (1, PATH_BYTES_MAX));
+    assert_eq!(path.push(1_i64), Err(PathError::TooLong));
+    let more = [&[0xdc, 0x0f, 0xfe, 0x05], &items[..]].concat();
+    assert_eq!(Path::from_msgpack(&more), Err(PathError::TooLong));
+    // Nine times as long as it will be.
+    let wide = [0xcf, 0, 0, 0, 0, 0, 0, 0, 5].repeat(PATH_BYTES_MAX - 3);
+    let wide = [&[0xdc, 0x0f, 0xfd], &wide[..]].concat();
+    assert_eq!(Path::from_msgpack(&wide).unwrap(), path);
+    let huge = [&[0xdd, 0, 0x10, 0, 0], &vec![0x05; 1 << 20][..]].concat();
+    let too_long = PathError::Element { index: 0, problem: ElementProblem::TooLong };
+    assert_eq!(Path::from_msgpack(&huge), Err(too_long));
+}
+
+#[test]
+fn parts_of_a_path_with_arrays_are_paths() {
+    let long = path("a:'t',1.b:()");
+    assert_eq!(long.as_bytes(), hex("a161 92a17401 a162 90"));
+    assert_eq!((long.len(), long.parent().unwrap()), (4, path("a:'t',1.b")));
+    assert_eq!(long.element_ends().collect::<Vec<_>>(), [2, 6, 8, 9]);
+    assert!(bytes::has_array(long.as_bytes()) && bytes::has_array(path(":()").as_bytes()));
+    assert!(!bytes::has_array(path("a.b:1:vx").as_bytes()) && !bytes::has_array(b""));
+    let Some(Element::Array(array)) = long.element(1) else { panic!("no array") };
+    assert_eq!(array.items().collect::<Vec<_>>(), [Element::Str("t"), Element::Int(1)]);
+    assert_eq!(path("a").push(array).unwrap(), path("a:'t',1"));
+    let raw: Vec<_> = bytes::raw_elements(long.as_bytes()).collect();
+    assert_eq!(raw[1], hex("92a17401"));
+    // Neither is above the other.
+    assert!(!path("a:1,2").starts_with(&path("a:(1,)")));
+    assert_eq!(common_elements(path("a:1,2").as_bytes(), path("a:1,3").as_bytes()), 1);
+}
+
+#[test]
+fn elements_are_no_larger_for_arrays() {
+    assert_eq!(size_of::<Element<'_>>(), 32);
+}
+
+#[test]
+fn true_and_1_are_two_items() {
+    let all: BTreeSet<Path> = [":(True,)", ":(1,)", ":(1:.0,)", ":('1',)"].map(path).into();
+    assert_eq!(all.len(), 4);
+    assert_ne!(path(":(True,)").element(0), path(":(1,)").element(0));
+}
+
+#[test]
 fn a_value_is_a_path_if_it_is_an_array_or_extension_3() {
     let expected = path("a:1");
     for value in ["92a16101", "92d90161cc01", "dc0002a16101", "dd00000002a16101", "c70303a16101"] {
@@ -138,7 +229,7 @@ fn a_value_is_a_path_if_it_is_an_array_or_extension_3() {
     let one_element_too_many = [&[0xdc, 0, 65], &[1; 65][..]].concat();
     assert_eq!(Path::from_msgpack_value(&one_element_too_many), Err(PathError::TooManyElements));
     let short = Path::from_msgpack_value(&hex("9292a161")).unwrap_err();
-    assert_eq!(short, PathError::Element { index: 0, problem: ElementProblem::Array });
+    assert_eq!(short, PathError::Element { index: 0, problem: ElementProblem::Truncated });
 }
 
 #[test]
@@ -206,6 +297,27 @@ fn elements_are_ordered_by_type_then_value() {
         ":y00",
         ":va",
         ":vb",
+        ":()",
+        ":().a",
+        ":(None,)",
+        ":None,None",
+        ":None,1",
+        ":(False,)",
+        ":(1,)",
+        ":1,2",
+        ":1,2,0",
+        ":1,10",
+        ":(256,)",
+        ":(1:.0,)",
+        ":('',)",
+        ":'a',1",
+        ":'a',()",
+        ":('b',)",
+        ":(b'a',)",
+        ":((),)",
+        ":((1,:_2),)",
+        ":(1,:_2),0",
+        ":((1,:_3),)",
     ]
     .map(path);
     for (i, a) in ordered.iter().enumerate() {
@@ -345,6 +457,14 @@ fn by_rmpv(elements: &[OwnedElement]) -> Vec<u8> {
             OwnedElement::Str(text) => text.as_str().into(),
             OwnedElement::Bin(bytes) if bytes.is_empty() => "".into(),
             OwnedElement::Bin(bytes) => bytes.as_slice().into(),
+            OwnedElement::Array(items) => {
+                let mut items = items.as_slice();
+                let mut values = Vec::new();
+                while !items.is_empty() {
+                    values.push(rmpv::decode::read_value(&mut items).unwrap());
+                }
+                rmpv::Value::Array(values)
+            }
         };
         rmpv::encode::write_value(&mut out, &value).unwrap();
     }
@@ -353,13 +473,17 @@ fn by_rmpv(elements: &[OwnedElement]) -> Vec<u8> {
 
 /// The elements in their longest forms.
 fn in_wide_forms(path: &Path) -> Vec<u8> {
+    wide_forms(path.elements())
+}
+
+fn wide_forms<'a>(elements: impl Iterator<Item = Element<'a>>) -> Vec<u8> {
     let mut out = Vec::new();
     let long = |marker: u8, content: &[u8], out: &mut Vec<u8>| {
         out.push(marker);
         out.extend((content.len() as u32).to_be_bytes());
         out.extend(content);
     };
-    for element in path.elements() {
+    for element in elements {
         match element {
             Element::Int(number) => match i64::try_from(number) {
                 Ok(number) => out.extend([&[0xd3][..], &number.to_be_bytes()].concat()),
@@ -374,6 +498,19 @@ fn in_wide_forms(path: &Path) -> Vec<u8> {
             Element::Bin(bytes) => long(0xc6, bytes, &mut out),
             Element::Bool(value) => rmp::encode::write_bool(&mut out, value).unwrap(),
             Element::Nil => rmp::encode::write_nil(&mut out).unwrap(),
+            Element::Array(array) if array.items().count() % 2 == 0 => {
+                out.push(0xdd);
+                out.extend((array.items().count() as u32).to_be_bytes());
+                out.extend(wide_forms(Box::new(array.items()) as Box<dyn Iterator<Item = _>>));
+            }
+            // As a path.
+            Element::Array(array) => {
+                let items = wide_forms(Box::new(array.items()) as Box<dyn Iterator<Item = _>>);
+                out.push(0xc9);
+                out.extend((items.len() as u32).to_be_bytes());
+                out.push(3);
+                out.extend(items);
+            }
         }
     }
     out

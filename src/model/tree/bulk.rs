@@ -6,6 +6,7 @@ use super::{TOMBSTONE_BYTES, Tree, hasher};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::Path;
+use crate::model::path::bytes::has_array;
 
 /// The entries by path, without their order.
 pub struct EntriesBuilder {
@@ -19,6 +20,7 @@ pub struct OrderBuilder {
     tombstones: im::OrdSet<(Tock, Path)>,
     live: usize,
     memory: usize,
+    has_array_paths: bool,
 }
 
 impl EntriesBuilder {
@@ -40,6 +42,7 @@ impl OrderBuilder {
     pub fn push(&mut self, path: &Path, entry: &Entry, is_tombstone: bool) {
         debug_assert_eq!(entry.is_tombstone(), is_tombstone);
         self.memory += Tree::path_cost(path) + entry.memory_bytes();
+        self.has_array_paths = self.has_array_paths || has_array(path.as_bytes());
         self.order.insert(path.clone());
         if is_tombstone {
             self.memory += TOMBSTONE_BYTES;
@@ -55,10 +58,10 @@ impl Tree {
     #[must_use]
     pub fn assemble(entries: EntriesBuilder, order: OrderBuilder) -> Self {
         let entries = entries.entries.finish();
-        let OrderBuilder { order, tombstones, live, memory } = order;
+        let OrderBuilder { order, tombstones, live, memory, has_array_paths } = order;
         debug_assert_eq!(entries.len(), order.len());
         debug_assert_eq!(entries.len() - live, tombstones.len());
-        Self { entries, order, tombstones, live, memory, version: 1, replaced: 0 }
+        Self { entries, order, tombstones, live, memory, version: 1, replaced: 0, has_array_paths }
     }
 }
 
@@ -98,5 +101,31 @@ mod tests {
         let up_to = |t: &Tree| t.tombstones_up_to(Tock::new(99).unwrap()).count();
         assert_eq!(up_to(&tree), up_to(&one_by_one));
         assert!(tree.version() > 0);
+    }
+
+    #[test]
+    fn a_path_with_an_array_is_noticed_and_not_forgotten() {
+        let event = Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() };
+        let entry = Entry::new(&EntryParts {
+            value: Some(&[7]),
+            chain: &Chain::first(event),
+            tock: Tock::new(1).unwrap(),
+            origin: None,
+            extra: &[],
+        });
+        let (plain, array): (Path, Path) = ("a.b:1".parse().unwrap(), "a:'b',1.c".parse().unwrap());
+        let mut one_by_one = Tree::new(3);
+        one_by_one.insert(&plain, entry.clone());
+        assert!(!one_by_one.has_array_paths());
+        one_by_one.insert(&array, entry.clone());
+        assert!(one_by_one.has_array_paths());
+        one_by_one.remove(&array);
+        assert!(one_by_one.has_array_paths() && one_by_one.clone().has_array_paths());
+        for (path, expected) in [(plain, false), (array, true)] {
+            let (mut entries, mut order) = (EntriesBuilder::new(3, 1), OrderBuilder::default());
+            order.push(&path, &entry, false);
+            entries.push(path, entry.clone());
+            assert_eq!(Tree::assemble(entries, order).has_array_paths(), expected);
+        }
     }
 }

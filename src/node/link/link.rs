@@ -45,6 +45,8 @@ pub(super) enum LinkEnd {
     Renewed,
     /// Neither side wants it: others do its work.
     Unneeded,
+    /// This node holds paths that the peer's version of the protocol cannot read.
+    TooOld,
 }
 
 impl std::fmt::Display for LinkEnd {
@@ -60,6 +62,10 @@ impl std::fmt::Display for LinkEnd {
             Self::Stuck => f.write_str("the peer did not take what was sent for too long"),
             Self::Renewed => f.write_str("this node has a new incarnation"),
             Self::Unneeded => f.write_str("it is not needed any more"),
+            Self::TooOld => f.write_str(
+                "this node holds paths with arrays as elements, which the peer's version cannot \
+                 read; upgrade the peer",
+            ),
         }
     }
 }
@@ -68,7 +74,9 @@ impl LinkEnd {
     /// Whether an operator should look at the peer.
     pub(super) fn is_alarming(&self) -> bool {
         match self {
-            Self::Malformed(_) | Self::TableFull | Self::Silent | Self::Stuck => true,
+            Self::Malformed(_) | Self::TableFull | Self::Silent | Self::Stuck | Self::TooOld => {
+                true
+            }
             Self::Gone
             | Self::Broken(_)
             | Self::Left

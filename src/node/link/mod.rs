@@ -48,7 +48,7 @@ use crate::engine::{CloseReason, Input, LinkId};
 use crate::hub::Hub;
 use crate::membership::{MemberInfo, MemberState};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
-use crate::protocol::peer::greeting::{Hello, Refusal, RefusalCode};
+use crate::protocol::peer::greeting::{Hello, Refusal, RefusalCode, VERSION_ARRAY_PATHS};
 use crate::rt::{self, TcpStream};
 
 /// Most links; a few times the largest cluster that pushes to everybody.
@@ -291,7 +291,8 @@ impl Links {
         {
             // Under the table's lock, so that whoever replaces this link tells of its end after
             // its beginning, or finds that there was none.
-            let _table = self.table.lock();
+            let table = self.table.lock();
+            self.bar_array_paths(&table);
             if link.tell_up() {
                 let id = NodeId { name: peer.name.clone(), incarnation: peer.incarnation };
                 self.hub.handle(Input::LinkUp { link: link.id, peer: id }, rt::now());
@@ -313,6 +314,13 @@ impl Links {
             self.learn_route(local);
         }
         self.tell_swim(peer);
+    }
+
+    /// While a peer cannot read paths with arrays, clients make none.
+    fn bar_array_paths(&self, table: &BTreeMap<NodeName, Arc<Link>>) {
+        let is_old = |link: &Arc<Link>| link.peer.versions.1 < VERSION_ARRAY_PATHS;
+        let barred = table.values().any(is_old);
+        self.hub.change(|engine, _| engine.bar_array_paths(barred));
     }
 
     /// SWIM may not have met this peer: whoever is told may be the only one who can.
@@ -364,6 +372,7 @@ impl Links {
             if table.get(&link.peer.name).is_some_and(|standing| standing.id == link.id) {
                 table.remove(&link.peer.name);
             }
+            self.bar_array_paths(&table);
         }
         let name = &link.peer.name;
         let now = rt::now();
@@ -384,12 +393,18 @@ impl Links {
         self.hub.cluster_changed.notify(usize::MAX);
     }
 
-    /// Closes links that make no progress. To be called about once a second.
+    /// Closes links that make no progress, and those to peers that cannot read what this node holds.
+    /// To be called about once a second.
     pub(super) fn close_stalled(&self) {
         let now = rt::now();
         let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
         let roster = self.swim.roster();
+        let has_array_paths = self.hub.read(|e| e.tree().has_array_paths());
         for link in links {
+            if has_array_paths && link.peer.versions.1 < VERSION_ARRAY_PATHS {
+                link.close(LinkEnd::TooOld);
+                continue;
+            }
             let is_it = |m: &&MemberInfo| {
                 m.name == link.peer.name && m.incarnation == link.peer.incarnation
             };

@@ -12,6 +12,7 @@ use super::write::decode_write;
 pub use super::write::{COPIES_TIMEOUT_MS, COPIES_TIMEOUT_MS_MAX, WriteRequest};
 use crate::model::ids::Tick;
 use crate::model::path::{Element, Path, PathBuilder, PathBytes};
+use crate::model::path_text::python_text;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{Kind, ReadError, Reader};
 
@@ -652,6 +653,7 @@ fn push_strings<'a>(
             Element::Int(number) => number.to_string(),
             Element::Float(number) => format!("{number:?}"),
             Element::Bin(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Element::Array(_) => python_text(element),
         };
         builder.push(text.as_str()).map_err(|e| e.to_string())?;
     }

@@ -45,6 +45,8 @@ fn what_json_cannot_say_has_its_form() {
     assert_both(r#"{"$float":"-inf"}"#, &[0xcb, 0xff, 0xf0, 0, 0, 0, 0, 0, 0]);
     assert_both(r#"{"$path":"a.b:1"}"#, b"\xc7\x05\x03\xa1a\xa1b\x01");
     assert_both(r#"{"$path":":"}"#, b"\xc7\x00\x03");
+    assert_both(r#"{"$path":"a:'t',1"}"#, b"\xc7\x06\x03\xa1a\x92\xa1t\x01");
+    assert_both(r#"{"$path":":()"}"#, b"\xd4\x03\x90");
     assert_both(r#"{"$int":"0x10000000000000000"}"#, b"\xc7\x09\x02\x01\0\0\0\0\0\0\0\0");
     assert_both(r#"{"$ext":[5,"aGk="]}"#, b"\xd5\x05hi");
     assert_both(r#"{"$ext":[-1,""]}"#, b"\xc7\x00\xff");
@@ -57,7 +59,8 @@ fn what_json_cannot_say_has_its_form() {
 fn extensions_that_would_change_on_the_way_keep_their_bytes() {
     // A path that is not canonical, none at all, and integers that are not minimal.
     assert_both(r#"{"$ext":[3,"zAU="]}"#, b"\xd5\x03\xcc\x05");
-    assert_both(r#"{"$ext":[3,"kA=="]}"#, b"\xd4\x03\x90");
+    assert_both(r#"{"$ext":[3,"gA=="]}"#, b"\xd4\x03\x80");
+    assert_both(r#"{"$ext":[3,"xwAD"]}"#, b"\xc7\x03\x03\xc7\x00\x03");
     assert_both(r#"{"$ext":[2,"BQ=="]}"#, b"\xd4\x02\x05");
     assert_both(r#"{"$ext":[2,"AAEAAAAAAAAAAA=="]}"#, b"\xc7\x0a\x02\0\x01\0\0\0\0\0\0\0\0");
 }

@@ -16,10 +16,13 @@ const HELLO: u8 = 0x44;
 const REFUSAL: u8 = 0x45;
 
 /// The peer protocol's version that this software speaks.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// The oldest version that it still understands. In version 1 lists were clipped where they were too
 /// long: whoever spoke it took a part for the whole.
 pub const VERSION_OLDEST: u64 = 2;
+/// The first version whose speakers can read paths with arrays as elements; an older one closes the
+/// link when it gets such a path. So a node that holds one speaks no older version.
+pub const VERSION_ARRAY_PATHS: u64 = 3;
 /// Most bytes of an address or a text in a greeting.
 const TEXT_BYTES_MAX: usize = 512;
 

@@ -1,7 +1,7 @@
 //! What the Python DistKV can hold. A file that has anything else in it does not load there at
 //! all, so such entries are left out of files that are written for it, and told of.
 //!
-//! - `true`, `1` and `1.0` are the same element of a path there. Of entries whose paths differ in
+//! - `true`, `1` and `1.0` are the same element of a path there, also within arrays. Of entries whose paths differ in
 //!   nothing else the one with the integer is kept, then the one with the boolean.
 //! - A string must be UTF-8; a map's key must not be or hold a map, and `true`, `1` and `1.0` are
 //!   one key; extensions must be of a type from 0 to 127 or a valid time (-1), a path (3) must be
@@ -12,8 +12,9 @@
 
 use std::collections::HashSet;
 
-use crate::model::path::{EXT_PATH, Element, Path, PathBuilder};
+use crate::model::path::{EXT_PATH, Element, Path};
 use crate::model::tree::Tree;
+use crate::model::value::write::write_array_len;
 use crate::model::value::{Kind, ReadError, Reader};
 
 /// The extension type of times, by MessagePack itself.
@@ -25,6 +26,9 @@ const NANOS: u32 = 1_000_000_000;
 /// Paths that are the same in Python are looked for among so many at once. More exist only where
 /// somebody made them on purpose.
 const VARIANTS_MAX: usize = 64;
+/// The same for one array, whose forms cannot be looked for item by item. Seven items that are 0 or 1
+/// have fewer.
+const ARRAY_FORMS_MAX: usize = 4_096;
 
 /// Why an entry cannot be in a file for the original.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,18 +58,18 @@ pub fn check_entry(tree: &Tree, path: &Path, value: &[u8]) -> Result<(), Inexpre
 
 /// The entry's path that Python takes this one for, if that is another one which is kept.
 fn same_in_python(tree: &Tree, path: &Path) -> Option<Path> {
-    if !path.elements().any(|element| integer_of(element).is_some_and(|(_, rank)| rank > 0)) {
+    if !path.elements().any(has_other_forms) {
         return None;
     }
     // Prefixes that exist in the tree and are the same in Python, those that are kept first.
-    let mut variants = vec![PathBuilder::default().finish()];
+    let mut variants = vec![Path::root()];
     for element in path.elements() {
         let mut longer = Vec::new();
+        let forms = forms(element);
         for prefix in &variants {
-            for form in forms(element) {
-                let mut builder = PathBuilder::below(prefix);
-                let Ok(()) = builder.push(form) else { continue };
-                let next = builder.finish();
+            for form in &forms {
+                let whole = [prefix.as_bytes(), form].concat();
+                let Ok(next) = Path::from_canonical(&whole) else { continue };
                 if tree.subtree(&next).next().is_some() && longer.len() < VARIANTS_MAX {
                     longer.push(next);
                 }
@@ -88,13 +92,41 @@ fn integer_of(element: Element<'_>) -> Option<(i128, u8)> {
         Element::Float(number) if number.fract() == 0.0 && number.abs() < 1e30 => {
             Some((number as i128, 2))
         }
-        Element::Float(_) | Element::Nil | Element::Str(_) | Element::Bin(_) => None,
+        Element::Float(_)
+        | Element::Nil
+        | Element::Str(_)
+        | Element::Bin(_)
+        | Element::Array(_) => None,
     }
 }
 
-/// All elements that are the same as this one in Python, in the order of preference.
-fn forms(element: Element<'_>) -> Vec<Element<'_>> {
-    let Some((number, _)) = integer_of(element) else { return vec![element] };
+/// Whether an element may be the same in Python as one that is kept in its place. Recurses as deep as
+/// arrays nest, as [`forms`] does: that is bounded where paths are read.
+fn has_other_forms(element: Element<'_>) -> bool {
+    match element {
+        Element::Array(array) => array.items().any(has_other_forms),
+        _ => integer_of(element).is_some_and(|(_, rank)| rank > 0),
+    }
+}
+
+/// The canonical bytes of all elements that are the same as this one in Python, in the order of
+/// preference.
+fn forms(element: Element<'_>) -> Vec<Vec<u8>> {
+    let encoded = |element: Element<'_>| {
+        let mut bytes = Vec::new();
+        element.encode(&mut bytes);
+        bytes
+    };
+    if let Element::Array(array) = element {
+        let mut head = Vec::new();
+        write_array_len(array.items().count(), &mut head);
+        return array.items().fold(vec![head], |longer, item| {
+            let forms = forms(item);
+            let pairs = longer.iter().flat_map(|start| forms.iter().map(move |form| (start, form)));
+            pairs.take(ARRAY_FORMS_MAX).map(|(start, form)| [&**start, &**form].concat()).collect()
+        });
+    }
+    let Some((number, _)) = integer_of(element) else { return vec![encoded(element)] };
     let mut forms = vec![Element::Int(number)];
     match number {
         0 => forms.push(Element::Bool(false)),
@@ -105,7 +137,7 @@ fn forms(element: Element<'_>) -> Vec<Element<'_>> {
     if float as i128 == number {
         forms.push(Element::Float(float));
     }
-    forms
+    forms.into_iter().filter_map(|form| form.normalise().ok()).map(encoded).collect()
 }
 
 /// Whether the original can read a value.
@@ -320,7 +352,7 @@ mod tests {
 
     #[test]
     fn of_paths_that_are_one_in_python_one_is_kept() {
-        let cases: [(&[&str], &str, Option<&str>); 8] = [
+        let cases: [(&[&str], &str, Option<&str>); 13] = [
             (&["a:t"], "a:t", None),
             (&["a:t", "a:1"], "a:t", Some("a:1")),
             (&["a:t", "a:1"], "a:1", None),
@@ -329,6 +361,11 @@ mod tests {
             (&["a:t.b", "a:1.c"], "a:t.b", None),
             (&["a:2", "a:t"], "a:2", None),
             (&["a:f", "a:1"], "a:f", None),
+            (&["a:'x',True"], "a:'x',True", None),
+            (&["a:'x',True", "a:'x',1"], "a:'x',True", Some("a:'x',1")),
+            (&["a:'x',True", "a:'x',1"], "a:'x',1", None),
+            (&["a:((1:.0,),)", "a:((True,),)"], "a:((1:.0,),)", Some("a:((True,),)")),
+            (&["a:(True,).x", "a:(1,).y"], "a:(True,).x", None),
         ];
         for (paths, path, other) in cases {
             let found = same_in_python(&tree_of(paths), &path.parse().unwrap());

@@ -6,6 +6,31 @@ use crate::model::tree::Tree;
 const SAVED: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/saved-state.bin");
 const LOG: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/change-log.bin");
 
+/// Written by a server of the original with these elements below `el`, and more elements below each; some
+/// were sent as paths within paths.
+const ARRAYS: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/arrays-state.bin");
+/// The log of the same changes.
+const ARRAYS_LOG: &[u8] = include_bytes!("../../../tests/fixtures/distkv-files/arrays-log.bin");
+const ARRAY_ELEMENTS: [&str; 16] = [
+    ":'t',1",
+    ":('t',)",
+    ":()",
+    ":'a:.b','c::d:_e'",
+    ":(b'x',:_1)",
+    ":1,b'\\x00\\xff'",
+    ":(1,:_2),'x'",
+    ":True,None,False",
+    ":0:.5,inf",
+    ":'p','q'",
+    ":('r',),2",
+    ":'p',('q',:_'r')",
+    ":1,(2,:_3)",
+    ":0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,\
+     36,37,38,39",
+    ":('ü',)",
+    ":((((('deep',),),),),)",
+];
+
 struct File {
     states: Vec<SavedState>,
     entries: Vec<SavedEntry>,
@@ -40,7 +65,7 @@ fn at<'f>(file: &'f File, path: &str) -> Vec<&'f SavedEntry> {
 #[test]
 fn a_saved_state_of_the_original_is_read() {
     let file = read(SAVED);
-    assert_eq!((file.states.len(), file.entries.len(), file.unusable.len()), (1, 1305, 1));
+    assert_eq!((file.states.len(), file.entries.len(), file.unusable.len()), (1, 1306, 0));
     let state = &file.states[0];
     assert_eq!((state.node.to_string().as_str(), state.tock.get()), ("n1", 4412));
     let nodes = [(name("n1"), Some(tick(1357))), (name("n3"), None), (name("n2"), None)];
@@ -60,18 +85,49 @@ fn a_saved_state_of_the_original_is_read() {
 
 #[test]
 fn an_entry_that_cannot_be_one_here_is_named_and_does_no_harm_to_the_next() {
-    let file = read(SAVED);
+    // In the place of a number within an array, an empty map.
+    let at_array = SAVED.windows(4).position(|bytes| bytes == b"\x92\xa1t\x01").unwrap();
+    let mut content = SAVED.to_vec();
+    content[at_array + 3] = 0x80;
+    let file = read(&content);
     let (offset, reason) = &file.unusable[0];
-    assert!(*offset > 0);
-    assert!(reason.to_string().contains("array"), "{reason}");
+    assert_eq!(file.unusable.len(), 1);
+    assert!(*offset > 0 && *offset < at_array as u64);
+    assert!(reason.to_string().contains("map"), "{reason}");
     // Behind it, shortened against it.
     assert_eq!(at(&file, "h7bbb7033.pe.0").len(), 1);
 }
 
 #[test]
+fn arrays_in_paths_are_read_as_the_original_wrote_them() {
+    let value = |file: &File, path: &str| {
+        let found = at(file, path);
+        found
+            .last()
+            .unwrap_or_else(|| panic!("no {path}"))
+            .value
+            .as_ref()
+            .map(|v| v.as_bytes().to_vec())
+    };
+    assert_eq!(value(&read(SAVED), "h7bbb7033.pe:'t',1"), Some(b"\x92\xa1v\x0d".to_vec()));
+    for content in [ARRAYS, ARRAYS_LOG] {
+        let file = read(content);
+        assert!(file.unusable.is_empty());
+        for (number, element) in ARRAY_ELEMENTS.iter().enumerate() {
+            let number = number as u8;
+            assert_eq!(value(&file, &format!("el{element}")), Some(vec![number]));
+            assert_eq!(value(&file, &format!("el{element}.below")), Some(vec![0x91, number]));
+        }
+        assert!(value(&file, ":'first',1.x:'last',2").unwrap().ends_with(b"both ends"));
+    }
+    assert_eq!(at(&read(ARRAYS), "el:'gone',1").len(), 0);
+    assert_eq!(value(&read(ARRAYS_LOG), "el:'gone',1"), None);
+}
+
+#[test]
 fn a_change_log_of_the_original_is_read() {
     let file = read(LOG);
-    assert_eq!((file.states.len(), file.entries.len(), file.unusable.len()), (2, 1309, 1));
+    assert_eq!((file.states.len(), file.entries.len(), file.unusable.len()), (2, 1310, 0));
     assert_eq!(file.states[1].tock.get(), 4423);
     let twice = at(&file, "ha9210dd7.lg.a");
     assert_eq!(twice.len(), 2);

@@ -127,7 +127,9 @@ pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
         EngineWriteError::NotReady => ErrorCode::NotReady,
         EngineWriteError::ReadOnly => ErrorCode::ReadOnly,
         EngineWriteError::MemoryFull { .. } => ErrorCode::MemoryFull,
-        EngineWriteError::TooManyCopies { .. } => ErrorCode::BadRequest,
+        EngineWriteError::TooManyCopies { .. } | EngineWriteError::OlderPeers => {
+            ErrorCode::BadRequest
+        }
         EngineWriteError::Write(WriteError::NoEvent) => ErrorCode::NoEvent,
         EngineWriteError::Write(WriteError::AlreadyExists) => ErrorCode::AlreadyExists,
         EngineWriteError::Write(WriteError::IsNew) => ErrorCode::IsNew,
