@@ -53,6 +53,7 @@ pub(super) fn open(
         client_memory_max: config.client_memory_max,
         open_requests_max: config.open_requests_max,
         remote_restore: config.remote_restore,
+        ignore_auth: config.ignore_auth,
         ..ServerConfig::default()
     };
     let hub = Arc::clone(&links.hub);

@@ -4,6 +4,7 @@
 //! Peers are [`link`]'s, membership is the thread in [`swim`] with [`members`] behind it.
 
 mod address;
+mod auth_watch;
 mod bind;
 mod client_files;
 mod client_log;
@@ -195,6 +196,7 @@ impl Node {
         rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone()));
         rt::spawn(tasks::report(Arc::clone(links)));
         rt::spawn(purge_watch::watch_purging(Arc::clone(links)));
+        rt::spawn(auth_watch::watch_auth(Arc::clone(links)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
         if plan.patience_ms(links, &timing) == 0 {
             // Nobody to wait for.
@@ -373,6 +375,7 @@ async fn prepare(config: &Config, opened: Opened) -> Result<Prepared, NodeError>
 fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
     crate::engine::Config {
         read_only: config.read_only,
+        ignore_auth: config.ignore_auth,
         memory_max: config.memory_max,
         delete: DeleteSettings {
             say_for_ms: millis(config.purge_grace),

@@ -26,6 +26,7 @@ const CODES: [(&str, ErrorClass); 23] = [
     ("memory_full", Final),
     ("too_large", Final),
     ("denied", Final),
+    ("auth_required", Final),
     ("not_ready", Unavailable),
     ("read_only", Unavailable),
     ("no_event", Unavailable),

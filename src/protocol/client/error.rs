@@ -48,6 +48,8 @@ pub enum ErrorCode {
     StorageFailed,
     /// The session may not do this.
     Denied,
+    /// The network's data says that clients must log in, and they cannot. Nothing was changed.
+    AuthRequired,
     /// A bug in the node.
     Internal,
 }
@@ -79,6 +81,7 @@ impl ErrorCode {
             Self::UnknownFate => "unknown_fate",
             Self::StorageFailed => "storage_failed",
             Self::Denied => "denied",
+            Self::AuthRequired => "auth_required",
             Self::Internal => "internal",
         }
     }

@@ -54,6 +54,7 @@ macro_rules! fields {
 
 fields! {
     Ack = "ack",
+    Acl = "acl",
     Action = "action",
     After = "after",
     AnyNetwork = "any_network",
@@ -107,6 +108,7 @@ fields! {
     Topic = "topic",
     Value = "value",
     Wid = "wid",
+    WithAuth = "with_auth",
     WithData = "with_data",
 }
 

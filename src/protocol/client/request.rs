@@ -320,8 +320,23 @@ pub enum Request<'a> {
     LogStop,
     /// `leave`.
     Leave,
+    /// `auth_info`.
+    AuthInfo,
+    /// `test_acl`.
+    TestAcl {
+        /// The access list to be tested; none for the client's own.
+        acl: Option<&'a str>,
+    },
     /// An action that this version does not have.
     NotImplemented(Action),
+}
+
+impl Request<'_> {
+    /// Whether errors must come within a stream; see [`Action::errs_in_stream`].
+    #[must_use]
+    pub fn errs_in_stream(&self) -> bool {
+        matches!(self, Self::GetTree { .. } | Self::Watch { .. } | Self::MsgMonitor { .. })
+    }
 }
 
 /// Decodes one message, all of whose bytes are there and nothing behind them.
@@ -454,14 +469,17 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         },
         Action::LogStop => Request::LogStop,
         Action::Leave => Request::Leave,
+        Action::AuthInfo => Request::AuthInfo,
+        Action::TestAcl => {
+            fields.path(Field::Path)?;
+            Request::TestAcl { acl: fields.optional_text(Field::Acl)? }
+        }
         Action::DiffieHellman
         | Action::Auth
-        | Action::AuthInfo
         | Action::AuthGet
         | Action::AuthSet
         | Action::AuthList
-        | Action::SetAuthTyp
-        | Action::TestAcl => Request::NotImplemented(action),
+        | Action::SetAuthTyp => Request::NotImplemented(action),
     })
 }
 

@@ -14,6 +14,7 @@ use crate::protocol::client::reply::write_result;
 use crate::protocol::client::{Action, ClientError, MessageWriter};
 use crate::server::info::{ClientLogStatus, MemberInfo, NodeStatus, StorageStatus};
 use crate::server::session::{Context, Session, Then};
+use crate::server::unenforced_warnings;
 
 /// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
 /// them, and puts the head in front at the end.
@@ -158,8 +159,12 @@ fn warnings(
 ) -> Vec<String> {
     let of_storage = storage.and_then(StorageStatus::warning).into_iter();
     let of_log = client_log.and_then(ClientLogStatus::warning);
-    let of_memory = cx.hub.read(Engine::memory_excess).map(MemoryExcess::text);
-    of_storage.chain(of_log).chain(of_memory).chain(roles.warnings.iter().cloned()).collect()
+    let (excess, tree) = cx.hub.read(|engine| (engine.memory_excess(), engine.tree().clone()));
+    let of_memory = excess.map(MemoryExcess::text);
+    let mut all: Vec<String> = of_storage.chain(of_log).chain(of_memory).collect();
+    all.extend(unenforced_warnings(&tree));
+    all.extend(roles.warnings.iter().cloned());
+    all
 }
 
 fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap) {

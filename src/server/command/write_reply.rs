@@ -126,6 +126,7 @@ pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
     let code = match error {
         EngineWriteError::NotReady => ErrorCode::NotReady,
         EngineWriteError::ReadOnly => ErrorCode::ReadOnly,
+        EngineWriteError::Closed(_) => ErrorCode::AuthRequired,
         EngineWriteError::MemoryFull { .. } => ErrorCode::MemoryFull,
         EngineWriteError::TooManyCopies { .. } => ErrorCode::BadRequest,
         EngineWriteError::Write(WriteError::NoEvent) => ErrorCode::NoEvent,
