@@ -11,6 +11,8 @@
 
 #[path = "cli/bench.rs"]
 mod bench;
+#[path = "cli/closed.rs"]
+mod closed;
 #[path = "cli/command.rs"]
 mod command;
 #[path = "cli/conflicts.rs"]

@@ -84,6 +84,17 @@ pub enum Login {
     Unreadable,
 }
 
+impl Login {
+    /// The method's name, as clients are told it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Method(name) => name,
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
 impl fmt::Display for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -215,7 +215,10 @@ impl Connection {
         let qlen = self.shared.config.qlen;
         let out = &mut self.out;
         self.shared.hub.read(|engine| {
-            write_greeting(engine.id().name.as_str(), engine.tick(), engine.tock(), qlen, out);
+            let closed = engine.closed();
+            let login = closed.as_ref().map(|closed| closed.login.name());
+            let name = engine.id().name.as_str();
+            write_greeting(name, engine.tick(), engine.tock(), qlen, login, out);
         });
     }
 

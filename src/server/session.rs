@@ -363,7 +363,11 @@ impl Session {
 
     fn not_implemented(&self, action: Action) -> Result<Then, ClientError> {
         self.authorise(action, None)?;
-        let text = format!("'{}' is not implemented in this version", action.name());
+        let text = format!(
+            "'{}' is not implemented in this version: clients cannot log in, so every client may do \
+             everything; nothing was changed",
+            action.name()
+        );
         Err(ClientError::new(ErrorCode::NotImplemented, text))
     }
 

@@ -87,6 +87,7 @@ fn refusal(client: &mut Client, request: Value) -> Value {
 fn no_action_is_served_without_a_login() {
     let node = closed();
     let mut client = node.connect();
+    assert_eq!(client.hello["auth"], array(["password"]), "as the original tells it");
     for action in Action::ALL.iter().copied() {
         let reply = refusal(&mut client, anything(action.name()));
         assert_eq!(text(&reply, "code"), "auth_required", "{}: {reply}", action.name());
