@@ -19,6 +19,8 @@ mod command;
 mod conflicts;
 #[path = "cli/fake.rs"]
 mod fake;
+#[path = "cli/for_good.rs"]
+mod for_good;
 #[path = "cli/life.rs"]
 mod life;
 #[path = "cli/logs.rs"]

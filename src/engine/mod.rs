@@ -154,6 +154,9 @@ pub enum EngineWriteError {
     /// The node was started read-only.
     #[error("this node is read-only; write to another one")]
     ReadOnly,
+    /// The node is leaving for good.
+    #[error("this node is leaving its network for good; write to another one")]
+    Leaving,
     /// Clients must log in, and cannot.
     #[error(transparent)]
     Closed(#[from] Closed),
@@ -449,6 +452,9 @@ impl Engine {
     fn refusal(&self, write: &Write<'_>) -> Option<EngineWriteError> {
         if self.config.read_only {
             return Some(EngineWriteError::ReadOnly);
+        }
+        if self.is_retiring() {
+            return Some(EngineWriteError::Leaving);
         }
         let max = self.config.memory_max.filter(|_| write.value.is_some())?;
         let is_full = self.replica.tree().memory_bytes() >= max && self.replica.would_grow(write);

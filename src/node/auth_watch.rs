@@ -32,11 +32,8 @@ pub(super) async fn watch_auth(links: Arc<Links>) {
             None => {}
         }
         if is_ready {
-            let warnings = if links.hub.closing.is_closed() {
-                Vec::new()
-            } else {
-                unenforced_warnings(&tree)
-            };
+            let warnings =
+                if links.hub.closing.is_closed() { Vec::new() } else { unenforced_warnings(&tree) };
             for warning in watch.news(warnings) {
                 tracing::warn!("{warning}");
             }
@@ -66,9 +63,10 @@ struct AuthWatch {
 impl AuthWatch {
     fn look(&mut self, closed: Option<Closed>, now: Millis) -> Option<Notice> {
         let Some(closed) = closed else { return self.closed.take().map(|_| Notice::Open) };
-        let is_told = self.closed.as_ref().is_some_and(|(told, at)| {
-            *told == closed && now.saturating_sub(*at) < SAY_AGAIN_MS
-        });
+        let is_told = self
+            .closed
+            .as_ref()
+            .is_some_and(|(told, at)| *told == closed && now.saturating_sub(*at) < SAY_AGAIN_MS);
         if is_told {
             return None;
         }

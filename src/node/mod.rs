@@ -23,6 +23,7 @@ mod members;
 mod memory_watch;
 mod peer_file;
 mod purge_watch;
+mod retire;
 mod saving;
 mod start;
 mod stop;
@@ -452,7 +453,7 @@ impl Inner {
             rt::spawn_blocking(move || saving.end()).await;
             // Nothing leaves the node any more.
             if let Some(durable) = &self.durable {
-                durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
+                self.end_log(durable).await;
             }
         };
         futures::future::join(links, members).await;
@@ -465,6 +466,18 @@ impl Inner {
         let _ = rt::timeout(SWIM_END_TIMEOUT, self.swim.ended()).await;
         // The ports are free now, and so is the data directory.
         self.end_at_once();
+    }
+
+    async fn end_log(&self, durable: &Durable) {
+        if self.stop.reason() != Some(StopReason::LeftForGood) {
+            return durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
+        }
+        if !durable.stop_for_good(&self.hub, LOG_FAREWELL_TIMEOUT).await {
+            tracing::error!(
+                "this node has left its network for good, but its data directory cannot say so: the disk \
+                 fails; do not start a node with it again"
+            );
+        }
     }
 
     /// The only member of the Delete group leaves its place to another node, if it has no data

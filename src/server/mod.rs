@@ -55,8 +55,8 @@ use parking_lot::Mutex;
 pub use command::unenforced::unenforced_warnings;
 pub use config::ServerConfig;
 pub use info::{
-    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, MemberInfo, MemberState,
-    NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
+    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo,
+    MemberState, NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 

@@ -350,7 +350,10 @@ impl Session {
                 (Action::LogStart, self.log_start(cx, seq, file, *distkv, *fetch))
             }
             Request::LogStop => (Action::LogStop, self.log_stop(cx, seq)),
-            Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
+            Request::Leave { for_good_ms: None } => (Action::Leave, self.leave(cx, seq, out)),
+            Request::Leave { for_good_ms: Some(patience_ms) } => {
+                (Action::Leave, self.leave_for_good(cx, seq, *patience_ms))
+            }
             Request::AuthInfo => (Action::AuthInfo, self.auth_info(cx, seq, out)),
             Request::TestAcl { acl } => (Action::TestAcl, self.test_acl(cx, seq, *acl, out)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),

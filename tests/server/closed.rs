@@ -161,7 +161,8 @@ fn a_node_that_is_told_to_serves_everybody_and_warns() {
     let below = |name: &str| path(name);
     client.ok(map! {"action": "delete_internal", "path": below("auth")});
     assert!(!node.hub.read(|engine| engine.login().is_some()));
-    let on = map! {"action": "set_internal", "path": below("auth"), "value": map! {"current": "root"}};
+    let on =
+        map! {"action": "set_internal", "path": below("auth"), "value": map! {"current": "root"}};
     assert_eq!(client.code(on), "not_implemented");
     client.ok(map! {"action": "delete_tree", "path": path(":n.type")});
     let warnings = client.ok(map! {"action": "status"})["warnings"].to_string();

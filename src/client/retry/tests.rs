@@ -10,7 +10,7 @@ use super::*;
 const ALL_CLASSES: [ErrorClass; 8] =
     [Unavailable, Overload, Aborted, TryDeadline, FateUnknown, UnknownThere, Busy, Final];
 
-const CODES: [(&str, ErrorClass); 23] = [
+const CODES: [(&str, ErrorClass); 24] = [
     ("bad_request", Final),
     ("bad_message", Final),
     ("unknown_action", Final),

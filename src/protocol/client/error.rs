@@ -25,7 +25,7 @@ pub enum ErrorCode {
     WidReused,
     /// The root cannot be deleted. Nothing was changed.
     IsRoot,
-    /// The node still owns entries, or is the one that was asked. Nothing was changed.
+    /// The node still owns entries, is the one that was asked, or must stay a member. Nothing was changed.
     InUse,
     /// The node has not caught up with its network yet; try another one, or later.
     NotReady,

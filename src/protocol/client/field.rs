@@ -70,6 +70,7 @@ fields! {
     Detail = "detail",
     Empty = "empty",
     Fetch = "fetch",
+    ForGood = "for_good",
     Format = "format",
     Full = "full",
     Housekeepers = "housekeepers",
