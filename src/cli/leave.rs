@@ -8,7 +8,8 @@ use serde_json::json;
 use super::error::CliError;
 use super::output::Output;
 use super::remote::{Remote, RemoteArgs};
-use crate::client::Fields;
+use super::status::is_closed;
+use crate::client::{ClientError, Fields};
 use crate::rt;
 
 /// How long a node may take to go unless told otherwise: more than the 3 s for its goodbye and the
@@ -59,7 +60,12 @@ pub(super) async fn run(args: LeaveArgs) -> Result<(), CliError> {
         fields.bool("for_good", true).f64("timeout", patience.as_secs_f64());
         remote = Remote::over(remote.connection, patience + SETTLING).patient();
     }
-    remote.request("leave", &fields).await?;
+    remote.try_request("leave", &fields).await?.map_err(|error| match &error {
+        ClientError::Server(server) if is_closed(server) => CliError::Failure(format!(
+            "{node} refuses every client, so end it with SIGTERM: {error}"
+        )),
+        _ => error.into(),
+    })?;
     // It closes this connection last of all, when its ports are free.
     let timeout = args.remote.timeout.filter(|_| !args.for_good).unwrap_or(GOING_MAX);
     if rt::timeout(timeout, remote.connection.closed()).await.is_none() {

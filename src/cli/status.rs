@@ -39,7 +39,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<(), CliError> {
             let name = &remote.connection.greeting().node;
             output.either(
                 || json!({"name": name, "ready": false, "closed": error.text}),
-                || format!("{}: serves no client: {}", printable(name), printable(&error.text)),
+                || format!("{}: serves no client; {}", printable(name), printable(&error.text)),
             )?;
             output.flush()?;
             return Err(CliError::Told);
@@ -56,7 +56,7 @@ pub(super) async fn run(args: StatusArgs) -> Result<(), CliError> {
 }
 
 /// Whether the node serves no client, because its data says that they must log in.
-fn is_closed(error: &ServerError) -> bool {
+pub(super) fn is_closed(error: &ServerError) -> bool {
     error.code.as_deref() == Some(ErrorCode::AuthRequired.word())
 }
 

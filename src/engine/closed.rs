@@ -8,8 +8,7 @@ use crate::model::meta::Login;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "authorisation is switched on in this network's data (:n.auth, {login}), and this version cannot \
-     log clients in, so it serves none; nothing was changed. Its operator can serve everybody with \
-     --ignore-auth"
+     log clients in, so this node refuses every client; its operator can serve everybody with --ignore-auth"
 )]
 pub struct Closed {
     /// What the data says.

@@ -20,7 +20,7 @@ use socket2::SockRef;
 
 use super::Shared;
 use super::input::Input;
-use super::session::{Context, HeavyJob, Session, Then, closed};
+use super::session::{Context, HeavyJob, Session, Then};
 use super::stream::Produced;
 use crate::engine::Engine;
 use crate::model::ids::Millis;
@@ -454,7 +454,14 @@ impl Connection {
 
     /// No client is served any more: says so, and drops what was to be sent.
     async fn end_shut_out(&mut self) -> io::Result<()> {
-        let error = closed(&Self::context(&self.shared));
+        let why = match self.shared.hub.read(Engine::closed) {
+            Some(closed) => closed.to_string(),
+            None => String::from("authorisation was switched on for a moment"),
+        };
+        let text = format!(
+            "closing the connection: {why}. What was asked for and not answered may have been done"
+        );
+        let error = ClientError::new(ErrorCode::AuthRequired, text);
         self.out = Vec::new();
         self.end_after(Vec::new(), &error).await
     }

@@ -515,9 +515,11 @@ pub(super) fn not_ready() -> ClientError {
 }
 
 /// The error of a node that serves no clients.
-pub(super) fn closed(cx: &Context<'_>) -> ClientError {
+fn closed(cx: &Context<'_>) -> ClientError {
     match cx.hub.read(Engine::closed) {
-        Some(closed) => ClientError::new(ErrorCode::AuthRequired, closed.to_string()),
+        Some(closed) => {
+            ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {closed}"))
+        }
         // It was a moment ago.
         None => ClientError::new(
             ErrorCode::NotReady,

@@ -47,3 +47,58 @@ fn make(folder: &Path) -> io::Result<()> {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::NodeName;
+    use crate::storage::Directory;
+
+    fn names(path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// A directory with files and an identity that says how the last life ended.
+    fn directory(life: Life) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["log-1.dkv", "log-2.dkv", "snapshot-2.dkv", "log-1.dkv.bad", "peers"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let identity =
+            Identity { network: "plant".into(), name: NodeName::new("a").unwrap(), store: 7, life };
+        identity.store(&Directory::new(folder.path())).unwrap();
+        folder
+    }
+
+    #[test]
+    fn only_the_files_of_a_life_that_left_for_good_are_put_aside() {
+        for life in [Life::Running { log: 2 }, Life::Stopped { log: 2, bytes: 1, changed_ns: 1 }] {
+            let folder = directory(life);
+            let before = names(folder.path());
+            assert_eq!(set_aside(folder.path(), &Directory::new(folder.path())).unwrap(), None);
+            assert_eq!(names(folder.path()), before);
+        }
+        let folder = directory(Life::Left { log: 2 });
+        let aside = set_aside(folder.path(), &Directory::new(folder.path())).unwrap().unwrap();
+        assert_eq!(names(folder.path()), ["left-0000000000000007", "peers"]);
+        let all = ["identity", "log-1.dkv", "log-1.dkv.bad", "log-2.dkv", "snapshot-2.dkv"];
+        assert_eq!(names(&aside), all);
+        assert_eq!(set_aside(folder.path(), &Directory::new(folder.path())).unwrap(), None);
+    }
+
+    #[test]
+    fn a_crash_half_way_is_gone_on_from() {
+        let folder = directory(Life::Left { log: 2 });
+        let aside = folder.path().join("left-0000000000000007");
+        fs::create_dir(&aside).unwrap();
+        fs::rename(folder.path().join("log-1.dkv"), aside.join("log-1.dkv")).unwrap();
+        let disk = Directory::new(folder.path());
+        assert_eq!(set_aside(folder.path(), &disk).unwrap(), Some(aside.clone()));
+        assert_eq!(names(folder.path()), ["left-0000000000000007", "peers"]);
+        assert_eq!(names(&aside).len(), 5);
+    }
+}

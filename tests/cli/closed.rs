@@ -180,6 +180,8 @@ fn a_data_directory_stays_closed_over_restarts_and_can_be_read_on_its_machine() 
     {
         let mut n1 = load(SAVED[0], &["--data-dir", data]);
         is_served_by_no_action(&n1);
+        let leave = at(n1.client, &["leave"]);
+        assert!(leave.code == 1 && leave.stderr.contains("SIGTERM"), "{}", leave.stderr);
         n1.signal("TERM");
         assert!(n1.wait().success());
     }

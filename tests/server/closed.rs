@@ -119,6 +119,7 @@ fn who_is_connected_is_cut_off_when_authorisation_comes_and_is_told_why() {
             last = client.receive().expect("it is told why");
         }
         assert_eq!(text(&last, "code"), "auth_required", "{last}");
+        assert!(text(&last, "error").contains(AUTH), "{last}");
         assert!(client.receive().is_none());
     }
     // Whoever comes again is told with each request, and served when that is over.

@@ -59,8 +59,8 @@ pub(super) struct RestoreArgs {
     #[arg(long, conflicts_with = "into")]
     any_network: bool,
 
-    /// Also snapshots that switch authorisation on: every node then refuses every client, because this
-    /// version cannot log them in
+    /// Also snapshots that switch authorisation on: every node then refuses every client, this one
+    /// included, because this version cannot log them in; the node closes the connection when it is done
     #[arg(long, conflicts_with = "into")]
     with_auth: bool,
 
