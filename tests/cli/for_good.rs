@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use crate::command::{Done, run};
+use crate::command::{Done, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 fn at(client: SocketAddr, arguments: &[&str]) -> Done {
@@ -137,4 +137,28 @@ fn a_node_in_memory_can_leave_for_good_too() {
     assert_eq!(ok(&n2, &["leave", "--for-good"]), "n2 has left for good\n");
     assert!(n2.wait().success());
     assert_eq!(ok(&n1, &["get", "a"]).trim(), "1");
+}
+
+#[test]
+fn a_node_that_is_killed_while_it_leaves_for_good_blocks_nobody_and_can_be_started_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let dirs = ["d1", "d2", "d3"].map(|name| folder.path().join(name));
+    let [n1, n2, mut n3] = three("killed", &[&dirs[0], &dirs[1], &dirs[2]]);
+    ok(&n3, &["set", "a", "1", "--copies", "2"]);
+    let connect = n3.client.to_string();
+    let mut leave = program(&["leave", "--for-good", "--connect", &connect]).spawn().unwrap();
+    // Agreed, and perhaps not yet written into its directory that it has left.
+    wait_until("the others go on without it", || (group(&n1) == ["n1", "n2"]).then_some(()));
+    n3.kill();
+    leave.wait().unwrap();
+    ok(&n1, &["delete", "a", "--copies", "1"]);
+    wait_until("what is deleted is purged", || {
+        ([&n1, &n2].iter().all(|node| tombstones(node) == 0)).then_some(())
+    });
+    let again = durable("n3", &n1.network, Some(&n1), &dirs[2]);
+    wait_for_group(&n1, &["n1", "n2", "n3"]);
+    for node in [&n1, &n2, &again] {
+        assert_eq!(at(node.client, &["get", "a"]).code, 1, "it does not come back");
+    }
+    ok(&again, &["set", "b", "1", "--copies", "2"]);
 }
