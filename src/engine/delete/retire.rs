@@ -53,7 +53,7 @@ pub enum RetireError {
     /// Nobody is here who could keep the data.
     #[error(
         "no other node of the network is linked to this one and serves clients, so nobody could keep \
-         the data; `leave` without --for-good stops this node and keeps them in its directory"
+         the data; `leave` without --for-good stops this node and keeps its data directory"
     )]
     Alone,
 }
