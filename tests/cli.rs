@@ -13,12 +13,16 @@
 mod arrays;
 #[path = "cli/bench.rs"]
 mod bench;
+#[path = "cli/closed.rs"]
+mod closed;
 #[path = "cli/command.rs"]
 mod command;
 #[path = "cli/conflicts.rs"]
 mod conflicts;
 #[path = "cli/fake.rs"]
 mod fake;
+#[path = "cli/for_good.rs"]
+mod for_good;
 #[path = "cli/life.rs"]
 mod life;
 #[path = "cli/logs.rs"]

@@ -15,6 +15,8 @@ mod harness;
 mod admin;
 #[path = "server/batches.rs"]
 mod batches;
+#[path = "server/closed.rs"]
+mod closed;
 #[path = "server/cluster.rs"]
 mod cluster;
 #[path = "server/conflicts.rs"]

@@ -78,6 +78,7 @@ Configuration file (--config):
     forget-down-after = \"10m\"                      # or a number of seconds
     purge-grace = \"5m\"                             # or a number of seconds
     read-only = false
+    ignore-auth = false
     log = \"info\"
     init = { site = \"main\" }                       # run only: the value, as TOML
     load = \"saved-state.bin\"                       # run only
@@ -204,6 +205,21 @@ struct NodeArgs {
         default_missing_value = "true"
     )]
     read_only: Option<bool>,
+
+    /// Serve every client without a login, although the data says that clients must log in
+    ///
+    /// Where the entry `:n.auth` names an authentication method, a node refuses every client, because this
+    /// version cannot log them in. With this option everybody who reaches the client port may read and
+    /// change everything: give it together with a --client address on loopback. It is also the way to
+    /// switch authorisation off for good: run `distkv-node delete :n.auth` on the machine of such a node.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    ignore_auth: Option<bool>,
 
     /// Most client connections at once; fewer if the limit on open files is small, so that the node
     /// can always log and link [default: 10000]
@@ -361,6 +377,7 @@ impl NodeArgs {
             max_memory: self.max_memory,
             max_client_memory: self.max_client_memory,
             read_only: self.read_only,
+            ignore_auth: self.ignore_auth,
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             threads: self.threads,

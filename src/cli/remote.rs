@@ -196,6 +196,15 @@ impl Remote {
         self.in_time(self.connection.request(action, fields)).await
     }
 
+    /// The same, where the caller has something to say of the node's errors.
+    pub(super) async fn try_request(
+        &self,
+        action: &str,
+        fields: &Fields,
+    ) -> Result<Result<Message, ClientError>, CliError> {
+        self.in_time(async { Ok(self.connection.request(action, fields).await) }).await
+    }
+
     /// Asks for a stream, and waits for its start.
     pub(super) async fn stream(
         &self,

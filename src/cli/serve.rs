@@ -101,7 +101,7 @@ fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
 /// What a node that has ended by itself makes of the process.
 pub(super) fn end_of(reason: &StopReason) -> Result<(), CliError> {
     match reason {
-        StopReason::Requested | StopReason::Left => Ok(()),
+        StopReason::Requested | StopReason::Left | StopReason::LeftForGood => Ok(()),
         StopReason::NameInUse { .. } | StopReason::Refused { .. } => {
             Err(CliError::Refused(reason.to_string()))
         }

@@ -63,6 +63,7 @@ pub(super) struct Settings {
     #[serde(deserialize_with = "size")]
     pub(super) max_client_memory: Option<usize>,
     pub(super) read_only: Option<bool>,
+    pub(super) ignore_auth: Option<bool>,
     pub(super) max_connections: Option<usize>,
     pub(super) max_requests: Option<usize>,
     pub(super) threads: Option<usize>,
@@ -142,6 +143,7 @@ impl Settings {
             max_memory: self.max_memory.or(other.max_memory),
             max_client_memory: self.max_client_memory.or(other.max_client_memory),
             read_only: self.read_only.or(other.read_only),
+            ignore_auth: self.ignore_auth.or(other.ignore_auth),
             max_connections: self.max_connections.or(other.max_connections),
             max_requests: self.max_requests.or(other.max_requests),
             threads: self.threads.or(other.threads),
@@ -218,6 +220,7 @@ impl Settings {
             peer_wait: self.peer_wait,
             called_wait: self.peer_wait,
             read_only: self.read_only.unwrap_or(false),
+            ignore_auth: self.ignore_auth.unwrap_or(false),
             memory_max: self.max_memory,
             client_memory_max: check_client_memory(self.max_client_memory)?,
             open_requests_max: check_requests(self.max_requests)?,

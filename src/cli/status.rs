@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use serde_json::json;
 
 use super::error::CliError;
 use super::members::print_warnings;
@@ -11,8 +12,9 @@ use super::remote::RemoteArgs;
 use super::times::show_time;
 use super::units::{show_bytes, show_millis};
 use crate::client::message::{array_items, as_str, as_u64, map_items};
-use crate::client::{Fields, Message};
+use crate::client::{ClientError, Fields, Message, ServerError};
 use crate::node::config::SyncPolicy;
+use crate::protocol::client::ErrorCode;
 
 /// Print how a node is: ready or not, versions, sizes, counters
 #[derive(Debug, Clone, Args)]
@@ -30,8 +32,20 @@ pub(super) struct StatusArgs {
 
 pub(super) async fn run(args: StatusArgs) -> Result<(), CliError> {
     let remote = args.remote.connect().await?;
-    let reply = remote.request("status", &Fields::new()).await?;
     let mut output = Output::new(args.remote.json);
+    let reply = match remote.try_request("status", &Fields::new()).await? {
+        Ok(reply) => reply,
+        Err(ClientError::Server(error)) if is_closed(&error) => {
+            let name = &remote.connection.greeting().node;
+            output.either(
+                || json!({"name": name, "ready": false, "closed": error.text}),
+                || format!("{}: serves no client; {}", printable(name), printable(&error.text)),
+            )?;
+            output.flush()?;
+            return Err(CliError::Told);
+        }
+        Err(error) => return Err(error.into()),
+    };
     if output.json {
         output.line(&status_json(&reply).to_string())?;
     } else {
@@ -39,6 +53,11 @@ pub(super) async fn run(args: StatusArgs) -> Result<(), CliError> {
     }
     output.flush()?;
     if is_ready(&reply) { Ok(()) } else { Err(CliError::Told) }
+}
+
+/// Whether the node serves no client, because its data says that they must log in.
+pub(super) fn is_closed(error: &ServerError) -> bool {
+    error.code.as_deref() == Some(ErrorCode::AuthRequired.word())
 }
 
 /// Whether the node serves clients.

@@ -11,6 +11,7 @@
 //! 4. Keep frames on one link in order.
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
+mod closed;
 pub mod conflicts;
 mod contents;
 pub mod delete;
@@ -35,6 +36,7 @@ pub mod view;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub use closed::Closed;
 use conflicts::Conflicts;
 pub use delete::Decided;
 use delete::{DeleteGroup, DeleteSettings};
@@ -86,6 +88,8 @@ pub struct Config {
     pub hash_seed: u64,
     /// Client writes are refused; changes from peers are taken.
     pub read_only: bool,
+    /// Clients are served although the data says that they must log in.
+    pub ignore_auth: bool,
     /// Bytes of entries from which on client writes that need more memory are refused; deletions,
     /// and changes that do not make their entry bigger, are taken. None for no limit. Changes from peers are always taken: refusing them would be divergence.
     pub memory_max: Option<usize>,
@@ -109,6 +113,7 @@ impl Config {
             id,
             hash_seed,
             read_only: false,
+            ignore_auth: false,
             memory_max: None,
             delete: DeleteSettings::default(),
             full_mesh_max: overlay::FULL_MESH_MAX,
@@ -150,6 +155,12 @@ pub enum EngineWriteError {
     /// The node was started read-only.
     #[error("this node is read-only; write to another one")]
     ReadOnly,
+    /// The node is leaving for good.
+    #[error("this node is leaving its network for good; write to another one")]
+    Leaving,
+    /// Clients must log in, and cannot.
+    #[error(transparent)]
+    Closed(#[from] Closed),
     /// The node's memory limit is reached, and the change needs more memory.
     #[error(
         "this node's memory limit ({max} bytes) is reached, and this change needs more memory; \
@@ -437,6 +448,9 @@ impl Engine {
         if !self.ready {
             return Err(EngineWriteError::NotReady);
         }
+        if let Some(closed) = self.closed() {
+            return Err(EngineWriteError::Closed(closed));
+        }
         match self.refusal(&write) {
             // One that was made already changes nothing.
             Some(refusal) if self.replica.find_made(&write)?.is_none() => Err(refusal),
@@ -451,6 +465,9 @@ impl Engine {
         }
         if self.array_paths_barred && has_array(write.path.as_bytes()) {
             return Some(EngineWriteError::OlderPeers);
+        }
+        if self.is_retiring() {
+            return Some(EngineWriteError::Leaving);
         }
         let max = self.config.memory_max.filter(|_| write.value.is_some())?;
         let is_full = self.replica.tree().memory_bytes() >= max && self.replica.would_grow(write);

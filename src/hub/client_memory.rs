@@ -217,6 +217,13 @@ impl ClientMemory {
             .max_by_key(|(_, holding)| holding.badness())
     }
 
+    /// Has every connection closed that there is now.
+    pub fn close_all(&self) {
+        let accounts: Vec<Arc<Account>> =
+            self.accounts.lock().values().filter_map(Weak::upgrade).collect();
+        accounts.iter().for_each(|account| account.close());
+    }
+
     /// Counts a connection that was closed because of the bound.
     pub fn note_closed(&self) {
         self.closed.fetch_add(1, Ordering::Relaxed);
@@ -247,7 +254,7 @@ pub struct Account {
     buffers: AtomicUsize,
     moved_at: AtomicU64,
     is_closing: AtomicBool,
-    /// Fires when the connection is to be closed for the memory of all.
+    /// Fires when the connection is to be closed for the memory of all, or because no client is served.
     pub closing: Event,
 }
 
@@ -271,7 +278,7 @@ impl Account {
         self.moved_at.store(now, Ordering::Relaxed);
     }
 
-    /// The connection is to be closed for the memory of all.
+    /// The connection is to be closed: for the memory of all, or because no client is served.
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.closing.notify(usize::MAX);

@@ -171,6 +171,16 @@ pub enum GoneLook {
     End,
 }
 
+/// What a watch that overflowed can do.
+pub enum Resumption {
+    /// Start over: tell its client what the walk says is gone, and what the walk's snapshot
+    /// has and the client has not had; then go on.
+    From(Box<GoneWalk>),
+    /// Nothing: more left the tree meanwhile than could be kept for it. Its client must start
+    /// the watch again.
+    Lost,
+}
+
 /// Goes over what left the tree while a watch was lapsed, in order. Owns its part of the log and
 /// the snapshot from which the watch starts over.
 pub struct GoneWalk {

@@ -11,6 +11,7 @@
 
 pub mod bundle;
 pub mod client_memory;
+pub mod closing;
 pub mod gone;
 pub mod inbox;
 pub mod link_queue;
@@ -35,7 +36,9 @@ use crate::replica::watch::{WatchId, WatchScope};
 use crate::storage::{Batch, Op};
 use bundle::Collecting;
 use client_memory::ClientMemory;
-use gone::{FreedChunks, GoneLog, GoneWalk};
+use closing::Closing;
+pub use gone::Resumption;
+use gone::{FreedChunks, GoneLog};
 use inbox::{Inbox, MonitorId, Pushed, TopicMessage, WatchContent};
 use link_queue::{LinkQueue, QueuedTotal, Together};
 use log_queue::{CutPurpose, LogItem, LogQueue};
@@ -65,6 +68,8 @@ pub struct Hub {
     /// Fires when what is told of the cluster (who is there, serves clients, is a housekeeper) may
     /// be another thing than before. The shell fires it for what the engine does not know.
     pub cluster_changed: Event,
+    /// Whether no client is served.
+    pub closing: Closing,
     needs_incarnation: AtomicBool,
     /// How often idle links got something to write, where they are few.
     woke_few_links: AtomicU64,
@@ -113,6 +118,7 @@ struct Wakes {
     attention: bool,
     ready: bool,
     cluster: bool,
+    closing: bool,
     /// What was replaced, and must not be dropped under the guard.
     garbage: Vec<ServeJob>,
     /// The same.
@@ -137,16 +143,6 @@ struct Aftermath {
     frames: Together,
 }
 
-/// What a watch that overflowed can do.
-pub enum Resumption {
-    /// Start over: tell its client what the walk says is gone, and what the walk's snapshot
-    /// has and the client has not had; then go on.
-    From(Box<GoneWalk>),
-    /// Nothing: more left the tree meanwhile than could be kept for it. Its client must start
-    /// the watch again.
-    Lost,
-}
-
 impl Hub {
     /// Puts an engine behind its lock.
     #[must_use]
@@ -160,7 +156,6 @@ impl Hub {
         let client_memory = Arc::new(ClientMemory::default());
         let outputs = Outputs { client_memory: Arc::clone(&client_memory), ..Outputs::default() };
         Self {
-            guarded: ShardedLock::new(Guarded { engine, outbox: Outbox::new() }),
             outputs: Mutex::new(outputs),
             client_memory,
             log,
@@ -168,8 +163,10 @@ impl Hub {
             attention: Event::new(),
             became_ready: Event::new(),
             cluster_changed: Event::new(),
+            closing: Closing::of(&engine),
             needs_incarnation: AtomicBool::new(false),
             woke_few_links: AtomicU64::new(0),
+            guarded: ShardedLock::new(Guarded { engine, outbox: Outbox::new() }),
         }
     }
 
@@ -198,6 +195,7 @@ impl Hub {
             let mut guarded = self.guarded.write().unwrap_or_else(PoisonError::into_inner);
             let Guarded { engine, outbox } = &mut *guarded;
             let result = change(engine, outbox);
+            wakes.closing = self.closing.note(engine);
             if !outbox.is_empty() {
                 number = self.drain(engine, outbox, &mut wakes);
                 outbox.shrink();
@@ -401,6 +399,9 @@ impl Hub {
         }
         if wakes.attention {
             self.attention.notify(usize::MAX);
+        }
+        if wakes.closing {
+            self.closing.changed.notify(usize::MAX);
         }
         if wakes.cluster {
             self.cluster_changed.notify(usize::MAX);

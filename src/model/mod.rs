@@ -10,6 +10,7 @@ pub mod ids;
 pub mod left_out;
 pub mod limits;
 pub mod mark;
+pub mod meta;
 pub mod path;
 pub mod path_text;
 pub mod ping;

@@ -9,6 +9,7 @@ use super::descriptors::Shares;
 use super::durable::Durable;
 use super::identity::SOFTWARE;
 use super::link::{LinkInfo, Links};
+use super::retire;
 use super::saving::Saving;
 use super::stop::StopReason;
 use crate::engine::Engine;
@@ -17,8 +18,8 @@ use crate::membership;
 use crate::model::ids::Millis;
 use crate::rt::{self, TcpListener};
 use crate::server::{
-    FileJob, FileRefusal, FileReport, MemberInfo, MemberState, NodeInfo, NodeStatus, Server,
-    ServerConfig, StorageStatus,
+    FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
+    Server, ServerConfig, StorageStatus,
 };
 
 /// Starts to serve clients at a port that was opened before.
@@ -53,6 +54,7 @@ pub(super) fn open(
         client_memory_max: config.client_memory_max,
         open_requests_max: config.open_requests_max,
         remote_restore: config.remote_restore,
+        ignore_auth: config.ignore_auth,
         ..ServerConfig::default()
     };
     let hub = Arc::clone(&links.hub);
@@ -166,6 +168,11 @@ impl NodeInfo for ClientPortInfo {
         if let Some(links) = self.links.upgrade() {
             links.stop.request(StopReason::Left);
         }
+    }
+
+    fn leave_for_good(&self, patience_ms: Millis) -> Result<(), LeaveRefusal> {
+        let is_gone = || LeaveRefusal::NotReady(String::from("this node is ending already"));
+        retire::leave_for_good(&*self.links.upgrade().ok_or_else(is_gone)?, patience_ms)
     }
 
     fn storage(&self) -> Option<StorageStatus> {

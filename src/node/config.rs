@@ -91,6 +91,8 @@ pub struct Config {
     pub client_files: Option<PathBuf>,
     /// Whether `restore` is taken from other machines, too.
     pub remote_restore: bool,
+    /// Clients are served although the data says that they must log in, which they cannot yet.
+    pub ignore_auth: bool,
 }
 
 /// How a node keeps its data on disk.

@@ -4,6 +4,7 @@
 //! Peers are [`link`]'s, membership is the thread in [`swim`] with [`members`] behind it.
 
 mod address;
+mod auth_watch;
 mod bind;
 mod client_files;
 mod client_log;
@@ -22,6 +23,7 @@ mod members;
 mod memory_watch;
 mod peer_file;
 mod purge_watch;
+mod retire;
 mod saving;
 mod start;
 mod stop;
@@ -195,6 +197,7 @@ impl Node {
         rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone()));
         rt::spawn(tasks::report(Arc::clone(links)));
         rt::spawn(purge_watch::watch_purging(Arc::clone(links)));
+        rt::spawn(auth_watch::watch_auth(Arc::clone(links)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
         if plan.patience_ms(links, &timing) == 0 {
             // Nobody to wait for.
@@ -373,6 +376,7 @@ async fn prepare(config: &Config, opened: Opened) -> Result<Prepared, NodeError>
 fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
     crate::engine::Config {
         read_only: config.read_only,
+        ignore_auth: config.ignore_auth,
         memory_max: config.memory_max,
         delete: DeleteSettings {
             say_for_ms: millis(config.purge_grace),
@@ -449,7 +453,7 @@ impl Inner {
             rt::spawn_blocking(move || saving.end()).await;
             // Nothing leaves the node any more.
             if let Some(durable) = &self.durable {
-                durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
+                self.end_log(durable).await;
             }
         };
         futures::future::join(links, members).await;
@@ -462,6 +466,18 @@ impl Inner {
         let _ = rt::timeout(SWIM_END_TIMEOUT, self.swim.ended()).await;
         // The ports are free now, and so is the data directory.
         self.end_at_once();
+    }
+
+    async fn end_log(&self, durable: &Durable) {
+        if self.stop.reason() != Some(StopReason::LeftForGood) {
+            return durable.stop(&self.hub, LOG_FAREWELL_TIMEOUT).await;
+        }
+        if !durable.stop_for_good(&self.hub, LOG_FAREWELL_TIMEOUT).await {
+            tracing::error!(
+                "this node has left its network for good, but its data directory cannot say so: the disk \
+                 fails; do not start a node with it again"
+            );
+        }
     }
 
     /// The only member of the Delete group leaves its place to another node, if it has no data

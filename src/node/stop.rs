@@ -18,6 +18,9 @@ pub enum StopReason {
     /// A client sent it away.
     #[error("the node left its network because a client asked for it")]
     Left,
+    /// The same, and it does not come back: the others have agreed to go on without it.
+    #[error("the node left its network for good because a client asked for it")]
+    LeftForGood,
     /// Another live node has this node's name, and stayed alive for as long as it was tried.
     /// Starting again does not help as long as it runs.
     #[error(

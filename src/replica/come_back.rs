@@ -8,12 +8,13 @@ use super::crossing::Changed;
 use super::ring::Ring;
 use super::shards::Upkeep;
 use super::write_ids::WriteIds;
-use super::{Committed, Replica};
+use super::{Committed, Replica, login_of};
 use crate::model::chain::ChainBound;
 use crate::model::content_sums::ContentSums;
 use crate::model::defects::Defects;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
+use crate::model::meta::AUTH_PATH;
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tree::Tree;
@@ -96,6 +97,7 @@ impl Replica {
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
             contents,
+            login: login_of(image.tree.get(AUTH_PATH)),
             shards: Upkeep::default(),
             room: None,
         })

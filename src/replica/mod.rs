@@ -39,6 +39,7 @@ use crate::model::content_sums::ContentSums;
 use crate::model::defects::{Defect, Defects};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::meta::{AUTH_PATH, Login, login};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen, SeenById};
 use crate::model::seen_sum::{fingerprint, share_key};
@@ -77,6 +78,8 @@ pub struct Replica {
     defects: Defects,
     /// Invariant: the sums over `tree`.
     contents: ContentSums,
+    /// Invariant: what the entry at [`AUTH_PATH`] says.
+    login: Option<Login>,
     /// Not part of the state: it is made of the tree when somebody asks.
     shards: Upkeep,
     /// Nor this: the entry that was overwritten last, for [`Entry::new_in`].
@@ -115,6 +118,7 @@ impl Replica {
             chain_bound: ChainBound::default(),
             defects: Defects::default(),
             contents: ContentSums::default(),
+            login: None,
             shards: Upkeep::default(),
             room: None,
         }
@@ -154,6 +158,12 @@ impl Replica {
     /// An entry that was overwritten and that nobody needs: the next one can be made in its memory.
     pub fn take_room(&mut self) -> Option<Entry> {
         self.room.take()
+    }
+
+    /// How clients must log in, as the tree says; none: they need not.
+    #[must_use]
+    pub fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
     }
 
     /// What is accounted for.
@@ -290,7 +300,15 @@ impl Replica {
 
     /// Keeps the sums up to date: there was `old` at a path, and is `new` now.
     fn note_change(&mut self, path: &Path, old: Option<&Entry>, new: Option<&Entry>) {
+        if path.as_bytes() == AUTH_PATH {
+            self.login = login_of(new);
+        }
         let hashes = self.contents.replace(&self.table, path, old, new);
         self.shards.note(path, old, new, hashes);
     }
+}
+
+/// How clients must log in, as the entry at [`AUTH_PATH`] says. A deleted one says nothing.
+fn login_of(entry: Option<&Entry>) -> Option<Login> {
+    entry.and_then(Entry::value).and_then(login)
 }

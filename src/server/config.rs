@@ -40,6 +40,9 @@ pub struct ServerConfig {
     /// Whether `restore` is taken from other machines, too. What it takes in is believed as if it
     /// came from a peer.
     pub remote_restore: bool,
+    /// Whether clients are served although the data says that they must log in. The engine decides by
+    /// its own setting; here it tells who may delete what is not enforced.
+    pub ignore_auth: bool,
 }
 
 impl Default for ServerConfig {
@@ -55,6 +58,7 @@ impl Default for ServerConfig {
             snapshot_stall_ms: 300_000,
             qlen: 10,
             remote_restore: false,
+            ignore_auth: false,
         }
     }
 }

@@ -148,6 +148,9 @@ impl Connection {
             if self.shared.is_abandoned() {
                 return Ok(());
             }
+            if self.is_shut_out() {
+                return self.end_shut_out().await;
+            }
             let woken_before = self.shared.hub.woke_few_links();
             let mut busy = match self.take_requests() {
                 Requests::Done => false,
@@ -164,6 +167,9 @@ impl Connection {
                 Requests::Close => {
                     // The output's end says why.
                     self.until_safe().await;
+                    if self.is_shut_out() {
+                        return self.end_shut_out().await;
+                    }
                     linger(&self.socket, &std::mem::take(&mut self.out), LINGER).await;
                     return Ok(());
                 }
@@ -182,6 +188,9 @@ impl Connection {
                 return self.end().await;
             }
             if self.session.account.is_closing() {
+                if self.shared.hub.closing.is_closed() {
+                    return self.end_shut_out().await;
+                }
                 return self.end_for_memory().await;
             }
             if self.input.at_end && !busy && self.finish_after_end().await? {
@@ -206,7 +215,10 @@ impl Connection {
         let qlen = self.shared.config.qlen;
         let out = &mut self.out;
         self.shared.hub.read(|engine| {
-            write_greeting(engine.id().name.as_str(), engine.tick(), engine.tock(), qlen, out);
+            let closed = engine.closed();
+            let login = closed.as_ref().map(|closed| closed.login.name());
+            let name = engine.id().name.as_str();
+            write_greeting(name, engine.tick(), engine.tock(), qlen, login, out);
         });
     }
 
@@ -301,6 +313,11 @@ impl Connection {
         self.tell_memory();
         if self.out.is_empty() {
             return Ok(());
+        }
+        if self.is_shut_out() {
+            // Whatever was read after that moment is in the output that is dropped here.
+            self.end_shut_out().await?;
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         let stall = Duration::from_millis(self.shared.config.write_stall_ms);
         let mut from = 0;
@@ -424,21 +441,45 @@ impl Connection {
             return Ok(());
         }
         self.until_safe().await;
+        if self.is_shut_out() {
+            return self.end_shut_out().await;
+        }
         linger(&self.socket, &std::mem::take(&mut self.out), LINGER_AT_STOP).await;
         Ok(())
+    }
+
+    fn is_shut_out(&self) -> bool {
+        self.session.is_shut_out(&Self::context(&self.shared))
+    }
+
+    /// No client is served any more: says so, and drops what was to be sent.
+    async fn end_shut_out(&mut self) -> io::Result<()> {
+        let why = match self.shared.hub.read(Engine::closed) {
+            Some(closed) => closed.to_string(),
+            None => String::from("authorisation was switched on for a moment"),
+        };
+        let text = format!(
+            "closing the connection: {why}. What was asked for and not answered may have been done"
+        );
+        let error = ClientError::new(ErrorCode::AuthRequired, text);
+        self.out = Vec::new();
+        self.end_after(Vec::new(), &error).await
     }
 
     /// The clients' memory is used up, and this connection is the worst: says so, if the client
     /// reads that. What the connection holds goes first.
     async fn end_for_memory(&mut self) -> io::Result<()> {
-        self.close();
         let text = "closing the connection: what this node keeps for its clients exceeds \
                     --max-client-memory, and this connection keeps much and takes little; read \
                     faster, or ask for less at once";
-        let (error, tock) =
-            (ClientError::new(ErrorCode::TooSlow, text), self.shared.hub.read(Engine::tock));
-        let mut last = std::mem::take(&mut self.out);
-        write_error(&error, None, tock, &mut last);
+        let last = std::mem::take(&mut self.out);
+        self.end_after(last, &ClientError::new(ErrorCode::TooSlow, text)).await
+    }
+
+    /// Ends the connection with an error after these bytes.
+    async fn end_after(&mut self, mut last: Vec<u8>, error: &ClientError) -> io::Result<()> {
+        self.close();
+        write_error(error, None, self.shared.hub.read(Engine::tock), &mut last);
         self.input.shrink();
         self.tell_memory();
         linger(&self.socket, &last, LINGER).await;

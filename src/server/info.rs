@@ -15,6 +15,16 @@ pub trait NodeInfo: Send + Sync {
     /// happens elsewhere.
     fn leave(&self);
 
+    /// A client wants the node to leave for good: the others are to go on without it. Takes as long as that
+    /// takes, `patience_ms` and some seconds at most: where it may. Then the leaving happens elsewhere.
+    ///
+    /// # Errors
+    /// [`LeaveRefusal`]; the node runs on.
+    fn leave_for_good(&self, patience_ms: u64) -> Result<(), LeaveRefusal> {
+        let _ = patience_ms;
+        Err(LeaveRefusal::NotReady(String::from("this node cannot leave for good")))
+    }
+
     /// How the node keeps its data on disk, if it does. Quick: no waiting, no I/O.
     fn storage(&self) -> Option<StorageStatus> {
         None
@@ -28,6 +38,19 @@ pub trait NodeInfo: Send + Sync {
         let _ = job;
         Err(FileRefusal::NotAllowed)
     }
+}
+
+/// Why a node has not left for good. It runs on. Each text says how to go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeaveRefusal {
+    /// It has not caught up yet, or is ending already. Nothing was changed.
+    NotReady(String),
+    /// Nobody is there who could keep the data. Nothing was changed.
+    Alone(String),
+    /// The others have not agreed in time. Nothing was changed.
+    NotAgreed(String),
+    /// They have agreed, and it is not certain yet that it will stay so.
+    Unsettled(String),
 }
 
 /// How a node keeps its data on disk.

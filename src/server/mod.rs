@@ -52,10 +52,11 @@ use crossbeam_utils::CachePadded;
 use event_listener::Event;
 use parking_lot::Mutex;
 
+pub use command::unenforced::unenforced_warnings;
 pub use config::ServerConfig;
 pub use info::{
-    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, MemberInfo, MemberState,
-    NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
+    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo,
+    MemberState, NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 
@@ -254,6 +255,7 @@ impl Server {
         shared.hub.client_memory().set_max(shared.config.client_memory_max);
         let _detached = rt::spawn(relief::relieve(Arc::clone(&shared)));
         let _detached = rt::spawn(cluster::follow(Arc::clone(&shared)));
+        let _detached = rt::spawn(relief::shut_out(Arc::clone(&shared)));
         Self { address: bound, shared, accepting }
     }
 

@@ -123,6 +123,8 @@ pub(super) struct Session {
     pub(super) upload: Arc<Mutex<Option<Upload>>>,
     /// The client has sent the node away, and wants to know when it has gone.
     pub(super) sent_away: bool,
+    /// Requests were carried out: what is written, or open, may tell of the data.
+    is_served: bool,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -171,6 +173,7 @@ impl Session {
             is_local,
             upload: Arc::default(),
             sent_away: false,
+            is_served: false,
         }
     }
 
@@ -182,6 +185,10 @@ impl Session {
         batch: &[Decoded<'_>],
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
+        if cx.hub.closing.is_closed() {
+            return self.refuse_all(cx, batch, out);
+        }
+        self.is_served = true;
         let limit = cx.shared.output_limit();
         let mut done = 0;
         while let Some(rest) = batch.get(done..)
@@ -219,13 +226,7 @@ impl Session {
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
                 }
-                Ok(ClientMessage::Settings { qlen }) => {
-                    // What a client keeps for itself is its own affair: the window costs memory
-                    // there, not here. Were it cut, a client that acknowledges by its own
-                    // length would wait for ever. The server pauses one short of it.
-                    let qlen = *qlen;
-                    self.window = (qlen > 0).then_some(qlen.saturating_sub(1).max(1));
-                }
+                Ok(ClientMessage::Settings { qlen }) => self.set_window(*qlen),
                 Ok(ClientMessage::StreamEnd) => {}
                 Err(bad) => {
                     self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
@@ -236,6 +237,52 @@ impl Session {
             }
         }
         (done, Then::Continue)
+    }
+
+    /// No client is served: whatever is asked for is refused. Tells how many messages are done.
+    fn refuse_all(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        let limit = cx.shared.output_limit();
+        for (done, message) in batch.iter().enumerate() {
+            if out.len() >= limit {
+                return (done, Then::Continue);
+            }
+            match message {
+                Ok(ClientMessage::Request { seq, request }) => {
+                    self.refuse(cx, Some(*seq), request.errs_in_stream(), closed(cx), out);
+                }
+                Ok(ClientMessage::Ack { seq, ack }) => {
+                    self.streams.acknowledge(*seq, *ack, cx.now);
+                }
+                Ok(ClientMessage::Settings { qlen }) => self.set_window(*qlen),
+                Ok(ClientMessage::StreamEnd) => {}
+                Err(bad) if bad.is_fatal => {
+                    self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
+                    return (done + 1, Then::Close);
+                }
+                // Whatever is wrong with it, it would be refused.
+                Err(bad) => self.refuse(cx, bad.seq, bad.in_stream, closed(cx), out),
+            }
+        }
+        (batch.len(), Then::Continue)
+    }
+
+    /// Whether this client was served, and no client is any more: its connection ends, and what
+    /// waits for it is not sent.
+    pub(super) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
+        self.is_served && cx.hub.closing.is_closed()
+    }
+
+    /// The client's length of windows; 0 for no flow control.
+    fn set_window(&mut self, qlen: u64) {
+        // What a client keeps for itself is its own affair: the window costs memory there, not here.
+        // Were it cut, a client that acknowledges by its own length would wait for ever. The server
+        // pauses one short of it.
+        self.window = (qlen > 0).then_some(qlen.saturating_sub(1).max(1));
     }
 
     fn run_one(
@@ -303,7 +350,12 @@ impl Session {
                 (Action::LogStart, self.log_start(cx, seq, file, *distkv, *fetch))
             }
             Request::LogStop => (Action::LogStop, self.log_stop(cx, seq)),
-            Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
+            Request::Leave { for_good_ms: None } => (Action::Leave, self.leave(cx, seq, out)),
+            Request::Leave { for_good_ms: Some(patience_ms) } => {
+                (Action::Leave, self.leave_for_good(cx, seq, *patience_ms))
+            }
+            Request::AuthInfo => (Action::AuthInfo, self.auth_info(cx, seq, out)),
+            Request::TestAcl { acl } => (Action::TestAcl, self.test_acl(cx, seq, *acl, out)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };
         result.unwrap_or_else(|error| {
@@ -314,7 +366,11 @@ impl Session {
 
     fn not_implemented(&self, action: Action) -> Result<Then, ClientError> {
         self.authorise(action, None)?;
-        let text = format!("'{}' is not implemented in this version", action.name());
+        let text = format!(
+            "'{}' is not implemented in this version: clients cannot log in, so every client may do \
+             everything; nothing was changed",
+            action.name()
+        );
         Err(ClientError::new(ErrorCode::NotImplemented, text))
     }
 
@@ -456,4 +512,18 @@ pub(super) fn not_ready() -> ClientError {
         ErrorCode::NotReady,
         "this node has not caught up with its network yet; try again, or another node",
     )
+}
+
+/// The error of a node that serves no clients.
+fn closed(cx: &Context<'_>) -> ClientError {
+    match cx.hub.read(Engine::closed) {
+        Some(closed) => {
+            ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {closed}"))
+        }
+        // It was a moment ago.
+        None => ClientError::new(
+            ErrorCode::NotReady,
+            "authorisation was switched off just now; nothing was changed; try again",
+        ),
+    }
 }

@@ -10,7 +10,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::directory::{Directory, FILE_MODE};
@@ -18,6 +18,7 @@ use super::disk::Disk;
 use super::error::StorageError;
 use super::header::{FileHeader, LogStart};
 use super::identity::{Identity, Life};
+use super::left::set_aside;
 use super::log::LogWriter;
 use super::past::{Keep, expendable};
 use super::recover::{Files, RecoverOptions, Recovered, recover};
@@ -29,17 +30,20 @@ use crate::model::ids::NodeTable;
 
 const LOCK_NAME: &str = "lock";
 /// For its user only: it holds all that the node holds.
-const DIRECTORY_MODE: u32 = 0o700;
+pub(super) const DIRECTORY_MODE: u32 = 0o700;
 
 /// A data directory in use.
 pub struct DataDir {
     disk: Arc<dyn Disk>,
     /// Locked as long as it is open.
     _lock: Option<File>,
+    /// Where what was there is now, if its node had left for good.
+    left: Option<PathBuf>,
 }
 
 impl DataDir {
-    /// Takes a directory into use; it is made if it is not there.
+    /// Takes a directory into use; it is made if it is not there. If its node has left its network for
+    /// good, what is there is put aside ([`DataDir::left`]), and there is nothing in it.
     ///
     /// # Errors
     /// [`StorageError::Locked`] if another node uses it; [`StorageError::Io`].
@@ -47,13 +51,22 @@ impl DataDir {
         let shown = path.display().to_string();
         make(path).map_err(StorageError::io(&shown, "make"))?;
         let lock = lock(path, &shown)?;
-        Ok(Self { disk: Arc::new(Directory::new(path)), _lock: Some(lock) })
+        let disk = Directory::new(path);
+        let left = set_aside(path, &disk)?;
+        Ok(Self { disk: Arc::new(disk), _lock: Some(lock), left })
+    }
+
+    /// The folder in which the files of a node are that had left its network for good; none if it had
+    /// not.
+    #[must_use]
+    pub fn left(&self) -> Option<&Path> {
+        self.left.as_deref()
     }
 
     /// The same on any disk, without a lock; for tests.
     #[must_use]
     pub fn on(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, _lock: None }
+        Self { disk, _lock: None, left: None }
     }
 
     /// Its files.
@@ -129,6 +142,14 @@ impl DataDir {
         let changed_ns = entry.map_or(0, |entry| entry.changed_ns);
         let (log, bytes) = (stopped.number, stopped.bytes);
         self.note(&header, Life::Stopped { log, bytes, changed_ns })
+    }
+
+    /// The node whose last log that was ([`DataDir::stop`]) does not come back.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the directory says that the node has stopped, or that it has left.
+    pub fn note_left(&self, header: &FileHeader) -> Result<(), StorageError> {
+        self.note(header, Life::Left { log: header.number })
     }
 
     fn note(&self, header: &FileHeader, life: Life) -> Result<(), StorageError> {

@@ -7,7 +7,7 @@
 //!
 //! One frame ([`super::frame`]): magic text, version, network, name, store, the file's own id
 //! (device, inode, birth), then `[0, log]` while the node runs, `[1, log, bytes, changed]` after a
-//! clean stop.
+//! clean stop, `[2, log]` when the node has left its network for good ([`super::left`]).
 
 use std::io::{self, Write};
 
@@ -24,6 +24,7 @@ pub const IDENTITY_NAME: &str = "identity";
 const TEMPORARY_NAME: &str = "identity.tmp";
 const RUNNING: u64 = 0;
 const STOPPED: u64 = 1;
+const LEFT: u64 = 2;
 
 /// What the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,11 @@ pub enum Life {
         /// When that was last changed ([`DiskEntry::changed_ns`]).
         changed_ns: u64,
     },
+    /// It stopped, and does not come back: the others have agreed to go on without it.
+    Left {
+        /// Its last log.
+        log: u64,
+    },
 }
 
 impl Life {
@@ -62,7 +68,7 @@ impl Life {
     #[must_use]
     pub fn log(self) -> u64 {
         match self {
-            Self::Running { log } | Self::Stopped { log, .. } => log,
+            Self::Running { log } | Self::Stopped { log, .. } | Self::Left { log } => log,
         }
     }
 
@@ -71,7 +77,11 @@ impl Life {
         match self {
             Self::Stopped { log, bytes, .. } if log == number => bytes,
             // Its first frames.
-            Self::Running { log } | Self::Stopped { log, .. } if log >= number => 1,
+            Self::Running { log } | Self::Stopped { log, .. } | Self::Left { log }
+                if log >= number =>
+            {
+                1
+            }
             _ => 0,
         }
     }
@@ -111,9 +121,10 @@ impl Identity {
         write_u64(self.store, out);
         write_file_id(id, out);
         match self.life {
-            Life::Running { log } => {
+            Life::Running { log } | Life::Left { log } => {
+                let is_left = matches!(self.life, Life::Left { .. });
                 write_array_len(2, out);
-                write_u64(RUNNING, out);
+                write_u64(if is_left { LEFT } else { RUNNING }, out);
                 write_u64(log, out);
             }
             Life::Stopped { log, bytes, changed_ns } => {
@@ -171,6 +182,7 @@ fn read_fields(mut r: Reader<'_>) -> Result<(Identity, FileId), FormatError> {
     let fields = r.read_array_len()?;
     let life = match (r.read_u64()?, fields) {
         (RUNNING, 2) => Life::Running { log: r.read_u64()? },
+        (LEFT, 2) => Life::Left { log: r.read_u64()? },
         (STOPPED, 4) => {
             Life::Stopped { log: r.read_u64()?, bytes: r.read_u64()?, changed_ns: r.read_u64()? }
         }
@@ -199,6 +211,7 @@ mod tests {
         for life in [
             Life::Running { log: 3 },
             Life::Stopped { log: 9, bytes: 1 << 40, changed_ns: u64::MAX },
+            Life::Left { log: 9 },
         ] {
             identity(life).store(&disk).unwrap();
             let loaded = Identity::load(&disk, &entry(&disk)).unwrap();

@@ -12,7 +12,7 @@
 //! | [`snapshot`] | the snapshot |
 //! | [`recover()`] | what a start finds, and what may be believed of it |
 //! | [`past`] | how far back a directory reaches, and what may go |
-//! | [`data_dir`] | the directory: lock, identity, numbers, pruning |
+//! | [`data_dir`] | the directory: lock, identity, numbers, pruning; `left` for one whose node left for good |
 //!
 //! Nothing here runs by itself: no clock, no randomness, and no thread but one that helps a start
 //! ([`bulk`]). Files go through [`disk::Disk`],
@@ -30,6 +30,7 @@ mod framing;
 pub mod header;
 pub mod identity;
 mod knowledge;
+mod left;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod listing;
 pub mod log;

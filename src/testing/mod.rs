@@ -64,6 +64,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         peer_wait: None,
         called_wait,
         read_only: false,
+        ignore_auth: false,
         memory_max: None,
         client_memory_max: CLIENT_MEMORY,
         open_requests_max: OPEN_REQUESTS,

@@ -24,7 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use distkv::engine::delete::DeleteSettings;
+use distkv::engine::delete::{DeleteSettings, Retirement};
 use distkv::engine::{
     Config, Engine, Image, Input, LinkId, Outbox, Output, Report, TICK_INTERVAL_MS,
 };
@@ -112,6 +112,7 @@ impl Cluster {
             ["restart", at, rest @ ..] => self.restart(at, rest),
             ["clone", at, file] => self.clone_disk(at, file),
             ["forget", at, name] => self.forget(at, name),
+            ["leave-for-good", at] => self.leave_for_good(at),
             ["group", at] => self.group(at),
             _ => panic!("{file}: unknown command {command:?}"),
         }
@@ -407,6 +408,27 @@ impl Cluster {
         if let Err(error) = engine.forget_member(&name, &mut out) {
             self.print(format!("{at}: {error}"));
         }
+        self.perform(at, out);
+    }
+
+    /// Begins to leave for good; the second time tells how far that is, and stays if it is not agreed.
+    fn leave_for_good(&mut self, at: &str) {
+        let mut out = Outbox::new();
+        let engine = &mut self.nodes.get_mut(at).unwrap().engine;
+        let line = match engine.retirement() {
+            None => match engine.begin_retirement(&mut out) {
+                Ok(()) => "leaves for good".into(),
+                Err(error) => error.to_string(),
+            },
+            Some(Retirement::Agreeing { away, .. }) => {
+                assert!(engine.cancel_retirement());
+                let away: Vec<&str> = away.iter().map(NodeName::as_str).collect();
+                format!("stays; away: {}", away.join(" "))
+            }
+            Some(Retirement::Spreading { .. }) => "is off the list; not all have said so".into(),
+            Some(Retirement::Done) => "is off the list, and all know".into(),
+        };
+        self.print(format!("{at}: {line}"));
         self.perform(at, out);
     }
 

@@ -10,12 +10,10 @@ from raw import Closed, check_error
 LATER = {
     "diffie_hellman": {"pubkey": b"\x01" * 128, "length": 16},
     "auth": {"typ": "root", "ident": "*", "data": {}},
-    "auth_info": {},
     "auth_get": {"typ": "root", "kind": "user", "ident": "*"},
     "auth_set": {"typ": "root", "kind": "user", "ident": "*", "data": {}},
     "auth_list": {"typ": "root", "kind": "user"},
     "set_auth_typ": {"typ": "root"},
-    "test_acl": {"path": ("a",), "mode": "r"},
 }
 
 
@@ -35,13 +33,16 @@ def test_no_file_is_written_unless_the_operator_has_allowed_a_place(connection, 
     connection.ok("get_tock")
 
 
-@pytest.mark.parametrize("kind", ["type", "match"])
-def test_type_checks_come_later_and_say_so(connection, base, kind):
+@pytest.mark.parametrize("kind", ["auth", "acl", "type", "match", "codec", "conv"])
+def test_what_is_not_enforced_is_refused_by_name(connection, base, kind):
     """Stored and not obeyed would be worse than refused."""
     check = {"good": (0, 1), "bad": ("x", None), "code": "if not isinstance(value, int): raise"}
     for action, path in (("set_internal", (kind, *base)), ("set_value", (None, kind, *base))):
         msg = connection.error(action, path=mp.path(*path), value=check)
-        assert msg["code"] == "not_implemented", msg
+        assert msg["code"] == "not_implemented" and f":n.{kind}" in msg["error"], msg
+    for action, path in (("delete_internal", (kind, *base)), ("delete_tree", (None, kind))):
+        msg = connection.error(action, path=mp.path(*path))
+        assert msg["code"] == "not_implemented" and f":n.{kind}" in msg["error"], msg
 
 
 def test_an_unknown_action_is_an_error_of_its_request_only(connection):

@@ -14,6 +14,8 @@ use crate::engine::exchange::lines::LinesImport;
 use crate::engine::exchange::saved_state_in::{SavedImage, image_of_saved_state};
 use crate::model::ids::NodeName;
 use crate::model::ids::Tock;
+use crate::model::meta::{AUTH_PATH, Family, login};
+use crate::model::path::{Element, Path};
 use crate::protocol::lines::LINE_BYTES_MAX;
 use crate::rt;
 use crate::storage::{FileHeader, read_snapshot};
@@ -35,12 +37,43 @@ pub(in crate::cli) struct StateFile {
     pub(in crate::cli) header: Option<FileHeader>,
     /// Its length.
     pub(in crate::cli) bytes: u64,
-    /// What of it is not in the image, one line each.
+    /// What of it is not in the image, and what nodes do not enforce, one line each.
     pub(in crate::cli) notes: Vec<String>,
 }
 
 /// Reads a file that holds a state, or a node's data directory.
 pub(in crate::cli) fn read_state(path: &FilePath, json: bool) -> Result<StateFile, CliError> {
+    let mut state = read_any(path, json)?;
+    state.notes.extend(notes_on_meta(&state.image));
+    Ok(state)
+}
+
+/// What of a state a node does not enforce, or what keeps it from serving clients.
+fn notes_on_meta(image: &Image) -> Vec<String> {
+    let tree = &image.replica.tree;
+    let mut notes = Vec::new();
+    let mut families = Vec::new();
+    for family in Family::ALL {
+        let top = Path::system_root().push(Element::Str(family.name()));
+        let mut entries = top.iter().flat_map(|top| tree.subtree(top));
+        if entries.any(|(_, entry)| entry.value().is_some()) {
+            families.push(format!(":n.{}", family.name()));
+        }
+    }
+    if !families.is_empty() {
+        let families = families.join(", ");
+        notes.push(format!("what is below {families} is kept, and no node enforces it"));
+    }
+    if let Some(login) = tree.get(AUTH_PATH).and_then(|e| e.value()).and_then(login) {
+        notes.push(format!(
+            "authorisation is switched on (:n.auth, {login}): a node with this data serves no client, \
+             unless it runs with --ignore-auth"
+        ));
+    }
+    notes
+}
+
+fn read_any(path: &FilePath, json: bool) -> Result<StateFile, CliError> {
     if path.is_dir() {
         return read_directory(path, None, json);
     }

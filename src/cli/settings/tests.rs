@@ -99,9 +99,11 @@ fn options_win_over_the_file_one_by_one() {
         name: Some("option".into()),
         peers: Some(vec!["b".into()]),
         read_only: Some(false),
+        ignore_auth: Some(true),
         ..Settings::default()
     };
     let settings = options.or(file);
+    assert_eq!(settings.ignore_auth, Some(true));
     assert_eq!(settings.name.as_deref(), Some("option"));
     assert_eq!(settings.network.as_deref(), Some("file"));
     assert_eq!(settings.peers, Some(vec!["b".into()]));

@@ -59,6 +59,11 @@ pub(super) struct RestoreArgs {
     #[arg(long, conflicts_with = "into")]
     any_network: bool,
 
+    /// Also snapshots that switch authorisation on: every node then refuses every client, this one
+    /// included, because this version cannot log them in; the node closes the connection when it is done
+    #[arg(long, conflicts_with = "into")]
+    with_auth: bool,
+
     #[command(flatten)]
     into: IntoArgs,
 
@@ -115,7 +120,7 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
     let connected = remote.connect().await?;
     let mut output = Output::new(remote.json);
     for file in &args.files {
-        let reply = restore(&connected, file, args.any_network, remote).await?;
+        let reply = restore(&connected, file, args, remote).await?;
         tell(file, &reply, &mut output)?;
         output.flush()?;
     }
@@ -152,7 +157,7 @@ pub(in crate::cli) fn tell_put(
 async fn restore(
     connected: &Remote,
     file: &FilePath,
-    any_network: bool,
+    args: &RestoreArgs,
     remote: &RemoteArgs,
 ) -> Result<Message, CliError> {
     let (path, json) = (file.to_owned(), remote.json);
@@ -188,8 +193,11 @@ async fn restore(
     drop(bar);
     let mut fields = Fields::new();
     fields.bool("last", true);
-    if any_network {
+    if args.any_network {
         fields.bool("any_network", true);
+    }
+    if args.with_auth {
+        fields.bool("with_auth", true);
     }
     // How long that takes depends on the state, and the node tells when it is done.
     let done = connected.connection.request(Action::Restore.name(), &fields).await;

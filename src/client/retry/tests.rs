@@ -10,7 +10,7 @@ use super::*;
 const ALL_CLASSES: [ErrorClass; 8] =
     [Unavailable, Overload, Aborted, TryDeadline, FateUnknown, UnknownThere, Busy, Final];
 
-const CODES: [(&str, ErrorClass); 23] = [
+const CODES: [(&str, ErrorClass); 24] = [
     ("bad_request", Final),
     ("bad_message", Final),
     ("unknown_action", Final),
@@ -26,6 +26,7 @@ const CODES: [(&str, ErrorClass); 23] = [
     ("memory_full", Final),
     ("too_large", Final),
     ("denied", Final),
+    ("auth_required", Final),
     ("not_ready", Unavailable),
     ("read_only", Unavailable),
     ("no_event", Unavailable),

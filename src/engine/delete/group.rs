@@ -49,8 +49,17 @@ pub enum ForgetError {
 }
 
 impl Engine {
-    /// This node as a member of the group.
+    /// This node as a member of the group, as it presents itself.
     pub(in crate::engine) fn as_member(&self) -> Member {
+        if self.is_retired() {
+            let id = &self.config.id;
+            return Member { name: id.name.clone(), store: id.incarnation.0, durable: false };
+        }
+        self.as_listed()
+    }
+
+    /// This node as it stands on the list, if it does.
+    pub(super) fn as_listed(&self) -> Member {
         let store = self.delete.settings.store;
         Member {
             name: self.config.id.name.clone(),
@@ -142,6 +151,7 @@ impl Engine {
         self.delete.round = None;
         self.delete.away.clear();
         self.delete.stranded_since = None;
+        self.update_retirement();
         true
     }
 
@@ -162,6 +172,9 @@ impl Engine {
     /// A planned change that is due: a node with a data directory that is not on the list yet,
     /// or a member without one that is not needed any more.
     pub(super) fn planned_change(&self, config: &GroupConfig) -> Option<GroupConfig> {
+        if self.wants_to_retire() {
+            return self.without_this(config);
+        }
         if let Some(handed_over) = self.handed_over(config) {
             return Some(handed_over);
         }
@@ -189,7 +202,7 @@ impl Engine {
     }
 
     pub(super) fn on_group_tick(&mut self, now: Millis, out: &mut Outbox) {
-        if !self.ready {
+        if !self.ready || self.is_retired() {
             return;
         }
         let Some(config) = self.delete.config.clone() else {
@@ -309,6 +322,7 @@ impl Engine {
         if let Some(config) = &hello.config {
             is_news |= self.take_config(config.clone(), out);
         }
+        self.note_confirmation(link, hello.config.as_ref());
         if is_news {
             self.broadcast_group(out);
         }

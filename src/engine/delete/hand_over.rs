@@ -34,6 +34,11 @@ impl Engine {
         if me.durable || *config.members() != [me] {
             return None;
         }
+        self.first_ready_peer()
+    }
+
+    /// Of those who are here, who takes a place that nobody else can take: one with data, if there is.
+    pub(super) fn first_ready_peer(&self) -> Option<Member> {
         let ready = |link: &LinkId| self.peers.get(*link).is_some_and(|p| p.ready);
         let here = self.delete.peers.iter().filter(|(link, _)| ready(link)).map(|(_, m)| m);
         here.min_by_key(|m| (!m.durable, m.name.clone())).cloned()

@@ -6,6 +6,7 @@
 //! | a round: propose, agree, decide, announce | [`round`] |
 //! | nodes that are not on the list and were here lately | [`witness`] |
 //! | the only member stops: it hands over | [`hand_over`] |
+//! | a member leaves for good | [`retire`] |
 //! | announcements: applied, kept, offered to whoever is behind (RULES 5) | [`announce`] |
 //! | holes in V: waiting for them, and giving them up as lost | [`holes`] |
 
@@ -13,6 +14,7 @@ pub(super) mod announce;
 pub(super) mod group;
 pub(super) mod hand_over;
 pub(super) mod holes;
+pub(super) mod retire;
 pub(super) mod round;
 pub(super) mod witness;
 
@@ -24,10 +26,12 @@ use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::replica::purge::{PurgeDecision, TockPair};
 use holes::HoleWatch;
+use retire::Retiring;
 use round::{Agreeing, Deciding, Proposed, Round};
 use witness::Witnesses;
 
 pub use group::{ForgetError, GroupView};
+pub use retire::{RetireError, Retirement};
 pub use round::Decided;
 
 /// For so long a node that is away, and not on the list, has a say, unless told otherwise.
@@ -109,6 +113,8 @@ pub(super) struct DeleteGroup {
     stranded_since: Option<Millis>,
     /// This node is about to stop.
     hands_over: bool,
+    /// This node is to leave for good.
+    retires: Option<Retiring>,
 }
 
 impl DeleteGroup {
@@ -134,6 +140,7 @@ impl DeleteGroup {
             witnesses: Witnesses::new(),
             stranded_since: None,
             hands_over: false,
+            retires: None,
         }
     }
 
@@ -183,6 +190,7 @@ impl Engine {
 
     pub(super) fn on_delete_link_down(&mut self, link: LinkId) {
         self.delete.peers.remove(&link);
+        self.forget_confirmation(link);
         // A round that waits for this link's answer will time out; one more try costs nothing.
         if self.delete.agreeing.as_ref().is_some_and(|a| a.link == link) {
             self.delete.agreeing = None;

@@ -96,7 +96,8 @@ impl Engine {
         let Some(config) = self.delete.config.clone() else { return };
         let me = self.as_member();
         let is_alone = self.delete.hands_over && *config.members() == [me.clone()];
-        if !(self.is_elected_coordinator() || is_alone) || !config.members().contains(&me) {
+        let is_asked = self.is_elected_coordinator() || is_alone || self.wants_to_retire();
+        if !is_asked || !config.members().contains(&me) {
             return;
         }
         let next = self.planned_change(&config);
@@ -219,6 +220,7 @@ impl Engine {
             && self.is_version_of(&config, &proposal.round)
             && config.lineage == pair.lineage
             && proposal.round.purge_id() == pair.id
+            && !(self.is_retired() && self.would_be_taken_in(proposal))
             && pair.from.includes(&config.since)
             // A hole that is none here is not lost.
             && self.replica.seen().intersection(&pair.seen.holes()).is_empty();
@@ -238,6 +240,19 @@ impl Engine {
     /// Whether a round is of those that agree by this list.
     fn is_version_of(&self, config: &GroupConfig, round: &RoundId) -> bool {
         config.version == round.version || self.config.defects.has(Defect::ListVersionUnchecked)
+    }
+
+    /// How many members come before this node, by name.
+    fn own_place(&self) -> u64 {
+        let me = self.as_listed();
+        let members = self.delete.config.iter().flat_map(GroupConfig::members);
+        members.take_while(|member| **member < me).count() as u64
+    }
+
+    /// Whether a proposed list has this node.
+    fn would_be_taken_in(&self, proposal: &Proposal) -> bool {
+        let me = self.as_listed();
+        proposal.next.as_ref().is_some_and(|next| next.members().contains(&me))
     }
 
     /// Whether a round of this node's own is under way, or decided and not applied yet. Until then it
@@ -278,7 +293,9 @@ impl Engine {
 
     fn note_failure(&mut self, now: Millis) {
         self.delete.round_due = now + RETRY_MS.min(self.delete.settings.interval_ms);
-        self.delete.retry_due = now + RETRY_SOON_MS;
+        // Several who leave for good disturb each other's rounds until one begins before the others.
+        let place = if self.wants_to_retire() { self.own_place() } else { 0 };
+        self.delete.retry_due = now + RETRY_SOON_MS * (1 + place);
     }
 
     /// Whether the list is to be changed: a node with data is here, or this one hands over.

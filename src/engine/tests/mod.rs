@@ -9,6 +9,7 @@ mod digest;
 mod lists;
 mod log;
 mod net;
+mod retire;
 
 use net::Net;
 

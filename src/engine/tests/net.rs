@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::log::LogReplay;
 use super::write;
-use crate::engine::delete::{DeleteSettings, ForgetError};
+use crate::engine::delete::{DeleteSettings, ForgetError, RetireError};
 use crate::engine::*;
 use crate::model::chain::Chain;
 use crate::model::entry::EntryParts;
@@ -460,6 +460,14 @@ impl Net {
 
     pub(super) fn begin_hand_over(&mut self, node: usize) {
         self.nodes[node].engine.begin_hand_over();
+    }
+
+    /// A node is to leave for good.
+    pub(super) fn retire(&mut self, node: usize) -> Result<(), RetireError> {
+        let mut out = Outbox::new();
+        let begun = self.nodes[node].engine.begin_retirement(&mut out);
+        self.perform(node, out);
+        begun
     }
 
     /// A node says that it leaves, and is gone.

@@ -331,8 +331,13 @@ impl Logger {
             tracing::error!("the disk fails, so there is no record that this node has stopped");
             return Ok(());
         };
-        let (knowledge, table) = (image.knowledge(), &image.replica.table);
+        let (knowledge, table, header) =
+            (image.knowledge(), &image.replica.table, log.header().clone());
         self.files.dir.stop(log, rt::wall_clock_ms(), &knowledge, table)?;
+        if self.state.leaves_for_good() {
+            self.files.dir.note_left(&header)?;
+            self.state.update(|view| view.has_left = true);
+        }
         self.last = self.last.max(number);
         self.note_synced();
         tracing::debug!("the data directory says that this node has stopped");

@@ -162,6 +162,13 @@ impl Durable {
         self.queue.close();
     }
 
+    /// Ends the log of a node that does not come back. Tells whether the directory says so now.
+    pub(super) async fn stop_for_good(&self, hub: &Hub, patience: Duration) -> bool {
+        self.state.leave_for_good();
+        self.stop(hub, patience).await;
+        self.state.view().has_left
+    }
+
     /// Ends the log as a crash does.
     pub(super) fn abandon(&self) {
         self.queue.close();

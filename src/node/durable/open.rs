@@ -59,6 +59,13 @@ impl Opened {
     ) -> Result<Self, NodeError> {
         let failed = |source| NodeError::Storage { dir: config.dir.clone(), source };
         let dir = DataDir::open(&config.dir).map_err(Box::new).map_err(failed)?;
+        if let Some(folder) = dir.left() {
+            tracing::warn!(
+                "the node of this data directory has left its network for good, so this start begins with \
+                 nothing; what was there is in {}",
+                folder.display()
+            );
+        }
         Self::read(dir, config, network, name).map_err(Box::new).map_err(failed)
     }
 

@@ -22,6 +22,8 @@ struct Inner {
     /// What became of the last saver, for the log's thread.
     saved: Option<Result<u64, ()>>,
     is_over: bool,
+    /// The last record is to be followed by a note that the node does not come back.
+    leaves_for_good: bool,
 }
 
 /// How the log is, for operators.
@@ -47,6 +49,8 @@ pub(in crate::node) struct LogView {
     pub(in crate::node) failing_since: Option<Millis>,
     /// How often logging has failed.
     pub(in crate::node) failures: u64,
+    /// The directory says that the node has left its network for good.
+    pub(in crate::node) has_left: bool,
 }
 
 /// Who wants a snapshot is told here what became of it.
@@ -71,6 +75,15 @@ impl LogState {
         // What cannot be read tells nothing of the past; whoever needs it gets the error.
         let past = reach(disk).ok().flatten();
         self.update(|view| (view.older_bytes, view.past) = (bytes, past));
+    }
+
+    /// When the log ends, the directory is to say that the node does not come back.
+    pub(super) fn leave_for_good(&self) {
+        self.inner.lock().leaves_for_good = true;
+    }
+
+    pub(super) fn leaves_for_good(&self) -> bool {
+        self.inner.lock().leaves_for_good
     }
 
     /// Somebody wants a snapshot; false if there will be none any more.

@@ -11,6 +11,9 @@ macro_rules! actions {
         }
 
         impl Action {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
             /// The action of a name as it stands in a request.
             #[must_use]
             pub fn of(name: &[u8]) -> Option<Self> {
@@ -114,7 +117,7 @@ actions! {
     DiffieHellman = "diffie_hellman",
     /// Authorisation. Not here yet.
     Auth = "auth",
-    /// Authorisation. Not here yet.
+    /// Which authentication method is in force; as the original, it does not tell.
     AuthInfo = "auth_info",
     /// Authorisation. Not here yet.
     AuthGet = "auth_get",
@@ -124,7 +127,7 @@ actions! {
     AuthList = "auth_list",
     /// Authorisation. Not here yet.
     SetAuthTyp = "set_auth_typ",
-    /// Authorisation. Not here yet.
+    /// What an access list allows.
     TestAcl = "test_acl",
 }
 

@@ -25,7 +25,7 @@ pub enum ErrorCode {
     WidReused,
     /// The root cannot be deleted. Nothing was changed.
     IsRoot,
-    /// The node still owns entries, or is the one that was asked. Nothing was changed.
+    /// The node still owns entries, is the one that was asked, or must stay a member. Nothing was changed.
     InUse,
     /// The node has not caught up with its network yet; try another one, or later.
     NotReady,
@@ -48,6 +48,8 @@ pub enum ErrorCode {
     StorageFailed,
     /// The session may not do this.
     Denied,
+    /// The network's data says that clients must log in, and they cannot. Nothing was changed.
+    AuthRequired,
     /// A bug in the node.
     Internal,
 }
@@ -79,6 +81,7 @@ impl ErrorCode {
             Self::UnknownFate => "unknown_fate",
             Self::StorageFailed => "storage_failed",
             Self::Denied => "denied",
+            Self::AuthRequired => "auth_required",
             Self::Internal => "internal",
         }
     }

@@ -54,6 +54,7 @@ macro_rules! fields {
 
 fields! {
     Ack = "ack",
+    Acl = "acl",
     Action = "action",
     After = "after",
     AnyNetwork = "any_network",
@@ -69,6 +70,7 @@ fields! {
     Detail = "detail",
     Empty = "empty",
     Fetch = "fetch",
+    ForGood = "for_good",
     Format = "format",
     Full = "full",
     Housekeepers = "housekeepers",
@@ -107,6 +109,7 @@ fields! {
     Topic = "topic",
     Value = "value",
     Wid = "wid",
+    WithAuth = "with_auth",
     WithData = "with_data",
 }
 

@@ -131,8 +131,16 @@ impl MessageWriter<'_> {
     }
 }
 
-/// The server's first message. `tick` is none on a node that cannot work yet.
-pub fn write_greeting(node: &str, tick: Option<Tick>, tock: Tock, qlen: u64, out: &mut Vec<u8>) {
+/// The server's first message. `tick` is none on a node that cannot work yet. `login`: the method by
+/// which clients must log in; unmodified clients then end with an error that says so.
+pub fn write_greeting(
+    node: &str,
+    tick: Option<Tick>,
+    tock: Tock,
+    qlen: u64,
+    login: Option<&str>,
+    out: &mut Vec<u8>,
+) {
     let mut message = MessageWriter::new(out);
     message.u64("seq", 0);
     let version = message.key("version");
@@ -144,6 +152,11 @@ pub fn write_greeting(node: &str, tick: Option<Tick>, tock: Tock, qlen: u64, out
         None => message.nil("tick"),
     };
     message.tock(tock).u64("qlen", qlen);
+    if let Some(login) = login {
+        let methods = message.key("auth");
+        write_array_len(1, methods);
+        write_str(login, methods);
+    }
 }
 
 /// An error outside of a stream; of a message that no request's number was found in, without

@@ -8,13 +8,17 @@ use super::shards::{ListShards, decode_list_shards};
 use super::stored::{
     RestorePiece, StoredChange, decode_restore_piece, decode_stored_change, is_distkv_format,
 };
-use super::write::decode_write;
 pub use super::write::{COPIES_TIMEOUT_MS, COPIES_TIMEOUT_MS_MAX, WriteRequest};
-use crate::model::ids::Tick;
+use super::write::{decode_write, timeout};
+use crate::model::ids::{Millis, Tick};
 use crate::model::path::{Element, Path, PathBuilder, PathBytes};
 use crate::model::path_text::python_text;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{Kind, ReadError, Reader};
+
+/// The longest that the others may take to agree that a node leaves for good: it keeps a thread of the
+/// node busy meanwhile, and can be asked for again.
+pub const LEAVE_TIMEOUT_MS_MAX: Millis = 60_000;
 
 /// What a client's message is.
 #[derive(Debug)]
@@ -320,9 +324,27 @@ pub enum Request<'a> {
     /// `log_stop`.
     LogStop,
     /// `leave`.
-    Leave,
+    Leave {
+        /// The node does not come back: how long the others may take to agree, milliseconds.
+        for_good_ms: Option<u64>,
+    },
+    /// `auth_info`.
+    AuthInfo,
+    /// `test_acl`.
+    TestAcl {
+        /// The access list to be tested; none for the client's own.
+        acl: Option<&'a str>,
+    },
     /// An action that this version does not have.
     NotImplemented(Action),
+}
+
+impl Request<'_> {
+    /// Whether errors must come within a stream; see [`Action::errs_in_stream`].
+    #[must_use]
+    pub fn errs_in_stream(&self) -> bool {
+        matches!(self, Self::GetTree { .. } | Self::Watch { .. } | Self::MsgMonitor { .. })
+    }
 }
 
 /// Decodes one message, all of whose bytes are there and nothing behind them.
@@ -454,15 +476,22 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
             fetch: fields.flag(Field::Fetch)?,
         },
         Action::LogStop => Request::LogStop,
-        Action::Leave => Request::Leave,
+        Action::Leave => {
+            let is_for_good = fields.flag(Field::ForGood)?;
+            let timeout = timeout(fields)?.min(LEAVE_TIMEOUT_MS_MAX);
+            Request::Leave { for_good_ms: is_for_good.then_some(timeout) }
+        }
+        Action::AuthInfo => Request::AuthInfo,
+        Action::TestAcl => {
+            fields.path(Field::Path)?;
+            Request::TestAcl { acl: fields.optional_text(Field::Acl)? }
+        }
         Action::DiffieHellman
         | Action::Auth
-        | Action::AuthInfo
         | Action::AuthGet
         | Action::AuthSet
         | Action::AuthList
-        | Action::SetAuthTyp
-        | Action::TestAcl => Request::NotImplemented(action),
+        | Action::SetAuthTyp => Request::NotImplemented(action),
     })
 }
 

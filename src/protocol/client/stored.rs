@@ -29,6 +29,8 @@ pub struct RestorePiece<'a> {
     pub last: bool,
     /// Also if it is of another network.
     pub any_network: bool,
+    /// Also if it switches authorisation on, so that no client is served any more.
+    pub with_auth: bool,
 }
 
 pub(super) fn decode_restore_piece<'a>(
@@ -39,6 +41,7 @@ pub(super) fn decode_restore_piece<'a>(
         data: fields.bytes(Field::Data)?,
         last: fields.flag(Field::Last)?,
         any_network: fields.flag(Field::AnyNetwork)?,
+        with_auth: fields.flag(Field::WithAuth)?,
     })
 }
 

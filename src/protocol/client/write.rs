@@ -85,7 +85,7 @@ fn write_id(fields: &Fields<'_>) -> Result<Option<WriteId>, ClientError> {
 }
 
 /// The field `timeout`: seconds, as an integer or a float.
-fn timeout(fields: &Fields<'_>) -> Result<Millis, ClientError> {
+pub(super) fn timeout(fields: &Fields<'_>) -> Result<Millis, ClientError> {
     let Some(raw) = fields.get_non_nil(Field::Timeout) else { return Ok(COPIES_TIMEOUT_MS) };
     let mut reader = Reader::new(raw);
     let seconds = match reader.peek_kind() {

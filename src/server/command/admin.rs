@@ -1,5 +1,7 @@
 //! `status`, `members`, `leave`: ours, for operators and their tools.
 
+use std::sync::Arc;
+
 use super::delete_group::{Roles, write_purge_block, write_texts, write_warnings};
 use super::storage::write_storage;
 use crate::engine::{Engine, MemoryExcess};
@@ -10,10 +12,11 @@ use crate::model::value::{
     write_array_len, write_bool, write_map_len, write_nil, write_str, write_u64,
 };
 use crate::protocol::client::chain::write_life;
-use crate::protocol::client::reply::write_result;
-use crate::protocol::client::{Action, ClientError, MessageWriter};
-use crate::server::info::{ClientLogStatus, MemberInfo, NodeStatus, StorageStatus};
+use crate::protocol::client::reply::{write_error, write_result};
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::info::{ClientLogStatus, LeaveRefusal, MemberInfo, NodeStatus, StorageStatus};
 use crate::server::session::{Context, Session, Then};
+use crate::server::unenforced_warnings;
 
 /// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
 /// them, and puts the head in front at the end.
@@ -149,6 +152,40 @@ impl Session {
     }
 }
 
+impl Session {
+    /// `leave` with `for_good`: answered when the others have agreed, or have not.
+    pub(in crate::server) fn leave_for_good(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        patience_ms: u64,
+    ) -> Result<Then, ClientError> {
+        self.authorise(Action::Leave, None)?;
+        let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
+        // If it stays, this only keeps the connection open when the node ends for another reason.
+        self.sent_away = true;
+        Ok(Then::heavy(seq, move || {
+            let left = info.leave_for_good(patience_ms);
+            let (tock, mut reply) = (hub.read(Engine::tock), Vec::new());
+            match left {
+                Ok(()) => write_result(&[0xc3], seq, tock, &mut reply),
+                Err(refusal) => write_error(&not_left(refusal), Some(seq), tock, &mut reply),
+            }
+            reply
+        }))
+    }
+}
+
+fn not_left(refusal: LeaveRefusal) -> ClientError {
+    let (code, text) = match refusal {
+        LeaveRefusal::NotReady(text) => (ErrorCode::NotReady, text),
+        LeaveRefusal::Alone(text) => (ErrorCode::Denied, text),
+        LeaveRefusal::NotAgreed(text) => (ErrorCode::InUse, text),
+        LeaveRefusal::Unsettled(text) => (ErrorCode::UnknownFate, text),
+    };
+    ClientError::new(code, text)
+}
+
 /// All that an operator should be warned of.
 fn warnings(
     cx: &Context<'_>,
@@ -158,8 +195,12 @@ fn warnings(
 ) -> Vec<String> {
     let of_storage = storage.and_then(StorageStatus::warning).into_iter();
     let of_log = client_log.and_then(ClientLogStatus::warning);
-    let of_memory = cx.hub.read(Engine::memory_excess).map(MemoryExcess::text);
-    of_storage.chain(of_log).chain(of_memory).chain(roles.warnings.iter().cloned()).collect()
+    let (excess, tree) = cx.hub.read(|engine| (engine.memory_excess(), engine.tree().clone()));
+    let of_memory = excess.map(MemoryExcess::text);
+    let mut all: Vec<String> = of_storage.chain(of_log).chain(of_memory).collect();
+    all.extend(unenforced_warnings(&tree));
+    all.extend(roles.warnings.iter().cloned());
+    all
 }
 
 fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap) {

@@ -27,7 +27,7 @@ enum Op<'a> {
 }
 
 impl<'a> Op<'a> {
-    fn new(session: &Session, op: &'a Result<BatchOp<'a>, ClientError>) -> Self {
+    fn new(session: &Session, cx: &Context<'_>, op: &'a Result<BatchOp<'a>, ClientError>) -> Self {
         match op {
             Err(error) => Self::Refused(error.clone()),
             Ok(BatchOp::Get { path, chain }) => {
@@ -38,7 +38,7 @@ impl<'a> Op<'a> {
                 Self::Read { lookup, ready: false }
             }
             Ok(BatchOp::Write(write)) => {
-                let path = session.resolve_write(write).map(Some);
+                let path = session.resolve_write(cx, write).map(Some);
                 let job = Job { seq: None, write: Some(write), path, spot: None, outcome: None };
                 Self::Write { job, number: 0 }
             }
@@ -99,7 +99,7 @@ impl Session {
         if has_writes && !cx.has_room() {
             return Then::NeedsRoom;
         }
-        let mut ops: Vec<Op<'_>> = ops.iter().map(|op| Op::new(self, op)).collect();
+        let mut ops: Vec<Op<'_>> = ops.iter().map(|op| Op::new(self, cx, op)).collect();
         if let Err(error) = cx.check_storage() {
             for op in &mut ops {
                 if let Op::Write { job, .. } = op {

@@ -18,6 +18,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::MsgSend, Some(topic.as_bytes()))?;
+        // Before, nobody knows whether the network's data says that clients must log in.
+        Self::check_ready(cx)?;
         let tock = cx.hub.change(|engine, outbox| {
             engine.send_topic(topic, data, outbox);
             engine.tock()
@@ -35,6 +37,7 @@ impl Session {
         raw: bool,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::MsgMonitor, Some(topic.as_bytes()))?;
+        Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let Some(id) = cx.hub.monitor(topic.clone(), &self.inbox) else {
             let text = "this node has as many monitors as it allows, all clients together";

@@ -13,6 +13,7 @@ mod spare;
 mod state;
 mod storage;
 mod tree;
+pub(super) mod unenforced;
 pub(super) mod value;
 mod watch;
 mod write_reply;

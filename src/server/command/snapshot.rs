@@ -9,6 +9,8 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
+use crate::model::meta::{AUTH_PATH, login};
+use crate::model::tree::Tree;
 use crate::model::value::{write_map_len, write_str, write_u64};
 use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::stored::RestorePiece;
@@ -70,9 +72,11 @@ impl Session {
         }
         let (place, now, last) = (Arc::clone(&self.upload), cx.now, piece.last);
         let network = (!piece.any_network).then_some(status.network);
+        let with_auth = piece.with_auth;
         Ok(Then::heavy(seq, move || {
             let done = upload.push(data, now).and_then(|()| match last {
-                true => finish(&hub, &upload, network.as_deref(), status.memory_max).map(Some),
+                true => finish(&hub, &upload, network.as_deref(), with_auth, status.memory_max)
+                    .map(Some),
                 false => Ok(None),
             });
             let (mut result, mut reply) = (Vec::new(), Vec::new());
@@ -115,11 +119,15 @@ fn finish(
     hub: &Hub,
     upload: &Upload,
     network: Option<&str>,
+    with_auth: bool,
     memory_max: Option<usize>,
 ) -> Result<TakenIn, ClientError> {
     let (header, image) = upload.finish()?;
     if let Some(network) = network {
         check_network(&header, network)?;
+    }
+    if !with_auth {
+        check_auth(&image.replica.tree)?;
     }
     let needed = image.replica.tree.memory_bytes();
     let used = hub.read(|engine| engine.tree().memory_bytes());
@@ -154,6 +162,19 @@ fn check_network(header: &FileHeader, network: &str) -> Result<(), ClientError> 
         header.network
     );
     Err(ClientError::bad_request(text))
+}
+
+/// A file from a network with authorisation would close this one to all clients, at every node: not
+/// unless that is wanted.
+fn check_auth(tree: &Tree) -> Result<(), ClientError> {
+    let entry = tree.get(AUTH_PATH).and_then(|entry| entry.value());
+    let Some(login) = entry.and_then(login) else { return Ok(()) };
+    let text = format!(
+        "the snapshot switches authorisation on (:n.auth, {login}), which this version cannot check: every \
+         node of the network would refuse every client; nothing was taken in. --with-auth takes it in \
+         all the same; or convert it to lines of JSON, and restore them without the line of :n.auth"
+    );
+    Err(ClientError::new(ErrorCode::Denied, text))
 }
 
 fn memory_full(max: usize) -> ClientError {

@@ -118,7 +118,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         let path = self.resolve(Action::Update, &change.path)?.to_path();
-        super::value::check_kind(path.as_bytes(), change.value.is_some())?;
+        self.writer(cx).check(path.as_bytes(), change.value.is_some())?;
         cx.check_storage()?;
         let (done, number) = cx.hub.change_numbered(|engine, outbox| {
             let names = NodeNames::of(engine);

@@ -110,6 +110,7 @@ impl Session {
         if path.path.is_root() || top == Path::system_root() {
             return Err(ClientError::new(ErrorCode::IsRoot, "You can't delete the root node"));
         }
+        self.writer(cx).check(top.as_bytes(), false)?;
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let (tree, names) = cx.hub.read(|engine| (engine.tree().clone(), NodeNames::of(engine)));

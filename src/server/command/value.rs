@@ -9,8 +9,6 @@ use super::write_reply::{write_refusal, write_refused, write_reply};
 use crate::engine::{Engine, EngineWriteError};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tick, Tock};
-use crate::model::path::Element;
-use crate::model::path::bytes::elements;
 use crate::model::tree::Spot;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
@@ -148,7 +146,7 @@ impl Session {
             .map_while(as_write)
             .map(|(seq, write)| {
                 let path = write.map(|write| {
-                    let path = self.resolve_write(write)?;
+                    let path = self.resolve_write(cx, write)?;
                     if write.copies > 0 {
                         waiting += 1;
                         self.check_count(cx, waiting)?;
@@ -194,10 +192,11 @@ impl Session {
     /// A write's whole path, if the write is allowed.
     pub(super) fn resolve_write<'a>(
         &self,
+        cx: &Context<'_>,
         write: &'a WriteRequest<'a>,
     ) -> Result<WholePath<'a>, ClientError> {
         let path = self.resolve(write.action, &write.path)?;
-        check_kind(path.as_bytes(), write.value.is_some())?;
+        self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
         Ok(path)
     }
 
@@ -431,18 +430,6 @@ impl<'a> Job<'a> {
             (_, _) => None,
         }
     }
-}
-
-/// Below nil, `type` and `match` tell the original what to check. Here nothing is checked yet,
-/// so they are not taken as if it were.
-pub(in crate::server) fn check_kind(path: &[u8], sets: bool) -> Result<(), ClientError> {
-    let mut elements = elements(path);
-    let is_system = matches!(elements.next(), Some(Element::Nil));
-    if !sets || !is_system || !matches!(elements.next(), Some(Element::Str("type" | "match"))) {
-        return Ok(());
-    }
-    let text = "type checks ('type' and 'match' below nil) are not implemented in this version";
-    Err(ClientError::new(ErrorCode::NotImplemented, text))
 }
 
 /// What the `chain` field asks for, in local terms.

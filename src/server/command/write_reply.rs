@@ -124,8 +124,9 @@ pub(super) fn write_refusal(
 /// The error of a write that was not made, for reasons of the node.
 pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
     let code = match error {
-        EngineWriteError::NotReady => ErrorCode::NotReady,
+        EngineWriteError::NotReady | EngineWriteError::Leaving => ErrorCode::NotReady,
         EngineWriteError::ReadOnly => ErrorCode::ReadOnly,
+        EngineWriteError::Closed(_) => ErrorCode::AuthRequired,
         EngineWriteError::MemoryFull { .. } => ErrorCode::MemoryFull,
         EngineWriteError::TooManyCopies { .. } | EngineWriteError::OlderPeers => {
             ErrorCode::BadRequest

@@ -62,7 +62,7 @@ impl Files {
     }
 
     /// The names of all snapshots and logs.
-    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::storage) fn all(&self) -> impl Iterator<Item = &str> {
         self.snapshots.values().chain(self.logs.values()).map(|entry| entry.name.as_str())
     }
 }

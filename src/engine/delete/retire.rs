@@ -1,0 +1,189 @@
+//! RULES 7: leaving for good. A member that will not come back has the list changed as planned, to one
+//! without it, while it is still here: so nobody waits for it afterwards, and nobody has to forget it.
+//!
+//! It coordinates that one round itself, elected or not. The election only keeps coordinators from
+//! disturbing each other; that one purge at most begins at any mark rests on what members agree to.
+//! From the moment on at which the list is without it, it says of itself that it has no data directory:
+//! else the next coordinator would take it in again.
+
+use std::collections::BTreeSet;
+
+use super::{Engine, Member};
+use crate::engine::{LinkId, Outbox};
+use crate::model::group::GroupConfig;
+use crate::model::ids::NodeName;
+
+/// How far this node is with leaving for good.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Retiring {
+    /// The list still has it.
+    Asked,
+    /// The list is without it. Who has said that it knows that list.
+    Agreed { confirmed: BTreeSet<LinkId> },
+}
+
+/// The same, for whoever waits for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Retirement {
+    /// All members, old and new, must agree. Of these some are not here, by name.
+    Agreeing {
+        /// Who is not here.
+        away: Vec<NodeName>,
+        /// All have agreed; this node's disk must confirm it, and then it cannot be undone.
+        is_decided: bool,
+    },
+    /// Agreed. Members that are here and have not said yet that they know it, by name, and changes of
+    /// this node that are on no other node.
+    Spreading {
+        /// Who has not said it yet.
+        unconfirmed: Vec<NodeName>,
+        /// How many changes.
+        unshared: u64,
+    },
+    /// Done: the node can go.
+    Done,
+}
+
+/// Why a node cannot begin to leave for good. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RetireError {
+    /// The node has not caught up with its network yet.
+    #[error("this node has not caught up with its network yet; try again when it has")]
+    NotReady,
+    /// Nobody is here who could keep the data.
+    #[error(
+        "no other node of the network is linked to this one and serves clients, so nobody could keep \
+         the data; `leave` without --for-good stops this node and keeps its data directory"
+    )]
+    Alone,
+}
+
+impl Engine {
+    /// This node is to leave for good: it takes no more changes of clients, and looks for all members'
+    /// agreement from the next tick on. See [`Engine::retirement`] for how far that is.
+    ///
+    /// # Errors
+    /// [`RetireError`]; nothing was changed.
+    pub fn begin_retirement(&mut self, out: &mut Outbox) -> Result<(), RetireError> {
+        if !self.ready {
+            return Err(RetireError::NotReady);
+        }
+        if !self.has_ready_peer() {
+            return Err(RetireError::Alone);
+        }
+        if self.delete.retires.is_none() {
+            self.delete.retires = Some(Retiring::Asked);
+            self.delete.round_due = 0;
+            self.delete.retry_due = 0;
+            self.update_retirement();
+            self.broadcast_group(out);
+        }
+        Ok(())
+    }
+
+    /// Stays after all. Tells whether that is so: not if the list is without this node already, or if
+    /// all have agreed and the disk is about to confirm it.
+    pub fn cancel_retirement(&mut self) -> bool {
+        let can = self.delete.retires == Some(Retiring::Asked) && self.delete.deciding.is_none();
+        if can {
+            self.delete.retires = None;
+            // Members may have agreed to it. That binds them to nothing before it is announced.
+            self.delete.round = None;
+        }
+        can
+    }
+
+    /// Whether this node is leaving for good, and how far that is.
+    #[must_use]
+    pub fn retirement(&self) -> Option<Retirement> {
+        let members = self.delete.config.iter().flat_map(GroupConfig::members);
+        let confirmed = match self.delete.retires.as_ref()? {
+            Retiring::Asked => {
+                let me = self.as_listed();
+                let away = members.filter(|m| **m != me && self.link_of(m).is_none());
+                let away = away.map(|member| member.name.clone()).collect();
+                return Some(Retirement::Agreeing {
+                    away,
+                    is_decided: self.delete.deciding.is_some(),
+                });
+            }
+            Retiring::Agreed { confirmed } => confirmed,
+        };
+        let here = members.filter_map(|member| Some((member, self.link_of(member)?)));
+        let open = here.filter(|(_, link)| !confirmed.contains(link));
+        let unconfirmed: Vec<NodeName> = open.map(|(member, _)| member.name.clone()).collect();
+        let unshared = self.unshared_changes();
+        // Without a list there is nobody to confirm it.
+        let is_told = !confirmed.is_empty() || self.delete.config.is_none();
+        if unconfirmed.is_empty() && unshared == 0 && is_told {
+            return Some(Retirement::Done);
+        }
+        Some(Retirement::Spreading { unconfirmed, unshared })
+    }
+
+    /// Whether this node is leaving for good.
+    pub(in crate::engine) fn is_retiring(&self) -> bool {
+        self.delete.retires.is_some()
+    }
+
+    /// Whether the list is still to be changed for this node's leaving.
+    pub(super) fn wants_to_retire(&self) -> bool {
+        self.delete.retires == Some(Retiring::Asked)
+    }
+
+    /// Whether the list is without this node for good.
+    pub(super) fn is_retired(&self) -> bool {
+        matches!(self.delete.retires, Some(Retiring::Agreed { .. }))
+    }
+
+    /// The list without this node. Where that would be empty, with one of those who are here.
+    pub(super) fn without_this(&self, config: &GroupConfig) -> Option<GroupConfig> {
+        let me = self.as_listed();
+        if !config.members().contains(&me) {
+            return None;
+        }
+        let mut rest: Vec<Member> =
+            config.members().iter().filter(|member| **member != me).cloned().collect();
+        if rest.is_empty() {
+            rest.extend(self.first_ready_peer());
+        }
+        GroupConfig::new(config.version.checked_add(1)?, config.lineage.clone(), rest)
+    }
+
+    /// The list may be another one than before.
+    pub(super) fn update_retirement(&mut self) {
+        let Some(retires) = &self.delete.retires else { return };
+        let me = self.as_listed();
+        let is_listed = self.delete.config.as_ref().is_some_and(|c| c.members().contains(&me));
+        self.delete.retires = Some(match (retires, is_listed) {
+            (Retiring::Asked, true) | (Retiring::Agreed { .. }, true) => Retiring::Asked,
+            (Retiring::Agreed { confirmed }, false) => {
+                Retiring::Agreed { confirmed: confirmed.clone() }
+            }
+            (Retiring::Asked, false) => Retiring::Agreed { confirmed: BTreeSet::new() },
+        });
+    }
+
+    /// A peer has told which list it has.
+    pub(super) fn note_confirmation(&mut self, link: LinkId, theirs: Option<&GroupConfig>) {
+        let me = self.as_listed();
+        let knows = match (theirs, &self.delete.config) {
+            (Some(theirs), Some(ours)) => {
+                theirs.version >= ours.version && !theirs.members().contains(&me)
+            }
+            _ => false,
+        };
+        if let Some(Retiring::Agreed { confirmed }) = &mut self.delete.retires
+            && knows
+        {
+            confirmed.insert(link);
+        }
+    }
+
+    /// A link is gone, and what was said over it may be, too.
+    pub(super) fn forget_confirmation(&mut self, link: LinkId) {
+        if let Some(Retiring::Agreed { confirmed }) = &mut self.delete.retires {
+            confirmed.remove(&link);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Never fail open: where the data says that clients must log in, and they cannot yet, no client is served,
+//! by any action; and what this version does not enforce takes no changes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use distkv::engine::{Config, Engine, Input};
+use distkv::hub::Hub;
+use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::model::path::Path;
+use distkv::model::value::Value as Stored;
+use distkv::protocol::client::Action;
+use distkv::replica::write::Write;
+use distkv::server::ServerConfig;
+
+use crate::harness::{Client, Node, Value, array, has, path, text};
+
+/// `{current: "password"}`
+const PASSWORD: &[u8] = b"\x81\xa7current\xa8password";
+const AUTH: &str = ":n.auth";
+/// The next life of whoever makes changes elsewhere: no event is made twice.
+static LIVES: AtomicU64 = AtomicU64::new(9);
+
+/// A change as it comes from a peer, or out of a file: not from a client.
+fn from_elsewhere(hub: &Hub, at: &str, value: Option<&[u8]>) {
+    let incarnation = Incarnation(LIVES.fetch_add(1, Ordering::SeqCst));
+    let id = NodeId { name: NodeName::new("elsewhere").unwrap(), incarnation };
+    let mut other = Engine::new(Config { ignore_auth: true, ..Config::new(id, 1) });
+    let mut out = distkv::engine::Outbox::new();
+    other.handle(Input::Found, 0, &mut out);
+    let path: Path = at.parse().unwrap();
+    // Above what is there.
+    let tock = hub.read(Engine::tock);
+    while other.tock() <= tock {
+        other.mint_tock();
+    }
+    if value.is_none() {
+        other.write(Write::new(&path, Some(&[0xc0])), false, &mut out).unwrap();
+    }
+    other.write(Write::new(&path, value), false, &mut out).unwrap();
+    let image = other.image();
+    hub.change(|engine, out| {
+        let mut state = engine.begin_take_in(image).unwrap();
+        let batch = state.next_batch(16);
+        engine.take_in_some(&mut state, &batch, out).unwrap();
+        engine.end_take_in(&state, out).unwrap();
+    });
+}
+
+fn closed() -> Node {
+    let node = Node::found("n1");
+    node.connect().set("secret", 42);
+    from_elsewhere(&node.hub, AUTH, Some(PASSWORD));
+    node
+}
+
+/// A node that serves all the same.
+fn ignoring() -> Node {
+    let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
+    let config = Config { ignore_auth: true, ..Config::new(id, 1) };
+    let node = Node::with(config, ServerConfig { ignore_auth: true, ..ServerConfig::default() });
+    node.hub.handle(Input::Found, 0);
+    node
+}
+
+/// A request for an action, with every field that any of them needs.
+fn anything(action: &str) -> Value {
+    map! {
+        "action": action, "path": path("secret"), "value": 1, "task": 1, "node": "n1~1", "tick": 1,
+        "nodes": true, "topic": array(["t"]), "data": Value::Binary(vec![1]), "tock": 1, "ops": array(Vec::<Value>::new()),
+        "typ": "root", "ident": "*", "start": true, "nchain": 3, "fetch": true, "known": true,
+    }
+}
+
+/// The first error among what a request gets.
+fn refusal(client: &mut Client, request: Value) -> Value {
+    let seq = client.start(request);
+    loop {
+        let reply = client.reply(seq);
+        if has(&reply, "error") {
+            return reply;
+        }
+        assert!(has(&reply, "state"), "{reply}");
+    }
+}
+
+#[test]
+fn no_action_is_served_without_a_login() {
+    let node = closed();
+    let mut client = node.connect();
+    assert_eq!(client.hello["auth"], array(["password"]), "as the original tells it");
+    for action in Action::ALL.iter().copied() {
+        let reply = refusal(&mut client, anything(action.name()));
+        assert_eq!(text(&reply, "code"), "auth_required", "{}: {reply}", action.name());
+        let error = text(&reply, "error");
+        assert!(error.contains(AUTH) && error.contains("password"), "{error}");
+        assert!(error.contains("--ignore-auth"), "{error}");
+        assert!(!has(&reply, "value") && !has(&reply, "result"), "{reply}");
+    }
+    assert_eq!(node.hub.read(|e| e.get(b"\xa6secret").unwrap().value().unwrap().to_vec()), [42]);
+    assert!(!node.info.left.load(Ordering::SeqCst));
+}
+
+#[test]
+fn who_is_connected_is_cut_off_when_authorisation_comes_and_is_told_why() {
+    let node = Node::found("n1");
+    let (mut watcher, mut idle, mut other) = (node.connect(), node.connect(), node.connect());
+    other.set("secret", 41);
+    let watch = map! {"action": "watch", "path": path(":"), "fetch": true};
+    let seq = watcher.start(watch);
+    assert_eq!(text(&watcher.reply(seq), "state"), "start");
+    assert_eq!(watcher.reply(seq)["value"].as_u64(), Some(41));
+    assert_eq!(text(&watcher.reply(seq), "state"), "uptodate");
+    from_elsewhere(&node.hub, AUTH, Some(PASSWORD));
+    from_elsewhere(&node.hub, "secret", Some(&[42]));
+    for client in [&mut watcher, &mut idle, &mut other] {
+        let mut last = client.receive().expect("it is told why");
+        while !has(&last, "error") {
+            assert!(!has(&last, "value"), "{last}");
+            last = client.receive().expect("it is told why");
+        }
+        assert_eq!(text(&last, "code"), "auth_required", "{last}");
+        assert!(text(&last, "error").contains(AUTH), "{last}");
+        assert!(client.receive().is_none());
+    }
+    // Whoever comes again is told with each request, and served when that is over.
+    let mut again = node.connect();
+    let get = || map! {"action": "get_value", "path": path("secret")};
+    assert_eq!(again.code(get()), "auth_required");
+    from_elsewhere(&node.hub, AUTH, Some(b"\x80"));
+    assert_eq!(again.get("secret"), Some(42.into()));
+    from_elsewhere(&node.hub, AUTH, Some(PASSWORD));
+    assert_eq!(text(&again.receive().unwrap(), "code"), "auth_required");
+    from_elsewhere(&node.hub, AUTH, None);
+    assert_eq!(node.connect().get("secret"), Some(42.into()));
+}
+
+#[test]
+fn a_write_in_flight_is_not_made_after_authorisation_came() {
+    let node = closed();
+    let written = node.hub.change(|engine, out| {
+        let path: Path = "secret".parse().unwrap();
+        let value = Stored::new(&[1][..]).unwrap();
+        engine.write(Write::new(&path, Some(value.as_bytes())), false, out)
+    });
+    assert!(written.unwrap_err().to_string().contains("authorisation"));
+}
+
+#[test]
+fn a_node_that_is_told_to_serves_everybody_and_warns() {
+    let node = ignoring();
+    from_elsewhere(&node.hub, AUTH, Some(PASSWORD));
+    from_elsewhere(&node.hub, ":n.type.int", Some(b"\x80"));
+    let mut client = node.connect();
+    client.set("a", 1);
+    for action in ["status", "members"] {
+        let reply = client.ok(map! {"action": action});
+        let warnings = reply["warnings"].to_string();
+        assert!(warnings.contains("--ignore-auth") && warnings.contains("password"), "{warnings}");
+        assert!(warnings.contains(":n.type"), "{warnings}");
+    }
+    // From its own machine it can be switched off for good, and not on again.
+    let below = |name: &str| path(name);
+    client.ok(map! {"action": "delete_internal", "path": below("auth")});
+    assert!(!node.hub.read(|engine| engine.login().is_some()));
+    let on =
+        map! {"action": "set_internal", "path": below("auth"), "value": map! {"current": "root"}};
+    assert_eq!(client.code(on), "not_implemented");
+    client.ok(map! {"action": "delete_tree", "path": path(":n.type")});
+    let warnings = client.ok(map! {"action": "status"})["warnings"].to_string();
+    assert!(!warnings.contains(":n."), "{warnings}");
+}
+
+#[test]
+fn what_is_not_enforced_takes_no_changes_by_any_action() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    for family in ["auth", "acl", "type", "match", "codec", "conv"] {
+        from_elsewhere(&node.hub, &format!(":n.{family}.old"), Some(b"\x80"));
+        let (whole, below) = (format!(":n.{family}.old"), format!("{family}.old"));
+        let (whole, below) = (|| path(&whole), || path(&below));
+        let v = || map! {"type": "x"};
+        let batch = |op: Value| map! {"action": "batch", "ops": array([op])};
+        let requests = [
+            map! {"action": "set_value", "path": whole(), "value": v()},
+            map! {"action": "set_internal", "path": below(), "value": v()},
+            map! {"action": "set_internal", "path": path(family), "value": v()},
+            map! {"action": "delete_value", "path": whole()},
+            map! {"action": "delete_internal", "path": below()},
+            map! {"action": "delete_tree", "path": whole()},
+            map! {"action": "delete_tree", "path": path(&format!(":n.{family}"))},
+            map! {"action": "update", "path": whole(), "value": v(), "tock": 1_000_000},
+            map! {"action": "update", "path": whole(), "tock": 1_000_000},
+        ];
+        for request in requests {
+            let error = client.error(request.clone());
+            assert_eq!(text(&error, "code"), "not_implemented", "{request}: {error}");
+            let told = text(&error, "error");
+            assert!(told.contains(&format!("':n.{family}'")), "{told}");
+            assert!(told.contains("nothing was changed"), "{told}");
+        }
+        for op in [
+            map! {"action": "set_value", "path": whole(), "value": v()},
+            map! {"action": "set_internal", "path": below(), "value": v()},
+            map! {"action": "delete_value", "path": whole()},
+            map! {"action": "delete_internal", "path": below()},
+        ] {
+            let reply = client.ok(batch(op.clone()));
+            assert_eq!(text(&reply["results"][0], "code"), "not_implemented", "{op}: {reply}");
+        }
+        let got = client.ok(map! {"action": "get_internal", "path": below()});
+        assert_eq!(got["value"], Value::Map(Vec::new()), "{family}: what was loaded stays");
+        let warnings = client.ok(map! {"action": "status"})["warnings"].to_string();
+        assert!(warnings.contains(&format!(":n.{family}")), "{warnings}");
+    }
+    // A session's root is no way around it.
+    client.ok(map! {"action": "root", "path": path(":n")});
+    let set = map! {"action": "set_value", "path": path("type.x"), "value": 1};
+    assert_eq!(client.code(set), "not_implemented");
+    let other = map! {"action": "set_internal", "path": path("shards:1"), "value": "n1"};
+    client.ok(other);
+}
+
+#[test]
+fn questions_about_authorisation_are_answered_as_by_the_original_without_it() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let reply = client.ok(map! {"action": "auth_info"});
+    assert_eq!(crate::harness::fields(&reply), ["seq", "tock"]);
+    let reply = client.ok(map! {"action": "test_acl", "path": path("a.b"), "mode": "w"});
+    assert_eq!(crate::harness::fields(&reply), ["access", "seq", "tock"]);
+    assert_eq!(reply["access"].as_bool(), Some(true));
+    let other = map! {"action": "test_acl", "path": path("a"), "acl": "lim", "mode": "w"};
+    assert_eq!(client.code(other), "not_implemented");
+}
+
+#[test]
+fn messages_wait_until_it_is_known_whether_clients_must_log_in() {
+    let node = Node::waiting("n1", ServerConfig::default());
+    let mut client = node.connect();
+    let send = map! {"action": "msg_send", "topic": array(["t"]), "data": 1};
+    assert_eq!(client.code(send), "not_ready");
+    let monitor = map! {"action": "msg_monitor", "topic": array(["t"])};
+    assert_eq!(client.code(monitor), "not_ready");
+}
