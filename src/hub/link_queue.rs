@@ -136,11 +136,13 @@ impl LinkQueue {
     }
 
     /// Most bytes that wait.
+    #[cfg(any(test, feature = "planted-defects"))]
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
     /// Sets another bound; what waits stays.
+    #[cfg(any(test, feature = "planted-defects"))]
     pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }

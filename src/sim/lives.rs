@@ -424,7 +424,7 @@ fn difference(told: &Image, true_one: &Image) -> Option<&'static str> {
     };
     [
         ("the id", told_of.id != known.id),
-        ("the last tick", told_of.tick != known.tick),
+        ("the last tick", told_of.tick < known.tick),
         ("what was seen", !told_of.seen.difference(&known.seen).is_empty()),
         ("the mark", told_of.mark != known.mark),
         ("the member list", told_of.group != known.group),
