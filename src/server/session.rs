@@ -304,6 +304,7 @@ impl Session {
             }
             Request::LogStop => (Action::LogStop, self.log_stop(cx, seq)),
             Request::Leave => (Action::Leave, self.leave(cx, seq, out)),
+            Request::Forge(action) => (*action, self.forge(*action)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };
         result.unwrap_or_else(|error| {
@@ -316,6 +317,18 @@ impl Session {
         self.authorise(action, None)?;
         let text = format!("'{}' is not implemented in this version", action.name());
         Err(ClientError::new(ErrorCode::NotImplemented, text))
+    }
+
+    /// `fake_info` and its sibling would have nodes account for ticks whose changes they never got.
+    fn forge(&self, action: Action) -> Result<Then, ClientError> {
+        self.authorise(action, None)?;
+        let text = format!(
+            "'{}' is refused, nothing was changed: a node that believes it has ticks which it never \
+             got loses their changes for good; ask 'get_state' with 'missing' and leave the rest to \
+             the nodes, or use 'forget_member' for a node that will not come back",
+            action.name()
+        );
+        Err(ClientError::new(ErrorCode::Denied, text))
     }
 
     /// Answers with an error; within a stream where the client needs that.
