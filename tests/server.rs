@@ -33,6 +33,8 @@ mod limits;
 mod messages;
 #[path = "server/operators.rs"]
 mod operators;
+#[path = "server/patience.rs"]
+mod patience;
 #[path = "server/python_habits.rs"]
 mod python_habits;
 #[path = "server/shards.rs"]

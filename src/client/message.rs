@@ -121,11 +121,15 @@ pub fn encode_ack(seq: u64, wseq: u64) -> Vec<u8> {
     fields.encode()
 }
 
-/// The wish for flow control, which comes before all requests.
+/// The session's settings, which come before all requests: the length of the window of streams, 0 for no
+/// flow control; and whether a node that is not ready is to refuse requests at once (`nowait`).
 #[must_use]
-pub fn encode_qlen(qlen: u64) -> Vec<u8> {
+pub fn encode_settings(qlen: u64, nowait: bool) -> Vec<u8> {
     let mut fields = Fields::new();
     fields.u64("seq", 0).u64("qlen", qlen);
+    if nowait {
+        fields.bool("nowait", true);
+    }
     fields.encode()
 }
 
@@ -283,7 +287,8 @@ mod tests {
 
     #[test]
     fn flow_control_is_asked_for_and_acknowledged_as_python_does() {
-        assert_eq!(encode_qlen(10), b"\x82\xa3seq\x00\xa4qlen\x0a");
+        assert_eq!(encode_settings(10, false), b"\x82\xa3seq\x00\xa4qlen\x0a");
+        assert_eq!(encode_settings(0, true), b"\x83\xa3seq\x00\xa4qlen\x00\xa6nowait\xc3");
         assert_eq!(encode_ack(3, 4), b"\x83\xa3seq\x03\xa5state\xa3ack\xa3ack\x04");
     }
 

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::Shared;
 use super::authorise::{Identity, authorise};
 use super::command::value::CopiesWait;
+use super::patience::Patience;
 use super::restoring::Upload;
 use super::stream::{FailedSource, Garbage, Produced, Source, Streams, write_failed_stream};
 use super::unsynced::{UnsyncedReplies, refused};
@@ -90,6 +91,9 @@ pub(super) enum Then {
     Heavy(HeavyJob),
     /// Wait until the disk keeps up, then go on with the batch.
     NeedsRoom,
+    /// Wait until the node is ready, but not longer than [`Session::next_deadline`] says; then go on
+    /// with the batch.
+    NeedsReady,
     /// The connection cannot go on; why is written already.
     Close,
 }
@@ -121,6 +125,8 @@ pub(super) struct Session {
     pub(super) is_local: bool,
     /// A snapshot that is being uploaded. The jobs that take its pieces put it back here.
     pub(super) upload: Arc<Mutex<Option<Upload>>>,
+    /// Whether requests that need data may wait for the node to be ready.
+    pub(super) patience: Patience,
     /// The client has sent the node away, and wants to know when it has gone.
     pub(super) sent_away: bool,
 }
@@ -170,6 +176,7 @@ impl Session {
             unsynced: UnsyncedReplies::default(),
             is_local,
             upload: Arc::default(),
+            patience: Patience::default(),
             sent_away: false,
         }
     }
@@ -188,6 +195,14 @@ impl Session {
             && let Some(next) = rest.first()
             && out.len() < limit
         {
+            if let Ok(ClientMessage::Request { request, .. }) = next
+                && !self.patience.lets_through(cx, request)
+            {
+                return (done, Then::NeedsReady);
+            }
+            // One at a time while the one behind it may have to wait.
+            let rest =
+                if self.patience.is_needless() { rest } else { rest.get(..1).unwrap_or(rest) };
             match next {
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
@@ -213,13 +228,14 @@ impl Session {
                         Then::Heavy(job) => return (done, Then::Heavy(job)),
                         // Not done: it comes again.
                         Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
-                        Then::Continue | Then::Close => {}
+                        Then::NeedsReady | Then::Continue | Then::Close => {}
                     }
                 }
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
                 }
-                Ok(ClientMessage::Settings { qlen }) => {
+                Ok(ClientMessage::Settings { qlen, nowait }) => {
+                    self.patience.set_nowait(*nowait);
                     // What a client keeps for itself is its own affair: the window costs memory
                     // there, not here. Were it cut, a client that acknowledges by its own
                     // length would wait for ever. The server pauses one short of it.
@@ -459,7 +475,7 @@ impl Session {
     pub(super) fn next_deadline(&self, cx: &Context<'_>) -> Option<Millis> {
         let copies = self.copies_deadline(cx.now);
         let streams = self.streams.next_deadline(cx.shared.config.snapshot_stall_ms);
-        copies.into_iter().chain(streams).min()
+        copies.into_iter().chain(streams).chain(self.patience.deadline()).min()
     }
 }
 

@@ -87,6 +87,7 @@ fields! {
     Node = "node",
     NodeDrop = "node_drop",
     Nodes = "nodes",
+    NoWait = "nowait",
     Ops = "ops",
     Over = "over",
     Path = "path",

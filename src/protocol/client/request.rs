@@ -20,11 +20,12 @@ use crate::model::value::{Kind, ReadError, Reader};
 /// What a client's message is.
 #[derive(Debug)]
 pub enum ClientMessage<'a> {
-    /// The session's settings (`seq` 0): the length of the window of streams, 0 for no flow
-    /// control.
+    /// The session's settings (`seq` 0).
     Settings {
-        /// `qlen`.
+        /// The length of the window of streams; 0 for no flow control.
         qlen: u64,
+        /// Ours: where the node is not ready, requests are refused at once. Others wait for it.
+        nowait: bool,
     },
     /// A stream's messages have been taken in, up to this one.
     Ack {
@@ -332,6 +333,50 @@ pub enum Request<'a> {
     NotImplemented(Action),
 }
 
+impl Request<'_> {
+    /// Whether a node must have caught up with its network before it can carry this out.
+    #[must_use]
+    pub fn needs_ready(&self) -> bool {
+        match self {
+            Self::Get { .. }
+            | Self::GetByEvent { .. }
+            | Self::Write(_)
+            | Self::Batch(_)
+            | Self::DeleteTree { .. }
+            | Self::GetTree { .. }
+            | Self::Enum { .. }
+            | Self::Watch { .. }
+            | Self::EnumNode { .. }
+            | Self::KillNode { .. }
+            | Self::CheckDeleted { .. }
+            | Self::Root { .. }
+            | Self::ListShards(_)
+            | Self::ForgetMember { .. }
+            | Self::GetSnapshot
+            | Self::Restore(_)
+            | Self::Save { .. }
+            | Self::Log { .. }
+            | Self::Update(_)
+            | Self::Snapshot { .. }
+            | Self::LogStart { .. } => true,
+            Self::Conflicts { .. }
+            | Self::Stop { .. }
+            | Self::GetState(_)
+            | Self::GetTock
+            | Self::MsgSend { .. }
+            | Self::MsgMonitor { .. }
+            | Self::Status
+            | Self::Members
+            | Self::Cluster
+            | Self::WatchCluster
+            | Self::LogStop
+            | Self::Leave
+            | Self::Forge(_)
+            | Self::NotImplemented(_) => false,
+        }
+    }
+}
+
 /// Decodes one message, all of whose bytes are there and nothing behind them.
 ///
 /// # Errors
@@ -349,9 +394,9 @@ pub fn decode_fields<'a>(fields: &Fields<'a>) -> Result<ClientMessage<'a>, BadMe
     let seq = decode_seq(fields).map_err(bad(None, false))?;
     if seq == 0 && fields.get(Field::Action).is_none() {
         let qlen = fields.int_or_nil(Field::QLen).map_err(bad(Some(0), false))?.unwrap_or(0);
-        return Ok(ClientMessage::Settings {
-            qlen: u64::try_from(qlen.max(0)).unwrap_or(u64::MAX),
-        });
+        let qlen = u64::try_from(qlen.max(0)).unwrap_or(u64::MAX);
+        let nowait = fields.flag(Field::NoWait).map_err(bad(Some(0), false))?;
+        return Ok(ClientMessage::Settings { qlen, nowait });
     }
     if fields.get(Field::Action).is_none()
         && let Some(state) = fields.get(Field::State)

@@ -168,7 +168,7 @@ mod tests {
             (b"\xc7\x04\x03\xa1a\xa1b", &["a", "b"]),
             (b"\x92\xa1a\xa0", &["a", ""]),
             (b"\xa1/", &["", ""]),
-            (b"\x94\xa1a\x01\xc3\xc0", &["a", "1", "True", "None"]),
+            (b"\x94\xc0\x01\xc3\xa1a", &["None", "1", "True", "a"]),
         ];
         for (topic, wanted) in same {
             for action in ["msg_send", "msg_monitor"] {
