@@ -43,6 +43,8 @@ class CommandLine:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # Some commands store or print what they had in a set.
+            env={**os.environ, "PYTHONHASHSEED": "0"},
         )
         self._running: Dict[str, int] = {}
         self._count = 0
