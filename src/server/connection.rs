@@ -261,11 +261,14 @@ impl Connection {
         self.shared.hub.read(Engine::is_ready)
     }
 
-    /// The server stops: answers the requests that wait for the node to be ready.
+    /// The server stops: answers the requests that wait for the node to be ready, as far as there is room
+    /// for answers; whoever gets none sees the connection end.
     fn refuse_waiting(&mut self) {
         self.session.patience.give_up();
-        while self.session.patience.is_waiting() && matches!(self.take_requests(), Requests::More) {
-        }
+        while self.session.patience.is_waiting()
+            && self.out.len() < self.shared.output_limit()
+            && matches!(self.take_requests(), Requests::More)
+        {}
     }
 
     /// Gives the session's streams their turns; tells whether there is more to do at once.

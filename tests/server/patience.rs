@@ -137,6 +137,29 @@ fn a_node_that_stops_keeps_nobody_waiting() {
 }
 
 #[test]
+fn refusals_without_room_do_not_hold_up_a_node_that_stops() {
+    let config = ServerConfig {
+        ready_wait_ms: 3_600_000,
+        output_bytes_max: 1_000,
+        ..ServerConfig::default()
+    };
+    let node = Node::waiting("n1", config);
+    let mut client = node.connect();
+    for i in 0..600 {
+        client.start(map! {"action": "set_value", "path": path("a"), "value": i});
+    }
+    see_that_they_wait(&node, &mut client);
+    rt::block_on(node.server.stop(PATIENCE));
+    let mut refused = 0;
+    while let Some(message) = client.receive() {
+        assert_eq!(text(&message, "code"), "not_ready");
+        refused += 1;
+    }
+    assert!(refused > 0);
+    assert_eq!(node.server.connections(), 0);
+}
+
+#[test]
 fn what_waits_is_bounded_by_the_connections_input() {
     let node = waiting();
     let mut client = node.connect();
