@@ -9,6 +9,7 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import pytest
 import sessions
+from cli import record
 from command_line import CommandLine
 
 SESSIONS = sessions.sessions()
@@ -135,6 +136,13 @@ def test_the_command_line_has_the_originals_answers(network, tmp_path, name):
         got += [f"{step.kind} {step.text}", *comparable(outcome)]
     got, want = ranked(got), ranked(want)
     assert got == want, "\n".join(difflib.unified_diff(want, got, "original", "ours", lineterm="", n=3))
+
+
+@pytest.mark.parametrize("name", ["nothing", "ticks"])
+def test_what_was_recorded_is_what_the_original_answers(name):
+    """Two of the sessions, so that the recordings can be relied on."""
+    session = SESSIONS[name]
+    assert record.answers(session) == [step.outcome for _, step in session.steps]
 
 
 def test_every_difference_is_about_a_command():

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path as FilePath
+from typing import List
 
 sys.path.insert(0, str(FilePath(__file__).resolve().parents[1]))
 
@@ -18,9 +19,8 @@ sys.path.insert(0, str(FilePath(__file__).resolve().parents[1]))
 import sessions
 
 
-def record(name: str) -> None:
-    """Records one session."""
-    session = sessions.read(sessions.DIRECTORY / f"{name}.txt")
+def answers(session: sessions.Session) -> List[List[str]]:
+    """What the original answers to each step of a session."""
     program = FilePath(sessions.__file__).parent / "original.py"
     command = [sys.executable, "-W", "ignore", str(program)]
     with tempfile.TemporaryDirectory() as directory, subprocess.Popen(
@@ -32,6 +32,13 @@ def record(name: str) -> None:
             session, client, "n1", FilePath(directory), f"{directory}/files/"
         )
         server.stdin.close()
+    return outcomes
+
+
+def record(name: str) -> None:
+    """Records one session."""
+    session = sessions.read(sessions.DIRECTORY / f"{name}.txt")
+    outcomes = answers(session)
     (sessions.DIRECTORY / f"{name}.txt").write_text(sessions.write(session, outcomes))
 
 
