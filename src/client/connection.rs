@@ -97,9 +97,11 @@ impl Connection {
 
         let window = decide_window(options.window, greeting.qlen);
         let (outgoing, queue) = async_channel::bounded(OUTGOING_MAX);
-        if window.is_some() || options.nowait {
+        // A node that has caught up once never makes anybody wait.
+        let nowait = options.nowait && greeting.is_catching_up;
+        if window.is_some() || nowait {
             // The queue is empty and open.
-            let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), options.nowait));
+            let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
         let shared = Arc::new(Shared::new(to.to_string(), greeting, window, stream.clone()));
         rt::spawn(write_queued(stream, queue, Arc::clone(&shared)));

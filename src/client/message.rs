@@ -208,6 +208,8 @@ pub struct Greeting {
     pub version: Vec<u64>,
     /// The node's tick; none on a node that cannot work yet.
     pub tick: Option<u64>,
+    /// Whether the node says that it cannot work yet: its tick is nil.
+    pub is_catching_up: bool,
     /// The network's tock, as the node knows it.
     pub tock: u64,
     /// The greatest window of flow control that the node grants; none where it does not say.
@@ -226,6 +228,7 @@ impl Greeting {
             node: message.str("node")?.to_owned(),
             version,
             tick: message.u64("tick"),
+            is_catching_up: message.get("tick") == Some(&[0xc0]),
             tock: message.u64("tock").unwrap_or(0),
             qlen: message.u64("qlen"),
             auth: auth.and_then(as_str).map(str::to_owned),
@@ -300,6 +303,7 @@ mod tests {
             node: "n1".into(),
             version: vec![0, 65, 0],
             tick: Some(1),
+            is_catching_up: false,
             tock: 26,
             qlen: Some(10),
             auth: None,

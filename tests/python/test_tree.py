@@ -188,3 +188,23 @@ def test_the_internal_tree_is_not_part_of_the_whole(fresh_node):
         conn.ok("set_internal", path=mp.path("hidden"), value=1)
         assert long_paths(conn.stream("get_tree", path=())) == [(), ("a",)]
         assert conn.ok("enum", path=())["result"] == ("a",)
+
+
+async def test_numbers_and_flags_are_what_python_takes_them_for(node, base):
+    """The original compares and tests them, so booleans, whole floats and any object will do."""
+    async with clients(node) as client:
+        await _plant(client, base)
+        depths = {}
+        for zero, one, two in ((False, True, 2), (0.0, 1.0, 2.0)):
+            for depth in (zero, one, two):
+                found = [tuple(r.path) async for r in client.get_tree(base, max_depth=depth, nchain=zero)]
+                depths.setdefault(int(depth), set()).add(tuple(found))
+            rest = [tuple(r.path) async for r in client.get_tree(base, min_depth=two, nchain=two)]
+            assert rest and all(len(path) >= 2 for path in rest)
+        assert all(len(found) == 1 for found in depths.values())
+        for no, yes in ((0, 1), (None, "x"), ("", (0,)), ((), {"a": 1}), (0.0, 0.5)):
+            want = ("a", "e", "h") if no is None else ("a", "h")  # None: the client chooses
+            assert await client.list(base, with_data=no, empty=no) == want, no
+            res = await client.list(base, with_data=yes, empty=yes)
+            assert res == {"a": 1, "e": None, "h": 6}, yes
+            assert (await client.set(base + ["h"], value=6, idem=yes)).changed is False

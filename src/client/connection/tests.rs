@@ -135,10 +135,12 @@ fn an_error_of_the_node_leaves_the_connection_open() {
 }
 
 #[test]
-fn a_client_that_does_not_want_to_wait_says_so_before_anything_else() {
+fn a_client_that_does_not_want_to_wait_says_so_to_a_node_that_catches_up() {
     for (window, told) in [(None, 0), (Some(4), 4)] {
         let node = move |mut node: Node| async move {
-            node.greet().await;
+            let mut greeting = Fields::new();
+            greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "n1");
+            node.send(greeting.raw("tick", &[0xc0]).u64("tock", 2).u64("qlen", 10)).await;
             let settings = node.receive().await.unwrap();
             assert_eq!((settings.u64("seq"), settings.u64("qlen")), (Some(0), Some(told)));
             assert_eq!(settings.bool("nowait"), Some(true));
@@ -150,6 +152,20 @@ fn a_client_that_does_not_want_to_wait_says_so_before_anything_else() {
             assert!(connection.unwrap().request("get_tock", &Fields::new()).await.is_ok());
         });
     }
+}
+
+#[test]
+fn a_node_that_is_ready_is_not_told_that_nobody_would_wait_for_it() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        let first = node.receive().await.unwrap();
+        assert_eq!(first.str("action"), Some("get_tock"));
+        node.send(&reply(first.u64("seq").unwrap())).await;
+    };
+    let options = Options { window: None, nowait: true, ..Options::default() };
+    against_with(options, node, |connection| async {
+        assert!(connection.unwrap().request("get_tock", &Fields::new()).await.is_ok());
+    });
 }
 
 #[test]
