@@ -140,10 +140,6 @@ fn maps_that_are_no_requests_are_errors_and_the_connection_stays() {
             Some(5),
         ),
         (
-            map! {"seq": 5, "action": "set_value", "path": path("a"), "value": 1, "idem": "x"},
-            Some(5),
-        ),
-        (
             map! {"seq": 5, "action": "set_value", "path": path("a"), "value": 1, "copies": 1.5},
             Some(5),
         ),

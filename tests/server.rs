@@ -35,6 +35,10 @@ mod limits;
 mod messages;
 #[path = "server/operators.rs"]
 mod operators;
+#[path = "server/patience.rs"]
+mod patience;
+#[path = "server/python_habits.rs"]
+mod python_habits;
 #[path = "server/shards.rs"]
 mod shards;
 #[path = "server/snapshots.rs"]

@@ -208,7 +208,7 @@ impl Node {
 
 async fn connect(address: &HostPort, timeout: Duration) -> Result<Node, CliError> {
     // Two streams are open at once where it is followed: so with flow control.
-    let options = Options { connect_timeout: timeout, ..Options::default() };
+    let options = Options { connect_timeout: timeout, nowait: true, ..Options::default() };
     let connection = Connection::connect(address, options).await?;
     let name = connection.greeting().node.clone();
     let remote = Remote::over(connection, timeout);

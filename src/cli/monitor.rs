@@ -15,7 +15,7 @@ use crate::model::path::Path;
 Examples:
   distkv-node monitor                       everything
   distkv-node monitor alarm.door            this topic alone
-  distkv-node monitor 'alarm.#'             alarm, and all topics below it
+  distkv-node monitor 'alarm.#'             all topics below alarm
   distkv-node monitor 'alarm.+.open'        with any one part in the middle
   distkv-node monitor alarm.door --count 1 --json
 
@@ -25,7 +25,7 @@ and data, or raw for what cannot be decoded.
 Exit code: 0 --count was reached, 1 the node ended it or cannot be asked, 2 usage.")]
 pub(super) struct MonitorArgs {
     /// What the messages are about, written like a path; '+' stands for any one part of it, '#'
-    /// at the end for any number of them
+    /// at the end for one or more of them
     #[arg(value_parser = parse_path, default_value = "#")]
     topic: Path,
 

@@ -64,6 +64,7 @@ Configuration file (--config):
     max-client-memory = \"256MiB\"
     max-connections = 10000
     max-requests = 16384
+    ready-wait = \"30s\"                              # or a number of seconds
     threads = 2
     data-dir = \"/var/lib/distkv/n1\"
     sync = \"every-second\"                          # or \"never\", \"every-batch\"
@@ -175,7 +176,7 @@ struct NodeArgs {
     /// How long to look for the network before the node goes on alone, like 30s [default: 10s, or
     /// 2s where no peer is known]
     ///
-    /// Until then it refuses requests, so that nobody takes a node that lacks the data for a network
+    /// Until then it carries out no requests (see --ready-wait), so that nobody takes a node that lacks the data for a network
     /// that has none. A node that knows of no peer and has no data waits for nodes that call it. One
     /// that knows of no peer and has data waits for nobody; one that joins and has no data waits until
     /// it has joined.
@@ -230,6 +231,11 @@ struct NodeArgs {
     /// [default: 16384]
     #[arg(long, value_name = "N")]
     max_requests: Option<usize>,
+
+    /// How long requests of clients wait while the node catches up with its network, like 5s or 1m;
+    /// then, or at once with 0s, they are refused [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    ready_wait: Option<Duration>,
 
     /// Threads that serve clients and peers [default: half of the cores, at least one]
     ///
@@ -380,6 +386,7 @@ impl NodeArgs {
             ignore_auth: self.ignore_auth,
             max_connections: self.max_connections,
             max_requests: self.max_requests,
+            ready_wait: self.ready_wait,
             threads: self.threads,
             forget_down_after: self.forget_down_after,
             purge_grace: self.purge_grace,

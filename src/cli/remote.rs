@@ -68,7 +68,8 @@ impl RemoteArgs {
         let mut failed = None;
         for address in &addresses {
             // One command, one stream: that the socket is not read is all the flow control it needs.
-            let options = Options { connect_timeout: share, window: None };
+            // Who waits at a terminal wants to know why.
+            let options = Options { connect_timeout: share, window: None, nowait: true };
             match Connection::connect(address, options).await {
                 Ok(connection) => return Ok(Remote { connection, timeout }),
                 Err(error) => failed = Some(error),

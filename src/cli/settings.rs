@@ -15,7 +15,7 @@ use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK,
-    OPEN_REQUESTS, PURGE_GRACE, Start, SyncPolicy,
+    OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
 };
 use crate::protocol::json::value_from_json;
 
@@ -23,6 +23,8 @@ use crate::protocol::json::value_from_json;
 const FILE_BYTES_MAX: usize = 1 << 20;
 /// Most client connections unless told otherwise.
 const CONNECTIONS: usize = 10_000;
+/// The longest that requests may wait for the node to be ready: it is no use to keep clients in the dark.
+const READY_WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// A message takes up to twice its 8 MiB while it arrives; with less than this, one would be too much.
 const CLIENT_MEMORY_MIN: usize = 32 << 20;
@@ -66,6 +68,8 @@ pub(super) struct Settings {
     pub(super) ignore_auth: Option<bool>,
     pub(super) max_connections: Option<usize>,
     pub(super) max_requests: Option<usize>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) ready_wait: Option<Duration>,
     pub(super) threads: Option<usize>,
     #[serde(deserialize_with = "duration")]
     pub(super) forget_down_after: Option<Duration>,
@@ -146,6 +150,7 @@ impl Settings {
             ignore_auth: self.ignore_auth.or(other.ignore_auth),
             max_connections: self.max_connections.or(other.max_connections),
             max_requests: self.max_requests.or(other.max_requests),
+            ready_wait: self.ready_wait.or(other.ready_wait),
             threads: self.threads.or(other.threads),
             forget_down_after: self.forget_down_after.or(other.forget_down_after),
             purge_grace: self.purge_grace.or(other.purge_grace),
@@ -225,6 +230,7 @@ impl Settings {
             client_memory_max: check_client_memory(self.max_client_memory)?,
             open_requests_max: check_requests(self.max_requests)?,
             connections_max: check_connections(self.max_connections.unwrap_or(CONNECTIONS))?,
+            ready_wait: check_ready_wait(self.ready_wait)?,
             forget_down_after: check_forget(self.forget_down_after.unwrap_or(FORGET_DOWN_AFTER))?,
             purge_grace: self.purge_grace.unwrap_or(PURGE_GRACE),
             data,
@@ -323,6 +329,13 @@ fn check_requests(count: Option<usize>) -> Result<usize, CliError> {
         _ => Err(CliError::Usage(format!(
             "--max-requests must be from {REQUESTS_MIN} to {REQUESTS_MAX}"
         ))),
+    }
+}
+
+fn check_ready_wait(wait: Option<Duration>) -> Result<Duration, CliError> {
+    match wait.unwrap_or(READY_WAIT) {
+        wait if wait <= READY_WAIT_MAX => Ok(wait),
+        _ => Err(CliError::Usage("--ready-wait must be at most 1h".to_owned())),
     }
 }
 

@@ -75,7 +75,7 @@ async fn look(address: &HostPort, remote: &mut Option<Remote>) -> Result<Message
     let current = match remote {
         Some(remote) => remote,
         None => {
-            let options = Options { connect_timeout: LOOK_MAX, ..Options::default() };
+            let options = Options { connect_timeout: LOOK_MAX, nowait: true, ..Options::default() };
             let connected = Connection::connect(address, options).await;
             let connection =
                 connected.map_err(|error: ClientError| CliError::Failure(error.to_string()))?;

@@ -18,7 +18,7 @@ use async_channel::{Receiver, Sender, TrySendError};
 use futures::io::AsyncWriteExt;
 
 use super::error::ClientError;
-use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_qlen};
+use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::model::path::Path;
@@ -54,11 +54,14 @@ pub struct Options {
     /// Messages of one stream that may be under way unacknowledged, as far as the node grants
     /// that; `None` switches flow control off. At least 2 and at most 4096 count.
     pub window: Option<u64>,
+    /// Be refused (`not_ready`) by a node that still catches up with its network. Without it, requests
+    /// wait there, half a minute unless the node was told otherwise.
+    pub nowait: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { connect_timeout: Duration::from_secs(10), window: Some(64) }
+        Options { connect_timeout: Duration::from_secs(10), window: Some(64), nowait: false }
     }
 }
 
@@ -94,9 +97,11 @@ impl Connection {
 
         let window = decide_window(options.window, greeting.qlen);
         let (outgoing, queue) = async_channel::bounded(OUTGOING_MAX);
-        if let Some(window) = window {
+        // A node that has caught up once never makes anybody wait.
+        let nowait = options.nowait && greeting.is_catching_up;
+        if window.is_some() || nowait {
             // The queue is empty and open.
-            let _ = outgoing.try_send(encode_qlen(window));
+            let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
         let shared = Arc::new(Shared::new(to.to_string(), greeting, window, stream.clone()));
         rt::spawn(write_queued(stream, queue, Arc::clone(&shared)));

@@ -121,11 +121,15 @@ pub fn encode_ack(seq: u64, wseq: u64) -> Vec<u8> {
     fields.encode()
 }
 
-/// The wish for flow control, which comes before all requests.
+/// The session's settings, which come before all requests: the length of the window of streams, 0 for no
+/// flow control; and whether a node that is not ready is to refuse requests at once (`nowait`).
 #[must_use]
-pub fn encode_qlen(qlen: u64) -> Vec<u8> {
+pub fn encode_settings(qlen: u64, nowait: bool) -> Vec<u8> {
     let mut fields = Fields::new();
     fields.u64("seq", 0).u64("qlen", qlen);
+    if nowait {
+        fields.bool("nowait", true);
+    }
     fields.encode()
 }
 
@@ -204,6 +208,8 @@ pub struct Greeting {
     pub version: Vec<u64>,
     /// The node's tick; none on a node that cannot work yet.
     pub tick: Option<u64>,
+    /// Whether the node says that it cannot work yet: its tick is nil.
+    pub is_catching_up: bool,
     /// The network's tock, as the node knows it.
     pub tock: u64,
     /// The greatest window of flow control that the node grants; none where it does not say.
@@ -222,6 +228,7 @@ impl Greeting {
             node: message.str("node")?.to_owned(),
             version,
             tick: message.u64("tick"),
+            is_catching_up: message.get("tick") == Some(&[0xc0]),
             tock: message.u64("tock").unwrap_or(0),
             qlen: message.u64("qlen"),
             auth: auth.and_then(as_str).map(str::to_owned),
@@ -283,7 +290,8 @@ mod tests {
 
     #[test]
     fn flow_control_is_asked_for_and_acknowledged_as_python_does() {
-        assert_eq!(encode_qlen(10), b"\x82\xa3seq\x00\xa4qlen\x0a");
+        assert_eq!(encode_settings(10, false), b"\x82\xa3seq\x00\xa4qlen\x0a");
+        assert_eq!(encode_settings(0, true), b"\x83\xa3seq\x00\xa4qlen\x00\xa6nowait\xc3");
         assert_eq!(encode_ack(3, 4), b"\x83\xa3seq\x03\xa5state\xa3ack\xa3ack\x04");
     }
 
@@ -295,6 +303,7 @@ mod tests {
             node: "n1".into(),
             version: vec![0, 65, 0],
             tick: Some(1),
+            is_catching_up: false,
             tock: 26,
             qlen: Some(10),
             auth: None,

@@ -64,7 +64,12 @@ impl Default for PoolConfig {
             failure_memory_max: Duration::from_secs(2),
             probe_after: Duration::from_secs(10),
             probe_timeout: Duration::from_secs(4),
-            options: Options { connect_timeout: Duration::from_secs(3), ..Options::default() },
+            // There are other nodes to go to.
+            options: Options {
+                connect_timeout: Duration::from_secs(3),
+                nowait: true,
+                ..Options::default()
+            },
         }
     }
 }

@@ -28,8 +28,9 @@ use parking_lot::Mutex;
 
 use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report, ServeJob};
 use crate::model::ids::Millis;
-use crate::model::path::{Element, Path};
+use crate::model::path::Path;
 use crate::model::tree::Tree;
+use crate::protocol::client::topic::topic_matches;
 use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
@@ -484,9 +485,8 @@ impl Hub {
         Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
     }
 
-    /// Adds a monitor for the topics that match a pattern: the same elements, where a `"+"`
-    /// stands for any one element and a `"#"` at the end for any rest (as in MQTT, which the
-    /// original used). `None` when there are too many.
+    /// Adds a monitor for the topics that match a pattern ([`topic_matches`]). `None` when there
+    /// are too many.
     pub fn monitor(&self, pattern: Path, inbox: &Arc<Inbox>) -> Option<MonitorId> {
         let mut outputs = self.outputs.lock();
         if outputs.monitors.len() >= MONITORS_MAX {
@@ -677,21 +677,6 @@ fn split_dropped(dropped: Vec<Committed>) -> (Vec<Committed>, Vec<Committed>) {
         change.entry = change.entry.without_value();
     }
     (values, tombstones)
-}
-
-/// Whether a topic matches a monitor's pattern; see [`Hub::monitor`].
-fn topic_matches(pattern: &Path, topic: &Path) -> bool {
-    let mut topic = topic.elements();
-    for wanted in pattern.elements() {
-        if wanted == Element::Str("#") {
-            return true;
-        }
-        match topic.next() {
-            Some(found) if wanted == found || wanted == Element::Str("+") => {}
-            _ => return false,
-        }
-    }
-    topic.next().is_none()
 }
 
 #[cfg(test)]

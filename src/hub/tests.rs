@@ -292,16 +292,6 @@ fn reports_that_wait_for_the_log_are_bounded_in_bytes_too() {
 }
 
 #[test]
-fn patterns_match_as_in_mqtt() {
-    let matches = |pattern: &str, topic: &str| {
-        topic_matches(&pattern.parse().unwrap(), &topic.parse().unwrap())
-    };
-    assert!(matches("a.b", "a.b") && !matches("a.b", "a") && !matches("a", "a.b"));
-    assert!(matches("a.+", "a.b") && !matches("a.+", "a.b.c") && !matches("a.+", "a"));
-    assert!(matches("a.#", "a.b.c") && matches("a.#", "a") && !matches("a.#", "b"));
-}
-
-#[test]
 fn messages_reach_the_monitors_of_their_topic() {
     let hub = hub();
     let inbox = Arc::new(Inbox::new());

@@ -53,6 +53,7 @@ pub(super) fn open(
         refusals_max: shares.refusals,
         client_memory_max: config.client_memory_max,
         open_requests_max: config.open_requests_max,
+        ready_wait_ms: u64::try_from(config.ready_wait.as_millis()).unwrap_or(u64::MAX),
         remote_restore: config.remote_restore,
         ignore_auth: config.ignore_auth,
         ..ServerConfig::default()

@@ -8,6 +8,7 @@ pub use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
 pub use crate::server::config::OPEN_REQUESTS;
+use crate::server::config::READY_WAIT_MS;
 
 /// Where clients connect unless told otherwise.
 pub const CLIENT_PORT: u16 = 27586;
@@ -23,6 +24,8 @@ pub const PEER_WAIT: Duration = Duration::from_secs(10);
 /// a network: those whose link it was part of call again within a second.
 pub const CALLED_WAIT: Duration = Duration::from_secs(2);
 
+/// How long requests of clients wait for a node to be ready unless it is told otherwise.
+pub const READY_WAIT: Duration = Duration::from_millis(READY_WAIT_MS);
 /// How long members that are down are remembered unless told otherwise.
 pub const FORGET_DOWN_AFTER: Duration = Duration::from_secs(600);
 /// Deleted entries wait so long for a node that is away, unless told otherwise.
@@ -79,6 +82,9 @@ pub struct Config {
     pub open_requests_max: usize,
     /// Most client connections at once.
     pub connections_max: usize,
+    /// How long requests of clients wait for this node to be ready before they are refused; zero: not
+    /// at all.
+    pub ready_wait: Duration,
     /// How long members that are down are shown, and remembered as what they were. They are
     /// called for longer than that: always.
     pub forget_down_after: Duration,

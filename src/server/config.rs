@@ -11,6 +11,10 @@ pub const MESSAGE_BYTES_MIN: usize = VALUE_BYTES_MAX + 2 * PATH_BYTES_MAX + 4096
 /// for each of 10,000 entries.
 pub const OPEN_REQUESTS: usize = 16 << 10;
 
+/// How long requests wait for a node to be ready unless told otherwise: joining takes seconds, and
+/// programs that start with the machine should not have to try again.
+pub const READY_WAIT_MS: u64 = 30_000;
+
 /// The limits of client connections. The defaults are safe for a node in the open.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -34,6 +38,9 @@ pub struct ServerConfig {
     /// A stream that still needs its snapshot is ended if its client acknowledges nothing for
     /// so long: the snapshot keeps everything in memory that was overwritten since.
     pub snapshot_stall_ms: u64,
+    /// How long requests wait for a node that has not caught up with its network yet; then they are
+    /// refused. 0: at once. Each connection's requests wait together, at most for so long.
+    pub ready_wait_ms: u64,
     /// The window of streams that the greeting offers to clients which want flow control; a
     /// client that asks for another one gets that.
     pub qlen: u64,
@@ -56,6 +63,7 @@ impl Default for ServerConfig {
             client_memory_max: CLIENT_MEMORY,
             write_stall_ms: 60_000,
             snapshot_stall_ms: 300_000,
+            ready_wait_ms: READY_WAIT_MS,
             qlen: 10,
             remote_restore: false,
             ignore_auth: false,

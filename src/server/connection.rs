@@ -128,6 +128,7 @@ struct Connection {
 struct Wakes {
     inbox: Option<EventListener>,
     acknowledged: Option<EventListener>,
+    ready: Option<EventListener>,
 }
 
 /// Why the loop goes on.
@@ -164,6 +165,7 @@ impl Connection {
                     self.shared.room().await;
                     true
                 }
+                Requests::NeedsReady => false,
                 Requests::Close => {
                     // The output's end says why.
                     self.until_safe().await;
@@ -185,6 +187,7 @@ impl Connection {
             busy |= self.produce();
             self.flush().await?;
             if self.shared.is_stopping() {
+                self.refuse_waiting();
                 return self.end().await;
             }
             if self.session.account.is_closing() {
@@ -193,6 +196,11 @@ impl Connection {
                 }
                 return self.end_for_memory().await;
             }
+            if self.input.at_end && self.session.patience.is_waiting() {
+                // Perhaps nobody is there any more: no node is waited for.
+                self.session.patience.give_up();
+                continue;
+            }
             if self.input.at_end && !busy && self.finish_after_end().await? {
                 return Ok(());
             }
@@ -200,7 +208,9 @@ impl Connection {
                 // Others have their turn before the socket is asked once more: what they do
                 // meanwhile gives the next request time to come.
                 rt::yield_now().await;
-                self.wait().await?;
+                if !self.listen_for_ready() {
+                    self.wait().await?;
+                }
                 continue;
             }
             if self.input.wants_more() {
@@ -241,11 +251,36 @@ impl Connection {
         self.input.consume(end, all);
         match then {
             Then::Continue if self.input.has_more() => Requests::More,
-            Then::Continue => Requests::Done,
+            Then::Continue => {
+                self.session.patience.renew();
+                Requests::Done
+            }
             Then::Heavy(job) => Requests::Heavy(job),
             Then::NeedsRoom => Requests::NeedsRoom,
+            Then::NeedsReady => Requests::NeedsReady,
             Then::Close => Requests::Close,
         }
+    }
+
+    /// Where requests wait for the node: sees to it that its being ready wakes this. Tells whether it
+    /// is ready already.
+    fn listen_for_ready(&mut self) -> bool {
+        if !self.session.patience.is_waiting() {
+            return false;
+        }
+        // Listen first, then look.
+        self.wakes.ready.get_or_insert_with(|| self.shared.hub.became_ready.listen());
+        self.shared.hub.read(Engine::is_ready)
+    }
+
+    /// The server stops: answers the requests that wait for the node to be ready, as far as there is room
+    /// for answers; whoever gets none sees the connection end.
+    fn refuse_waiting(&mut self) {
+        self.session.patience.give_up();
+        while self.session.patience.is_waiting()
+            && self.out.len() < self.shared.output_limit()
+            && matches!(self.take_requests(), Requests::More)
+        {}
     }
 
     /// Gives the session's streams their turns; tells whether there is more to do at once.
@@ -397,7 +432,8 @@ impl Connection {
 
     /// What makes output comes first. The socket is asked once, then the reactor is armed.
     fn poll_wake(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<Woken>> {
-        for listener in [&mut self.wakes.inbox, &mut self.wakes.acknowledged] {
+        let wakes = &mut self.wakes;
+        for listener in [&mut wakes.inbox, &mut wakes.acknowledged, &mut wakes.ready] {
             if let Some(event) = listener
                 && Pin::new(event).poll(cx).is_ready()
             {
@@ -503,6 +539,8 @@ enum Requests {
     Heavy(HeavyJob),
     /// The next one changes something, and the disk does not keep up.
     NeedsRoom,
+    /// The next one needs data that the node has not got yet.
+    NeedsReady,
     /// The connection cannot go on.
     Close,
 }

@@ -194,8 +194,9 @@ impl Input {
     pub(super) fn consume(&mut self, bytes: usize, all: bool) {
         self.start = (self.start + bytes).min(self.end);
         if !all {
-            // It belongs to a message further behind.
+            // They belong to a message further behind, and are found again.
             self.skipper = None;
+            self.oversized = None;
         }
     }
 }
@@ -253,6 +254,29 @@ mod tests {
             other => panic!("{other:?}"),
         };
         batch.messages.iter().map(seq).collect()
+    }
+
+    #[test]
+    fn what_is_too_long_behind_a_message_that_waits_does_not_take_that_one_with_it() {
+        let mut input = Input::new(100);
+        let long =
+            [&b"\x83\xa3seq\x02\xa6action\xa8get_tock\xa1x\xc5\x01\x00"[..], &[7; 256]].concat();
+        feed(&mut input, &[get_tock(1), long].concat());
+        for _ in 0..3 {
+            let batch = input.batch().unwrap();
+            assert_eq!(seqs(&batch), [1]);
+            drop(batch);
+            input.consume(0, false);
+        }
+        let end = input.batch().unwrap().ends[0];
+        input.consume(end, true);
+        let batch = loop {
+            if let Some(batch) = input.batch() {
+                break batch;
+            }
+            assert!(input.has_more(), "it has come as a whole");
+        };
+        assert!(matches!(&batch.messages[..], [Err(bad)] if bad.seq == Some(2) && !bad.is_fatal));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | `oversized` | a message that is too much: thrown away as it comes |
 //! | `session` | one client's state; batches of requests, without I/O |
 //! | `command` | what the actions do, one file per family |
+//! | `patience` | requests that wait for the node to be ready |
 //! | `unsynced` | replies that go out only when what they tell of is on disk |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | [`purge_block`] | warnings about the Delete group, such as that somebody away blocks purging |
@@ -31,6 +32,7 @@ mod connection;
 pub mod info;
 mod input;
 mod oversized;
+mod patience;
 pub mod purge_block;
 mod relief;
 mod restoring;

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::Shared;
 use super::authorise::{Identity, authorise};
 use super::command::value::CopiesWait;
+use super::patience::Patience;
 use super::restoring::Upload;
 use super::stream::{FailedSource, Garbage, Produced, Source, Streams, write_failed_stream};
 use super::unsynced::{UnsyncedReplies, refused};
@@ -90,6 +91,9 @@ pub(super) enum Then {
     Heavy(HeavyJob),
     /// Wait until the disk keeps up, then go on with the batch.
     NeedsRoom,
+    /// Wait until the node is ready, but not longer than [`Session::next_deadline`] says; then go on
+    /// with the batch.
+    NeedsReady,
     /// The connection cannot go on; why is written already.
     Close,
 }
@@ -121,6 +125,8 @@ pub(super) struct Session {
     pub(super) is_local: bool,
     /// A snapshot that is being uploaded. The jobs that take its pieces put it back here.
     pub(super) upload: Arc<Mutex<Option<Upload>>>,
+    /// Whether requests that need data may wait for the node to be ready.
+    pub(super) patience: Patience,
     /// The client has sent the node away, and wants to know when it has gone.
     pub(super) sent_away: bool,
     /// Requests were carried out: what is written, or open, may tell of the data.
@@ -172,6 +178,7 @@ impl Session {
             unsynced: UnsyncedReplies::default(),
             is_local,
             upload: Arc::default(),
+            patience: Patience::default(),
             sent_away: false,
             is_served: false,
         }
@@ -188,13 +195,21 @@ impl Session {
         if cx.hub.closing.is_closed() {
             return self.refuse_all(cx, batch, out);
         }
-        self.is_served = true;
         let limit = cx.shared.output_limit();
         let mut done = 0;
         while let Some(rest) = batch.get(done..)
             && let Some(next) = rest.first()
             && out.len() < limit
         {
+            if let Ok(ClientMessage::Request { request, .. }) = next
+                && !self.patience.lets_through(cx, request)
+            {
+                return (done, Then::NeedsReady);
+            }
+            self.is_served = true;
+            // One at a time while the one behind it may have to wait.
+            let rest =
+                if self.patience.is_needless() { rest } else { rest.get(..1).unwrap_or(rest) };
             match next {
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
@@ -220,13 +235,16 @@ impl Session {
                         Then::Heavy(job) => return (done, Then::Heavy(job)),
                         // Not done: it comes again.
                         Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
-                        Then::Continue | Then::Close => {}
+                        Then::NeedsReady | Then::Continue | Then::Close => {}
                     }
                 }
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
                 }
-                Ok(ClientMessage::Settings { qlen }) => self.set_window(*qlen),
+                Ok(ClientMessage::Settings { qlen, nowait }) => {
+                    self.patience.set_nowait(*nowait);
+                    self.set_window(*qlen);
+                }
                 Ok(ClientMessage::StreamEnd) => {}
                 Err(bad) => {
                     self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
@@ -258,7 +276,7 @@ impl Session {
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
                 }
-                Ok(ClientMessage::Settings { qlen }) => self.set_window(*qlen),
+                Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
                 Ok(ClientMessage::StreamEnd) => {}
                 Err(bad) if bad.is_fatal => {
                     self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
@@ -356,6 +374,7 @@ impl Session {
             }
             Request::AuthInfo => (Action::AuthInfo, self.auth_info(cx, seq, out)),
             Request::TestAcl { acl } => (Action::TestAcl, self.test_acl(cx, seq, *acl, out)),
+            Request::Forge(action) => (*action, self.forge(*action)),
             Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
         };
         result.unwrap_or_else(|error| {
@@ -372,6 +391,18 @@ impl Session {
             action.name()
         );
         Err(ClientError::new(ErrorCode::NotImplemented, text))
+    }
+
+    /// `fake_info` and its sibling would have nodes account for ticks whose changes they never got.
+    fn forge(&self, action: Action) -> Result<Then, ClientError> {
+        self.authorise(action, None)?;
+        let text = format!(
+            "'{}' is refused, nothing was changed: a node that believes it has ticks which it never \
+             got loses their changes for good; ask 'get_state' with 'missing' and leave the rest to \
+             the nodes, or use 'forget_member' for a node that will not come back",
+            action.name()
+        );
+        Err(ClientError::new(ErrorCode::Denied, text))
     }
 
     /// Answers with an error; within a stream where the client needs that.
@@ -502,7 +533,7 @@ impl Session {
     pub(super) fn next_deadline(&self, cx: &Context<'_>) -> Option<Millis> {
         let copies = self.copies_deadline(cx.now);
         let streams = self.streams.next_deadline(cx.shared.config.snapshot_stall_ms);
-        copies.into_iter().chain(streams).min()
+        copies.into_iter().chain(streams).chain(self.patience.deadline()).min()
     }
 }
 

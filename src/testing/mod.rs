@@ -25,7 +25,7 @@ pub use cluster::{Differs, NodeState, TestCluster, Version};
 
 use crate::model::ids::NodeName;
 use crate::node::config::{
-    CLIENT_MEMORY, Config, FORGET_DOWN_AFTER, NETWORK, OPEN_REQUESTS, Start,
+    CLIENT_MEMORY, Config, FORGET_DOWN_AFTER, NETWORK, OPEN_REQUESTS, READY_WAIT, Start,
 };
 use crate::rt;
 
@@ -74,6 +74,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         purge_grace: Duration::from_secs(1),
         data: None,
         client_files: None,
+        ready_wait: READY_WAIT,
         remote_restore: false,
     }
 }

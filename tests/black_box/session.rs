@@ -42,6 +42,8 @@ impl Session {
         stream.set_write_timeout(Some(REPLY_WITHIN))?;
         let mut session = Self { stream, buffer: Vec::new(), seq: 0 };
         session.receive()?;
+        // A node that is not ready is to say so: there are others to ask.
+        session.send_map(vec![("seq".into(), 0.into()), ("nowait".into(), true.into())])?;
         Ok(session)
     }
 
@@ -50,6 +52,10 @@ impl Session {
         let mut map =
             vec![("action".into(), action.into()), (Value::from("seq"), Value::from(self.seq))];
         map.extend(fields.iter().map(|(k, v)| (Value::from(*k), v.clone())));
+        self.send_map(map)
+    }
+
+    fn send_map(&mut self, map: Vec<(Value, Value)>) -> Result<(), Broken> {
         let mut bytes = Vec::new();
         rmpv::encode::write_value(&mut bytes, &Value::Map(map)).expect("to memory");
         self.stream.write_all(&bytes)?;

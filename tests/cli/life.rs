@@ -48,7 +48,9 @@ impl Starting {
         let log = folder.path().join("log");
         let (at, peers_at) = (client.to_string(), gossip.to_string());
         let own = ["--client", &at, "--gossip", &peers_at, "--network", network, "--name", name];
-        let mut command = program(&[arguments, &own].concat());
+        // Clients are to see that it is not ready.
+        let refusing = ["--ready-wait", "0s"];
+        let mut command = program(&[arguments, &own, &refusing].concat());
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let child = command.spawn().unwrap();
         Self { child, client, gossip, _folder: folder, log }

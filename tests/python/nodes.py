@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +25,13 @@ STOP_PATIENCE = 10.0
 _numbers = itertools.count(1)
 
 
+def free_address() -> str:
+    """One that nobody listens at now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{sock.getsockname()[1]}"
+
+
 def binary() -> str:
     """The program under test: `DISTKV_NODE_BIN`, else the debug build."""
     path = os.environ.get("DISTKV_NODE_BIN") or str(REPOSITORY / "target/debug/distkv-node")
@@ -35,8 +43,11 @@ def binary() -> str:
 class Node:
     """One running node. Its addresses are known as soon as the object is there."""
 
-    def __init__(self, *args: str, name: str):
+    def __init__(self, *args: str, name: str, client: Optional[str] = None):
+        """`client`: its address, to be chosen before; then the node need not be ready."""
         self.name = name
+        if client:
+            args = (*args, "--client", client)
         self._log = tempfile.TemporaryFile()  # pylint: disable=consider-using-with
         command = [binary(), *args, "--name", name, "--json"]
         for option in ("--client", "--gossip"):
@@ -47,6 +58,10 @@ class Node:
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log
         )
         try:
+            if client:
+                self.client = client
+                self._accepts()
+                return
             line = self._first_line()
             info: Dict[str, str] = json.loads(line)
             assert info["name"] == name, info
@@ -71,6 +86,16 @@ class Node:
                 raise RuntimeError(f"{self.process.args} {why}; its log:\n{self.log()}")
             line += data
         return line.decode()
+
+    def _accepts(self) -> None:
+        """Waits until its client port is open."""
+        deadline = time.monotonic() + START_PATIENCE
+        while True:
+            try:
+                self.raw().sock.close()
+                return
+            except ConnectionRefusedError:
+                assert self.process.poll() is None and time.monotonic() < deadline, self.log()
 
     def log(self) -> str:
         """What the node wrote to stderr so far."""

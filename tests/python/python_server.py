@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 from unittest import mock
 
 import anyio
@@ -66,8 +66,8 @@ def _free_ports(count: int) -> int:
 
 
 @asynccontextmanager
-async def serving(path: FilePath, name: str):
-    """A client of a server that has started with a file."""
+async def _started(name: str, path: Optional[FilePath] = None, **args: Any):
+    """A network of one server, which serves clients: with a file loaded, or as `args` say."""
     port = _free_ports(2)
     broker = {
         **mocked.broker_cfg,
@@ -77,22 +77,36 @@ async def serving(path: FilePath, name: str):
         mock.patch.object(mocked, "PORT", port),
         mock.patch.object(mocked, "URI", f"mqtt://127.0.0.1:{port}/"),
         mock.patch.object(mocked, "broker_cfg", broker),
-        mock.patch.object(mocked, "Server", lambda _name, **kw: Server(name, **kw)),
+        mock.patch.object(mocked, "Server", lambda _name, **kw: Server(name, **{**kw, **args})),
     ]
     for patch in patches:
         patch.start()
     try:
-        with anyio.fail_after(4 * raw.PATIENCE):
-            async with mocked.stdtest(n=1, run=False, tocks=TOCKS_MAX) as st:
+        async with mocked.stdtest(n=1, run=False, tocks=TOCKS_MAX) as st:
+            if path is not None:
                 await st.s[0].load(path=str(path), local=True)
-                ready = anyio.Event()
-                await st.run_0(ready_evt=ready)
-                await ready.wait()
-                async with st.client(0) as client:
-                    yield client
+            ready = anyio.Event()
+            await st.run_0(ready_evt=ready)
+            await ready.wait()
+            yield st
     finally:
         for patch in patches:
             patch.stop()
+
+
+@asynccontextmanager
+async def serving(path: FilePath, name: str):
+    """A client of a server that has started with a file."""
+    with anyio.fail_after(4 * raw.PATIENCE):
+        async with _started(name, path) as st, st.client(0) as client:
+            yield client
+
+
+@asynccontextmanager
+async def founded(name: str, value: Any):
+    """The client port of a server that founds a network; the root has this value."""
+    async with _started(name, init=value) as st:
+        yield st.s[0].ports[0][1]
 
 
 async def tree(client) -> Dict[Tuple[Any, ...], Version]:

@@ -119,3 +119,36 @@ async def test_the_client_sees_the_refusal_of_the_root(node):
     async with clients(node) as client:
         with pytest.raises(ServerError, match="root"):
             await client.delete_tree(())
+
+
+async def test_the_client_reads_that_nothing_was_deleted(node, base):
+    """`Client.delete` takes exactly one message; `Client.delete_tree` iterates."""
+    async with clients(node) as client:
+        await client.set(base + ["gone"], value=1)
+        await client.delete(base + ["gone"])
+        for nothing in (base + ["nowhere"], base + ["gone"]):
+            assert (await client.delete(nothing, nchain=False)).changed is False
+            assert (await client.delete(nothing, recursive=True, nchain=False)).changed == 0
+            res = await client.delete(nothing, recursive=True, nchain=3)
+            assert (res.node, res.tick, res.prev, tuple(res.path)) == (None, None, None, ())
+            (res,) = [r async for r in await client.delete_tree(nothing, nchain=2)]
+            assert res.node is None and "old_value" not in res
+
+
+async def test_entries_of_a_mirror_can_be_deleted_whether_they_are_there_or_not(node, base):
+    async with clients(node) as client:
+        await client.set(base + ["there"], value=1)
+        await client.set(base + ["tree", "below"], value=2)
+        async with client.mirror(base, need_wait=True) as root:
+            await root.wait_loaded()
+            there, tree = root.follow(("there",)), root.follow(("tree",))
+            nowhere = root.follow(("nowhere",), create=True)
+            assert (await nowhere.delete()).changed is False
+            assert (await nowhere.delete(nchain=3)).chain is None
+            assert (await nowhere.delete(recursive=True)).changed == 0
+            assert (await nowhere.delete(recursive=True, nchain=3)).node is None
+            assert (await there.delete(nchain=3, wait=True)).changed is True
+            # What is deleted already has the chain of its deletion, which the mirror has seen.
+            assert (await there.delete(nchain=3, wait=True, chain=False)).changed is False
+            assert (await tree.delete(recursive=True)).changed == 1
+            assert (await tree.delete(recursive=True, nchain=3)).node is None

@@ -140,7 +140,7 @@ def test_each_kind_of_refusal_has_a_code_of_its_own(connection, base):
     assert code("set_value", path=path) == "bad_request"
     assert code("get_value") == "bad_request"
     assert code("no_such_action") == "unknown_action"
-    assert code("enum", path=mp.path(*base, "nowhere")) == "not_found"
+    assert code("enum_node", node="nobody~1") == "not_found"
     assert code("get_value", node=chain["node"], tick=10**6) == "not_found"
     assert code("delete_tree", path=()) == "is_root"
     assert code("kill_node", node="n1") == "in_use"

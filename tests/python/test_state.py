@@ -163,7 +163,9 @@ def test_internal_data_lies_below_nil(connection, base):
     reply = connection.ok("delete_internal", path=path)
     assert (reply["changed"], reply["prev"]) == (True, {"a": 1})
     assert "value" not in connection.ok("get_internal", path=path)
-    connection.error("enum_internal", path=tuple(base) + ("nowhere",))
+    nowhere = tuple(base) + ("nowhere",)
+    assert connection.ok("enum_internal", path=nowhere)["result"] == ()
+    assert connection.stream("get_tree_internal", path=nowhere, nchain=False) == []
 
 
 async def test_the_client_reads_its_configuration_from_the_tree(node, base):

@@ -3,7 +3,6 @@
 import msgpack_raw as mp
 import pytest
 from conftest import clients
-from distkv.exceptions import ServerError
 from raw import long_paths
 
 TREE = {
@@ -79,10 +78,11 @@ async def test_empty_nodes_come_if_asked_for(node, base):
         assert seen == {**TREE, ("e",): "none", ("e", "f"): "none", ("h",): "none"}
 
 
-async def test_a_missing_path_is_an_error_and_a_deleted_one_is_empty(node, base):
+async def test_a_missing_path_and_a_deleted_one_are_empty(node, base):
     async with clients(node) as client:
-        with pytest.raises(ServerError):
-            await _tree(client, base + ["nowhere"])
+        assert await _tree(client, base + ["nowhere"]) == []
+        assert await client.list(base + ["nowhere"]) == ()
+        assert await client.list(base + ["nowhere"], with_data=True) == {}
         await client.set(base + ["gone"], value=1)
         await client.delete(base + ["gone"])
         assert await _tree(client, base + ["gone"]) == []
@@ -160,8 +160,6 @@ async def test_list_names_the_children(node, base):
         assert await client.list(base, with_data=True) == {"a": 1, "h": 6}
         assert await client.list(base, with_data=True, empty=True) == {"a": 1, "e": None, "h": 6}
         assert await client.list(base + ["h"]) == ()
-        with pytest.raises(ServerError):
-            await client.list(base + ["no", "such"])
 
 
 def test_enumerate_is_enum(connection, base):
@@ -173,7 +171,7 @@ def test_enumerate_is_enum(connection, base):
         assert connection.ok(action, path=mp.path(*base), empty=True)["result"] == ("a", "b")
         reply = connection.ok(action, path=mp.path(*base), with_data=True)
         assert reply["result"] == {"a": None}
-        connection.error(action, path=mp.path(*base, "nowhere"))
+        assert connection.ok(action, path=mp.path(*base, "nowhere"))["result"] == ()
 
 
 def test_a_deleted_path_can_be_listed(connection, base):
@@ -190,3 +188,23 @@ def test_the_internal_tree_is_not_part_of_the_whole(fresh_node):
         conn.ok("set_internal", path=mp.path("hidden"), value=1)
         assert long_paths(conn.stream("get_tree", path=())) == [(), ("a",)]
         assert conn.ok("enum", path=())["result"] == ("a",)
+
+
+async def test_numbers_and_flags_are_what_python_takes_them_for(node, base):
+    """The original compares and tests them, so booleans, whole floats and any object will do."""
+    async with clients(node) as client:
+        await _plant(client, base)
+        depths = {}
+        for zero, one, two in ((False, True, 2), (0.0, 1.0, 2.0)):
+            for depth in (zero, one, two):
+                found = [tuple(r.path) async for r in client.get_tree(base, max_depth=depth, nchain=zero)]
+                depths.setdefault(int(depth), set()).add(tuple(found))
+            rest = [tuple(r.path) async for r in client.get_tree(base, min_depth=two, nchain=two)]
+            assert rest and all(len(path) >= 2 for path in rest)
+        assert all(len(found) == 1 for found in depths.values())
+        for no, yes in ((0, 1), (None, "x"), ("", (0,)), ((), {"a": 1}), (0.0, 0.5)):
+            want = ("a", "e", "h") if no is None else ("a", "h")  # None: the client chooses
+            assert await client.list(base, with_data=no, empty=no) == want, no
+            res = await client.list(base, with_data=yes, empty=yes)
+            assert res == {"a": 1, "e": None, "h": 6}, yes
+            assert (await client.set(base + ["h"], value=6, idem=yes)).changed is False

@@ -77,6 +77,12 @@ def _tree_below_root(conn: RawConnection, seq: Any) -> None:
     ]
 
 
+def _empty_stream(conn: RawConnection, seq: Any) -> None:
+    states = [conn.reply(seq) for _ in range(2)]
+    assert [m["state"] for m in states] == ["start", "end"], states
+    assert states[0].order == states[1].order == ["state", "seq", "wseq", "tock"]
+
+
 # (exchange, connection, seq) -> (why ours is another answer, what it must be).
 INTENDED: Dict[Tuple[str, int, Any], Tuple[str, Check]] = {
     ("13-path-elements", 1, 13): (
@@ -103,6 +109,11 @@ INTENDED: Dict[Tuple[str, int, Any], Tuple[str, Check]] = {
     ("30-delete", 1, 6): (
         "deleting what is not there makes no event",
         _fields(["changed", "chain", "tock", "seq"], changed=False, chain=None),
+    ),
+    ("40-get-tree", 1, 18): ("where nothing is, a tree is empty: a purge must not show", _empty_stream),
+    ("43-enum", 1, 6): (
+        "where nothing is, a list is empty: a purge must not show",
+        _fields(["result", "seq", "tock"], result=()),
     ),
     ("75-root", 2, 3): ("a tree below a session's root works", _tree_below_root),
     ("80-save", 1, 9): ("save comes with a later issue", _refused),

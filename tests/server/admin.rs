@@ -138,7 +138,6 @@ fn requests_that_are_wrong_are_errors_of_their_own_only() {
         (map! {"action": "set_value", "path": path("a"), "value": 1, "copies": -1}, "copies"),
         (map! {"action": "set_value", "path": path("a"), "value": 1, "timeout": "x"}, "timeout"),
         (map! {"action": "get_tree", "path": path("a"), "max_depth": "x"}, "max_depth"),
-        (map! {"action": "enum", "path": path("a"), "empty": "x"}, "empty"),
         (map! {"action": "stop"}, "task"),
         (map! {"action": "enum_node", "node": 5}, "node"),
         (map! {"action": 5}, "action"),

@@ -2,9 +2,8 @@
 
 use distkv::engine::{Config, Input};
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
-use distkv::server::ServerConfig;
 
-use crate::harness::{Client, Node, Value, array, fields, path, text};
+use crate::harness::{Client, Node, Value, array, fields, path, refusing, text};
 
 fn batch(ops: impl IntoIterator<Item = Value>) -> Value {
     map! {"action": "batch", "ops": array(ops)}
@@ -229,7 +228,7 @@ fn a_reply_does_not_grow_without_bound() {
 fn a_node_that_may_not_answers_each_operation_so() {
     let own = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
     let config = Config { read_only: true, ..Config::new(own, 1) };
-    let node = Node::with(config, ServerConfig::default());
+    let node = Node::with(config, refusing());
     let mut client = node.connect();
     let ops = || [get("a"), set("a", 1), get("a")];
     assert_eq!(codes(&results(&mut client, ops())), ["not_ready"; 3]);

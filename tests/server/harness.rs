@@ -87,6 +87,11 @@ pub fn member(name: &str, state: MemberState) -> MemberInfo {
     }
 }
 
+/// Of a node that refuses requests at once while it is not ready.
+pub fn refusing() -> ServerConfig {
+    ServerConfig { ready_wait_ms: 0, ..ServerConfig::default() }
+}
+
 /// A node and its client port.
 pub struct Node {
     pub hub: Arc<Hub>,

@@ -5,11 +5,11 @@ use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::limits::VALUE_BYTES_MAX;
 use distkv::server::{Server, ServerConfig, ServerError};
 
-use crate::harness::{Client, Node, Value, array, path, text};
+use crate::harness::{Client, Node, Value, array, path, refusing, text};
 
 #[test]
 fn a_node_that_is_not_ready_says_so_and_answers_when_it_is() {
-    let node = Node::waiting("n1", ServerConfig::default());
+    let node = Node::waiting("n1", refusing());
     let mut client = node.connect();
     assert!(client.hello["tick"].is_nil());
     for action in ["get_value", "delete_value", "get_tree", "enum", "watch", "root"] {

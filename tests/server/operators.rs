@@ -11,9 +11,8 @@ use distkv::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use distkv::protocol::peer::{GroupHello, PeerMessage};
 use distkv::replica::write::Write;
 use distkv::rt;
-use distkv::server::ServerConfig;
 
-use crate::harness::{Client, Node, Value, array, fields, has, path, text};
+use crate::harness::{Client, Node, Value, array, fields, has, path, refusing, text};
 
 /// A peer without a socket: an engine whose frames a test carries over.
 struct Peer {
@@ -176,7 +175,7 @@ fn a_member_is_forgotten_and_purging_goes_on_without_it() {
 
 #[test]
 fn a_node_that_is_not_ready_forgets_nobody() {
-    let node = Node::waiting("n1", ServerConfig::default());
+    let node = Node::waiting("n1", refusing());
     let mut client = node.connect();
     assert_eq!(client.code(map! {"action": "forget_member", "node": "n3"}), "not_ready");
     let reply = client.ok(map! {

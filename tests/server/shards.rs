@@ -3,9 +3,8 @@
 use distkv::engine::Config;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::shard::shard_of;
-use distkv::server::ServerConfig;
 
-use crate::harness::{Client, Node, Value, fields, path, text};
+use crate::harness::{Client, Node, Value, fields, path, refusing, text};
 
 fn prefer(client: &mut Client, shard: impl std::fmt::Display, value: impl Into<Value>) {
     let path = path(&format!("shards:{shard}"));
@@ -189,7 +188,7 @@ fn a_request_that_makes_no_sense_is_refused() {
         assert_eq!(text(&client.request(bad.clone()), "code"), "bad_request", "{bad}");
     }
     let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
-    let waiting = Node::with(Config::new(id, 1), ServerConfig::default());
+    let waiting = Node::with(Config::new(id, 1), refusing());
     let reply = waiting.connect().request(map! {"action": "list_shards"});
     assert_eq!(text(&reply, "code"), "not_ready");
 }

@@ -4,10 +4,9 @@ use std::io::Cursor;
 
 use distkv::engine::{Config, Input};
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
-use distkv::server::ServerConfig;
 use distkv::storage::{SnapshotSummary, verify_snapshot};
 
-use crate::harness::{Client, Node, Value, array, fields, path, text};
+use crate::harness::{Client, Node, Value, array, fields, path, refusing, text};
 
 /// All pieces of a stream, put together.
 fn bytes_of(pieces: &[Value]) -> Vec<u8> {
@@ -208,7 +207,7 @@ fn a_node_that_takes_no_changes_takes_no_snapshot() {
     let bytes = some_snapshot("other", &[("a", 1)]);
     let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
     let config = Config { read_only: true, ..Config::new(id, 1) };
-    let node = Node::with(config, ServerConfig::default());
+    let node = Node::with(config, refusing());
     assert_eq!(node.connect().code(first(&bytes)), "not_ready");
     assert_eq!(node.connect().code(map! {"action": "get_snapshot"}), "not_ready");
     node.hub.handle(Input::Found, 0);

@@ -3,7 +3,7 @@
 
 use distkv::server::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus};
 
-use crate::harness::{Client, Node, Value, fields, path, text};
+use crate::harness::{Client, Node, Value, fields, path, refusing, text};
 
 fn report(name: &str) -> FileReport {
     FileReport { name: Some(name.into()), entries: Some(7), left_out: 0, bytes: Some(99) }
@@ -77,7 +77,7 @@ fn what_the_node_refuses_is_an_error_that_says_what_to_do() {
 
 #[test]
 fn a_node_that_is_not_ready_writes_no_files() {
-    let node = Node::waiting("n1", distkv::server::ServerConfig::default());
+    let node = Node::waiting("n1", refusing());
     let mut client = node.connect();
     assert_eq!(client.code(map! {"action": "save", "path": "f"}), "not_ready");
     assert!(node.info.jobs.lock().unwrap().is_empty());

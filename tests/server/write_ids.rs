@@ -2,9 +2,8 @@
 
 use distkv::engine::Config;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
-use distkv::server::ServerConfig;
 
-use crate::harness::{Client, Node, Value, array, fields, path, text};
+use crate::harness::{Client, Node, Value, array, fields, path, refusing, text};
 
 fn id(byte: u8) -> Value {
     Value::Binary(vec![byte; 16])
@@ -149,7 +148,7 @@ fn what_is_no_write_id_is_refused_and_changes_nothing() {
 fn a_node_that_takes_no_changes_still_knows_what_was_made() {
     let own = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
     let config = Config { memory_max: Some(2_000), ..Config::new(own, 1) };
-    let node = Node::with(config, ServerConfig::default());
+    let node = Node::with(config, refusing());
     let mut client = node.connect();
     assert_eq!(client.code(set("a", 1, 1)), "not_ready");
     node.hub.handle(distkv::engine::Input::Found, 0);

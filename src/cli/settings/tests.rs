@@ -205,6 +205,12 @@ fn what_clients_can_take_has_bounds_that_make_sense() {
     assert_eq!((set.client_memory_max, set.open_requests_max), (64 << 20, 5_000));
     let defaults = config(parse("name = \"n\""), StartKind::Run).unwrap();
     assert_eq!((defaults.client_memory_max, defaults.open_requests_max), (256 << 20, 16_384));
+    let waiting = |text: &str| {
+        config(parse(&format!("name = \"n\"\n{text}")), StartKind::Run).map(|c| c.ready_wait)
+    };
+    assert_eq!(waiting("").unwrap(), Duration::from_secs(30));
+    assert_eq!(waiting("ready-wait = \"0s\"").unwrap(), Duration::ZERO);
+    assert!(waiting("ready-wait = \"2h\"").is_err());
     for wrong in ["max-client-memory = 1000", "max-requests = 256", "max-requests = 1000000"] {
         let wrong = parse(&format!("name = \"n\"\n{wrong}"));
         assert!(config(wrong, StartKind::Run).is_err());

@@ -66,11 +66,20 @@ where
     C: FnOnce(Result<Connection, ClientError>) -> T,
     T: Future,
 {
+    against_with(Options { window, ..Options::default() }, node, client)
+}
+
+/// The same with other options.
+fn against_with<N, C, T>(options: Options, node: impl FnOnce(Node) -> N, client: C) -> T::Output
+where
+    N: Future<Output = ()> + Send + 'static,
+    C: FnOnce(Result<Connection, ClientError>) -> T,
+    T: Future,
+{
     rt::block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let to = HostPort { host: "127.0.0.1".into(), port };
-        let options = Options { window, ..Options::default() };
         let connecting = rt::spawn(async move { Connection::connect(&to, options).await });
         let (stream, _) = listener.accept().await.unwrap();
         let script = rt::spawn(node(Node { stream, splitter: Splitter::new() }));
@@ -122,6 +131,40 @@ fn an_error_of_the_node_leaves_the_connection_open() {
         let error = connection.request("dance", &Fields::new()).await.unwrap_err();
         assert!(error.server().unwrap().has_code("unknown_action"));
         assert!(connection.request("get_tock", &Fields::new()).await.is_ok());
+    });
+}
+
+#[test]
+fn a_client_that_does_not_want_to_wait_says_so_to_a_node_that_catches_up() {
+    for (window, told) in [(None, 0), (Some(4), 4)] {
+        let node = move |mut node: Node| async move {
+            let mut greeting = Fields::new();
+            greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "n1");
+            node.send(greeting.raw("tick", &[0xc0]).u64("tock", 2).u64("qlen", 10)).await;
+            let settings = node.receive().await.unwrap();
+            assert_eq!((settings.u64("seq"), settings.u64("qlen")), (Some(0), Some(told)));
+            assert_eq!(settings.bool("nowait"), Some(true));
+            let seq = node.receive().await.unwrap().u64("seq").unwrap();
+            node.send(&reply(seq)).await;
+        };
+        let options = Options { window, nowait: true, ..Options::default() };
+        against_with(options, node, |connection| async {
+            assert!(connection.unwrap().request("get_tock", &Fields::new()).await.is_ok());
+        });
+    }
+}
+
+#[test]
+fn a_node_that_is_ready_is_not_told_that_nobody_would_wait_for_it() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        let first = node.receive().await.unwrap();
+        assert_eq!(first.str("action"), Some("get_tock"));
+        node.send(&reply(first.u64("seq").unwrap())).await;
+    };
+    let options = Options { window: None, nowait: true, ..Options::default() };
+    against_with(options, node, |connection| async {
+        assert!(connection.unwrap().request("get_tock", &Fields::new()).await.is_ok());
     });
 }
 
@@ -314,7 +357,8 @@ fn a_silent_service_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let to = HostPort { host: "localhost".into(), port };
-        let options = Options { connect_timeout: Duration::from_millis(50), window: None };
+        let options =
+            Options { connect_timeout: Duration::from_millis(50), window: None, nowait: false };
         let error = Connection::connect(&to, options).await.unwrap_err();
         assert!(matches!(error, ClientError::Connect { .. }), "{error:?}");
     });

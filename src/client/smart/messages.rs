@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// Tells the messages of a topic as they come; in a topic, `+` stands for one element and `#`, at
-    /// the end, for all that follow. When this returns, the monitor has begun.
+    /// the end, for one or more of them. When this returns, the monitor has begun.
     ///
     /// # Errors
     /// [`CallError`]: no node could begin it in time.

@@ -113,6 +113,10 @@ actions! {
     Log = "log",
     /// Replays a stored change.
     Update = "update",
+    /// Makes this node believe what a node is said to have told. Refused.
+    FakeInfo = "fake_info",
+    /// Makes all other nodes believe it. Refused.
+    FakeInfoSend = "fake_info_send",
     /// Authorisation. Not here yet.
     DiffieHellman = "diffie_hellman",
     /// Authorisation. Not here yet.

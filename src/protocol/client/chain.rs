@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
+use super::coerce::read_natural;
 use super::error::ClientError;
 use super::reply::MessageWriter;
 use super::request::ChainLength;
@@ -51,7 +52,7 @@ impl<'a> ChainField<'a> {
                 Ok(b"node") if reader.take_nil() => node = None,
                 Ok(b"node") => node = Some(reader.read_str().map_err(bad)?),
                 Ok(b"tick") if reader.take_nil() => tick = None,
-                Ok(b"tick") => tick = Some(reader.read_u64().map_err(bad)?),
+                Ok(b"tick") => tick = Some(read_natural(&mut reader).map_err(bad)?),
                 Ok(_) => reader.skip().map_err(bad)?,
                 Err(_) => {
                     reader.skip().map_err(bad)?;

@@ -4,12 +4,13 @@
 
 use smallvec::SmallVec;
 
+use super::coerce::{read_integer, read_truth};
 use super::error::{ClientError, ErrorCode};
 use super::word::fold;
 use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::path::PathBytes;
 use crate::model::value::skip::SKIP_DEPTH_MAX;
-use crate::model::value::{Kind, ReadError, Reader, SkipError, SkipLimits, skip_value};
+use crate::model::value::{ReadError, Reader, SkipError, SkipLimits, skip_value};
 
 // Each has its bit; the last of them is the greatest.
 const _: () = assert!((Field::WithData as u32) < u64::BITS);
@@ -64,6 +65,8 @@ fields! {
     Copies = "copies",
     Current = "current",
     Data = "data",
+    Debug = "debug",
+    Debugger = "debugger",
     DeleteGroup = "delete_group",
     Deleted = "deleted",
     Depth = "depth",
@@ -86,6 +89,7 @@ fields! {
     Node = "node",
     NodeDrop = "node_drop",
     Nodes = "nodes",
+    NoWait = "nowait",
     Ops = "ops",
     Over = "over",
     Path = "path",
@@ -204,27 +208,24 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A flag: nil, not there, false and 0 are false.
+    /// A flag: false if it is not there, else whether Python takes the value for true (nil, 0 and
+    /// what is empty are false; a non-empty string is true, whatever it says).
     ///
     /// # Errors
-    /// It is something else than a boolean, a number or nil.
+    /// The bytes hold no value.
     pub fn flag(&self, field: Field) -> Result<bool, ClientError> {
-        let Some(raw) = self.get_non_nil(field) else { return Ok(false) };
-        let mut reader = Reader::new(raw);
-        match reader.peek_kind() {
-            Ok(Kind::Bool) => reader.read_bool().map_err(|e| wrong(field, &e)),
-            Ok(Kind::Int) => Ok(reader.read_int().map_err(|e| wrong(field, &e))? != 0),
-            _ => Err(wrong(field, &wrong_kind(raw, "a boolean"))),
-        }
+        let Some(raw) = self.get(field) else { return Ok(false) };
+        read_truth(&mut Reader::new(raw)).map_err(|e| wrong(field, &e))
     }
 
-    /// An integer, if the field is there.
+    /// An integer, if the field is there. A boolean is 0 or 1, and a float without a fraction is an
+    /// integer, too.
     ///
     /// # Errors
     /// It is something else.
     pub fn int(&self, field: Field) -> Result<Option<i128>, ClientError> {
         let Some(raw) = self.get(field) else { return Ok(None) };
-        Reader::new(raw).read_int().map(Some).map_err(|e| wrong(field, &e))
+        read_integer(&mut Reader::new(raw)).map(Some).map_err(|e| wrong(field, &e))
     }
 
     /// An integer, where nil is as good as not there.

@@ -9,9 +9,11 @@
 //! |---|---|
 //! | [`action`] | the actions' names |
 //! | [`field`] | a message's fields, not yet typed |
+//! | `coerce` | integers and flags, as Python takes them |
 //! | [`request`] | typed requests, and how they are decoded |
 //! | [`batch`] | many of them in one request |
 //! | [`mod@write`] | the change of one entry |
+//! | [`topic`] | the topics of messages, and which patterns match them |
 //! | [`stored`] | those of them that are about files |
 //! | [`error`] | the code words of errors |
 //! | [`chain`] | chains as clients see them |
@@ -21,6 +23,7 @@
 pub mod action;
 pub mod batch;
 pub mod chain;
+mod coerce;
 pub mod error;
 pub mod field;
 pub mod reply;
@@ -28,6 +31,7 @@ pub mod request;
 pub mod shards;
 pub mod shorten;
 pub mod stored;
+pub mod topic;
 mod word;
 pub mod write;
 

@@ -2,17 +2,18 @@
 
 use super::action::Action;
 use super::batch::BatchRequest;
+use super::coerce::{read_integer, read_natural};
 use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong};
 use super::shards::{ListShards, decode_list_shards};
 use super::stored::{
     RestorePiece, StoredChange, decode_restore_piece, decode_stored_change, is_distkv_format,
 };
+use super::topic::{decode_msg_monitor, decode_msg_send};
 pub use super::write::{COPIES_TIMEOUT_MS, COPIES_TIMEOUT_MS_MAX, WriteRequest};
 use super::write::{decode_write, timeout};
 use crate::model::ids::{Millis, Tick};
-use crate::model::path::{Element, Path, PathBuilder, PathBytes};
-use crate::model::path_text::python_text;
+use crate::model::path::{Path, PathBytes};
 use crate::model::tick_set::TickSet;
 use crate::model::value::{Kind, ReadError, Reader};
 
@@ -23,11 +24,12 @@ pub const LEAVE_TIMEOUT_MS_MAX: Millis = 60_000;
 /// What a client's message is.
 #[derive(Debug)]
 pub enum ClientMessage<'a> {
-    /// The session's settings (`seq` 0): the length of the window of streams, 0 for no flow
-    /// control.
+    /// The session's settings (`seq` 0).
     Settings {
-        /// `qlen`.
+        /// The length of the window of streams; 0 for no flow control.
         qlen: u64,
+        /// Ours: where the node is not ready, requests are refused at once. Others wait for it.
+        nowait: bool,
     },
     /// A stream's messages have been taken in, up to this one.
     Ack {
@@ -123,6 +125,10 @@ pub struct StateParts {
     pub remote_missing: bool,
     /// Nodes that were removed from what clients see.
     pub node_drop: bool,
+    /// What the original keeps for its developers: nothing.
+    pub debug: bool,
+    /// A debugger on the node's machine: there is none.
+    pub debugger: bool,
     /// Ours: how many conflicts were found here.
     pub conflicts: bool,
     /// Ours: the elected list.
@@ -258,14 +264,14 @@ pub enum Request<'a> {
     },
     /// `msg_send`.
     MsgSend {
-        /// Only strings.
+        /// Only strings, one or more; neither "+" nor "#".
         topic: Path,
         /// What is sent.
         data: &'a [u8],
     },
     /// `msg_monitor`.
     MsgMonitor {
-        /// Only strings; "+" and "#" as in MQTT.
+        /// Only strings, one or more; "+" and a final "#" as in MQTT.
         topic: Path,
         /// Messages are not decoded.
         raw: bool,
@@ -335,6 +341,8 @@ pub enum Request<'a> {
         /// The access list to be tested; none for the client's own.
         acl: Option<&'a str>,
     },
+    /// `fake_info`, `fake_info_send`.
+    Forge(Action),
     /// An action that this version does not have.
     NotImplemented(Action),
 }
@@ -344,6 +352,51 @@ impl Request<'_> {
     #[must_use]
     pub fn errs_in_stream(&self) -> bool {
         matches!(self, Self::GetTree { .. } | Self::Watch { .. } | Self::MsgMonitor { .. })
+    }
+
+    /// Whether a node must have caught up with its network before it can carry this out.
+    #[must_use]
+    pub fn needs_ready(&self) -> bool {
+        match self {
+            Self::Get { .. }
+            | Self::GetByEvent { .. }
+            | Self::Write(_)
+            | Self::Batch(_)
+            | Self::DeleteTree { .. }
+            | Self::GetTree { .. }
+            | Self::Enum { .. }
+            | Self::Watch { .. }
+            | Self::EnumNode { .. }
+            | Self::KillNode { .. }
+            | Self::CheckDeleted { .. }
+            | Self::Root { .. }
+            | Self::ListShards(_)
+            | Self::ForgetMember { .. }
+            | Self::GetSnapshot
+            | Self::Restore(_)
+            | Self::Save { .. }
+            | Self::Log { .. }
+            | Self::Update(_)
+            | Self::Snapshot { .. }
+            | Self::LogStart { .. }
+            // Before, nobody knows whether the network's data says that clients must log in.
+            | Self::MsgSend { .. }
+            | Self::MsgMonitor { .. } => true,
+            Self::Conflicts { .. }
+            | Self::Stop { .. }
+            | Self::GetState(_)
+            | Self::GetTock
+            | Self::Status
+            | Self::Members
+            | Self::Cluster
+            | Self::WatchCluster
+            | Self::LogStop
+            | Self::Leave { .. }
+            | Self::AuthInfo
+            | Self::TestAcl { .. }
+            | Self::Forge(_)
+            | Self::NotImplemented(_) => false,
+        }
     }
 }
 
@@ -364,9 +417,9 @@ pub fn decode_fields<'a>(fields: &Fields<'a>) -> Result<ClientMessage<'a>, BadMe
     let seq = decode_seq(fields).map_err(bad(None, false))?;
     if seq == 0 && fields.get(Field::Action).is_none() {
         let qlen = fields.int_or_nil(Field::QLen).map_err(bad(Some(0), false))?.unwrap_or(0);
-        return Ok(ClientMessage::Settings {
-            qlen: u64::try_from(qlen.max(0)).unwrap_or(u64::MAX),
-        });
+        let qlen = u64::try_from(qlen.max(0)).unwrap_or(u64::MAX);
+        let nowait = fields.flag(Field::NoWait).map_err(bad(Some(0), false))?;
+        return Ok(ClientMessage::Settings { qlen, nowait });
     }
     if fields.get(Field::Action).is_none()
         && let Some(state) = fields.get(Field::State)
@@ -431,7 +484,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::Conflicts => decode_conflicts(fields)?,
         Action::Stop => {
             let task = fields.need(Field::Task)?;
-            Request::Stop { task: Reader::new(task).read_u64().ok() }
+            Request::Stop { task: read_natural(&mut Reader::new(task)).ok() }
         }
         Action::GetState => Request::GetState(decode_state_parts(fields)?),
         Action::GetTock => Request::GetTock,
@@ -449,9 +502,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         }
         Action::Root => Request::Root { path: path(action, fields)? },
         Action::MsgSend => decode_msg_send(fields)?,
-        Action::MsgMonitor => {
-            Request::MsgMonitor { topic: topic(fields, true)?, raw: fields.flag(Field::Raw)? }
-        }
+        Action::MsgMonitor => decode_msg_monitor(fields)?,
         Action::Status => Request::Status,
         Action::Members => Request::Members,
         Action::ListShards => Request::ListShards(decode_list_shards(fields)?),
@@ -486,6 +537,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
             fields.path(Field::Path)?;
             Request::TestAcl { acl: fields.optional_text(Field::Acl)? }
         }
+        Action::FakeInfo | Action::FakeInfoSend => Request::Forge(action),
         Action::DiffieHellman
         | Action::Auth
         | Action::AuthGet
@@ -502,7 +554,7 @@ pub(super) fn decode_get<'a>(
     let chain = chain_length(fields, 0)?;
     if fields.get(Field::Node).is_some() && fields.get(Field::Path).is_none() {
         let tick = fields.need(Field::Tick)?;
-        let tick = Reader::new(tick).read_int().map_err(|e| wrong(Field::Tick, &e))?;
+        let tick = read_integer(&mut Reader::new(tick)).map_err(|e| wrong(Field::Tick, &e))?;
         return Ok(Request::GetByEvent { node: fields.text(Field::Node)?, tick, chain });
     }
     Ok(Request::Get { path: path(action, fields)?, chain })
@@ -518,6 +570,8 @@ fn decode_state_parts(fields: &Fields<'_>) -> Result<StateParts, ClientError> {
         missing: fields.flag(Field::Missing)?,
         remote_missing: fields.flag(Field::RemoteMissing)?,
         node_drop: fields.flag(Field::NodeDrop)?,
+        debug: fields.flag(Field::Debug)?,
+        debugger: fields.flag(Field::Debugger)?,
         conflicts: fields.flag(Field::Conflicts)?,
         housekeepers: fields.flag(Field::Housekeepers)?,
         resync: fields.flag(Field::Resync)?,
@@ -573,11 +627,14 @@ fn ticks_by_node(raw: &[u8]) -> Result<Vec<(&str, TickSet)>, ClientError> {
         for _ in 0..reader.read_array_len().map_err(read)? {
             let (from, to) = match reader.peek_kind().map_err(read)? {
                 Kind::Array => match reader.read_array_len().map_err(read)? {
-                    2 => (reader.read_u64().map_err(read)?, reader.read_u64().map_err(read)?),
+                    2 => (
+                        read_natural(&mut reader).map_err(read)?,
+                        read_natural(&mut reader).map_err(read)?,
+                    ),
                     _ => return Err(bad(String::from("a range has two ends"))),
                 },
                 _ => {
-                    let tick = reader.read_u64().map_err(read)?;
+                    let tick = read_natural(&mut reader).map_err(read)?;
                     (tick, tick.saturating_add(1))
                 }
             };
@@ -588,17 +645,6 @@ fn ticks_by_node(raw: &[u8]) -> Result<Vec<(&str, TickSet)>, ClientError> {
         nodes.push((life, ticks));
     }
     Ok(nodes)
-}
-
-fn decode_msg_send<'a>(fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {
-    let topic = topic(fields, false)?;
-    let data = match fields.bytes(Field::Raw)? {
-        Some(raw) => raw,
-        None => fields.value(Field::Data)?.ok_or_else(|| {
-            ClientError::bad_request("the field 'data' is missing (or 'raw', for bytes)")
-        })?,
-    };
-    Ok(Request::MsgSend { topic, data })
 }
 
 pub(super) fn path<'a>(
@@ -643,48 +689,4 @@ pub(super) fn chain_length(
 #[must_use]
 pub fn tick_of(number: i128) -> Option<Tick> {
     u64::try_from(number).ok().and_then(Tick::new).filter(|tick| *tick > Tick::default())
-}
-
-/// A topic: a path whose elements become strings where they are none, as in the original. A
-/// plain string is one element, however many dots it has; but where a pattern is wanted, it is
-/// a path in text form.
-fn topic(fields: &Fields<'_>, pattern: bool) -> Result<Path, ClientError> {
-    let raw = fields.need(Field::Topic)?;
-    let bad = |e: String| ClientError::bad_request(format!("bad field 'topic': {e}"));
-    let mut builder = PathBuilder::default();
-    match Reader::new(raw).read_str() {
-        Ok(text) if pattern => {
-            let path: Path = text.parse().map_err(|e| bad(format!("{e}")))?;
-            push_strings(path.elements(), &mut builder).map_err(bad)?;
-        }
-        Ok(text) => push_strings([Element::Str(text)].into_iter(), &mut builder).map_err(bad)?,
-        Err(_) => {
-            let path = PathBytes::from_msgpack_value(raw).map_err(|e| bad(e.to_string()))?;
-            push_strings(path.elements(), &mut builder).map_err(bad)?;
-        }
-    }
-    Ok(builder.finish())
-}
-
-fn push_strings<'a>(
-    elements: impl Iterator<Item = Element<'a>>,
-    builder: &mut PathBuilder,
-) -> Result<(), String> {
-    for element in elements {
-        let text = match element {
-            Element::Str(text) => {
-                builder.push(text).map_err(|e| e.to_string())?;
-                continue;
-            }
-            Element::Nil => String::from("None"),
-            Element::Bool(true) => String::from("True"),
-            Element::Bool(false) => String::from("False"),
-            Element::Int(number) => number.to_string(),
-            Element::Float(number) => format!("{number:?}"),
-            Element::Bin(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Element::Array(_) => python_text(element),
-        };
-        builder.push(text.as_str()).map_err(|e| e.to_string())?;
-    }
-    Ok(())
 }

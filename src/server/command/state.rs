@@ -357,6 +357,12 @@ impl Moment {
         if parts.node_drop {
             write_names(view.killed.iter(), message.key("node_drop"));
         }
+        if parts.debug {
+            write_map_len(0, message.key("debug"));
+        }
+        if parts.debugger {
+            message.str("debugger", "this node has no debugger to start");
+        }
         if parts.conflicts {
             let (found, kept) = self.conflicts;
             MessageWriter::new(message.key("conflicts")).u64("found", found).u64("kept", kept);

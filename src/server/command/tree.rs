@@ -1,7 +1,6 @@
 //! `get_tree`, `enum`, `delete_tree` and their internal forms: what concerns whole subtrees. All
 //! of it works on snapshots, outside of the guard.
 
-use super::show::show_path;
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::{Path, bytes};
@@ -24,7 +23,7 @@ const BATCHES_AT_ONCE: usize = 16;
 const LIST_BYTES_MAX: usize = 8 << 20;
 
 impl Session {
-    /// `get_tree`.
+    /// `get_tree`: an empty stream where there is nothing.
     pub(in crate::server) fn get_tree(
         &mut self,
         cx: &Context<'_>,
@@ -37,7 +36,6 @@ impl Session {
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let (tree, names) = cx.hub.read(|engine| (engine.tree().clone(), NodeNames::of(engine)));
-        check_exists(&tree, &scope_of.top)?;
         let shortener = Shortener::new(&scope_of.top);
         let include = if empty { Include::Empty } else { Include::Values };
         let style = EntryStyle { shortener, chain: scope.chain, names };
@@ -69,7 +67,7 @@ impl Session {
         })
     }
 
-    /// `enum`.
+    /// `enum`: an empty list where there is nothing.
     pub(in crate::server) fn enumerate(
         &mut self,
         cx: &Context<'_>,
@@ -83,7 +81,6 @@ impl Session {
         let top = self.resolve(action, path)?.to_path();
         Self::check_ready(cx)?;
         let (tree, tock) = cx.hub.read(|engine| (engine.tree().clone(), engine.tock()));
-        check_exists(&tree, &top)?;
         let list = move |batches| list_children(&tree, &top, with_data, empty, batches);
         if let Some(result) = list(BATCHES_AT_ONCE) {
             write_list(result, seq, tock, out);
@@ -122,15 +119,6 @@ impl Session {
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)
     }
-}
-
-/// Whether there is something at a path or below it, be it only a tombstone. The roots are
-/// always there.
-fn check_exists(tree: &Tree, top: &Path) -> Result<(), ClientError> {
-    if top.is_root() || *top == Path::system_root() || tree.subtree(top).next().is_some() {
-        return Ok(());
-    }
-    Err(ClientError::new(ErrorCode::NotFound, format!("there is nothing at {}", show_path(top))))
 }
 
 fn write_list(result: Result<Vec<u8>, ClientError>, seq: u64, tock: Tock, out: &mut Vec<u8>) {

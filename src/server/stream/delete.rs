@@ -8,6 +8,7 @@ use super::walk::{Look, ScopeWalk};
 use super::{Emit, Framing, Garbage, Progress, Source};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
+use crate::model::value::write_array_len;
 use crate::protocol::client::ClientError;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
@@ -88,6 +89,8 @@ pub(in crate::server) struct DeleteSource {
     /// Of the log's last batch with one of the changes.
     number: u64,
     finished: bool,
+    /// There was nothing to delete, and the stream has said so.
+    told_nothing: bool,
 }
 
 impl DeleteSource {
@@ -99,7 +102,17 @@ impl DeleteSource {
         names: NodeNames,
     ) -> Self {
         let queue = VecDeque::new();
-        Self { walk, chain, shortener, names, queue, count: 0, number: 0, finished: false }
+        Self {
+            walk,
+            chain,
+            shortener,
+            names,
+            queue,
+            count: 0,
+            number: 0,
+            finished: false,
+            told_nothing: false,
+        }
     }
 
     /// Deletes the first entries at once, so that a small tree is gone before the connection's
@@ -140,6 +153,20 @@ impl DeleteSource {
         emit.note_unsynced(from, deleted.number, tag);
     }
 
+    /// The only message of a stream that deleted nothing. The original makes an event for the top, be
+    /// it there or not, and so its clients can count on a message: `Client.delete` fails without one.
+    /// This one has the same fields; but there is no event.
+    fn write_nothing(emit: &mut Emit<'_>) {
+        let tock = emit.tock();
+        let (mut message, tag) = emit.begin();
+        message.nil("node").nil("tick").nil("prev");
+        write_array_len(0, message.key("path"));
+        message.tock(tock).u64("seq", tag.seq).u64("depth", 0);
+        if let Some(wseq) = tag.wseq {
+            message.u64("wseq", wseq);
+        }
+    }
+
     fn write_count(&self, emit: &mut Emit<'_>, cx: &Context<'_>) {
         let tock = cx.hub.read(|engine| engine.tock());
         let from = emit.position();
@@ -158,6 +185,10 @@ impl Source for DeleteSource {
         if self.finished {
             if self.chain.is_none() {
                 self.write_count(emit, cx);
+            } else if self.count == 0 && !self.told_nothing {
+                self.told_nothing = true;
+                Self::write_nothing(emit);
+                return Progress::Wrote;
             }
             return Progress::Finished;
         }

@@ -1,0 +1,191 @@
+//! Clients of a node that still catches up with its network: they wait for it, within bounds.
+
+use std::time::Duration;
+
+use distkv::engine::Input;
+use distkv::rt;
+use distkv::server::ServerConfig;
+
+use crate::harness::{
+    Client, Node, PATIENCE, Value, array, encode, fields, has, path, refusing, text,
+};
+
+/// A node that its clients wait for, longer than any test.
+fn waiting() -> Node {
+    Node::waiting("n1", ServerConfig { ready_wait_ms: 3_600_000, ..ServerConfig::default() })
+}
+
+/// Sees that requests sent before wait, by one that need not: it is answered first, from elsewhere.
+fn see_that_they_wait(node: &Node, client: &mut Client) {
+    let mut other = node.connect();
+    assert_eq!(other.ok(map! {"action": "status"})["ready"].as_bool(), Some(false));
+    client.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let nothing = std::io::Read::read(&mut client.stream, &mut [0; 1]);
+    let kind = nothing.unwrap_err().kind();
+    assert!(matches!(kind, std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut));
+    client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+}
+
+#[test]
+fn requests_wait_for_the_node_and_are_carried_out_in_order() {
+    let node = waiting();
+    let mut client = node.connect();
+    assert!(client.hello["tick"].is_nil());
+    let set = client.start(map! {"action": "set_value", "path": path("a.b"), "value": 1});
+    let get = client.start(map! {"action": "get_value", "path": path("a.b")});
+    let batch = client.start(map! {"action": "batch", "ops": array([
+        map! {"action": "get_value", "path": path("a.b")},
+    ])});
+    let list = client.start(map! {"action": "enum", "path": path("a")});
+    let tree = client.start(map! {"action": "get_tree", "path": path("a")});
+    let watch = client.start(map! {"action": "watch", "path": path("a"), "fetch": true});
+    see_that_they_wait(&node, &mut client);
+    node.hub.handle(Input::Found, 0);
+    assert_eq!(client.reply(set)["changed"].as_bool(), Some(true));
+    assert_eq!(client.reply(get)["value"].as_i64(), Some(1));
+    assert_eq!(client.reply(batch)["results"][0]["value"].as_i64(), Some(1));
+    assert_eq!(client.reply(list)["result"], array(["b"]));
+    assert_eq!(text(&client.reply(tree), "state"), "start");
+    assert_eq!(client.rest(tree).len(), 1);
+    assert_eq!(text(&client.reply(watch), "state"), "start");
+    assert_eq!(client.reply(watch)["value"].as_i64(), Some(1));
+}
+
+#[test]
+fn what_needs_no_data_is_answered_at_once() {
+    let node = waiting();
+    let mut client = node.connect();
+    for action in ["status", "members", "cluster", "get_state", "get_tock"] {
+        client.ok(map! {"action": action});
+    }
+    client.ok(map! {"action": "msg_send", "topic": "t", "data": 1});
+    // Behind one that waits, a write is not mistaken for one that need not.
+    let tock = client.start(map! {"action": "get_tock"});
+    let set = client.start(map! {"action": "set_value", "path": path("a"), "value": 1});
+    assert!(client.reply(tock)["tock"].is_u64());
+    see_that_they_wait(&node, &mut client);
+    node.hub.handle(Input::Found, 0);
+    assert_eq!(client.reply(set)["changed"].as_bool(), Some(true));
+}
+
+#[test]
+fn who_has_waited_long_enough_is_refused_and_may_wait_again() {
+    let node = Node::waiting("n1", ServerConfig { ready_wait_ms: 50, ..ServerConfig::default() });
+    let mut client = node.connect();
+    for _ in 0..2 {
+        let get = client.start(map! {"action": "get_value", "path": path("a")});
+        let set = client.start(map! {"action": "set_value", "path": path("a"), "value": 1});
+        let tree = client.start(map! {"action": "get_tree", "path": path("a")});
+        assert_eq!(text(&client.reply(get), "code"), "not_ready");
+        assert_eq!(text(&client.reply(set), "code"), "not_ready");
+        assert_eq!(text(&client.reply(tree), "state"), "start");
+        assert_eq!(text(&client.rest(tree)[0], "code"), "not_ready");
+    }
+    node.hub.handle(Input::Found, 0);
+    client.set("a", 1);
+}
+
+#[test]
+fn a_client_that_does_not_want_to_wait_is_refused_at_once() {
+    let node = waiting();
+    let mut client = Client::new(node.address(), 0);
+    client.send(map! {"seq": 0, "qlen": 0, "nowait": true});
+    let get = map! {"action": "get_value", "path": path("a")};
+    assert_eq!(client.code(get.clone()), "not_ready");
+    client.send(map! {"seq": 0, "qlen": 10});
+    let seq = client.start(get);
+    see_that_they_wait(&node, &mut client);
+    node.hub.handle(Input::Found, 0);
+    assert!(!has(&client.reply(seq), "error"));
+}
+
+#[test]
+fn who_hangs_up_while_waiting_is_forgotten() {
+    let node = waiting();
+    for _ in 0..20 {
+        let mut client = node.connect();
+        client.start(map! {"action": "set_value", "path": path("a"), "value": 1});
+    }
+    let deadline = rt::now() + PATIENCE.as_millis() as u64;
+    while node.server.connections() > 0 {
+        assert!(rt::now() < deadline, "{} connections", node.server.connections());
+        std::thread::yield_now();
+    }
+    // One that sends nothing more, but reads, learns that it was not carried out.
+    let mut client = node.connect();
+    let seq = client.start(map! {"action": "set_value", "path": path("a"), "value": 1});
+    client.finish();
+    assert_eq!(text(&client.reply(seq), "code"), "not_ready");
+    assert_eq!(client.receive(), None);
+    node.hub.handle(Input::Found, 0);
+    assert_eq!(node.connect().get("a"), None);
+}
+
+#[test]
+fn a_node_that_stops_keeps_nobody_waiting() {
+    let node = waiting();
+    let mut client = node.connect();
+    let seqs: Vec<u64> = (0..600)
+        .map(|i| client.start(map! {"action": "set_value", "path": path("a"), "value": i}))
+        .collect();
+    see_that_they_wait(&node, &mut client);
+    rt::block_on(node.server.stop(PATIENCE));
+    for seq in seqs {
+        assert_eq!(text(&client.reply(seq), "code"), "not_ready");
+    }
+    assert_eq!(client.receive(), None);
+}
+
+#[test]
+fn refusals_without_room_do_not_hold_up_a_node_that_stops() {
+    let config = ServerConfig {
+        ready_wait_ms: 3_600_000,
+        output_bytes_max: 1_000,
+        ..ServerConfig::default()
+    };
+    let node = Node::waiting("n1", config);
+    let mut client = node.connect();
+    for i in 0..600 {
+        client.start(map! {"action": "set_value", "path": path("a"), "value": i});
+    }
+    see_that_they_wait(&node, &mut client);
+    rt::block_on(node.server.stop(PATIENCE));
+    let mut refused = 0;
+    while let Some(message) = client.receive() {
+        assert_eq!(text(&message, "code"), "not_ready");
+        refused += 1;
+    }
+    assert!(refused > 0);
+    assert_eq!(node.server.connections(), 0);
+}
+
+#[test]
+fn what_waits_is_bounded_by_the_connections_input() {
+    let node = waiting();
+    let mut client = node.connect();
+    // More than a connection's input and the system's buffers hold: the rest is not read.
+    let value = Value::Binary(vec![7; 1 << 20]);
+    let message = encode(&map! {
+        "action": "set_value", "path": path("big"), "value": value, "seq": 1
+    });
+    client.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut stopped = false;
+    for _ in 0..64 {
+        if std::io::Write::write_all(&mut client.stream, &message).is_err() {
+            stopped = true;
+            break;
+        }
+    }
+    assert!(stopped, "the node read 64 MiB that it could not carry out");
+    drop(client);
+    node.hub.handle(Input::Found, 0);
+    node.connect().set("a", 1);
+}
+
+#[test]
+fn a_wait_of_no_time_is_a_refusal() {
+    let node = Node::waiting("n1", refusing());
+    let error = node.connect().error(map! {"action": "get_value", "path": path("a")});
+    assert_eq!(fields(&error), ["error", "code", "seq", "tock"]);
+    assert_eq!(text(&error, "code"), "not_ready");
+}
