@@ -21,12 +21,12 @@ const GOING_MAX: Duration = Duration::from_secs(15);
 Examples:
   distkv-node leave --connect 127.0.0.1:27590
 
-The other nodes hear at once that it is gone, and do not look for it. SIGTERM does the same.
-The command returns when the node is gone: its ports are free, and its data directory can be used.
-If some of its changes are on no other node, it waits for its peers for a moment, and its log says
-how many are left.
+The other nodes are told at once and do not look for it. SIGTERM does the same. The command \
+returns when the node has ended: its ports and its data directory are free. If some of its \
+changes are on no other node, it waits for its peers for a moment, and its log says how many \
+are left.
 
-Exit code: 0 it has gone, 1 it refuses, cannot be asked, or is still there after --timeout
+Exit code: 0 it has left, 1 it refuses, cannot be asked, or is still there after --timeout \
 (default here: 15s), 2 usage.")]
 pub(super) struct LeaveArgs {
     #[command(flatten)]

@@ -21,12 +21,13 @@ Examples:
   distkv-node run --name n1
   distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587
   distkv-node run --name n1 --init '{\"site\": \"main\"}' --load saved-state.bin
-  distkv-node run --name n1 --peer n2.example.org --peer-file /var/lib/distkv/peers
+  distkv-node run --name n1 --peer n2.example.org --peer-file peers.txt
   distkv-node run --name n1 --data-dir /var/lib/distkv/n1
 
-Known nodes are asked first: those of --peer and --peer-file, and those that a data directory names.
-The node serves once it has caught up with them; if none answers within --peer-wait, it goes on alone.
-Give a first node --peer when you restart it, so that it does not found a second network."
+The node first looks for its network: it asks the nodes of --peer and --peer-file, and those \
+that its data directory names, and serves once it has caught up with them. If none answers \
+within --peer-wait, it goes on alone. Give a first node --peer when you restart it, so that \
+it does not found a second network."
     };
 }
 
@@ -37,10 +38,13 @@ macro_rules! join_help {
 Examples:
   distkv-node join 10.0.0.1 --name n2
   distkv-node join n1.example.org n3.example.org:27587 --gossip 0.0.0.0:27587
-  distkv-node join 127.0.0.1 --name n2 --client 127.0.0.1:27588 --gossip 127.0.0.1:27589
+  distkv-node join 127.0.0.1 --name n2 \\
+    --client 127.0.0.1:27596 --gossip 127.0.0.1:27597
   distkv-node join n1.example.org --name n2 --data-dir /var/lib/distkv/n2
 
-It keeps trying until one of the peers answers, and serves clients once it has all the data."
+It keeps trying until one of the peers answers, and serves clients once it has all the data. \
+A peer is given with its gossip port (27587 unless you say another one), not with its client \
+port."
     };
 }
 
@@ -79,31 +83,35 @@ Configuration file (--config):
     purge-grace = \"5m\"                             # or a number of seconds
     read-only = false
     log = \"info\"
-    init = { site = \"main\" }                       # run only: the value, as TOML
+    init = { site = \"main\" }                       # run only: as TOML
     load = \"saved-state.bin\"                       # run only
 
 Data on disk (--data-dir):
-  A node with a data directory survives restarts and power cuts: changes go into an event log, and
-  snapshots shorten it. It also becomes a member of the Delete group, which agrees when deleted
-  entries may be forgotten. --sync says when changes are safe:
-    never         when the system writes it; only for data that can be lost
+  A node with a data directory survives restarts and power cuts: changes go
+  into an event log, and snapshots keep it short. The node also becomes a
+  member of the Delete group, which agrees when deleted entries may be purged.
+  --sync says when a change is safe:
+    never         when the system writes it; only for data that may be lost
     every-second  within a second: a power cut can lose the last second
-    every-batch   before it is acknowledged, and before anybody hears of it: nothing that was
-                  acknowledged is lost
-  Under never and every-second, a node that is killed (kill -9) can lose the last milliseconds of what it
-  acknowledged; what has reached another node comes back from there. SIGTERM and `leave` lose nothing.
-  If the disk is full or fails, a node under every-batch refuses changes of clients until it works
-  again; else it goes on without a log. `status` shows both.
+    every-batch   before it is acknowledged or spread: no acknowledged change
+                  is lost
+  Under never and every-second, a node that is killed (kill -9) can lose the
+  last milliseconds of what it acknowledged; what has reached another node
+  comes back from there. SIGTERM and `leave` lose nothing.
+  If the disk is full or fails, a node under every-batch refuses changes of
+  clients until the disk works again; under the others it continues without a
+  log. `status` and the log say so.
 
 Signals:
-  SIGTERM, SIGINT (Ctrl-C)  say goodbye to the network and end, within 3 s; a second one ends
-                            at once. The log says how many changes are on no other node, if any
-  SIGHUP                    read the configuration file's log level again; where it has none,
-                            switch debug logs on and off
+  SIGTERM, SIGINT  leave the network and end, within 3 s; a second one ends the
+                   process at once. The log says how many changes are on no
+                   other node, if any
+  SIGHUP           read the configuration file's log level again; if it has
+                   none, switch debug logs on and off
 
-Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses this node,
-and will unless something is changed: its name is taken, or all peers are of another network or of
-another protocol. A node that a service manager starts again should not be after 2 and 3."
+Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses \
+this node until something is changed: its name is taken, or no peer that was named is a node \
+of this network. A service manager should not restart it after 2 or 3."
     };
 }
 

@@ -20,7 +20,7 @@ use crate::node::config::SyncPolicy;
 Examples:
   distkv-node status
   distkv-node status --json | jq .entries
-  distkv-node status --timeout 1s >/dev/null && echo ready     for health checks
+  distkv-node status --timeout 1s >/dev/null && echo ready  # health check
 
 Exit code: 0 the node serves clients, 1 it does not (yet) or cannot be asked, 2 usage.")]
 pub(super) struct StatusArgs {

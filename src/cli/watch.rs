@@ -15,15 +15,15 @@ use crate::model::path::Path;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node watch site               what changes from now on
-  distkv-node watch site --fetch       first all that is there, then what changes
+  distkv-node watch site                     # what changes from now on
+  distkv-node watch site --fetch             # first all that is there
   distkv-node watch site.lamp --count 1 --json
-  distkv-node watch site --connect n1,n2,n3   goes on at another node when its own is gone
+  distkv-node watch site --connect n1,n2,n3  # survives the loss of a node
 
-A line on standard error says when the watch stands. With --json, one object per line: path,
-value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought;
-{\"state\": \"restart\"} where changes came faster than they were read, and only the last one of
-each entry follows.
+A line on standard error says when the watch has begun. With --json, one object per line: \
+path, value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought; \
+{\"state\": \"restart\"} where changes came faster than they were read, so that only the last \
+one of each entry follows.
 
 Exit code: 0 --count was reached, 1 the node ended the watch or cannot be asked, 2 usage.")]
 pub(super) struct WatchArgs {

@@ -257,8 +257,12 @@ fn watch_refusals(links: &Links, timing: &Timing) {
     if let Some(refused) = links.refused_by_all()
         && rt::now().saturating_sub(refused.since) >= timing.refused_patience_ms
     {
-        let why = refused.why.to_string();
-        links.stop.request(StopReason::Refused { address: refused.address, why });
+        let (address, why) = (refused.address, refused.why);
+        let why = match why.strip_prefix("it is ") {
+            Some(what) => format!("{address} is {what}"),
+            None => format!("{address} says {why:?}"),
+        };
+        links.stop.request(StopReason::Refused { why });
     }
 }
 
@@ -314,11 +318,11 @@ fn log_progress(links: &Links, waited_ms: Millis) {
              start one with `run`"
         );
     } else if !linked.is_empty() {
-        tracing::info!(?linked, waited_s, "no peer can be caught up with yet; trying on");
+        tracing::info!(?linked, waited_s, "waiting for a peer to send its data");
     } else if troubles.is_empty() {
-        tracing::info!(tried = ?links.addresses(), waited_s, "no peer has answered yet; trying on");
+        tracing::info!(tried = ?links.addresses(), waited_s, "no peer has answered yet; still trying");
     } else {
-        tracing::info!(waited_s, "no peer has answered yet; trying on: {}", troubles.join("; "));
+        tracing::info!(waited_s, "no peer has answered yet; still trying: {}", troubles.join("; "));
     }
 }
 

@@ -418,7 +418,7 @@ fn a_node_of_another_network_ends_instead_of_trying_for_ever() {
         assert_eq!(stranger.ended(), Some(3), "{}", stranger.log());
         let log = stranger.log();
         assert!(
-            log.contains("error: all peers refuse this node") && log.contains("--network"),
+            log.contains("error: no peer accepts this node") && log.contains("--network"),
             "{log}"
         );
         assert!(log.contains(&n1.network), "{log}");

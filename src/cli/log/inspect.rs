@@ -26,14 +26,15 @@ use crate::storage::{Directory, DiskEntry, LogReader, LogStart, Op, StorageError
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node log inspect /var/lib/distkv                  its files, and how far back they reach
+  distkv-node log inspect /var/lib/distkv  # how far back there is
   distkv-node log inspect /var/lib/distkv/log-7.dkv
   distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --below site
-  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --json | jq -r .path | sort | uniq -c
+  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --json |
+    jq -r .path | sort | uniq -c
 
-With --changes, a line for each change: when, what, and who made it. (A change has no other time than
-that at which it came to the node whose log it is.) With --json, they are objects as `import` and
-`snapshot restore` take them, with the time.
+With --changes, one line for each change: when it came to the node whose log it is, what was \
+changed, and who made it. With --json, these are objects as `import` and `snapshot restore` \
+take them, with the time.
 
 Exit code: 0 done, 1 the log is damaged or cannot be read, 2 usage.")]
 pub(super) struct InspectArgs {

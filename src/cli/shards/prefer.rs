@@ -18,10 +18,10 @@ use crate::model::shard::{SHARD_COUNT, preference_path, preferences_path};
 #[command(after_help = "\
 Examples:
   distkv-node shards prefer 571 n2
-  distkv-node shards prefer 571 --none      let clients choose by themselves again
+  distkv-node shards prefer 571 --none  # let clients choose again
 
-It spreads to all nodes, and to clients as they refresh their table. It is a preference: while that
-node is away, clients use another one.")]
+The preference spreads to all nodes, and to clients when they refresh their table. While \
+that node is down, clients use another one.")]
 pub(super) struct PreferArgs {
     /// The shard, 0 to 1023; `shards of PATH` tells a path's
     #[arg(value_name = "SHARD", value_parser = clap::value_parser!(u16).range(0..i64::from(SHARD_COUNT)))]

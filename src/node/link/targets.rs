@@ -60,7 +60,8 @@ pub(super) enum Dialled {
     Unreachable(String),
     /// Somebody is there, and nothing came of it, for this reason.
     Failed(String),
-    /// A node is there that is not for us as long as neither is configured otherwise.
+    /// A node is there that is not for us as long as neither is configured otherwise; or something
+    /// else than a node.
     Refused(String),
 }
 
@@ -103,7 +104,7 @@ pub(in crate::node) struct Refused {
     pub(in crate::node) since: Millis,
     /// One of them.
     pub(in crate::node) address: String,
-    /// In its words.
+    /// In its words, or, where it is no node of another network, what it is instead.
     pub(in crate::node) why: Arc<str>,
 }
 
