@@ -19,7 +19,7 @@ const GOING_MAX: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node leave --connect 127.0.0.1:27590
+  distkv-node leave --connect 127.0.0.1:27596
 
 The other nodes are told at once and do not look for it. SIGTERM does the same. The command \
 returns when the node has ended: its ports and its data directory are free. If some of its \

@@ -36,11 +36,12 @@ macro_rules! join_help {
     () => {
         "\
 Examples:
-  distkv-node join 10.0.0.1 --name n2
+  distkv-node join 10.0.0.1 --name n2 --gossip 0.0.0.0:27587
   distkv-node join n1.example.org n3.example.org:27587 --gossip 0.0.0.0:27587
   distkv-node join 127.0.0.1 --name n2 \\
     --client 127.0.0.1:27596 --gossip 127.0.0.1:27597
-  distkv-node join n1.example.org --name n2 --data-dir /var/lib/distkv/n2
+  distkv-node join n1.example.org --name n2 --gossip 0.0.0.0:27587 \\
+    --data-dir /var/lib/distkv/n2
 
 It keeps trying until one of the peers answers, and serves clients once it has all the data. \
 A peer is given with its gossip port (27587 unless you say another one), not with its client \
