@@ -156,7 +156,7 @@ fn nonsense_is_one_line_that_says_what_to_do_and_exit_code_2() {
         (&["join"], "`run`"),
         (&["join", "a b"], "host name"),
         (&["demo", "--port", "65535"], "no room"),
-        (&["--connect", "127.0.0.1:1", "demo"], "connect to no node"),
+        (&["--connect", "127.0.0.1:1", "demo"], "do not connect to a node"),
         (&["demo", "--nodes", "0"], "1..=16"),
     ] {
         let done = cli(arguments);
@@ -255,7 +255,7 @@ fn get_prints_json_and_finds_nothing_with_exit_code_1() {
 
     let nothing = cli_with(&node, &["get", "nothing"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (1, ""));
-    assert_eq!(nothing.stderr, "error: nothing: there is no value\n");
+    assert_eq!(nothing.stderr, "error: nothing has no value\n");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::model::path::Path;
 /// So many conflicts are remembered, so that what several nodes tell is printed once.
 const REMEMBERED_MAX: usize = 1 << 14;
 
-/// Print changes that met without knowing of each other, and which was kept
+/// Print conflicts: changes made in ignorance of each other, and which was kept
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
@@ -58,15 +58,15 @@ pub(super) struct ConflictsArgs {
     #[arg(value_parser = parse_path, default_value = ":")]
     path: Path,
 
-    /// Then print each conflict as it is found
+    /// Then print each new conflict as it is found
     #[arg(short, long)]
     follow: bool,
 
-    /// Print only the last so many of the recent ones
+    /// Print only this many of the recent ones, the latest
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 
-    /// End after so many conflicts
+    /// End after this many conflicts
     #[arg(long, value_name = "N", requires = "follow")]
     count: Option<u64>,
 

@@ -68,7 +68,7 @@ pub(super) fn run(args: DemoArgs) -> Result<(), CliError> {
         .await;
         let goodbye = join_all(nodes.iter().map(Node::shutdown));
         if rt::timeout(GOODBYE_MAX, goodbye).await.is_none() {
-            tracing::warn!("ended without all goodbyes: they took too long");
+            tracing::warn!("ended before all peers were told: it took too long");
         }
         match ended {
             None => Ok(()),

@@ -48,7 +48,7 @@ pub(super) struct ImportArgs {
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
     below: Path,
 
-    /// Set only what is not there
+    /// Set only entries that have no value
     #[arg(long)]
     if_new: bool,
 

@@ -15,7 +15,7 @@ use crate::rt;
 /// 10 s for its disk.
 const GOING_MAX: Duration = Duration::from_secs(15);
 
-/// Make a node say goodbye to its network and end
+/// Make a node leave its network and end
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

@@ -158,8 +158,8 @@ impl Command {
                 if before == RemoteArgs::default() {
                     return Ok(self);
                 }
-                let text = "run, join and demo connect to no node; \
-                            their own options stand behind them";
+                let text = "run, join and demo do not connect to a node; \
+                            put their options after the command";
                 return Err(CliError::Usage(text.to_owned()));
             }
             Command::Get(args) => &mut args.remote,

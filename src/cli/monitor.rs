@@ -33,7 +33,7 @@ pub(super) struct MonitorArgs {
     #[arg(long)]
     raw: bool,
 
-    /// End after so many messages
+    /// End after this many messages
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 

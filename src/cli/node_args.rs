@@ -120,7 +120,7 @@ of this network. A service manager should not restart it after 2 or 3."
 #[derive(Debug, Clone, Args)]
 #[command(after_help = run_help!(), after_long_help = concat!(run_help!(), long_help!()))]
 pub(super) struct RunArgs {
-    /// The value of the root, if it has none
+    /// Set the root to this value, if it has none
     #[arg(long, value_name = "JSON", value_parser = parse_json_option, allow_hyphen_values = true)]
     init: Option<Value>,
 
@@ -214,13 +214,13 @@ struct NodeArgs {
     )]
     read_only: Option<bool>,
 
-    /// Most client connections at once; fewer if the limit on open files is small, so that the node
-    /// can always log and link [default: 10000]
+    /// Maximum number of client connections; fewer if the limit on open files is small, so that
+    /// the node can always log and link [default: 10000]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
 
-    /// Most open requests of one client connection: watches, listings, writes that wait for copies
-    /// [default: 16384]
+    /// Maximum number of open requests per client connection: watches, listings, writes that wait
+    /// for copies     /// [default: 16384]
     #[arg(long, value_name = "N")]
     max_requests: Option<usize>,
 
@@ -232,13 +232,13 @@ struct NodeArgs {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Show members that are down for so long, like 90s or 1h; they are called also afterwards
-    /// [default: 10m]
+    /// Stop listing members that have been down for this long, like 90s or 1h; the node still tries
+    /// to reach them [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     forget_down_after: Option<Duration>,
 
-    /// Deleted entries are purged only when every node knows of them; a node without a data directory
-    /// that is away is waited for this long, like 90s or 1h [default: 5m]
+    /// How long a node without a data directory may be away before deleted entries are purged
+    /// without it, like 90s or 1h [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     purge_grace: Option<Duration>,
 
@@ -270,32 +270,33 @@ struct DataArgs {
     #[arg(long, value_name = "POLICY", value_parser = parse_sync)]
     sync: Option<SyncPolicy>,
 
-    /// Begin another log file after so many bytes [default: 64MiB]
+    /// Begin a new log file after this many bytes [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     log_rotate_bytes: Option<usize>,
 
-    /// Begin another log file after so long [default: 1d]
+    /// Begin a new log file after this time [default: 1d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     log_rotate_after: Option<Duration>,
 
-    /// Make a snapshot after so many bytes of log, and at least as many as the last snapshot has
+    /// Make a snapshot after this many bytes of log, but not before the log is as long as the last
+    /// snapshot
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     snapshot_after: Option<usize>,
 
-    /// Keep so many snapshots, and the past up to the one before them [default: 2]
+    /// Keep this many snapshots, and the past back to the one before them [default: 2]
     #[arg(long, value_name = "N")]
     keep_snapshots: Option<usize>,
 
-    /// Keep older snapshots and logs for so long, so that `log replay` reaches back [default: 7d]
+    /// Keep older snapshots and logs for this long, so that `log replay` reaches back [default: 7d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     keep_for: Option<Duration>,
 
-    /// But only while all files in the directory take no more than this [default: 1GiB]
+    /// Keep no older ones once all files in the directory take more than this [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     keep_size: Option<usize>,
 
-    /// Where files are damaged, go on with what is before the damage
+    /// Truncate damaged files at the first corruption, and start with what is left
     #[arg(long)]
     discard_damaged: bool,
 
@@ -303,7 +304,7 @@ struct DataArgs {
     #[arg(long, value_name = "DIR")]
     client_files: Option<PathBuf>,
 
-    /// Take snapshots that are restored also from other machines: what they say is believed
+    /// Also accept snapshots to restore from other machines; their contents are trusted
     #[arg(
         long,
         value_name = "BOOL",

@@ -220,7 +220,7 @@ impl Remote {
         match rt::timeout(self.timeout, answer).await {
             Some(answer) => Ok(answer?),
             None => Err(CliError::Failure(format!(
-                "{} did not answer within {:?}; --timeout gives it longer",
+                "{} did not answer within {:?}; use --timeout to wait longer",
                 self.connection.address(),
                 self.timeout
             ))),

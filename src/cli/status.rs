@@ -14,7 +14,7 @@ use crate::client::message::{array_items, as_str, as_u64, map_items};
 use crate::client::{Fields, Message};
 use crate::node::config::SyncPolicy;
 
-/// Print how a node is: ready or not, versions, sizes, counters
+/// Print the status of a node: ready or not, version, sizes, counters
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

@@ -45,7 +45,7 @@ impl ValueArgs {
             Some("-") => read_text()?,
             Some(text) => text.to_owned(),
             None => {
-                let text = "there is no value; give one as JSON, or a file with --msgpack";
+                let text = "the value is missing; give one as JSON, or a file with --msgpack";
                 return Err(CliError::Usage(text.to_owned()));
             }
         };

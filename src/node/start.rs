@@ -284,7 +284,7 @@ fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
             tried = ?links.addresses(),
             entries,
             waited_s,
-            "no peer has answered; this node goes on alone with what it has, and keeps calling"
+            "no peer has answered; this node continues alone with what it has, and keeps calling"
         );
     } else {
         tracing::info!(

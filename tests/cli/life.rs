@@ -228,7 +228,7 @@ fn a_node_whose_peers_do_not_answer_goes_on_alone_and_says_so() {
     assert_eq!(at(node.client, &["wait"]).code, 0, "{}", node.log());
     assert!(asked.elapsed() >= Duration::from_secs(1));
     let log = node.log();
-    assert!(log.contains("WARN") && log.contains("goes on alone"), "{log}");
+    assert!(log.contains("WARN") && log.contains("continues alone"), "{log}");
 }
 
 #[test]

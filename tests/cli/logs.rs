@@ -199,7 +199,7 @@ fn a_log_is_inspected_change_by_change() {
     let log = files.text("data/log-1.dkv");
     let shown = done(&["log", "inspect", &log]);
     assert!(shown.contains("3 (2 set, 1 deleted, 0 purged)"), "{shown}");
-    assert!(shown.contains("goes on from  nothing"), "{shown}");
+    assert!(shown.contains("continues  nothing"), "{shown}");
     let changes = done(&["log", "inspect", &log, "--changes"]);
     let words: Vec<&str> = changes.lines().map(|l| l.split_whitespace().nth(1).unwrap()).collect();
     assert_eq!(words, ["set", "set", "deleted"]);

@@ -20,7 +20,7 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node bench --keys 100000 --reads 1 --count 1 --keep", &["PER SECOND"]),
     run(0, "distkv-node bench tree --path distkv-bench", &["100000"]),
     run(0, "distkv-node bench tree", &["10000"]),
-    run(0, "distkv-node bench tree --path a.b --runs 20 --json", &["\"runs\""]),
+    run(0, "distkv-node bench tree --path a.b --runs 20 --json", &["\"run\":20,"]),
     run(0, "distkv-node delete distkv-bench --recursive", &["distkv-bench: 100000 deleted"]),
     run(0, "distkv-node bench catch-up 127.0.0.1:27587", &["median"]),
     run(0, "distkv-node bench catch-up n1", &["median"]),

@@ -40,7 +40,11 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node get site.lamp --connect n1,n2,n3", &["\"on\": true"]),
     run(0, "distkv-node get site.lamp --json --chain", &["\"chain\":[\"n3~", "\"tock\":"]),
     run(0, "distkv-node get site.lamp --msgpack lamp.bin", &[]),
-    run(0, "distkv-node set site.lamp --msgpack lamp.bin", &["site.lamp: set"]),
+    run(
+        0,
+        "distkv-node set site.lamp --msgpack lamp.bin",
+        &["site.lamp: the same value as before"],
+    ),
     run(0, "echo '[1, 2]' | distkv-node set site.list -", &["site.list: set"]),
     run(0, "distkv-node set site.lock true --if-new", &["site.lock: set"]),
     run(0, "distkv-node set site.lamp false --copies 2", &["site.lamp: set"]),

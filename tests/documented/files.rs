@@ -28,7 +28,7 @@ pub const README: &[Row] = &[
     hidden(0, "for n in $(seq 14); do distkv-node set site.lamp $n; done"),
     hidden(0, "distkv-node wait --members 3"),
     run(0, "distkv-node snapshot save --to monday.dkv", &["monday.dkv: ", "(snapshot)"]),
-    run(0, "distkv-node snapshot inspect monday.dkv", &["node         n1\n", "site.lamp"]),
+    run(0, "distkv-node snapshot inspect monday.dkv", &["node        n1\n", "site.lamp"]),
     run(0, "distkv-node snapshot verify *.dkv", &["monday.dkv: good"]),
     hidden(0, "distkv-node set site.lamp 15; distkv-node set site.door true"),
     hidden(0, "distkv-node snapshot save --to friday.dkv"),
@@ -75,7 +75,11 @@ pub const README: &[Row] = &[
          do sleep 0.1; done",
     ),
     down(2),
-    run(0, "distkv-node members forget n3", &["n3: forgotten; the Delete group goes on without it"]),
+    run(
+        0,
+        "distkv-node members forget n3",
+        &["n3: forgotten; the Delete group goes on without it"],
+    ),
     run(0, "distkv-node members forget n3 --yes", &["n3: not in the Delete group"]),
     // Another network begins with the state of this one.
     run(
@@ -111,11 +115,7 @@ pub const HELP: &[Row] = &[
     hidden(0, "distkv-node delete site.lamp; distkv-node set site.door true"),
     hidden(0, "for n in friday b; do distkv-node snapshot save --to $n.dkv; done"),
     run(0, "distkv-node snapshot save --to monday.bin --format distkv", &["monday.bin: "]),
-    run(
-        0,
-        "distkv-node snapshot save --to - --format jsonl | jq .path",
-        &["\"site.door\"\n"],
-    ),
+    run(0, "distkv-node snapshot save --to - --format jsonl | jq .path", &["\"site.door\"\n"]),
     run(0, "distkv-node snapshot inspect monday.dkv --depth 3 --top 20", &["site.lamp"]),
     run(0, "distkv-node snapshot inspect monday.dkv --json | jq .entries", &["1\n"]),
     run(0, "distkv-node snapshot verify monday.dkv", &["monday.dkv: good"]),
@@ -140,11 +140,7 @@ pub const HELP: &[Row] = &[
         &["monday.bin: "],
     ),
     run(0, "distkv-node snapshot convert saved-state.bin --to moved.dkv", &["moved.dkv: "]),
-    run(
-        0,
-        "distkv-node snapshot convert monday.dkv --format jsonl --to - | jq .value",
-        &["6\n"],
-    ),
+    run(0, "distkv-node snapshot convert monday.dkv --format jsonl --to - | jq .value", &["6\n"]),
     run(
         1,
         "distkv-node snapshot restore monday.dkv --into /var/lib/new --name n1",
@@ -153,8 +149,12 @@ pub const HELP: &[Row] = &[
     follow(1, "distkv-node run --data-dir /var/lib/new --name n1", "node n1 of network distkv"),
     // Logs.
     run(0, "distkv-node log inspect /var/lib/distkv", &["past since"]),
-    run(0, "distkv-node log inspect /var/lib/distkv/log-7.dkv", &["log-7.dkv"]),
-    run(0, "distkv-node log inspect /var/lib/distkv/log-7.dkv --changes", &[]),
+    run(
+        0,
+        "distkv-node log inspect /var/lib/distkv/log-7.dkv",
+        &["event log 7", "node       n1\n"],
+    ),
+    run(0, "distkv-node log inspect /var/lib/distkv/log-7.dkv --changes", &["site.lamp"]),
     run(0, "distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --below site", &[]),
     run(
         0,
@@ -171,7 +171,11 @@ pub const HELP: &[Row] = &[
         BY_DATE,
         &[],
     ),
-    run(0, "distkv-node log replay /var/lib/distkv --until-tock 4711 --to then.dkv", &["then.dkv: "]),
+    run(
+        0,
+        "distkv-node log replay /var/lib/distkv --until-tock 4711 --to then.dkv",
+        &["then.dkv: "],
+    ),
     run(
         0,
         "distkv-node log replay /var/lib/distkv --until-tock 4711 --to - --format jsonl --below site",

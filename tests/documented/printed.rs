@@ -118,7 +118,10 @@ fn problem_of(command: &str) -> Option<String> {
             .or_else(|| (!has_test(&file, filter)).then(|| format!("no test is named {filter}")));
     }
     if command.contains("cargo fuzz run") {
-        return missing(&[root.join("fuzz/fuzz_targets").join(words.last().unwrap()).with_extension("rs")]);
+        return missing(&[root
+            .join("fuzz/fuzz_targets")
+            .join(words.last().unwrap())
+            .with_extension("rs")]);
     }
     let known = ["cargo run --release -- demo", "cargo deny check advisories"];
     (!known.contains(&command)).then(|| String::from("nobody knows what it is"))
@@ -131,7 +134,8 @@ fn has_test(file: &Path, filter: &str) -> bool {
     let mut files = modules.chain([file.to_owned()]);
     files.any(|file| {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        let mut names = text.split("#[test]\nfn ").skip(1).map(|rest| rest.split('(').next().unwrap());
+        let mut names =
+            text.split("#[test]\nfn ").skip(1).map(|rest| rest.split('(').next().unwrap());
         names.any(|name| name.contains(filter))
     })
 }

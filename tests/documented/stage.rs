@@ -139,9 +139,10 @@ impl Stage {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let addresses = NAMES.iter().enumerate().map(|(host, names)| {
-            format!("{} {names}\n", gossip_addr(host).ip())
-        });
+        let addresses = NAMES
+            .iter()
+            .enumerate()
+            .map(|(host, names)| format!("{} {names}\n", gossip_addr(host).ip()));
         let table: String = addresses.collect();
         fs::write(at("hosts"), format!("127.0.0.1 localhost\n{table}")).unwrap();
         let release = at("work/target/release");
@@ -233,7 +234,9 @@ impl Stage {
         let prefix = self.hosts.prefix(host);
         // Where an alias is used, it was made before.
         let script = match command.starts_with("dk ") {
-            true => format!("shopt -s expand_aliases\nalias dk=target/release/distkv-node\n{command}"),
+            true => {
+                format!("shopt -s expand_aliases\nalias dk=target/release/distkv-node\n{command}")
+            }
             false => command.to_owned(),
         };
         let path = std::env::var("PATH").unwrap_or_default();

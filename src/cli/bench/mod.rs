@@ -149,7 +149,7 @@ struct Shape {
     reads: f64,
 
     /// How many keys there are
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 100_000)]
     keys: u64,
 
     /// How often each is used
@@ -164,7 +164,7 @@ struct Shape {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     duration: Duration,
 
-    /// Measure so many requests, however long they take (at most the duration)
+    /// Measure this many requests, but at most for the duration
     #[arg(long, value_name = "REQUESTS")]
     count: Option<u64>,
 

@@ -45,7 +45,7 @@ pub(super) struct FollowArgs {
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
     below: Path,
 
-    /// End after so many changes
+    /// End after this many changes
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
@@ -99,7 +99,7 @@ fn begin(from: &FilePath) -> Result<Followed, CliError> {
     let directory = Directory::new(from);
     let files = Files::list(&directory).map_err(failure)?;
     let newest = files.logs.keys().next_back().copied().ok_or_else(|| {
-        CliError::Failure(format!("{}: no event log is in this directory", from.display()))
+        CliError::Failure(format!("{}: this directory has no event log", from.display()))
     })?;
     let log = LogReader::open(&directory, newest).map_err(failure)?;
     Ok(Followed { directory: Some(directory), number: newest, log })
@@ -118,7 +118,7 @@ impl Followed {
         match LogReader::open(directory, number) {
             Ok(log) => {
                 (self.number, self.log) = (number, log);
-                eprintln!("going on with {}", log_name(number));
+                eprintln!("continuing with {}", log_name(number));
                 Ok(())
             }
             // It is only just being begun.

@@ -159,10 +159,11 @@ fn print(
     let mut table = Table::default();
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("file", format!("event log {}, {}", header.number, show_bytes(bytes)));
-    row("node", header.id.to_string());
+    row("node", header.id.name.to_string());
+    row("life", header.id.to_string());
     row("network", header.network.clone());
     row("store", format!("{:016x}", header.store));
-    row("goes on from", start_text(log.start()));
+    row("continues", start_text(log.start()));
     let time = |ms: Option<u64>| ms.map(show_time).unwrap_or_default();
     row("from, to", format!("{}, {}", time(counts.first_ms), time(counts.last_ms)));
     row("batches", counts.batches.to_string());
@@ -175,7 +176,10 @@ fn print(
     row("stopped", if counts.is_stopped { "yes".into() } else { "no".into() });
     if log.end() < bytes {
         let rest = bytes - log.end();
-        row("behind the last", format!("{rest} bytes of a change without its end"));
+        row(
+            "incomplete",
+            format!("{rest} bytes at the end, of a change that was not written whole"),
+        );
     }
     table.print(output)
 }
@@ -212,7 +216,7 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     }
     let disk = Directory::new(&args.file);
     let owner = owner_of(&disk)?.ok_or_else(|| {
-        CliError::Failure(format!("{directory}: nothing of a node is in this directory"))
+        CliError::Failure(format!("{directory}: this is not the data directory of a node"))
     })?;
     let files = Files::list(&disk).map_err(failure)?;
     let past = reach(&disk).map_err(failure)?;

@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use super::error::CliError;
 use super::remote::RemoteArgs;
 
-/// Look into event logs, make a state of the past of them, begin and end one
+/// Read event logs, restore a past state from them, start and stop one
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

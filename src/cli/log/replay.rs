@@ -93,7 +93,7 @@ fn read(from: &[PathBuf], until: Option<Until>, json: bool) -> Result<StateFile,
     };
     if first.is_dir() {
         if !rest.is_empty() {
-            return Err(CliError::Usage(String::from("a directory is replayed by itself")));
+            return Err(CliError::Usage(String::from("give one directory, or files")));
         }
         return read_directory(first, until, json);
     }
@@ -204,7 +204,7 @@ fn replay(
         }
     }
     let image = replay.into_image().ok_or_else(|| {
-        CliError::Failure(String::from("nothing is in the logs up to that moment"))
+        CliError::Failure(String::from("the logs hold nothing up to that moment"))
     })?;
     let image = if is_whole { image } else { entries_alone(image) };
     Ok(StateFile { image, format: Format::Snapshot, header, bytes, notes })

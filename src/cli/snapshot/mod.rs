@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use super::error::CliError;
 use super::remote::RemoteArgs;
 
-/// Save a network's state to a file, restore it, look into it
+/// Save a network's state to a file, inspect it, restore it
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:

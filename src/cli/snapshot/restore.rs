@@ -225,7 +225,7 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
                 (count("made"), "were carried across purges as new changes"),
                 (
                     count("dropped"),
-                    "entries of the network are gone, purged where the file is from",
+                    "entries were removed, because they are purged where the file is from",
                 ),
                 (count("conflicts"), "conflicts were found (`conflicts` shows them)"),
             ] {

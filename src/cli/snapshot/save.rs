@@ -113,7 +113,7 @@ fn verify(path: &FilePath, name: &str, json: bool) -> Result<SnapshotSummary, Cl
     let mut look =
         |progress: crate::storage::Progress| bar.entries(progress.entries, progress.total);
     verify_snapshot(name, Box::new(file), &mut look)
-        .map_err(|error| CliError::Failure(format!("what came is no good snapshot: {error}")))
+        .map_err(|error| CliError::Failure(format!("the received snapshot is damaged: {error}")))
 }
 
 fn bytes_of(value: &[u8]) -> Option<&[u8]> {

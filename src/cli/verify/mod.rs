@@ -28,7 +28,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// ask for well before that.
 const QUIET_MS: Millis = 2_000;
 
-/// Compare two nodes: do they hold the same?
+/// Check whether two nodes hold the same
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
@@ -303,7 +303,7 @@ impl Comparison {
             let what = if is_equal {
                 "each shard was equal at some moment"
             } else {
-                "what differs may be on its way; --patience gives it longer"
+                "changes may still be under way; use --patience to wait longer"
             };
             output.line(&format!(
                 "changes are under way (the last was noticed {since} ago, {} looks): {what}",
