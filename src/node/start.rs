@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Timing;
 use super::config::Start;
 use super::error::NodeError;
-use super::link::Links;
+use super::link::{Links, Refused};
 use super::load::{self, Loaded};
 use super::stop::StopReason;
 use crate::engine::{Engine, Input};
@@ -206,7 +206,7 @@ async fn is_network_missing(
         }
         watch_name(links, timing);
         if !has_data {
-            watch_refusals(links, timing);
+            watch_refusals(links.refused_by_all(), links, timing);
         }
         if since(told_at) >= PROGRESS_INTERVAL_MS {
             told_at = now;
@@ -226,7 +226,10 @@ async fn wait_for_network(links: &Links, timing: &Timing) {
             return;
         }
         watch_name(links, timing);
-        watch_refusals(links, timing);
+        watch_refusals(links.refused_by_all(), links, timing);
+        if links.count() == 0 {
+            watch_refusals(links.only_own(), links, timing);
+        }
         let now = rt::now();
         if now.saturating_sub(told_at) >= PROGRESS_INTERVAL_MS {
             told_at = now;
@@ -251,10 +254,10 @@ fn watch_name(links: &Links, timing: &Timing) {
     }
 }
 
-/// A newcomer that every peer refuses for good gives up: it was told the wrong network, or runs other
-/// software.
-fn watch_refusals(links: &Links, timing: &Timing) {
-    if let Some(refused) = links.refused_by_all()
+/// A newcomer that every peer refuses for good gives up: it was told the wrong network or address, or
+/// runs other software.
+fn watch_refusals(refused: Option<Refused>, links: &Links, timing: &Timing) {
+    if let Some(refused) = refused
         && rt::now().saturating_sub(refused.since) >= timing.refused_patience_ms
     {
         let (address, why) = (refused.address, refused.why);

@@ -216,7 +216,7 @@ fn a_log_is_inspected_change_by_change() {
     let bytes = fs::read(&log).unwrap();
     fs::write(files.path("torn.dkv"), &bytes[..bytes.len() - 3]).unwrap();
     let torn = done(&["log", "inspect", &files.text("torn.dkv")]);
-    assert!(torn.contains("bytes of a change without its end"), "{torn}");
+    assert!(torn.contains("of a change that was not written whole"), "{torn}");
     let mut bad = bytes.clone();
     *bad.last_mut().unwrap() ^= 1;
     fs::write(files.path("bad.dkv"), &bad).unwrap();

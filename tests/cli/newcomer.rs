@@ -133,6 +133,19 @@ fn a_port_that_is_mistaken_for_the_other_one_is_named() {
 }
 
 #[test]
+fn a_node_that_joins_only_itself_ends_and_says_how_to_begin() {
+    let [client, gossip] = [0, 0].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [client, gossip] =
+        [client, gossip].map(|listener| listener.local_addr().unwrap().to_string());
+    let join = ["join", &gossip, "--client", &client, "--gossip", &gossip, "--name", "n1"];
+    let join = cli(&join);
+    assert_eq!(join.code, 3, "{}", join.stderr);
+    let last = join.stderr.lines().last().unwrap();
+    let why = "is this node itself; start the first node of a network with `run`";
+    assert_eq!(last, format!("error: no peer accepts this node: {gossip} {why}"));
+}
+
+#[test]
 fn a_file_on_standard_output_is_not_called_a_dash() {
     let node = NodeProcess::run("n1");
     ok(&node, &["set", "a", "1"]);

@@ -92,6 +92,16 @@ fn a_node_whose_disk_fails_is_not_shown_as_if_all_were_well() {
     assert!(shown.contains("FAILING: log-1.dkv: cannot create: no room"), "{shown}");
     assert!(!shown.contains("0 B;"), "{shown}");
     assert!(!status("every-second").contains("refused"));
+
+    // Whoever waits for the node hears of it, too.
+    let node = FakeNode::start(|_| {
+        let mut reply = Fields::new();
+        reply.str("name", "n1").bool("ready", true).u64("members", 1);
+        reply.raw("warnings", &array(&[text("the disk of this node fails")]));
+        vec![reply]
+    });
+    let waited = cli_with(&node, &["wait"]).stdout;
+    assert_eq!(waited, "n1 is ready and sees 1 member\nwarning: the disk of this node fails\n");
 }
 
 #[test]

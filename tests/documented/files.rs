@@ -109,6 +109,7 @@ pub const HELP: &[Row] = &[
         "for n in $(seq 6); do distkv-node set site.lamp $n && distkv-node snapshot save || exit 1; \
          done",
     ),
+    hidden(0, "distkv-node set site.lamp 6"),
     run(0, "distkv-node snapshot save", &["snapshot-8.dkv: "]),
     hidden(0, "cp /var/lib/distkv/{snapshot-6,log-6,log-7}.dkv ."),
     hidden(0, "for n in monday a; do distkv-node snapshot save --to $n.dkv; done"),
