@@ -79,8 +79,8 @@ Paths:
   Elements are joined by dots: a.b.c. An element that is not a string starts
   with a colon: a:1.b is \"a\", 1, \"b\". `:t` and `:f` are true and false, `:e`
   is the empty string, `:vabc` a byte string; within a string, `:.` is a dot,
-  `::` a colon, `:_` a space. `:` alone is the root; the subtree `:n` belongs to
-  the system.
+  `::` a colon, `:_` a space. `:` alone is the root; the subtree `:n` belongs
+  to the system.
 
 Values:
   JSON; a string needs quotes, or --string. What JSON cannot express is a map

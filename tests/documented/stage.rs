@@ -137,6 +137,8 @@ pub fn play(rows: &[Row]) {
 
 impl Stage {
     fn new() -> Self {
+        let has_jq = Command::new("jq").arg("--version").output().is_ok();
+        assert!(has_jq, "documents pipe JSON into `jq`: install it (Debian: apt-get install jq)");
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let addresses = NAMES

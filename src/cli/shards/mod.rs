@@ -180,7 +180,7 @@ async fn of(path: &Path, remote: &RemoteArgs) -> Result<(), CliError> {
         || json!({"path": path.to_string(), "shard": shard, "prefer": prefer}),
         || {
             let whom = match &prefer {
-                Some(name) => format!("clients are to prefer {}", printable(name)),
+                Some(name) => format!("clients prefer {}", printable(name)),
                 None => String::from("no node is set as preferred"),
             };
             format!("{}: shard {shard}, {whom}", printable(&path.to_string()))

@@ -59,7 +59,7 @@ pub(super) async fn run(args: PreferArgs, before: RemoteArgs) -> Result<(), CliE
         || json!({"shard": args.shard, "prefer": name}),
         || match name {
             Some(name) => {
-                format!("shard {}: clients are to prefer {}", args.shard, printable(name))
+                format!("shard {}: clients prefer {}", args.shard, printable(name))
             }
             None => format!("shard {}: no node is preferred", args.shard),
         },
