@@ -221,11 +221,14 @@ fn an_interrupted_bench_deletes_what_it_has_written() {
     for kind in [&["bench"][..], &["bench", "watchers", "--count", "2"]] {
         let load = ["--keys", "100", "--duration", "300s", "--connect", &client];
         let mut running = program(&[kind, &load].concat());
-        let mut running = running.stdout(Stdio::null()).spawn().unwrap();
+        let running = running.stdout(Stdio::null()).spawn().unwrap();
         wait_until("it writes", || (ok(&node, &["tree"]).lines().count() > 1).then_some(()));
         let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
         assert!(sent.unwrap().success());
-        assert_eq!(running.wait().unwrap().code(), Some(130), "{kind:?}");
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(130), "{kind:?}: {said}");
+        assert!(said.ends_with("note: interrupted; distkv-bench is deleted\n"), "{said}");
         assert_eq!(ok(&node, &["tree"]), "lamp  true\n", "{kind:?}");
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn check_interrupted() -> Result<(), CliError> {
 /// The path below which all is written.
 ///
 /// # Errors
-/// None: the name is a good one.
+/// [`CliError::Failure`] if the name could not be a path: never.
 pub(super) fn place() -> Result<Path, CliError> {
     PLACE.parse().map_err(|error| CliError::Failure(format!("{PLACE}: {error}")))
 }
@@ -67,7 +67,11 @@ pub(super) fn tidily(
         CliError::Failure(format!("cannot delete {PLACE}: {error}; {by_hand} deletes it"))
     });
     match (measured, is_interrupted()) {
-        (_, true) => deleted.and(Err(CliError::Interrupted)),
+        (_, true) => {
+            deleted?;
+            eprintln!("note: interrupted; {PLACE} is deleted");
+            Err(CliError::Interrupted)
+        }
         (Ok(()), false) => deleted,
         // The first error says more.
         (Err(error), false) => {
