@@ -231,6 +231,10 @@ fn tell(recovered: &Recovered, took_ms: Millis) {
         return;
     };
     let entries = image.replica.tree.len();
+    if recovered.is_prepared {
+        tracing::info!(entries, took_ms, "loaded the state that was put into the data directory");
+        return;
+    }
     if recovered.stopped_cleanly {
         tracing::info!(entries, took_ms, "loaded the data directory");
         return;
