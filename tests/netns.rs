@@ -34,10 +34,11 @@ mod cluster;
 #[path = "netns/hosts.rs"]
 mod hosts;
 
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cluster::{Cluster, check_own_paths, start_node};
-use hosts::{Hosts, inside_own_network};
+use hosts::{Hosts, client_addr, inside_own_network};
 
 /// How soon all must be equal once the cable is back.
 const EQUAL_WITHIN: Duration = Duration::from_secs(5);
@@ -100,7 +101,21 @@ fn five_nodes_cut_in_two_are_equal_soon_after_the_cable_is_back() {
     inside_own_network("five_nodes_cut_in_two_are_equal_soon_after_the_cable_is_back", || {
         let mut cluster = Cluster::start(&[0, 0, 0, 1, 1], &[]);
         let cut = seconds("DISTKV_TEST_CUT_SECONDS", 12.0);
-        cut_and_heal(&mut cluster, |_| std::thread::sleep(cut), |_| ());
+        // Somebody begins to look before the cable is back.
+        let mut follow = None;
+        let meanwhile = |_: &mut Cluster| {
+            std::thread::sleep(cut);
+            let client = client_addr(0).to_string();
+            let mut command = Command::new(processes::PROGRAM);
+            command.args(["state", "--resync", "--follow", "--connect", &client]);
+            follow = Some(command.stdout(Stdio::piped()).spawn().unwrap());
+        };
+        cut_and_heal(&mut cluster, meanwhile, |_| ());
+        let output = follow.unwrap().wait_with_output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{told}");
+        assert!(told.contains("waiting for n3, n4 (Ctrl-C ends)"), "{told}");
+        assert!(told.contains("n0: healed after "), "it does not end before: {told}");
     });
 }
 

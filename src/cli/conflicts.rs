@@ -21,35 +21,36 @@ use crate::model::path::Path;
 /// So many conflicts are remembered, so that what several nodes tell is printed once.
 const REMEMBERED_MAX: usize = 1 << 14;
 
-/// Print changes that met without knowing of each other, and which was kept
+/// Print conflicts: changes made in ignorance of each other, and which was kept
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node conflicts                  the recent ones, oldest first
-  distkv-node conflicts site --limit 5   the last five below site
-  distkv-node conflicts --follow         the recent ones, then each as it is found
-  distkv-node conflicts --all            as all nodes found them
+  distkv-node conflicts                 # the recent ones, oldest first
+  distkv-node conflicts site --limit 5  # the last five below site
+  distkv-node conflicts --follow        # the recent ones, then each new one
+  distkv-node conflicts --all           # as all nodes found them
   distkv-node conflicts --json | jq -r .path
 
-When two nodes change an entry before they have heard of each other's change, both cannot stay:
-the same one is kept everywhere, and the other one is lost. That is a conflict. It is printed
-with both values, the event that made each of them (the life of a node, and the number of its change,
-then the earlier events that it knew of), and its tock; the greater tock won, or the greater name of a node:
+When two nodes change an entry before either has heard of the other's change, only one \
+version can stay. Every node keeps the same one; the other is lost. That is a conflict. It \
+is printed with both values, the events that made them (newest first), and their tocks. The \
+greater tock wins; of equal tocks, the greater node name:
 
   3  site.lamp
      kept  {\"on\":true}   n2~c36f00112233:5 n1~e9001b2c3d4e:3  tock 17
      lost  {\"on\":false}  n3~9a0b1c2d3e4f:2                     tock 16
 
-To have the lost value after all, set it again: that is a new change, which knows of the other.
+To bring the lost value back, set it again: that is a new change, made in the knowledge of \
+the other.
 
-A node finds a conflict when a change comes that beats a value it has, or is beaten by it. So
-whoever could read the lost value finds it on that node; nodes that only ever saw the winner
-know of nothing. --all asks every member, at the client address that it has told the others, and
-prints each conflict once. A node keeps the last 1024 (and 16 MiB) since its start, each with
-its number; its log has them all. Those of the system's own tree are below ':n'.
+A node finds a conflict when it holds one of the two versions and receives the other. Nodes \
+that only ever saw the winner list nothing; --all asks every member, at the client address \
+that it announces, and prints each conflict once. A node keeps the last 1024 conflicts (and \
+16 MiB) since its start; its log has all of them. Conflicts in the system's own tree are \
+below ':n'.
 
-With --json, one object per line: node, number, path, changed (whether the value at that node
-is another one since), winner and loser with value (or \"deleted\": true), chain, tock.
+With --json, one object per line: node, number, path, changed (whether that node's value has \
+changed since), winner and loser with value (or \"deleted\": true), chain, tock.
 
 Exit code: 0 done, 1 a node could not be asked or ended its answer, 2 usage.")]
 pub(super) struct ConflictsArgs {
@@ -57,15 +58,15 @@ pub(super) struct ConflictsArgs {
     #[arg(value_parser = parse_path, default_value = ":")]
     path: Path,
 
-    /// Then print each conflict as it is found
+    /// Then print each new conflict as it is found
     #[arg(short, long)]
     follow: bool,
 
-    /// Print only the last so many of the recent ones
+    /// Print only this many of the recent ones, the latest
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 
-    /// End after so many conflicts
+    /// End after this many conflicts
     #[arg(long, value_name = "N", requires = "follow")]
     count: Option<u64>,
 

@@ -1,14 +1,17 @@
 //! `delete`: one entry, or all below it.
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::error::CliError;
-use super::output::Output;
+use super::output::{Output, count_of, printable, shell_word};
 use super::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text};
-use crate::client::Fields;
+use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
+
+/// Entries below a deleted one are counted up to this many; `1000` means 1000 or more.
+const BELOW_MAX: u64 = 1000;
 
 /// Delete an entry, or with --recursive all below it too
 #[derive(Debug, Clone, Args)]
@@ -17,6 +20,10 @@ Examples:
   distkv-node delete site.lamp
   distkv-node delete site.lamp --if-value '{\"on\": false}'
   distkv-node delete site --recursive
+
+Without --recursive, entries below the path stay, and their number is printed. With --json: \
+path, changed, chain, tock, and below, the number of entries below the path if there are any \
+(1000 means 1000 or more).
 
 Exit code: 0 it is gone (or was not there), 1 refused or the node cannot be asked, 2 usage.")]
 pub(super) struct DeleteArgs {
@@ -48,7 +55,10 @@ pub(super) async fn run(args: DeleteArgs) -> Result<(), CliError> {
         let count = reply.u64("changed").unwrap_or(0);
         output.either(
             || json!({"path": path, "changed": count}),
-            || format!("{path}: {count} deleted"),
+            || match count {
+                0 => format!("{path}: nothing to delete"),
+                count => format!("{path}: {count} deleted"),
+            },
         )?;
         return output.flush();
     }
@@ -59,10 +69,54 @@ pub(super) async fn run(args: DeleteArgs) -> Result<(), CliError> {
     args.copies.add_to(&args.remote, &mut fields);
     let reach = args.copies.reach(&args.remote).await?;
     let reply = reach.request(action, fields, &args.path, RequestKind::Write).await?;
-    let text = || match reply.bool("changed") {
-        Some(false) => format!("{path}: nothing was there"),
-        Some(true) | None => change_text(&path, "deleted", &reply),
+    drop(reach);
+    let stays = count_below(&args).await;
+    let json = || {
+        let mut json = change_json(&path, &reply);
+        if let (Json::Object(fields), true) = (&mut json, stays > 0) {
+            fields.insert("below".into(), stays.into());
+        }
+        json
     };
-    output.either(|| change_json(&path, &reply), text)?;
+    let text = || {
+        let mut text = match reply.bool("changed") {
+            Some(false) => format!("{path}: nothing to delete"),
+            Some(true) | None => change_text(&path, "deleted", &reply),
+        };
+        if stays > 0 {
+            text.push_str(&stays_text(&path, stays));
+        }
+        printable(&text).into_owned()
+    };
+    output.either(json, text)?;
     output.flush()
+}
+
+/// What stays below a path, and how to delete that too.
+fn stays_text(path: &str, stays: u64) -> String {
+    let (verb, them) = if stays == 1 { ("stays", "that") } else { ("stay", "them") };
+    let more = if stays < BELOW_MAX { "" } else { " or more" };
+    let (count, path) = (count_of(stays, "entry", "entries"), shell_word(path));
+    let count = count.replacen(' ', &format!("{more} "), 1);
+    format!("; {count} below it {verb}: `distkv-node delete {path} --recursive` deletes {them} too")
+}
+
+/// How many entries there are below the path, up to [`BELOW_MAX`]. Nothing depends on it, so a node
+/// that does not tell is not asked again.
+async fn count_below(args: &DeleteArgs) -> u64 {
+    let counting = async {
+        let (action, path) = address_entry(&args.path, "get_tree", "get_tree_internal")?;
+        let mut fields = Fields::at(&path);
+        fields.u64("min_depth", 1).u64("nchain", 0);
+        let remote = args.remote.connect().await?;
+        let mut stream = remote.stream(action, &fields).await?;
+        let mut count = 0;
+        while count < BELOW_MAX
+            && let Some(event) = remote.next(&mut stream).await?
+        {
+            count += u64::from(matches!(event, StreamEvent::Item { .. }));
+        }
+        Ok::<u64, CliError>(count)
+    };
+    counting.await.unwrap_or(0)
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::error::CliError;
 use super::logging::Logging;
-use super::output::Output;
+use super::output::{Output, shell_word};
 use super::serve::{
     GOODBYE_MAX, end_of, listen_for_signals, raise_open_files, start_error, unless_ended,
 };
@@ -26,13 +26,11 @@ const PORTS_APART: u16 = 10;
 #[command(after_help = "\
 Examples:
   distkv-node demo
-  distkv-node demo --nodes 5 --port 30000
-  distkv-node demo --port 0            any free ports
+  distkv-node demo --nodes 5 --port 31000
+  distkv-node demo --port 0  # any free ports
 
-Node 1 takes PORT for clients and PORT + 1 for other nodes, node 2 PORT + 10 and PORT + 11, and
-so on, on 127.0.0.1. It prints what to type next. Ctrl-C stops all of them; nothing is kept.
-
-Exit code: 0 ended as asked, 1 could not start or failed, 2 usage.")]
+Node 1 takes PORT for clients and PORT + 1 for other nodes, node 2 PORT + 10 and PORT + 11, \
+and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept.")]
 pub(super) struct DemoArgs {
     /// How many nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
@@ -70,7 +68,7 @@ pub(super) fn run(args: DemoArgs) -> Result<(), CliError> {
         .await;
         let goodbye = join_all(nodes.iter().map(Node::shutdown));
         if rt::timeout(GOODBYE_MAX, goodbye).await.is_none() {
-            tracing::warn!("ended without all goodbyes: they took too long");
+            tracing::warn!("ended before all peers were told: it took too long");
         }
         match ended {
             None => Ok(()),
@@ -164,11 +162,7 @@ fn print(args: &DemoArgs, nodes: &[Node]) -> Result<(), CliError> {
 /// Commands to copy.
 fn next_lines(nodes: &[Node]) -> Vec<String> {
     let program = env::args().next().unwrap_or_else(|| String::from("distkv-node"));
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    let program = match program.chars().all(is_plain) {
-        true => program,
-        false => format!("'{}'", program.replace('\'', "'\\''")),
-    };
+    let program = shell_word(&program);
     let at = |index: usize| {
         let node = nodes.get(index).or(nodes.last());
         node.map(|node| node.client_addr().to_string()).unwrap_or_default()

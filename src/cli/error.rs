@@ -7,13 +7,17 @@ use crate::client::{CallError, ClientError};
 /// The exit code of a command that did what it was asked.
 pub(super) const EXIT_OK: u8 = 0;
 /// The exit code of a command that failed, of a `get` that found nothing, of a `status` that is
-/// not ready, of a `wait` that waited in vain.
+/// not ready, of a `wait` that timed out.
 pub(super) const EXIT_FAILURE: u8 = 1;
 /// The exit code of a command line, a configuration file, a path or a value that makes no sense.
 pub(super) const EXIT_USAGE: u8 = 2;
 
 /// The exit code of a node that its network refuses for good: starting it again does not help.
 pub(super) const EXIT_REFUSED: u8 = 3;
+
+/// The exit code of a `bench` that SIGINT or SIGTERM ended: 128 and the number of SIGINT, as shells
+/// have it.
+pub(super) const EXIT_INTERRUPTED: u8 = 130;
 
 /// Why a command did not end well. Each text is one line: what, where, what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +34,9 @@ pub(super) enum CliError {
     /// It failed, and what there is to say was printed already.
     #[error("")]
     Told,
+    /// It was interrupted, and has tidied up.
+    #[error("interrupted")]
+    Interrupted,
     /// Whoever read the output has gone. That is for it to decide, so it is no failure.
     #[error("the output is closed")]
     OutputClosed,
@@ -43,6 +50,7 @@ impl CliError {
             CliError::Usage(_) => EXIT_USAGE,
             CliError::Failure(_) | CliError::Told => EXIT_FAILURE,
             CliError::Refused(_) => EXIT_REFUSED,
+            CliError::Interrupted => EXIT_INTERRUPTED,
             CliError::OutputClosed => EXIT_OK,
         }
     }
@@ -64,7 +72,7 @@ impl From<ClientError> for CliError {
             }
             ClientError::Resolve { .. } => format!("{error}; check the name after --connect"),
             ClientError::Protocol { .. } => {
-                format!("{error}; --connect takes a node's client port (27586), not its peer port")
+                format!("{error}; --connect takes a node's client port (default 27586)")
             }
             ClientError::Server(server) => match &server.code {
                 Some(code) => format!("the node refuses: {} ({code})", server.text),

@@ -1,6 +1,7 @@
 //! `get`: one entry's value.
 
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -18,10 +19,13 @@ use crate::model::path::Path;
 #[command(after_help = "\
 Examples:
   distkv-node get site.lamp
-  distkv-node get site.lamp --connect n1,n2,n3  from whichever of them is up
-  distkv-node get site.lamp --raw               a string without its quotes
-  distkv-node get site.lamp --json --chain      with path, tock and who changed it
-  distkv-node get site.lamp --msgpack lamp.bin  the exact bytes, for `set --msgpack`
+  distkv-node get site.lamp --connect n1,n2,n3  # from whichever is up
+  distkv-node get site.name --raw               # a string as it is
+  distkv-node get site.lamp --json --chain      # with path, tock, last changes
+  distkv-node get site.lamp --msgpack lamp.bin  # the exact bytes
+
+--raw prints a string byte by byte, as `set --string -` read it; on a terminal a line break \
+follows. The file that --msgpack writes is for `set --msgpack`.
 
 Exit code: 0 there is a value, 1 there is none (or the node cannot be asked), 2 usage.")]
 pub(super) struct GetArgs {
@@ -33,8 +37,8 @@ pub(super) struct GetArgs {
     #[arg(long)]
     chain: bool,
 
-    /// Print a string as it is, without quotes
-    #[arg(short, long, conflicts_with_all = ["json", "msgpack"])]
+    /// Print a string as it is: byte by byte, without quotes
+    #[arg(short, long, conflicts_with_all = ["json", "msgpack", "chain"])]
     raw: bool,
 
     /// Write the value's MessagePack bytes to a file; '-' is standard output
@@ -54,7 +58,7 @@ pub(super) async fn run(args: GetArgs) -> Result<(), CliError> {
     let reach = args.remote.reach().await?;
     let reply = reach.request(action, fields, &args.path, RequestKind::Read).await?;
     let Some(value) = reply.get("value") else {
-        return Err(CliError::Failure(format!("{}: there is no value", args.path)));
+        return Err(CliError::Failure(format!("{} has no value", args.path)));
     };
     let mut output = Output::new(args.remote.json);
     match &args.msgpack {
@@ -79,7 +83,8 @@ fn print(
     }
     match json_of(value) {
         // Raw is what was asked for: also what a terminal would take as a command.
-        Json::String(text) if args.raw => output.line(&text)?,
+        Json::String(text) if args.raw && io::stdout().is_terminal() => output.line(&text)?,
+        Json::String(text) if args.raw => output.bytes(text.as_bytes())?,
         json => output.line(&printable_lines(&format!("{json:#}")))?,
     }
     if args.chain {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::error::CliError;
 use super::files::cannot;
 use super::files::read::Lines;
-use super::output::{Output, printable};
+use super::output::{Output, count_of, printable};
 use super::progress::ProgressBar;
 use super::remote::{Remote, RemoteArgs, address_entry, parse_path};
 use crate::client::Fields;
@@ -26,16 +26,17 @@ const REQUESTS: usize = 64;
 #[command(after_help = "\
 Examples:
   distkv-node import entries.jsonl
-  distkv-node tree site --json | distkv-node --connect other:27586 import -
-  distkv-node import old.jsonl --below archive.2026     site.lamp becomes archive.2026.site.lamp
-  distkv-node log replay /var/lib/distkv --until-time 2026-11-20 --to - --format jsonl --below site |
-    distkv-node import -                                site as it was
+  distkv-node tree site --json | distkv-node --connect other import -
+  # site.lamp becomes archive.2026.site.lamp:
+  distkv-node import old.jsonl --below archive.2026
+  # site as it was:
+  distkv-node log replay /var/lib/distkv --until-time 2026-11-20 \\
+    --to - --format jsonl --below site | distkv-node import -
 
-Each line is an object with \"path\" and \"value\"; other fields do not matter. Every value that is not
-the same already becomes a new change of the node, as `set` makes it: it replaces what is there,
-and brings back what was deleted. (`snapshot restore` takes lines with chains as what they were, and
-edited ones only where nothing has changed since.)
-Lines with \"deleted\": true are left out, unless --deletions is given.
+Each line is an object with \"path\" and \"value\"; other fields are ignored. Every value that \
+differs from what is there is set, as `set` does it: it replaces what is there, and brings \
+back what was deleted. Lines with \"deleted\": true are skipped unless --deletions is given. \
+To restore entries with their history instead, see `snapshot restore`.
 
 Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage.")]
 pub(super) struct ImportArgs {
@@ -47,7 +48,7 @@ pub(super) struct ImportArgs {
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
     below: Path,
 
-    /// Set only what is not there
+    /// Set only entries that have no value
     #[arg(long)]
     if_new: bool,
 
@@ -95,9 +96,10 @@ pub(super) async fn run(args: ImportArgs) -> Result<(), CliError> {
             })
         },
         || {
-            let mut text = format!("{changed} entries changed, {unchanged} were so already");
+            let mut text = format!("{changed} set, {unchanged} unchanged");
             if deletions > 0 {
-                text.push_str(&format!("; {deletions} deletions left out (--deletions)"));
+                let skipped = count_of(deletions, "deletion", "deletions");
+                text.push_str(&format!("; {skipped} skipped (--deletions carries them out)"));
             }
             text
         },

@@ -21,26 +21,26 @@ const AGREEING: Duration = Duration::from_secs(10);
 /// What the node takes beyond that before it says how it stands: a little more than it allows itself.
 const SETTLING: Duration = Duration::from_secs(6);
 
-/// Make a node say goodbye to its network and end
+/// Make a node leave its network and end
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node leave --connect 127.0.0.1:27590
-  distkv-node leave --for-good --connect 127.0.0.1:27590
+  distkv-node leave --connect 127.0.0.1:27596
+  distkv-node leave --for-good --connect 127.0.0.1:27596
 
-The other nodes hear at once that it is gone, and do not look for it. SIGTERM does the same.
-The command returns when the node is gone: its ports are free, and its data directory can be used.
-If some of its changes are on no other node, it waits for its peers for a moment, and its log says
-how many are left.
+The other nodes are told at once and do not look for it. SIGTERM does the same. The command \
+returns when the node has ended: its ports and its data directory are free. If some of its \
+changes are on no other node, it waits for its peers for a moment, and its log says how many \
+are left.
 
-A node with a data directory is expected back, and while it is away no deleted entry is purged. One
-that will not come back leaves with --for-good: all members of the Delete group, which must be there,
-agree to go on without it, and then it ends. Nobody waits for it, and `members forget` is not needed.
-Its data directory says that it has left: a node that is started with it begins with nothing, as a
-newcomer, and puts what was there aside. If not all agree within --timeout (default here: 10s, at most
-60s), the node stays what it was, and the error says who is missing.
+A node with a data directory is expected back, and while it is away no deleted entry is purged. A \
+node that will not come back leaves with --for-good: all members of the Delete group, which must be \
+there, agree to continue without it, and then it ends. Nothing waits for it, and `members forget` is \
+not needed. Its data directory records that it has left: a node that is started with it begins \
+empty, as a newcomer, and puts the old files aside. If not all members agree within --timeout \
+(default here: 10s, at most 60s), the node stays a member, and the error says who is missing.
 
-Exit code: 0 it has gone, 1 it refuses, cannot be asked, or is still there after --timeout
+Exit code: 0 it has left, 1 it refuses, cannot be asked, or is still there after --timeout \
 (default here: 15s), 2 usage.")]
 pub(super) struct LeaveArgs {
     /// The node will not come back: take it out of the Delete group first

@@ -20,14 +20,20 @@ Examples:
   distkv-node members --json | jq -r 'select(.state == \"down\") | .name'
   distkv-node members forget n3
 
-STATE is self, up, suspect (silent for a moment), down, left, or away (all that is known of it is
-that it is on the Delete group's list); FOR is how long it has been so.
-LINK is whether changes flow directly to it, and LAGGING that they came too fast for it and it
-fetches them; ACKED is the last of this node's own changes that it has confirmed.
-KEEPER is its place among the housekeepers, who drive the healing of a split. DELETE tells the
-members of the Delete group, all of whom must agree before deleted entries are purged: yes, or for
-how long it has been missed.
-With --json, one object per line.")]
+STATE is self, up, suspect (silent for a moment), down, left, or away (known only from the \
+Delete group's list); FOR says since when.
+
+LINK says whether changes flow directly to the node; it is LAGGING when changes came too \
+fast for it, so that it fetches them. ACKED is the last of this node's own changes that it \
+has confirmed.
+
+KEEPER is the node's rank among the housekeepers, which drive the healing of a split. DELETE \
+is yes for members of the Delete group, or says how long one has been missed: all of them \
+must agree before deleted entries are purged.
+
+With --json, one object per line.
+
+Exit code: 0 done, 1 the node cannot be asked, 2 usage.")]
 pub(super) struct MembersArgs {
     #[command(subcommand)]
     what: Option<What>,
@@ -54,12 +60,14 @@ struct ListArgs {
 #[command(after_help = "\
 Examples:
   distkv-node members forget n3
-  distkv-node members forget n3 --yes          without a question
+  distkv-node members forget n3 --yes  # without a question
 
-Deleted entries are purged only while all members of the Delete group are there. When one is lost
-for good, forget it. If it comes back after all, it is a new member: changes that nobody else had
-are new changes then, and what it alone had deleted may have to be deleted again.
-A question is asked on a terminal only.
+Deleted entries are purged only while all members of the Delete group are up. When one is \
+lost for good, forget it. If it comes back after all, it is a new member: changes that \
+nobody else had count as new changes, and entries that only it had deleted may have to be \
+deleted again.
+
+On a terminal, the command asks first. Each forget permanently adds metadata on every node.
 
 Exit code: 0 it is forgotten, or was before; 1 it is not, 2 usage.")]
 struct ForgetArgs {

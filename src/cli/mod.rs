@@ -54,14 +54,14 @@ macro_rules! help {
     () => {
         "\
 Begin with:
-  distkv-node demo                                  three nodes in one process
+  distkv-node demo  # three nodes in one process
 
 Or on three machines:
   distkv-node run  --name n1 --gossip 0.0.0.0:27587
   distkv-node join --name n2 --gossip 0.0.0.0:27587 n1.example.org
   distkv-node join --name n3 --gossip 0.0.0.0:27587 n1.example.org
 
-Then:
+Then, on any of them:
   distkv-node set site.lamp '{\"on\": true}'
   distkv-node get site.lamp
   distkv-node watch site
@@ -76,16 +76,18 @@ const LONG_HELP: &str = concat!(
     "
 
 Paths:
-  Elements are joined by dots: a.b.c. What is no string starts with a colon instead: a:1.b is
-  \"a\", 1, \"b\". `:t` and `:f` are true and false, `:e` is the empty string, `:vabc` a byte
-  string; `:.` is a dot, `::` a colon, `:_` a space within a string. `:'x',1` is the array (\"x\", 1),
-  `:('x',)` one of one item; quote them for the shell. `:` alone is the root, and what is below `:n`
-  belongs to the system.
+  Elements are joined by dots: a.b.c. An element that is not a string starts
+  with a colon: a:1.b is \"a\", 1, \"b\". `:t` and `:f` are true and false, `:e`
+  is the empty string, `:vabc` a byte string; within a string, `:.` is a dot,
+  `::` a colon, `:_` a space. `:'x',1` is the array (\"x\", 1), `:('x',)` an
+  array of one item; quote them for the shell. `:` alone is the root; the
+  subtree `:n` belongs to the system.
 
 Values:
-  JSON; a string needs its quotes, or --string. What JSON cannot say is a map with one key:
-  {\"$bin\": BASE64}, {\"$ext\": [TYPE, BASE64]}, {\"$map\": [[KEY, VALUE], …]}, {\"$float\": \"nan\"},
-  {\"$int\": \"0x…\"}, {\"$path\": PATH}. --msgpack takes MessagePack bytes from a file.
+  JSON; a string needs quotes, or --string. What JSON cannot express is a map
+  with one key: {\"$bin\": BASE64}, {\"$ext\": [TYPE, BASE64]},
+  {\"$map\": [[KEY, VALUE], …]}, {\"$float\": \"nan\"}, {\"$int\": \"0x…\"},
+  {\"$path\": PATH}. --msgpack takes MessagePack bytes from a file.
 
 Environment:
   DISTKV_CONNECT  the node that commands talk to, as --connect
@@ -93,11 +95,12 @@ Environment:
 
 Exit codes:
   0  done
-  1  failed; also: `get` found nothing, `status` is not ready, `wait` waited in vain,
-     `verify` found a difference
-  2  usage: options, configuration file, path or value make no sense
-  3  `run`, `join`: the network refuses the node as long as nothing is changed: its name is taken,
-     or all peers are of another network"
+  1  failed; also: `get` found no value, `status` is not ready, `wait` timed
+     out, `verify` or `snapshot diff` found a difference
+  2  usage: an option, configuration file, path or value is not valid
+  3  `run`, `join`: the network refuses the node until something is changed;
+     its name is taken, or all peers are of another network
+  130  `bench` was interrupted"
 );
 
 /// A masterless, gossip-replicated, in-memory key-value node
@@ -156,8 +159,8 @@ impl Command {
                 if before == RemoteArgs::default() {
                     return Ok(self);
                 }
-                let text = "run, join and demo connect to no node; \
-                            their own options stand behind them";
+                let text = "run, join and demo do not connect to a node; \
+                            put their options after the command";
                 return Err(CliError::Usage(text.to_owned()));
             }
             Command::Get(args) => &mut args.remote,
@@ -196,7 +199,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliError::Usage(text) | CliError::Failure(text) | CliError::Refused(text) => {
             tell(&format!("error: {text}\n"))
         }
-        CliError::Told | CliError::OutputClosed => {}
+        CliError::Told | CliError::Interrupted | CliError::OutputClosed => {}
     }
     error.exit_code().into()
 }
@@ -263,6 +266,34 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// All texts that follow a command's options, of this command and those below it.
+    fn texts_of(command: &clap::Command, name: &str, out: &mut Vec<(String, String)>) {
+        let name = format!("{name} {}", command.get_name());
+        let texts = [command.get_after_help(), command.get_after_long_help()];
+        out.extend(texts.into_iter().flatten().map(|text| (name.clone(), text.to_string())));
+        command.get_subcommands().for_each(|command| texts_of(command, &name, out));
+    }
+
+    #[test]
+    fn help_fits_any_terminal_of_80_columns_and_more() {
+        let mut texts = Vec::new();
+        texts_of(&Cli::command(), "", &mut texts);
+        assert!(texts.len() > 40, "{}", texts.len());
+        for (command, text) in texts {
+            let mut before = "";
+            for line in text.lines() {
+                let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+                // What stands in columns is broken badly by a terminal.
+                assert!(is_prose(line) || line.chars().count() < 80, "{command}: {line}");
+                // A paragraph is one line, which the terminal's width breaks; broken twice, it has
+                // lines of single words.
+                let is_continued = is_prose(before) && is_prose(line) && !before.ends_with(':');
+                assert!(!is_continued, "{command}: {before}\n{line}");
+                before = line;
+            }
+        }
     }
 
     #[test]

@@ -13,14 +13,14 @@ use crate::model::path::Path;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node monitor                       everything
-  distkv-node monitor alarm.door            this topic alone
-  distkv-node monitor 'alarm.#'             all topics below alarm
-  distkv-node monitor 'alarm.+.open'        with any one part in the middle
+  distkv-node monitor                 # everything
+  distkv-node monitor alarm.door      # this topic alone
+  distkv-node monitor 'alarm.#'       # all topics below alarm
+  distkv-node monitor 'alarm.+.open'  # with any one part in the middle
   distkv-node monitor alarm.door --count 1 --json
 
-A line on standard error says when the monitor stands. With --json, one object per line: topic
-and data, or raw for what cannot be decoded.
+A line on standard error says when the monitor has begun. With --json, one object per line: \
+topic and data, or raw for what cannot be decoded.
 
 Exit code: 0 --count was reached, 1 the node ended it or cannot be asked, 2 usage.")]
 pub(super) struct MonitorArgs {
@@ -33,7 +33,7 @@ pub(super) struct MonitorArgs {
     #[arg(long)]
     raw: bool,
 
-    /// End after so many messages
+    /// End after this many messages
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 

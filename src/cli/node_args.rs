@@ -21,12 +21,13 @@ Examples:
   distkv-node run --name n1
   distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587
   distkv-node run --name n1 --init '{\"site\": \"main\"}' --load saved-state.bin
-  distkv-node run --name n1 --peer n2.example.org --peer-file /var/lib/distkv/peers
+  distkv-node run --name n1 --peer n2.example.org --peer-file peers.txt
   distkv-node run --name n1 --data-dir /var/lib/distkv/n1
 
-Known nodes are asked first: those of --peer and --peer-file, and those that a data directory names.
-The node serves once it has caught up with them; if none answers within --peer-wait, it goes on alone.
-Give a first node --peer when you restart it, so that it does not found a second network."
+The node first looks for its network: it asks the nodes of --peer and --peer-file, and those \
+that its data directory names, and serves once it has caught up with them. If none answers \
+within --peer-wait, it goes on alone. Give a first node --peer when you restart it, so that \
+it does not found a second network."
     };
 }
 
@@ -35,12 +36,16 @@ macro_rules! join_help {
     () => {
         "\
 Examples:
-  distkv-node join 10.0.0.1 --name n2
+  distkv-node join 10.0.0.1 --name n2 --gossip 0.0.0.0:27587
   distkv-node join n1.example.org n3.example.org:27587 --gossip 0.0.0.0:27587
-  distkv-node join 127.0.0.1 --name n2 --client 127.0.0.1:27588 --gossip 127.0.0.1:27589
-  distkv-node join n1.example.org --name n2 --data-dir /var/lib/distkv/n2
+  distkv-node join 127.0.0.1 --name n2 \\
+    --client 127.0.0.1:27596 --gossip 127.0.0.1:27597
+  distkv-node join n1.example.org --name n2 --gossip 0.0.0.0:27587 \\
+    --data-dir /var/lib/distkv/n2
 
-It keeps trying until one of the peers answers, and serves clients once it has all the data."
+It keeps trying until one of the peers answers, and serves clients once it has all the data. \
+A peer is given with its gossip port (27587 unless you say another one), not with its client \
+port."
     };
 }
 
@@ -81,31 +86,35 @@ Configuration file (--config):
     read-only = false
     ignore-auth = false
     log = \"info\"
-    init = { site = \"main\" }                       # run only: the value, as TOML
+    init = { site = \"main\" }                       # run only: as TOML
     load = \"saved-state.bin\"                       # run only
 
 Data on disk (--data-dir):
-  A node with a data directory survives restarts and power cuts: changes go into an event log, and
-  snapshots shorten it. It also becomes a member of the Delete group, which agrees when deleted
-  entries may be forgotten. --sync says when changes are safe:
-    never         when the system writes it; only for data that can be lost
+  A node with a data directory survives restarts and power cuts: changes go
+  into an event log, and snapshots keep it short. The node also becomes a
+  member of the Delete group, which agrees when deleted entries may be purged.
+  --sync says when a change is safe:
+    never         when the system writes it; only for data that may be lost
     every-second  within a second: a power cut can lose the last second
-    every-batch   before it is acknowledged, and before anybody hears of it: nothing that was
-                  acknowledged is lost
-  Under never and every-second, a node that is killed (kill -9) can lose the last milliseconds of what it
-  acknowledged; what has reached another node comes back from there. SIGTERM and `leave` lose nothing.
-  If the disk is full or fails, a node under every-batch refuses changes of clients until it works
-  again; else it goes on without a log. `status` shows both.
+    every-batch   before it is acknowledged or spread: no acknowledged change
+                  is lost
+  Under never and every-second, a node that is killed (kill -9) can lose the
+  last milliseconds of what it acknowledged; what has reached another node
+  comes back from there. SIGTERM and `leave` lose nothing.
+  If the disk is full or fails, a node under every-batch refuses changes of
+  clients until the disk works again; under the others it continues without a
+  log. `status` and the log say so.
 
 Signals:
-  SIGTERM, SIGINT (Ctrl-C)  say goodbye to the network and end, within 3 s; a second one ends
-                            at once. The log says how many changes are on no other node, if any
-  SIGHUP                    read the configuration file's log level again; where it has none,
-                            switch debug logs on and off
+  SIGTERM, SIGINT  leave the network and end, within 3 s; a second one ends the
+                   process at once. The log says how many changes are on no
+                   other node, if any
+  SIGHUP           read the configuration file's log level again; if it has
+                   none, switch debug logs on and off
 
-Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses this node,
-and will unless something is changed: its name is taken, or all peers are of another network or of
-another protocol. A node that a service manager starts again should not be after 2 and 3."
+Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses \
+this node until something is changed: its name is taken, or no peer that was named is a node \
+of this network. A service manager should not restart it after 2 or 3."
     };
 }
 
@@ -113,7 +122,7 @@ another protocol. A node that a service manager starts again should not be after
 #[derive(Debug, Clone, Args)]
 #[command(after_help = run_help!(), after_long_help = concat!(run_help!(), long_help!()))]
 pub(super) struct RunArgs {
-    /// The value of the root, if it has none
+    /// Set the root to this value, if it has none
     #[arg(long, value_name = "JSON", value_parser = parse_json_option, allow_hyphen_values = true)]
     init: Option<Value>,
 
@@ -176,8 +185,8 @@ struct NodeArgs {
     /// How long to look for the network before the node goes on alone, like 30s [default: 10s, or
     /// 2s where no peer is known]
     ///
-    /// Until then it carries out no requests (see --ready-wait), so that nobody takes a node that lacks the data for a network
-    /// that has none. A node that knows of no peer and has no data waits for nodes that call it. One
+    /// Until then it carries out no requests (see --ready-wait), so that nobody takes a node that lacks
+    /// the data for a network that has none. A node that knows of no peer and has no data waits for nodes that call it. One
     /// that knows of no peer and has data waits for nobody; one that joins and has no data waits until
     /// it has joined.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -209,10 +218,10 @@ struct NodeArgs {
 
     /// Serve every client without a login, although the data says that clients must log in
     ///
-    /// Where the entry `:n.auth` names an authentication method, a node refuses every client, because this
-    /// version cannot log them in. With this option everybody who reaches the client port may read and
-    /// change everything: give it together with a --client address on loopback. It is also the way to
-    /// switch authorisation off for good: run `distkv-node delete :n.auth` on the machine of such a node.
+    /// Where the entry `:n.auth` names an authentication method, a node refuses every client, because
+    /// this version cannot log them in. With this option, everybody who reaches the client port can read
+    /// and change everything: use it with a --client address on loopback. It is also the way to switch
+    /// authorisation off: run `distkv-node delete :n.auth` on the machine of such a node.
     #[arg(
         long,
         value_name = "BOOL",
@@ -222,13 +231,13 @@ struct NodeArgs {
     )]
     ignore_auth: Option<bool>,
 
-    /// Most client connections at once; fewer if the limit on open files is small, so that the node
-    /// can always log and link [default: 10000]
+    /// Maximum number of client connections; fewer if the limit on open files is small, so that
+    /// the node can always log and link [default: 10000]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
 
-    /// Most open requests of one client connection: watches, listings, writes that wait for copies
-    /// [default: 16384]
+    /// Maximum number of open requests per client connection: watches, listings, writes that wait
+    /// for copies     /// [default: 16384]
     #[arg(long, value_name = "N")]
     max_requests: Option<usize>,
 
@@ -245,13 +254,13 @@ struct NodeArgs {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Show members that are down for so long, like 90s or 1h; they are called also afterwards
-    /// [default: 10m]
+    /// Stop listing members that have been down for this long, like 90s or 1h; the node still tries
+    /// to reach them [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     forget_down_after: Option<Duration>,
 
-    /// Deleted entries are purged only when every node knows of them; a node without a data directory
-    /// that is away is waited for this long, like 90s or 1h [default: 5m]
+    /// How long a node without a data directory may be away before deleted entries are purged
+    /// without it, like 90s or 1h [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     purge_grace: Option<Duration>,
 
@@ -283,32 +292,33 @@ struct DataArgs {
     #[arg(long, value_name = "POLICY", value_parser = parse_sync)]
     sync: Option<SyncPolicy>,
 
-    /// Begin another log file after so many bytes [default: 64MiB]
+    /// Begin a new log file after this many bytes [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     log_rotate_bytes: Option<usize>,
 
-    /// Begin another log file after so long [default: 1d]
+    /// Begin a new log file after this time [default: 1d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     log_rotate_after: Option<Duration>,
 
-    /// Make a snapshot after so many bytes of log, and at least as many as the last snapshot has
+    /// Make a snapshot after this many bytes of log, but not before the log is as long as the last
+    /// snapshot
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     snapshot_after: Option<usize>,
 
-    /// Keep so many snapshots, and the past up to the one before them [default: 2]
+    /// Keep this many snapshots, and the past back to the one before them [default: 2]
     #[arg(long, value_name = "N")]
     keep_snapshots: Option<usize>,
 
-    /// Keep older snapshots and logs for so long, so that `log replay` reaches back [default: 7d]
+    /// Keep older snapshots and logs for this long, so that `log replay` reaches back [default: 7d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     keep_for: Option<Duration>,
 
-    /// But only while all files in the directory take no more than this [default: 1GiB]
+    /// Keep no older ones once all files in the directory take more than this [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     keep_size: Option<usize>,
 
-    /// Where files are damaged, go on with what is before the damage
+    /// Truncate damaged files at the first corruption, and start with what is left
     #[arg(long)]
     discard_damaged: bool,
 
@@ -316,7 +326,7 @@ struct DataArgs {
     #[arg(long, value_name = "DIR")]
     client_files: Option<PathBuf>,
 
-    /// Take snapshots that are restored also from other machines: what they say is believed
+    /// Also accept snapshots to restore from other machines; their contents are trusted
     #[arg(
         long,
         value_name = "BOOL",

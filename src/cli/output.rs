@@ -85,6 +85,20 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A number of things: `1 entry`, `2 entries`.
+pub(super) fn count_of(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A word as a shell takes it: quoted, where it must be.
+pub(super) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Rows of text in aligned columns.
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -143,6 +157,15 @@ mod tests {
         table.row(["n1".into(), "up".into()]);
         table.row(["günther".into(), String::new()]);
         assert_eq!(table.lines(), ["NAME     STATE", "n1       up", "günther  -"]);
+    }
+
+    #[test]
+    fn one_is_not_many_and_words_are_quoted_for_the_shell() {
+        assert_eq!(count_of(1, "entry", "entries"), "1 entry");
+        assert_eq!(count_of(0, "entry", "entries"), "0 entries");
+        assert_eq!(shell_word("site.lamp:1"), "site.lamp:1");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
     }
 
     #[test]

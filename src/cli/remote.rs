@@ -75,7 +75,7 @@ impl RemoteArgs {
                 Err(error) => failed = Some(error),
             }
         }
-        Err(failed.map_or_else(|| CliError::Usage("--connect is empty".to_owned()), CliError::from))
+        Err(failed.map_or_else(|| CliError::Usage("--connect is empty".to_owned()), no_greeting))
     }
 
     /// Connects to the node, or, where there are several addresses, to their cluster.
@@ -230,11 +230,23 @@ impl Remote {
         match rt::timeout(self.timeout, answer).await {
             Some(answer) => Ok(answer?),
             None => Err(CliError::Failure(format!(
-                "{} did not answer within {:?}; --timeout gives it longer",
+                "{} did not answer within {:?}; use --timeout to wait longer",
                 self.connection.address(),
                 self.timeout
             ))),
         }
+    }
+}
+
+/// Why no connection came about.
+fn no_greeting(error: ClientError) -> CliError {
+    match &error {
+        // Other nodes speak first at a gossip port, and clients at none.
+        ClientError::Lost { address, .. } => CliError::Failure(format!(
+            "{address} closed the connection without a greeting; if that is a node's gossip port, \
+             give its client port (default {CLIENT_PORT}) to --connect"
+        )),
+        _ => error.into(),
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::error::CliError;
 use super::output::{Output, json_of, printable};
 use super::remote::{Remote, RemoteArgs};
+use super::state::node_name;
 use super::units::show_millis;
 use crate::client::message::{array_items, as_str};
 use crate::client::{Fields, Message};
@@ -23,27 +24,32 @@ const BEGIN_LINE: &str = "\r\u{1b}[K\u{1b}[?7l";
 /// Long lines are continued again.
 const END_LINE: &str = "\u{1b}[?7h";
 
-/// Prints how it goes; with `follow` until the split is healed.
+/// Members must have been up for so long before nothing is left to heal: two sides find out that they
+/// had been cut off a few seconds after they have reached each other.
+const UP_MS_MIN: u64 = 10_000;
+
+/// Prints how it goes; with `follow` until no split is left to heal.
 pub(super) async fn run(args: &RemoteArgs, follow: bool) -> Result<(), CliError> {
     let remote = args.connect().await?;
     let mut lines = Lines {
         output: Output::new(args.json),
         is_refreshed: follow && !args.json && io::stdout().is_terminal(),
+        is_open: false,
         last: None,
     };
-    let mut healing = look(&remote).await?;
+    let mut healing = look(&remote, follow).await?;
     lines.show(&healing)?;
     let interval = if args.json || lines.is_refreshed { INTERVAL } else { LINE_INTERVAL };
-    while follow && healing.resync.is_some() {
+    while follow && !healing.is_over() {
         rt::sleep(interval).await;
-        let next = look(&remote).await?;
+        let next = look(&remote, follow).await?;
         match (&healing.resync, &next.resync) {
             (Some(last), None) => lines.show_end(last, &next)?,
             _ => lines.show(&next)?,
         }
         healing = next;
     }
-    Ok(())
+    lines.finish()
 }
 
 /// One look at a node.
@@ -52,10 +58,43 @@ struct Look {
     housekeepers: Vec<String>,
     /// None while no split is healing.
     resync: Option<Message>,
+    /// What keeps a look that is followed from being the last.
+    waits_for: Option<Waiting>,
     json: Json,
 }
 
-async fn look(remote: &Remote) -> Result<Look, CliError> {
+/// What a split may still be hidden behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Waiting {
+    /// These members cannot be reached.
+    Down(Vec<String>),
+    /// A member has come only now.
+    Fresh,
+}
+
+/// What there is to wait for, as a node sees the members of its network.
+fn waits_for(members: &Message) -> Option<Waiting> {
+    let mut down = Vec::new();
+    let mut is_fresh = false;
+    for member in array_items(members.get("result").unwrap_or_default()) {
+        let Ok(member) = Message::new(member) else { continue };
+        match member.str("state") {
+            Some("self" | "left") | None => {}
+            Some("up") => {
+                is_fresh |= member.u64("since_ms").is_some_and(|since| since < UP_MS_MIN);
+            }
+            Some(_) => down.extend(member.str("name").map(|name| printable(name).into_owned())),
+        }
+    }
+    match (down.is_empty(), is_fresh) {
+        (false, _) => Some(Waiting::Down(down)),
+        (true, true) => Some(Waiting::Fresh),
+        (true, false) => None,
+    }
+}
+
+/// Looks once. `follow`: also whether another look may show more.
+async fn look(remote: &Remote, follow: bool) -> Result<Look, CliError> {
     let mut fields = Fields::new();
     fields.bool("resync", true).bool("housekeepers", true);
     let reply = remote.request("get_state", &fields).await?;
@@ -64,8 +103,13 @@ async fn look(remote: &Remote) -> Result<Look, CliError> {
         .map(|name| (name.to_owned(), json_of(part(name))))
         .into_iter()
         .collect();
+    let waits_for = match follow {
+        true => waits_for(&remote.request("members", &Fields::new()).await?),
+        false => None,
+    };
     Ok(Look {
-        node: printable(reply.str("node").unwrap_or("?")).into_owned(),
+        node: printable(node_name(reply.str("node").unwrap_or("?"))).into_owned(),
+        waits_for,
         housekeepers: names(part("housekeepers")),
         resync: Message::new(part("resync")).ok(),
         json: Json::Object(json),
@@ -77,6 +121,22 @@ fn names(list: &[u8]) -> Vec<String> {
 }
 
 impl Look {
+    /// Whether no split is healing, and none can begin to from what is known.
+    fn is_over(&self) -> bool {
+        self.resync.is_none() && self.waits_for.is_none()
+    }
+
+    /// What is waited for, as the end of a line.
+    fn waiting_text(&self) -> String {
+        match &self.waits_for {
+            None => String::new(),
+            Some(Waiting::Down(names)) => {
+                format!("; waiting for {} (Ctrl-C ends)", names.join(", "))
+            }
+            Some(Waiting::Fresh) => String::from("; members came a moment ago, looking again"),
+        }
+    }
+
     fn text(&self) -> String {
         match &self.resync {
             Some(resync) => format!("{}: {}", self.node, text_of(resync)),
@@ -85,7 +145,7 @@ impl Look {
                     [] => String::from("no housekeepers are elected"),
                     names => format!("housekeepers: {}", names.join(" ")),
                 };
-                format!("{}: no split is healing; {keepers}", self.node)
+                format!("{}: no split is healing; {keepers}{}", self.node, self.waiting_text())
             }
         }
     }
@@ -119,14 +179,23 @@ fn text_of(resync: &Message) -> String {
 struct Lines {
     output: Output,
     is_refreshed: bool,
+    /// The next line would be refreshed in the place of the last.
+    is_open: bool,
     last: Option<String>,
 }
 
 impl Lines {
     fn show(&mut self, look: &Look) -> Result<(), CliError> {
-        let is_last = look.resync.is_none();
         let line = if self.output.json { look.json.to_string() } else { look.text() };
-        self.print(line, is_last)
+        self.print(line, false)
+    }
+
+    /// Nothing is refreshed any more.
+    fn finish(&mut self) -> Result<(), CliError> {
+        if self.is_refreshed && self.is_open {
+            self.output.bytes(b"\n")?;
+        }
+        self.output.flush()
     }
 
     /// It is healed. `last`: how it went until then.
@@ -137,15 +206,18 @@ impl Lines {
         let (entries, lasted) = (number(last, "entries"), show_millis(number(last, "lasts_ms")));
         let line =
             format!("{}: healed after {lasted}; {entries} entries were fetched here", look.node);
+        let line = format!("{line}{}", look.waiting_text());
         self.print(line, true)
     }
 
-    fn print(&mut self, line: String, is_last: bool) -> Result<(), CliError> {
+    /// `stays`: the next line does not take its place.
+    fn print(&mut self, line: String, stays: bool) -> Result<(), CliError> {
         if self.is_refreshed {
             self.output.bytes(format!("{BEGIN_LINE}{line}{END_LINE}").as_bytes())?;
-            if is_last {
+            if stays {
                 self.output.bytes(b"\n")?;
             }
+            self.is_open = !stays;
         } else if self.last.as_ref() != Some(&line) {
             self.output.line(&line)?;
         }

@@ -21,7 +21,8 @@ Examples:
   distkv-node send alarm.text --string 'the door is open'
   distkv-node send camera.still --raw-file still.jpg
 
-Messages are not stored: who does not listen misses them. See `distkv-node monitor`.
+Messages are not stored: only programs that monitor the topic at that moment get them. See \
+`distkv-node monitor`.
 
 Exit code: 0 sent, 1 the node cannot be asked or refuses, 2 usage.")]
 pub(super) struct SendArgs {

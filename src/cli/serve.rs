@@ -63,7 +63,7 @@ async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<
     .await;
     let stopped: Result<Option<StopReason>, CliError> = stopped.transpose();
     if rt::timeout(goodbye_max, node.shutdown()).await.is_none() {
-        tracing::warn!("ended without a goodbye to all: it took too long");
+        tracing::warn!("ended before all peers were told: it took too long");
     }
     match stopped? {
         None => Ok(()),

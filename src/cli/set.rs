@@ -21,10 +21,11 @@ Examples:
   distkv-node set site.name --string 'Main street'
   echo '[1, 2]' | distkv-node set site.list -
   distkv-node set site.lamp --msgpack lamp.bin
-  distkv-node set site.lock true --if-new             only if nothing is there
-  distkv-node set site.count 6 --if-value 5           only if it is 5 now
-  distkv-node set site.count 6 --chain n1~e9001b2c3d4e:17   only if that event is its newest
-  distkv-node set site.lamp false --copies 2          wait until two other nodes have it
+  distkv-node set site.lock true --if-new     # only if it has no value
+  distkv-node set site.count 6 --if-value 5   # only if it is 5 now
+  distkv-node set site.lamp false --copies 2  # wait until 2 others have it
+  # only if this event, as `get --chain` prints it, is the entry's newest:
+  distkv-node set site.count 6 --chain n1~e9001b2c3d4e:17
 
 Exit code: 0 done, 1 refused (the text says why) or the node cannot be asked, 2 usage.")]
 pub(super) struct SetArgs {

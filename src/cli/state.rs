@@ -11,6 +11,7 @@ use super::remote::RemoteArgs;
 use super::resync;
 use crate::client::message::{array_items, as_str, as_u64, map_items};
 use crate::client::{Fields, Message};
+use crate::model::spelling::LifeRef;
 
 /// The parts that `get_state` has, and how they are shown.
 const PARTS: [(&str, &str); 5] = [
@@ -28,16 +29,20 @@ const RANGES_SHOWN: usize = 6;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node state                  all of it
-  distkv-node state --missing        only what is missing
-  distkv-node state --resync --follow    how a healing split goes, until it is healed
-  distkv-node state --json           everything, with ranges that include their first tick and
-                                     exclude their last: [5, 8] is 5, 6 and 7
+  distkv-node state                    # all of it
+  distkv-node state --missing          # only what is missing
+  distkv-node state --resync           # whether a split is healing
+  distkv-node state --resync --follow  # until it is healed
+  distkv-node state --json
 
-Each node counts its changes 1, 2, 3 …: TICK is the last one known of. A change is PRESENT in
-an entry, SUPERSEDED by a later one, or MISSING here; the entries of those DELETED are gone.
-In the table, ranges include both ends. Lives of nodes that are over and own nothing are left out
-unless --over asks for them.")]
+Each start of a node begins a new life, which counts its changes 1, 2, 3 …: TICK is the last \
+change of that life that is known here. A change is PRESENT (some entry has it), SUPERSEDED \
+by a later one, DELETED together with its entry, or MISSING here. In the table, ranges \
+include both ends; with --json, [5, 8] is 5, 6 and 7. Retired lives that own no entries are \
+hidden unless --over is given.
+
+--follow waits while members are down, goes on while a split heals, and ends when all \
+members have been up for a moment and nothing is healing any more. Ctrl-C ends it earlier.")]
 pub(super) struct StateArgs {
     /// Show changes that stand in an entry
     #[arg(long)]
@@ -59,7 +64,7 @@ pub(super) struct StateArgs {
     #[arg(long)]
     remote_missing: bool,
 
-    /// Show also lives of nodes that are over and own nothing
+    /// Also show retired lives of nodes that own no entries
     #[arg(long)]
     over: bool,
 
@@ -67,7 +72,7 @@ pub(super) struct StateArgs {
     #[arg(long, conflicts_with_all = ["present", "known", "deleted", "missing", "remote_missing", "over"])]
     resync: bool,
 
-    /// Go on showing it until the split is healed
+    /// Keep showing it until no split is left to heal
     #[arg(long, requires = "resync")]
     follow: bool,
 
@@ -98,14 +103,19 @@ pub(super) async fn run(args: StateArgs) -> Result<(), CliError> {
         return output.flush();
     }
     let columns: Vec<_> = parts.iter().map(|((name, head), _)| (*name, *head)).collect();
-    let node = reply.str("node").unwrap_or("?");
+    let node = node_name(reply.str("node").unwrap_or("?"));
     let tock = reply.u64("tock").unwrap_or(0);
-    output.line(&format!("as node {} sees it, at tock {tock}", printable(node)))?;
+    output.line(&format!("as {} sees it, at tock {tock}", printable(node)))?;
     table_of(&reply, &columns).print(&mut output)?;
     output.flush()
 }
 
-/// One row per node, one column per part.
+/// The name of a node, of which `get_state` tells the life.
+pub(super) fn node_name(life: &str) -> &str {
+    LifeRef::parse(life).map_or(life, |life| life.name)
+}
+
+/// One row per life of a node, one column per part.
 fn table_of(reply: &Message, columns: &[(&str, &str)]) -> Table {
     let part = |name: &str| -> BTreeMap<&str, &[u8]> {
         let items = map_items(reply.get(name).unwrap_or_default());
@@ -113,7 +123,7 @@ fn table_of(reply: &Message, columns: &[(&str, &str)]) -> Table {
     };
     let nodes = part("nodes");
     let ranges: Vec<_> = columns.iter().map(|(name, _)| part(name)).collect();
-    let mut head = vec!["NODE", "TICK"];
+    let mut head = vec!["LIFE", "TICK"];
     head.extend(columns.iter().map(|(_, head)| *head));
     let mut table = Table::with_head(&head);
     // A node may be missing from `nodes` and still have ranges.
@@ -181,7 +191,7 @@ mod tests {
         let lines = table_of(&reply, &[("missing", "MISSING")]).lines();
         assert_eq!(
             lines,
-            ["NODE  TICK  MISSING", "n1    5     -", "n2    -     -", "n3    -     2"]
+            ["LIFE  TICK  MISSING", "n1    5     -", "n2    -     -", "n3    -     2"]
         );
     }
 }

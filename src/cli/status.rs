@@ -16,13 +16,13 @@ use crate::client::{ClientError, Fields, Message, ServerError};
 use crate::node::config::SyncPolicy;
 use crate::protocol::client::ErrorCode;
 
-/// Print how a node is: ready or not, versions, sizes, counters
+/// Print the status of a node: ready or not, version, sizes, counters
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   distkv-node status
   distkv-node status --json | jq .entries
-  distkv-node status --timeout 1s >/dev/null && echo ready     for health checks
+  distkv-node status --timeout 1s >/dev/null && echo ready  # health check
 
 Exit code: 0 the node serves clients, 1 it does not (yet) or cannot be asked, 2 usage.")]
 pub(super) struct StatusArgs {

@@ -20,13 +20,16 @@ const PATH_WIDTH_MAX: usize = 60;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node tree                     everything
-  distkv-node tree site --depth 1      site itself and what is directly below it
-  distkv-node tree site --min-depth 1  without site itself
-  distkv-node tree --json | jq -r 'select(.value.on) | .path'
+  distkv-node tree                     # everything
+  distkv-node tree site --depth 1      # site, and what is directly below it
+  distkv-node tree --depth 1 --empty   # the first elements of all paths
+  distkv-node tree site --min-depth 1  # without site itself
+  distkv-node tree --json | jq -r '.path'
 
-Entries come in a fixed order, as they were at one moment. With --json, one object per line:
-path, value, tock, and with --chain the events that last changed it.")]
+Entries come in a fixed order, as they were at one moment. With --json, one object per line: \
+path, value, tock, and with --chain the events that last changed it.
+
+Exit code: 0 done (also where there is nothing), 1 the node cannot be asked, 2 usage.")]
 pub(super) struct TreeArgs {
     /// Where to begin; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]
@@ -78,7 +81,35 @@ pub(super) async fn run(args: TreeArgs) -> Result<(), CliError> {
             lines.add(printable(&path).into_owned(), value_text(&message))?;
         }
     }
-    lines.finish()
+    lines.finish()?;
+    if let Some(depth) = args.depth.filter(|_| !args.remote.json && !args.empty) {
+        tell_deeper(&args, depth).await;
+    }
+    Ok(())
+}
+
+/// Says whether there are entries below those that --depth prints. Programs asked for just those.
+async fn tell_deeper(args: &TreeArgs, depth: u64) {
+    let looking = async {
+        let (action, path) = address_entry(&args.path, "get_tree", "get_tree_internal")?;
+        let mut fields = Fields::at(&path);
+        fields.u64("min_depth", depth.saturating_add(1)).u64("nchain", 0);
+        let remote = args.remote.connect().await?;
+        let mut stream = remote.stream(action, &fields).await?;
+        while let Some(event) = remote.next(&mut stream).await? {
+            if matches!(event, StreamEvent::Item { .. }) {
+                return Ok(true);
+            }
+        }
+        Ok::<bool, CliError>(false)
+    };
+    // What was asked for is printed: a node that does not tell this is not asked again.
+    if looking.await.unwrap_or(false) {
+        eprintln!(
+            "note: there are entries deeper than --depth {depth}; --empty prints the paths that \
+             lead there"
+        );
+    }
 }
 
 /// Lines of two columns, of which the first is as wide as the first lines need.

@@ -45,7 +45,7 @@ impl ValueArgs {
             Some("-") => read_text()?,
             Some(text) => text.to_owned(),
             None => {
-                let text = "there is no value; give one as JSON, or a file with --msgpack";
+                let text = "the value is missing; give one as JSON, or a file with --msgpack";
                 return Err(CliError::Usage(text.to_owned()));
             }
         };
@@ -99,7 +99,11 @@ pub(super) fn read_input(file: &FilePath, bytes_max: usize) -> Result<Vec<u8>, C
 fn read_text() -> Result<String, CliError> {
     let bytes = read_input(FilePath::new("-"), TEXT_BYTES_MAX)?;
     let text = String::from_utf8(bytes);
-    text.map_err(|_| CliError::Usage(String::from("standard input is not UTF-8 text")))
+    text.map_err(|_| {
+        let text = "standard input is not UTF-8 text, so it is neither JSON nor a string; bytes can \
+                    be stored with --msgpack, or as '{\"$bin\": BASE64}'";
+        CliError::Usage(text.to_owned())
+    })
 }
 
 #[cfg(test)]

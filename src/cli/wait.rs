@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::error::CliError;
-use super::output::Output;
+use super::members::print_warnings;
+use super::output::{Output, count_of};
 use super::remote::{Remote, RemoteArgs};
 use super::status::{is_ready, status_json};
 use crate::client::{ClientError, Connection, Fields, HostPort, Message, Options};
@@ -18,17 +19,17 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// How long one look may take.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// Wait until a node is ready and sees so many members
+/// Wait until a node is ready and sees enough members
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node wait                           until the node serves clients
+  distkv-node wait                           # until the node serves clients
   distkv-node wait --members 3 --timeout 30s
 
-The node itself counts as a member. It need not run yet. --timeout is for all of the waiting;
-its default is 60s here.
+The node need not run yet, and counts as a member itself. --timeout limits the whole wait; \
+here its default is 60s.
 
-Exit code: 0 it is so, 1 it was not so in time, 2 usage.")]
+Exit code: 0 the condition is met, 1 it was not met in time, 2 usage.")]
 pub(super) struct WaitArgs {
     /// How many live members the node must see, itself included
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -58,15 +59,18 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), CliError> {
     };
     let Some(status) = rt::timeout(timeout, waiting).await else {
         let last = last.unwrap_or_else(|| String::from("no answer"));
-        return Err(CliError::Failure(format!("waited {timeout:?} in vain: {last}")));
+        return Err(CliError::Failure(format!("timed out after {timeout:?}: {last}")));
     };
     let mut output = Output::new(args.remote.json);
     let members = status.u64("members").unwrap_or(0);
     let name = status.str("name").unwrap_or("the node").to_owned();
     output.either(
         || status_json(&status),
-        || format!("{name} is ready and sees {members} member(s)"),
+        || format!("{name} is ready and sees {}", count_of(members, "member", "members")),
     )?;
+    if !output.json {
+        print_warnings(&status, &mut output)?;
+    }
     output.flush()
 }
 
@@ -94,7 +98,7 @@ fn lack_of(status: &Message) -> String {
     let name = status.str("name").unwrap_or("the node");
     let members = status.u64("members").unwrap_or(0);
     let ready = if is_ready(status) { "is ready" } else { "is not ready" };
-    format!("{name} {ready} and sees {members} member(s)")
+    format!("{name} {ready} and sees {}", count_of(members, "member", "members"))
 }
 
 #[cfg(test)]
@@ -113,6 +117,6 @@ mod tests {
         assert!(is_enough(&status(true, 4), 3));
         assert!(!is_enough(&status(true, 2), 3));
         assert!(!is_enough(&status(false, 3), 3));
-        assert_eq!(lack_of(&status(false, 2)), "n1 is not ready and sees 2 member(s)");
+        assert_eq!(lack_of(&status(false, 2)), "n1 is not ready and sees 2 members");
     }
 }

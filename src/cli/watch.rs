@@ -15,15 +15,15 @@ use crate::model::path::Path;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node watch site               what changes from now on
-  distkv-node watch site --fetch       first all that is there, then what changes
+  distkv-node watch site                     # what changes from now on
+  distkv-node watch site --fetch             # first all that is there
   distkv-node watch site.lamp --count 1 --json
-  distkv-node watch site --connect n1,n2,n3   goes on at another node when its own is gone
+  distkv-node watch site --connect n1,n2,n3  # survives the loss of a node
 
-A line on standard error says when the watch stands. With --json, one object per line: path,
-value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought;
-{\"state\": \"restart\"} where changes came faster than they were read, and only the last one of
-each entry follows.
+A line on standard error says when the watch has begun. With --json, one object per line: \
+path, value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what --fetch brought; \
+{\"state\": \"restart\"} where changes came faster than they were read, so that only the last \
+one of each entry follows.
 
 Exit code: 0 --count was reached, 1 the node ended the watch or cannot be asked, 2 usage.")]
 pub(super) struct WatchArgs {
@@ -31,7 +31,7 @@ pub(super) struct WatchArgs {
     #[arg(value_parser = parse_path, default_value = ":")]
     path: Path,
 
-    /// First print all that is there
+    /// First print all entries
     #[arg(long, overrides_with = "no_fetch")]
     fetch: bool,
 
@@ -39,7 +39,7 @@ pub(super) struct WatchArgs {
     #[arg(long, overrides_with = "fetch")]
     no_fetch: bool,
 
-    /// End after so many entries
+    /// End after this many entries
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
@@ -93,7 +93,8 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), CliError> {
                 print_state("uptodate", "(up to date)", &mut output)?;
             }
             Some(StreamEvent::State(state, _)) if state == "restart" => {
-                let text = "(too many changes at once: only the last of each entry follow)";
+                let text =
+                    "(too many changes at once: only the latest version of each entry follows)";
                 print_state(&state, text, &mut output)?;
             }
             Some(StreamEvent::State(state, _)) => {
@@ -131,7 +132,7 @@ async fn watch_cluster(args: &WatchArgs) -> Result<(), CliError> {
             }
             WatchEvent::Restarted => {
                 is_fetched = false;
-                let text = "(it starts over: all that is there follows)";
+                let text = "(restarted: all entries follow)";
                 print_state("restart", text, &mut output)?;
             }
             WatchEvent::Resumed { node } => {

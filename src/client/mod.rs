@@ -57,4 +57,7 @@ pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnec
 pub use retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
 pub use router::{Candidate, Router};
 pub use shard_map::{ShardMap, ShardMapConfig, ShardMapState, ShardRow};
-pub use smart::{CallError, Client, ClientConfig, Fate, PutOptions, ReadMode};
+pub use smart::{
+    CallError, Change, Client, ClientConfig, Entry, Fate, PutOptions, ReadMode, Watch, WatchEvent,
+    WatchOptions, Written,
+};

@@ -121,7 +121,7 @@ pub struct DataConfig {
     pub keep_for: Duration,
     /// while all files together take no more than so many bytes.
     pub keep_bytes: u64,
-    /// Where files are damaged, go on with what is before the damage.
+    /// Truncate damaged files at the first corruption, and start with what is left.
     pub discard_damaged: bool,
 }
 

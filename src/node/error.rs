@@ -35,7 +35,7 @@ pub enum NodeError {
     /// The port is in use.
     #[error(
         "the {what} port {addr} is in use by another program, perhaps another node; stop that \
-         one, or choose another port (port 0 takes a free one)"
+         one, or choose another port with --{what} (port 0 takes a free one)"
     )]
     InUse {
         /// Which port.

@@ -437,7 +437,7 @@ impl Inner {
             return;
         }
         if let Some(reason) = self.stop.reason() {
-            tracing::info!(%reason, "taking leave");
+            tracing::info!(%reason, "stopping");
         }
         // First the clients: what they wrote last must go out before the farewell.
         let began = rt::now();

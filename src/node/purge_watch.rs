@@ -22,7 +22,7 @@ const WARN_AGAIN_MS: Millis = 600_000;
 /// Looks every second, until the node ends.
 pub(super) async fn watch_purging(links: Arc<Links>) {
     let mut watch = PurgeWatch::default();
-    let (mut left_out, mut grown) = (Lasting::default(), Lasting::default());
+    let (mut left_out, mut grown) = (Lasting::told_at_once(), Lasting::default());
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
         let now = rt::now();
         let look = |engine: &Engine| (engine.group_view(now), engine.mark().clone());
@@ -46,19 +46,25 @@ pub(super) async fn watch_purging(links: Arc<Links>) {
 struct Lasting {
     since: Option<Millis>,
     warned_at: Option<Millis>,
+    /// Whoever gives the text has waited already.
+    at_once: bool,
 }
 
 impl Lasting {
+    fn told_at_once() -> Self {
+        Self { at_once: true, ..Self::default() }
+    }
+
     /// Gives the text back if it is due.
     fn look(&mut self, text: Option<String>, now: Millis) -> Option<String> {
         let Some(text) = text else {
-            *self = Self::default();
+            *self = Self { at_once: self.at_once, ..Self::default() };
             return None;
         };
         let since = *self.since.get_or_insert(now);
         let is_due = match self.warned_at {
             Some(at) => now.saturating_sub(at) >= WARN_AGAIN_MS,
-            None => now.saturating_sub(since) >= WARN_AFTER_MS,
+            None => self.at_once || now.saturating_sub(since) >= WARN_AFTER_MS,
         };
         if is_due {
             self.warned_at = Some(now);

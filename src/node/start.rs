@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Timing;
 use super::config::Start;
 use super::error::NodeError;
-use super::link::Links;
+use super::link::{Links, Refused};
 use super::load::{self, Loaded};
 use super::stop::StopReason;
 use crate::engine::{Engine, Input};
@@ -206,7 +206,7 @@ async fn is_network_missing(
         }
         watch_name(links, timing);
         if !has_data {
-            watch_refusals(links, timing);
+            watch_refusals(links.refused_by_all(), links, timing);
         }
         if since(told_at) >= PROGRESS_INTERVAL_MS {
             told_at = now;
@@ -226,7 +226,10 @@ async fn wait_for_network(links: &Links, timing: &Timing) {
             return;
         }
         watch_name(links, timing);
-        watch_refusals(links, timing);
+        watch_refusals(links.refused_by_all(), links, timing);
+        if links.count() == 0 {
+            watch_refusals(links.only_own(), links, timing);
+        }
         let now = rt::now();
         if now.saturating_sub(told_at) >= PROGRESS_INTERVAL_MS {
             told_at = now;
@@ -251,14 +254,18 @@ fn watch_name(links: &Links, timing: &Timing) {
     }
 }
 
-/// A newcomer that every peer refuses for good gives up: it was told the wrong network, or runs other
-/// software.
-fn watch_refusals(links: &Links, timing: &Timing) {
-    if let Some(refused) = links.refused_by_all()
+/// A newcomer that every peer refuses for good gives up: it was told the wrong network or address, or
+/// runs other software.
+fn watch_refusals(refused: Option<Refused>, links: &Links, timing: &Timing) {
+    if let Some(refused) = refused
         && rt::now().saturating_sub(refused.since) >= timing.refused_patience_ms
     {
-        let why = refused.why.to_string();
-        links.stop.request(StopReason::Refused { address: refused.address, why });
+        let (address, why) = (refused.address, refused.why);
+        let why = match why.strip_prefix("it is ") {
+            Some(what) => format!("{address} is {what}"),
+            None => format!("{address} says {why:?}"),
+        };
+        links.stop.request(StopReason::Refused { why });
     }
 }
 
@@ -280,7 +287,7 @@ fn tell_alone(links: &Links, knows_peers: bool, waited_ms: Millis) {
             tried = ?links.addresses(),
             entries,
             waited_s,
-            "no peer has answered; this node goes on alone with what it has, and keeps calling"
+            "no peer has answered; this node continues alone with what it has, and keeps calling"
         );
     } else {
         tracing::info!(
@@ -314,11 +321,11 @@ fn log_progress(links: &Links, waited_ms: Millis) {
              start one with `run`"
         );
     } else if !linked.is_empty() {
-        tracing::info!(?linked, waited_s, "no peer can be caught up with yet; trying on");
+        tracing::info!(?linked, waited_s, "waiting for a peer to send its data");
     } else if troubles.is_empty() {
-        tracing::info!(tried = ?links.addresses(), waited_s, "no peer has answered yet; trying on");
+        tracing::info!(tried = ?links.addresses(), waited_s, "no peer has answered yet; still trying");
     } else {
-        tracing::info!(waited_s, "no peer has answered yet; trying on: {}", troubles.join("; "));
+        tracing::info!(waited_s, "no peer has answered yet; still trying: {}", troubles.join("; "));
     }
 }
 

@@ -37,11 +37,9 @@ pub enum StopReason {
     },
     /// All peers that this node was told of refuse it for good. Starting again does not help
     /// unless somebody changes a setting.
-    #[error("all peers refuse this node: {address} says {why:?}")]
+    #[error("no peer accepts this node: {why}")]
     Refused {
-        /// One of them.
-        address: String,
-        /// In its words.
+        /// One of them, and what it says or is.
         why: String,
     },
     /// The saved state that the node should start with could not be taken in.

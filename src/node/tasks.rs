@@ -85,13 +85,13 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
         }
         Report::CatchUpFailed { peer, reason } => match reason {
             CatchUpFailure::Refused(reason) => {
-                tracing::info!(%peer, ?reason, "the peer does not answer the catch-up; trying on");
+                tracing::info!(%peer, ?reason, "the peer does not answer the catch-up; retrying");
             }
             CatchUpFailure::AcrossPurge | CatchUpFailure::Silent | CatchUpFailure::TooMuch => {
-                tracing::warn!(%peer, ?reason, "the catch-up failed; trying on");
+                tracing::warn!(%peer, ?reason, "the catch-up failed; retrying");
             }
             CatchUpFailure::LinkDown => {
-                tracing::info!(%peer, "the link broke during the catch-up; trying on");
+                tracing::info!(%peer, "the link broke during the catch-up; retrying");
             }
         },
         Report::HousekeepersChanged { list } => {

@@ -102,7 +102,7 @@ pub enum LineError {
     #[error("\"value\" and \"msgpack\" say different things; leave out the one that is not meant")]
     TwoValues,
     /// Neither a value nor `deleted`.
-    #[error("there is neither \"value\" nor \"deleted\": true")]
+    #[error("\"value\" or \"deleted\": true is missing")]
     NoValue,
     /// It only says what is wanted.
     #[error(

@@ -225,7 +225,7 @@ fn preconditions_hold_or_nothing_changes() {
     assert_eq!(attempt(newest(1), None, Some(&[1])).unwrap_err(), WriteError::IsNew);
     assert_eq!(
         attempt(ChainCondition::Any, Some(&[1]), Some(&[1])).unwrap_err(),
-        WriteError::ValueMismatch
+        WriteError::ValueMismatch { current: None }
     );
     assert!(attempt(ChainCondition::MustBeNew, None, Some(&[1])).unwrap().changed);
     let exists = attempt(ChainCondition::MustBeNew, None, Some(&[1]));
@@ -234,7 +234,8 @@ fn preconditions_hold_or_nothing_changes() {
     assert_eq!(attempt(newest(2), None, Some(&[1])).unwrap_err(), mismatch);
     assert_eq!(attempt(ChainCondition::Unknown, None, None).unwrap_err(), mismatch);
     let other = attempt(ChainCondition::Any, Some(&[2]), Some(&[3]));
-    assert_eq!(other.unwrap_err(), WriteError::ValueMismatch);
+    let WriteError::ValueMismatch { current } = other.unwrap_err() else { panic!("another error") };
+    assert_eq!(current.unwrap().value(), Some(&[1][..]), "what is there is told");
     assert!(attempt(newest(1), Some(&[0xcc, 1]), Some(&[3])).unwrap().changed);
     assert!(attempt(newest(2), None, None).unwrap().changed, "deleted");
     // A deleted entry is new again, also for who still knows its chain.

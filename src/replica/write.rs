@@ -111,7 +111,10 @@ pub enum WriteError {
     },
     /// The old value is not the entry's, which perhaps has none.
     #[error("Data is different")]
-    ValueMismatch,
+    ValueMismatch {
+        /// What is there; none where there is no value.
+        current: Option<Entry>,
+    },
     /// Another write has the same id: other path, other value, or a deletion.
     #[error("the write id is that of another write")]
     IdReused,
@@ -249,6 +252,6 @@ fn check_precondition(wanted: &Precondition<'_>, old: Option<&Entry>) -> Result<
     match (wanted.value, live.and_then(Entry::value)) {
         (None, _) => Ok(()),
         (Some(wanted), Some(value)) if values_equal(wanted, value) => Ok(()),
-        (Some(_), _) => Err(WriteError::ValueMismatch),
+        (Some(_), _) => Err(WriteError::ValueMismatch { current: live.cloned() }),
     }
 }

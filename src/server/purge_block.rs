@@ -48,10 +48,16 @@ impl PurgeBlock {
     }
 }
 
-/// Nodes with data directories that are up and not in the Delete group: one line for people.
+/// A node with data that has come joins the Delete group within seconds. Only after this time is it
+/// worth a warning that it has not.
+pub const LEFT_OUT_MS_MIN: Millis = 60_000;
+
+/// Nodes with data directories that are up and have been kept out of the Delete group for
+/// [`LEFT_OUT_MS_MIN`]: one line for people.
 #[must_use]
 pub fn left_out_text(view: &GroupView) -> Option<String> {
-    let names: Vec<&str> = view.left_out.iter().map(NodeName::as_str).collect();
+    let lasting = view.left_out.iter().filter(|(_, ms)| *ms >= LEFT_OUT_MS_MIN);
+    let names: Vec<&str> = lasting.map(|(name, _)| name.as_str()).collect();
     let (have, them) = match names.len() {
         0 => return None,
         1 => ("has a data directory and is", "it"),
@@ -109,7 +115,10 @@ mod tests {
     #[test]
     fn a_node_with_data_that_has_no_say_and_a_grown_mark_are_told_of() {
         assert_eq!((left_out_text(&view(&[], 0)), mark_text(&view(&[], 0))), (None, None));
-        let left_out = ["n4", "n5"].map(|name| NodeName::new(name).unwrap()).to_vec();
+        let left_out = |ms| ["n4", "n5"].map(|name| (NodeName::new(name).unwrap(), ms)).to_vec();
+        let fresh = GroupView { left_out: left_out(59_999), ..GroupView::default() };
+        assert_eq!(left_out_text(&fresh), None, "they have only just come");
+        let left_out = left_out(60_000);
         let two = GroupView { left_out, lineages: 64, ..GroupView::default() };
         let text = left_out_text(&two).unwrap();
         assert!(

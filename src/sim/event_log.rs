@@ -58,7 +58,11 @@ impl EventLog {
     pub(super) fn note_place(&mut self, shadow: &Shadow) {
         let length = self.length();
         let is_new = self.places.back().is_none_or(|(at, _)| *at < length);
-        if self.base.is_none() || length % PLACES_EVERY != 0 || !is_new || length <= self.before {
+        if self.base.is_none()
+            || !length.is_multiple_of(PLACES_EVERY)
+            || !is_new
+            || length <= self.before
+        {
             return;
         }
         self.places.push_back((length, shadow.clone()));

@@ -228,7 +228,9 @@ impl StorageError {
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::Io { .. } => "see to it that the disk works, has room, and is this user's",
+            Self::Io { .. } => {
+                "check that the disk works, has room, and can be written by this user"
+            }
             Self::Damaged { kind: FileKind::Snapshot, .. }
             | Self::Incomplete { kind: FileKind::Snapshot, .. } => {
                 "put back a good copy of the file, or use another snapshot"

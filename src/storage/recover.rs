@@ -57,9 +57,13 @@ pub enum Until {
 pub struct Recovered {
     /// The state; none in an empty directory.
     pub image: Option<Image>,
-    /// Whether the node wrote a last record, and nothing was added since. As far as the directory can
+    /// Whether the node wrote a last record, and nothing was added since, other than a snapshot that was
+    /// put there. As far as the directory can
     /// tell: it may have been set back to that moment.
     pub stopped_cleanly: bool,
+    /// Whether all there is was put there for a node that never ran with this directory: snapshots, and
+    /// nothing else.
+    pub is_prepared: bool,
     /// The store's id.
     pub store: u64,
     /// Whether that is the one that it was.
@@ -134,11 +138,23 @@ pub fn recover(
         _ => options.new_store,
     };
     let image = replay.into_image();
+    // Whatever a node does with a directory, it begins with a log and an identity.
+    let is_prepared =
+        image.is_some() && is_whole && files.identity.is_none() && files.logs.is_empty();
     let next = next_log(&files, from, last.as_ref(), image.is_some(), discarded);
     if !is_whole && options.until.is_some() {
         repairs.clear();
     }
-    Ok(Recovered { image, stopped_cleanly, store, keeps_store, next, warnings, repairs })
+    Ok(Recovered {
+        image,
+        stopped_cleanly,
+        is_prepared,
+        store,
+        keeps_store,
+        next,
+        warnings,
+        repairs,
+    })
 }
 
 /// Whose files are wanted.
@@ -172,7 +188,8 @@ fn load_identity(
     warnings: &mut Vec<Warning>,
 ) -> Result<Option<(Identity, bool)>, StorageError> {
     let Some(entry) = &files.identity else {
-        if files.newest().is_some() {
+        // Where nothing was ever logged, there never was one.
+        if !files.logs.is_empty() {
             warnings.push(Warning::NoIdentity);
         }
         return Ok(None);
@@ -220,15 +237,20 @@ impl Proof<'_> {
 
     /// Whether the node stopped, and nothing came after that in this directory.
     fn stopped_cleanly(&self, files: &Files) -> bool {
-        let (Some((identity, _)), Some(last)) = (self.identity, self.last) else { return false };
+        let Some((identity, _)) = self.identity else { return false };
         let Life::Stopped { log, bytes, changed_ns } = identity.life else { return false };
-        let Some(entry) = files.logs.get(&last.number) else { return false };
-        last.is_stop
-            && last.number == log
-            && files.newest() == Some(log)
-            && last.end == bytes
-            && entry.bytes == bytes
-            && entry.changed_ns == changed_ns
+        let Some(entry) = files.logs.get(&log) else { return false };
+        let ends_there = match self.last {
+            Some(last) => {
+                last.is_stop
+                    && last.number == log
+                    && files.newest() == Some(log)
+                    && last.end == bytes
+            }
+            // Something was put on top of it since, as a snapshot: by no node, which begins a log.
+            None => self.from > log && files.newest() == Some(self.from),
+        };
+        ends_there && entry.bytes == bytes && entry.changed_ns == changed_ns
     }
 }
 

@@ -30,7 +30,7 @@ fn so_many_requests_are_made_and_counted() {
     let node = node();
     let address = node.client.to_string();
     let load = ["--keys", "500", "-c", "3", "-d", "4", "--warm-up", "0s", "--connect", &address];
-    let all = json(&bench(&[&load[..], &["--count", "2000", "--json"]].concat()));
+    let all = json(&bench(&[&load[..], &["--count", "2000", "--json", "--keep"]].concat()));
     assert_eq!((all["requests"].as_u64(), all["errors"].as_u64()), (Some(2_000), Some(0)));
     let (reads, writes) = (&all["reads"]["count"], &all["writes"]["count"]);
     assert_eq!(reads.as_u64().unwrap() + writes.as_u64().unwrap(), 2_000);
@@ -39,7 +39,7 @@ fn so_many_requests_are_made_and_counted() {
     // All keys are there, of 16 bytes, with values of 100.
     let tree = cli(&["tree", "--json", "--connect", &address]);
     assert_eq!(tree.stdout.lines().count(), 500);
-    assert!(tree.stdout.contains("\"key-000000000499\""));
+    assert!(tree.stdout.contains("\"distkv-bench.key-000000000499\""));
 
     let skewed = ["--no-fill", "--distribution", "zipf", "--reads", "0", "--count", "500"];
     let shown = bench(&[&load[..], &skewed].concat());

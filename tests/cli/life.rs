@@ -230,7 +230,7 @@ fn a_node_whose_peers_do_not_answer_goes_on_alone_and_says_so() {
     assert_eq!(at(node.client, &["wait"]).code, 0, "{}", node.log());
     assert!(asked.elapsed() >= Duration::from_secs(1));
     let log = node.log();
-    assert!(log.contains("WARN") && log.contains("goes on alone"), "{log}");
+    assert!(log.contains("WARN") && log.contains("continues alone"), "{log}");
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn a_node_of_another_network_ends_instead_of_trying_for_ever() {
         assert_eq!(stranger.ended(), Some(3), "{}", stranger.log());
         let log = stranger.log();
         assert!(
-            log.contains("error: all peers refuse this node") && log.contains("--network"),
+            log.contains("error: no peer accepts this node") && log.contains("--network"),
             "{log}"
         );
         assert!(log.contains(&n1.network), "{log}");

@@ -96,7 +96,7 @@ fn the_past_is_looked_into_and_written_anew() {
 
     // What the past says becomes new changes, also where something was deleted.
     let report = ok_with(&node, &["import", "-"], at_that_time.as_bytes());
-    assert_eq!(report, "2 entries changed, 0 were so already\n");
+    assert_eq!(report, "2 set, 0 unchanged\n");
     let now = ["later=1", "site.gone=1", "site.lamp=1"];
     assert_eq!(values(&ok(&node, &["tree", "--json"])), now);
 
@@ -199,7 +199,7 @@ fn a_log_is_inspected_change_by_change() {
     let log = files.text("data/log-1.dkv");
     let shown = done(&["log", "inspect", &log]);
     assert!(shown.contains("3 (2 set, 1 deleted, 0 purged)"), "{shown}");
-    assert!(shown.contains("goes on from  nothing"), "{shown}");
+    assert!(shown.contains("continues  nothing"), "{shown}");
     let changes = done(&["log", "inspect", &log, "--changes"]);
     let words: Vec<&str> = changes.lines().map(|l| l.split_whitespace().nth(1).unwrap()).collect();
     assert_eq!(words, ["set", "set", "deleted"]);
@@ -216,7 +216,7 @@ fn a_log_is_inspected_change_by_change() {
     let bytes = fs::read(&log).unwrap();
     fs::write(files.path("torn.dkv"), &bytes[..bytes.len() - 3]).unwrap();
     let torn = done(&["log", "inspect", &files.text("torn.dkv")]);
-    assert!(torn.contains("bytes of a change without its end"), "{torn}");
+    assert!(torn.contains("of a change that was not written whole"), "{torn}");
     let mut bad = bytes.clone();
     *bad.last_mut().unwrap() ^= 1;
     fs::write(files.path("bad.dkv"), &bad).unwrap();
@@ -328,7 +328,7 @@ fn lines_are_imported_as_new_changes() {
     assert_eq!(json(&ok(&node, &["get", "copy.there", "--json"]))["value"], 1);
     let newer = "{\"path\": \"there\", \"value\": 2}\n";
     let report = ok_with(&node, &["import", "-", "--if-new"], newer.as_bytes());
-    assert_eq!(report, "0 entries changed, 1 were so already\n");
+    assert_eq!(report, "0 set, 1 unchanged\n");
     ok_with(&node, &["import", "-", "--deletions"], b"{\"path\":\"there\",\"deleted\":true}");
     assert_eq!(at_with(&node, &["get", "there"], b"").code, 1);
 
@@ -339,7 +339,7 @@ fn lines_are_imported_as_new_changes() {
     let stopped = at_with(&node, &["import", "-"], many.as_bytes());
     assert_eq!(stopped.code, 1);
     assert!(stopped.stderr.contains("line 101"), "{}", stopped.stderr);
-    assert_eq!(stopped.stdout, "100 entries changed, 0 were so already\n");
+    assert_eq!(stopped.stdout, "100 set, 0 unchanged\n");
     assert_eq!(at_with(&node, &["get", "never"], b"").code, 1);
 }
 

@@ -92,6 +92,16 @@ fn a_node_whose_disk_fails_is_not_shown_as_if_all_were_well() {
     assert!(shown.contains("FAILING: log-1.dkv: cannot create: no room"), "{shown}");
     assert!(!shown.contains("0 B;"), "{shown}");
     assert!(!status("every-second").contains("refused"));
+
+    // Whoever waits for the node hears of it, too.
+    let node = FakeNode::start(|_| {
+        let mut reply = Fields::new();
+        reply.str("name", "n1").bool("ready", true).u64("members", 1);
+        reply.raw("warnings", &array(&[text("the disk of this node fails")]));
+        vec![reply]
+    });
+    let waited = cli_with(&node, &["wait"]).stdout;
+    assert_eq!(waited, "n1 is ready and sees 1 member\nwarning: the disk of this node fails\n");
 }
 
 #[test]
@@ -123,14 +133,29 @@ fn a_member_is_forgotten_without_a_question_where_nobody_can_answer() {
     );
 }
 
+/// The members of a node that sees these besides itself: name, state, and since when, milliseconds.
+fn members_seen(members: &[(&str, &str, u64)]) -> Vec<Fields> {
+    let members = members.iter().map(|(name, state, since_ms)| {
+        let mut fields = Fields::new();
+        fields.str("name", name).str("state", state).u64("since_ms", *since_ms).encode()
+    });
+    let mut reply = Fields::new();
+    reply.raw("result", &array(&members.collect::<Vec<_>>()));
+    vec![reply]
+}
+
 /// A node where a split heals with the third look at it.
 fn healing() -> FakeNode {
     let looks = AtomicUsize::new(0);
     FakeNode::start(move |request| {
+        if request.str("action") == Some("members") {
+            return members_seen(&[("n2", "up", 60_000)]);
+        }
         assert_eq!(request.bool("resync"), Some(true));
         let look = looks.fetch_add(1, Ordering::SeqCst) as u64;
         let mut reply = Fields::new();
-        reply.str("node", "n1").raw("housekeepers", &array(&[text("n1"), text("n2")]));
+        let life = "n1~e9001b2c3d4e";
+        reply.str("node", life).raw("housekeepers", &array(&[text("n1"), text("n2")]));
         if look == 2 {
             return vec![reply.nil("resync").clone()];
         }
@@ -158,13 +183,19 @@ fn the_healing_of_a_split_can_be_followed() {
     let lines: Vec<_> = json.stdout.lines().collect();
     assert_eq!(lines.len(), 3, "{}", json.stdout);
     assert!(lines[0].contains("\"driver_remaining\":9"), "{}", lines[0]);
-    assert_eq!(lines[2], "{\"node\":\"n1\",\"housekeepers\":[\"n1\",\"n2\"],\"resync\":null}");
+    assert_eq!(
+        lines[2],
+        "{\"node\":\"n1~e9001b2c3d4e\",\"housekeepers\":[\"n1\",\"n2\"],\"resync\":null}"
+    );
 }
 
 #[test]
 fn where_no_split_is_healing_that_is_said_and_followed_no_further() {
     let node = || {
-        FakeNode::start(|_| {
+        FakeNode::start(|request| {
+            if request.str("action") == Some("members") {
+                return members_seen(&[("n2", "up", 60_000), ("n3", "left", 100)]);
+            }
             let mut reply = Fields::new();
             reply.str("node", "n1").raw("housekeepers", &array(&[text("n2")])).nil("resync");
             vec![reply]
@@ -176,4 +207,49 @@ fn where_no_split_is_healing_that_is_said_and_followed_no_further() {
     }
     assert_eq!(cli(&["state", "--follow"]).code, 2);
     assert_eq!(cli(&["state", "--resync", "--missing"]).code, 2);
+}
+
+#[test]
+fn a_split_is_followed_from_before_it_heals_until_nothing_is_left_to_heal() {
+    // Three members: one is cut off, comes back, and is healed with; then it is looked again for a
+    // while, since another side may come.
+    let looks = AtomicUsize::new(0);
+    let node = FakeNode::start(move |request| {
+        let look = looks.load(Ordering::SeqCst) as u64;
+        if request.str("action") == Some("members") {
+            looks.fetch_add(1, Ordering::SeqCst);
+            let back = match look {
+                0 => ("n3", "down", 20_000),
+                1 => ("n3", "suspect", 100),
+                2..5 => ("n3", "up", look * 100),
+                _ => ("n3", "up", 10_000),
+            };
+            return members_seen(&[("n2", "up", 60_000), back]);
+        }
+        let mut reply = Fields::new();
+        reply.str("node", "n1~e9001b2c3d4e").raw("housekeepers", &array(&[text("n2")]));
+        if look != 3 {
+            return vec![reply.nil("resync").clone()];
+        }
+        let mut resync = Fields::new();
+        resync.u64("lasts_ms", 2_000).raw("ours", &array(&[text("n1")])).nil("driver");
+        resync.u64("remaining", 1).u64("entries", 1);
+        vec![reply.raw("resync", &resync.encode()).clone()]
+    });
+    let done = cli_with(&node, &["state", "--resync", "--follow"]);
+    let lines: Vec<_> = done.stdout.lines().collect();
+    assert_eq!(done.code, 0, "{}{}", done.stdout, done.stderr);
+    let keepers = "n1: no split is healing; housekeepers: n2";
+    let again = "; members came a moment ago, looking again";
+    assert_eq!(
+        lines,
+        [
+            &format!("{keepers}; waiting for n3 (Ctrl-C ends)"),
+            &format!("{keepers}{again}"),
+            "n1: healing for 2 s; here 1 entries fetched, 1 events missing; housekeepers of this \
+             side: n1",
+            &format!("n1: healed after 2 s; 1 entries were fetched here{again}"),
+            keepers,
+        ],
+    );
 }

@@ -90,7 +90,7 @@ fn a_preference_is_an_entry_of_the_system_s_own_tree() {
         _ => vec![changed(true)],
     });
     let done = cli_with(&node, &["shards", "prefer", "861", "n2"]);
-    assert_eq!((done.code, done.stdout.as_str()), (0, "shard 861: clients are to prefer n2\n"));
+    assert_eq!((done.code, done.stdout.as_str()), (0, "shard 861: clients prefer n2\n"));
     assert!(done.stderr.starts_with("warning: no member is called n2;"), "{}", done.stderr);
     let set = node.asked("set_internal");
     assert_eq!(set.str("value"), Some("n2"));

@@ -274,6 +274,43 @@ fn conflicts(node: &NodeProcess) -> u64 {
     json(&ok(node, &["status", "--json"]))["counters"]["conflicts"].as_u64().unwrap()
 }
 
+#[test]
+fn a_network_is_moved_without_a_warning() {
+    let files = Files::new();
+    let node = NodeProcess::run("n0");
+    ok(&node, &["set", "site.lamp", "1"]);
+    ok(&node, &["set", "site.door", "1"]);
+    ok(&node, &["delete", "site.door"]);
+    let monday = files.text("monday.dkv");
+    ok(&node, &["snapshot", "save", "--to", &monday]);
+    let data = files.text("moved");
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let restore = ["snapshot", "restore", &monday, "--into", &data, "--name", "n1"];
+    let restore = [&restore[..], &["--network", "plant"]].concat();
+    let run = [&["run", "--data-dir", &data][..], &any].concat();
+    // The second time, on top of what a node has left there.
+    for stops in 1..=2 {
+        let restored = cli(&restore);
+        assert_eq!((restored.code, restored.stderr.as_str()), (0, ""), "{}", restored.stderr);
+        let n1 = NodeProcess::start_in("plant", "n1", &run);
+        assert_eq!(values(&n1), ["site.lamp=1"]);
+        let gossip = n1.gossip.to_string();
+        let n2 = files.text(&format!("n2-{stops}"));
+        let join = [&["join", &gossip, "--data-dir", &n2][..], &any].concat();
+        let n2 = NodeProcess::start_in("plant", "n2", &join);
+        ok(&n1, &["wait", "--members", "2"]);
+        for node in [&n1, &n2] {
+            let warnings: Vec<String> =
+                node.log().into_iter().filter(|line| line.contains(" WARN ")).collect();
+            assert_eq!(warnings, [""; 0], "{stops}");
+            let shown = ok(node, &["status"]) + &ok(node, &["members"]);
+            assert!(!shown.contains("warning"), "{stops}: {shown}");
+        }
+        ok(&n2, &["leave"]);
+        ok(&n1, &["leave"]);
+    }
+}
+
 /// The same event must never have two values, also where lines of JSON are edited and restored at
 /// two nodes that do not know of each other.
 #[test]

@@ -179,7 +179,7 @@ impl Storm {
         let life = self.note_start(&alone);
         // What it logs comes over another pipe.
         wait_until("it says how it was stopped", || {
-            let is_it = |line: &String| line.contains("not been stopped in an orderly way");
+            let is_it = |line: &String| line.contains("was not stopped cleanly");
             alone.log().iter().any(is_it).then_some(())
         });
         let log = alone.log();

@@ -47,7 +47,8 @@ pub fn inside_own_network(name: &str, test: impl FnOnce()) {
 
 /// The options with which `unshare` gives us a network of our own, tried out.
 pub fn find_unshare() -> &'static [&'static str] {
-    const WAYS: [&[&str]; 2] = [&["--user", "--map-root-user", "--net"], &["--net"]];
+    const WAYS: [&[&str]; 2] =
+        [&["--user", "--map-root-user", "--net", "--mount"], &["--net", "--mount"]];
     // What the hosts are made of; a kernel may lack a part of it.
     const TRIAL: &str = "ip link add s0 type bridge && ip link add trial0 type veth peer name trial1 && \
                          unshare --net true";

@@ -19,9 +19,9 @@ Examples:
   distkv-node bench catch-up 127.0.0.1:27587
   distkv-node bench catch-up b.example.org --runs 5 --connect a.example.org
 
-A node starts in this process, joins through PEER, and leaves when it has everything. The time is
-from its start until it serves clients: finding the network, fetching, and having it in memory.
---connect is asked for the network's name and how much there is.")]
+A node starts in this process, joins through PEER, and leaves when it has everything. The \
+time is from its start until it serves clients: finding the network, fetching, and applying. \
+--connect is asked for the network's name and the number of entries.")]
 pub(super) struct CatchUpArgs {
     /// A node of the network, at its address for other nodes
     #[arg(value_name = "PEER")]

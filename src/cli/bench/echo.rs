@@ -27,8 +27,9 @@ Examples:
   distkv-node bench echo
   distkv-node bench echo --depth 16
 
-The echo runs on a thread of this process, so the CPU seconds are those of both. Where its figures
-are not far above those of a server, it is the generator that was measured there.")]
+The echo server runs on a thread of this process, so the CPU seconds include the load \
+generator. If these figures are not far above those of a server, you are measuring the \
+generator there.")]
 pub(super) struct EchoArgs {
     /// Only serve, until the process is ended, and say where: for a generator in another process
     #[arg(long)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mio::{Events, Interest, Poll, Token};
 
 use super::load::LoadError;
+use super::place::is_interrupted;
 use crate::rt;
 
 /// So much is read at once.
@@ -34,7 +35,7 @@ pub(super) fn read_all(
         streams.push((stream, address));
     }
     let mut events = Events::with_capacity(1_024);
-    while rt::now_ns() < end {
+    while rt::now_ns() < end && !is_interrupted() {
         let polled = poll.poll(&mut events, Some(LOOK));
         if let Err(error) = polled
             && error.kind() != io::ErrorKind::Interrupted

@@ -13,6 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::compare::talk::connection_number;
 use super::keys::{Ops, Values};
+use super::place::is_interrupted;
 use super::wire::{Protocol, Tag, WireError};
 use crate::rt;
 
@@ -236,7 +237,7 @@ impl Generator {
             } else if Duration::from_nanos(now.saturating_sub(heard)) > SILENCE_MAX {
                 return Err(LoadError::Silence);
             }
-            if now >= self.work.end {
+            if now >= self.work.end || is_interrupted() {
                 break;
             }
             for event in &events {

@@ -6,6 +6,7 @@
 //! | `load` | the load generator: connections on a thread |
 //! | `wire` | the protocols that it speaks |
 //! | `keys` | which key comes next |
+//! | `place` | where it writes on a node, and that it is deleted again |
 //! | `process` | what the server costs |
 //! | `report` | tables and plots for people, JSON for programs |
 //! | `echo` | a server that does nothing, to see what the generator can do |
@@ -22,6 +23,7 @@ mod keys;
 mod listen;
 mod load;
 mod peers;
+mod place;
 mod process;
 mod report;
 mod streams;
@@ -53,6 +55,8 @@ const THREADS_MAX: usize = 64;
 const FILL_DEPTH: usize = 64;
 /// So many connections fill.
 const FILL_CONNECTIONS: usize = 4;
+/// So long is slept at most between two looks at whether the load is to end.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// How long filling may take.
 const FILL_NS: u64 = 3_600_000_000_000;
 
@@ -61,24 +65,28 @@ const FILL_NS: u64 = 3_600_000_000_000;
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
-  distkv-node bench                                  50 connections, 1 request in flight, 90 % reads
-  distkv-node bench --depth 16 --reads 1             16 in flight on each, reads only
-  distkv-node bench --target a:27586 --target b      connections spread over two nodes
+  distkv-node bench                       # 50 connections, 90 % reads
+  distkv-node bench --depth 16 --reads 1  # 16 in flight on each, only reads
+  distkv-node bench --target a --target b # connections spread over two nodes
   distkv-node bench --protocol redis --target 127.0.0.1:6379
-  distkv-node bench propagation --connect a --watch b:27586
+  distkv-node bench propagation --connect a --watch b
   distkv-node bench watchers --count 100
-  distkv-node bench tree                             list all entries
+  distkv-node bench tree                  # list all entries
   distkv-node bench catch-up 127.0.0.1:27587
-  distkv-node bench compare                          this program and Redis, etcd, NATS if installed
-  distkv-node bench echo                             what the load generator itself can do
+  distkv-node bench compare               # beside Redis, etcd, NATS
+  distkv-node bench echo                  # what the load generator can do
 
-It writes below `:`, keys like key-000000000042: use it on a network made for it. Each connection
-sends its next request when an answer has come, so latencies are those of that load and not of
-another one. On one machine, pin the server to one core and this to another (`taskset`), and
-look at the server's CPU seconds per million requests: other figures depend on who else is at
-work.
+On a node it writes below `distkv-bench` only, and deletes that subtree at the end, also \
+after an error or Ctrl-C; with --keep it stays. If the program is killed, delete it with \
+`distkv-node delete distkv-bench --recursive`. Deleted entries take a little memory until \
+the network purges them. On Redis, etcd and NATS the keys (key-000000000042) stay.
 
-Exit code: 0 measured, 1 something failed, 2 usage.")]
+Each connection sends its next request when an answer has come, so latencies are those of \
+that load. On one machine, pin the server to one core and this program to another \
+(`taskset`), and look at the server's CPU seconds per million requests: the other figures \
+depend on what else runs.
+
+Exit code: 0 measured, 1 something failed, 2 usage, 130 interrupted.")]
 pub(super) struct BenchArgs {
     #[command(subcommand)]
     what: Option<What>,
@@ -112,6 +120,10 @@ struct LoadArgs {
     #[arg(long, value_enum, default_value = "distkv")]
     protocol: Protocol,
 
+    /// Leave below `distkv-bench` what was written to a node, for `bench tree` or `bench --no-fill`
+    #[arg(long)]
+    keep: bool,
+
     #[command(flatten)]
     shape: Shape,
 }
@@ -137,7 +149,7 @@ struct Shape {
     reads: f64,
 
     /// How many keys there are
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = 100_000)]
     keys: u64,
 
     /// How often each is used
@@ -152,7 +164,7 @@ struct Shape {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     duration: Duration,
 
-    /// Measure so many requests, however long they take (at most the duration)
+    /// Measure this many requests, but at most for the duration
     #[arg(long, value_name = "REQUESTS")]
     count: Option<u64>,
 
@@ -191,8 +203,19 @@ fn run_load(args: &LoadArgs, remote: &RemoteArgs) -> Result<(), CliError> {
         args.target.iter().map(parse).collect::<Result<_, _>>()?
     };
     let targets = targets.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
-    let measured = measure(&targets, args.protocol, &args.shape)?;
-    report::load(&args.shape, &measured, remote.json)
+    let (protocol, node) = match (args.protocol, targets.first()) {
+        (Protocol::Distkv, Some(node)) => (Protocol::DistkvPlace, Some(*node)),
+        (other, _) => (other, None),
+    };
+    let measure_and_tell = || {
+        let measured = measure(&targets, protocol, &args.shape)?;
+        place::check_interrupted()?;
+        report::load(&args.shape, &measured, remote.json)
+    };
+    match node {
+        Some(node) => place::tidily(node, args.keep, measure_and_tell),
+        None => measure_and_tell(),
+    }
 }
 
 /// The first address of a name.
@@ -258,6 +281,7 @@ fn measure(
     let _ = rt::now_ns();
     if !shape.no_fill {
         fill(targets, protocol, shape).map_err(failed)?;
+        place::check_interrupted()?;
     }
     measure_those(targets, &processes(targets), protocol, shape)
 }
@@ -350,8 +374,11 @@ fn usage(processes: &[Process]) -> Option<Usage> {
 }
 
 fn wait_until(time: u64) {
-    let now = rt::now_ns();
-    std::thread::sleep(Duration::from_nanos(time.saturating_sub(now)));
+    while !place::is_interrupted()
+        && let Some(left) = time.checked_sub(rt::now_ns()).filter(|left| *left > 0)
+    {
+        std::thread::sleep(Duration::from_nanos(left).min(SLEEP_MAX));
+    }
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -15,14 +15,13 @@ use super::listen::{READ_BYTES, read_all, read_some};
 use super::load::{LATENCY_MAX, LoadError, Work};
 use super::process::Process;
 use super::wire::Protocol;
-use super::{failed, nanos, resolve, start, usage, wait_until};
+use super::{failed, nanos, place, resolve, start, usage, wait_until};
 use crate::cli::error::CliError;
 use crate::cli::output::{Output, Table};
 use crate::cli::remote::{RemoteArgs, parse_address};
 use crate::cli::units::{parse_bytes, parse_duration};
 use crate::client::splitter::Splitter;
 use crate::client::{Fields, Message};
-use crate::model::path::Path;
 use crate::model::value::skip::skip_value;
 use crate::model::value::{SkipError, SkipLimits};
 use crate::rt;
@@ -40,11 +39,12 @@ const WATCH_SEQ: u64 = 1;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node bench propagation --connect a:27586 --watch b:27586
-  distkv-node bench propagation --watch b:27586 --changes 100000 --json
+  distkv-node bench propagation --connect a --watch b
+  distkv-node bench propagation --watch b --changes 100000 --json
 
-One change at a time: it is sent to the node of --connect, and the time stops when the watcher at
---watch has it. With the same node at both ends, that is the node's own share.")]
+One change at a time, below `distkv-bench`: it is sent to the node of --connect, and the \
+time stops when the watcher at --watch has it. With the same node at both ends, that is the \
+node's own share.")]
 pub(super) struct PropagationArgs {
     /// The node at which the changes are watched
     #[arg(long, value_name = "ADDR:PORT")]
@@ -67,11 +67,11 @@ pub(super) struct PropagationArgs {
 #[command(after_help = "\
 Examples:
   distkv-node bench watchers --count 100
-  distkv-node bench watchers --count 1000 --watch b:27586
+  distkv-node bench watchers --count 1000 --watch b
 
-One connection writes, --depth requests in flight; each watcher is a connection without flow
-control that watches everything. Deliveries are whole messages, counted at each watcher; that each
-has a path, a value and a tock is checked at the first one.")]
+One connection writes below `distkv-bench`, --depth requests in flight; each watcher is a \
+connection without flow control that watches that subtree. Deliveries are whole messages, \
+counted at each watcher; at the first one, each is checked for a path, a value and a tock.")]
 pub(super) struct WatchersArgs {
     /// How many watchers
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -106,19 +106,30 @@ pub(super) struct WatchersArgs {
 }
 
 pub(super) fn propagation(args: PropagationArgs, before: RemoteArgs) -> Result<(), CliError> {
-    let remote = args.remote.or(before);
+    let remote = args.remote.clone().or(before);
     let (from, to) = (remote.address()?, parse_address("--watch", &args.watch)?);
-    let mut writer = Line::connect(resolve(&from)?)?;
-    let mut watcher = Line::connect(resolve(&to)?)?;
+    let (from, to) = (resolve(&from)?, resolve(&to)?);
+    place::tidily(from, false, || propagate(&args, from, to, remote.json))
+}
+
+fn propagate(
+    args: &PropagationArgs,
+    from: SocketAddr,
+    to: SocketAddr,
+    json: bool,
+) -> Result<(), CliError> {
+    let mut writer = Line::connect(from)?;
+    let mut watcher = Line::connect(to)?;
     watcher.watch()?;
     let values = Values::new(args.value, 1);
     let mut times = Histogram::<u64>::new_with_bounds(1, LATENCY_MAX, 3)
         .map_err(|e| CliError::Failure(e.to_string()))?;
     let mut request = Vec::new();
     for n in 1..=WARM_UP + args.changes {
+        place::check_interrupted()?;
         request.clear();
         let value = values.at(n as usize % values.places());
-        Protocol::Distkv.set(0, value, n, &mut request);
+        Protocol::DistkvPlace.set(0, value, n, &mut request);
         let sent = rt::now_ns();
         writer.send(&request)?;
         watcher.until(|message| has_value(message, value))?;
@@ -128,7 +139,7 @@ pub(super) fn propagation(args: PropagationArgs, before: RemoteArgs) -> Result<(
             times.saturating_record(taken);
         }
     }
-    let mut output = Output::new(remote.json);
+    let mut output = Output::new(json);
     if output.json {
         let (from, to) = (writer.address.to_string(), watcher.address.to_string());
         let times = super::report::latency_json(&times);
@@ -161,6 +172,15 @@ pub(super) fn watchers(args: WatchersArgs, before: RemoteArgs) -> Result<(), Cli
     let target = resolve(&remote.address()?)?;
     let watched = args.watch.as_deref().map(|text| parse_address("--watch", text)).transpose()?;
     let watched = watched.as_ref().map(resolve).transpose()?.unwrap_or(target);
+    place::tidily(target, false, || watch_many(&args, target, watched, &remote))
+}
+
+fn watch_many(
+    args: &WatchersArgs,
+    target: SocketAddr,
+    watched: SocketAddr,
+    remote: &RemoteArgs,
+) -> Result<(), CliError> {
     let mut lines = Vec::new();
     for _ in 0..args.count {
         let mut line = Line::connect(watched)?;
@@ -170,7 +190,7 @@ pub(super) fn watchers(args: WatchersArgs, before: RemoteArgs) -> Result<(), Cli
     let counted_from = rt::now_ns() + nanos(args.warm_up);
     let end = counted_from.saturating_add(nanos(args.duration));
     let work = Work {
-        protocol: Protocol::Distkv,
+        protocol: Protocol::DistkvPlace,
         targets: vec![target],
         depth: args.depth,
         ops: Ops::new(Distribution::Uniform, args.keys, 0.0, 1),
@@ -188,7 +208,8 @@ pub(super) fn watchers(args: WatchersArgs, before: RemoteArgs) -> Result<(), Cli
     let counted = counted.join().map_err(|_| failed(LoadError::Thread))?.map_err(failed)?;
     let cpu_s = used.zip(usage(&process)).map(|(before, after)| after.cpu_s - before.cpu_s);
     let tally = super::join(vec![writing]).map_err(failed)?;
-    report_watchers(&args, &remote, &counted, &tally, cpu_s)
+    place::check_interrupted()?;
+    report_watchers(args, remote, &counted, &tally, cpu_s)
 }
 
 fn report_watchers(
@@ -320,9 +341,9 @@ impl Line {
         Ok(Self { stream, address, splitter: Splitter::new(), buffer })
     }
 
-    /// Watches everything, and waits until that has begun.
+    /// Watches what is measured, and waits until that has begun.
     fn watch(&mut self) -> Result<(), CliError> {
-        let mut fields = Fields::at(&Path::root());
+        let mut fields = Fields::at(&place::place()?);
         let request = fields.u64("nchain", 0).bool("fetch", false);
         self.send(&request.encode_request(WATCH_SEQ, "watch"))?;
         self.until(|message| {

@@ -24,12 +24,13 @@ const READ_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node bench --keys 100000 --reads 1 --count 1      puts 100,000 entries there
-  distkv-node bench tree                                   lists them
+  distkv-node bench --keys 100000 --reads 1 --count 1 --keep  # make entries
+  distkv-node bench tree --path distkv-bench                  # list them
   distkv-node bench tree --path a.b --runs 20 --json
+  distkv-node delete distkv-bench --recursive                 # tidy up
 
-Without chains and without flow control; the time is from the request until the end is there. Each
-message is counted.")]
+Without chains and without flow control; the time is from the request until the end has \
+arrived. Each message is counted.")]
 pub(super) struct TreeArgs {
     /// The subtree
     #[arg(long, value_name = "PATH", default_value = ":")]

@@ -15,6 +15,9 @@ pub(super) const KEY_BYTES: usize = 16;
 pub(super) enum Protocol {
     /// A distkv-node, or a Python DistKV
     Distkv,
+    /// The same; the keys are below a path of their own
+    #[value(skip)]
+    DistkvPlace,
     /// A Redis, or what speaks like it
     Redis,
     /// The same; what is written is published to a channel instead
@@ -73,7 +76,7 @@ impl Protocol {
     /// Appends what a connection begins with; `connection` is a number that no other has.
     pub(super) fn hello(self, connection: u64, out: &mut Vec<u8>) {
         match self {
-            Self::Distkv | Self::Redis | Self::RedisChannel => {}
+            Self::Distkv | Self::DistkvPlace | Self::Redis | Self::RedisChannel => {}
             Self::Etcd => etcd::hello(out),
             Self::Nats => nats::hello(connection, out),
         }
@@ -88,7 +91,8 @@ impl Protocol {
     pub(super) fn get(self, key: u64, tag: impl Into<Tag>, out: &mut Vec<u8>) {
         let (key, tag) = (key_bytes(key), tag.into());
         match self {
-            Self::Distkv => distkv::get(&key, tag.seq, out),
+            Self::Distkv => distkv::get(distkv::ROOT, &key, tag.seq, out),
+            Self::DistkvPlace => distkv::get(distkv::PLACE, &key, tag.seq, out),
             Self::Redis | Self::RedisChannel => redis::get(&key, out),
             Self::Etcd => etcd::get(&key, tag.seq, out),
             Self::Nats => nats::get(&key, tag, out),
@@ -99,7 +103,8 @@ impl Protocol {
     pub(super) fn set(self, key: u64, value: &[u8], tag: impl Into<Tag>, out: &mut Vec<u8>) {
         let (key, tag) = (key_bytes(key), tag.into());
         match self {
-            Self::Distkv => distkv::set(&key, value, tag.seq, out),
+            Self::Distkv => distkv::set(distkv::ROOT, &key, value, tag.seq, out),
+            Self::DistkvPlace => distkv::set(distkv::PLACE, &key, value, tag.seq, out),
             Self::Redis => redis::set(&key, value, out),
             Self::RedisChannel => redis::publish(value, out),
             Self::Etcd => etcd::set(&key, value, tag.seq, out),
@@ -113,7 +118,7 @@ impl Protocol {
     /// They do not begin with one.
     pub(super) fn answer(self, bytes: &[u8]) -> Result<Option<Answer>, WireError> {
         match self {
-            Self::Distkv => match distkv::answer(bytes) {
+            Self::Distkv | Self::DistkvPlace => match distkv::answer(bytes) {
                 Ok(answer) => Ok(Some(answer)),
                 Err(
                     ReadError::Truncated { .. } | ReadError::Skip(SkipError::Incomplete { .. }),
@@ -129,7 +134,7 @@ impl Protocol {
     /// Appends the wish to be told of all changes, the only one of its connection.
     pub(super) fn watch(self, connection: u64, out: &mut Vec<u8>) {
         match self {
-            Self::Distkv => distkv::watch(out),
+            Self::Distkv | Self::DistkvPlace => distkv::watch(out),
             Self::Redis => redis::subscribe_to_writes(out),
             Self::RedisChannel => redis::subscribe_to_channel(out),
             Self::Etcd => etcd::watch(out),
@@ -140,7 +145,7 @@ impl Protocol {
     /// Whether what has come since then says that it has begun.
     pub(super) fn has_begun(self, bytes: &[u8]) -> bool {
         match self {
-            Self::Distkv => contains(bytes, b"start"),
+            Self::Distkv | Self::DistkvPlace => contains(bytes, b"start"),
             Self::Redis | Self::RedisChannel => contains(bytes, b"subscribe\r\n"),
             Self::Etcd => etcd::has_data(bytes),
             Self::Nats => contains(bytes, b"consumer_create_response"),

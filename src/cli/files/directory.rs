@@ -69,7 +69,7 @@ pub(in crate::cli) fn read_directory(
 ) -> Result<StateFile, CliError> {
     let disk = Directory::new(path);
     let nothing = || {
-        let text = format!("{}: nothing of a node is in this directory", path.display());
+        let text = format!("{}: this is not the data directory of a node", path.display());
         CliError::Failure(text)
     };
     let owner = owner_of(&disk)?.ok_or_else(nothing)?;

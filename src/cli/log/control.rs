@@ -22,13 +22,13 @@ enum LogFormat {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node log start audit.dkv                     what changes from now on
+  distkv-node log start audit.dkv  # what changes from now on
+  # for the Python DistKV, beginning with all that is there:
   distkv-node log start moving.bin --format distkv --fetch
-                                                      for the Python DistKV, first all that is there
 
-The node writes the file, on its own machine, in the directory that --client-files named when it was
-started: nothing is written anywhere else. A log that was started before ends. A node with a data
-directory needs no such log to survive: it has its own.
+The node writes the file on its own machine, in the directory of its option --client-files \
+and nowhere else. A log that was started before ends. A node with a data directory has a log \
+of its own, and does not need this one.
 
 Exit code: 0 the log has begun, 1 it has not, 2 usage.")]
 pub(super) struct StartArgs {

@@ -25,11 +25,11 @@ const INTERVAL: Duration = Duration::from_millis(200);
 Examples:
   distkv-node log follow /var/lib/distkv
   distkv-node log follow /var/lib/distkv --below site --json
-  distkv-node log follow /var/lib/distkv/log-7.dkv --all   from the log's beginning
+  distkv-node log follow /var/lib/distkv/log-7.dkv --all  # from its beginning
 
-It reads what the node writes, and asks the node nothing; what the node has not handed to the system
-yet is not seen (--sync). With a directory, it goes on with the next log when one begins.
-`distkv-node watch` asks a node instead.
+It reads the files that the node writes, and asks the node nothing: what the node has not \
+written yet is not seen (see --sync). With a directory, it continues with the next log when \
+one begins. `distkv-node watch` asks a node instead.
 
 Exit code: 0 --count was reached, 1 a log is damaged or cannot be read, 2 usage.")]
 pub(super) struct FollowArgs {
@@ -45,7 +45,7 @@ pub(super) struct FollowArgs {
     #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
     below: Path,
 
-    /// End after so many changes
+    /// End after this many changes
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
@@ -99,7 +99,7 @@ fn begin(from: &FilePath) -> Result<Followed, CliError> {
     let directory = Directory::new(from);
     let files = Files::list(&directory).map_err(failure)?;
     let newest = files.logs.keys().next_back().copied().ok_or_else(|| {
-        CliError::Failure(format!("{}: no event log is in this directory", from.display()))
+        CliError::Failure(format!("{}: this directory has no event log", from.display()))
     })?;
     let log = LogReader::open(&directory, newest).map_err(failure)?;
     Ok(Followed { directory: Some(directory), number: newest, log })
@@ -118,7 +118,7 @@ impl Followed {
         match LogReader::open(directory, number) {
             Ok(log) => {
                 (self.number, self.log) = (number, log);
-                eprintln!("going on with {}", log_name(number));
+                eprintln!("continuing with {}", log_name(number));
                 Ok(())
             }
             // It is only just being begun.

@@ -26,14 +26,15 @@ use crate::storage::{Directory, DiskEntry, LogReader, LogStart, Op, StorageError
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node log inspect /var/lib/distkv                  its files, and how far back they reach
+  distkv-node log inspect /var/lib/distkv  # how far back there is
   distkv-node log inspect /var/lib/distkv/log-7.dkv
   distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --below site
-  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --json | jq -r .path | sort | uniq -c
+  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes --json |
+    jq -r .path | sort | uniq -c
 
-With --changes, a line for each change: when, what, and who made it. (A change has no other time than
-that at which it came to the node whose log it is.) With --json, they are objects as `import` and
-`snapshot restore` take them, with the time.
+With --changes, one line for each change: when it came to the node whose log it is, what was \
+changed, and who made it. With --json, these are objects as `import` and `snapshot restore` \
+take them, with the time.
 
 Exit code: 0 done, 1 the log is damaged or cannot be read, 2 usage.")]
 pub(super) struct InspectArgs {
@@ -158,10 +159,11 @@ fn print(
     let mut table = Table::default();
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("file", format!("event log {}, {}", header.number, show_bytes(bytes)));
-    row("node", header.id.to_string());
+    row("node", header.id.name.to_string());
+    row("life", header.id.to_string());
     row("network", header.network.clone());
     row("store", format!("{:016x}", header.store));
-    row("goes on from", start_text(log.start()));
+    row("continues", start_text(log.start()));
     let time = |ms: Option<u64>| ms.map(show_time).unwrap_or_default();
     row("from, to", format!("{}, {}", time(counts.first_ms), time(counts.last_ms)));
     row("batches", counts.batches.to_string());
@@ -174,7 +176,10 @@ fn print(
     row("stopped", if counts.is_stopped { "yes".into() } else { "no".into() });
     if log.end() < bytes {
         let rest = bytes - log.end();
-        row("behind the last", format!("{rest} bytes of a change without its end"));
+        row(
+            "incomplete",
+            format!("{rest} bytes at the end, of a change that was not written whole"),
+        );
     }
     table.print(output)
 }
@@ -211,7 +216,7 @@ fn inspect_directory(args: &InspectArgs, json: bool) -> Result<(), CliError> {
     }
     let disk = Directory::new(&args.file);
     let owner = owner_of(&disk)?.ok_or_else(|| {
-        CliError::Failure(format!("{directory}: nothing of a node is in this directory"))
+        CliError::Failure(format!("{directory}: this is not the data directory of a node"))
     })?;
     let files = Files::list(&disk).map_err(failure)?;
     let past = reach(&disk).map_err(failure)?;

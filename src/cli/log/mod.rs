@@ -12,17 +12,17 @@ use clap::{Args, Subcommand};
 use super::error::CliError;
 use super::remote::RemoteArgs;
 
-/// Look into event logs, make a state of the past of them, begin and end one
+/// Read event logs, restore a past state from them, start and stop one
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node log follow /var/lib/distkv                       changes, as they are logged
-  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes  what is in a log
-  distkv-node log replay /var/lib/distkv --until-time 2026-11-20T12:00 --to noon.dkv
-  distkv-node log start audit.dkv                              another log, written by the node
+  distkv-node log follow /var/lib/distkv     # changes, as they are logged
+  distkv-node log inspect /var/lib/distkv/log-7.dkv --changes
+  distkv-node log replay /var/lib/distkv --until-tock 4711 --to then.dkv
+  distkv-node log start audit.dkv            # another log at a running node
 
-A node with a data directory logs all that it does there by itself. `distkv-node log COMMAND --help`
-tells more.")]
+A node with a data directory logs all changes there by itself. `distkv-node log COMMAND \
+--help` has more.")]
 pub(super) struct LogArgs {
     #[command(subcommand)]
     what: What,

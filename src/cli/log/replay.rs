@@ -23,17 +23,20 @@ use crate::storage::{FileHeader, LogBatch, LogStart, Op, Replay, Until};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node log replay /var/lib/distkv --until-time 2026-11-20T12:00 --to noon.dkv
-  distkv-node log replay /var/lib/distkv --until-tock 4711 --to - --format jsonl --below site
+  distkv-node log replay /var/lib/distkv --to noon.dkv \\
+    --until-time 2026-11-20T12:00
+  distkv-node log replay /var/lib/distkv --until-tock 4711 \\
+    --to - --format jsonl --below site
   distkv-node log replay snapshot-6.dkv log-6.dkv log-7.dkv --to state.dkv
-  distkv-node log replay changes.bin --to state.dkv          a log of the Python DistKV
+  distkv-node log replay changes.bin --to state.dkv  # of the Python DistKV
   distkv-node log replay /var/lib/distkv --into /var/lib/new
 
-With a directory, the newest snapshot that is old enough is begun with, and a node may use the
-directory meanwhile. How far back that reaches depends on how many old snapshots and logs the node
-keeps. With files, a snapshot comes first, then the logs that go on from it, in order; without one,
-or with a gap, only what the logs themselves hold is in the state.
-Times are those at which changes came to the node whose log it is; tocks are the network's.
+With a directory, replay begins at the newest snapshot that is old enough; a node may use \
+the directory meanwhile. How far back that reaches depends on how many old snapshots and \
+logs the node keeps. With files, a snapshot comes first, then the logs that continue it, in \
+order; without a snapshot, or with a gap, the state holds only what the logs themselves \
+hold. Times are those at which changes came to the node whose log it is; tocks are the \
+network's.
 
 Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage.")]
 pub(super) struct ReplayArgs {
@@ -90,7 +93,7 @@ fn read(from: &[PathBuf], until: Option<Until>, json: bool) -> Result<StateFile,
     };
     if first.is_dir() {
         if !rest.is_empty() {
-            return Err(CliError::Usage(String::from("a directory is replayed by itself")));
+            return Err(CliError::Usage(String::from("give one directory, or files")));
         }
         return read_directory(first, until, json);
     }
@@ -201,7 +204,7 @@ fn replay(
         }
     }
     let image = replay.into_image().ok_or_else(|| {
-        CliError::Failure(String::from("nothing is in the logs up to that moment"))
+        CliError::Failure(String::from("the logs hold nothing up to that moment"))
     })?;
     let image = if is_whole { image } else { entries_alone(image) };
     Ok(StateFile { image, format: Format::Snapshot, header, bytes, notes })

@@ -22,18 +22,21 @@ const TOP_COUNT: usize = 10;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node shards                        those that hold anything, or were used
-  distkv-node shards top --by bytes         the ten biggest
-  distkv-node shards of site.lamp           which shard a path is in
-  distkv-node shards prefer 571 n2          let clients use n2 for shard 571
+  distkv-node shards                 # those that hold anything, or were used
+  distkv-node shards top --by bytes  # the ten biggest
+  distkv-node shards of site.lamp    # which shard a path is in
+  distkv-node shards prefer 571 n2   # let clients use n2 for shard 571
   distkv-node shards --json | jq -r 'select(.prefer) | .shard'
 
-All that is below one first element of a path is in one of 1024 virtual shards. Every node holds all
-of them: a shard only tells clients which node to prefer, so that writers of one path meet on one
-node. ENTRIES are all that a node holds, DELETED those of them that are only remembered as deleted;
-READS and WRITES are what clients asked this node for since it started. Nodes with the same HASH hold
-the same in that shard; `distkv-node verify A B` compares all of them.
-The sums are kept from the first time that somebody asks; that first answer may take a moment.
+All paths with the same first element are in one of 1024 virtual shards. Every node holds \
+all shards: a shard only tells clients which node to prefer, so that the writers of one path \
+meet on one node.
+
+ENTRIES counts all entries of the shard at that node, DELETED those of them that are only \
+remembered as deleted; READS and WRITES count what clients asked this node for since it \
+started. Nodes with the same HASH hold the same in that shard; `distkv-node verify A B` \
+compares all of them. The sums are kept from the first request on, which may take a moment.
+
 With --json, one object per line.")]
 pub(super) struct ShardsArgs {
     #[command(subcommand)]
@@ -62,7 +65,7 @@ struct ListArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node shards top                    most reads and writes
+  distkv-node shards top  # most reads and writes
   distkv-node shards top --by entries --count 3")]
 struct TopArgs {
     /// What counts [default: reads and writes together]
@@ -177,7 +180,7 @@ async fn of(path: &Path, remote: &RemoteArgs) -> Result<(), CliError> {
         || json!({"path": path.to_string(), "shard": shard, "prefer": prefer}),
         || {
             let whom = match &prefer {
-                Some(name) => format!("clients are to prefer {}", printable(name)),
+                Some(name) => format!("clients prefer {}", printable(name)),
                 None => String::from("no node is set as preferred"),
             };
             format!("{}: shard {shard}, {whom}", printable(&path.to_string()))

@@ -18,10 +18,10 @@ use crate::model::shard::{SHARD_COUNT, preference_path, preferences_path};
 #[command(after_help = "\
 Examples:
   distkv-node shards prefer 571 n2
-  distkv-node shards prefer 571 --none      let clients choose by themselves again
+  distkv-node shards prefer 571 --none  # let clients choose again
 
-It spreads to all nodes, and to clients as they refresh their table. It is a preference: while that
-node is away, clients use another one.")]
+The preference spreads to all nodes, and to clients when they refresh their table. While \
+that node is down, clients use another one.")]
 pub(super) struct PreferArgs {
     /// The shard, 0 to 1023; `shards of PATH` tells a path's
     #[arg(value_name = "SHARD", value_parser = clap::value_parser!(u16).range(0..i64::from(SHARD_COUNT)))]
@@ -59,7 +59,7 @@ pub(super) async fn run(args: PreferArgs, before: RemoteArgs) -> Result<(), CliE
         || json!({"shard": args.shard, "prefer": name}),
         || match name {
             Some(name) => {
-                format!("shard {}: clients are to prefer {}", args.shard, printable(name))
+                format!("shard {}: clients prefer {}", args.shard, printable(name))
             }
             None => format!("shard {}: no node is preferred", args.shard),
         },

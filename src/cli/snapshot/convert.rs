@@ -9,7 +9,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::Format;
 use crate::cli::files::read::{StateFile, read_state};
 use crate::cli::files::write::{ToWrite, Written, tell_report, write_state};
-use crate::cli::output::Output;
+use crate::cli::output::{Output, count_of};
 use crate::cli::remote::parse_path;
 use crate::cli::units::show_bytes;
 use crate::model::path::Path;
@@ -20,13 +20,14 @@ use crate::storage::FileHeader;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node snapshot convert monday.dkv --format distkv --to monday.bin  for the Python DistKV
-  distkv-node snapshot convert saved-state.bin --to moved.dkv              from it
-  distkv-node snapshot convert monday.dkv --format jsonl --below site --to - | jq .value
+  distkv-node snapshot convert monday.dkv --format distkv --to monday.bin
+  distkv-node snapshot convert saved-state.bin --to moved.dkv
+  distkv-node snapshot convert monday.dkv --format jsonl --to - | jq .value
 
-A snapshot holds everything. Lines of JSON hold entries, with who changed them, and nothing of what
-was deleted and purged. The Python DistKV knows no lives of nodes: in its file each life is a node,
-named as everywhere (n1~e9001b2c3d4e). What Python cannot read at all is left out, and told of.
+A snapshot holds everything. Lines of JSON hold entries and who changed them, and nothing of \
+what was deleted and purged. The Python DistKV does not know lives of nodes: in its file \
+each life is a node, named as everywhere (n1~e9001b2c3d4e). What Python cannot read at all \
+is left out, and listed.
 
 Exit code: 0 done, 1 a file cannot be read or written, 2 usage.")]
 pub(super) struct ConvertArgs {
@@ -116,8 +117,12 @@ pub(in crate::cli) fn tell_written(
         tell_report(report);
     }
     let text = || {
-        let (entries, bytes) = (written.entries, show_bytes(written.bytes));
-        format!("{}: {entries} entries, {bytes} ({format})", to.display())
+        let entries = count_of(written.entries, "entry", "entries");
+        let to = match to == std::path::Path::new("-") {
+            true => String::from("standard output"),
+            false => to.display().to_string(),
+        };
+        format!("{to}: {entries}, {} ({format})", show_bytes(written.bytes))
     };
     if to == std::path::Path::new("-") {
         if !json {

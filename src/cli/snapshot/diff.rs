@@ -20,12 +20,14 @@ use crate::model::path::Path;
 Examples:
   distkv-node snapshot diff monday.dkv friday.dkv
   distkv-node snapshot diff monday.dkv friday.dkv --below site --json
+  # bring back what was removed:
   distkv-node snapshot diff monday.dkv friday.dkv --json |
-    jq -c 'select(.change == \"removed\") | {path, value: .old}' | distkv-node import -
+    jq -c 'select(.change == \"removed\") | {path, value: .old}' |
+    distkv-node import -
 
-Lines begin with + for what is in B only, - for what is in A only, and ~ for another value. Only
-values count, unless --versions is given: then also who made them and when. With --json, one object
-per line: path, change (added, removed, changed, version), old and new value.
+Lines begin with + for what only B has, - for what only A has, and ~ for another value. Only \
+values count, unless --versions is given: then also who made them and when. With --json, one \
+object per line: path, change (added, removed, changed, version), old and new value.
 
 Exit code: 0 there is no difference, 1 there is (or a file cannot be read), 2 usage.")]
 pub(super) struct DiffArgs {

@@ -29,8 +29,8 @@ Examples:
   distkv-node snapshot inspect monday.dkv --depth 3 --top 20
   distkv-node snapshot inspect monday.dkv --json | jq .entries
 
-A node's TICK is its last change that is accounted for, MISSING how many before it are not. A mark
-says how far what was deleted was purged.
+For each life of a node, TICK is its last change that is accounted for, and MISSING how many \
+before it are not. The mark says how far deleted entries were purged.
 
 Exit code: 0 done, 1 the file is damaged or cannot be read, 2 usage.")]
 pub(super) struct InspectArgs {
@@ -128,7 +128,8 @@ fn print(
     let mut table = Table::default();
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("file", format!("{}, {}", state.format, show_bytes(state.bytes)));
-    row("node", replica.id.to_string());
+    row("node", replica.id.name.to_string());
+    row("life", replica.id.to_string());
     if let Some(header) = &state.header {
         row("network", header.network.clone());
         row("taken", show_time(header.time_ms));
@@ -151,7 +152,7 @@ fn print(
     for note in &state.notes {
         output.line(&format!("note: {}", printable(note)))?;
     }
-    let mut nodes = Table::with_head(&["NODE", "TICK", "MISSING"]);
+    let mut nodes = Table::with_head(&["LIFE", "TICK", "MISSING"]);
     for life in lives(&state.image) {
         let missing = if life.missing > 0 { life.missing.to_string() } else { String::new() };
         nodes.row([life.id.to_string(), life.tick.to_string(), missing]);

@@ -12,18 +12,18 @@ use clap::{Args, Subcommand};
 use super::error::CliError;
 use super::remote::RemoteArgs;
 
-/// Save a network's state to a file, restore it, look into it
+/// Save a network's state to a file, inspect it, restore it
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node snapshot save --to monday.dkv        the state of a running node, as a file here
-  distkv-node snapshot inspect monday.dkv          what is in it
-  distkv-node snapshot diff monday.dkv friday.dkv  what has changed
-  distkv-node snapshot restore monday.dkv          add to a running network what it lacks
+  distkv-node snapshot save --to monday.dkv        # of a running node
+  distkv-node snapshot inspect monday.dkv          # what is in it
+  distkv-node snapshot diff monday.dkv friday.dkv  # what has changed
+  distkv-node snapshot restore monday.dkv          # add what a network lacks
   distkv-node snapshot convert monday.dkv --format distkv --to monday.bin
 
-Wherever a file is read, it may be a snapshot, a saved state or a change log of the Python DistKV,
-or lines of JSON. `distkv-node snapshot COMMAND --help` tells more.")]
+Wherever a file is read, it may be a snapshot, a saved state or a change log of the Python \
+DistKV, or lines of JSON. `distkv-node snapshot COMMAND --help` has more.")]
 pub(super) struct SnapshotArgs {
     #[command(subcommand)]
     what: What,

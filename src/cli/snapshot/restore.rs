@@ -31,24 +31,28 @@ const PIECES_AHEAD: usize = 2;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node snapshot restore monday.dkv            into the network of the node on this machine
-  distkv-node snapshot restore saved-state.bin       from the Python DistKV
-  distkv-node snapshot restore a.dkv b.dkv           one after the other
-  distkv-node snapshot restore monday.dkv --into /var/lib/distkv --name n1
-  distkv-node run --data-dir /var/lib/distkv --name n1   a node that starts with it
+  distkv-node snapshot restore monday.dkv
+  distkv-node snapshot restore saved-state.bin  # from the Python DistKV
+  distkv-node snapshot restore a.dkv b.dkv      # one after the other
+  # a data directory for a new node, and the node that starts with it:
+  distkv-node snapshot restore monday.dkv --into /var/lib/new --name n1
+  distkv-node run --data-dir /var/lib/new --name n1
 
-It is harmless, however old the file is: what the network has changed since stays as it is, what it
-has deleted stays deleted, and what it lacks is added. So it does not undo anything: for that, look
-at what was there (`snapshot diff`, `log replay`) and write it anew (`import`).
-Lines of JSON may be cut and edited. A line that is as it was written restores that very version. An edited
-one is a new change, made on top of the version that the line had: it wins over that version, and where
-the entry was changed since, that is a conflict, in which the later change stays. A line whose path,
-chain or tock was edited is a new change that knows nothing of what is there. Restoring the same file
-again, or at another node, changes nothing more. For lines without a chain there is `import`.
-A node believes a snapshot as it believes another node. It takes one only from its own machine, unless
-it was started with --remote-restore.
+Restore merges; it never rolls back. What the network has changed since stays, what it has \
+deleted stays deleted, and what it lacks is added, however old the file is. To undo \
+something, look at how it was (`snapshot diff`, `log replay`) and set it again (`import`).
 
-Exit code: 0 restored, 1 it is not (the text says whether anything was taken in), 2 usage.")]
+Lines of JSON may be cut and edited. An unchanged line restores that very version. A line \
+with an edited value is a new change on top of the version that the line had; if the entry \
+has changed since, that is a conflict, and the later change stays. A line with an edited \
+path, chain or tock is a new change that knows nothing of what is there. Restoring the same \
+file again, or at another node, changes nothing more. For lines without a chain, use \
+`import`.
+
+A node trusts the contents of a snapshot as it trusts another node, so it takes one only \
+from its own machine, unless it was started with --remote-restore.
+
+Exit code: 0 restored, 1 not restored (the text says whether anything was changed), 2 usage.")]
 pub(super) struct RestoreArgs {
     /// The files: snapshots, saved states or change logs of the Python DistKV, lines of JSON with
     /// chains
@@ -229,7 +233,7 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
                 (count("made"), "were carried across purges as new changes"),
                 (
                     count("dropped"),
-                    "entries of the network are gone, purged where the file is from",
+                    "entries were removed, because they are purged where the file is from",
                 ),
                 (count("conflicts"), "conflicts were found (`conflicts` shows them)"),
             ] {

@@ -24,17 +24,17 @@ use crate::storage::{SnapshotSummary, verify_snapshot};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node snapshot save --to monday.dkv                  as a file here
-  distkv-node snapshot save --to monday.bin --format distkv  for the Python DistKV
+  distkv-node snapshot save --to monday.dkv  # as a file on this machine
+  distkv-node snapshot save --to monday.bin --format distkv
   distkv-node snapshot save --to - --format jsonl | jq .path
-  distkv-node snapshot save                                  in the node's own data directory, now
+  distkv-node snapshot save                  # in the node's data directory
 
-The node goes on serving meanwhile; the file holds one moment. Without --to the node makes a
-snapshot in its data directory, as it does by itself from time to time.
-A file here is written under another name first: it is whole, and has been verified, when it has its
-name.
+The node goes on serving meanwhile; the file holds the state at one moment. Without --to the \
+node makes a snapshot in its own data directory, as it does by itself from time to time. A \
+file on this machine is written under a temporary name and renamed once it is complete and \
+verified.
 
-Exit code: 0 saved, 1 it is not, 2 usage.")]
+Exit code: 0 saved, 1 not saved, 2 usage.")]
 pub(super) struct SaveArgs {
     /// The file to write, on this machine; '-' is standard output
     #[arg(long, value_name = "FILE")]
@@ -113,7 +113,7 @@ fn verify(path: &FilePath, name: &str, json: bool) -> Result<SnapshotSummary, Cl
     let mut look =
         |progress: crate::storage::Progress| bar.entries(progress.entries, progress.total);
     verify_snapshot(name, Box::new(file), &mut look)
-        .map_err(|error| CliError::Failure(format!("what came is no good snapshot: {error}")))
+        .map_err(|error| CliError::Failure(format!("the received snapshot is damaged: {error}")))
 }
 
 fn bytes_of(value: &[u8]) -> Option<&[u8]> {

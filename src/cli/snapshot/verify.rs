@@ -18,11 +18,11 @@ use crate::storage::{LogReader, Progress, verify_snapshot};
 #[command(after_help = "\
 Examples:
   distkv-node snapshot verify monday.dkv
-  distkv-node snapshot verify /var/lib/distkv/*.dkv     snapshots and event logs
+  distkv-node snapshot verify /var/lib/distkv/*.dkv  # logs, too
 
-Every byte of a snapshot and of an event log is covered by a checksum. Files of the Python DistKV
-and lines of JSON have none; of those it is checked that they can be read. That a log ends in the
-middle of a change is no damage: its node was killed, or is still writing.
+Every byte of a snapshot and of an event log is covered by a checksum. Files of the Python \
+DistKV and lines of JSON have none: they are only checked for being readable. A log that \
+ends in the middle of a change is not damaged: its node was killed, or is still writing.
 
 Exit code: 0 all are good, 1 one is not or cannot be read, 2 usage.")]
 pub(super) struct VerifyArgs {

@@ -28,24 +28,25 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// ask for well before that.
 const QUIET_MS: Millis = 2_000;
 
-/// Compare two nodes: do they hold the same?
+/// Check whether two nodes hold the same
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   distkv-node verify n1.example.org n2.example.org
-  distkv-node verify 127.0.0.1:27586 127.0.0.1:27686 --patience 1m
-  distkv-node verify n1.example.org n2.example.org --json | jq -r 'select(.path) | .path'
+  distkv-node verify 127.0.0.1:27586 127.0.0.1:27596 --patience 1m
+  distkv-node verify n1.example.org n2.example.org --json | jq .equal
 
-A and B are the addresses of two nodes' client ports. Each node keeps a hash per shard over its
-entries' paths, values, changes and tocks, also of entries that are only remembered as deleted. Where all 1024 are the same, the nodes hold the same. Where they are not, the entries of the
-shards that differ are compared, and what differs is printed with what each node has.
+A and B are the client ports of two nodes. Each node keeps a hash per shard over its \
+entries: paths, values, changes and tocks, deleted entries included. If all 1024 hashes \
+agree, the nodes hold the same. If not, the entries of the shards that differ are compared, \
+and each difference is printed with what either node has.
 
-While changes are under way two nodes are never asked at exactly the same moment. So those that
-differ are asked again for the time that --patience gives, unless nothing changes at either. A shard
-counts as equal once it was found so.
+Two nodes cannot be asked at exactly the same moment. While changes are under way, those \
+that differ are asked again for the time that --patience gives. A shard counts as equal once \
+it was found equal.
 
-With --json, one object per entry that differs (path, shard, a, b), then one of the whole (equal, a, b,
-looks, changing, shards, differing).
+With --json, one object per entry that differs (path, shard, a, b), then one for the whole \
+(equal, a, b, looks, changing, shards, differing).
 
 Exit code: 0 they are equal, 1 they are not (or could not be asked), 2 usage.")]
 pub(super) struct VerifyArgs {
@@ -302,7 +303,7 @@ impl Comparison {
             let what = if is_equal {
                 "each shard was equal at some moment"
             } else {
-                "what differs may be on its way; --patience gives it longer"
+                "changes may still be under way; use --patience to wait longer"
             };
             output.line(&format!(
                 "changes are under way (the last was noticed {since} ago, {} looks): {what}",

@@ -24,9 +24,9 @@ pub struct GroupView {
     /// Nodes that are not on the list, were here lately and are away, and for how long, milliseconds.
     /// Nothing is purged until they are back, or were away for too long.
     pub awaited: Vec<(NodeName, Millis)>,
-    /// Nodes that are here, have a data directory, and are not on the list, by name; none while there
-    /// is no list.
-    pub left_out: Vec<NodeName>,
+    /// Nodes that are here, have a data directory, and are not on the list, by name, and for how long,
+    /// milliseconds; none while there is no list. A node that has just come is taken in within seconds.
+    pub left_out: Vec<(NodeName, Millis)>,
     /// How many lineages the mark names.
     pub lineages: usize,
 }
@@ -79,7 +79,11 @@ impl Engine {
         });
         // Before there is a list nothing is purged, so nobody is left out.
         let left_out = config.iter().flat_map(|config| self.newcomers(Some(config)));
-        let left_out = left_out.map(|member| member.name.clone()).collect();
+        let lasts = |name: &NodeName| {
+            let since = self.delete.left_out.get(name);
+            since.map_or(0, |since| now.saturating_sub(*since))
+        };
+        let left_out = left_out.map(|member| (member.name.clone(), lasts(&member.name))).collect();
         GroupView {
             away: away.collect(),
             tombstones: self.replica.tree().tombstone_len(),
@@ -206,6 +210,7 @@ impl Engine {
             return;
         }
         let Some(config) = self.delete.config.clone() else {
+            self.delete.left_out.clear();
             let since = *self.delete.without_list_since.get_or_insert(now);
             if now.saturating_sub(since) >= self.delete.settings.found_after_ms
                 && self.is_first_candidate()
@@ -224,6 +229,7 @@ impl Engine {
             return;
         }
         self.note_away(&config, now);
+        self.note_left_out(&config, now);
         self.note_witnesses(&config, now);
         self.take_over(&config, now, out);
     }
@@ -236,6 +242,15 @@ impl Engine {
             } else {
                 self.delete.away.entry(member.name.clone()).or_insert(now);
             }
+        }
+    }
+
+    fn note_left_out(&mut self, config: &GroupConfig, now: Millis) {
+        let names: BTreeSet<NodeName> = self.newcomers(Some(config)).map(|m| m.name).collect();
+        let left_out = &mut self.delete.left_out;
+        left_out.retain(|name, _| names.contains(name));
+        for name in names {
+            left_out.entry(name).or_insert(now);
         }
     }
 

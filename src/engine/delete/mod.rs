@@ -108,6 +108,9 @@ pub(super) struct DeleteGroup {
     without_list_since: Option<Millis>,
     /// Members that are not linked, and since when.
     away: BTreeMap<NodeName, Millis>,
+    /// Nodes that are here, have a data directory, and are not on the list, and since when. At most as
+    /// many as there are links, and this node.
+    left_out: BTreeMap<NodeName, Millis>,
     witnesses: Witnesses,
     /// Since when nobody here has applied the purge from which on the list is in force.
     stranded_since: Option<Millis>,
@@ -137,6 +140,7 @@ impl DeleteGroup {
             rests: false,
             without_list_since: None,
             away: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             witnesses: Witnesses::new(),
             stranded_since: None,
             hands_over: false,

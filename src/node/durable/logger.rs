@@ -422,7 +422,7 @@ impl Logger {
             );
         } else {
             tracing::error!(
-                "the disk fails: {why}; NOTHING IS LOGGED until it works again, the node goes on"
+                "the disk fails: {why}; nothing is logged until it works again, but the node continues"
             );
         }
     }

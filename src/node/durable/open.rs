@@ -238,21 +238,24 @@ fn tell(recovered: &Recovered, took_ms: Millis) {
         return;
     };
     let entries = image.replica.tree.len();
+    if recovered.is_prepared {
+        tracing::info!(entries, took_ms, "loaded the state that was put into the data directory");
+        return;
+    }
     if recovered.stopped_cleanly {
-        tracing::info!(entries, took_ms, "went on with what the data directory holds");
+        tracing::info!(entries, took_ms, "loaded the data directory");
         return;
     }
     let discarded = recovered.warnings.iter().any(|w| matches!(w, Warning::Discarded(_)));
     let missing = if discarded {
         "what was damaged is missing"
     } else {
-        "if the power failed, up to a second of changes is missing that it had made under the sync \
-         policy every-second, or more under never; under every-batch nothing that was acknowledged"
+        "if the power failed, changes of the last second may be missing under the sync policy \
+         every-second, and more under never; under every-batch, none that was acknowledged"
     };
     tracing::warn!(
         entries,
         took_ms,
-        "the node had not been stopped in an orderly way; it goes on with what the data directory \
-         holds, under a new incarnation: {missing}"
+        "the node was not stopped cleanly; it continues with what the data directory holds: {missing}"
     );
 }

@@ -38,7 +38,7 @@ impl SaveJob {
         state.update(|view| view.is_saving = true);
         if let Err(error) = spawn(Box::new(move || self.run())) {
             let why = format!("the system gives this node no thread for a snapshot: {error}");
-            tracing::error!("no snapshot could be made, the log goes on: {why}");
+            tracing::error!("no snapshot could be made, so the log continues: {why}");
             state.note_saved(&Err(why.clone()));
             for wish in wishes {
                 // Who does not wait any more needs no answer.
@@ -56,7 +56,7 @@ impl SaveJob {
         drop(image);
         let told = saved.map_err(|error| error.to_string());
         if let Err(why) = &told {
-            tracing::error!("no snapshot could be made, the log goes on: {why}");
+            tracing::error!("no snapshot could be made, so the log continues: {why}");
         }
         state.note_saved(&told.clone().map(|info| (info, header.time_ms)));
         for wish in wishes {

@@ -116,7 +116,10 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         Ok((Greeting::Refusal(refusal), _)) => return refused(links, address, refusal),
         Err(error) => {
             links.complain(address, error.reason(), &format!("a peer did not greet: {error}"));
-            return failed(error.to_string());
+            return Err(match error.is_lasting() {
+                true => Dialled::Refused(error.to_string()),
+                false => Dialled::Failed(error.to_string()),
+            });
         }
     };
     if let Err(refusal) = own.check(&peer) {

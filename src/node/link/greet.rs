@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::node::config::GOSSIP_PORT;
 use crate::protocol::frame::{FrameError, GREETING_BYTES_MAX, HEADER_BYTES, split_frame};
 use crate::protocol::peer::greeting::{Greeting, GreetingError, Hello, Refusal};
 use crate::rt::{self, TcpStream};
@@ -24,19 +25,29 @@ pub(super) enum GreetError {
     Closed,
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
-    #[error("it is no distkv peer: it began with \"{shown}\" ({why})")]
+    /// Clients are greeted there, with a map that begins with the field `seq`.
+    #[error("it is a client port; give the gossip port of that node (default {GOSSIP_PORT})")]
+    ClientPort,
+    #[error("it is not a gossip port: it began with \"{shown}\" ({why})")]
     Stranger { shown: String, why: FrameError },
     #[error("{0}")]
     Greeting(#[from] GreetingError),
 }
 
 impl GreetError {
+    /// Whether something else is there than a node's gossip port, and will be until somebody changes
+    /// a setting.
+    pub(super) fn is_lasting(&self) -> bool {
+        matches!(self, Self::ClientPort | Self::Stranger { .. })
+    }
+
     /// A fixed word, so that the same complaint is logged once.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Silent => "silent",
             Self::Closed => "closed",
             Self::Io(_) => "io",
+            Self::ClientPort => "client port",
             Self::Stranger { .. } => "stranger",
             Self::Greeting(_) => "greeting",
         }
@@ -48,10 +59,16 @@ pub(super) async fn read_greeting(stream: &TcpStream) -> Result<(Greeting, Vec<u
     rt::timeout(GREETING_TIMEOUT, read_unlimited(stream)).await.unwrap_or(Err(GreetError::Silent))
 }
 
+/// Whether some bytes begin as a node greets its clients: a short map whose first key is `seq`.
+fn is_client_greeting(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x80..=0x8f, rest @ ..] if rest.starts_with(b"\xa3seq"))
+}
+
 async fn read_unlimited(mut stream: &TcpStream) -> Result<(Greeting, Vec<u8>), GreetError> {
     let mut bytes = Vec::new();
     loop {
         match split_frame(&bytes, GREETING_BYTES_MAX) {
+            Err(_) if is_client_greeting(&bytes) => return Err(GreetError::ClientPort),
             Err(why) => {
                 let shown = bytes.get(..SHOWN_BYTES_MAX).unwrap_or(&bytes);
                 let shown = shown.escape_ascii().to_string();

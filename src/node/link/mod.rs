@@ -141,6 +141,11 @@ impl Links {
         self.targets.lock().refused_by_all()
     }
 
+    /// See [`Targets::only_own`].
+    pub(super) fn only_own(&self) -> Option<Refused> {
+        self.targets.lock().only_own()
+    }
+
     /// All addresses that are dialled, for the log.
     pub(super) fn addresses(&self) -> Vec<String> {
         self.targets.lock().addresses().map(str::to_owned).collect()

@@ -60,7 +60,8 @@ pub(super) enum Dialled {
     Unreachable(String),
     /// Somebody is there, and nothing came of it, for this reason.
     Failed(String),
-    /// A node is there that is not for us as long as neither is configured otherwise.
+    /// A node is there that is not for us as long as neither is configured otherwise; or something
+    /// else than a node.
     Refused(String),
 }
 
@@ -94,6 +95,8 @@ struct Target {
     trouble: Option<Arc<str>>,
     /// Since when every attempt has been refused for good.
     refused_since: Option<Millis>,
+    /// Since when it has been found to be this node's own address.
+    own_since: Option<Millis>,
 }
 
 /// Every address that this node was told of is of a node that refuses it for good.
@@ -103,7 +106,7 @@ pub(in crate::node) struct Refused {
     pub(in crate::node) since: Millis,
     /// One of them.
     pub(in crate::node) address: String,
-    /// In its words.
+    /// In its words, or, where it is no node of another network, what it is instead.
     pub(in crate::node) why: Arc<str>,
 }
 
@@ -156,6 +159,7 @@ impl Targets {
             failures: 0,
             trouble: None,
             refused_since: None,
+            own_since: None,
         };
         self.targets.insert(address.to_owned(), target);
     }
@@ -239,6 +243,7 @@ impl Targets {
         target.dialling = false;
         target.trouble = None;
         let refused_since = target.refused_since.take();
+        let own_since = target.own_since.take();
         match outcome {
             Dialled::Linked(name) => {
                 target.name = Some(name);
@@ -247,6 +252,7 @@ impl Targets {
             }
             Dialled::Myself => {
                 target.due = now + SELF_AGAIN_MS;
+                target.own_since = own_since.or(Some(now));
                 target.trouble = Some("that is this node itself".into());
             }
             Dialled::Unreachable(why) => {
@@ -262,10 +268,24 @@ impl Targets {
         }
     }
 
-    /// Whether each address that this node was told of refuses it for good; none where it was told
-    /// of none. The one that began to last.
-    pub(super) fn refused_by_all(&self) -> Option<Refused> {
+    /// Whether this node was told of no address but its own. The one that was found out last.
+    pub(super) fn only_own(&self) -> Option<Refused> {
         let configured = self.targets.iter().filter(|(_, t)| t.origin == Origin::Configured);
+        let own: Option<Vec<Refused>> = configured
+            .map(|(address, target)| {
+                let why =
+                    "it is this node itself; start the first node of a network with `run`".into();
+                Some(Refused { since: target.own_since?, address: address.clone(), why })
+            })
+            .collect();
+        own?.into_iter().max_by_key(|own| own.since)
+    }
+
+    /// Whether each address that this node was told of, besides its own, refuses it for good; none
+    /// where it was told of none. The one that began to last.
+    pub(super) fn refused_by_all(&self) -> Option<Refused> {
+        let is_other = |t: &Target| t.origin == Origin::Configured && t.own_since.is_none();
+        let configured = self.targets.iter().filter(|(_, t)| is_other(t));
         let refusals: Option<Vec<Refused>> = configured
             .map(|(address, target)| {
                 let (since, why) = (target.refused_since?, target.trouble.clone()?);
@@ -410,6 +430,14 @@ mod tests {
         assert_eq!((refused.since, refused.address.as_str()), (7, "y:1"));
         targets.on_dialled("x:1", Dialled::Unreachable("down".into()), 11, 0);
         assert_eq!(targets.refused_by_all(), None, "x may come back as another");
+        assert_eq!(targets.only_own(), None);
+        refuse(&mut targets, "x:1", 12);
+        targets.on_dialled("y:1", Dialled::Myself, 13, 0);
+        assert_eq!(targets.refused_by_all().unwrap().address, "x:1", "y does not count");
+        targets.on_dialled("x:1", Dialled::Myself, 14, 0);
+        targets.on_dialled("y:1", Dialled::Myself, 15, 0);
+        assert_eq!(targets.refused_by_all(), None);
+        assert_eq!(targets.only_own().unwrap().since, 14, "since both were found out");
     }
 
     #[test]

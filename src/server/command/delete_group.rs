@@ -195,7 +195,7 @@ pub(super) fn write_delete_group(view: &GroupView, mark: &Mark, out: &mut Vec<u8
     }
     map.size("tombstones", view.tombstones);
     write_nodes(&view.awaited, map.key("awaited"));
-    write_texts(view.left_out.iter().map(NodeName::as_str), map.key("left_out"));
+    write_texts(view.left_out.iter().map(|(name, _)| name.as_str()), map.key("left_out"));
     let tocks = map.key("mark");
     write_map_len(mark.iter().count(), tocks);
     for (lineage, tock) in mark.iter() {
@@ -296,7 +296,7 @@ mod tests {
     fn the_delete_group_is_told_with_its_mark() {
         let (n1, n3) = (member("n1", 5, true), member("n3", 9, false));
         let mut view = view(vec![n1, n3.clone()], vec![(n3, 1_500)]);
-        (view.awaited, view.left_out) = (vec![(name("n9"), 20)], vec![name("n4")]);
+        (view.awaited, view.left_out) = (vec![(name("n9"), 20)], vec![(name("n4"), 30)]);
         let lineage = view.config.as_ref().unwrap().lineage.clone();
         let tock = |t| crate::model::ids::Tock::new(t).unwrap();
         let mark = Mark::from_components([(Lineage(None), tock(2)), (lineage, tock(9))]);

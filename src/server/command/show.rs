@@ -27,7 +27,7 @@ pub(super) fn show_value(value: &[u8]) -> String {
         Ok(Kind::Bool) => reader.read_bool().ok().map(|v| v.to_string()),
         Ok(Kind::Int) => reader.read_int().ok().map(|v| v.to_string()),
         Ok(Kind::Float) => reader.read_f64().ok().map(|v| format!("{v:?}")),
-        Ok(Kind::Str) => reader.read_str().ok().map(|v| format!("'{}'", shown(v))),
+        Ok(Kind::Str) => reader.read_str().ok().map(|v| format!("{:?}", shown(v))),
         Ok(kind) => Some(kind.to_string()),
         Err(_) => None,
     };

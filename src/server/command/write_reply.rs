@@ -108,9 +108,11 @@ pub(super) fn write_refusal(
             let text = format!("Chain is {newest} not {wanted} for {at}");
             ClientError::new(ErrorCode::ChainMismatch, text)
         }
-        EngineWriteError::Write(WriteError::ValueMismatch) => {
+        EngineWriteError::Write(WriteError::ValueMismatch { current }) => {
             let wanted = write.prev.map_or_else(String::new, show_value);
-            let text = format!("Data is not {wanted} at {at}");
+            let current = current.as_ref().and_then(Entry::value);
+            let current = current.map_or_else(|| String::from("missing"), show_value);
+            let text = format!("Data is {current}, not {wanted}, at {at}; nothing was changed");
             ClientError::new(ErrorCode::DataMismatch, text)
         }
         EngineWriteError::Write(WriteError::IdReused) => {
@@ -135,7 +137,7 @@ pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
         EngineWriteError::Write(WriteError::AlreadyExists) => ErrorCode::AlreadyExists,
         EngineWriteError::Write(WriteError::IsNew) => ErrorCode::IsNew,
         EngineWriteError::Write(WriteError::ChainMismatch { .. }) => ErrorCode::ChainMismatch,
-        EngineWriteError::Write(WriteError::ValueMismatch) => ErrorCode::DataMismatch,
+        EngineWriteError::Write(WriteError::ValueMismatch { .. }) => ErrorCode::DataMismatch,
         EngineWriteError::Write(WriteError::IdReused) => ErrorCode::WidReused,
     };
     ClientError::new(code, error.to_string())

@@ -32,29 +32,31 @@ use lab::{Cores, Lab, Pins};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node bench compare                              all of it, five times: about 20 minutes
-  distkv-node bench compare --quick                      all of it once, roughly: 2 minutes
+  distkv-node bench compare          # all of it, five times: about 20 minutes
+  distkv-node bench compare --quick  # all of it once, roughly: 2 minutes
   distkv-node bench compare --only requests --with redis
   distkv-node bench compare --rounds 3 --duration 3s --keys 100000 --markdown
 
-Each server is started afresh for each group of rows, on loopback, in memory only (etcd's and NATS's
-files on a memory disk, where there is one), and is ended afterwards, also on Ctrl-C. All get the
-same work from the same load generator, one after the other. What is not installed is left out.
+Each server is started afresh for each group of rows, on loopback, in memory only (the files \
+of etcd and NATS are on a memory disk if there is one), and is stopped afterwards, also on \
+Ctrl-C. All get the same work from the same load generator, one after the other. Servers \
+that are not installed are left out.
 
-For GET, SET, watchers and listing the server runs on one core and the load on another (--server-cpu,
---load-cpu; on by default where there are two cores or more; `taskset` is needed for that); for what
-takes several nodes all run where the system puts them.
+For GET, SET, watchers and listing the server runs on one core and the load on another \
+(--server-cpu, --load-cpu; used by default with two cores or more; needs `taskset`); where \
+several nodes take part, the system places them.
 
-What is compared: keys of 16 bytes, values of 100. Replicated: Redis as a primary with two replicas,
-which answers before they have it; etcd and NATS as three nodes, which answer when two have it; all
-sets go to the first node. Visible: Redis tells of the set by a keyspace event of its replica,
-the others by a watch at another node; half of the changes at each of the two. Watchers: Redis publishes the values to a channel; the
-others watch keys, etcd and NATS at another one of three nodes. Listing: Redis by SCAN and MGET,
-1,000 at a time. A fresh node: from the start of its process until it has as many entries. The
-echo gives back what it gets: no server can do better with this load generator.
+What is compared: keys of 16 bytes, values of 100. Replicated: Redis as a primary with two \
+replicas, which answers before they have it; etcd and NATS as three nodes, which answer when \
+two have it; all sets go to the first node. Visible: Redis reports the set by a keyspace \
+event of its replica, the others by a watch at another node; half of the changes at each of \
+the two. Watchers: Redis publishes the values to a channel; the others watch keys, etcd and \
+NATS at another one of three nodes. Listing: Redis by SCAN and MGET, 1,000 at a time. A \
+fresh node: from the start of its process until it has as many entries. The echo returns \
+what it gets: no server can do better with this load generator.
 
-The figures are medians of the rounds, with the least and the greatest; RATIO is ours divided by
-theirs. Measure a release build, and nothing else at the same time.")]
+The figures are medians of the rounds, with the least and the greatest; RATIO is ours \
+divided by theirs. Measure a release build, and nothing else at the same time.")]
 pub(super) struct CompareArgs {
     /// How often all of it is done [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]

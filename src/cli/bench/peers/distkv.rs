@@ -15,22 +15,34 @@ use crate::rt;
 /// The number of a stream's request, the only one of its connection.
 const STREAM_SEQ: u64 = 1;
 
-pub(in super::super) fn get(key: &[u8; KEY_BYTES], seq: u64, out: &mut Vec<u8>) {
+/// What stands before the key in a path that is the key alone: an extension of type 3 with one string
+/// of [`KEY_BYTES`].
+pub(in super::super) const ROOT: &[u8] = b"\xc7\x11\x03\xb0";
+/// The same in a path below [`super::super::place::PLACE`]: with that string before it.
+pub(in super::super) const PLACE: &[u8] = b"\xc7\x1e\x03\xacdistkv-bench\xb0";
+
+pub(in super::super) fn get(head: &[u8], key: &[u8; KEY_BYTES], seq: u64, out: &mut Vec<u8>) {
     write_map_len(4, out);
     write_str("action", out);
     write_str("get_value", out);
-    path(key, out);
+    path(head, key, out);
     write_str("nchain", out);
     write_u64(0, out);
     write_str("seq", out);
     write_u64(seq, out);
 }
 
-pub(in super::super) fn set(key: &[u8; KEY_BYTES], value: &[u8], seq: u64, out: &mut Vec<u8>) {
+pub(in super::super) fn set(
+    head: &[u8],
+    key: &[u8; KEY_BYTES],
+    value: &[u8],
+    seq: u64,
+    out: &mut Vec<u8>,
+) {
     write_map_len(5, out);
     write_str("action", out);
     write_str("set_value", out);
-    path(key, out);
+    path(head, key, out);
     write_str("value", out);
     write_bin(value, out);
     write_str("nchain", out);
@@ -45,11 +57,10 @@ pub(in super::super) fn watch(out: &mut Vec<u8>) {
     out.extend_from_slice(&fields.encode_request(STREAM_SEQ, "watch"));
 }
 
-/// The field `path`: an extension of type 3 with one string of [`KEY_BYTES`].
-fn path(key: &[u8; KEY_BYTES], out: &mut Vec<u8>) {
-    const HEAD: [u8; 4] = [0xc7, KEY_BYTES as u8 + 1, 3, 0xa0 | KEY_BYTES as u8];
+/// The field `path`.
+fn path(head: &[u8], key: &[u8; KEY_BYTES], out: &mut Vec<u8>) {
     write_str("path", out);
-    out.extend_from_slice(&HEAD);
+    out.extend_from_slice(head);
     out.extend_from_slice(key);
 }
 
@@ -164,6 +175,12 @@ mod tests {
         let mut fields = Fields::at(&key_path(7));
         let expected = fields.u64("nchain", 0).encode_request(1000, "get_value");
         assert_eq!(got, Message::new(&expected).unwrap());
+        out.clear();
+        Protocol::DistkvPlace.get(7, 1000, &mut out);
+        let below = super::super::super::place::place().unwrap().join(&key_path(7)).unwrap();
+        let mut fields = Fields::at(&below);
+        let expected = fields.u64("nchain", 0).encode_request(1000, "get_value");
+        assert_eq!(Message::new(&out).unwrap(), Message::new(&expected).unwrap());
         out.clear();
         Protocol::Distkv.set(123_456_789_012, &[5; 300], 1, &mut out);
         let got = Message::new(&out).unwrap();

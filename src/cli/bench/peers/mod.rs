@@ -151,7 +151,7 @@ impl Peer {
         match self.protocol() {
             Protocol::Redis | Protocol::RedisChannel => redis::list(talk),
             Protocol::Etcd => etcd::list(talk),
-            Protocol::Distkv => distkv::list(talk, expected),
+            Protocol::Distkv | Protocol::DistkvPlace => distkv::list(talk, expected),
             Protocol::Nats => nats::list(talk, expected),
         }
     }
