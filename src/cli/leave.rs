@@ -26,7 +26,7 @@ const SETTLING: Duration = Duration::from_secs(6);
 #[command(after_help = "\
 Examples:
   distkv-node leave --connect 127.0.0.1:27596
-  distkv-node leave --for-good --connect 127.0.0.1:27596
+  distkv-node leave --for-good --connect 127.0.0.1:27606
 
 The other nodes are told at once and do not look for it. SIGTERM does the same. The command \
 returns when the node has ended: its ports and its data directory are free. If some of its \

@@ -117,5 +117,6 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node delete site.lamp", &["site.lamp: nothing to delete"]),
     run(0, "distkv-node delete site --recursive", &["site: 4 deleted"]),
     run(0, "distkv-node leave", &["n1 has left"]),
+    run(1, "distkv-node leave --for-good", &["n2 has left for good"]),
     down(0),
 ];

@@ -18,6 +18,7 @@ pub const ROWS: &[Row] = &[
         &["n1 and n2 are equal"],
     ),
     run(0, "distkv-node leave --connect 127.0.0.1:27596", &["n2 has left"]),
+    run(0, "distkv-node leave --for-good --connect 127.0.0.1:27606", &["n3 has left for good"]),
     down(0),
     follow(0, "distkv-node demo --nodes 5 --port 31000", "clients at 127.0.0.1:31040"),
     follow(0, "distkv-node demo --port 0", "Ctrl-C stops all nodes."),

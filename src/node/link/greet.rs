@@ -28,7 +28,7 @@ pub(super) enum GreetError {
     /// Clients are greeted there, with a map that begins with the field `seq`.
     #[error("it is a client port; give the gossip port of that node (default {GOSSIP_PORT})")]
     ClientPort,
-    #[error("it is not a gossip port: it began with \"{shown}\" ({why})")]
+    #[error("it does not speak the peer protocol: it began with \"{shown}\" ({why})")]
     Stranger { shown: String, why: FrameError },
     #[error("{0}")]
     Greeting(#[from] GreetingError),
