@@ -111,7 +111,10 @@ fn bytes_of_another_protocol_are_shown_and_the_connection_is_closed() {
         let to = victims.node().gossip_addr();
         // Each kind of complaint about a host appears once.
         let strangers: [(&[u8], Option<&str>); 5] = [
-            (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", Some("does not speak the peer protocol: it began with \"GET /")),
+            (
+                b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                Some("does not speak the peer protocol: it began with \"GET /"),
+            ),
             (&[0xff; 64], None),
             (&[0, 0, 0, 0, 1], None),
             (&[0, 0, 0, 2, 0x20, 0x90], Some("first frame is of kind 32")),
@@ -125,7 +128,10 @@ fn bytes_of_another_protocol_are_shown_and_the_connection_is_closed() {
                 victims.logged(&["gossip port was closed", "127.0.0.1", words]).await;
             }
         }
-        assert_eq!(victims.log.lines(&["does not speak the peer protocol: it began with"]).len(), 1);
+        assert_eq!(
+            victims.log.lines(&["does not speak the peer protocol: it began with"]).len(),
+            1
+        );
         assert_eq!(victims.log.lines(&["gossip port was closed", "frame is of kind"]).len(), 1);
         victims.go_on().await;
     });

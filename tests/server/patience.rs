@@ -58,14 +58,16 @@ fn what_needs_no_data_is_answered_at_once() {
     for action in ["status", "members", "cluster", "get_state", "get_tock"] {
         client.ok(map! {"action": action});
     }
-    client.ok(map! {"action": "msg_send", "topic": "t", "data": 1});
     // Behind one that waits, a write is not mistaken for one that need not.
     let tock = client.start(map! {"action": "get_tock"});
     let set = client.start(map! {"action": "set_value", "path": path("a"), "value": 1});
     assert!(client.reply(tock)["tock"].is_u64());
     see_that_they_wait(&node, &mut client);
+    // Messages wait: the data may say that clients must log in.
+    let sent = client.start(map! {"action": "msg_send", "topic": "t", "data": 1});
     node.hub.handle(Input::Found, 0);
     assert_eq!(client.reply(set)["changed"].as_bool(), Some(true));
+    assert!(client.reply(sent)["tock"].is_u64());
 }
 
 #[test]

@@ -140,7 +140,10 @@ impl Action {
     /// they look at anything else, and a bare error would leave them waiting for ever.
     #[must_use]
     pub fn errs_in_stream(self) -> bool {
-        matches!(self, Self::GetTree | Self::GetTreeInternal | Self::Watch | Self::MsgMonitor)
+        matches!(
+            self,
+            Self::GetTree | Self::GetTreeInternal | Self::Watch | Self::MsgMonitor | Self::AuthList
+        )
     }
 
     /// Whether the request's path lies below nil, whatever the session's root is.
