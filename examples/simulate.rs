@@ -23,6 +23,13 @@ use distkv::sim::{Failure, Family, Focus, Options, Stats, run, run_without, shri
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Prints a line; whoever has closed the other end (`head`) has seen enough.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 /// Simulate clusters and check that they keep to the rules.
 #[derive(Parser)]
 #[command(name = "simulate")]
@@ -42,7 +49,7 @@ struct Arguments {
     /// How many threads; as many as there are processors if left out.
     #[arg(long)]
     threads: Option<usize>,
-    /// What to seek: any, calm, splits, crashes or overflows.
+    /// What to seek: any, calm, splits, crashes, overflows, forks, coordinators or rollbacks.
     #[arg(long, default_value = "any", value_parser = parse_focus)]
     profile: Focus,
     /// Run this seed alone, leave out what it does not need to fail, and print what happened.
@@ -183,7 +190,7 @@ fn report(arguments: &Arguments, options: &Options, found: &Found, ms: u64) {
         let failing: Vec<String> = failures.keys().map(u64::to_string).collect();
         let counts: Vec<String> =
             stats.fields().iter().map(|(name, count)| format!("\"{name}\":{count}")).collect();
-        println!(
+        say!(
             "{{\"start\":{},\"ms\":{ms},\"virtual_hours\":{hours:.2},\"failures\":{},\
              \"failing_seeds\":[{}],{}}}",
             arguments.start,
@@ -193,7 +200,7 @@ fn report(arguments: &Arguments, options: &Options, found: &Found, ms: u64) {
         );
         return;
     }
-    println!(
+    say!(
         "{} seeds from {} in {:.1} s ({:.0} per second), {hours:.1} virtual hours: {} failed",
         stats.seeds,
         arguments.start,
@@ -203,17 +210,17 @@ fn report(arguments: &Arguments, options: &Options, found: &Found, ms: u64) {
     );
     let counts: Vec<String> =
         stats.fields().iter().skip(2).map(|(name, count)| format!("{name} {count}")).collect();
-    println!("{}", counts.join(", "));
+    say!("{}", counts.join(", "));
     let mut by_check: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for (seed, failure) in failures {
         by_check.entry(failure.check).or_default().push(*seed);
     }
     for (check, seeds) in &by_check {
         let shown: Vec<String> = seeds.iter().take(10).map(u64::to_string).collect();
-        println!("  {:>6}  {check}: seeds {}", seeds.len(), shown.join(" "));
+        say!("  {:>6}  {check}: seeds {}", seeds.len(), shown.join(" "));
     }
     if let Some(seed) = failures.keys().next() {
-        println!("the first of them, with what it needs to fail:");
+        say!("the first of them, with what it needs to fail:");
         trace(*seed, options, false);
     }
 }
@@ -223,12 +230,12 @@ fn trace(seed: u64, options: &Options, whole: bool) -> ExitCode {
     let skipped = if whole { None } else { shrink(seed, options) };
     let outcome = run_without(seed, options, skipped.as_deref().unwrap_or_default(), true);
     for line in &outcome.script {
-        println!("{line}");
+        say!("{line}");
     }
     match outcome.failure {
         None => ExitCode::SUCCESS,
         Some(failure) => {
-            println!("seed {seed}: {}: {}", failure.check, failure.detail);
+            say!("seed {seed}: {}: {}", failure.check, failure.detail);
             ExitCode::FAILURE
         }
     }

@@ -122,15 +122,29 @@ found! {
     a_purged_deletion_undone_in_silence_is_found: UndoneInSilence, Any, 2_000;
 }
 
-/// Needs a tombstone at or below the mark that is not in V, so one that its maker has hidden from every
-/// member and from every node that was here lately. No seed that was run had one; the replica's tests
-/// (`verdicts`) make one, and show what would come of it.
-const NOT_SOUGHT: &[Defect] = &[Defect::TombstoneIsEmpty];
+/// What other tests find, and no seed that was run: 20,000 of any focus for all of them, and 8,000 that
+/// seek coordinators for those of rules 6, 7 and 9. The first needs a tombstone at or below the mark that
+/// is not in V, so one that its maker has hidden from every member and from every node that was here
+/// lately; the others need a second fault at the very moment of the first one, or are caught by another
+/// rule's condition in whole networks.
+const FOUND_BY_OTHER_TESTS: &[(Defect, &str)] = &[
+    (Defect::TombstoneIsEmpty, "replica::tests::verdicts"),
+    (Defect::ReissueWithoutOrigin, "replica::tests, tests/interaction"),
+    (Defect::ReissueOutlivesDeletion, "replica::tests, tests/interaction"),
+    (Defect::AgreeBeforePersist, "engine::tests::delete_group, tests/interaction"),
+    (Defect::FromNotAsked, "engine::tests::delete_group, replica::tests, tests/interaction"),
+    (Defect::ListVersionUnchecked, "engine::tests::delete_group"),
+    (Defect::CoordinatorUnchecked, "engine::tests::delete_group"),
+    (Defect::DecisionForgotten, "engine::tests::delete_group"),
+    (Defect::StoreKept, "engine::tests::delete_group"),
+];
 
 #[test]
 fn every_defect_that_can_be_planted_is_sought() {
     let sought = include_str!("sim.rs");
-    for defect in Defect::ALL.iter().filter(|defect| !NOT_SOUGHT.contains(defect)) {
+    let elsewhere =
+        |defect: &&Defect| FOUND_BY_OTHER_TESTS.iter().any(|(other, _)| other == *defect);
+    for defect in Defect::ALL.iter().filter(|defect| !elsewhere(defect)) {
         let line = format!(": {defect:?}, ");
         assert!(sought.contains(&line), "{defect:?} is not sought");
     }

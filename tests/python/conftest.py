@@ -76,9 +76,9 @@ def connection(node):  # pylint: disable=redefined-outer-name
 
 
 @asynccontextmanager
-async def clients(*where: nodes.Node):
+async def clients(*where: nodes.Node, patience: float = 2 * raw.PATIENCE):
     """Real clients, one connected to each node named, within a main scope as they need it."""
-    with anyio.fail_after(2 * raw.PATIENCE):
+    with anyio.fail_after(patience):
         async with main_scope(name="test"):
             # Without name=None all connections of a scope are silently one.
             res = [
