@@ -13,7 +13,7 @@
 //! | `:inf` `:-inf` | infinite float (DistKV writes that, but cannot read it) |
 //! | `:vabc` | byte string, of printable ASCII |
 //! | `:y00ff` | byte string, in hexadecimal |
-//! | `:'t',1` `:('t',)` `:()` | array, as Python writes a tuple (see [`array`]) |
+//! | `:'t',1` `:('t',)` `:()` | array, as Python writes a tuple (see [`mod@array`]) |
 //! | `:.` `::` `:_` | within strings: a dot, a colon, a space (which may also stand as it is) |
 //!
 //! So `a.b:1.c` is "a", "b", 1, "c", and `a:.b` is the one string "a.b". Each path is written in
