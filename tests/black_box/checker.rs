@@ -255,7 +255,7 @@ fn may_be_lost(history: &History, write: &Write) -> bool {
             (Some(a), Some(b)) => Some(a.max(b)),
             (a, b) => a.or(b),
         };
-        safe.is_none_or(|safe| write.end > safe) && write.start <= loss.at
+        safe.is_none_or(|safe| write.end > safe) && write.start <= loss.gone
     })
 }
 

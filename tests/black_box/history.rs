@@ -155,7 +155,10 @@ pub struct Loss {
     pub life: u64,
     /// What was acknowledged before this is on its disk.
     pub kept_before: Option<Instant>,
+    /// What had spread before this, the others have.
     pub at: Instant,
+    /// The node was gone at the latest then: a signal takes a while to be sent, and to be heard.
+    pub gone: Instant,
 }
 
 /// A live tree as a node told it: path to version.

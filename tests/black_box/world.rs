@@ -244,7 +244,7 @@ impl World {
     /// Notes that a node may have lost what was acknowledged after `kept_before`.
     fn lose(&mut self, node: usize, kept_before: Option<Instant>, at: Instant) {
         let life = self.life(node);
-        self.losses.push(Loss { node, life, kept_before, at });
+        self.losses.push(Loss { node, life, kept_before, at, gone: Instant::now() });
     }
 
     /// Nodes may not reach each other between `from` and now, and for a while after.
