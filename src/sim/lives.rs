@@ -263,7 +263,7 @@ impl Cluster<'_> {
         }
         if at.disk.finish_writing(token) {
             at.log.note_safe(token);
-            if self.luck().percent(STOPS_PERCENT) {
+            if !self.is_healing() && self.luck().percent(STOPS_PERCENT) {
                 self.stats.stopped_when_safe += 1;
                 note!(
                     self,
