@@ -115,9 +115,7 @@ impl Engine {
         entry: &Entry,
         out: &mut Outbox,
     ) -> Result<(), AcrossFailure> {
-        for event in entry.events() {
-            self.peers.note_change(event.node);
-        }
+        self.note_chain(entry);
         let mark: &Mark = &state.image.replica.mark;
         let applied = self.replica.apply_on_behalf(path, entry, mark);
         let counts = &mut state.counts;
