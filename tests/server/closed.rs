@@ -71,15 +71,17 @@ fn anything(action: &str) -> Value {
     }
 }
 
-/// The first error among what a request gets.
-fn refusal(client: &mut Client, request: Value) -> Value {
+/// The first error among what a request gets, and whether it came in a stream.
+fn refusal(client: &mut Client, request: Value) -> (Value, bool) {
     let seq = client.start(request);
+    let mut in_stream = false;
     loop {
         let reply = client.reply(seq);
         if has(&reply, "error") {
-            return reply;
+            return (reply, in_stream);
         }
         assert!(has(&reply, "state"), "{reply}");
+        in_stream = true;
     }
 }
 
@@ -89,8 +91,10 @@ fn no_action_is_served_without_a_login() {
     let mut client = node.connect();
     assert_eq!(client.hello["auth"], array(["password"]), "as the original tells it");
     for action in Action::ALL.iter().copied() {
-        let reply = refusal(&mut client, anything(action.name()));
+        let (reply, in_stream) = refusal(&mut client, anything(action.name()));
         assert_eq!(text(&reply, "code"), "auth_required", "{}: {reply}", action.name());
+        // A client that waits for a stream to start would wait for ever.
+        assert_eq!(in_stream, action.errs_in_stream(), "{}", action.name());
         let error = text(&reply, "error");
         assert!(error.contains(AUTH) && error.contains("password"), "{error}");
         assert!(error.contains("--ignore-auth"), "{error}");
@@ -235,7 +239,7 @@ fn questions_about_authorisation_are_answered_as_by_the_original_without_it() {
 
 #[test]
 fn messages_wait_until_it_is_known_whether_clients_must_log_in() {
-    let node = Node::waiting("n1", ServerConfig::default());
+    let node = Node::waiting("n1", ServerConfig { ready_wait_ms: 0, ..ServerConfig::default() });
     let mut client = node.connect();
     let send = map! {"action": "msg_send", "topic": array(["t"]), "data": 1};
     assert_eq!(client.code(send), "not_ready");

@@ -351,7 +351,11 @@ impl Request<'_> {
     /// Whether errors must come within a stream; see [`Action::errs_in_stream`].
     #[must_use]
     pub fn errs_in_stream(&self) -> bool {
-        matches!(self, Self::GetTree { .. } | Self::Watch { .. } | Self::MsgMonitor { .. })
+        match self {
+            Self::GetTree { .. } | Self::Watch { .. } | Self::MsgMonitor { .. } => true,
+            Self::NotImplemented(action) => action.errs_in_stream(),
+            _ => false,
+        }
     }
 
     /// Whether a node must have caught up with its network before it can carry this out.
