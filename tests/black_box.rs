@@ -53,6 +53,9 @@ const SEED: &str = "DISTKV_RUN_SEED";
 const INSIDE: &str = "DISTKV_TEST_INSIDE_NETNS";
 /// Faults of a run.
 const FAULTS: usize = 4;
+/// Histories made to find one for each lie. What clients do in a run hangs on its timing: now and then one
+/// has nothing for some lie (seen once in about 30 runs, on a loaded machine).
+const HISTORIES_TO_LIE_ABOUT: usize = 6;
 
 fn number(variable: &str, default: u64) -> u64 {
     let set = std::env::var(variable).ok();
@@ -158,16 +161,29 @@ fn the_checker_finds_every_planted_lie() {
         assert!(status.success(), "{status}");
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    // Cut once, so that there are conflicts.
-    let (history, _) =
-        run::run_with(3, &[0, 0, 1], &[world::Store::Memory; 3], &[run::Fault::Cut], folder.path());
-    assert_eq!(checker::judge(&history), Vec::<String>::new(), "the truth");
-    for (name, tell) in lies::LIES {
-        let mut told = history.clone();
-        assert!(tell(&mut told), "nothing to lie about: {name}");
-        let found = checker::judge(&told);
-        println!("{name}: {:?}", found.first());
-        assert!(!found.is_empty(), "not found: {name}");
+    let mut untold: Vec<lies::Lie> = lies::LIES.to_vec();
+    for _ in 0..HISTORIES_TO_LIE_ABOUT {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Cut once, so that there are conflicts.
+        let stores = [world::Store::Memory; 3];
+        let (history, _) =
+            run::run_with(3, &[0, 0, 1], &stores, &[run::Fault::Cut], folder.path());
+        assert_eq!(checker::judge(&history), Vec::<String>::new(), "the truth");
+        untold.retain(|(name, tell)| {
+            let mut told = history.clone();
+            if !tell(&mut told) {
+                println!("{name}: nothing to lie about in this history");
+                return true;
+            }
+            let found = checker::judge(&told);
+            println!("{name}: {:?}", found.first());
+            assert!(!found.is_empty(), "not found: {name}");
+            false
+        });
+        if untold.is_empty() {
+            return;
+        }
     }
+    let names: Vec<_> = untold.iter().map(|(name, _)| name).collect();
+    panic!("nothing to lie about in {HISTORIES_TO_LIE_ABOUT} histories: {names:?}");
 }
