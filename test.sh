@@ -92,18 +92,18 @@ step "format"
 cargo fmt --all --check
 
 step "lints"
-cargo clippy --locked --all-targets -- -D warnings
+cargo clippy --locked --workspace --all-targets -- -D warnings
 
 step "tests"
 if cargo nextest --version >/dev/null 2>&1; then
     tests nextest rust.log \
-        cargo nextest run --locked --all-targets -E 'not binary(=sim)' ${CI:+--profile ci}
+        cargo nextest run --locked --workspace --all-targets -E 'not binary(=sim)' ${CI:+--profile ci}
     # Optimized: many seeds.
     step "the simulator"
     tests nextest sim.log \
         cargo nextest run --locked --cargo-profile sim --test sim ${CI:+--profile ci}
 else
-    tests cargo rust.log cargo test --locked --lib --bins --tests --examples
+    tests cargo rust.log cargo test --locked --workspace --lib --bins --tests --examples
 fi
 
 # They check what they show, and end with an error where it is otherwise.
@@ -114,10 +114,10 @@ for example in watch_resume shared_counter feature_flags service_presence; do
 done
 
 step "documentation tests"
-tests cargo doc.log cargo test --locked --doc
+tests cargo doc.log cargo test --locked --workspace --doc
 
 step "documentation"
-RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --locked --no-deps
+RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --locked --workspace --no-deps
 
 if cargo deny --version >/dev/null 2>&1; then
     step "licences, bans and sources of dependencies"

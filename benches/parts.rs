@@ -18,11 +18,11 @@ use distkv::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTa
 use distkv::model::path::Path;
 use distkv::model::seen::Mark;
 use distkv::model::tick_set::TickSet;
-use distkv::model::tree::Tree;
 use distkv::model::value::write::write_bin;
 use distkv::protocol::client::{Fields as MessageFields, decode_fields};
 use distkv::replica::Replica;
 use distkv::replica::write::Write;
+use distkv::tree::Tree;
 
 /// The allocator of the real program.
 #[global_allocator]

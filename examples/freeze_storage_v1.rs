@@ -23,7 +23,6 @@ use distkv::model::mark::Component;
 use distkv::model::path::{Element, Path};
 use distkv::model::seen::{Lineage, Mark, Seen};
 use distkv::model::tick_set::TickSet;
-use distkv::model::tree::Tree;
 use distkv::replica::come_back::ReplicaImage;
 use distkv::replica::purge::TockPair;
 use distkv::replica::write::Write;
@@ -32,6 +31,7 @@ use distkv::storage::memory_disk::MemoryDisk;
 use distkv::storage::{
     Batch, DataDir, Disk, FileHeader, LogStart, LogWriter, Op, RecoverOptions, recover,
 };
+use distkv::tree::Tree;
 use xxhash_rust::xxh64::xxh64;
 
 const NETWORK: &str = "frozen";

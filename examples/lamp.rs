@@ -4,8 +4,7 @@
 //! cargo run --example lamp -- 127.0.0.1:27586 127.0.0.1:27596
 //! ```
 
-use distkv::client::{Client, ClientConfig, PutOptions, WatchEvent, WatchOptions};
-use distkv::model::path::Path;
+use distkv_client::{Client, ClientConfig, Path, PutOptions, WatchEvent, WatchOptions};
 use serde::{Deserialize, Serialize};
 
 /// Anything that serde can write is a value.
@@ -43,5 +42,5 @@ pub(crate) async fn run(nodes: Vec<String>) -> Result<(), Box<dyn std::error::Er
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    futures::executor::block_on(run(std::env::args().skip(1).collect()))
+    distkv_client::block_on(run(std::env::args().skip(1).collect()))
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use clap::Parser;
 use distkv::model::defects::{Defect, Defects};
 use distkv::rt;
-use distkv::sim::{Failure, Family, Focus, Options, Stats, run, run_without, shrink};
+use distkv_sim::{Failure, Family, Focus, Options, Stats, run, run_without, shrink};
 
 /// A run allocates much and keeps little: a quarter faster than with the system's allocator.
 #[global_allocator]

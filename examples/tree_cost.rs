@@ -18,8 +18,8 @@ use distkv::model::chain::Chain;
 use distkv::model::entry::{Entry, EntryParts};
 use distkv::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use distkv::model::path::Path;
-use distkv::model::tree::Tree;
 use distkv::model::value::write_str;
+use distkv::tree::Tree;
 
 /// The allocator of the real program.
 #[global_allocator]

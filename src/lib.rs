@@ -20,19 +20,14 @@
 //! | `sim` | yes | the simulator, for tests (feature `planted-defects`) |
 //! | [`testing`] | no | a node and a cluster in process, for users' own tests |
 
-pub mod actor;
+pub use distkv_client as client;
+pub use distkv_core::{actor, engine, membership, protocol, replica, tree};
+pub use distkv_hub as hub;
+pub use distkv_model as model;
+pub use distkv_rt as rt;
+pub use distkv_storage as storage;
+
 pub mod cli;
-pub mod client;
-pub mod engine;
-pub mod hub;
-pub mod membership;
-pub mod model;
 pub mod node;
-pub mod protocol;
-pub mod replica;
-pub mod rt;
 pub mod server;
-#[cfg(any(test, feature = "planted-defects"))]
-pub mod sim;
-pub mod storage;
 pub mod testing;

@@ -74,7 +74,7 @@ fn the_program_in_readme_runs() {
     let n1 = processes::NodeProcess::run("n1");
     let n2 = processes::NodeProcess::join("n2", &[&n1]);
     let nodes = [&n1, &n2].map(|node| node.client.to_string()).to_vec();
-    futures::executor::block_on(lamp::run(nodes)).unwrap();
+    distkv_client::block_on(lamp::run(nodes)).unwrap();
 }
 
 #[test]

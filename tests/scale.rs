@@ -12,7 +12,7 @@
 use distkv::engine::EngineCounters;
 use distkv::engine::overlay::{Mesh, RINGS};
 use distkv::model::ids::{NodeName, Tick};
-use distkv::sim::scale::{Class, Scale, ScaleOptions};
+use distkv_sim::scale::{Class, Scale, ScaleOptions};
 
 /// How many nodes.
 const NODES: usize = 30;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use distkv::model::defects::{Defect, Defects};
-use distkv::sim::{Family, Focus, Options, Outcome, run};
+use distkv_sim::{Family, Focus, Options, Outcome, run};
 
 /// Runs seeds on all processors until one fails; gives back the first failure that was met.
 fn first_failure(options: &Options, from: u64, count: u64) -> Option<Outcome> {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use distkv::client::message::{array_items, as_str, map_items};
 use distkv::client::{Connection, Fields};
-use distkv::sim::scale::{Scale, ScaleOptions};
 use distkv::testing::block_on;
+use distkv_sim::scale::{Scale, ScaleOptions};
 
 use super::support::figures::percentile;
 use super::support::nodes::Node;

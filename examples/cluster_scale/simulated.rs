@@ -1,9 +1,9 @@
-//! Networks with a virtual clock: `distkv::sim::scale`.
+//! Networks with a virtual clock: `distkv_sim::scale`.
 
 use std::time::Duration;
 
 use distkv::rt;
-use distkv::sim::scale::{Class, Scale, ScaleOptions, Traffic};
+use distkv_sim::scale::{Class, Scale, ScaleOptions, Traffic};
 
 use super::SimArguments;
 use super::support::figures::percentile;

@@ -27,6 +27,7 @@ mod serve;
 mod set;
 mod settings;
 mod shards;
+mod signals;
 mod snapshot;
 mod state;
 mod status;

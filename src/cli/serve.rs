@@ -12,9 +12,10 @@ use super::error::CliError;
 use super::logging::Logging;
 use super::node_args::Prepared;
 use super::output::{Output, printable};
+use super::signals::{Signal, on_signals};
 use crate::node::config::Config;
 use crate::node::{LOG_FAREWELL_TIMEOUT, Node, NodeError, StopReason};
-use crate::rt::{self, Signal};
+use crate::rt;
 
 /// How long saying goodbye may take; then the process ends without it.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
@@ -135,7 +136,7 @@ pub(super) async fn unless_ended<T>(
 pub(super) fn listen_for_signals(logging: Logging) -> Result<Receiver<Signal>, CliError> {
     let (sender, receiver) = async_channel::bounded(1);
     let mut is_ending = false;
-    let listening = rt::on_signals(move |signal| {
+    let listening = on_signals(move |signal| {
         let number = match signal {
             Signal::HangUp => return logging.reload(),
             Signal::Interrupt => 2,

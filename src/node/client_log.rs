@@ -19,12 +19,12 @@ use crate::hub::log_queue::{CutPurpose, LogItem, LogQueue, Taken};
 use crate::model::ids::{Millis, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
-use crate::model::tree::Tree;
 use crate::protocol::saved_state::{SavedStateWriter, python};
 use crate::replica::Committed;
 use crate::rt;
 use crate::server::FileFormat;
 use crate::storage::{Batch, FileHeader, LogStart, LogWriter, Op, StorageError};
+use crate::tree::Tree;
 
 /// While more bytes than this wait for the file, and four times as much, it is still written.
 const QUEUE_BYTES_MAX: usize = 16 << 20;

@@ -147,8 +147,8 @@ mod tests {
     use crate::model::ids::{Incarnation, NodeId, NodeName};
     use crate::model::path::Path;
     use crate::model::shard::shard_of_bytes;
-    use crate::model::shard_sums::ShardSums;
     use crate::replica::write::Write;
+    use crate::tree::shard_sums::ShardSums;
 
     fn path(text: &str) -> Path {
         text.parse().unwrap()

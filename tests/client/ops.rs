@@ -257,13 +257,13 @@ fn a_call_that_is_dropped_at_any_await_leaves_the_client_usable() {
 #[test]
 fn plain_threads_with_another_executor_use_one_client() {
     let cluster = block_on(TestCluster::start(2)).unwrap();
-    let client = futures::executor::block_on(Client::connect(seeds(&cluster), ClientConfig::new()));
+    let client = distkv_client::block_on(Client::connect(seeds(&cluster), ClientConfig::new()));
     let client = client.unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8_i64 {
             let client = client.clone();
             scope.spawn(move || {
-                futures::executor::block_on(async {
+                distkv_client::block_on(async {
                     for i in 0..50_i64 {
                         let at = path("t").push(thread).unwrap().push(i).unwrap();
                         client.put(&at, &i).await.unwrap();

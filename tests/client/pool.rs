@@ -192,10 +192,10 @@ fn it_works_on_another_executor_and_from_plain_threads() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let used = futures::executor::block_on(pool.get(&to)).unwrap();
+                let used = distkv_client::block_on(pool.get(&to)).unwrap();
                 let fields = Fields::at(&"a".parse().unwrap());
                 let asking = used.connection().request("get_value", &fields);
-                futures::executor::block_on(asking).unwrap();
+                distkv_client::block_on(asking).unwrap();
             });
         }
     });

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cli::error::{CliError, EXIT_INTERRUPTED};
+use crate::cli::signals::on_signals;
 use crate::client::{Connection, Fields, HostPort, Options};
 use crate::model::path::Path;
 use crate::rt;
@@ -54,7 +55,7 @@ pub(super) fn tidily(
         return measure();
     }
     eprintln!("note: this writes below {PLACE}, and deletes that again");
-    let heard = rt::on_signals(move |_| {
+    let heard = on_signals(move |_| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             eprintln!("note: some of {PLACE} may still be there; {} deletes it", by_hand(node));
             std::process::exit(i32::from(EXIT_INTERRUPTED));

@@ -10,13 +10,13 @@ use crate::hub::Hub;
 use crate::model::entry::Entry;
 use crate::model::ids::{NodeName, Tock};
 use crate::model::shard::{SHARD_COUNT, preference_path, preferences_path};
-use crate::model::shard_sums::ShardSum;
-use crate::model::tree::Tree;
 use crate::model::value::{Reader, write_array_len};
 use crate::protocol::client::shards::{ListShards, ShardRows};
 use crate::protocol::client::{Action, ClientError, MessageWriter};
 use crate::server::session::{Context, Session, Then};
 use crate::server::shards::{ShardManager, ShardUse};
+use crate::tree::Tree;
+use crate::tree::shard_sums::ShardSum;
 
 /// Bits of the 128-bit space that are within one shard.
 const SHARD_BITS: u32 = 128 - SHARD_COUNT.ilog2();

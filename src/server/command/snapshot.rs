@@ -10,7 +10,6 @@ use crate::engine::Engine;
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
 use crate::model::meta::{AUTH_PATH, login};
-use crate::model::tree::Tree;
 use crate::model::value::{write_map_len, write_str, write_u64};
 use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::stored::RestorePiece;
@@ -20,6 +19,7 @@ use crate::server::restoring::Upload;
 use crate::server::session::{Context, Session, Then};
 use crate::server::stream::{DownloadSlot, SnapshotSource};
 use crate::storage::FileHeader;
+use crate::tree::Tree;
 
 impl Session {
     /// `get_snapshot`.

@@ -4,7 +4,6 @@
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::{Path, bytes};
-use crate::model::tree::Tree;
 use crate::model::value::{write_array_len, write_map_len, write_nil};
 use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::request::{ChainLength, RequestPath, TreeScope};
@@ -14,6 +13,7 @@ use crate::replica::watch::WatchScope;
 use crate::server::session::{Context, NodeNames, Session, Then};
 use crate::server::stream::walk::{Include, ScopeWalk};
 use crate::server::stream::{DeleteSource, EntryStyle, TreeSource};
+use crate::tree::Tree;
 
 /// Entries that `enum` looks at at once, between jumps over what is below a child.
 const BATCH: usize = 64;

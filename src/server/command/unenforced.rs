@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use crate::model::meta::{AUTH_PATH, Family, login};
 use crate::model::path::{Element, Path};
-use crate::model::tree::Tree;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::session::{Context, Session, Then};
+use crate::tree::Tree;
 
 /// So many entries of a family are looked at for one with a value; deleted ones go soon.
 const LOOKED_AT_MAX: usize = 1_024;

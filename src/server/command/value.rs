@@ -9,7 +9,6 @@ use super::write_reply::{write_refusal, write_refused, write_reply};
 use crate::engine::{Engine, EngineWriteError};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tick, Tock};
-use crate::model::tree::Spot;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
@@ -19,6 +18,7 @@ use crate::protocol::client::{
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write, Written};
 use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, not_ready};
 use crate::server::shards::Sample;
+use crate::tree::Spot;
 
 /// How often a write that waits for another node's change to spread looks again; its own
 /// changes are told of at once.

@@ -8,8 +8,8 @@ use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::{Path, common_elements};
 use crate::model::seen::Seen;
-use crate::model::tree::{Tree, Walk};
 use crate::replica::watch::WatchScope;
+use crate::tree::{Tree, Walk};
 
 /// Entries fetched at once: finding the place again is paid once for so many.
 const BATCH: usize = 64;

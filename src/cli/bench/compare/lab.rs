@@ -17,6 +17,7 @@ use super::super::peers::Peer;
 use super::super::process::{Process, Usage};
 use super::talk::Talk;
 use crate::cli::error::CliError;
+use crate::cli::signals::on_signals;
 use crate::rt;
 
 /// How long a server may take to start.
@@ -70,7 +71,7 @@ impl Lab {
         let children = Mutex::new(Some(Vec::new()));
         let lab = Self(Arc::new(Inner { children, folder, pins, cores, network: name }));
         let to_end = Arc::downgrade(&lab.0);
-        let heard = rt::on_signals(move |_| {
+        let heard = on_signals(move |_| {
             if let Some(inner) = to_end.upgrade() {
                 inner.end();
             }

@@ -1,0 +1,405 @@
+//! One connection to a node's client port, shared by any number of requests and streams.
+//!
+//! A task reads the socket and hands each message to whoever waits for its `seq`; another one
+//! writes what is queued, so that a request dropped half way leaves no half of a message behind.
+//! A stream that is not read does not fill the memory: with flow control the node pauses it,
+//! without, the whole connection waits.
+
+mod reading;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_channel::{Receiver, Sender, TrySendError};
+use futures::io::AsyncWriteExt;
+
+use super::error::ClientError;
+use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
+use crate::model::host_port::HostPort;
+use crate::model::ids::Millis;
+use crate::model::lengthen::{LengthenError, Lengthener};
+use crate::model::path::Path;
+use crate::rt::{self, TcpStream};
+use reading::Incoming;
+use shared::{OpenRequest, Shared};
+
+/// Requests that wait to be written. More wait in [`Connection::request`]; each is at most
+/// [`REQUEST_BYTES_MAX`] long, and most are a few dozen bytes.
+const OUTGOING_MAX: usize = 256;
+/// Bytes that are gathered into one write.
+const WRITE_BYTES: usize = 64 << 10;
+/// Messages of one stream that are kept for its reader, where flow control does not say.
+const STREAM_MESSAGES_MAX: usize = 64;
+/// The least window of flow control: a node pauses one message before it is full, so with one
+/// of 1 nothing would ever come.
+const WINDOW_MIN: u64 = 2;
+/// The greatest window of flow control, so that a stream's queue has a bound.
+const WINDOW_MAX: u64 = 4096;
+/// Messages beyond the window that are taken nevertheless: a stream's end, or an error, need not
+/// wait for acknowledgements.
+const WINDOW_SLACK: usize = 8;
+/// How long a connection may be silent before the system asks the other side's machine whether
+/// it is still there. Watchers wait for hours on connections over which nothing comes.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// How a connection is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How long connecting may take, all the host's addresses and the greeting included.
+    pub connect_timeout: Duration,
+    /// Messages of one stream that may be under way unacknowledged, as far as the node grants
+    /// that; `None` switches flow control off. At least 2 and at most 4096 count.
+    pub window: Option<u64>,
+    /// Be refused (`not_ready`) by a node that still catches up with its network. Without it, requests
+    /// wait there, half a minute unless the node was told otherwise.
+    pub nowait: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { connect_timeout: Duration::from_secs(10), window: Some(64), nowait: false }
+    }
+}
+
+/// A connection; clones share it. It ends when all clones and all streams are dropped.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    shared: Arc<Shared>,
+    outgoing: Sender<Vec<u8>>,
+}
+
+impl Connection {
+    /// Connects, trying all addresses of the host one after the other, and reads the greeting.
+    ///
+    /// # Errors
+    /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
+    /// something else listens there.
+    pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
+        let connecting = async {
+            let stream = connect_any(to, options.connect_timeout).await?;
+            let mut incoming = Incoming::new(stream.clone(), to.to_string());
+            let greeting = incoming.greeting().await?;
+            Ok::<_, ClientError>((stream, incoming, greeting))
+        };
+        let timed_out = || ClientError::Connect {
+            address: to.to_string(),
+            reason: format!(
+                "no greeting within {:?}; is this a node's client port?",
+                options.connect_timeout
+            ),
+        };
+        let connected = rt::timeout(options.connect_timeout, connecting).await;
+        let (stream, incoming, greeting) = connected.ok_or_else(timed_out)??;
+
+        let window = decide_window(options.window, greeting.qlen);
+        let (outgoing, queue) = async_channel::bounded(OUTGOING_MAX);
+        // A node that has caught up once never makes anybody wait.
+        let nowait = options.nowait && greeting.is_catching_up;
+        if window.is_some() || nowait {
+            // The queue is empty and open.
+            let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
+        }
+        let shared = Arc::new(Shared::new(to.to_string(), greeting, window, stream.clone()));
+        rt::spawn(write_queued(stream, queue, Arc::clone(&shared)));
+        rt::spawn(incoming.read_all(Arc::clone(&shared)));
+        Ok(Connection { shared, outgoing })
+    }
+
+    /// What the node said first.
+    #[must_use]
+    pub fn greeting(&self) -> &Greeting {
+        &self.shared.greeting
+    }
+
+    /// Where this is connected to, as it was given.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.shared.address
+    }
+
+    /// Whether the connection has ended; then every request fails.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.end_reason().is_some()
+    }
+
+    /// Waits until the connection has ended, and says how.
+    pub async fn closed(&self) -> ClientError {
+        self.shared.closed().await
+    }
+
+    /// Ends the connection for everybody who uses it; those who wait get
+    /// [`ClientError::Lost`] with this reason.
+    pub fn close(&self, reason: &str) {
+        self.shared.close(reason);
+    }
+
+    /// Requests and streams that are open on it.
+    #[must_use]
+    pub fn open_requests(&self) -> usize {
+        self.shared.open_count()
+    }
+
+    /// When the node last said anything, by [`rt::now`].
+    #[must_use]
+    pub fn heard_at(&self) -> Millis {
+        self.shared.heard_at()
+    }
+
+    /// Sends a request and waits for its one reply. Dropping this gives the reply up; the
+    /// request may be carried out nevertheless.
+    ///
+    /// # Errors
+    /// The node's error, or how the connection ended.
+    pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, ClientError> {
+        let open = self.open(action, fields, 1).await?;
+        let message = self.shared.take(&open.messages).await?;
+        if let Some(error) = message.error() {
+            return Err(error.into());
+        }
+        if message.get("state").is_some() {
+            self.stop(open.seq);
+            let reason = format!("a stream came as the answer to {action}");
+            return Err(self.shared.protocol_error(reason));
+        }
+        Ok(message)
+    }
+
+    /// Sends a request that is answered with a stream, and waits for its start.
+    ///
+    /// # Errors
+    /// The node's error, or how the connection ended.
+    pub async fn stream(&self, action: &str, fields: &Fields) -> Result<ReplyStream, ClientError> {
+        let window = self.shared.window.and_then(|window| usize::try_from(window).ok());
+        let capacity = window.map_or(STREAM_MESSAGES_MAX, |window| window + WINDOW_SLACK);
+        let open = self.open(action, fields, capacity).await?;
+        let mut stream = ReplyStream {
+            connection: self.clone(),
+            open,
+            paths: Lengthener::default(),
+            is_done: false,
+            taken: 0,
+            acknowledged: 0,
+        };
+        match stream.next().await? {
+            Some(StreamEvent::Start) => Ok(stream),
+            Some(_) | None => {
+                let reason = format!("no stream came as the answer to {action}");
+                Err(self.shared.protocol_error(reason))
+            }
+        }
+    }
+
+    /// Registers a request and queues it.
+    async fn open(
+        &self,
+        action: &str,
+        fields: &Fields,
+        capacity: usize,
+    ) -> Result<OpenRequest, ClientError> {
+        let open = Shared::open(&self.shared, capacity)?;
+        let bytes = fields.encode_request(open.seq, action);
+        if bytes.len() > REQUEST_BYTES_MAX {
+            return Err(ClientError::TooLarge(bytes.len()));
+        }
+        match self.outgoing.send(bytes).await {
+            Ok(()) => Ok(open),
+            Err(_) => Err(self.shared.lost()),
+        }
+    }
+
+    /// Asks the node to end a stream, and does not wait for it.
+    fn stop(&self, seq: u64) {
+        let Some(own) = self.shared.next_seq() else { return };
+        let mut fields = Fields::new();
+        fields.u64("task", seq);
+        let bytes = fields.encode_request(own, "stop");
+        if let Err(TrySendError::Full(bytes)) = self.outgoing.try_send(bytes) {
+            let outgoing = self.outgoing.clone();
+            rt::spawn(async move { outgoing.send(bytes).await });
+        }
+    }
+}
+
+/// What comes in a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamEvent {
+    /// It begins; [`Connection::stream`] has taken this.
+    Start,
+    /// All that was there when it began has come; what follows are changes.
+    UpToDate,
+    /// Another state that the node tells, by its word.
+    State(String, Message),
+    /// Something of what was asked for.
+    Item {
+        /// Its whole path, seen from the path of the request.
+        path: Option<Path>,
+        /// All of it; the `path` in it is the shortened one.
+        message: Message,
+    },
+}
+
+/// The messages of one stream. Dropping it makes the node stop.
+#[derive(Debug)]
+pub struct ReplyStream {
+    connection: Connection,
+    open: OpenRequest,
+    paths: Lengthener,
+    is_done: bool,
+    /// Number of the last message that was taken out. Invariant: at least `acknowledged`.
+    taken: u64,
+    /// Number of the last message that the node was told is done with.
+    acknowledged: u64,
+}
+
+impl ReplyStream {
+    /// The next message; `None` after the last. What was taken out before is acknowledged.
+    ///
+    /// # Errors
+    /// The node's error, or how the connection ended; nothing more comes after it.
+    pub async fn next(&mut self) -> Result<Option<StreamEvent>, ClientError> {
+        if self.is_done {
+            return Ok(None);
+        }
+        self.acknowledge().await?;
+        let result = self.take().await;
+        self.is_done = !matches!(result, Ok(Some(_)));
+        result
+    }
+
+    /// The number of the request, which `stop` takes as its task.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.open.seq
+    }
+
+    async fn take(&mut self) -> Result<Option<StreamEvent>, ClientError> {
+        let shared = &self.connection.shared;
+        let message = shared.take(&self.open.messages).await?;
+        if let Some(wseq) = message.u64("wseq") {
+            self.taken = self.taken.max(wseq);
+        }
+        if let Some(state) = message.str("state") {
+            return Ok(match state {
+                "start" => Some(StreamEvent::Start),
+                "uptodate" => Some(StreamEvent::UpToDate),
+                "end" => None,
+                other => Some(StreamEvent::State(other.to_owned(), message)),
+            });
+        }
+        // A monitored message that cannot be decoded carries an error of its own, and data.
+        if message.get("topic").is_none()
+            && let Some(error) = message.error()
+        {
+            return Err(error.into());
+        }
+        let path = whole_path(&mut self.paths, &message);
+        let path = path.map_err(|error| shared.protocol_error(error.to_string()))?;
+        Ok(Some(StreamEvent::Item { path, message }))
+    }
+
+    /// Tells the node, each half window, how far the stream was read.
+    async fn acknowledge(&mut self) -> Result<(), ClientError> {
+        let Some(window) = self.connection.shared.window else { return Ok(()) };
+        if self.taken - self.acknowledged < (window / 2).max(1) {
+            return Ok(());
+        }
+        let ack = encode_ack(self.open.seq, self.taken);
+        if self.connection.outgoing.send(ack).await.is_err() {
+            return Err(self.connection.shared.lost());
+        }
+        self.acknowledged = self.taken;
+        Ok(())
+    }
+}
+
+impl Drop for ReplyStream {
+    fn drop(&mut self) {
+        if !self.is_done && !self.connection.is_closed() {
+            self.connection.stop(self.open.seq);
+        }
+    }
+}
+
+/// The window that both sides want. A node takes less than it is asked for without saying so: with
+/// one greater than what it granted in its greeting, it would wait for acknowledgements that
+/// are not due yet.
+fn decide_window(wanted: Option<u64>, granted: Option<u64>) -> Option<u64> {
+    let granted = granted.unwrap_or(WINDOW_MAX);
+    let window = wanted?.min(granted).clamp(WINDOW_MIN, WINDOW_MAX);
+    (granted > 0).then_some(window)
+}
+
+/// The message's path, seen from the request's; `None` when it has none. A path without a depth is
+/// whole, and does not count for the next one.
+fn whole_path(paths: &mut Lengthener, message: &Message) -> Result<Option<Path>, LengthenError> {
+    let Some(rest) = message.get("path") else { return Ok(None) };
+    let path = match message.u64("depth") {
+        Some(depth) => Path::from_msgpack(paths.lengthen(rest, depth)?)?,
+        None => Path::from_msgpack_value(rest)?,
+    };
+    Ok(Some(path))
+}
+
+/// A TCP connection to the first of the host's addresses that takes one.
+async fn connect_any(to: &HostPort, timeout: Duration) -> Result<TcpStream, ClientError> {
+    let addresses = rt::resolve(to).await.map_err(|error| ClientError::Resolve {
+        address: to.to_string(),
+        reason: error.to_string(),
+    })?;
+    // The last one may take all the time that is left; those before it must leave some.
+    let share = timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
+    let mut reasons = Vec::new();
+    for (index, address) in addresses.iter().enumerate() {
+        let is_last = index + 1 == addresses.len();
+        let patience = if is_last { timeout } else { share };
+        match rt::timeout(patience, TcpStream::connect(*address)).await {
+            Some(Ok(stream)) => {
+                prepare(&stream);
+                return Ok(stream);
+            }
+            Some(Err(error)) => reasons.push((*address, error.to_string())),
+            None => reasons.push((*address, String::from("no answer"))),
+        }
+    }
+    Err(ClientError::Connect { address: to.to_string(), reason: list_reasons(&reasons) })
+}
+
+/// Options of the socket. Where the system refuses them, things are slower, not wrong.
+fn prepare(stream: &TcpStream) {
+    let keep_alive = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE);
+    let _ = stream.set_nodelay(true);
+    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keep_alive);
+}
+
+/// One address's reason alone, several with their addresses.
+fn list_reasons(reasons: &[(SocketAddr, String)]) -> String {
+    match reasons {
+        [(_, reason)] => reason.clone(),
+        _ => {
+            let each: Vec<_> =
+                reasons.iter().map(|(address, why)| format!("{address}: {why}")).collect();
+            each.join("; ")
+        }
+    }
+}
+
+/// Writes what is queued until the connection ends, as much as there is at a time.
+async fn write_queued(mut stream: TcpStream, queue: Receiver<Vec<u8>>, shared: Arc<Shared>) {
+    while let Ok(mut batch) = queue.recv().await {
+        while batch.len() < WRITE_BYTES {
+            let Ok(next) = queue.try_recv() else { break };
+            batch.extend_from_slice(&next);
+        }
+        if let Err(error) = stream.write_all(&batch).await {
+            shared.end(shared.lost_because(error.to_string()));
+            break;
+        }
+    }
+    // All handles are gone, or the connection is: either way the reader has nothing to wait for.
+    let _ = stream.shutdown(std::net::Shutdown::Both);
+}

@@ -1,0 +1,110 @@
+//! The reading half of a connection: bytes to messages, messages to whoever waits for them.
+
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use async_channel::TrySendError;
+use futures::io::AsyncReadExt;
+
+use super::shared::Shared;
+use crate::error::ClientError;
+use crate::message::{Greeting, Message};
+use crate::rt::TcpStream;
+use crate::splitter::Splitter;
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+/// Messages from a socket.
+pub(super) struct Incoming {
+    stream: TcpStream,
+    address: String,
+    splitter: Splitter,
+    chunk: Vec<u8>,
+}
+
+impl Incoming {
+    pub(super) fn new(stream: TcpStream, address: String) -> Incoming {
+        Incoming { stream, address, splitter: Splitter::new(), chunk: vec![0; READ_BYTES] }
+    }
+
+    /// The node's first message.
+    pub(super) async fn greeting(&mut self) -> Result<Greeting, ClientError> {
+        let message = self.next().await?;
+        if let Some(error) = message.error() {
+            return Err(error.into());
+        }
+        Greeting::decode(&message)
+            .ok_or_else(|| self.protocol_error("its first message is no greeting"))
+    }
+
+    /// Hands out messages until the connection ends; then says so to all who wait.
+    pub(super) async fn read_all(mut self, shared: Arc<Shared>) {
+        let reason = loop {
+            let handed_out = match self.next().await {
+                Ok(message) => {
+                    shared.on_heard();
+                    self.hand_out(message, &shared).await
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(reason) = handed_out {
+                break reason;
+            }
+        };
+        shared.end(reason);
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// The next message.
+    async fn next(&mut self) -> Result<Message, ClientError> {
+        loop {
+            match self.splitter.next_value() {
+                Ok(Some(value)) => {
+                    let message = Message::new(value);
+                    return message.map_err(|error| self.protocol_error(&error.to_string()));
+                }
+                Ok(None) => {}
+                Err(error) => return Err(self.protocol_error(&error.to_string())),
+            }
+            let count = match self.stream.read(&mut self.chunk).await {
+                Ok(0) => return Err(self.lost("the node closed it")),
+                Ok(count) => count,
+                Err(error) => return Err(self.lost(&error.to_string())),
+            };
+            self.splitter.push(self.chunk.get(..count).unwrap_or_default());
+        }
+    }
+
+    /// Gives a message to whoever waits for it. What nobody waits for any more is dropped.
+    async fn hand_out(&self, message: Message, shared: &Shared) -> Result<(), ClientError> {
+        let seq = message.u64("seq").unwrap_or(0);
+        if seq == 0 {
+            return match message.error() {
+                // Its last words: it says why, and closes.
+                Some(error) => Err(self.lost(&format!("the node says: {error}"))),
+                None => Ok(()),
+            };
+        }
+        let Some(waiting) = shared.waiting(seq) else { return Ok(()) };
+        match waiting.try_send(message) {
+            Ok(()) | Err(TrySendError::Closed(_)) => Ok(()),
+            Err(TrySendError::Full(_)) if shared.window.is_some() => {
+                Err(self.protocol_error("it does not heed flow control"))
+            }
+            Err(TrySendError::Full(message)) => {
+                // Without flow control there is only one way to slow a stream down.
+                let _ = waiting.send(message).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn lost(&self, reason: &str) -> ClientError {
+        ClientError::Lost { address: self.address.clone(), reason: reason.to_owned() }
+    }
+
+    fn protocol_error(&self, reason: &str) -> ClientError {
+        ClientError::Protocol { address: self.address.clone(), reason: reason.to_owned() }
+    }
+}

@@ -1,0 +1,176 @@
+//! What the tasks and the handles of one connection share: who waits for which reply.
+
+use std::collections::HashMap;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_channel::{Receiver, Sender};
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use crate::error::ClientError;
+use crate::message::{Greeting, Message};
+use crate::model::ids::Millis;
+use crate::rt::{self, TcpStream};
+
+/// Open requests and streams on one connection. A program that waits for so many answers at once
+/// should take more connections.
+const OPEN_MAX: usize = 4096;
+
+/// What is shared.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) address: String,
+    pub(super) greeting: Greeting,
+    /// The window of flow control, if that is on.
+    pub(super) window: Option<u64>,
+    state: Mutex<State>,
+    /// To end it from outside.
+    stream: TcpStream,
+    /// When something came last.
+    heard: AtomicU64,
+    /// Notified when the connection ends.
+    ended: Event,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last_seq: u64,
+    /// Where the messages with this `seq` go. Empty once the connection has ended.
+    open: HashMap<u64, Sender<Message>>,
+    /// How the connection ended, if it has.
+    ended: Option<ClientError>,
+}
+
+/// A request that waits for its reply. Dropping it gives it up.
+#[derive(Debug)]
+pub(super) struct OpenRequest {
+    pub(super) seq: u64,
+    pub(super) messages: Receiver<Message>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.shared.forget(self.seq);
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        address: String,
+        greeting: Greeting,
+        window: Option<u64>,
+        stream: TcpStream,
+    ) -> Shared {
+        let (state, ended) = (Mutex::default(), Event::new());
+        let heard = AtomicU64::new(rt::now());
+        Shared { address, greeting, window, state, stream, heard, ended }
+    }
+
+    /// Something has come.
+    pub(super) fn on_heard(&self) {
+        self.heard.store(rt::now(), Ordering::Relaxed);
+    }
+
+    pub(super) fn heard_at(&self) -> Millis {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn open_count(&self) -> usize {
+        self.state.lock().open.len()
+    }
+
+    /// Ends the connection from this side.
+    pub(super) fn close(&self, reason: &str) {
+        self.end(self.lost_because(reason.to_owned()));
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// A new request, of whose messages `capacity` are kept until they are taken.
+    pub(super) fn open(shared: &Arc<Shared>, capacity: usize) -> Result<OpenRequest, ClientError> {
+        let (sender, messages) = async_channel::bounded(capacity.max(1));
+        let mut state = shared.state.lock();
+        if let Some(error) = &state.ended {
+            return Err(error.clone());
+        }
+        if state.open.len() >= OPEN_MAX {
+            return Err(ClientError::Busy(OPEN_MAX));
+        }
+        state.last_seq += 1;
+        let seq = state.last_seq;
+        state.open.insert(seq, sender);
+        drop(state);
+        Ok(OpenRequest { seq, messages, shared: Arc::clone(shared) })
+    }
+
+    /// A number for a request whose reply nobody waits for; `None` once the connection has ended.
+    pub(super) fn next_seq(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        if state.ended.is_some() {
+            return None;
+        }
+        state.last_seq += 1;
+        Some(state.last_seq)
+    }
+
+    /// Who waits for this number.
+    pub(super) fn waiting(&self, seq: u64) -> Option<Sender<Message>> {
+        self.state.lock().open.get(&seq).cloned()
+    }
+
+    /// No more messages go to this number.
+    pub(super) fn forget(&self, seq: u64) {
+        self.state.lock().open.remove(&seq);
+    }
+
+    /// The connection has ended, and this is how; only the first reason counts.
+    pub(super) fn end(&self, reason: ClientError) {
+        let mut state = self.state.lock();
+        state.ended.get_or_insert(reason);
+        // Their messages that are here already can still be taken.
+        let open = std::mem::take(&mut state.open);
+        drop(state);
+        drop(open);
+        self.ended.notify(usize::MAX);
+    }
+
+    /// How the connection ended, if it has.
+    pub(super) fn end_reason(&self) -> Option<ClientError> {
+        self.state.lock().ended.clone()
+    }
+
+    /// Waits until the connection has ended.
+    pub(super) async fn closed(&self) -> ClientError {
+        loop {
+            let listener = self.ended.listen();
+            if let Some(reason) = self.end_reason() {
+                return reason;
+            }
+            listener.await;
+        }
+    }
+
+    /// The next message of an open request.
+    pub(super) async fn take(&self, messages: &Receiver<Message>) -> Result<Message, ClientError> {
+        match messages.recv().await {
+            Ok(message) => Ok(message),
+            Err(_) => Err(self.lost()),
+        }
+    }
+
+    /// How the connection ended.
+    pub(super) fn lost(&self) -> ClientError {
+        let no_reason = || self.lost_because(String::from("it was closed"));
+        self.end_reason().unwrap_or_else(no_reason)
+    }
+
+    pub(super) fn lost_because(&self, reason: String) -> ClientError {
+        ClientError::Lost { address: self.address.clone(), reason }
+    }
+
+    pub(super) fn protocol_error(&self, reason: String) -> ClientError {
+        ClientError::Protocol { address: self.address.clone(), reason }
+    }
+}

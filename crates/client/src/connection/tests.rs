@@ -1,0 +1,395 @@
+//! A connection against a scripted node.
+
+use std::future::Future;
+
+use futures::io::AsyncReadExt;
+
+use super::*;
+use crate::rt::TcpListener;
+use crate::splitter::Splitter;
+
+/// The node's side of one connection.
+struct Node {
+    stream: TcpStream,
+    splitter: Splitter,
+}
+
+impl Node {
+    async fn send(&mut self, fields: &Fields) {
+        self.stream.write_all(&fields.encode()).await.unwrap();
+    }
+
+    /// The next message of the client; `None` at its end.
+    async fn receive(&mut self) -> Option<Message> {
+        loop {
+            if let Some(value) = self.splitter.next_value().unwrap() {
+                return Some(Message::new(value).unwrap());
+            }
+            let mut chunk = [0; 4096];
+            let count = self.stream.read(&mut chunk).await.unwrap_or(0);
+            if count == 0 {
+                return None;
+            }
+            self.splitter.push(&chunk[..count]);
+        }
+    }
+
+    async fn greet(&mut self) {
+        let mut greeting = Fields::new();
+        greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "n1");
+        self.send(greeting.u64("tick", 1).u64("tock", 2).u64("qlen", 10)).await;
+    }
+}
+
+fn reply(seq: u64) -> Fields {
+    let mut fields = Fields::new();
+    fields.u64("seq", seq);
+    fields
+}
+
+fn state(seq: u64, wseq: u64, state: &str) -> Fields {
+    let mut fields = reply(seq);
+    fields.str("state", state).u64("wseq", wseq);
+    fields
+}
+
+fn item(seq: u64, wseq: u64, depth: u64, path: &str) -> Fields {
+    let mut fields = reply(seq);
+    fields.u64("wseq", wseq).u64("depth", depth).path("path", &path.parse().unwrap());
+    fields
+}
+
+/// Runs a node's script and a client's against each other, both to their ends.
+fn against<N, C, T>(window: Option<u64>, node: impl FnOnce(Node) -> N, client: C) -> T::Output
+where
+    N: Future<Output = ()> + Send + 'static,
+    C: FnOnce(Result<Connection, ClientError>) -> T,
+    T: Future,
+{
+    against_with(Options { window, ..Options::default() }, node, client)
+}
+
+/// The same with other options.
+fn against_with<N, C, T>(options: Options, node: impl FnOnce(Node) -> N, client: C) -> T::Output
+where
+    N: Future<Output = ()> + Send + 'static,
+    C: FnOnce(Result<Connection, ClientError>) -> T,
+    T: Future,
+{
+    rt::block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let to = HostPort { host: "127.0.0.1".into(), port };
+        let connecting = rt::spawn(async move { Connection::connect(&to, options).await });
+        let (stream, _) = listener.accept().await.unwrap();
+        let script = rt::spawn(node(Node { stream, splitter: Splitter::new() }));
+        let output = client(connecting.await).await;
+        script.await;
+        output
+    })
+}
+
+#[test]
+fn replies_find_their_requests_in_any_order() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        let first = node.receive().await.unwrap();
+        let second = node.receive().await.unwrap();
+        assert_eq!(first.str("action"), Some("get_tock"));
+        for request in [second, first] {
+            let seq = request.u64("seq").unwrap();
+            node.send(reply(seq).u64("tock", request.u64("mine").unwrap())).await;
+        }
+    };
+    against(None, node, |connection| async {
+        let connection = connection.unwrap();
+        assert_eq!(connection.greeting().node, "n1");
+        let ask = |mine| {
+            let connection = &connection;
+            async move {
+                let mut fields = Fields::new();
+                fields.u64("mine", mine);
+                connection.request("get_tock", &fields).await.unwrap().u64("tock")
+            }
+        };
+        assert_eq!(futures::future::join(ask(7), ask(8)).await, (Some(7), Some(8)));
+    });
+}
+
+#[test]
+fn an_error_of_the_node_leaves_the_connection_open() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        node.send(reply(seq).str("error", "No such thing").str("code", "unknown_action")).await;
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        node.send(&reply(seq)).await;
+        assert_eq!(node.receive().await, None);
+    };
+    against(None, node, |connection| async {
+        let connection = connection.unwrap();
+        let error = connection.request("dance", &Fields::new()).await.unwrap_err();
+        assert!(error.server().unwrap().has_code("unknown_action"));
+        assert!(connection.request("get_tock", &Fields::new()).await.is_ok());
+    });
+}
+
+#[test]
+fn a_client_that_does_not_want_to_wait_says_so_to_a_node_that_catches_up() {
+    for (window, told) in [(None, 0), (Some(4), 4)] {
+        let node = move |mut node: Node| async move {
+            let mut greeting = Fields::new();
+            greeting.u64("seq", 0).raw("version", b"\x93\x00\x41\x00").str("node", "n1");
+            node.send(greeting.raw("tick", &[0xc0]).u64("tock", 2).u64("qlen", 10)).await;
+            let settings = node.receive().await.unwrap();
+            assert_eq!((settings.u64("seq"), settings.u64("qlen")), (Some(0), Some(told)));
+            assert_eq!(settings.bool("nowait"), Some(true));
+            let seq = node.receive().await.unwrap().u64("seq").unwrap();
+            node.send(&reply(seq)).await;
+        };
+        let options = Options { window, nowait: true, ..Options::default() };
+        against_with(options, node, |connection| async {
+            assert!(connection.unwrap().request("get_tock", &Fields::new()).await.is_ok());
+        });
+    }
+}
+
+#[test]
+fn a_node_that_is_ready_is_not_told_that_nobody_would_wait_for_it() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        let first = node.receive().await.unwrap();
+        assert_eq!(first.str("action"), Some("get_tock"));
+        node.send(&reply(first.u64("seq").unwrap())).await;
+    };
+    let options = Options { window: None, nowait: true, ..Options::default() };
+    against_with(options, node, |connection| async {
+        assert!(connection.unwrap().request("get_tock", &Fields::new()).await.is_ok());
+    });
+}
+
+#[test]
+fn a_stream_s_paths_are_whole_and_its_messages_acknowledged() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        assert_eq!(node.receive().await.unwrap().u64("qlen"), Some(4));
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        node.send(&state(seq, 1, "start")).await;
+        node.send(&item(seq, 2, 0, "a.b")).await;
+        node.send(&item(seq, 3, 1, "c")).await;
+        let ack = node.receive().await.unwrap();
+        assert_eq!((ack.u64("seq"), ack.u64("ack")), (Some(seq), Some(2)));
+        node.send(&state(seq, 4, "uptodate")).await;
+        node.send(&state(seq, 5, "end")).await;
+        let ack = node.receive().await.unwrap();
+        assert_eq!(ack.u64("ack"), Some(4));
+        assert_eq!(node.receive().await, None);
+    };
+    against(Some(4), node, |connection| async {
+        let connection = connection.unwrap();
+        let mut stream = connection.stream("watch", &Fields::new()).await.unwrap();
+        let mut seen = Vec::new();
+        while let Some(event) = stream.next().await.unwrap() {
+            seen.push(match event {
+                StreamEvent::Item { path, .. } => path.unwrap().to_string(),
+                StreamEvent::UpToDate => "uptodate".into(),
+                StreamEvent::Start | StreamEvent::State(..) => "?".into(),
+            });
+        }
+        assert_eq!(seen, ["a.b", "a.c", "uptodate"]);
+        assert_eq!(stream.next().await, Ok(None));
+    });
+}
+
+#[test]
+fn a_stream_with_an_impossible_path_ends_with_an_error() {
+    for bad in
+        [item(1, 2, 1, "a"), item(1, 2, u64::MAX, "a"), reply(1).raw("path", b"\x05").clone()]
+    {
+        let node = |mut node: Node| async move {
+            node.greet().await;
+            node.receive().await.unwrap();
+            node.send(&state(1, 1, "start")).await;
+            node.send(&bad).await;
+            while node.receive().await.is_some() {}
+        };
+        against(None, node, |connection| async {
+            let mut stream = connection.unwrap().stream("watch", &Fields::new()).await.unwrap();
+            let next = stream.next().await;
+            assert!(matches!(next, Err(ClientError::Protocol { .. })), "{next:?}");
+            assert_eq!(stream.next().await, Ok(None));
+        });
+    }
+}
+
+#[test]
+fn no_greater_window_is_used_than_the_node_grants() {
+    assert_eq!(decide_window(Some(64), Some(10)), Some(10));
+    assert_eq!(decide_window(Some(4), Some(10)), Some(4));
+    assert_eq!(decide_window(Some(64), None), Some(64));
+    assert_eq!(decide_window(Some(1), Some(1)), Some(2));
+    assert_eq!(decide_window(Some(64), Some(0)), None);
+    assert_eq!(decide_window(None, Some(10)), None);
+}
+
+#[test]
+fn a_dropped_stream_is_stopped() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        node.send(&state(seq, 1, "start")).await;
+        let stop = node.receive().await.unwrap();
+        assert_eq!((stop.str("action"), stop.u64("task")), (Some("stop"), Some(seq)));
+        // Nobody waits for these any more; they do no harm.
+        node.send(reply(stop.u64("seq").unwrap()).bool("result", true)).await;
+        node.send(&state(seq, 2, "end")).await;
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        node.send(&reply(seq)).await;
+    };
+    against(None, node, |connection| async {
+        let connection = connection.unwrap();
+        drop(connection.stream("watch", &Fields::new()).await.unwrap());
+        assert!(connection.request("get_tock", &Fields::new()).await.is_ok());
+    });
+}
+
+#[test]
+fn a_stream_that_is_not_read_holds_the_node_up_and_loses_nothing() {
+    const ITEMS: u64 = 1000;
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        node.send(&state(seq, 1, "start")).await;
+        for number in 0..ITEMS {
+            node.send(reply(seq).u64("number", number)).await;
+        }
+        node.send(&state(seq, 2, "end")).await;
+    };
+    against(None, node, |connection| async {
+        let mut stream = connection.unwrap().stream("watch", &Fields::new()).await.unwrap();
+        let mut expected = 0;
+        while let Some(event) = stream.next().await.unwrap() {
+            let StreamEvent::Item { message, .. } = event else { panic!("{event:?}") };
+            assert_eq!(message.u64("number"), Some(expected));
+            expected += 1;
+        }
+        assert_eq!(expected, ITEMS);
+    });
+}
+
+#[test]
+fn a_node_that_ignores_flow_control_is_left() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        node.receive().await.unwrap();
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        node.send(&state(seq, 1, "start")).await;
+        for wseq in 2..1000 {
+            let mut item = reply(seq);
+            // The client may have gone already.
+            let sent = node.stream.write_all(&item.u64("wseq", wseq).encode()).await;
+            if sent.is_err() {
+                break;
+            }
+        }
+        while node.receive().await.is_some() {}
+    };
+    against(Some(4), node, |connection| async {
+        let connection = connection.unwrap();
+        let _unread = connection.stream("watch", &Fields::new()).await.unwrap();
+        let error = connection.closed().await;
+        assert!(matches!(error, ClientError::Protocol { .. }), "{error}");
+    });
+}
+
+#[test]
+fn whoever_waits_hears_of_the_connection_s_end_and_its_reason() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        node.receive().await.unwrap();
+        node.send(Fields::new().str("error", "that was no map").str("code", "bad_message")).await;
+    };
+    against(None, node, |connection| async {
+        let connection = connection.unwrap();
+        let error = connection.request("get_tock", &Fields::new()).await.unwrap_err();
+        assert!(matches!(error, ClientError::Lost { .. }), "{error:?}");
+        assert!(error.to_string().contains("that was no map"), "{error}");
+        assert_eq!(connection.request("get_tock", &Fields::new()).await, Err(error));
+        assert!(connection.is_closed());
+    });
+}
+
+#[test]
+fn messages_may_come_byte_by_byte() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        let seq = node.receive().await.unwrap().u64("seq").unwrap();
+        for byte in reply(seq).u64("tock", 5).encode() {
+            node.stream.write_all(&[byte]).await.unwrap();
+            rt::yield_now().await;
+        }
+    };
+    against(None, node, |connection| async {
+        let reply = connection.unwrap().request("get_tock", &Fields::new()).await.unwrap();
+        assert_eq!(reply.u64("tock"), Some(5));
+    });
+}
+
+#[test]
+fn another_service_is_told_apart_from_a_node() {
+    for first_words in
+        [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"\x80", b"\xc1", b"\xdf\xff\xff\xff\xff"]
+    {
+        let node = |mut node: Node| async move {
+            let _ = node.stream.write_all(first_words).await;
+            while node.receive().await.is_some() {}
+        };
+        against(None, node, |connection| async {
+            let error = connection.unwrap_err();
+            assert!(matches!(error, ClientError::Protocol { .. }), "{error:?}");
+        });
+    }
+}
+
+#[test]
+fn a_silent_service_is_given_up() {
+    rt::block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let to = HostPort { host: "localhost".into(), port };
+        let options =
+            Options { connect_timeout: Duration::from_millis(50), window: None, nowait: false };
+        let error = Connection::connect(&to, options).await.unwrap_err();
+        assert!(matches!(error, ClientError::Connect { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn where_nobody_listens_the_error_names_the_address() {
+    rt::block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let to = HostPort { host: "127.0.0.1".into(), port };
+        let error = Connection::connect(&to, Options::default()).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
+
+        let to = HostPort { host: "no..such..host".into(), port };
+        let error = Connection::connect(&to, Options::default()).await.unwrap_err();
+        assert!(matches!(error, ClientError::Resolve { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn a_request_that_is_too_long_is_not_sent() {
+    let node = |mut node: Node| async move {
+        node.greet().await;
+        assert_eq!(node.receive().await, None);
+    };
+    against(None, node, |connection| async {
+        let mut fields = Fields::new();
+        fields.bin("value", &vec![0; REQUEST_BYTES_MAX]);
+        let error = connection.unwrap().request("set_value", &fields).await.unwrap_err();
+        assert!(matches!(error, ClientError::TooLarge(_)), "{error:?}");
+    });
+}

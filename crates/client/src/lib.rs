@@ -1,0 +1,68 @@
+//! The client library. Programs want [`Client`], which talks to a cluster; it stands on the client
+//! side of the client protocol, one multiplexed connection to a node.
+//!
+//! ```
+//! use distkv_client::{Client, ClientConfig, PutOptions};
+//! use distkv::testing::{TestCluster, block_on};
+//!
+//! block_on(async {
+//!     let cluster = TestCluster::start(2).await.unwrap();
+//!     // Yours: `["n1:27586".parse()?, "n2:27586".parse()?]`.
+//!     let client = Client::connect(cluster.seeds(), ClientConfig::new()).await.unwrap();
+//!     let path = "site.lamps".parse().unwrap();
+//!     client.put(&path, &3).await.unwrap();
+//!     let entry = client.get_entry(&path).await.unwrap().unwrap();
+//!     // Only if nobody has written since.
+//!     let options = PutOptions::new().chain(entry.chain.clone().unwrap());
+//!     client.put_with(&path, &(entry.get::<u32>().unwrap() + 1), &options).await.unwrap();
+//!     assert_eq!(client.get::<u32>(&path).await.unwrap(), Some(4));
+//!     cluster.shutdown().await;
+//! });
+//! ```
+//!
+//! | module | pure? | what |
+//! |---|---|---|
+//! | [`chain`] | yes | a chain as clients see it |
+//! | [`connection`] | no | connect, request, stream |
+//! | [`error`] | yes | what can go wrong |
+//! | [`message`] | yes | requests to bytes, bytes to messages |
+//! | [`pool`] | no | a few connections per node, shared |
+//! | [`retry`] | yes | whether a failed request is tried again, when and where |
+//! | [`router`] | yes | which node serves a path, and which ones come next |
+//! | [`shard_map`] | no | the table of shards, cached and refreshed, whatever lists them |
+//! | [`smart`] | no | the client of a cluster |
+//! | [`splitter`] | yes | where one message ends and the next begins |
+//! | [`stats`] | no | counters |
+//! | [`topology`] | no | which nodes there are, kept up to date |
+
+use distkv_model as model;
+use distkv_rt as rt;
+
+pub mod chain;
+pub mod connection;
+pub mod error;
+pub mod message;
+pub mod pool;
+pub mod retry;
+pub mod router;
+pub mod shard_map;
+pub mod smart;
+pub mod splitter;
+pub mod stats;
+pub mod topology;
+
+pub use crate::model::host_port::HostPort;
+pub use crate::model::path::Path;
+pub use crate::rt::block_on;
+pub use chain::Chain;
+pub use connection::{Connection, Options, ReplyStream, StreamEvent};
+pub use error::{ClientError, ServerError};
+pub use message::{Fields, Greeting, Message};
+pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
+pub use retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
+pub use router::{Candidate, Router};
+pub use shard_map::{ShardMap, ShardMapConfig, ShardMapState, ShardRow};
+pub use smart::{
+    CallError, Change, Client, ClientConfig, Entry, Fate, PutOptions, ReadMode, Watch, WatchEvent,
+    WatchOptions, Written,
+};

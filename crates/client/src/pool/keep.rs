@@ -1,0 +1,99 @@
+//! Looks after a pool: closes what nobody uses, asks silent nodes whether they are there.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::slot::millis;
+use super::{Inner, PooledConnection, count};
+use crate::error::ClientError;
+use crate::message::Fields;
+use crate::model::host_port::HostPort;
+use crate::model::path::Path;
+use crate::rt;
+
+/// How often the pool is looked at, at most and at least.
+const LOOK_MIN: Duration = Duration::from_millis(10);
+/// The same.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// Runs until the pool is closed or gone.
+pub(super) async fn keep(pool: Weak<Inner>) {
+    loop {
+        let Some(inner) = pool.upgrade() else { return };
+        let shortest = inner.config.idle_close.min(inner.config.probe_after);
+        let interval = (shortest / 4).clamp(LOOK_MIN, LOOK_MAX);
+        let closed = inner.closed.listen();
+        if inner.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        look(&inner);
+        drop(inner);
+        if rt::timeout(interval, closed).await.is_some() {
+            return;
+        }
+    }
+}
+
+/// One look.
+fn look(inner: &Arc<Inner>) {
+    let now = rt::now();
+    let (idle, silence) = (millis(inner.config.idle_close), millis(inner.config.probe_after));
+    let mut silent = Vec::new();
+    let mut nodes = inner.nodes.lock();
+    for (address, slot) in nodes.iter_mut() {
+        let lost = slot.drop_closed();
+        inner.counts.lost.fetch_add(lost, Ordering::Relaxed);
+        slot.connections.retain(|used| {
+            let is_used = used.connection.open_requests() > 0
+                || now.saturating_sub(used.used.load(Ordering::Relaxed)) < idle;
+            if !is_used {
+                count(&inner.counts.idle_closed);
+            }
+            is_used
+        });
+        for used in &slot.connections {
+            let since_heard = now.saturating_sub(used.connection.heard_at());
+            if used.connection.open_requests() > 0 && since_heard >= silence {
+                silent.push((address.clone(), Arc::clone(used)));
+            }
+        }
+    }
+    drop(nodes);
+    for (address, used) in silent {
+        start_probe(inner, &address, &used);
+    }
+}
+
+/// Asks a node whether it is there, unless that is being done. Without an answer its connection
+/// ends.
+pub(super) fn start_probe(inner: &Arc<Inner>, node: &HostPort, used: &Arc<PooledConnection>) {
+    if used.is_probed.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    count(&inner.counts.probes);
+    let (inner, node, used) = (Arc::downgrade(inner), node.clone(), Arc::clone(used));
+    let timeout = inner.upgrade().map_or(LOOK_MAX, |inner| inner.config.probe_timeout);
+    rt::spawn(async move {
+        let since = rt::now();
+        let fields = Fields::at(&Path::root());
+        let answer = rt::timeout(timeout, used.connection.request("get_value", &fields)).await;
+        used.is_probed.store(false, Ordering::SeqCst);
+        // Another answer is one as well.
+        let is_silent = answer.is_none() && used.connection.heard_at() <= since;
+        let Some(inner) = inner.upgrade() else { return };
+        if is_silent && !used.connection.is_closed() {
+            count(&inner.counts.silent_closed);
+            // First, so that those who lose it do not come back at once.
+            let reason = String::from("it does not answer");
+            let error = ClientError::Connect { address: node.to_string(), reason };
+            inner.note_failure(&node, error, rt::now());
+            used.connection.close("the node does not answer");
+        } else if answer.is_some()
+            && !used.connection.is_closed()
+            && let Some(slot) = inner.nodes.lock().get_mut(&node)
+        {
+            slot.failure = None;
+        }
+    });
+}

@@ -1,0 +1,108 @@
+//! What the pool knows of one node, and the attempts that callers share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use event_listener::Event;
+
+use super::{NodeIdentity, PoolConfig, PooledConnection};
+use crate::error::ClientError;
+use crate::model::ids::Millis;
+
+/// Doublings of the time for which a failure is remembered; beyond, the cap counts anyway.
+const DOUBLINGS_MAX: u32 = 16;
+
+/// One node.
+#[derive(Debug, Default)]
+pub(super) struct NodeSlot {
+    /// Invariant: at most as many as the configuration says, and one more that was under way.
+    pub(super) connections: Vec<Arc<PooledConnection>>,
+    /// The attempt that is under way.
+    pub(super) attempt: Option<Arc<Attempt>>,
+    /// How the last attempt failed, if it did.
+    pub(super) failure: Option<Failure>,
+    /// Who was there last.
+    pub(super) identity: Option<NodeIdentity>,
+}
+
+/// A failure that is remembered.
+#[derive(Debug)]
+pub(super) struct Failure {
+    error: ClientError,
+    /// Until when it is the answer to everybody.
+    until: Millis,
+    /// Failures one after the other.
+    count: u32,
+}
+
+impl NodeSlot {
+    /// Drops connections that ended; tells how many.
+    pub(super) fn drop_closed(&mut self) -> u64 {
+        let before = self.connections.len();
+        self.connections.retain(|used| !used.connection.is_closed());
+        (before - self.connections.len()) as u64
+    }
+
+    /// The connection with the fewest open requests, and how many those are.
+    pub(super) fn least_busy(&self) -> Option<(Arc<PooledConnection>, usize)> {
+        let loads = self.connections.iter().map(|used| (used, used.connection.open_requests()));
+        loads.min_by_key(|(_, load)| *load).map(|(used, load)| (Arc::clone(used), load))
+    }
+
+    pub(super) fn is_in_use(&self) -> bool {
+        !self.connections.is_empty() || self.attempt.is_some()
+    }
+
+    pub(super) fn is_failing(&self, now: Millis) -> bool {
+        self.failure.as_ref().is_some_and(|failure| now < failure.until)
+    }
+
+    pub(super) fn remembered_failure(&self, now: Millis) -> Option<ClientError> {
+        self.failure.as_ref().filter(|failure| now < failure.until).map(|f| f.error.clone())
+    }
+
+    pub(super) fn note_failure(&mut self, error: ClientError, now: Millis, config: &PoolConfig) {
+        let count = self.failure.as_ref().map_or(0, |failure| failure.count);
+        let factor = 1_u32 << count.min(DOUBLINGS_MAX);
+        let memory = config.failure_memory.saturating_mul(factor).min(config.failure_memory_max);
+        let until = now.saturating_add(millis(memory));
+        self.failure = Some(Failure { error, until, count: count.saturating_add(1) });
+    }
+
+    pub(super) fn close(self, reason: &str) {
+        for used in self.connections {
+            used.connection.close(reason);
+        }
+    }
+}
+
+/// A duration in the clock's unit.
+pub(super) fn millis(duration: Duration) -> Millis {
+    u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// One attempt to connect, for which any number of callers wait.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    result: OnceLock<Result<Arc<PooledConnection>, ClientError>>,
+    done: Event,
+}
+
+impl Attempt {
+    /// How it ended, once it has.
+    pub(super) async fn result(&self) -> Result<Arc<PooledConnection>, ClientError> {
+        loop {
+            let listener = self.done.listen();
+            if let Some(result) = self.result.get() {
+                return result.clone();
+            }
+            listener.await;
+        }
+    }
+
+    /// Tells all who wait.
+    pub(super) fn finish(&self, result: Result<Arc<PooledConnection>, ClientError>) {
+        let _ = self.result.set(result);
+        self.done.notify(usize::MAX);
+    }
+}

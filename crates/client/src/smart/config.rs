@@ -1,0 +1,185 @@
+//! How a client behaves. The defaults are for a program that would rather wait some seconds than
+//! get an error.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::pool::PoolConfig;
+use crate::retry::RetryPolicy;
+use crate::topology::TopologyConfig;
+
+/// Which node's answer a read takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadMode {
+    /// That of the node which acknowledged this client's last write of the same shard; without
+    /// one, of the node that is preferred for the path; else of the next that answers.
+    #[default]
+    Preferred,
+    /// That of any node. A write of one's own may not be seen yet.
+    Any,
+    /// The newest of a majority of the nodes in the view: greatest by (tock, node name,
+    /// incarnation, tick). Newer than what one node tells while the network is slow to spread it, and
+    /// no more than that: see [`ReadModeError::Linearizable`].
+    Freshest,
+}
+
+/// Why there is no such read mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadModeError {
+    /// It is not offered, on purpose.
+    #[error(
+        "linearizable reads are refused: a node acknowledges a write alone, before any other node \
+         has it, and while the network is split both sides take writes, so no number of nodes \
+         can tell whether there is a newer one; 'freshest' asks a majority for the newest that they \
+         have, and a put with a chain precondition finds out whether what it read was current"
+    )]
+    Linearizable,
+    /// The word is unknown.
+    #[error("there is no read mode {0:?}; there are preferred, any, freshest")]
+    Unknown(String),
+}
+
+impl FromStr for ReadMode {
+    type Err = ReadModeError;
+
+    fn from_str(text: &str) -> Result<ReadMode, ReadModeError> {
+        match text.to_ascii_lowercase().as_str() {
+            "preferred" => Ok(ReadMode::Preferred),
+            "any" => Ok(ReadMode::Any),
+            "freshest" => Ok(ReadMode::Freshest),
+            "linearizable" | "linearisable" | "strong" | "serializable" => {
+                Err(ReadModeError::Linearizable)
+            }
+            _ => Err(ReadModeError::Unknown(text.to_owned())),
+        }
+    }
+}
+
+/// What a client does. Made with [`ClientConfig::new`] and the methods that follow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientConfig {
+    pub(super) pool: PoolConfig,
+    pub(super) topology: TopologyConfig,
+    pub(super) retry: RetryPolicy,
+    pub(super) read_mode: ReadMode,
+    pub(super) writes_ids: bool,
+    pub(super) connect_deadline: Duration,
+    pub(super) own_write_patience: Duration,
+    pub(super) own_writes_max: usize,
+    pub(super) watch_paths_max: usize,
+    pub(super) watch_bytes_max: usize,
+    pub(super) watch_patience: Duration,
+    pub(super) shard_table_age: Duration,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        ClientConfig {
+            pool: PoolConfig::default(),
+            topology: TopologyConfig::default(),
+            retry: RetryPolicy::default(),
+            read_mode: ReadMode::Preferred,
+            writes_ids: true,
+            connect_deadline: Duration::from_secs(10),
+            own_write_patience: Duration::from_secs(1),
+            own_writes_max: 16_384,
+            watch_paths_max: 65_536,
+            watch_bytes_max: 16 << 20,
+            watch_patience: Duration::from_secs(2),
+            shard_table_age: Duration::from_secs(30),
+        }
+    }
+}
+
+impl ClientConfig {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> ClientConfig {
+        ClientConfig::default()
+    }
+
+    /// How connections are kept.
+    #[must_use]
+    pub fn pool(self, pool: PoolConfig) -> ClientConfig {
+        ClientConfig { pool, ..self }
+    }
+
+    /// How the cluster is watched.
+    #[must_use]
+    pub fn topology(self, topology: TopologyConfig) -> ClientConfig {
+        ClientConfig { topology, ..self }
+    }
+
+    /// What is tried again, when, and for how long.
+    #[must_use]
+    pub fn retry(self, retry: RetryPolicy) -> ClientConfig {
+        ClientConfig { retry, ..self }
+    }
+
+    /// Which node's answer reads take that do not say it themselves.
+    #[must_use]
+    pub fn read_mode(self, read_mode: ReadMode) -> ClientConfig {
+        ClientConfig { read_mode, ..self }
+    }
+
+    /// Whether each write carries an id, by which nodes know it again when it is retried (on).
+    /// Without, a write that may have been made is not retried, but for one with a chain
+    /// precondition.
+    #[must_use]
+    pub fn write_ids(self, writes_ids: bool) -> ClientConfig {
+        ClientConfig { writes_ids, ..self }
+    }
+
+    /// How long [`connect`](super::Client::connect) tries to reach a seed (10 s).
+    #[must_use]
+    pub fn connect_deadline(self, connect_deadline: Duration) -> ClientConfig {
+        ClientConfig { connect_deadline, ..self }
+    }
+
+    /// How long a read looks for a node that has this client's own last write of a path, once the
+    /// one that took it is gone (1 s); then it takes the answer that there is.
+    #[must_use]
+    pub fn own_write_patience(self, own_write_patience: Duration) -> ClientConfig {
+        ClientConfig { own_write_patience, ..self }
+    }
+
+    /// For how many paths the own last write is remembered (16,384). The oldest is forgotten.
+    #[must_use]
+    pub fn own_writes_max(self, own_writes_max: usize) -> ClientConfig {
+        ClientConfig { own_writes_max, ..self }
+    }
+
+    /// How many paths (65,536), and bytes of them (16 MiB), each watch remembers in order to go on at
+    /// another node where it was. Above, it starts over there.
+    #[must_use]
+    pub fn watch_memory(self, paths: usize, bytes: usize) -> ClientConfig {
+        ClientConfig { watch_paths_max: paths, watch_bytes_max: bytes, ..self }
+    }
+
+    /// How long a watch that goes on at another node waits there for versions that it has delivered
+    /// already and that have not come there yet (2 s); then it starts over.
+    #[must_use]
+    pub fn watch_patience(self, watch_patience: Duration) -> ClientConfig {
+        ClientConfig { watch_patience, ..self }
+    }
+
+    /// How old the table of overrides of preferred nodes gets before it is fetched again (30 s).
+    #[must_use]
+    pub fn shard_table_age(self, shard_table_age: Duration) -> ClientConfig {
+        ClientConfig { shard_table_age, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linearizable_reads_are_refused_with_the_reason() {
+        let error = "linearizable".parse::<ReadMode>().unwrap_err();
+        assert_eq!(error, ReadModeError::Linearizable);
+        assert!(error.to_string().contains("acknowledges a write alone"));
+        assert_eq!("Freshest".parse(), Ok(ReadMode::Freshest));
+        assert!("best".parse::<ReadMode>().unwrap_err().to_string().contains("\"best\""));
+    }
+}

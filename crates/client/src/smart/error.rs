@@ -1,0 +1,163 @@
+//! What a call can end with when it does not succeed.
+
+use std::fmt;
+
+use super::config::ReadModeError;
+use crate::error::{ClientError, ServerError};
+
+/// What became of what the call was to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It was not done, and will not be.
+    NotDone,
+    /// It may have been done, or may still be, once.
+    Unknown,
+    /// A node has made the change, but not as many others as were asked for have confirmed it. It
+    /// spreads by itself, unless that node is lost before.
+    Unconfirmed,
+}
+
+/// Where, how often, and with what effect a call was tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    /// The node of the last try, by its name, or its address where that is not known.
+    pub node: Option<String>,
+    /// Tries, the last one included.
+    pub attempts: u32,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+impl fmt::Display for At {
+    /// `(at n1, 3 tries, may have been done)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tries = if self.attempts == 1 { "try" } else { "tries" };
+        let fate = match self.fate {
+            Fate::NotDone => "",
+            Fate::Unknown => ", may have been done",
+            Fate::Unconfirmed => ", done but not confirmed",
+        };
+        match &self.node {
+            Some(node) => write!(f, "(at {node}, {} {tries}{fate})", self.attempts),
+            None => write!(f, "({} {tries}{fate})", self.attempts),
+        }
+    }
+}
+
+/// Why a call did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// A node refused it, and no other try can help: a precondition does not hold, the request is bad,
+    /// it is not allowed …
+    #[error("{error} {at}")]
+    Refused {
+        /// What the node said.
+        error: ServerError,
+        /// Where.
+        at: At,
+    },
+    /// The deadline passed while no node could do it.
+    #[error("no node could do it in time; the last try: {error} {at}")]
+    Unavailable {
+        /// How the last try failed.
+        error: ClientError,
+        /// Where.
+        at: At,
+    },
+    /// A try may have been carried out, and another one could do it twice; or the deadline passed
+    /// after such a try.
+    #[error("it may have been done: {error} {at}")]
+    FateUnknown {
+        /// How the last try failed.
+        error: ClientError,
+        /// Where.
+        at: At,
+    },
+    /// Fewer than a majority of the nodes answered a read that needs one.
+    #[error("{answered} of {nodes} nodes answered, {needed} must {at}")]
+    NoMajority {
+        /// Nodes that answered.
+        answered: usize,
+        /// How many must.
+        needed: usize,
+        /// How many there are.
+        nodes: usize,
+        /// Where.
+        at: At,
+    },
+    /// There is no such read mode.
+    #[error(transparent)]
+    ReadMode(#[from] ReadModeError),
+    /// What is there, or what is to be written, is no value of this type. A write was not sent.
+    #[error("the value does not fit: {0}")]
+    Value(String),
+    /// The call cannot be made like that. Nothing was sent.
+    #[error("{0}")]
+    Usage(String),
+    /// The client was closed.
+    #[error("the client was closed {0}")]
+    Closed(At),
+}
+
+impl CallError {
+    /// The word for programs: a node's, or `unavailable`, `fate_unknown`, `no_majority`, `read_mode`,
+    /// `bad_value`, `usage`, `closed`. None where an old node refused without a word.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            CallError::Refused { error, .. } => error.code.as_deref(),
+            CallError::Unavailable { .. } => Some("unavailable"),
+            CallError::FateUnknown { error, .. } => {
+                let code = error.server().and_then(|error| error.code.as_deref());
+                Some(code.unwrap_or("fate_unknown"))
+            }
+            CallError::NoMajority { .. } => Some("no_majority"),
+            CallError::ReadMode(_) => Some("read_mode"),
+            CallError::Value(_) => Some("bad_value"),
+            CallError::Usage(_) => Some("usage"),
+            CallError::Closed(_) => Some("closed"),
+        }
+    }
+
+    /// Whether a node refused with this word.
+    #[must_use]
+    pub fn has_code(&self, code: &str) -> bool {
+        self.code() == Some(code)
+    }
+
+    /// The node of the last try.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        self.at()?.node.as_deref()
+    }
+
+    /// Tries.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.at().map_or(0, |at| at.attempts)
+    }
+
+    /// What became of what was to be done.
+    #[must_use]
+    pub fn fate(&self) -> Fate {
+        self.at().map_or(Fate::NotDone, |at| at.fate)
+    }
+
+    /// Whether a precondition of a write did not hold: somebody else was there first.
+    #[must_use]
+    pub fn is_precondition(&self) -> bool {
+        let codes = ["already_exists", "is_new", "chain_mismatch", "data_mismatch"];
+        codes.iter().any(|code| self.has_code(code))
+    }
+
+    fn at(&self) -> Option<&At> {
+        match self {
+            CallError::Refused { at, .. }
+            | CallError::Unavailable { at, .. }
+            | CallError::FateUnknown { at, .. }
+            | CallError::NoMajority { at, .. }
+            | CallError::Closed(at) => Some(at),
+            CallError::ReadMode(_) | CallError::Value(_) | CallError::Usage(_) => None,
+        }
+    }
+}

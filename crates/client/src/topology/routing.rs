@@ -1,0 +1,114 @@
+//! Who is preferred for which shard, and where everybody is: one view and one table of overrides
+//! put together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ClusterView;
+use crate::model::host_port::HostPort;
+use crate::router::{Candidate, Router};
+
+/// The overrides: by virtual shard, the name of the node that is preferred for it.
+pub type Preferences = BTreeMap<u16, String>;
+
+/// A node that requests can go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Its name; of a seed that was never reached, its address.
+    pub name: String,
+    /// Its life, where that is known.
+    pub incarnation: Option<u64>,
+    /// Where it is.
+    pub address: HostPort,
+    /// Whether it should be asked before those that are not live.
+    pub is_live: bool,
+}
+
+/// A shard whose preferred node is another one than before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreferenceMove {
+    /// Which.
+    pub shard: u16,
+    /// The name of the one before, if there was one.
+    pub from: Option<String>,
+    /// The name of the one now.
+    pub to: Option<String>,
+}
+
+/// See the module. Never changed, only replaced.
+pub struct Routing {
+    /// The view that it was made from.
+    pub view: Arc<ClusterView>,
+    /// The router, whose indices are those of `targets`.
+    pub router: Router,
+    /// The nodes with a known address, in the order of names; then the seeds whose address none of
+    /// them has, as nodes that are not live.
+    pub targets: Vec<Target>,
+}
+
+impl Routing {
+    pub(super) fn new(
+        view: Arc<ClusterView>,
+        seeds: &[HostPort],
+        preferences: Arc<Preferences>,
+    ) -> Routing {
+        let with_address = view.nodes.iter().filter_map(|node| {
+            Some(Target {
+                name: node.name.clone(),
+                incarnation: node.incarnation,
+                address: node.client.clone()?,
+                is_live: node.is_live(),
+            })
+        });
+        let mut targets: Vec<Target> = with_address.collect();
+        for seed in seeds {
+            if targets.iter().all(|target| target.address != *seed) {
+                targets.push(as_target(seed, false));
+            }
+        }
+        Routing::made_of(view, targets, &preferences)
+    }
+
+    /// Before the first view.
+    pub(super) fn of_seeds(seeds: &[HostPort]) -> Routing {
+        let targets = seeds.iter().map(|seed| as_target(seed, true)).collect();
+        Routing::made_of(Arc::default(), targets, &Preferences::new())
+    }
+
+    fn made_of(view: Arc<ClusterView>, targets: Vec<Target>, preferences: &Preferences) -> Routing {
+        let candidates: Vec<Candidate> = targets
+            .iter()
+            .map(|target| Candidate { name: target.name.clone(), is_live: target.is_live })
+            .collect();
+        let prefer = |shard: u16| preferences.get(&shard).map(String::as_str);
+        let router = Router::new(&candidates, &prefer);
+        Routing { view, router, targets }
+    }
+
+    /// Whether this is the address of a node or a seed.
+    pub(super) fn knows(&self, address: &HostPort) -> bool {
+        self.targets.iter().any(|target| target.address == *address)
+    }
+
+    /// The node of this name.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<&Target> {
+        self.targets.iter().find(|target| target.name == name)
+    }
+
+    /// What moved from this one to a newer one.
+    pub(super) fn moves_to(&self, newer: &Routing) -> Vec<PreferenceMove> {
+        let moved = self.router.moved(&newer.router);
+        moved
+            .map(|(shard, from, to)| PreferenceMove {
+                shard,
+                from: from.map(str::to_owned),
+                to: to.map(str::to_owned),
+            })
+            .collect()
+    }
+}
+
+fn as_target(seed: &HostPort, is_live: bool) -> Target {
+    Target { name: seed.to_string(), incarnation: None, address: seed.clone(), is_live }
+}

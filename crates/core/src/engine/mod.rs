@@ -1,0 +1,536 @@
+//! One node's whole state behind two doors: `&self` methods read, [`Engine::write`] and
+//! [`Engine::handle`] change. Pure and deterministic: time, randomness and messages come in,
+//! and what is to be done comes out as data ([`Outbox`]). The same engine runs in a real node
+//! and in tests with a virtual clock.
+//!
+//! The caller's duties:
+//! 1. Keep the engine behind one reader-writer lock; drain the outbox under the exclusive
+//!    guard into bounded queues, in order, without ever blocking.
+//! 2. Call [`Engine::handle`] with [`Input::Tick`] every [`TICK_INTERVAL_MS`].
+//! 3. Pass a time that never goes back.
+//! 4. Keep frames on one link in order.
+//! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
+
+mod closed;
+pub mod conflicts;
+mod contents;
+pub mod delete;
+mod digest;
+mod election;
+pub mod exchange;
+mod image;
+mod io;
+pub mod lists;
+pub mod load;
+pub mod overlay;
+mod peers;
+mod repair;
+mod resync;
+mod serve;
+mod spread;
+pub mod take_in;
+#[cfg(test)]
+mod tests;
+pub mod view;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub use closed::Closed;
+use conflicts::Conflicts;
+pub use delete::Decided;
+use delete::{DeleteGroup, DeleteSettings};
+use election::Elections;
+pub use image::{Image, Knowledge};
+pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
+use lists::ListCaps;
+use peers::Peers;
+pub use repair::CatchUpProgress;
+use repair::Repair;
+use resync::Resync;
+pub use resync::ResyncView;
+pub use serve::ServeJob;
+use spread::Spread;
+pub use spread::SpreadView;
+pub use write::{EngineWriteError, MemoryExcess};
+
+use crate::model::chain::ChainBound;
+use crate::model::defects::Defects;
+use crate::model::entry::Entry;
+use crate::model::ids::{
+    Event, Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
+};
+use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen};
+use crate::protocol::peer::PeerMessage;
+use crate::replica::shards::{CountedShards, ShardCount};
+use crate::replica::watch::{WatchId, WatchScope, Watches};
+use crate::replica::{Committed, Replica};
+use crate::tree::Tree;
+use crate::tree::shard_sums::ShardSums;
+
+/// How often the engine wants to know that time has passed.
+pub const TICK_INTERVAL_MS: Millis = 50;
+
+/// Most nodes that clients have removed from their views. Whoever owns nothing vanishes by itself
+/// when it is over; this is for those that still stand in chains. A newcomer is told all of them.
+pub const KILLED_MAX: usize = 1_024;
+/// What an engine is made with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This node's name and incarnation: a new one at each start (RULES 9).
+    pub id: NodeId,
+    /// From a random source: makes hashes hard to guess.
+    pub hash_seed: u64,
+    /// Client writes are refused; changes from peers are taken.
+    pub read_only: bool,
+    /// Clients are served although the data says that they must log in.
+    pub ignore_auth: bool,
+    /// Bytes of entries from which on client writes that need more memory are refused; deletions,
+    /// and changes that do not make their entry bigger, are taken. None for no limit. Changes from peers are always taken: refusing them would be divergence.
+    pub memory_max: Option<usize>,
+    /// How the Delete group works.
+    pub delete: DeleteSettings,
+    /// In a network of more nodes not all are linked with all; the same on every node.
+    pub full_mesh_max: usize,
+    /// How long lists to peers are; only tests and the simulator want them shorter.
+    pub lists: ListCaps,
+    /// Where chains are cut; only the simulator wants them shorter.
+    pub chain_bound: ChainBound,
+    /// None, but in tests and simulations.
+    pub defects: Defects,
+}
+
+impl Config {
+    /// A node that takes writes without limits.
+    #[must_use]
+    pub fn new(id: NodeId, hash_seed: u64) -> Self {
+        Self {
+            id,
+            hash_seed,
+            read_only: false,
+            ignore_auth: false,
+            memory_max: None,
+            delete: DeleteSettings::default(),
+            full_mesh_max: overlay::FULL_MESH_MAX,
+            lists: ListCaps::default(),
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
+        }
+    }
+}
+
+/// One node's state; see the module's documentation for the caller's duties.
+pub struct Engine {
+    config: Config,
+    replica: Replica,
+    watches: Watches,
+    peers: Peers,
+    repair: Repair,
+    resync: Resync,
+    elections: Elections,
+    delete: DeleteGroup,
+    spread: Spread,
+    /// Invariant: false until the node founded its network or finished a catch-up, then true
+    /// for good.
+    ready: bool,
+    /// Names that clients removed from their views. Shared with whoever encodes for clients.
+    killed: Arc<BTreeSet<NodeName>>,
+    /// Members as SWIM sees them, without this node.
+    members: BTreeSet<NodeId>,
+    counters: EngineCounters,
+    conflicts: Conflicts,
+    asked_for_incarnation: bool,
+    /// See [`Engine::bar_array_paths`].
+    array_paths_barred: bool,
+    /// See [`Output::Knowledge`].
+    knowledge_changed: bool,
+    /// Room in which frames of changes are put together.
+    frame: Vec<u8>,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EngineCounters {
+    /// Events that this node made.
+    pub writes: u64,
+    /// Versions taken in from peers that changed the tree.
+    pub applied: u64,
+    /// Conflicts found.
+    pub conflicts: u64,
+    /// Catch-ups finished, as the asking side.
+    pub catch_ups: u64,
+    /// Catch-ups answered.
+    pub catch_ups_served: u64,
+    /// Splits that healed: meetings of two sides.
+    pub resyncs: u64,
+    /// Purges applied.
+    pub purges: u64,
+    /// Tombstones that were dropped by purges.
+    pub purged: u64,
+    /// Entries that were dropped because they had been purged elsewhere (RULES 4a).
+    pub dropped: u64,
+    /// Entries that were changed here while cut off and re-issued (RULES 4b, 8).
+    pub reissued: u64,
+    /// Changes of others that were passed on.
+    pub relayed: u64,
+    /// Changes that came a second time, over another link.
+    pub duplicates: u64,
+    /// Links over which changes are not pushed any more, because of that.
+    pub prunes: u64,
+    /// Links over which they are again.
+    pub grafts: u64,
+    /// Times that a peer was found to hold something else although it has accounted for the same
+    /// (RULES 10).
+    pub contents_differed: u64,
+    /// Entries that were repaired here because of that.
+    pub contents_mended: u64,
+}
+
+impl Engine {
+    /// An empty node that is not ready yet: it waits for [`Input::Found`] or for a peer to
+    /// catch up from.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self {
+            replica: Replica::new(&config.id, config.hash_seed)
+                .on_trial(config.chain_bound, config.defects),
+            watches: Watches::new(config.hash_seed),
+            peers: Peers::default(),
+            repair: Repair::default(),
+            resync: Resync::default(),
+            elections: Elections::new(&config.id.name, config.hash_seed, config.delete.cycle_ms),
+            delete: DeleteGroup::new(config.delete.clone()),
+            spread: Spread::default(),
+            ready: false,
+            killed: Arc::default(),
+            members: BTreeSet::new(),
+            counters: EngineCounters::default(),
+            conflicts: Conflicts::default(),
+            asked_for_incarnation: false,
+            array_paths_barred: false,
+            knowledge_changed: false,
+            config,
+            frame: Vec::new(),
+        }
+    }
+
+    /// The entry at a path in canonical bytes; tombstones included.
+    #[must_use]
+    pub fn get(&self, path: &[u8]) -> Option<&Entry> {
+        self.replica.tree().get(path)
+    }
+
+    /// The tree; a clone is an O(1) snapshot.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        self.replica.tree()
+    }
+
+    /// The known incarnations, which entries' events refer to.
+    #[must_use]
+    pub fn table(&self) -> &Arc<NodeTable> {
+        self.replica.table()
+    }
+
+    /// What is accounted for.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        self.replica.seen()
+    }
+
+    /// How far purges were applied.
+    #[must_use]
+    pub fn mark(&self) -> &Mark {
+        self.replica.mark()
+    }
+
+    /// This node's name and incarnation; it changes when the node must renew itself.
+    #[must_use]
+    pub fn id(&self) -> &NodeId {
+        &self.config.id
+    }
+
+    /// The own incarnation's index.
+    #[must_use]
+    pub fn own(&self) -> NodeIndex {
+        self.replica.own()
+    }
+
+    /// The last tick that this node used; none while it is not ready.
+    #[must_use]
+    pub fn tick(&self) -> Option<Tick> {
+        self.ready.then(|| self.replica.tick())
+    }
+
+    /// The network's counter as far as this node knows it.
+    #[must_use]
+    pub fn tock(&self) -> Tock {
+        self.replica.tock()
+    }
+
+    /// Whether the node serves clients.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether client writes are refused by configuration.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.config.read_only
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn counters(&self) -> EngineCounters {
+        self.counters
+    }
+
+    /// Members as SWIM sees them, without this node.
+    pub fn members(&self) -> impl Iterator<Item = &NodeId> {
+        self.members.iter()
+    }
+
+    /// Names that clients removed from their views.
+    #[must_use]
+    pub fn killed(&self) -> &Arc<BTreeSet<NodeName>> {
+        &self.killed
+    }
+
+    /// How many watches there are.
+    #[must_use]
+    pub fn watch_count(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// How many peers have acknowledged this node's change with that tick.
+    #[must_use]
+    pub fn copies(&self, tick: Tick) -> usize {
+        self.peers.iter().filter(|(_, p)| p.acked >= tick).count()
+    }
+
+    /// How many linked peers are known to hold a change: of this node's own those that have
+    /// acknowledged it, of another's those that have accounted for it, and its maker.
+    #[must_use]
+    pub fn copies_of(&self, event: Event) -> usize {
+        if event.node == self.own() {
+            return self.copies(event.tick);
+        }
+        let maker = self.table().get(event.node);
+        self.peers.iter().filter(|(_, p)| p.seen.contains(event) || Some(&p.id) == maker).count()
+    }
+
+    /// How many changes this node has made since its start that no other node has acknowledged, as
+    /// far as it knows. Those of an identity that it has given up are not counted.
+    #[must_use]
+    pub fn unshared_changes(&self) -> u64 {
+        self.replica.tick().get().saturating_sub(self.peers.shared().get())
+    }
+
+    /// How many peers are linked.
+    #[must_use]
+    pub fn link_count(&self) -> usize {
+        self.peers.iter().count()
+    }
+
+    /// Whether a linked peer serves clients: there is a network to catch up with.
+    #[must_use]
+    pub fn has_ready_peer(&self) -> bool {
+        self.peers.iter().any(|(_, p)| p.ready)
+    }
+
+    /// Sums over the entries of each virtual shard, for those who compare nodes; none before
+    /// somebody had them counted.
+    #[must_use]
+    pub fn shard_sums(&self) -> Option<&ShardSums> {
+        self.replica.shard_sums()
+    }
+
+    /// Begins to keep them; see [`Replica::begin_shard_count`].
+    pub fn begin_shard_count(&mut self) -> ShardCount {
+        self.replica.begin_shard_count()
+    }
+
+    /// From now on there are sums; see [`Replica::end_shard_count`].
+    pub fn end_shard_count(&mut self, counted: &CountedShards) {
+        self.replica.end_shard_count(counted);
+    }
+
+    /// Mints a fresh tock, for replies that must carry one.
+    pub fn mint_tock(&mut self) -> Tock {
+        self.replica.mint_tock()
+    }
+
+    /// Sends a client's message to whoever monitors its topic, here and at the peers. Best
+    /// effort: it is kept nowhere.
+    pub fn send_topic(&mut self, topic: &Path, data: &[u8], out: &mut Outbox) {
+        if !self.peers.is_empty() {
+            self.flood(&PeerMessage::Topic { topic: topic.clone(), data }, false, out);
+        }
+        out.push(Output::Topic { topic: topic.clone(), data: data.into() });
+    }
+
+    /// Adds a watch; the caller takes its snapshot of [`Engine::tree`] under the same guard,
+    /// so that nothing older follows something newer. `None` when there are too many.
+    pub fn watch(&mut self, scope: WatchScope) -> Option<WatchId> {
+        self.watches.add(scope)
+    }
+
+    /// Ends a watch; tells whether it was there.
+    pub fn unwatch(&mut self, id: WatchId) -> bool {
+        self.watches.remove(id)
+    }
+
+    /// The watches that want to hear of a path, oldest first.
+    #[must_use]
+    pub fn watchers_of(&self, path: &Path) -> Vec<WatchId> {
+        self.watches.of(path)
+    }
+
+    /// Removes a node from the views of clients, here and at the peers, until it is heard of
+    /// again. The caller has checked that it is gone and owns nothing (see [`view`]). Tells
+    /// whether there was room on the list.
+    #[must_use]
+    pub fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) -> bool {
+        let hidden = self.hide(name.clone());
+        if hidden {
+            self.broadcast(&PeerMessage::KillNode(name.clone()), out);
+        }
+        hidden
+    }
+
+    /// A peer's client removed a node, perhaps long ago. Whoever is linked here is there.
+    fn on_kill_node(&mut self, name: NodeName, out: &mut Outbox) {
+        let is_linked = name == self.config.id.name || self.is_linked(&name);
+        if is_linked || self.is_there_unlinked(&name) {
+            return;
+        }
+        let is_news = !self.killed.contains(&name);
+        if self.hide(name.clone()) && is_news && self.spread.is_tree() {
+            self.broadcast(&PeerMessage::KillNode(name), out);
+        }
+    }
+
+    /// Tells a peer which nodes clients have removed: it may have come since, or been away.
+    fn tell_killed(&self, link: LinkId, out: &mut Outbox) {
+        for name in self.killed.iter() {
+            self.send(link, &PeerMessage::KillNode(name.clone()), out);
+        }
+    }
+
+    /// Whether a node of that name is linked.
+    #[must_use]
+    pub fn is_linked(&self, name: &NodeName) -> bool {
+        self.peers.iter().any(|(_, peer)| peer.id.name == *name)
+    }
+
+    /// Says farewell to all peers.
+    pub fn leave(&mut self, out: &mut Outbox) {
+        self.broadcast(&PeerMessage::Leave, out);
+    }
+
+    /// Everything that happens outside comes in here.
+    pub fn handle(&mut self, input: Input<'_>, now: Millis, out: &mut Outbox) {
+        self.peers.schedule.now = now;
+        match input {
+            Input::Found => self.on_found(out),
+            Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
+            Input::LinkDown { link } => self.on_link_down(link, now, out),
+            Input::Messages { link, messages } => self.on_messages(link, messages, now, out),
+            Input::Lagged { link } => {
+                self.greet_elections(link, out);
+                self.greet_group(link, out);
+                self.send_digest(link, out);
+            }
+            Input::Persisted { token } => self.on_persisted(token, now, out),
+            Input::MemberUp { member } => {
+                self.revive(&member.name);
+                self.members.insert(member);
+                self.spread.stale = true;
+            }
+            Input::MemberDown { member } => {
+                self.members.remove(&member);
+                self.spread.stale = true;
+                self.on_name_gone(&member.name);
+            }
+            Input::Renewed { incarnation } => self.on_renewed(incarnation, out),
+            Input::Tick => self.on_tick(now, out),
+        }
+        if self.replica.is_usurped() && !self.asked_for_incarnation {
+            self.asked_for_incarnation = true;
+            out.push(Output::NeedIncarnation);
+        }
+        self.tell_knowledge(out);
+    }
+
+    /// Clients do not see a node any more, if there is room on the list.
+    fn hide(&mut self, name: NodeName) -> bool {
+        let is_full = self.killed.len() >= KILLED_MAX && !self.killed.contains(&name);
+        if !is_full {
+            Arc::make_mut(&mut self.killed).insert(name);
+        }
+        !is_full
+    }
+
+    /// Clients see a node again that they had removed: it is heard of.
+    fn revive(&mut self, name: &NodeName) {
+        if self.killed.contains(name) {
+            Arc::make_mut(&mut self.killed).remove(name);
+        }
+    }
+
+    fn on_found(&mut self, out: &mut Outbox) {
+        if !self.ready {
+            self.ready = true;
+            out.push(Output::Ready);
+            // Others that wait for somebody to catch up from should know at once.
+            let seen = self.told_seen();
+            self.broadcast_digest(&seen, out);
+        }
+    }
+
+    fn on_renewed(&mut self, incarnation: Incarnation, out: &mut Outbox) {
+        let id = NodeId { name: self.config.id.name.clone(), incarnation };
+        self.asked_for_incarnation = false;
+        if self.replica.renew(&id) {
+            self.config.id = id;
+            self.peers.on_renewed();
+            self.delete.on_renewed(incarnation, self.config.defects);
+            self.note_knowledge();
+            out.push(Output::Report(Report::Renewed { incarnation }));
+        }
+    }
+
+    /// Tells watchers (and later the log) of a change.
+    fn publish(&mut self, change: Committed, out: &mut Outbox) {
+        if !self.killed.is_empty()
+            && let Some(maker) = self.table().get(change.entry.newest().node).cloned()
+        {
+            // It owns something now.
+            self.revive(&maker.name);
+        }
+        let watchers = self.watches.of(&change.path);
+        if !watchers.is_empty() {
+            out.push(Output::Notify { watchers, change: change.clone() });
+        }
+        out.push(Output::Commit(change));
+    }
+
+    fn broadcast(&self, message: &PeerMessage<'_>, out: &mut Outbox) {
+        if !self.peers.is_empty() {
+            out.push(Output::Broadcast { frame: encode(message, self.replica.table()) });
+        }
+    }
+
+    fn send(&self, link: LinkId, message: &PeerMessage<'_>, out: &mut Outbox) {
+        out.push(Output::Send { link, frame: encode(message, self.replica.table()) });
+    }
+}
+
+fn encode(message: &PeerMessage<'_>, table: &NodeTable) -> Arc<[u8]> {
+    let mut frame = Vec::new();
+    message.encode(table, &mut frame);
+    frame.into()
+}

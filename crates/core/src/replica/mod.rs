@@ -1,0 +1,314 @@
+//! The replicated state of one node and the rules that change it, pure. Each rule of the
+//! replication rules (RULES in these docs; `ARCHITECTURE.md` has them) is in one place:
+//!
+//! | rule | where |
+//! |---|---|
+//! | State, the invariant (I) | this file |
+//! | 1 Write | [`mod@write`] |
+//! | 2 Apply | [`decide`] chooses, [`apply`] carries out |
+//! | 3 Catch-up | [`catch_up`], the answer; [`across`], the asking side's step at the end |
+//! | 4 Across a purge | [`crossing`] and [`across`]; the answer is in [`catch_up`] |
+//! | 5 Purge | [`purge`] |
+//! | 6 Re-issue | [`reissue`] |
+//! | 7 Who may purge | `engine::delete`; what a member checks is in [`purge`] |
+//! | 8 Two lineages | [`reissue`] (on its behalf), then [`across`] |
+//! | 9 Coming back | [`come_back`] |
+//! | 10 Contents | [`contents`] |
+
+pub mod across;
+pub mod apply;
+pub mod catch_up;
+pub mod come_back;
+pub mod contents;
+pub mod crossing;
+pub mod decide;
+pub mod purge;
+pub mod reissue;
+pub mod ring;
+pub mod shards;
+#[cfg(test)]
+mod tests;
+pub mod watch;
+pub mod write;
+pub mod write_ids;
+
+use std::sync::Arc;
+
+use crate::model::chain::ChainBound;
+use crate::model::defects::{Defect, Defects};
+use crate::model::entry::Entry;
+use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::meta::{AUTH_PATH, Login, login};
+use crate::model::path::Path;
+use crate::model::seen::{Mark, Seen, SeenById};
+use crate::model::seen_sum::{fingerprint, share_key};
+use crate::tree::content_sums::ContentSums;
+use crate::tree::{Spot, Tree};
+use crossing::Changed;
+use ring::Ring;
+use shards::Upkeep;
+use write_ids::WriteIds;
+
+/// What one node holds.
+///
+/// The invariant (I): if tick t of path p is in `seen`, then the tree holds at p a version at
+/// least as great as t's, or holds nothing there and a tombstone at least as great was purged
+/// at a mark that this node has reached.
+pub struct Replica {
+    /// Shared with the snapshots that outlive the guard; copied when a new incarnation becomes
+    /// known while one is alive.
+    table: Arc<NodeTable>,
+    own: NodeIndex,
+    tree: Tree,
+    seen: Seen,
+    mark: Mark,
+    /// The last tick that this incarnation used. Invariant: never goes back; every tick up to
+    /// it is in `seen`.
+    tick: Tick,
+    /// Invariant: at least every tock of an entry, and every component of `mark`.
+    tock: Tock,
+    ring: Ring,
+    write_ids: WriteIds,
+    changed: Changed,
+    /// A tick of this incarnation above `tick` was met: somebody else uses this identity.
+    usurped: bool,
+    /// No event is made any more.
+    is_stopped: bool,
+    chain_bound: ChainBound,
+    defects: Defects,
+    /// Invariant: the sums over `tree`.
+    contents: ContentSums,
+    /// Invariant: what the entry at [`AUTH_PATH`] says.
+    login: Option<Login>,
+    /// Not part of the state: it is made of the tree when somebody asks.
+    shards: Upkeep,
+    /// Nor this: the entry that was overwritten last, for [`Entry::new_in`].
+    room: Option<Entry>,
+}
+
+/// A version that is in the tree now and was not before: what is logged, pushed, watched.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// Where.
+    pub path: Path,
+    /// The version that is there now.
+    pub entry: Entry,
+}
+
+impl Replica {
+    /// An empty state. The hash seed comes from outside (see [`Tree::new`]).
+    #[must_use]
+    pub fn new(id: &NodeId, hash_seed: u64) -> Self {
+        let mut table = NodeTable::new();
+        let own = table.intern(id).unwrap_or(NodeIndex(0));
+        let tree = Tree::new(hash_seed);
+        Self {
+            table: Arc::new(table),
+            own,
+            write_ids: WriteIds::of(&tree),
+            changed: Changed::default(),
+            tree,
+            seen: Seen::new(),
+            mark: Mark::default(),
+            tick: Tick::default(),
+            tock: Tock::default(),
+            ring: Ring::new(),
+            usurped: false,
+            is_stopped: false,
+            chain_bound: ChainBound::default(),
+            defects: Defects::default(),
+            contents: ContentSums::default(),
+            login: None,
+            shards: Upkeep::default(),
+            room: None,
+        }
+    }
+
+    /// The same with what only simulations and tests set.
+    #[must_use]
+    pub fn on_trial(mut self, chain_bound: ChainBound, defects: Defects) -> Self {
+        self.chain_bound = chain_bound;
+        self.defects = defects;
+        self
+    }
+
+    /// Whether a defect is planted.
+    pub(crate) fn has(&self, defect: Defect) -> bool {
+        self.defects.has(defect)
+    }
+
+    /// The known incarnations.
+    #[must_use]
+    pub fn table(&self) -> &Arc<NodeTable> {
+        &self.table
+    }
+
+    /// This node's own incarnation.
+    #[must_use]
+    pub fn own(&self) -> NodeIndex {
+        self.own
+    }
+
+    /// The tree; clone it for a snapshot.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// An entry that was overwritten and that nobody needs: the next one can be made in its memory.
+    pub fn take_room(&mut self) -> Option<Entry> {
+        self.room.take()
+    }
+
+    /// How clients must log in, as the tree says; none: they need not.
+    #[must_use]
+    pub fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+
+    /// What is accounted for.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// How far purges were applied.
+    #[must_use]
+    pub fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
+    /// The last tick that this incarnation used; 0 before its first change.
+    #[must_use]
+    pub fn tick(&self) -> Tick {
+        self.tick
+    }
+
+    /// The network's counter as far as this node knows it.
+    #[must_use]
+    pub fn tock(&self) -> Tock {
+        self.tock
+    }
+
+    /// Mints a fresh tock, for replies that must carry one.
+    pub fn mint_tock(&mut self) -> Tock {
+        if let Some(next) = self.tock.next() {
+            self.tock = next;
+        }
+        self.tock
+    }
+
+    /// Raises the own tock to one that was heard.
+    pub fn hear_tock(&mut self, tock: Tock) {
+        self.tock = self.tock.max(tock);
+    }
+
+    /// A sum over all that is accounted for: the same on every node that has accounted for the same,
+    /// whatever its indices. O(incarnations).
+    #[must_use]
+    pub fn seen_fingerprint(&self) -> u64 {
+        let ids = self.seen.iter().filter_map(|(node, ticks)| Some((self.table.get(node)?, ticks)));
+        ids.fold(0, |sum, (id, ticks)| sum.wrapping_add(fingerprint(share_key(id), ticks)))
+    }
+
+    /// Adds an incarnation to the table; `None` when the table is full.
+    pub fn intern(&mut self, id: &NodeId) -> Option<NodeIndex> {
+        if let Some(index) = self.table.find(id.name.as_str(), id.incarnation) {
+            return Some(index);
+        }
+        Arc::make_mut(&mut self.table).intern(id)
+    }
+
+    /// The same without a [`NodeId`] at hand: no allocation for one that is known.
+    pub fn intern_name(&mut self, name: &str, incarnation: Incarnation) -> Option<NodeIndex> {
+        match self.table.find(name, incarnation) {
+            Some(index) => Some(index),
+            None => self.intern(&NodeId { name: NodeName::new(name).ok()?, incarnation }),
+        }
+    }
+
+    /// Translates what a peer has seen into local indices; `None` when the table is full.
+    pub fn intern_seen(&mut self, seen: &SeenById) -> Option<Seen> {
+        let mut result = Seen::new();
+        for (id, ticks) in seen {
+            result.union_node(self.intern(id)?, ticks);
+        }
+        Some(result)
+    }
+
+    /// Whether this identity was met with a tick that it has not used: a cloned disk. A node
+    /// that finds out must stop writing and renew (DESIGN, rule "no event twice").
+    #[must_use]
+    pub fn is_usurped(&self) -> bool {
+        self.usurped
+    }
+
+    /// Goes on under a new incarnation. The state stays; the old incarnation's ticks are an
+    /// ordinary peer's from now on.
+    pub fn renew(&mut self, id: &NodeId) -> bool {
+        let Some(index) = self.intern(id) else { return false };
+        if index == self.own || self.seen.get(index).is_some() {
+            return false;
+        }
+        self.own = index;
+        self.tick = Tick::default();
+        self.usurped = false;
+        true
+    }
+
+    /// From now on no event is made; for good.
+    pub fn stop_making_events(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// Notes that somebody spoke of an event; only a tick of our own that we never used
+    /// matters here. Hearing changes nothing else (RULES 3: data before knowledge).
+    pub(crate) fn check_own(&mut self, event: Event) {
+        if event.node == self.own && event.tick > self.tick {
+            self.usurped = true;
+        }
+    }
+
+    /// The same for a set of ticks.
+    pub fn check_own_seen(&mut self, seen: &Seen) {
+        if seen.get(self.own).is_some_and(|ticks| ticks.max() > self.tick.get()) {
+            self.usurped = true;
+        }
+    }
+
+    /// Puts a version into the tree and remembers it as recent.
+    fn commit(&mut self, path: Path, entry: Entry) -> Committed {
+        let spot = self.tree.find(path.as_bytes(), None);
+        self.commit_at(&spot, path, entry).0
+    }
+
+    /// The same at a path that was looked for since the last change; also gives what was there.
+    fn commit_at(&mut self, spot: &Spot, path: Path, entry: Entry) -> (Committed, Option<Entry>) {
+        self.ring.push(entry.newest(), &path);
+        self.changed.note(&path);
+        let old = self.tree.put(spot, &path, entry.clone());
+        self.note_change(&path, old.as_ref(), Some(&entry));
+        (Committed { path, entry }, old)
+    }
+
+    /// Takes an entry out of the tree.
+    fn take_out(&mut self, path: &Path) -> Option<Entry> {
+        let entry = self.tree.remove(path)?;
+        self.note_change(path, Some(&entry), None);
+        Some(entry)
+    }
+
+    /// Keeps the sums up to date: there was `old` at a path, and is `new` now.
+    fn note_change(&mut self, path: &Path, old: Option<&Entry>, new: Option<&Entry>) {
+        if path.as_bytes() == AUTH_PATH {
+            self.login = login_of(new);
+        }
+        let hashes = self.contents.replace(&self.table, path, old, new);
+        self.shards.note(path, old, new, hashes);
+    }
+}
+
+/// How clients must log in, as the entry at [`AUTH_PATH`] says. A deleted one says nothing.
+fn login_of(entry: Option<&Entry>) -> Option<Login> {
+    entry.and_then(Entry::value).and_then(login)
+}

@@ -1,0 +1,367 @@
+//! What left the tree without an event while some watch was lapsed (it overflowed and has not
+//! started over yet). A watch that starts over sends what the snapshot has and its client has
+//! not; that an entry is gone altogether the snapshot cannot show. So as long as a watch is
+//! lapsed, and only then, what leaves the tree is logged here; bounded, and a watch whose part
+//! of the log was given up is lost: its stream ends, and its client has to start again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::model::seen::Seen;
+use crate::replica::Committed;
+use crate::replica::watch::{WatchId, WatchScope};
+use crate::tree::Tree;
+
+/// Most entries of the log, for all lapsed watches together.
+pub const GONE_LOG_MAX: usize = 1 << 16;
+/// Most bytes of the log, for all lapsed watches together. A path and a tombstone of a few
+/// hundred bytes are usual.
+pub const GONE_LOG_BYTES_MAX: usize = 16 << 20;
+/// Of so many lapsed watches it is looked up whether their clients know of a purged tombstone;
+/// beyond, it is logged without looking: purging must not take long where many clients hang.
+const CHECKED_LAPSES_MAX: usize = 64;
+
+/// An entry that left the tree.
+#[derive(Debug)]
+pub(super) struct Gone {
+    /// What clients are told: a tombstone.
+    deletion: Committed,
+    /// It was a value (RULES 4a): nobody had been told of a deletion before.
+    was_value: bool,
+}
+
+/// Entries that left the tree together; shared with the walks that go over them.
+pub(super) type Chunk = Arc<[Gone]>;
+
+/// What becomes of a watch that overflowed.
+struct Lapse {
+    had: Seen,
+    /// Deletions that were dropped from its queue and that the tree showed no more.
+    own: Vec<Committed>,
+    /// The first chunk of the log that counts for it.
+    from: u64,
+}
+
+/// See the module. Under the hub's lock; cheap to the lock's other users: what is dropped is
+/// handed out, to be freed elsewhere.
+#[derive(Default)]
+pub(super) struct GoneLog {
+    chunks: VecDeque<Chunk>,
+    /// The number of the chunk that comes next; chunks are numbered from 0 on.
+    next: u64,
+    /// Invariants: the sums over `chunks`, at most the bounds.
+    entries: usize,
+    bytes: usize,
+    /// Those that can still start over. Invariant: while it is empty, so is `chunks`.
+    lapses: BTreeMap<WatchId, Lapse>,
+}
+
+/// Memory that should be freed where nobody waits.
+pub(super) type FreedChunks = Vec<Chunk>;
+
+fn cost(change: &Committed) -> usize {
+    change.path.as_bytes().len() + change.entry.memory_bytes() + 64
+}
+
+impl GoneLog {
+    /// A watch overflowed: `had` is what its client has had or will not miss, `own` the
+    /// deletions that were dropped from its queue and that the tree shows no more.
+    pub(super) fn begin(&mut self, id: WatchId, had: Seen, own: Vec<Committed>) {
+        self.lapses.insert(id, Lapse { had, own, from: self.next });
+    }
+
+    /// The watch starts over from this tree; `None` if it cannot, because more left the tree
+    /// meanwhile than is logged. The second part is to be freed elsewhere.
+    pub(super) fn resume(&mut self, id: WatchId, tree: Tree) -> (Option<GoneWalk>, FreedChunks) {
+        let Some(lapse) = self.lapses.remove(&id) else { return (None, Vec::new()) };
+        let first = self.next - self.chunks.len() as u64;
+        let skipped = usize::try_from(lapse.from.saturating_sub(first)).unwrap_or(usize::MAX);
+        let chunks = self.chunks.iter().skip(skipped).cloned().collect();
+        let walk =
+            GoneWalk { own: lapse.own.into_iter(), chunks, next: (0, 0), had: lapse.had, tree };
+        (Some(walk), self.forget())
+    }
+
+    /// The watch is over.
+    pub(super) fn end(&mut self, id: WatchId) -> FreedChunks {
+        match self.lapses.remove(&id) {
+            Some(_) => self.forget(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Entries left the tree: tombstones (`purged`), and values, as the tombstones that stand
+    /// for them (`dropped`). `is_wanted` tells whether a lapsed watch, of those it is given,
+    /// wants to hear of a change.
+    pub(super) fn add(
+        &mut self,
+        purged: &[Committed],
+        dropped: &[Committed],
+        watchers_of: impl Fn(&Committed) -> Vec<WatchId>,
+    ) -> FreedChunks {
+        if self.lapses.is_empty() {
+            return Vec::new();
+        }
+        let is_wanted =
+            |change: &Committed| watchers_of(change).iter().any(|id| self.lapses.contains_key(id));
+        let entry = |change: &Committed, was_value| Gone { deletion: change.clone(), was_value };
+        let purged = purged.iter().filter(|change| self.is_news(change) && is_wanted(change));
+        let dropped = dropped.iter().filter(|change| is_wanted(change));
+        let chunk: Chunk =
+            purged.map(|c| entry(c, false)).chain(dropped.map(|c| entry(c, true))).collect();
+        if chunk.is_empty() {
+            return Vec::new();
+        }
+        self.entries += chunk.len();
+        self.bytes += chunk.iter().map(|gone| cost(&gone.deletion)).sum::<usize>();
+        self.chunks.push_back(chunk);
+        self.next += 1;
+        self.keep_bounds()
+    }
+
+    /// Whether some client may not know of a deletion: usually all do, because purges come long
+    /// after the deletions.
+    fn is_news(&self, deletion: &Committed) -> bool {
+        let newest = deletion.entry.newest();
+        self.lapses.len() > CHECKED_LAPSES_MAX
+            || self.lapses.values().any(|lapse| !lapse.had.contains(newest))
+    }
+
+    /// Gives up the oldest chunks where there is too much, and the watches that needed them.
+    fn keep_bounds(&mut self) -> FreedChunks {
+        let mut freed = Vec::new();
+        while self.entries > GONE_LOG_MAX || self.bytes > GONE_LOG_BYTES_MAX {
+            let Some(chunk) = self.pop() else { break };
+            freed.push(chunk);
+        }
+        let first = self.next - self.chunks.len() as u64;
+        self.lapses.retain(|_, lapse| lapse.from >= first);
+        freed.append(&mut self.forget());
+        freed
+    }
+
+    /// Drops the chunks that no lapsed watch needs.
+    fn forget(&mut self) -> FreedChunks {
+        let needed = self.lapses.values().map(|lapse| lapse.from).min().unwrap_or(self.next);
+        let mut freed = Vec::new();
+        while self.next - (self.chunks.len() as u64) < needed
+            && let Some(chunk) = self.pop()
+        {
+            freed.push(chunk);
+        }
+        freed
+    }
+
+    fn pop(&mut self) -> Option<Chunk> {
+        let chunk = self.chunks.pop_front()?;
+        self.entries -= chunk.len();
+        self.bytes -= chunk.iter().map(|gone| cost(&gone.deletion)).sum::<usize>();
+        Some(chunk)
+    }
+}
+
+/// What a look at the log found.
+#[derive(Debug)]
+pub enum GoneLook {
+    /// The client must be told of this deletion.
+    Tell(Committed),
+    /// It need not be told of this one.
+    Skip,
+    /// That was all.
+    End,
+}
+
+/// What a watch that overflowed can do.
+pub enum Resumption {
+    /// Start over: tell its client what the walk says is gone, and what the walk's snapshot
+    /// has and the client has not had; then go on.
+    From(Box<GoneWalk>),
+    /// Nothing: more left the tree meanwhile than could be kept for it. Its client must start
+    /// the watch again.
+    Lost,
+}
+
+/// Goes over what left the tree while a watch was lapsed, in order. Owns its part of the log and
+/// the snapshot from which the watch starts over.
+pub struct GoneWalk {
+    own: std::vec::IntoIter<Committed>,
+    chunks: Vec<Chunk>,
+    /// The chunk, and the entry in it, that come next.
+    next: (usize, usize),
+    had: Seen,
+    tree: Tree,
+}
+
+impl GoneWalk {
+    /// What the watch's client has had or will not miss: it lacks the snapshot's entries whose
+    /// newest event is not in here.
+    #[must_use]
+    pub fn had(&self) -> &Seen {
+        &self.had
+    }
+
+    /// The snapshot.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Looks at the next entry.
+    pub fn look(&mut self, scope: &WatchScope) -> GoneLook {
+        // The watch's own ones were in its scope, and its client has not had them.
+        if let Some(deletion) = self.own.next() {
+            return self.tell_if_gone(deletion);
+        }
+        let (chunk, at) = self.next;
+        let Some(entries) = self.chunks.get(chunk) else { return GoneLook::End };
+        let Some(gone) = entries.get(at) else {
+            self.next = (chunk + 1, 0);
+            return GoneLook::Skip;
+        };
+        self.next = (chunk, at + 1);
+        // A value that was dropped has the event with which the client got to know it.
+        let is_known = !gone.was_value && self.had.contains(gone.deletion.entry.newest());
+        if is_known || !scope.wants(&gone.deletion.path) {
+            return GoneLook::Skip;
+        }
+        let deletion = gone.deletion.clone();
+        self.tell_if_gone(deletion)
+    }
+
+    /// Where the snapshot has something again, that tells enough.
+    fn tell_if_gone(&self, deletion: Committed) -> GoneLook {
+        match self.tree.get(deletion.path.as_bytes()) {
+            Some(_) => GoneLook::Skip,
+            None => GoneLook::Tell(deletion),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::chain::Chain;
+    use crate::model::entry::{Entry, EntryParts};
+    use crate::model::ids::{Event, NodeIndex, Tick, Tock};
+
+    fn event(tick: u64) -> Event {
+        Event { node: NodeIndex(0), tick: Tick::new(tick).unwrap() }
+    }
+
+    fn deletion(path: &str, tick: u64) -> Committed {
+        let entry = Entry::new(&EntryParts {
+            value: None,
+            chain: &Chain::first(event(tick)),
+            tock: Tock::new(tick).unwrap(),
+            origin: None,
+            extra: &[],
+        });
+        Committed { path: path.parse().unwrap(), entry }
+    }
+
+    fn seen(ticks: impl IntoIterator<Item = u64>) -> Seen {
+        let mut seen = Seen::new();
+        for tick in ticks {
+            seen.insert(event(tick));
+        }
+        seen
+    }
+
+    /// What a watch of everything is told when it starts over from a tree.
+    fn told(log: &mut GoneLog, id: u64, tree: &Tree) -> Option<Vec<String>> {
+        let scope = WatchScope { top: "a".parse().unwrap(), depth_min: 0, depth_max: None };
+        let mut walk = log.resume(WatchId(id), tree.clone()).0?;
+        let mut told = Vec::new();
+        loop {
+            match walk.look(&scope) {
+                GoneLook::Tell(deletion) => told.push(deletion.path.to_string()),
+                GoneLook::Skip => {}
+                GoneLook::End => return Some(told),
+            }
+        }
+    }
+
+    fn everybody(_: &Committed) -> Vec<WatchId> {
+        (1..=3).map(WatchId).collect()
+    }
+
+    #[test]
+    fn nothing_is_logged_while_no_watch_is_lapsed() {
+        let mut log = GoneLog::default();
+        log.add(&[deletion("a", 1)], &[deletion("b", 2)], everybody);
+        assert_eq!((log.chunks.len(), log.entries, log.bytes), (0, 0, 0));
+        log.begin(WatchId(1), seen([]), Vec::new());
+        assert_eq!(told(&mut log, 1, &Tree::new(1)), Some(vec![]), "it was before its time");
+    }
+
+    #[test]
+    fn a_client_is_told_what_it_cannot_know_and_the_snapshot_cannot_show() {
+        let mut log = GoneLog::default();
+        log.begin(WatchId(1), seen([1, 2]), vec![deletion("a.own", 9), deletion("a.back", 8)]);
+        let purged = [
+            deletion("a.known", 1),
+            deletion("a.news", 3),
+            deletion("b", 3),
+            deletion("a.back", 4),
+        ];
+        log.add(&purged, &[deletion("a.value", 2)], everybody);
+        let mut tree = Tree::new(1);
+        let back = deletion("a.back", 7);
+        tree.insert(&back.path, back.entry);
+        assert_eq!(
+            told(&mut log, 1, &tree),
+            Some(["a.own", "a.news", "a.value"].map(String::from).to_vec())
+        );
+    }
+
+    #[test]
+    fn each_watch_is_told_of_its_own_time_and_the_log_is_empty_when_all_are_through() {
+        let mut log = GoneLog::default();
+        log.begin(WatchId(1), seen([]), Vec::new());
+        log.add(&[deletion("a.one", 1)], &[], everybody);
+        log.begin(WatchId(2), seen([]), Vec::new());
+        log.add(&[deletion("a.two", 2)], &[], everybody);
+        log.begin(WatchId(3), seen([]), Vec::new());
+        let tree = Tree::new(1);
+        assert_eq!(told(&mut log, 1, &tree), Some(vec!["a.one".into(), "a.two".into()]));
+        assert_eq!(log.chunks.len(), 1, "the other watches do not need the first");
+        assert_eq!(told(&mut log, 2, &tree), Some(vec!["a.two".into()]));
+        assert_eq!((log.chunks.len(), log.entries, log.bytes), (0, 0, 0));
+        log.end(WatchId(3));
+        assert!(log.lapses.is_empty());
+    }
+
+    #[test]
+    fn what_no_lapsed_watch_wants_is_not_logged() {
+        let mut log = GoneLog::default();
+        log.begin(WatchId(1), seen([1]), Vec::new());
+        log.add(&[deletion("a", 2)], &[deletion("a", 3)], |_| vec![WatchId(2)]);
+        log.add(&[deletion("a", 1)], &[], everybody);
+        assert_eq!(log.entries, 0);
+    }
+
+    #[test]
+    fn a_watch_whose_part_of_the_log_was_given_up_is_lost_and_later_ones_are_not() {
+        let mut log = GoneLog::default();
+        log.begin(WatchId(1), seen([]), Vec::new());
+        let many = |from: usize, count: usize| -> Vec<Committed> {
+            (from..from + count).map(|n| deletion(&format!("a:{n}"), 1 + n as u64)).collect()
+        };
+        log.add(&many(0, GONE_LOG_MAX), &[], everybody);
+        log.begin(WatchId(2), seen([]), Vec::new());
+        assert!(log.lapses.contains_key(&WatchId(1)), "that much has room");
+        let freed = log.add(&many(GONE_LOG_MAX, 1), &[], everybody);
+        assert_eq!((freed.len(), log.entries), (1, 1));
+        let tree = Tree::new(1);
+        assert_eq!(told(&mut log, 1, &tree), None);
+        assert_eq!(told(&mut log, 2, &tree), Some(vec![format!("a:{GONE_LOG_MAX}")]));
+
+        // By bytes, and all at once: nobody can be served, and nothing is kept for nobody.
+        log.begin(WatchId(3), seen([]), Vec::new());
+        let long = format!("a.{}", "x".repeat(4000));
+        let greedy: Vec<_> = (1..=5000).map(|tick| deletion(&long, tick)).collect();
+        log.add(&greedy, &[], everybody);
+        assert_eq!((log.chunks.len(), log.entries, log.bytes), (0, 0, 0));
+        assert_eq!(told(&mut log, 3, &tree), None);
+    }
+}

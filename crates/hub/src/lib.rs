@@ -1,0 +1,687 @@
+//! The one lock around the engine, and the bounded queues in which its outputs leave.
+//!
+//! Under the exclusive guard the outbox is drained, in commit order, into the queues of peers
+//! ([`link_queue`]) and clients ([`inbox`]), and, first of all, of the event log ([`log_queue`]).
+//! A push never blocks: a peer's queue that overflows is emptied and marked as lagging, a
+//! watcher's starts over. Lock order is engine, then a queue, never back; wakers fire after the
+//! engine's guard is released.
+//!
+//! No guard lives across an await: every method here is synchronous and short. Snapshots that
+//! a closure takes out of [`Hub::read`] are walked by the caller, outside.
+
+use distkv_core::{engine, protocol, replica, tree};
+use distkv_model as model;
+use distkv_storage as storage;
+
+pub mod bundle;
+pub mod client_memory;
+pub mod closing;
+pub mod gone;
+pub mod inbox;
+pub mod link_queue;
+pub mod log_queue;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_utils::sync::ShardedLock;
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report, ServeJob};
+use crate::model::ids::Millis;
+use crate::model::path::Path;
+use crate::protocol::client::topic::topic_matches;
+use crate::replica::Committed;
+use crate::replica::catch_up::CatchUpSnapshot;
+use crate::replica::watch::{WatchId, WatchScope};
+use crate::storage::{Batch, Op};
+use crate::tree::Tree;
+use bundle::Collecting;
+use client_memory::ClientMemory;
+use closing::Closing;
+pub use gone::Resumption;
+use gone::{FreedChunks, GoneLog};
+use inbox::{Inbox, MonitorId, Pushed, TopicMessage, WatchContent};
+use link_queue::{LinkQueue, QueuedTotal, Together};
+use log_queue::{CutPurpose, LogItem, LogQueue};
+
+/// Most monitors of topics, all clients together.
+pub const MONITORS_MAX: usize = 1 << 14;
+/// So many links may be written to before a client gets its answer: each takes 5 to 10 µs.
+const FEW_LINKS: usize = 8;
+/// Most reports that wait for the log; further ones are dropped and counted.
+const REPORTS_MAX: usize = 4096;
+/// Most bytes of the conflicts among them (one may exceed it alone): each holds two values.
+const REPORTS_BYTES_MAX: usize = 16 << 20;
+
+/// The shared heart of a running node.
+pub struct Hub {
+    guarded: ShardedLock<Guarded>,
+    outputs: Mutex<Outputs>,
+    client_memory: Arc<ClientMemory>,
+    /// Of a node with a data directory.
+    log: Option<Arc<LogQueue>>,
+    /// Fires when a peer acknowledged more; who waits for copies looks again.
+    pub acknowledged: Event,
+    /// Fires when there are reports, links to close, or an incarnation is needed.
+    pub attention: Event,
+    /// Fires once, when the node starts to serve clients.
+    pub became_ready: Event,
+    /// Fires when what is told of the cluster (who is there, serves clients, is a housekeeper) may
+    /// be another thing than before. The shell fires it for what the engine does not know.
+    pub cluster_changed: Event,
+    /// Whether no client is served.
+    pub closing: Closing,
+    needs_incarnation: AtomicBool,
+    /// How often idle links got something to write, where they are few.
+    woke_few_links: AtomicU64,
+}
+
+/// What the lock is around.
+struct Guarded {
+    engine: Engine,
+    /// Empty but while the exclusive guard is held: its room is used again.
+    outbox: Outbox,
+}
+
+/// Where outputs go. Its lock is only taken with the engine's exclusive guard held, for adding
+/// and removing queues, and for starting a watch over.
+#[derive(Default)]
+struct Outputs {
+    links: BTreeMap<LinkId, Arc<LinkQueue>>,
+    watches: BTreeMap<WatchId, Arc<Inbox>>,
+    monitors: BTreeMap<MonitorId, Monitor>,
+    next_link: u64,
+    /// What was queued for links that are gone.
+    queued_before: QueuedTotal,
+    next_monitor: u64,
+    reports: Vec<Report>,
+    reports_bytes: usize,
+    reports_dropped: u64,
+    gone: GoneLog,
+    client_memory: Arc<ClientMemory>,
+    /// Of the tree, when the last outputs were drained.
+    replaced_bytes: u64,
+    /// Logs beside the node's own, which somebody asked for.
+    extra_logs: Vec<Arc<LogQueue>>,
+}
+
+struct Monitor {
+    pattern: Path,
+    inbox: Arc<Inbox>,
+}
+
+/// Who must be woken after the guard is released.
+#[derive(Default)]
+struct Wakes {
+    links: Vec<Arc<LinkQueue>>,
+    inboxes: Vec<Arc<Inbox>>,
+    acknowledged: bool,
+    attention: bool,
+    ready: bool,
+    cluster: bool,
+    closing: bool,
+    /// What was replaced, and must not be dropped under the guard.
+    garbage: Vec<ServeJob>,
+    /// The same.
+    snapshots: Vec<Arc<CatchUpSnapshot>>,
+    /// The same of entries that left the tree.
+    gone: Vec<Vec<Committed>>,
+    freed: FreedChunks,
+    /// The same of a log that could not keep up.
+    unlogged: VecDeque<LogItem>,
+}
+
+/// What is left to do at the end of a moment's outputs.
+#[derive(Default)]
+struct Aftermath {
+    /// Watches that overflowed.
+    lapsed: Vec<(WatchId, Arc<Inbox>)>,
+    /// What left the tree: tombstones, and what tells watchers of values.
+    gone: Vec<(Vec<Committed>, Vec<Committed>)>,
+    /// Changes that watches were not told of yet.
+    collecting: Collecting,
+    /// What all links get and was not queued yet.
+    frames: Together,
+}
+
+impl Hub {
+    /// Puts an engine behind its lock.
+    #[must_use]
+    pub fn new(engine: Engine) -> Self {
+        Self::with_log(engine, None)
+    }
+
+    /// The same of a node with a data directory: what changes goes into the log's queue first.
+    #[must_use]
+    pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
+        let client_memory = Arc::new(ClientMemory::default());
+        let outputs = Outputs { client_memory: Arc::clone(&client_memory), ..Outputs::default() };
+        Self {
+            outputs: Mutex::new(outputs),
+            client_memory,
+            log,
+            acknowledged: Event::new(),
+            attention: Event::new(),
+            became_ready: Event::new(),
+            cluster_changed: Event::new(),
+            closing: Closing::of(&engine),
+            needs_incarnation: AtomicBool::new(false),
+            woke_few_links: AtomicU64::new(0),
+            guarded: ShardedLock::new(Guarded { engine, outbox: Outbox::new() }),
+        }
+    }
+
+    /// The first door: many at once. Keep it short; take snapshots out and walk them outside.
+    pub fn read<R>(&self, read: impl FnOnce(&Engine) -> R) -> R {
+        // The engine does not panic half way through a change; a poisoned lock would only be
+        // the echo of a bug that was reported already, and refusing to serve would add to it.
+        read(&self.guarded.read().unwrap_or_else(PoisonError::into_inner).engine)
+    }
+
+    /// The second door: one at a time. What the engine wants done is queued, in order, before
+    /// the guard is released.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Engine, &mut Outbox) -> R) -> R {
+        self.change_numbered(change).0
+    }
+
+    /// [`Hub::change`], and the number of the log's batch that has it: 0 if nothing of it is
+    /// logged.
+    pub fn change_numbered<R>(
+        &self,
+        change: impl FnOnce(&mut Engine, &mut Outbox) -> R,
+    ) -> (R, u64) {
+        let mut wakes = Wakes::default();
+        let mut number = 0;
+        let result = {
+            let mut guarded = self.guarded.write().unwrap_or_else(PoisonError::into_inner);
+            let Guarded { engine, outbox } = &mut *guarded;
+            let result = change(engine, outbox);
+            wakes.closing = self.closing.note(engine);
+            if !outbox.is_empty() {
+                number = self.drain(engine, outbox, &mut wakes);
+                outbox.shrink();
+            }
+            result
+        };
+        self.wake(wakes);
+        (result, number)
+    }
+
+    /// Hands the engine something that happened.
+    pub fn handle(&self, input: Input<'_>, now: Millis) {
+        self.change(|engine, out| engine.handle(input, now, out));
+    }
+
+    /// The log's queue, of a node with a data directory.
+    #[must_use]
+    pub fn log(&self) -> Option<&Arc<LogQueue>> {
+        self.log.as_ref()
+    }
+
+    /// What the node's clients cost in memory.
+    #[must_use]
+    pub fn client_memory(&self) -> &Arc<ClientMemory> {
+        &self.client_memory
+    }
+
+    /// Cuts the node's own log at this moment.
+    pub fn cut_log(&self, purpose: CutPurpose) {
+        let Some(log) = &self.log else { return };
+        // Changes are pushed under the exclusive guard: a shared one keeps them out.
+        self.read(|engine| log.push_cut(engine.image(), purpose));
+    }
+
+    /// Ends the node's own log: no event is made after this moment, whoever asks for it.
+    pub fn stop_log(&self) {
+        let Some(log) = &self.log else { return };
+        self.change(|engine, _| {
+            engine.stop_making_events();
+            log.push_cut(engine.image(), CutPurpose::Stop);
+        });
+    }
+
+    /// From this moment on, what changes goes into another log, too; the state of the moment comes
+    /// first.
+    pub fn add_extra_log(&self, log: &Arc<LogQueue>) {
+        self.read(|engine| {
+            log.push_cut(engine.image(), CutPurpose::Snapshot);
+            self.outputs.lock().extra_logs.push(Arc::clone(log));
+        });
+    }
+
+    /// Nothing goes into that log any more. What it has got is still to be taken.
+    pub fn remove_extra_log(&self, log: &Arc<LogQueue>) {
+        self.read(|engine| {
+            self.outputs.lock().extra_logs.retain(|other| !Arc::ptr_eq(other, log));
+            log.push_cut(engine.image(), CutPurpose::Stop);
+        });
+    }
+
+    /// Gives the logs what they need of the outputs, before anybody can see anything of it. Tells
+    /// the number of the batch.
+    fn push_to_logs(
+        &self,
+        outputs: &Outputs,
+        engine: &Engine,
+        outbox: &Outbox,
+        wakes: &mut Wakes,
+    ) -> u64 {
+        if self.log.is_none() && outputs.extra_logs.is_empty() {
+            return 0;
+        }
+        let Some((batch, persist)) = batch_of(engine, outbox) else { return 0 };
+        for log in &outputs.extra_logs {
+            wakes.unlogged.extend(log.push(batch.clone(), Vec::new()).garbage);
+        }
+        let Some(log) = &self.log else { return 0 };
+        let pushed = log.push(batch, persist);
+        wakes.unlogged.extend(pushed.garbage);
+        pushed.number
+    }
+
+    fn drain(&self, engine: &Engine, outbox: &mut Outbox, wakes: &mut Wakes) -> u64 {
+        let mut outputs = self.outputs.lock();
+        let number = self.push_to_logs(&outputs, engine, outbox, wakes);
+        outputs.note_replaced(engine, outbox);
+        let mut aftermath = Aftermath::default();
+        for output in outbox.drain() {
+            if output.is_for_some_links() {
+                outputs.push_frames(&mut aftermath, wakes);
+            }
+            match output {
+                // The logs have these.
+                Output::Commit(_) | Output::Knowledge | Output::Persist { .. } => {}
+                Output::Broadcast { frame } => {
+                    aftermath.frames.add(frame);
+                    if aftermath.frames.is_full() {
+                        outputs.push_frames(&mut aftermath, wakes);
+                    }
+                }
+                Output::Multicast { links, frame } => {
+                    for link in links {
+                        if let Some(queue) = outputs.links.get(&link)
+                            && queue.push(Arc::clone(&frame))
+                        {
+                            wakes.links.push(Arc::clone(queue));
+                        }
+                    }
+                }
+                Output::Send { link, frame } => {
+                    if let Some(queue) = outputs.links.get(&link)
+                        && queue.push(frame)
+                    {
+                        wakes.links.push(Arc::clone(queue));
+                    }
+                }
+                Output::Serve { link, job } => {
+                    if let Some(queue) = outputs.links.get(&link) {
+                        wakes.garbage.extend(queue.serve(job).map(|old| *old));
+                        wakes.links.push(Arc::clone(queue));
+                    }
+                }
+                Output::Discard(snapshot) => wakes.snapshots.push(snapshot),
+                Output::Notify { watchers, change } => {
+                    outputs.notify(watchers, change, &mut aftermath, wakes);
+                }
+                Output::NotifyConflict { watchers, number } => {
+                    outputs.tell(&mut aftermath, wakes);
+                    for id in watchers {
+                        if let Some(inbox) = outputs.watches.get(&id)
+                            && inbox.push_conflict(id, number)
+                        {
+                            wakes.inboxes.push(Arc::clone(inbox));
+                        }
+                    }
+                }
+                Output::Gone { purged, dropped } => {
+                    let (values, tombstones) = split_dropped(dropped);
+                    for deletion in &values {
+                        let watchers = engine.watchers_of(&deletion.path);
+                        outputs.notify(watchers, deletion.clone(), &mut aftermath, wakes);
+                    }
+                    aftermath.gone.extend([(purged, values), (tombstones, Vec::new())]);
+                }
+                Output::Topic { topic, data } => outputs.send_topic(&topic, &data, wakes),
+                Output::AckProgress => wakes.acknowledged = true,
+                Output::PeerReadiness => wakes.cluster = true,
+                Output::Ready => {
+                    wakes.cluster = true;
+                    wakes.ready = true;
+                    wakes.attention = true;
+                }
+                Output::NeedIncarnation => {
+                    self.needs_incarnation.store(true, Ordering::Release);
+                    wakes.attention = true;
+                }
+                Output::Close { link, reason } => {
+                    if let Some(queue) = outputs.links.get(&link) {
+                        queue.close(reason);
+                        wakes.links.push(Arc::clone(queue));
+                    }
+                }
+                Output::Report(report) => {
+                    wakes.cluster |= matches!(
+                        report,
+                        Report::HousekeepersChanged { .. } | Report::Renewed { .. }
+                    );
+                    outputs.report(report);
+                    wakes.attention = true;
+                }
+            }
+        }
+        outputs.push_frames(&mut aftermath, wakes);
+        outputs.tell(&mut aftermath, wakes);
+        outputs.settle(engine, aftermath, wakes);
+        number
+    }
+
+    /// Rises when links that had nothing to write have something, unless they are many: who
+    /// changed something may let them go first then.
+    #[must_use]
+    pub fn woke_few_links(&self) -> u64 {
+        self.woke_few_links.load(Ordering::Relaxed)
+    }
+
+    fn wake(&self, wakes: Wakes) {
+        if (1..=FEW_LINKS).contains(&wakes.links.len()) {
+            self.woke_few_links.fetch_add(1, Ordering::Relaxed);
+        }
+        for queue in wakes.links {
+            queue.changed.notify(usize::MAX);
+        }
+        for inbox in wakes.inboxes {
+            inbox.changed.notify(usize::MAX);
+        }
+        if wakes.acknowledged {
+            self.acknowledged.notify(usize::MAX);
+        }
+        if wakes.ready {
+            self.became_ready.notify(usize::MAX);
+        }
+        if wakes.attention {
+            self.attention.notify(usize::MAX);
+        }
+        if wakes.closing {
+            self.closing.changed.notify(usize::MAX);
+        }
+        if wakes.cluster {
+            self.cluster_changed.notify(usize::MAX);
+        }
+    }
+
+    /// A new link's name and queue; nothing is queued for it before [`Input::LinkUp`] was
+    /// handled. Remove it with [`Hub::remove_link`].
+    pub fn add_link(&self) -> (LinkId, Arc<LinkQueue>) {
+        let mut outputs = self.outputs.lock();
+        let link = LinkId(outputs.next_link);
+        outputs.next_link += 1;
+        let queue = Arc::new(LinkQueue::new());
+        outputs.links.insert(link, Arc::clone(&queue));
+        (link, queue)
+    }
+
+    /// Takes a link's queue away. The engine is told with [`Input::LinkDown`].
+    pub fn remove_link(&self, link: LinkId) {
+        let mut outputs = self.outputs.lock();
+        if let Some(queue) = outputs.links.remove(&link) {
+            outputs.queued_before.add(queue.queued());
+        }
+    }
+
+    /// What was queued for peers since the start.
+    #[must_use]
+    pub fn queued(&self) -> QueuedTotal {
+        let outputs = self.outputs.lock();
+        let mut total = outputs.queued_before;
+        outputs.links.values().for_each(|queue| total.add(queue.queued()));
+        total
+    }
+
+    /// Links whose queue overflowed and was not made good yet.
+    #[must_use]
+    pub fn lagging_links(&self) -> Vec<LinkId> {
+        let outputs = self.outputs.lock();
+        outputs.links.iter().filter(|(_, q)| q.is_lagging()).map(|(l, _)| *l).collect()
+    }
+
+    /// Adds a watch whose changes go to the inbox, and takes the snapshot of the same moment:
+    /// what the snapshot lacks will come as a change, and nothing older follows.
+    pub fn watch(
+        &self,
+        scope: WatchScope,
+        content: WatchContent,
+        inbox: &Arc<Inbox>,
+    ) -> Option<(WatchId, Tree)> {
+        self.change(|engine, _| {
+            let id = engine.watch(scope)?;
+            inbox.add_watch(id, content, engine.conflicts().last());
+            self.outputs.lock().watches.insert(id, Arc::clone(inbox));
+            Some((id, engine.tree().clone()))
+        })
+    }
+
+    /// Ends a watch.
+    pub fn unwatch(&self, id: WatchId) {
+        // What is freed is dropped after the guard's release.
+        let _freed = self.change(|engine, _| {
+            engine.unwatch(id);
+            let mut outputs = self.outputs.lock();
+            if let Some(inbox) = outputs.watches.remove(&id) {
+                inbox.remove_watch(id);
+            }
+            outputs.gone.end(id)
+        });
+    }
+
+    /// For a watch that overflowed: starts its queue again and takes the snapshot of that
+    /// moment. `None` if it had not overflowed.
+    pub fn resume_watch(&self, id: WatchId, inbox: &Inbox) -> Option<Resumption> {
+        // A shared guard keeps changes out as well, so queue, log and snapshot are of one
+        // moment.
+        let (walk, _freed) = self.read(|engine| {
+            let is_lapsed = inbox.resume(id, engine.conflicts().last());
+            is_lapsed.then(|| self.outputs.lock().gone.resume(id, engine.tree().clone()))
+        })?;
+        Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
+    }
+
+    /// Adds a monitor for the topics that match a pattern ([`topic_matches`]). `None` when there
+    /// are too many.
+    pub fn monitor(&self, pattern: Path, inbox: &Arc<Inbox>) -> Option<MonitorId> {
+        let mut outputs = self.outputs.lock();
+        if outputs.monitors.len() >= MONITORS_MAX {
+            return None;
+        }
+        let id = MonitorId(outputs.next_monitor);
+        outputs.next_monitor += 1;
+        inbox.add_monitor(id);
+        outputs.monitors.insert(id, Monitor { pattern, inbox: Arc::clone(inbox) });
+        Some(id)
+    }
+
+    /// Ends a monitor.
+    pub fn unmonitor(&self, id: MonitorId) {
+        if let Some(monitor) = self.outputs.lock().monitors.remove(&id) {
+            monitor.inbox.remove_monitor(id);
+        }
+    }
+
+    /// Bytes that wait for clients in their inboxes, all together.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        let inboxes: BTreeMap<*const Inbox, Arc<Inbox>> = {
+            let outputs = self.outputs.lock();
+            let monitors = outputs.monitors.values().map(|monitor| &monitor.inbox);
+            let all = outputs.watches.values().chain(monitors);
+            all.map(|inbox| (Arc::as_ptr(inbox), Arc::clone(inbox))).collect()
+        };
+        inboxes.values().map(|inbox| inbox.bytes()).sum()
+    }
+
+    /// Takes the reports that wait for the log, and how many were dropped before them.
+    #[must_use]
+    pub fn take_reports(&self) -> (Vec<Report>, u64) {
+        let mut outputs = self.outputs.lock();
+        outputs.reports_bytes = 0;
+        let dropped = std::mem::take(&mut outputs.reports_dropped);
+        (std::mem::take(&mut outputs.reports), dropped)
+    }
+
+    /// Whether the engine asked for a fresh incarnation since the last call.
+    #[must_use]
+    pub fn take_incarnation_need(&self) -> bool {
+        self.needs_incarnation.swap(false, Ordering::AcqRel)
+    }
+
+    /// Marks a link for closing, from outside of the engine.
+    pub fn close_link(&self, link: LinkId, reason: CloseReason) {
+        let queue = self.outputs.lock().links.get(&link).cloned();
+        if let Some(queue) = queue {
+            queue.close(reason);
+            queue.changed.notify(usize::MAX);
+        }
+    }
+}
+
+impl Outputs {
+    /// Charges the snapshots of streams with what was replaced.
+    fn note_replaced(&mut self, engine: &Engine, outbox: &Outbox) {
+        let now = engine.tree().replaced_bytes();
+        let before = std::mem::replace(&mut self.replaced_bytes, now);
+        if !self.client_memory.has_pins() || now == before {
+            return;
+        }
+        let replaced = usize::try_from(now.saturating_sub(before)).unwrap_or(usize::MAX);
+        let paths = outbox.iter().filter_map(|output| match output {
+            Output::Commit(change) => Some(change.path.as_bytes()),
+            _ => None,
+        });
+        self.client_memory.note_changes(paths, replaced);
+    }
+
+    /// Queues what all links get.
+    fn push_frames(&self, aftermath: &mut Aftermath, wakes: &mut Wakes) {
+        let Some((frames, count)) = aftermath.frames.take() else { return };
+        for queue in self.links.values() {
+            if queue.push_many(Arc::clone(&frames), count) {
+                wakes.links.push(Arc::clone(queue));
+            }
+        }
+    }
+
+    /// Notes a change for watches. They are told when the next one is for others.
+    fn notify(
+        &self,
+        watchers: Vec<WatchId>,
+        change: Committed,
+        aftermath: &mut Aftermath,
+        wakes: &mut Wakes,
+    ) {
+        if watchers.is_empty() {
+            return;
+        }
+        if !aftermath.collecting.takes(&watchers) {
+            self.tell(aftermath, wakes);
+        }
+        aftermath.collecting.add(watchers, change);
+    }
+
+    /// Queues the changes that were noted.
+    fn tell(&self, aftermath: &mut Aftermath, wakes: &mut Wakes) {
+        let Some((watchers, bundle)) = aftermath.collecting.finish(&self.client_memory) else {
+            return;
+        };
+        for id in watchers {
+            let Some(inbox) = self.watches.get(&id) else { continue };
+            match inbox.push_changes(id, &bundle) {
+                Pushed::Quietly => continue,
+                Pushed::Wake => {}
+                Pushed::Lapsed => aftermath.lapsed.push((id, Arc::clone(inbox))),
+            }
+            wakes.inboxes.push(Arc::clone(inbox));
+        }
+    }
+
+    fn send_topic(&self, topic: &Path, data: &Arc<[u8]>, wakes: &mut Wakes) {
+        let mut message = None;
+        for (id, monitor) in &self.monitors {
+            if topic_matches(&monitor.pattern, topic) {
+                let message = message
+                    .get_or_insert_with(|| TopicMessage::new(topic, data, &self.client_memory));
+                monitor.inbox.push_topic(*id, message);
+                wakes.inboxes.push(Arc::clone(&monitor.inbox));
+            }
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        let bytes = match &report {
+            Report::Conflict(c) => c.winner.memory_bytes() + c.loser.memory_bytes(),
+            _ => 0,
+        };
+        let has_room = self.reports_bytes == 0 || self.reports_bytes + bytes <= REPORTS_BYTES_MAX;
+        if self.reports.len() < REPORTS_MAX && has_room {
+            self.reports_bytes += bytes;
+            self.reports.push(report);
+        } else {
+            self.reports_dropped += 1;
+        }
+    }
+
+    /// All outputs of a moment are pushed: only now what the engine has accounted for is what
+    /// watches had or lost.
+    fn settle(&mut self, engine: &Engine, aftermath: Aftermath, wakes: &mut Wakes) {
+        for (purged, dropped) in aftermath.gone {
+            let watchers_of = |change: &Committed| engine.watchers_of(&change.path);
+            wakes.freed.extend(self.gone.add(&purged, &dropped, watchers_of));
+            wakes.gone.extend([purged, dropped]);
+        }
+        // After the above: what watches that have just lapsed lost of it is among their own.
+        for (id, inbox) in aftermath.lapsed {
+            let Some(mut lost) = inbox.settle(id) else { continue };
+            lost.deletions.retain(|d| engine.tree().get(d.path.as_bytes()).is_none());
+            self.gone.begin(id, engine.seen().difference(&lost.events), lost.deletions);
+        }
+    }
+}
+
+/// What a log needs of a moment's outputs, and the requests to make that moment's state safe; none
+/// if there is nothing.
+pub fn batch_of(engine: &Engine, outbox: &Outbox) -> Option<(Batch, Vec<u64>)> {
+    let (mut ops, mut persist, mut is_told) = (Vec::new(), Vec::new(), false);
+    for output in outbox.iter() {
+        match output {
+            Output::Commit(change) => ops.push(Op::Put(change.clone())),
+            Output::Gone { purged, dropped } => {
+                ops.extend(purged.iter().chain(dropped).map(Op::gone));
+            }
+            Output::Knowledge => is_told = true,
+            Output::Persist { token } => persist.push(*token),
+            _ => {}
+        }
+    }
+    let knowledge = (is_told || !persist.is_empty()).then(|| engine.knowledge());
+    if ops.is_empty() && knowledge.is_none() {
+        return None;
+    }
+    let table = Arc::clone(engine.table());
+    Some((Batch { time_ms: 0, table, ops, knowledge }, persist))
+}
+
+/// Of entries that were dropped: what tells watchers of those with a value, and the tombstones, of
+/// which watchers were told when they were made.
+fn split_dropped(dropped: Vec<Committed>) -> (Vec<Committed>, Vec<Committed>) {
+    let (tombstones, mut values): (Vec<_>, Vec<_>) =
+        dropped.into_iter().partition(|change| change.entry.is_tombstone());
+    for change in &mut values {
+        change.entry = change.entry.without_value();
+    }
+    (values, tombstones)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! The hub as its users see it: order, overflow, starting over.
+
+use super::*;
+use crate::engine::{Config, TICK_INTERVAL_MS};
+use crate::gone::{GONE_LOG_MAX, GoneLook};
+use crate::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
+use crate::model::chain::Chain;
+use crate::model::entry::{Entry, EntryParts};
+use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
+use crate::replica::apply::Conflict;
+use crate::replica::write::Write;
+
+fn hub() -> Hub {
+    let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
+    let config = Config::new(id, 1);
+    let hub = Hub::new(Engine::new(config));
+    hub.handle(Input::Found, 0);
+    hub
+}
+
+fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
+    Write::new(path.parse::<Path>().unwrap(), value)
+}
+
+fn set(hub: &Hub, path: &str, value: Option<&[u8]>) {
+    hub.change(|engine, out| engine.write(write(path, value), false, out)).unwrap();
+}
+
+/// A version that is in no tree: usually, its event is one that nobody has made.
+fn version(path: &str, tick: u64, value: Option<&[u8]>) -> Committed {
+    let event = Event { node: NodeIndex(0), tick: Tick::new(tick).unwrap() };
+    let chain = Chain::first(event);
+    let tock = Tock::new(tick).unwrap();
+    let parts = EntryParts { value, chain: &chain, tock, origin: None, extra: &[] };
+    Committed { path: path.parse().unwrap(), entry: Entry::new(&parts) }
+}
+
+fn tombstone(path: &str, tick: u64) -> Committed {
+    version(path, tick, None)
+}
+
+/// Both versions alike; the hub does not compare them.
+fn conflict(path: &str, value: &[u8]) -> Report {
+    let Committed { path, entry } = version(path, 9, Some(value));
+    let (winner, loser) = (entry.clone(), entry);
+    Report::Conflict(Box::new(Conflict { path, winner, loser, took_theirs: true }))
+}
+
+fn notify(out: &mut Outbox, watcher: WatchId, change: Committed) {
+    out.push(Output::Notify { watchers: vec![watcher], change });
+}
+
+fn texts(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("a.{name}")).collect()
+}
+
+/// What waits for a watch: paths of changes, numbers of conflicts.
+fn taken(inbox: &Inbox, id: WatchId) -> Vec<String> {
+    let Waiting::Items(items) = inbox.take_items(id) else { panic!("overflowed") };
+    let shown = |item: &WatchItem| match item {
+        WatchItem::Changes(bundle) => bundle.changes().iter().map(|c| c.path.to_string()).collect(),
+        WatchItem::ConflictsUpTo(number) => vec![number.to_string()],
+    };
+    items.iter().flat_map(shown).collect()
+}
+
+/// Starts a watch of "a" over: what its client must be told is gone, and what of the snapshot.
+fn resume(hub: &Hub, id: WatchId, inbox: &Inbox) -> (Vec<String>, Vec<String>) {
+    assert!(matches!(inbox.take_items(id), Waiting::Overflowed));
+    let Some(Resumption::From(mut walk)) = hub.resume_watch(id, inbox) else { panic!("lost") };
+    let mut gone = Vec::new();
+    loop {
+        match walk.look(&scope("a")) {
+            GoneLook::Tell(deletion) => gone.push(deletion.path.to_string()),
+            GoneLook::Skip => {}
+            GoneLook::End => break,
+        }
+    }
+    let entries = walk.tree().subtree(&"a".parse().unwrap());
+    let has = entries.filter(|(_, entry)| !walk.had().contains(entry.newest()));
+    (gone, has.map(|(path, _)| path.to_string()).collect())
+}
+
+fn scope(top: &str) -> WatchScope {
+    WatchScope { top: top.parse().unwrap(), depth_min: 0, depth_max: None }
+}
+
+#[test]
+fn a_watch_gets_what_its_snapshot_lacks_and_nothing_else() {
+    let hub = hub();
+    set(&hub, "a.old", Some(&[1]));
+    let inbox = Arc::new(Inbox::new());
+    let (id, snapshot) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    set(&hub, "a.new", Some(&[2]));
+    set(&hub, "b", Some(&[3]));
+    assert_eq!(snapshot.len(), 1);
+    assert_eq!(taken(&inbox, id), ["a.new"]);
+    hub.unwatch(id);
+    set(&hub, "a.new", Some(&[4]));
+    assert_eq!(inbox.bytes(), 0);
+}
+
+#[test]
+fn a_watch_that_overflows_starts_over_and_misses_nothing() {
+    let hub = hub();
+    set(&hub, "a.before", Some(&[1]));
+    set(&hub, "a.gone", Some(&[1]));
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    set(&hub, "a.first", Some(&[2]));
+    set(&hub, "a.gone", None);
+    for i in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[(i & 0x7f) as u8]));
+    }
+    set(&hub, "a.last", Some(&[3]));
+    assert!(matches!(inbox.take_items(id), Waiting::Overflowed));
+    assert_eq!(inbox.bytes(), 0, "memory stays bounded");
+    assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy", "first", "gone", "last"])));
+    set(&hub, "a.after", Some(&[4]));
+    assert_eq!(taken(&inbox, id), ["a.after"]);
+}
+
+#[test]
+fn changes_of_the_moment_in_which_a_watch_overflows_are_not_missed_either() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    // As when a peer's frames come together: the engine has seen all of them when the first is
+    // pushed.
+    hub.change(|engine, out| {
+        for path in ["a.one", "a.two", "a.three"] {
+            engine.write(write(path, Some(&[2])), false, out).unwrap();
+        }
+    });
+    assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy", "one", "three", "two"])));
+}
+
+#[test]
+fn a_purge_is_told_only_to_a_watch_that_starts_over_and_a_dropped_value_to_all() {
+    let hub = hub();
+    let (quick, slow) = (Arc::new(Inbox::new()), Arc::new(Inbox::new()));
+    let (quick_id, _) = hub.watch(scope("a"), WatchContent::Changes, &quick).unwrap();
+    let (slow_id, _) = hub.watch(scope("a"), WatchContent::Changes, &slow).unwrap();
+    // A deletion with an event that was seen before: the client has been told.
+    set(&hub, "b.first", Some(&[1]));
+    let known = tombstone("a.known", 1);
+    hub.change(|_, out| {
+        for _ in 0..=WATCH_QUEUE_MAX {
+            notify(out, slow_id, version("b.busy", 1 << 20, Some(&[1])));
+        }
+    });
+    let news = tombstone("a.news", 1 << 21);
+    let value = version("a.value", 1, Some(&[3]));
+    set(&hub, "a.again", Some(&[7]));
+    let again = tombstone("a.again", 1 << 23);
+    let elsewhere = tombstone("c", 1 << 24);
+    let old_news = tombstone("a.too", 1 << 25);
+    hub.change(|_, out| {
+        let purged = vec![known, news, again, elsewhere];
+        out.push(Output::Gone { purged, dropped: vec![old_news, value] });
+    });
+    assert_eq!(taken(&quick, quick_id), texts(&["again", "value"]), "tombstones were told before");
+    let told = resume(&hub, slow_id, &slow);
+    assert_eq!(told, (texts(&["news", "value", "too"]), texts(&["again"])));
+}
+
+#[test]
+fn what_the_node_itself_purges_is_told_to_a_watch_that_starts_over() {
+    let hub = hub();
+    set(&hub, "a.kept", Some(&[1]));
+    set(&hub, "a.gone", Some(&[1]));
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    set(&hub, "a.gone", None);
+    // Alone, it is the Delete group's only member before long.
+    let ticks = (1..=100_000).map(|n| n * TICK_INTERVAL_MS);
+    let purged_at = ticks.into_iter().find(|now| {
+        hub.handle(Input::Tick, *now);
+        hub.read(|engine| engine.tree().tombstone_len()) == 0
+    });
+    assert!(purged_at.is_some());
+    assert_eq!(resume(&hub, id, &inbox), (texts(&["gone"]), texts(&["busy"])));
+}
+
+#[test]
+fn a_deletion_that_waited_when_the_watch_overflowed_is_told_though_it_was_purged_before() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    // Deleted, and the deletion waits in the queue; purged; only then too much comes.
+    let deletion = tombstone("a.gone", 1 << 20);
+    hub.change(|_, out| {
+        notify(out, id, deletion.clone());
+        out.push(Output::Gone { purged: vec![deletion], dropped: Vec::new() });
+    });
+    for _ in 0..WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    assert_eq!(resume(&hub, id, &inbox), (texts(&["gone"]), texts(&["busy"])));
+}
+
+#[test]
+fn a_dropped_value_is_told_once_to_a_watch_that_overflows_in_that_moment() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    let values = [version("a.x", 1 << 20, Some(&[1])), version("a.y", 1 << 21, Some(&[1]))];
+    hub.change(|_, out| {
+        out.push(Output::Gone { purged: Vec::new(), dropped: values.to_vec() });
+    });
+    assert_eq!(resume(&hub, id, &inbox), (texts(&["x", "y"]), texts(&["busy"])));
+}
+
+#[test]
+fn a_watch_for_which_too_much_is_gone_is_lost_and_says_so() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let (id, _) = hub.watch(scope("a"), WatchContent::Changes, &inbox).unwrap();
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    let purged: Vec<_> = (0..=GONE_LOG_MAX as u64)
+        .map(|n| tombstone(&format!("a.gone:{n}"), (1 << 20) + n))
+        .collect();
+    hub.change(|_, out| out.push(Output::Gone { purged, dropped: Vec::new() }));
+    assert!(matches!(inbox.take_items(id), Waiting::Overflowed));
+    assert!(matches!(hub.resume_watch(id, &inbox), Some(Resumption::Lost)));
+    hub.unwatch(id);
+}
+
+#[test]
+fn a_watch_hears_of_conflicts_if_it_wants_to_each_after_its_change() {
+    let hub = hub();
+    let watch = |content| {
+        let inbox = Arc::new(Inbox::new());
+        let (id, _) = hub.watch(scope("a"), content, &inbox).unwrap();
+        (inbox, id)
+    };
+    let both = watch(WatchContent::ChangesAndConflicts);
+    let only = watch(WatchContent::Conflicts);
+    let none = watch(WatchContent::Changes);
+    let watchers = vec![both.1, only.1, none.1];
+    let found = |path: &str, number| {
+        hub.change(|_, out| {
+            let (watchers, change) = (watchers.clone(), version(path, 9, Some(&[1])));
+            out.push(Output::Notify { watchers: watchers.clone(), change });
+            out.push(Output::NotifyConflict { watchers, number });
+        });
+    };
+    // What the list had when the watch began is told anyway, if the client has not had it.
+    assert_eq!(taken(&both.0, both.1), ["0"]);
+    found("a.x", 4);
+    found("a.y", 5);
+    assert_eq!(taken(&both.0, both.1), ["a.x", "4", "a.y", "5"]);
+    assert_eq!(taken(&only.0, only.1), ["5"]);
+    assert_eq!(taken(&none.0, none.1), ["a.x", "a.y"]);
+}
+
+#[test]
+fn a_watch_that_starts_over_is_told_of_conflicts_again() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let content = WatchContent::ChangesAndConflicts;
+    let (id, _) = hub.watch(scope("a"), content, &inbox).unwrap();
+    for _ in 0..=WATCH_QUEUE_MAX {
+        set(&hub, "a.busy", Some(&[1]));
+    }
+    hub.change(|_, out| out.push(Output::NotifyConflict { watchers: vec![id], number: 7 }));
+    assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy"])));
+    assert_eq!(taken(&inbox, id), ["0"], "the last number of the engine's list");
+}
+
+#[test]
+fn reports_that_wait_for_the_log_are_bounded_in_bytes_too() {
+    let hub = hub();
+    let big = vec![0; 3 << 20];
+    for _ in 0..4 {
+        hub.change(|_, out| out.push(Output::Report(conflict("a", &big))));
+    }
+    let (reports, dropped) = hub.take_reports();
+    assert_eq!((reports.len(), dropped), (2, 2));
+    assert_eq!(hub.take_reports().1, 0);
+}
+
+#[test]
+fn messages_reach_the_monitors_of_their_topic() {
+    let hub = hub();
+    let inbox = Arc::new(Inbox::new());
+    let id = hub.monitor("t.#".parse().unwrap(), &inbox).unwrap();
+    hub.change(|engine, out| engine.send_topic(&"t.x".parse().unwrap(), &[1], out));
+    hub.change(|engine, out| engine.send_topic(&"u".parse().unwrap(), &[2], out));
+    let (messages, dropped) = inbox.take_messages(id, 10);
+    assert_eq!((messages.len(), dropped), (1, 0));
+    hub.unmonitor(id);
+    hub.change(|engine, out| engine.send_topic(&"t".parse().unwrap(), &[3], out));
+    assert_eq!(inbox.take_messages(id, 10).0.len(), 0);
+}
+
+fn logged(gates: bool) -> (Hub, Arc<LogQueue>) {
+    let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
+    let log = Arc::new(LogQueue::new(gates));
+    let hub = Hub::with_log(Engine::new(Config::new(id, 1)), Some(Arc::clone(&log)));
+    hub.handle(Input::Found, 0);
+    (hub, log)
+}
+
+#[test]
+fn what_one_change_does_is_one_batch_of_the_log_and_reading_is_none() {
+    let (hub, log) = logged(false);
+    assert_eq!(log.appended(), 0, "to be ready is nothing to write down");
+    let (_, number) = hub.change_numbered(|engine, out| {
+        engine.write(write("a", Some(&[1])), false, out).unwrap();
+        engine.write(write("b", Some(&[1])), false, out).unwrap();
+        out.push(Output::Gone { purged: vec![tombstone("c", 3)], dropped: Vec::new() });
+        out.push(Output::Knowledge);
+    });
+    let (_, none) = hub.change_numbered(|engine, _| engine.mint_tock());
+    hub.cut_log(CutPurpose::Rotate);
+    set(&hub, "d", None);
+    set(&hub, "d", Some(&[2]));
+    assert_eq!((number, none, log.appended()), (1, 0, 2));
+    let items = log.take(std::time::Duration::ZERO).items;
+    let [LogItem::Batch { batch: first, .. }, LogItem::Cut(cut), LogItem::Batch { batch, .. }] =
+        items.as_slice()
+    else {
+        panic!("{} items", items.len())
+    };
+    let ops = |batch: &Batch| -> Vec<String> {
+        let show = |op: &Op| match op {
+            Op::Put(change) => format!("put {}", change.path),
+            Op::Gone { path, .. } => format!("gone {path}"),
+        };
+        batch.ops.iter().map(show).collect()
+    };
+    assert_eq!(ops(first), ["put a", "put b", "gone c"]);
+    assert_eq!(first.knowledge.as_ref().unwrap().tick, Tick::new(2).unwrap());
+    assert_eq!(cut.image.replica.tree.len(), 2);
+    assert_eq!((ops(batch), batch.knowledge.is_none()), (vec!["put d".to_owned()], true));
+}
+
+#[test]
+fn the_log_has_a_change_before_anybody_can_see_it() {
+    let (hub, log) = logged(true);
+    let (link, queue) = hub.add_link();
+    let peer = NodeId { name: NodeName::new("b").unwrap(), incarnation: Incarnation(2) };
+    hub.handle(Input::LinkUp { link, peer }, 0);
+    let hub = Arc::new(hub);
+    let writer = {
+        let hub = Arc::clone(&hub);
+        std::thread::spawn(move || {
+            (0..2_000).for_each(|n| set(&hub, &format!("k:{n}"), Some(&[1])))
+        })
+    };
+    let mut frames = 0;
+    while !writer.is_finished() {
+        if let link_queue::LinkWork::Frames(taken) = queue.next(1) {
+            frames += taken.len() as u64;
+            // Greetings are frames, too.
+            assert!(log.appended() + 8 >= frames, "{frames} frames, {} batches", log.appended());
+        }
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn after_its_last_record_a_node_makes_no_event_and_another_log_ends_by_itself() {
+    let (hub, log) = logged(false);
+    let extra = Arc::new(LogQueue::new(false));
+    hub.add_extra_log(&extra);
+    set(&hub, "a", Some(&[1]));
+    hub.remove_extra_log(&extra);
+    set(&hub, "b", Some(&[1]));
+    hub.stop_log();
+    let refused = hub.change(|engine, out| engine.write(write("a", Some(&[2])), false, out));
+    assert!(refused.is_err());
+    assert_eq!((log.appended(), extra.appended()), (2, 1));
+    let items = extra.take(std::time::Duration::ZERO).items;
+    let [LogItem::Cut(first), LogItem::Batch { .. }, LogItem::Cut(last)] = items.as_slice() else {
+        panic!("{} items", items.len())
+    };
+    assert_eq!((first.image.replica.tree.len(), last.purpose), (0, CutPurpose::Stop));
+}
+
+#[test]
+fn only_few_links_that_were_idle_make_who_changes_something_wait() {
+    let hub = hub();
+    let peer = |n: u64| NodeId {
+        name: NodeName::new(&format!("p{n}")).unwrap(),
+        incarnation: Incarnation(n),
+    };
+    set(&hub, "a", Some(&[1]));
+    assert_eq!(hub.woke_few_links(), 0, "there is none");
+    let mut queues = Vec::new();
+    let empty = |queues: &[Arc<LinkQueue>]| {
+        for queue in queues {
+            while !matches!(queue.next(usize::MAX), link_queue::LinkWork::Wait) {}
+        }
+    };
+    for n in 0..=FEW_LINKS as u64 {
+        let (link, queue) = hub.add_link();
+        hub.handle(Input::LinkUp { link, peer: peer(n + 2) }, 0);
+        queues.push(queue);
+        empty(&queues);
+        let before = hub.woke_few_links();
+        set(&hub, "a", Some(&[1]));
+        let woken = hub.woke_few_links();
+        assert_eq!(woken > before, queues.len() <= FEW_LINKS, "{} links", queues.len());
+        set(&hub, "a", Some(&[2]));
+        assert_eq!(hub.woke_few_links(), woken, "they have enough to do");
+    }
+}

@@ -1,0 +1,78 @@
+//! The simulator: whole clusters of real engines in one thread, with a virtual clock, a network
+//! that breaks, and nodes that come and go, all out of one seed; and a judge that keeps aside what
+//! really happened and says after every step what is wrong.
+//!
+//! Pure and deterministic: the same seed gives the same run. Each seed draws its own plan: the
+//! size, how fast the network is, how often what goes wrong ([`profile`]). Then come its steps
+//! ([`steps`]), then everything is mended ([`healing`]), and in the end all nodes must agree
+//! ([`oracle`]). A run that fails is made shorter ([`shrink()`]) and told as a script.
+//!
+//! `cargo run --release --example simulate` runs many seeds; `tests/sim.rs` runs some of them, and
+//! shows that planted defects ([`crate::model::defects`]) are found.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    reason = "this is a test: what cannot be is its own mistake, and should end it at once"
+)]
+
+use distkv_core::{engine, membership, protocol, replica};
+use distkv_hub as hub;
+use distkv_model as model;
+use distkv_storage as storage;
+
+mod bits;
+mod cluster;
+mod describe;
+mod disk;
+mod event_log;
+mod healing;
+mod links;
+mod lives;
+mod network;
+mod node;
+mod oracle;
+mod profile;
+mod rng;
+pub mod scale;
+mod schedule;
+mod script;
+mod shrink;
+mod stats;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+pub use oracle::Failure;
+pub use profile::{Family, Focus, Options};
+pub use shrink::shrink;
+pub use stats::Stats;
+
+use cluster::Cluster;
+
+/// What came of one seed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// What was wrong first, if anything was.
+    pub failure: Option<Failure>,
+    /// How many steps the seed has.
+    pub steps: usize,
+    /// What happened, by count.
+    pub stats: Stats,
+    /// What happened, in lines for people, if they were asked for.
+    pub script: Vec<String>,
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run(seed: u64, options: &Options) -> Outcome {
+    run_without(seed, options, &[], false)
+}
+
+/// Runs one seed without some of its steps (true: left out), and writes the script if wanted.
+#[must_use]
+pub fn run_without(seed: u64, options: &Options, skipped: &[bool], wants_script: bool) -> Outcome {
+    Cluster::new(seed, options, skipped, wants_script).run()
+}

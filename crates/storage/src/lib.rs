@@ -1,0 +1,64 @@
+//! What a node keeps on disk, so that it survives a restart and a power cut: snapshots, event
+//! logs, and the data directory that they are in. `docs/storage-format.md` draws the files.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`disk`] | what is needed of a disk; [`directory`] a real one, `memory_disk` one for tests |
+//! | [`frame`] | frames: lengths and hashes, the same in all files; [`framing`] puts records into them |
+//! | [`header`] | the first frame: what a file is, and whose |
+//! | [`record`], [`knowledge`] | what is in the other frames |
+//! | [`batch`] | what one change of the engine does: the unit of a log |
+//! | [`log`] | the event log |
+//! | [`snapshot`] | the snapshot |
+//! | [`recover()`] | what a start finds, and what may be believed of it |
+//! | [`past`] | how far back a directory reaches, and what may go |
+//! | [`data_dir`] | the directory: lock, identity, numbers, pruning; `left` for one whose node left for good |
+//!
+//! Nothing here runs by itself: no clock, no randomness, and no thread but one that helps a start
+//! ([`bulk`]). Files go through [`disk::Disk`],
+//! so that every failure can be tried.
+
+use distkv_core::{engine, replica, tree};
+use distkv_model as model;
+use distkv_rt as rt;
+
+pub mod batch;
+mod bulk;
+mod changes;
+pub mod data_dir;
+pub mod directory;
+pub mod disk;
+pub mod error;
+pub mod frame;
+mod framing;
+pub mod header;
+pub mod identity;
+mod knowledge;
+mod left;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod listing;
+pub mod log;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod memory_disk;
+pub mod past;
+mod record;
+pub mod recover;
+pub mod replay;
+pub mod snapshot;
+#[cfg(test)]
+mod tests;
+
+pub use batch::{Batch, Op};
+pub use data_dir::DataDir;
+pub use directory::Directory;
+pub use disk::{Disk, DiskEntry, DiskFile, FileId};
+pub use error::{FileKind, FormatError, StorageError};
+pub use header::{FORMAT_VERSION, FileHeader, LogStart};
+pub use log::{LogBatch, LogReader, LogWriter, StoppedLog};
+pub use past::{Keep, Moment};
+pub use recover::{NextLog, RecoverOptions, Recovered, Until, Warning, recover};
+pub use replay::Replay;
+pub use snapshot::{
+    Progress, SnapshotInfo, SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot,
+    write_snapshot, write_snapshot_as, write_snapshot_to,
+};
