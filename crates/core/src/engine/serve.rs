@@ -56,6 +56,8 @@ const NO_ASK: u64 = u64::MAX;
 
 impl ServeJob {
     /// An answer of an empty node, for tests of queues.
+    #[allow(clippy::unwrap_used, reason = "for tests: nothing in it can be refused")]
+    #[must_use]
     #[cfg(any(test, feature = "planted-defects"))]
     pub fn nothing(id: u64) -> Self {
         use crate::model::ids::{Incarnation, NodeId, NodeName};

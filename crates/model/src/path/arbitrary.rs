@@ -1,6 +1,7 @@
 //! Random paths for property tests: every type of element, and the edges of each.
 
 #![allow(missing_docs, reason = "the same names as in `Element`")]
+#![allow(clippy::unwrap_used, reason = "for tests: what is made here is valid")]
 
 use proptest::prelude::*;
 
