@@ -24,7 +24,7 @@ pub use distkv_client as client;
 pub use distkv_core::{actor, engine, membership, protocol, replica, tree};
 pub use distkv_hub as hub;
 pub use distkv_model as model;
-pub use distkv_rt as rt;
+pub use distkv_runtime as rt;
 pub use distkv_storage as storage;
 
 pub mod cli;

@@ -67,13 +67,13 @@ const IMPURE: &[&str] = &[
     "async_executor",
     "async_io",
     "blocking::",
-    "distkv_rt",
+    "distkv_runtime",
     "socket2",
     "println!",
     "eprintln!",
 ];
 
-/// What only `crates/rt` may name.
+/// What only `crates/runtime` may name.
 const RUNTIME: &[&str] =
     &["async_executor", "async_io", "blocking::", "Instant::now", "SystemTime::now"];
 
@@ -121,14 +121,18 @@ fn module_of(file: &Path) -> String {
     let relative = file.strip_prefix(root()).unwrap();
     let parts: Vec<_> =
         relative.components().map(|c| c.as_os_str().to_string_lossy().into_owned()).collect();
-    let first =
-        match &parts[..] {
-            [crates, name, src, module, ..] if crates == "crates" && src == "src" => {
-                if name == "core" { module } else { name }
+    let first = match &parts[..] {
+        [crates, name, src, module, ..] if crates == "crates" && src == "src" => {
+            match name.as_str() {
+                "core" => module,
+                // As everybody calls it.
+                "runtime" => "rt",
+                _ => name,
             }
-            [_, module, ..] => module,
-            _ => panic!("{} is no source file", file.display()),
-        };
+        }
+        [_, module, ..] => module,
+        _ => panic!("{} is no source file", file.display()),
+    };
     first.trim_end_matches(".rs").to_owned()
 }
 
@@ -209,7 +213,7 @@ fn only_one_file_names_the_runtime_and_the_clock() {
         for (number, line) in code_lines(&file) {
             for word in RUNTIME.iter().filter(|w| line.contains(**w)) {
                 wrong.push(format!(
-                    "{}:{number}: only crates/rt/src/lib.rs may name {word}",
+                    "{}:{number}: only crates/runtime/src/lib.rs may name {word}",
                     file.display()
                 ));
             }

@@ -36,7 +36,7 @@
 //! | [`topology`] | no | which nodes there are, kept up to date |
 
 use distkv_model as model;
-use distkv_rt as rt;
+use distkv_runtime as rt;
 
 pub mod chain;
 pub mod connection;

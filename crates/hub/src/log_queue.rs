@@ -454,7 +454,7 @@ mod tests {
     use super::*;
     use crate::engine::{Config, Engine};
     use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick};
-    use distkv_rt as rt;
+    use distkv_runtime as rt;
 
     fn batch(bytes: usize) -> Batch {
         let newest = Event { node: NodeIndex(0), tick: Tick::default() };

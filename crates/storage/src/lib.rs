@@ -20,7 +20,7 @@
 
 use distkv_core::{engine, replica, tree};
 use distkv_model as model;
-use distkv_rt as rt;
+use distkv_runtime as rt;
 
 pub mod batch;
 mod bulk;
