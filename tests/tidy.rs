@@ -124,13 +124,13 @@ fn module_of(file: &Path) -> String {
     let first = match &parts[..] {
         [crates, name, src, module, ..] if crates == "crates" && src == "src" => {
             match name.as_str() {
-                "core" => module,
+                "core" => module.as_str(),
                 // As everybody calls it.
                 "runtime" => "rt",
-                _ => name,
+                _ => name.as_str(),
             }
         }
-        [_, module, ..] => module,
+        [_, module, ..] => module.as_str(),
         _ => panic!("{} is no source file", file.display()),
     };
     first.trim_end_matches(".rs").to_owned()
