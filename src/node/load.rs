@@ -8,6 +8,7 @@ use std::path::Path;
 use xxhash_rust::xxh64::Xxh64;
 
 use super::error::NodeError;
+use crate::engine::changes::{LoadEntries, LoadState};
 use crate::engine::load::{LoadError, SavedFile};
 use crate::hub::Hub;
 use crate::protocol::saved_state::{
@@ -98,14 +99,12 @@ pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> 
         if let Some(log) = hub.log() {
             log.room().await;
         }
-        hub.change(|engine, out| {
-            entries.iter().try_for_each(|entry| engine.load_entry(&loaded.file, entry, out))
-        })?;
+        hub.handle(LoadEntries { file: &loaded.file, saved: entries }, rt::now())?;
         rt::yield_now().await;
     }
     // Data before knowledge.
     for state in &loaded.states {
-        hub.change(|engine, out| engine.load_state(&loaded.file, state, out))?;
+        hub.handle(LoadState { file: &loaded.file, state }, rt::now())?;
     }
     let total = hub.read(|e| e.tree().live_len());
     tracing::info!(entries = count, total, "loaded");

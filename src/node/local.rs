@@ -35,7 +35,7 @@ impl Node {
 
     fn write(&self, path: &Path, value: Option<&[u8]>) -> Result<Option<Tick>, EngineWriteError> {
         let write = Write::new(path, value);
-        let written = self.hub().change(|engine, out| engine.write(write, false, out))?;
+        let written = self.hub().write(write).0?;
         Ok(written.made().map(|entry| entry.newest().tick))
     }
 }

@@ -52,6 +52,7 @@ use stop::Stop;
 pub use stop::StopReason;
 use swim::SwimHandle;
 
+use crate::engine::changes::BeginHandOver;
 use crate::engine::delete::DeleteSettings;
 use crate::engine::{Engine, TICK_INTERVAL_MS};
 use crate::hub::Hub;
@@ -486,7 +487,7 @@ impl Inner {
         if self.hub.read(Engine::has_handed_over) {
             return;
         }
-        self.hub.change(|engine, _| engine.begin_hand_over());
+        self.hub.handle(BeginHandOver, rt::now());
         let done = async {
             while !self.hub.read(Engine::has_handed_over) {
                 rt::sleep(Duration::from_millis(TICK_INTERVAL_MS)).await;

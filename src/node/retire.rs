@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::link::Links;
 use super::stop::StopReason;
+use crate::engine::changes::{BeginRetirement, CancelRetirement};
 use crate::engine::delete::{RetireError, Retirement};
 use crate::engine::{Engine, TICK_INTERVAL_MS};
 use crate::model::ids::{Millis, NodeName};
@@ -21,7 +22,7 @@ const SETTLING_MS: Millis = 5_000;
 /// # Errors
 /// [`LeaveRefusal`] says whether the node is still a member.
 pub(super) fn leave_for_good(links: &Links, patience_ms: Millis) -> Result<(), LeaveRefusal> {
-    let begun = links.hub.change(|engine, out| engine.begin_retirement(out));
+    let begun = links.hub.handle(BeginRetirement, rt::now());
     begun.map_err(|error| match error {
         RetireError::NotReady => LeaveRefusal::NotReady(error.to_string()),
         RetireError::Alone => LeaveRefusal::Alone(error.to_string()),
@@ -34,7 +35,7 @@ pub(super) fn leave_for_good(links: &Links, patience_ms: Millis) -> Result<(), L
         match links.hub.read(Engine::retirement) {
             Some(Retirement::Done) => break,
             Some(Retirement::Agreeing { away, .. }) if is_late => {
-                if links.hub.change(|engine, _| engine.cancel_retirement()) {
+                if links.hub.handle(CancelRetirement, now) {
                     return Err(LeaveRefusal::NotAgreed(not_agreed(&away, patience_ms)));
                 }
                 if is_too_late {

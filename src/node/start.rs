@@ -9,6 +9,7 @@ use super::error::NodeError;
 use super::link::{Links, Refused};
 use super::load::{self, Loaded};
 use super::stop::StopReason;
+use crate::engine::changes::InitRoot;
 use crate::engine::{Engine, Input};
 use crate::model::ids::{Millis, Tock};
 use crate::model::value::Value;
@@ -331,7 +332,7 @@ fn log_progress(links: &Links, waited_ms: Millis) {
 
 /// Sets the root's value, where it has none.
 fn set_root(links: &Links, value: &Value) {
-    match links.hub.change(|engine, out| engine.init_root(value.as_bytes(), out)) {
+    match links.hub.handle(InitRoot(value.as_bytes()), rt::now()) {
         Ok(true) => {}
         Ok(false) => {
             tracing::info!("the root has a value already; the initial one is not needed");

@@ -11,6 +11,7 @@ use async_channel::{Receiver, Sender};
 use parking_lot::Mutex;
 
 use crate::engine::Image;
+use crate::engine::changes::{BeginTakeIn, EndTakeIn, TakeInSome};
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
 use crate::model::ids::Millis;
@@ -147,7 +148,7 @@ impl Upload {
 
     /// Takes the state into the engine, some entries at a time, as fast as the disk keeps up.
     pub(super) fn take_in(&self, hub: &Hub, image: Image) -> Result<TakenIn, ClientError> {
-        let mut state = hub.change(|engine, _| engine.begin_take_in(image)).map_err(refused)?;
+        let mut state = hub.handle(BeginTakeIn(image), rt::now()).map_err(refused)?;
         loop {
             // The network's own changes go on meanwhile; nobody else may begin another upload.
             self.turn.keep(self.number, rt::now());
@@ -158,10 +159,10 @@ impl Upload {
             if batch.is_empty() {
                 break;
             }
-            hub.change(|engine, out| engine.take_in_some(&mut state, &batch, out))
-                .map_err(refused)?;
+            let change = TakeInSome { state: &mut state, entries: &batch };
+            hub.handle(change, rt::now()).map_err(refused)?;
         }
-        let (done, number) = hub.change_numbered(|engine, out| engine.end_take_in(&state, out));
+        let (done, number) = hub.handle_logged(EndTakeIn(&state), rt::now());
         let done = done.map_err(refused)?;
         if let Some(log) = hub.log().filter(|log| log.gates()) {
             rt::block_on(log.until_synced(number)).map_err(|failure| in_flight(&failure))?;

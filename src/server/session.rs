@@ -4,7 +4,6 @@
 //! Runs of reads and runs of writes take the engine's guard once each, in order; whatever else
 //! is asked for is carried out one by one. No guard is held while something is encoded.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,12 +16,12 @@ use super::restoring::Upload;
 use super::stream::{FailedSource, Garbage, Produced, Source, Streams, write_failed_stream};
 use super::unsynced::{UnsyncedReplies, refused};
 use crate::engine::Engine;
+pub(super) use crate::engine::NodeNames;
 use crate::hub::Hub;
 use crate::hub::client_memory::{Account, ClientMemory};
 use crate::hub::inbox::Inbox;
-use crate::model::ids::{Millis, NodeName, NodeTable, Tock};
+use crate::model::ids::{Millis, Tock};
 use crate::model::path::{Path, PathBytes};
-use crate::protocol::client::chain::Names;
 use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
@@ -53,23 +52,6 @@ impl Context<'_> {
     pub(super) fn check_storage(&self) -> Result<(), ClientError> {
         let refusal = self.hub.log().and_then(|log| log.refusal());
         refusal.map_or(Ok(()), |failure| Err(refused(&failure)))
-    }
-}
-
-/// The names under which clients see nodes, at one moment.
-#[derive(Clone)]
-pub(super) struct NodeNames {
-    table: Arc<NodeTable>,
-    killed: Arc<BTreeSet<NodeName>>,
-}
-
-impl NodeNames {
-    pub(super) fn of(engine: &Engine) -> Self {
-        Self { table: Arc::clone(engine.table()), killed: Arc::clone(engine.killed()) }
-    }
-
-    pub(super) fn names(&self) -> Names<'_> {
-        Names { table: &self.table, killed: &self.killed }
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::engine::NO_LATER;
+use crate::engine::changes::{BeginShardCount, EndShardCount};
 use crate::hub::Hub;
 use crate::model::shard::SHARD_COUNT;
 use crate::model::shard_memo::recent_shard_of_bytes;
@@ -122,8 +124,8 @@ impl ShardManager {
         if hub.read(|engine| engine.shard_sums().is_some()) {
             return;
         }
-        let counted = hub.change(|engine, _| engine.begin_shard_count()).walk();
-        hub.change(|engine, _| engine.end_shard_count(&counted));
+        let counted = hub.handle(BeginShardCount, NO_LATER).walk();
+        hub.handle(EndShardCount(&counted), NO_LATER);
     }
 }
 
@@ -218,7 +220,7 @@ mod tests {
             for k in from..from + 2_000 {
                 let path = path(&format!("k{}", k % 3_000));
                 let write = Write::new(path, Some(&[1]));
-                hub.change(|engine, out| engine.write(write, false, out)).unwrap();
+                hub.write(write).0.unwrap();
             }
         };
         write(0);

@@ -30,13 +30,19 @@ use crossbeam_utils::sync::ShardedLock;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report, ServeJob};
+use crate::engine::batch::write_one;
+use crate::engine::changes::{AddWatch, EndWatch, StopMakingEvents};
+use crate::engine::{
+    BatchMoment, BatchSlot, BatchTerms, Change, CloseReason, Engine, EngineWriteError, LinkId,
+    NO_LATER, Outbox, Output, Report, ServeJob,
+};
 use crate::model::ids::Millis;
 use crate::model::path::Path;
 use crate::protocol::client::topic::topic_matches;
 use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
+use crate::replica::write::{Write, Written};
 use crate::storage::{Batch, Op};
 use crate::tree::Tree;
 use bundle::Collecting;
@@ -182,18 +188,41 @@ impl Hub {
         read(&self.guarded.read().unwrap_or_else(PoisonError::into_inner).engine)
     }
 
-    /// The second door: one at a time. What the engine wants done is queued, in order, before
-    /// the guard is released.
-    pub fn change<R>(&self, change: impl FnOnce(&mut Engine, &mut Outbox) -> R) -> R {
-        self.change_numbered(change).0
+    /// The second door, one at a time: carries out a change, and queues what the engine wants done, in
+    /// order, before the guard is released. `now` is when.
+    pub fn handle<C: Change>(&self, change: C, now: Millis) -> C::Answer {
+        self.change(|engine, out| engine.handle(change, now, out)).0
     }
 
-    /// [`Hub::change`], and the number of the log's batch that has it: 0 if nothing of it is
-    /// logged.
-    pub fn change_numbered<R>(
+    /// The same, with the number of the log's batch that has the change: 0 if nothing of it is logged.
+    pub fn handle_logged<C: Change>(&self, change: C, now: Millis) -> (C::Answer, u64) {
+        self.change(|engine, out| engine.handle(change, now, out))
+    }
+
+    /// The same for clients' operations ([`Engine::write_batch`]).
+    pub fn write_batch(
         &self,
-        change: impl FnOnce(&mut Engine, &mut Outbox) -> R,
-    ) -> (R, u64) {
+        slots: &mut [BatchSlot<'_>],
+        terms: BatchTerms,
+    ) -> (BatchMoment, u64) {
+        self.change(|engine, out| engine.write_batch(slots, terms, out))
+    }
+
+    /// The same for one write that is no client's.
+    ///
+    /// # Errors
+    /// [`EngineWriteError`]; nothing was changed.
+    pub fn write(&self, write: Write<'_>) -> (Result<Written, EngineWriteError>, u64) {
+        self.change(|engine, out| write_one(engine, write, false, out))
+    }
+
+    /// Queues an output as if the engine had made it, for tests of queues.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fn queue(&self, output: Output) {
+        self.change(|_, out| out.push(output));
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Engine, &mut Outbox) -> R) -> (R, u64) {
         let mut wakes = Wakes::default();
         let mut number = 0;
         let result = {
@@ -209,11 +238,6 @@ impl Hub {
         };
         self.wake(wakes);
         (result, number)
-    }
-
-    /// Hands the engine something that happened.
-    pub fn handle(&self, input: Input<'_>, now: Millis) {
-        self.change(|engine, out| engine.handle(input, now, out));
     }
 
     /// The log's queue, of a node with a data directory.
@@ -238,8 +262,8 @@ impl Hub {
     /// Ends the node's own log: no event is made after this moment, whoever asks for it.
     pub fn stop_log(&self) {
         let Some(log) = &self.log else { return };
-        self.change(|engine, _| {
-            engine.stop_making_events();
+        self.change(|engine, out| {
+            engine.handle(StopMakingEvents, NO_LATER, out);
             log.push_cut(engine.image(), CutPurpose::Stop);
         });
     }
@@ -456,19 +480,20 @@ impl Hub {
         content: WatchContent,
         inbox: &Arc<Inbox>,
     ) -> Option<(WatchId, Tree)> {
-        self.change(|engine, _| {
-            let id = engine.watch(scope)?;
+        let added = self.change(|engine, out| {
+            let id = engine.handle(AddWatch(scope), NO_LATER, out)?;
             inbox.add_watch(id, content, engine.conflicts().last());
             self.outputs.lock().watches.insert(id, Arc::clone(inbox));
             Some((id, engine.tree().clone()))
-        })
+        });
+        added.0
     }
 
     /// Ends a watch.
     pub fn unwatch(&self, id: WatchId) {
         // What is freed is dropped after the guard's release.
-        let _freed = self.change(|engine, _| {
-            engine.unwatch(id);
+        let _freed = self.change(|engine, out| {
+            engine.handle(EndWatch(id), NO_LATER, out);
             let mut outputs = self.outputs.lock();
             if let Some(inbox) = outputs.watches.remove(&id) {
                 inbox.remove_watch(id);

@@ -1,14 +1,14 @@
 //! The hub as its users see it: order, overflow, starting over.
 
 use super::*;
-use crate::engine::{Config, TICK_INTERVAL_MS};
+use crate::engine::changes::{MintTock, SendTopic};
+use crate::engine::{Config, Input, TICK_INTERVAL_MS};
 use crate::gone::{GONE_LOG_MAX, GoneLook};
 use crate::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
 use crate::replica::apply::Conflict;
-use crate::replica::write::Write;
 
 fn hub() -> Hub {
     let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
@@ -22,8 +22,12 @@ fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
     Write::new(path.parse::<Path>().unwrap(), value)
 }
 
+fn send(hub: &Hub, topic: &str, data: &[u8]) {
+    hub.handle(SendTopic { topic: &topic.parse().unwrap(), data }, 0);
+}
+
 fn set(hub: &Hub, path: &str, value: Option<&[u8]>) {
-    hub.change(|engine, out| engine.write(write(path, value), false, out)).unwrap();
+    hub.write(write(path, value)).0.unwrap();
 }
 
 /// A version that is in no tree: usually, its event is one that nobody has made.
@@ -132,7 +136,7 @@ fn changes_of_the_moment_in_which_a_watch_overflows_are_not_missed_either() {
     // pushed.
     hub.change(|engine, out| {
         for path in ["a.one", "a.two", "a.three"] {
-            engine.write(write(path, Some(&[2])), false, out).unwrap();
+            write_one(engine, write(path, Some(&[2])), false, out).unwrap();
         }
     });
     assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy", "one", "three", "two"])));
@@ -231,7 +235,7 @@ fn a_watch_for_which_too_much_is_gone_is_lost_and_says_so() {
     let purged: Vec<_> = (0..=GONE_LOG_MAX as u64)
         .map(|n| tombstone(&format!("a.gone:{n}"), (1 << 20) + n))
         .collect();
-    hub.change(|_, out| out.push(Output::Gone { purged, dropped: Vec::new() }));
+    hub.queue(Output::Gone { purged, dropped: Vec::new() });
     assert!(matches!(inbox.take_items(id), Waiting::Overflowed));
     assert!(matches!(hub.resume_watch(id, &inbox), Some(Resumption::Lost)));
     hub.unwatch(id);
@@ -274,7 +278,7 @@ fn a_watch_that_starts_over_is_told_of_conflicts_again() {
     for _ in 0..=WATCH_QUEUE_MAX {
         set(&hub, "a.busy", Some(&[1]));
     }
-    hub.change(|_, out| out.push(Output::NotifyConflict { watchers: vec![id], number: 7 }));
+    hub.queue(Output::NotifyConflict { watchers: vec![id], number: 7 });
     assert_eq!(resume(&hub, id, &inbox), (vec![], texts(&["busy"])));
     assert_eq!(taken(&inbox, id), ["0"], "the last number of the engine's list");
 }
@@ -284,7 +288,7 @@ fn reports_that_wait_for_the_log_are_bounded_in_bytes_too() {
     let hub = hub();
     let big = vec![0; 3 << 20];
     for _ in 0..4 {
-        hub.change(|_, out| out.push(Output::Report(conflict("a", &big))));
+        hub.queue(Output::Report(conflict("a", &big)));
     }
     let (reports, dropped) = hub.take_reports();
     assert_eq!((reports.len(), dropped), (2, 2));
@@ -296,12 +300,12 @@ fn messages_reach_the_monitors_of_their_topic() {
     let hub = hub();
     let inbox = Arc::new(Inbox::new());
     let id = hub.monitor("t.#".parse().unwrap(), &inbox).unwrap();
-    hub.change(|engine, out| engine.send_topic(&"t.x".parse().unwrap(), &[1], out));
-    hub.change(|engine, out| engine.send_topic(&"u".parse().unwrap(), &[2], out));
+    send(&hub, "t.x", &[1]);
+    send(&hub, "u", &[2]);
     let (messages, dropped) = inbox.take_messages(id, 10);
     assert_eq!((messages.len(), dropped), (1, 0));
     hub.unmonitor(id);
-    hub.change(|engine, out| engine.send_topic(&"t".parse().unwrap(), &[3], out));
+    send(&hub, "t", &[3]);
     assert_eq!(inbox.take_messages(id, 10).0.len(), 0);
 }
 
@@ -317,13 +321,13 @@ fn logged(gates: bool) -> (Hub, Arc<LogQueue>) {
 fn what_one_change_does_is_one_batch_of_the_log_and_reading_is_none() {
     let (hub, log) = logged(false);
     assert_eq!(log.appended(), 0, "to be ready is nothing to write down");
-    let (_, number) = hub.change_numbered(|engine, out| {
-        engine.write(write("a", Some(&[1])), false, out).unwrap();
-        engine.write(write("b", Some(&[1])), false, out).unwrap();
+    let (_, number) = hub.change(|engine, out| {
+        write_one(engine, write("a", Some(&[1])), false, out).unwrap();
+        write_one(engine, write("b", Some(&[1])), false, out).unwrap();
         out.push(Output::Gone { purged: vec![tombstone("c", 3)], dropped: Vec::new() });
         out.push(Output::Knowledge);
     });
-    let (_, none) = hub.change_numbered(|engine, _| engine.mint_tock());
+    let (_, none) = hub.handle_logged(MintTock, 0);
     hub.cut_log(CutPurpose::Rotate);
     set(&hub, "d", None);
     set(&hub, "d", Some(&[2]));
@@ -380,7 +384,7 @@ fn after_its_last_record_a_node_makes_no_event_and_another_log_ends_by_itself() 
     hub.remove_extra_log(&extra);
     set(&hub, "b", Some(&[1]));
     hub.stop_log();
-    let refused = hub.change(|engine, out| engine.write(write("a", Some(&[2])), false, out));
+    let refused = hub.write(write("a", Some(&[2]))).0;
     assert!(refused.is_err());
     assert_eq!((log.appended(), extra.appended()), (2, 1));
     let items = extra.take(std::time::Duration::ZERO).items;

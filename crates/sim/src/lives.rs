@@ -11,6 +11,8 @@ use super::node::Node;
 use super::oracle::shadow::Shadow;
 use super::profile::Focus;
 use super::rng::Rng;
+use crate::engine::NO_LATER;
+use crate::engine::changes::{LoadImage, SayFarewell, SetDeletePatience};
 use crate::engine::delete::DeleteSettings;
 use crate::engine::{Config, Engine, Image, Input, Outbox};
 use crate::model::defects::Defect;
@@ -286,7 +288,7 @@ impl Cluster<'_> {
         note!(self, "{} takes in a file of {}", at.label, file.image.id().name);
         self.stats.files_loaded += 1;
         self.oracle.on_file(&file.shadow, &file.image);
-        self.change(node, |engine, out| engine.load_image(&file.image, out));
+        self.change(node, |engine, out| engine.handle(LoadImage(&file.image), NO_LATER, out));
         let at = &mut self.nodes[node];
         if let Some(engine) = &at.engine {
             self.oracle.own_arrivals(&mut at.shadow, engine);
@@ -315,7 +317,7 @@ impl Cluster<'_> {
     /// A node says farewell and is gone for good.
     pub(super) fn leave(&mut self, node: usize) {
         note!(self, "{} leaves", self.nodes[node].label);
-        self.change(node, |engine, out| engine.leave(out));
+        self.change(node, |engine, out| engine.handle(SayFarewell, NO_LATER, out));
         self.write_out();
         for end in self.nodes[node].ends.clone() {
             // Its last words are under way; nothing cuts them short.
@@ -395,13 +397,14 @@ impl Cluster<'_> {
         }
         let incarnation = self.next_incarnation();
         self.handle(node, Input::Renewed { incarnation });
-        let at = &mut self.nodes[node];
-        if at.copied_at.take().is_some()
-            && let Some(engine) = &mut at.engine
-        {
+        if self.nodes[node].copied_at.take().is_some() && self.nodes[node].engine.is_some() {
             // Now it may make events, like anybody.
-            engine.set_delete_patience(&self.plan.delete);
+            let patience = self.plan.delete.clone();
+            self.change(node, |engine, out| {
+                engine.handle(SetDeletePatience(&patience), NO_LATER, out);
+            });
         }
+        let at = &mut self.nodes[node];
         if at.disk.store.is_some() {
             // What the directory holds is not the record of the member that it was copied from.
             at.disk.replace(Some(incarnation.0), None);

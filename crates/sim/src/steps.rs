@@ -7,6 +7,9 @@ use super::cluster::{Cluster, Happening, note};
 use super::profile::Focus;
 use super::rng::Rng;
 use crate::engine::EngineWriteError;
+use crate::engine::NO_LATER;
+use crate::engine::batch::write_one;
+use crate::engine::changes::ForgetMember;
 use crate::model::ids::NodeName;
 use crate::model::path::Path;
 use crate::replica::write::{ChainCondition, Precondition, Write, WriteError};
@@ -233,7 +236,7 @@ impl Cluster<'_> {
         let value = (!delete).then_some(&value[..]);
         let write = Write { precondition, ..Write::new(path, value) };
         let ack_wanted = rng.percent(20);
-        let result = self.change(node, |engine, out| engine.write(write, ack_wanted, out));
+        let result = self.change(node, |engine, out| write_one(engine, write, ack_wanted, out));
         let fits = match result {
             Some(Ok(_)) => wants != Some(false),
             Some(Err(EngineWriteError::NotReady)) => !self.nodes[node].is_ready(),
@@ -398,7 +401,8 @@ impl Cluster<'_> {
     /// A member is taken off the Delete group's list at a node.
     pub(super) fn forget(&mut self, node: usize, name: &NodeName) {
         note!(self, "{} forgets {name}", self.nodes[node].label);
-        let result = self.change(node, |engine, out| engine.forget_member(name, out));
+        let result =
+            self.change(node, |engine, out| engine.handle(ForgetMember(name), NO_LATER, out));
         self.stats.forgotten += u64::from(matches!(result, Some(Ok(()))));
     }
 

@@ -8,6 +8,8 @@ use super::super::progress::ProgressBar;
 use super::super::times::show_time;
 use super::Format;
 use super::read::StateFile;
+use crate::engine::NO_LATER;
+use crate::engine::changes::LoadImage;
 use crate::engine::{Config, Engine, Image, Outbox};
 use crate::model::ids::{Incarnation, NodeId, NodeName};
 use crate::node::config::NETWORK;
@@ -224,7 +226,7 @@ fn merge(
     let mut out = Outbox::new();
     let mut engine = Engine::restore(config, &base, &mut out).ok_or_else(failed)?;
     for other in others {
-        engine.load_image(&other, &mut Outbox::new()).map_err(|_| failed())?;
+        engine.handle(LoadImage(&other), NO_LATER, &mut Outbox::new()).map_err(|_| failed())?;
     }
     Ok(engine.image())
 }

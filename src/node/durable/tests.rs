@@ -49,7 +49,7 @@ impl World {
         let path: Path = path.parse().unwrap();
         let value = [value];
         let write = Write::new(path, Some(&value));
-        let (written, number) = self.hub.change_numbered(|e, out| e.write(write, false, out));
+        let (written, number) = self.hub.write(write);
         written.unwrap();
         number
     }
@@ -158,7 +158,7 @@ fn nothing_is_made_after_the_last_record() {
     let hub = Arc::clone(&world.hub);
     world.stop();
     let write = Write::new(Path::root(), Some(&[1]));
-    assert!(hub.change(|engine, out| engine.write(write, false, out)).is_err());
+    assert!(hub.write(write).0.is_err());
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn each_policy_syncs_when_it_should() {
     never.step();
     assert!(!never.is_synced(number) && never.queue.written() == number);
     // Whoever agrees to something is told only when it is safe, whatever the policy is.
-    never.hub.change(|_, out| out.push(Output::Persist { token: 7 }));
+    never.hub.queue(Output::Persist { token: 7 });
     never.step();
     assert!(never.is_synced(number + 1));
 
@@ -311,9 +311,9 @@ fn requests_for_a_safe_state_wait_for_the_disk_to_come_back() {
     let disk = MemoryDisk::new();
     let mut world = World::must_start(&disk, SyncPolicy::Never);
     disk.set_fault(Some((1, Fault::Full)));
-    world.hub.change(|_, out| out.push(Output::Persist { token: 1 }));
+    world.hub.queue(Output::Persist { token: 1 });
     world.step();
-    world.hub.change(|_, out| out.push(Output::Persist { token: 2 }));
+    world.hub.queue(Output::Persist { token: 2 });
     world.step();
     assert!(world.queue.failure().is_some());
     assert!(world.logger.open_requests().len() <= 2);
@@ -331,7 +331,7 @@ fn what_is_purged_at_a_start_is_purged_in_the_log_too() {
     world.set("a", 1);
     let path: Path = "a".parse().unwrap();
     let delete = Write::new(path, None);
-    world.hub.change(|engine, out| engine.write(delete, false, out)).unwrap();
+    world.hub.write(delete).0.unwrap();
     let is_decided = |world: &World| world.hub.read(|engine| engine.knowledge().decided.is_some());
     for now in (1..1_000).map(|n| n * 100) {
         world.hub.handle(Input::Tick, now);
@@ -425,7 +425,7 @@ fn run(disk: &MemoryDisk, sync: SyncPolicy, at: u64, fault: Fault) -> Option<Run
     }
     assert!(world.queue.failure().is_none(), "it works again");
     let last = world.set("k:25", 25);
-    world.hub.change(|_, out| out.push(Output::Persist { token: 1 }));
+    world.hub.queue(Output::Persist { token: 1 });
     world.step();
     assert!(world.is_synced(last));
     safe.push(true);

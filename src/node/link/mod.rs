@@ -44,6 +44,7 @@ use super::address::HostPort;
 use super::identity::Myself;
 use super::stop::Stop;
 use super::swim::SwimHandle;
+use crate::engine::changes::{BarArrayPaths, SayFarewell};
 use crate::engine::{CloseReason, Input, LinkId};
 use crate::hub::Hub;
 use crate::membership::{MemberInfo, MemberState};
@@ -325,7 +326,7 @@ impl Links {
     fn bar_array_paths(&self, table: &BTreeMap<NodeName, Arc<Link>>) {
         let is_old = |link: &Arc<Link>| link.peer.versions.1 < VERSION_ARRAY_PATHS;
         let barred = table.values().any(is_old);
-        self.hub.change(|engine, _| engine.bar_array_paths(barred));
+        self.hub.handle(BarArrayPaths(barred), rt::now());
     }
 
     /// SWIM may not have met this peer: whoever is told may be the only one who can.
@@ -433,7 +434,7 @@ impl Links {
 
     /// Says farewell on all links, and waits until all are closed, or for `patience`.
     pub(super) async fn leave(&self, patience: Duration) {
-        self.hub.change(|engine, out| engine.leave(out));
+        self.hub.handle(SayFarewell, rt::now());
         let ids: Vec<LinkId> = self.table.lock().values().map(|link| link.id).collect();
         for id in ids {
             self.hub.close_link(id, CloseReason::Left);

@@ -4,7 +4,7 @@
 
 use super::value::{Job, Lookup};
 use super::write_reply::write_refused;
-use crate::engine::{Engine, Outbox};
+use crate::engine::{BatchSlot, BatchTerms, Engine, Operation, Outcome};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::value::write_array_len;
@@ -39,7 +39,7 @@ impl<'a> Op<'a> {
             }
             Ok(BatchOp::Write(write)) => {
                 let path = session.resolve_write(cx, write).map(Some);
-                let job = Job { seq: None, write: Some(write), path, spot: None, outcome: None };
+                let job = Job { seq: None, write: Some(write), path, outcome: None };
                 Self::Write { job, number: 0 }
             }
         }
@@ -48,10 +48,17 @@ impl<'a> Op<'a> {
     /// Whether the reply has room for its answer. If not, it is refused.
     fn has_room(&mut self, bytes: usize) -> bool {
         let has_room = bytes <= REPLY_BYTES_MAX;
-        if !has_room && !matches!(self, Self::Refused(_)) {
-            *self = Self::Refused(no_room());
+        if !has_room {
+            self.refuse_for_room();
         }
         has_room
+    }
+
+    /// The reply has no room for its answer.
+    fn refuse_for_room(&mut self) {
+        if !matches!(self, Self::Refused(_)) {
+            *self = Self::Refused(no_room());
+        }
     }
 
     /// Looks up what is to be read; tells how many bytes of the reply that is.
@@ -61,14 +68,32 @@ impl<'a> Op<'a> {
         lookup.find(engine)
     }
 
-    /// The same of any operation.
-    fn carry_out(&mut self, engine: &mut Engine, outbox: &mut Outbox) -> usize {
+    /// What the engine is to do.
+    fn op(&self) -> Operation<'_> {
         match self {
-            Self::Write { job, .. } => {
-                job.carry_out(engine, outbox);
-                job.reply_bytes()
+            Self::Read { lookup, .. } => match &lookup.path {
+                Ok(path) => Operation::Get(path.as_bytes()),
+                Err(_) => Operation::Nothing,
+            },
+            Self::Write { job, .. } => job.op(),
+            Self::Refused(_) => Operation::Nothing,
+        }
+    }
+
+    /// Takes what came of it. `logged`: the number of the log's batch.
+    fn take(&mut self, result: Option<Outcome>, is_ready: bool, logged: u64) {
+        match self {
+            Self::Read { lookup, ready } => {
+                *ready = is_ready;
+                if let Some(Outcome::Found(found)) = result {
+                    lookup.found = found;
+                }
             }
-            _ => self.read(engine),
+            Self::Write { job, number } => {
+                job.outcome = result;
+                *number = logged;
+            }
+            Self::Refused(_) => {}
         }
     }
 }
@@ -167,20 +192,26 @@ fn carry_out_part(cx: &Context<'_>, part: &mut [Op<'_>], bytes: &mut usize) -> M
             Moment::of(engine)
         });
     }
-    let (moment, logged) = cx.hub.change_numbered(|engine, outbox| {
-        for op in &mut *part {
-            if op.has_room(*bytes) {
-                *bytes += op.carry_out(engine, outbox);
-            }
+    // What a part may take of the reply is known from those before it; within one part it ends with the
+    // operation that exceeds it.
+    let terms = BatchTerms { room: REPLY_BYTES_MAX.saturating_sub(*bytes), with_names: true };
+    let has_room = *bytes <= REPLY_BYTES_MAX;
+    let mut slots: Vec<BatchSlot<'_>> = part
+        .iter()
+        .map(|op| BatchSlot::new(if has_room { op.op() } else { Operation::Nothing }))
+        .collect();
+    let (moment, logged) = cx.hub.write_batch(&mut slots, terms);
+    let results: Vec<_> = slots.into_iter().map(BatchSlot::into_result).collect();
+    let done = if has_room { moment.done } else { 0 };
+    for (at, (op, result)) in part.iter_mut().zip(results).enumerate() {
+        if at >= done {
+            op.refuse_for_room();
+            continue;
         }
-        Moment::of(engine)
-    });
-    for op in part {
-        if let Op::Write { number, .. } = op {
-            *number = logged;
-        }
+        *bytes += result.as_ref().map_or(0, Outcome::reply_bytes);
+        op.take(result, moment.is_ready, logged);
     }
-    moment
+    Moment { tock: moment.tock, names: moment.names.unwrap_or_else(|| cx.hub.read(NodeNames::of)) }
 }
 
 fn no_room() -> ClientError {

@@ -3,6 +3,7 @@
 
 use super::admin::LongMap;
 use super::show::shown;
+use crate::engine::changes::ForgetMember;
 use crate::engine::delete::{ForgetError, GroupView};
 use crate::engine::{Engine, ResyncView};
 use crate::model::group::Member;
@@ -106,9 +107,8 @@ impl Session {
         let name = NodeName::new(node).map_err(|error| {
             ClientError::bad_request(format!("bad field 'node', '{}': {error}", shown(node)))
         })?;
-        let ((forgotten, tock), number) = cx
-            .hub
-            .change_numbered(|engine, outbox| (engine.forget_member(&name, outbox), engine.tock()));
+        let (forgotten, number) = cx.hub.handle_logged(ForgetMember(&name), cx.now);
+        let tock = cx.tock();
         forgotten.map_err(|error| {
             let code = match error {
                 ForgetError::NotReady => ErrorCode::NotReady,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::changes::SendTopic;
 use crate::model::path::Path;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::session::{Context, Session, Then};
@@ -20,11 +21,8 @@ impl Session {
         self.authorise(Action::MsgSend, Some(topic.as_bytes()))?;
         // Before, nobody knows whether the network's data says that clients must log in.
         Self::check_ready(cx)?;
-        let tock = cx.hub.change(|engine, outbox| {
-            engine.send_topic(topic, data, outbox);
-            engine.tock()
-        });
-        MessageWriter::new(out).u64("seq", seq).tock(tock);
+        cx.hub.handle(SendTopic { topic, data }, cx.now);
+        MessageWriter::new(out).u64("seq", seq).tock(cx.tock());
         Ok(Then::Continue)
     }
 

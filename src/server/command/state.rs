@@ -8,6 +8,8 @@ use super::admin::write_client_memory;
 use super::delete_group::{write_delete_group, write_resync, write_texts};
 use super::show::shown;
 use super::storage::write_storage;
+use crate::engine::NO_LATER;
+use crate::engine::changes::{KillNode, MintTock};
 use crate::engine::delete::GroupView;
 use crate::engine::view::{ChainTicks, StateView, TickSets};
 use crate::engine::{Engine, KILLED_MAX, ResyncView};
@@ -34,11 +36,9 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::GetState, None)?;
-        let mut moment = cx.hub.change(|engine, _| {
-            // A fresh tock, as in the original: it says of which moment the answer is.
-            engine.mint_tock();
-            Moment::of(engine, parts, cx.now)
-        });
+        // A fresh tock, as in the original: it says of which moment the answer is.
+        cx.hub.handle(MintTock, cx.now);
+        let mut moment = cx.hub.read(|engine| Moment::of(engine, parts, cx.now));
         if parts.storage {
             moment.storage = cx.shared.info.storage();
         }
@@ -161,15 +161,11 @@ impl Session {
             if let Some(event) = view.owned_by(&incarnations) {
                 return Err(ClientError::new(ErrorCode::InUse, owns(&name, &view, event)));
             }
-            let (killed, tock) = hub.change(|engine, outbox| {
-                let killed = engine.kill_node(&name, outbox);
-                (killed, engine.tock())
-            });
-            if !killed {
+            if !hub.handle(KillNode(&name), NO_LATER) {
                 let text = format!("{KILLED_MAX} nodes are removed already; no more are kept");
                 return Err(ClientError::new(ErrorCode::TooMany, text));
             }
-            MessageWriter::new(reply).u64("seq", seq).tock(tock);
+            MessageWriter::new(reply).u64("seq", seq).tock(hub.read(Engine::tock));
             Ok(())
         }))
     }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::admin::LongMap;
+use crate::engine::{BatchSlot, BatchTerms, Operation, Outcome, WriteOp};
 use crate::model::ids::Tock;
 use crate::model::value::write_nil;
 use crate::protocol::client::reply::{StreamTag, write_error};
@@ -15,7 +16,7 @@ use crate::protocol::client::stored::StoredChange;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::Write;
 use crate::server::info::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus};
-use crate::server::session::{Context, NodeNames, Session, Then};
+use crate::server::session::{Context, Session, Then};
 
 impl Session {
     /// `save`.
@@ -120,25 +121,26 @@ impl Session {
         let path = self.resolve(Action::Update, &change.path)?.to_path();
         self.writer(cx).check(path.as_bytes(), change.value.is_some())?;
         cx.check_storage()?;
-        let (done, number) = cx.hub.change_numbered(|engine, outbox| {
-            let names = NodeNames::of(engine);
-            let there = engine.get(path.as_bytes()).cloned();
-            // At an empty path, something newer may have been deleted and purged.
-            let newest = there.as_ref().map_or(engine.mark().top(), |entry| entry.tock());
-            if change.tock <= newest {
-                return Ok((there, false, engine.tock(), names));
-            }
-            let write = Write { idempotent: true, ..Write::new(&path, change.value) };
-            let written = engine.write(write, false, outbox)?;
-            Ok((written.entry, written.is_made, engine.tock(), names))
-        });
-        let (entry, is_made, tock, names) =
-            done.map_err(|error| super::value::engine_error(&error))?;
+        let write = Write { idempotent: true, ..Write::new(&path, change.value) };
+        let op = WriteOp { tock: Some(change.tock), ..WriteOp::new(write) };
+        let mut slots = [BatchSlot::new(Operation::Write(op))];
+        let terms = BatchTerms { room: usize::MAX, with_names: true };
+        let (moment, number) = cx.hub.write_batch(&mut slots, terms);
+        let [slot] = slots;
+        let (entry, is_made) = match slot.into_result() {
+            Some(Outcome::Written(written)) => (written.entry, written.is_made),
+            Some(Outcome::Refused(error)) => return Err(super::value::engine_error(&error)),
+            // A write has no other result.
+            Some(Outcome::Found(_) | Outcome::Tock(_)) | None => (None, false),
+        };
+        let tock = moment.tock;
         let from = out.len();
         let mut message = MessageWriter::new(out);
         message.bool("changed", is_made);
         if let Some(entry) = &entry {
-            names.names().write_chain(entry, ChainLength(1), message.key("chain"));
+            if let Some(names) = &moment.names {
+                names.names().write_chain(entry, ChainLength(1), message.key("chain"));
+            }
         }
         message.tock(entry.as_ref().map_or(tock, |entry| entry.tock())).u64("seq", seq);
         if is_made {

@@ -6,19 +6,18 @@ use smallvec::SmallVec;
 use super::spare;
 pub(in crate::server) use super::write_reply::engine_error;
 use super::write_reply::{write_refusal, write_refused, write_reply};
-use crate::engine::{Engine, EngineWriteError};
+use crate::engine::{BatchMoment, BatchSlot, BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
-use crate::model::ids::{Event, Millis, Tick, Tock};
+use crate::model::ids::{Event, Millis, Tock};
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
 use crate::protocol::client::{
     Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
 };
-use crate::replica::write::{ChainCondition, Hints, Precondition, Write, Written};
+use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, not_ready};
 use crate::server::shards::Sample;
-use crate::tree::Spot;
 
 /// How often a write that waits for another node's change to spread looks again; its own
 /// changes are told of at once.
@@ -69,19 +68,6 @@ fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
     let paths = lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes));
     engine.tree().get_many(paths, |_, _, entry| found.push(entry.cloned()));
     lookups.iter_mut().zip(found).for_each(|(lookup, found)| lookup.found = found);
-}
-
-/// Looks the entries that some writes are about up together, and so has them in the processor's
-/// caches: else each write waits for its own.
-fn find_spots(jobs: &mut [Job<'_>], engine: &Engine) {
-    if jobs.len() < 2 {
-        return;
-    }
-    let mut spots: SmallVec<[Spot; LOOKED_UP_AT_ONCE]> = SmallVec::new();
-    let paths = jobs.iter().filter_map(Job::path).map(WholePath::as_bytes);
-    engine.tree().get_many(paths, |_, spot, _| spots.push(spot));
-    let with_path = jobs.iter_mut().filter(|job| job.path().is_some());
-    with_path.zip(spots).for_each(|(job, spot)| job.spot = Some(spot));
 }
 
 impl Session {
@@ -153,7 +139,7 @@ impl Session {
                     }
                     Ok(path)
                 });
-                Job { seq: Some(seq), write, path: path.transpose(), spot: None, outcome: None }
+                Job { seq: Some(seq), write, path: path.transpose(), outcome: None }
             })
             .collect();
         let room = cx.shared.output_limit().saturating_sub(out.len());
@@ -161,21 +147,8 @@ impl Session {
             jobs.iter_mut().for_each(|job| job.refuse(&error));
         }
         let with_names = jobs.iter().any(|job| job.write.is_some_and(|w| !w.reply_chain.is_none()));
-        let ((tock, names, done), number) = cx.hub.change_numbered(|engine, outbox| {
-            let (mut bytes, mut done) = (0, 0);
-            'all: for jobs in jobs.chunks_mut(LOOKED_UP_AT_ONCE) {
-                find_spots(jobs, engine);
-                for job in jobs {
-                    if bytes > room {
-                        break 'all;
-                    }
-                    job.carry_out(engine, outbox);
-                    bytes += job.reply_bytes();
-                    done += 1;
-                }
-            }
-            (engine.tock(), with_names.then(|| NodeNames::of(engine)), done)
-        });
+        let (moment, number) = carry_out(cx, &mut jobs, BatchTerms { room, with_names });
+        let BatchMoment { done, tock, names, .. } = moment;
         let sample = Sample::new(done);
         for (at, job) in jobs.into_iter().take(done).enumerate() {
             let (from, seq) = (out.len(), job.seq);
@@ -298,15 +271,19 @@ pub(super) struct Job<'a> {
     pub(super) seq: Option<u64>,
     pub(super) write: Option<&'a WriteRequest<'a>>,
     pub(super) path: Result<Option<WholePath<'a>>, ClientError>,
-    /// Where the path was found a moment ago.
-    pub(super) spot: Option<Spot>,
     pub(super) outcome: Option<Outcome>,
 }
 
-pub(super) enum Outcome {
-    Written(Written),
-    Refused(EngineWriteError),
-    Tock(Tock),
+/// Carries out jobs under one guard. Tells of which moment the replies are, and the number of the log's
+/// batch.
+fn carry_out(cx: &Context<'_>, jobs: &mut [Job<'_>], terms: BatchTerms) -> (BatchMoment, u64) {
+    let mut slots: SmallVec<[BatchSlot<'_>; 2]> =
+        jobs.iter().map(|job| BatchSlot::new(job.op())).collect();
+    let moment = cx.hub.write_batch(&mut slots, terms);
+    let results: SmallVec<[Option<Outcome>; 2]> =
+        slots.into_iter().map(BatchSlot::into_result).collect();
+    jobs.iter_mut().zip(results).for_each(|(job, result)| job.outcome = result);
+    moment
 }
 
 impl<'a> Job<'a> {
@@ -335,40 +312,31 @@ impl<'a> Job<'a> {
         }
     }
 
-    pub(super) fn carry_out(&mut self, engine: &mut Engine, outbox: &mut crate::engine::Outbox) {
-        let (Some(write), Ok(Some(path))) = (self.write, &self.path) else {
-            if self.write.is_none() {
-                self.outcome = Some(Outcome::Tock(engine.mint_tock()));
-            }
-            return;
+    /// What the engine is to do.
+    pub(super) fn op(&self) -> Operation<'_> {
+        let (write, path) = match (self.write, &self.path) {
+            (None, _) => return Operation::MintTock,
+            (Some(write), Ok(Some(path))) => (write, path),
+            (Some(_), _) => return Operation::Nothing,
         };
-        let path = path.to_bytes();
-        let chain = condition(engine, &write.chain);
-        let change = Write {
-            path,
-            value: write.value,
-            precondition: Precondition { chain, value: write.prev },
-            idempotent: write.idempotent,
-            write_id: write.write_id,
-            hints: Hints { spot: self.spot, room: spare::take() },
+        let (chain, newest) = match &write.chain {
+            ChainField::Any => (ChainCondition::Any, None),
+            ChainField::New => (ChainCondition::MustBeNew, None),
+            ChainField::Newest { life, tick } => (ChainCondition::Any, Some((*life, *tick))),
         };
-        let copies = match write.copies {
-            0 => Ok(()),
-            copies => engine.check_copies(&change, copies),
-        };
-        let written = copies.and_then(|()| engine.write(change, write.copies > 0, outbox));
-        self.outcome = Some(match written {
-            Ok(written) => Outcome::Written(written),
-            Err(error) => Outcome::Refused(error),
-        });
-    }
-
-    /// About how much of the output its reply takes, where that can be much.
-    pub(super) fn reply_bytes(&self) -> usize {
-        match &self.outcome {
-            Some(Outcome::Written(written)) => written.old.as_ref().map_or(0, Entry::memory_bytes),
-            _ => 0,
-        }
+        Operation::Write(WriteOp {
+            write: Write {
+                path: path.to_bytes(),
+                value: write.value,
+                precondition: Precondition { chain, value: write.prev },
+                idempotent: write.idempotent,
+                write_id: write.write_id,
+                hints: Hints { spot: None, room: spare::take() },
+            },
+            newest,
+            copies: write.copies,
+            tock: None,
+        })
     }
 
     /// Counts it as so many changes in its shard, if it was carried out.
@@ -429,19 +397,6 @@ impl<'a> Job<'a> {
             }
             (_, _) => None,
         }
-    }
-}
-
-/// What the `chain` field asks for, in local terms.
-fn condition(engine: &Engine, field: &ChainField<'_>) -> ChainCondition {
-    let (life, tick) = match field {
-        ChainField::Any => return ChainCondition::Any,
-        ChainField::New => return ChainCondition::MustBeNew,
-        ChainField::Newest { life, tick } => (life, Tick::new(*tick)),
-    };
-    match engine.table().find(life.name, life.incarnation).zip(tick) {
-        Some((node, tick)) => ChainCondition::Newest(Event { node, tick }),
-        None => ChainCondition::Unknown,
     }
 }
 

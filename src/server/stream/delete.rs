@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use super::walk::{Look, ScopeWalk};
 use super::{Emit, Framing, Garbage, Progress, Source};
+use crate::engine::{BatchSlot, BatchTerms, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
 use crate::model::value::write_array_len;
@@ -13,7 +14,7 @@ use crate::protocol::client::ClientError;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
-use crate::replica::write::Write;
+use crate::replica::write::{Write, Written};
 use crate::server::command::value::engine_error;
 use crate::server::session::{Context, NodeNames};
 
@@ -57,15 +58,21 @@ fn delete_batch(
     }
     cx.check_storage().map_err(|error| (error, 0))?;
     let mut deleted = Vec::with_capacity(paths.len());
-    let (result, number) = cx.hub.change_numbered(|engine, out| {
-        for path in paths {
-            let written = engine.write(Write::new(&path, None), false, out)?;
-            if let Some(tombstone) = written.entry.filter(|_| written.is_made) {
-                deleted.push(Deleted { path, old: written.old, tombstone, number: 0 });
-            }
+    let write = |path| Operation::Write(WriteOp::new(Write::new(path, None)));
+    let mut slots: Vec<_> = paths.iter().map(|path| BatchSlot::new(write(path))).collect();
+    let (_, number) =
+        cx.hub.write_batch(&mut slots, BatchTerms { room: usize::MAX, with_names: false });
+    let results: Vec<_> = slots.into_iter().map(BatchSlot::into_result).collect();
+    let mut result = Ok(());
+    for (path, done) in paths.into_iter().zip(results) {
+        match done {
+            Some(Outcome::Written(Written {
+                entry: Some(tombstone), is_made: true, old, ..
+            })) => deleted.push(Deleted { path, old, tombstone, number: 0 }),
+            Some(Outcome::Refused(error)) => result = Err(error),
+            _ => {}
         }
-        Ok(())
-    });
+    }
     for deleted in &mut deleted {
         deleted.number = number;
         cx.shared.shards.note_writes(deleted.path.as_bytes(), 1);

@@ -101,7 +101,7 @@ impl Engine {
 
     /// From now on no event is made here, whoever asks for it: the record that proves where this
     /// incarnation stopped is being written (DESIGN, rule "no event twice"). For good.
-    pub fn stop_making_events(&mut self) {
+    pub(super) fn stop_making_events(&mut self) {
         self.replica.stop_making_events();
     }
 

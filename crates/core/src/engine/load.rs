@@ -87,7 +87,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError`]; this entry was not taken in.
-    pub fn load_entry(
+    pub(super) fn load_entry(
         &mut self,
         file: &SavedFile,
         saved: &SavedEntry,
@@ -122,7 +122,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError`]; nothing of the state was taken in.
-    pub fn load_state(
+    pub(super) fn load_state(
         &mut self,
         file: &SavedFile,
         state: &SavedState,

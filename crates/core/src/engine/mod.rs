@@ -1,5 +1,5 @@
-//! One node's whole state behind two doors: `&self` methods read, [`Engine::write`] and
-//! [`Engine::handle`] change. Pure and deterministic: time, randomness and messages come in,
+//! One node's whole state behind two doors: `&self` methods read, [`Engine::handle`] and
+//! [`Engine::write_batch`] change. Pure and deterministic: time, randomness and messages come in,
 //! and what is to be done comes out as data ([`Outbox`]). The same engine runs in a real node
 //! and in tests with a virtual clock.
 //!
@@ -11,6 +11,8 @@
 //! 4. Keep frames on one link in order.
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
+pub mod batch;
+pub mod changes;
 mod closed;
 pub mod conflicts;
 mod contents;
@@ -37,6 +39,8 @@ mod write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+pub use batch::{BatchMoment, BatchSlot, BatchTerms, NodeNames, Operation, Outcome, WriteOp};
+pub use changes::Change;
 pub use closed::Closed;
 use conflicts::Conflicts;
 pub use delete::Decided;
@@ -64,11 +68,13 @@ use crate::model::ids::{
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::protocol::peer::PeerMessage;
-use crate::replica::shards::{CountedShards, ShardCount};
 use crate::replica::watch::{WatchId, WatchScope, Watches};
 use crate::replica::{Committed, Replica};
 use crate::tree::Tree;
 use crate::tree::shard_sums::ShardSums;
+
+/// A time for changes that do not depend on time: the latest one that the engine was told counts.
+pub const NO_LATER: Millis = 0;
 
 /// How often the engine wants to know that time has passed.
 pub const TICK_INTERVAL_MS: Millis = 50;
@@ -348,24 +354,14 @@ impl Engine {
         self.replica.shard_sums()
     }
 
-    /// Begins to keep them; see [`Replica::begin_shard_count`].
-    pub fn begin_shard_count(&mut self) -> ShardCount {
-        self.replica.begin_shard_count()
-    }
-
-    /// From now on there are sums; see [`Replica::end_shard_count`].
-    pub fn end_shard_count(&mut self, counted: &CountedShards) {
-        self.replica.end_shard_count(counted);
-    }
-
     /// Mints a fresh tock, for replies that must carry one.
-    pub fn mint_tock(&mut self) -> Tock {
+    pub(super) fn mint_tock(&mut self) -> Tock {
         self.replica.mint_tock()
     }
 
     /// Sends a client's message to whoever monitors its topic, here and at the peers. Best
     /// effort: it is kept nowhere.
-    pub fn send_topic(&mut self, topic: &Path, data: &[u8], out: &mut Outbox) {
+    pub(super) fn send_topic(&mut self, topic: &Path, data: &[u8], out: &mut Outbox) {
         if !self.peers.is_empty() {
             self.flood(&PeerMessage::Topic { topic: topic.clone(), data }, false, out);
         }
@@ -374,12 +370,12 @@ impl Engine {
 
     /// Adds a watch; the caller takes its snapshot of [`Engine::tree`] under the same guard,
     /// so that nothing older follows something newer. `None` when there are too many.
-    pub fn watch(&mut self, scope: WatchScope) -> Option<WatchId> {
+    pub(super) fn watch(&mut self, scope: WatchScope) -> Option<WatchId> {
         self.watches.add(scope)
     }
 
     /// Ends a watch; tells whether it was there.
-    pub fn unwatch(&mut self, id: WatchId) -> bool {
+    pub(super) fn unwatch(&mut self, id: WatchId) -> bool {
         self.watches.remove(id)
     }
 
@@ -393,7 +389,7 @@ impl Engine {
     /// again. The caller has checked that it is gone and owns nothing (see [`view`]). Tells
     /// whether there was room on the list.
     #[must_use]
-    pub fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) -> bool {
+    pub(super) fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) -> bool {
         let hidden = self.hide(name.clone());
         if hidden {
             self.broadcast(&PeerMessage::KillNode(name.clone()), out);
@@ -427,13 +423,12 @@ impl Engine {
     }
 
     /// Says farewell to all peers.
-    pub fn leave(&mut self, out: &mut Outbox) {
+    pub(super) fn leave(&mut self, out: &mut Outbox) {
         self.broadcast(&PeerMessage::Leave, out);
     }
 
-    /// Everything that happens outside comes in here.
-    pub fn handle(&mut self, input: Input<'_>, now: Millis, out: &mut Outbox) {
-        self.peers.schedule.now = now;
+    /// Something happened outside.
+    fn on_input(&mut self, input: Input<'_>, now: Millis, out: &mut Outbox) {
         match input {
             Input::Found => self.on_found(out),
             Input::LinkUp { link, peer } => self.on_link_up(link, peer, out),
@@ -458,11 +453,6 @@ impl Engine {
             Input::Renewed { incarnation } => self.on_renewed(incarnation, out),
             Input::Tick => self.on_tick(now, out),
         }
-        if self.replica.is_usurped() && !self.asked_for_incarnation {
-            self.asked_for_incarnation = true;
-            out.push(Output::NeedIncarnation);
-        }
-        self.tell_knowledge(out);
     }
 
     /// Clients do not see a node any more, if there is room on the list.

@@ -129,7 +129,7 @@ impl Peers {
 impl Engine {
     /// Says whether a linked peer cannot read paths with arrays as elements. As long as one is there,
     /// clients make no such entries: a first one would cut that peer off.
-    pub fn bar_array_paths(&mut self, barred: bool) {
+    pub(super) fn bar_array_paths(&mut self, barred: bool) {
         self.array_paths_barred = barred;
     }
 

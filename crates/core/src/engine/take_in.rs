@@ -86,7 +86,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: it knows more nodes than there is room for.
-    pub fn begin_take_in(&mut self, image: Image) -> Result<TakeIn, AcrossFailure> {
+    pub(super) fn begin_take_in(&mut self, image: Image) -> Result<TakeIn, AcrossFailure> {
         let map = self.replica.begin_take_in(&image.replica)?;
         let walk = image.replica.tree.walk(&Path::root());
         Ok(TakeIn { image, map, walk, counts: TakenIn::default() })
@@ -96,7 +96,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: events are needed for it, and this node cannot make any now.
-    pub fn take_in_some(
+    pub(super) fn take_in_some(
         &mut self,
         state: &mut TakeIn,
         entries: &[(Path, Entry)],
@@ -142,7 +142,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`AcrossFailure`]; no knowledge was taken in.
-    pub fn end_take_in(
+    pub(super) fn end_take_in(
         &mut self,
         state: &TakeIn,
         out: &mut Outbox,
@@ -169,7 +169,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`AcrossFailure`]; entries may have been taken in, but no knowledge.
-    pub fn load_image(
+    pub(super) fn load_image(
         &mut self,
         image: &Image,
         out: &mut Outbox,

@@ -86,7 +86,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.
-    pub fn write(
+    pub(super) fn write(
         &mut self,
         write: Write<'_>,
         ack_wanted: bool,
@@ -134,7 +134,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.
-    pub fn init_root(&mut self, value: &[u8], out: &mut Outbox) -> Result<bool, EngineWriteError> {
+    pub(super) fn init_root(
+        &mut self,
+        value: &[u8],
+        out: &mut Outbox,
+    ) -> Result<bool, EngineWriteError> {
         if !self.ready {
             return Err(EngineWriteError::NotReady);
         }

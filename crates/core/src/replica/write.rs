@@ -231,7 +231,7 @@ impl Written {
     }
 
     /// Nothing was done; this is there.
-    fn unmade(entry: Option<Entry>) -> Self {
+    pub(crate) fn unmade(entry: Option<Entry>) -> Self {
         let old = entry.clone();
         Self { changed: false, old, entry, is_made: false, committed: None, repeated: None }
     }

@@ -19,6 +19,7 @@ pub use figures::{Class, Traffic};
 
 use super::rng::Rng;
 use super::schedule::Schedule;
+use crate::engine::batch::write_one;
 use crate::engine::{Config, Engine, Input, Outbox, Output, TICK_INTERVAL_MS};
 use crate::membership::{Identity, NetworkName, Swim, SwimConfig, SwimInput, SwimOutput};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
@@ -292,7 +293,7 @@ impl Scale {
         let Some(engine) = &mut self.nodes[at].engine else { return };
         let mut out = std::mem::take(&mut self.outbox);
         // Who is not ready yet makes none.
-        let _ = engine.write(write, false, &mut out);
+        let _ = write_one(engine, write, false, &mut out);
         self.perform(at, &mut out);
         self.outbox = out;
     }

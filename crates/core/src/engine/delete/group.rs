@@ -99,7 +99,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`ForgetError`]; nothing was changed.
-    pub fn forget_member(&mut self, name: &NodeName, out: &mut Outbox) -> Result<(), ForgetError> {
+    pub(in crate::engine) fn forget_member(
+        &mut self,
+        name: &NodeName,
+        out: &mut Outbox,
+    ) -> Result<(), ForgetError> {
         if !self.ready {
             return Err(ForgetError::NotReady);
         }

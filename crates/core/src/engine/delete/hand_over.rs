@@ -9,7 +9,7 @@ use crate::model::group::GroupConfig;
 impl Engine {
     /// This node is about to stop: if it is the only member of the Delete group and has no data
     /// directory, it looks for a successor from the next tick on. Best effort.
-    pub fn begin_hand_over(&mut self) {
+    pub(in crate::engine) fn begin_hand_over(&mut self) {
         self.delete.hands_over = true;
         self.delete.round_due = 0;
     }

@@ -179,7 +179,7 @@ pub fn store_after_renewal(incarnation: Incarnation) -> u64 {
 impl Engine {
     /// From now on a list is founded and taken over as `settings` say.
     #[cfg(any(test, feature = "planted-defects"))]
-    pub fn set_delete_patience(&mut self, settings: &DeleteSettings) {
+    pub(in crate::engine) fn set_delete_patience(&mut self, settings: &DeleteSettings) {
         self.delete.settings.found_after_ms = settings.found_after_ms;
         self.delete.settings.takeover_after_ms = settings.takeover_after_ms;
         self.delete.settings.say_for_ms = settings.say_for_ms;

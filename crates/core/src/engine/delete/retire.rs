@@ -64,7 +64,10 @@ impl Engine {
     ///
     /// # Errors
     /// [`RetireError`]; nothing was changed.
-    pub fn begin_retirement(&mut self, out: &mut Outbox) -> Result<(), RetireError> {
+    pub(in crate::engine) fn begin_retirement(
+        &mut self,
+        out: &mut Outbox,
+    ) -> Result<(), RetireError> {
         if !self.ready {
             return Err(RetireError::NotReady);
         }
@@ -83,7 +86,7 @@ impl Engine {
 
     /// Stays after all. Tells whether that is so: not if the list is without this node already, or if
     /// all have agreed and the disk is about to confirm it.
-    pub fn cancel_retirement(&mut self) -> bool {
+    pub(in crate::engine) fn cancel_retirement(&mut self) -> bool {
         let can = self.delete.retires == Some(Retiring::Asked) && self.delete.deciding.is_none();
         if can {
             self.delete.retires = None;
