@@ -202,7 +202,7 @@ fn get_each(entries: u64) -> Part {
 fn get_together(entries: u64) -> Part {
     let (tree, mut paths) = (tree(entries), batch_of_paths(entries));
     let work = move || {
-        tree.get_many(paths().iter().map(Path::as_bytes), |_, _, entry| {
+        tree.get_many(paths().iter().map(Path::as_bytes), |entry| {
             black_box(entry.unwrap());
         });
     };
@@ -217,7 +217,7 @@ fn hub() -> Hub {
 
 fn set(hub: &Hub, path: Path, value: &[u8]) {
     let write = Write::new(path, Some(value));
-    black_box(hub.change(|engine, out| engine.write(write, false, out)).unwrap());
+    black_box(hub.write(write, false).0.unwrap());
 }
 
 /// A write as a connection makes it, without peers and watchers: its own guard, its own event.

@@ -13,6 +13,7 @@ use std::path::Path as FilePath;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use distkv::engine::batch::write_one;
 use distkv::engine::delete::DeleteSettings;
 use distkv::engine::{Config, Decided, Engine, Image, Input, Outbox, Output};
 use distkv::model::chain::Chain;
@@ -306,7 +307,7 @@ impl Node {
     fn set(&mut self, path: &str, value: Option<&[u8]>) -> Result<(), Failure> {
         let path: Path = path.parse()?;
         let write = Write::new(path, value);
-        self.change(|engine, out| drop(engine.write(write, false, out)))
+        self.change(|engine, out| drop(write_one(engine, write, false, out)))
     }
 
     fn wait(&mut self, lasting: u64) -> Result<(), Failure> {
@@ -377,7 +378,7 @@ fn lost_page() -> Result<MemoryDisk, Failure> {
         let mut out = Outbox::new();
         let path: Path = format!("big.{n}").parse()?;
         let write = Write::new(path, Some(&value));
-        node.engine.write(write, false, &mut out)?;
+        write_one(&mut node.engine, write, false, &mut out)?;
         let puts = out.drain().filter_map(|output| match output {
             Output::Commit(change) => Some(Op::Put(change)),
             _ => None,

@@ -17,12 +17,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use distkv::engine::{BatchSlot, BatchTerms, Operation, WriteOp};
 use distkv::engine::{Config, Engine, Input, Outbox};
 use distkv::hub::Hub;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::path::Path;
 use distkv::model::value::write::write_bin;
-use distkv::replica::write::{Hints, Write};
+use distkv::replica::write::Write;
 
 /// The allocator of the real program.
 #[global_allocator]
@@ -59,18 +60,11 @@ fn path(number: u64) -> Path {
     Path::root().push(format!("key-{number:012}").as_str()).unwrap()
 }
 
-/// As the server does it: the entries are brought into the caches first.
+/// As the server does it.
 fn set_all(hub: &Hub, paths: &[Path], value: &[u8]) {
-    hub.change(|engine, out| {
-        let mut spots = Vec::with_capacity(paths.len());
-        let looked_up = paths.iter().map(Path::as_bytes);
-        engine.tree().get_many(looked_up, |_, spot, _| spots.push(Some(spot)));
-        for (path, spot) in paths.iter().zip(spots) {
-            let write =
-                Write { hints: Hints { spot, room: None }, ..Write::new(path, Some(value)) };
-            black_box(engine.write(write, false, out).unwrap());
-        }
-    });
+    let op = |path| Operation::Write(WriteOp::new(Write::new(path, Some(value))));
+    let mut slots: Vec<_> = paths.iter().map(|path| BatchSlot::new(op(path))).collect();
+    black_box(hub.write_batch(&mut slots, BatchTerms { room: usize::MAX, with_names: false }));
 }
 
 /// Nanoseconds that this thread has run, and that it waited for a core.
@@ -97,7 +91,7 @@ fn go_on(hub: &Hub, work: Work, seed: u64, entries: u64, is_over: &AtomicBool) -
         for batch in paths.chunks(BATCH) {
             match work {
                 Work::Read => hub.read(|engine| {
-                    engine.tree().get_many(batch.iter().map(Path::as_bytes), |_, _, entry| {
+                    engine.tree().get_many(batch.iter().map(Path::as_bytes), |entry| {
                         black_box(entry.cloned());
                     });
                 }),

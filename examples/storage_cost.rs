@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Parser;
+use distkv::engine::batch::write_one;
 use distkv::engine::{Config, Engine, Image, Input, Outbox, Output};
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::path::Path as KeyPath;
@@ -207,7 +208,7 @@ fn write_log(
         }
         packed.extend_from_slice(&value);
         let write = Write::new(path, Some(&packed));
-        engine.write(write, false, &mut out)?;
+        write_one(&mut engine, write, false, &mut out)?;
         let puts = out.drain().filter_map(|output| match output {
             Output::Commit(change) => Some(Op::Put(change)),
             _ => None,

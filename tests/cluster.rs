@@ -18,6 +18,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use distkv::client::{Connection, Fields, HostPort, Options};
+use distkv::engine::NO_LATER;
+use distkv::engine::changes::SendTopic;
 use distkv::model::value::Value;
 use distkv::node::config::{Config, Start};
 use distkv::node::{Node, NodeError, StopReason, Timing};
@@ -134,7 +136,7 @@ fn a_node_joins_and_another_comes_and_goes_while_everybody_writes() {
                         count += 1;
                         // As clients do, it has only so many in flight.
                         let paced = count.is_multiple_of(32);
-                        let written = hub.change(|e, out| e.write(write, paced, out)).unwrap();
+                        let written = hub.write(write, paced).0.unwrap();
                         let tick = written.made().unwrap().newest().tick;
                         while paced && hub.read(|e| e.copies(tick)) == 0 {
                             std::thread::yield_now();
@@ -553,7 +555,7 @@ fn copies_are_acknowledged_at_once() {
         for n in 0..21 {
             let value = [n];
             let write = Write::new(path("x"), Some(&value));
-            let written = node.hub().change(|e, out| e.write(write, true, out)).unwrap();
+            let written = node.hub().write(write, true).0.unwrap();
             let tick = written.made().unwrap().newest().tick;
             let started = Instant::now();
             let copies = || node.hub().read(|e| e.copies(tick)) == 2;
@@ -572,7 +574,7 @@ fn messages_on_topics_reach_monitors_on_other_nodes() {
         let cluster = TestCluster::start(2).await.unwrap();
         let inbox = Arc::new(distkv::hub::inbox::Inbox::new());
         let monitor = cluster.node(1).hub().monitor(path("t.#"), &inbox).unwrap();
-        cluster.node(0).hub().change(|e, out| e.send_topic(&path("t.x"), &[1, 2], out));
+        cluster.node(0).hub().handle(SendTopic { topic: &path("t.x"), data: &[1, 2] }, NO_LATER);
         let mut got = Vec::new();
         let arrived = || {
             got.extend(inbox.take_messages(monitor, 10).0);

@@ -35,7 +35,7 @@ impl Node {
 
     fn write(&self, path: &Path, value: Option<&[u8]>) -> Result<Option<Tick>, EngineWriteError> {
         let write = Write::new(path, value);
-        let written = self.hub().write(write).0?;
+        let written = self.hub().write(write, false).0?;
         Ok(written.made().map(|entry| entry.newest().tick))
     }
 }

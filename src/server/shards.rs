@@ -220,7 +220,7 @@ mod tests {
             for k in from..from + 2_000 {
                 let path = path(&format!("k{}", k % 3_000));
                 let write = Write::new(path, Some(&[1]));
-                hub.write(write).0.unwrap();
+                hub.write(write, false).0.unwrap();
             }
         };
         write(0);

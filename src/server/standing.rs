@@ -54,6 +54,7 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::batch::write_one;
     use crate::engine::{Config, Engine, Input, Outbox};
     use crate::model::ids::{Incarnation, NodeId, NodeName};
     use crate::replica::write::Write;
@@ -61,7 +62,7 @@ mod tests {
     fn write(engine: &mut Engine, path: &str) {
         let path: crate::model::path::Path = path.parse().unwrap();
         let write = Write::new(&path, Some(&[1]));
-        engine.write(write, false, &mut Outbox::new()).unwrap();
+        write_one(engine, write, false, &mut Outbox::new()).unwrap();
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use std::process::{Command, Output};
 
+use distkv::engine::batch::write_one;
+use distkv::engine::changes::LoadImage;
 use distkv::engine::{Config, Engine, Image, Input, Outbox};
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::path::Path;
@@ -159,10 +161,10 @@ fn image(name: &str, changes: Changes) -> Image {
         let path: Path = path.parse().unwrap();
         let value = value.map(|value| [value]);
         let write = Write::new(path, value.as_ref().map(|value| &value[..]));
-        maker.write(write, false, &mut Outbox::new()).unwrap();
+        write_one(&mut maker, write, false, &mut Outbox::new()).unwrap();
     }
     let mut observer = begin(name, 9);
-    observer.load_image(&maker.image(), &mut Outbox::new()).unwrap();
+    observer.handle(LoadImage(&maker.image()), 0, &mut Outbox::new()).unwrap();
     observer.image()
 }
 

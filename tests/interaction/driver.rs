@@ -24,6 +24,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use distkv::engine::NO_LATER;
+use distkv::engine::batch::write_one;
+use distkv::engine::changes::{BeginRetirement, CancelRetirement, ForgetMember, LoadImage};
 use distkv::engine::delete::{DeleteSettings, Retirement};
 use distkv::engine::{
     Config, Engine, Image, Input, LinkId, Outbox, Output, Report, TICK_INTERVAL_MS,
@@ -290,7 +293,7 @@ impl Cluster {
         let write = Write::new(&path, value);
         let mut out = Outbox::new();
         let engine = &mut self.nodes.get_mut(at).unwrap().engine;
-        let line = match engine.write(write, false, &mut out) {
+        let line = match write_one(engine, write, false, &mut out) {
             Ok(written) => match written.made() {
                 Some(entry) => show::entry(&path, entry, engine.table()),
                 None => "nothing to delete".into(),
@@ -363,7 +366,7 @@ impl Cluster {
         let image = self.files[file].clone();
         let mut out = Outbox::new();
         let engine = &mut self.nodes.get_mut(at).unwrap().engine;
-        if let Err(error) = engine.load_image(&image, &mut out) {
+        if let Err(error) = engine.handle(LoadImage(&image), NO_LATER, &mut out) {
             self.print(format!("{at}: {error:?}"));
         }
         self.perform(at, out);
@@ -405,7 +408,7 @@ impl Cluster {
     fn forget(&mut self, at: &str, name: &str) {
         let (mut out, name) = (Outbox::new(), NodeName::new(name).unwrap());
         let engine = &mut self.nodes.get_mut(at).unwrap().engine;
-        if let Err(error) = engine.forget_member(&name, &mut out) {
+        if let Err(error) = engine.handle(ForgetMember(&name), NO_LATER, &mut out) {
             self.print(format!("{at}: {error}"));
         }
         self.perform(at, out);
@@ -416,12 +419,12 @@ impl Cluster {
         let mut out = Outbox::new();
         let engine = &mut self.nodes.get_mut(at).unwrap().engine;
         let line = match engine.retirement() {
-            None => match engine.begin_retirement(&mut out) {
+            None => match engine.handle(BeginRetirement, NO_LATER, &mut out) {
                 Ok(()) => "leaves for good".into(),
                 Err(error) => error.to_string(),
             },
             Some(Retirement::Agreeing { away, .. }) => {
-                assert!(engine.cancel_retirement());
+                assert!(engine.handle(CancelRetirement, NO_LATER, &mut out));
                 let away: Vec<&str> = away.iter().map(NodeName::as_str).collect();
                 format!("stays; away: {}", away.join(" "))
             }

@@ -3,6 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use distkv::engine::NO_LATER;
+use distkv::engine::batch::write_one;
+use distkv::engine::changes::{LoadImage, MintTock};
 use distkv::engine::{Config, Engine, Input};
 use distkv::hub::Hub;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
@@ -31,19 +34,14 @@ fn from_elsewhere(hub: &Hub, at: &str, value: Option<&[u8]>) {
     // Above what is there.
     let tock = hub.read(Engine::tock);
     while other.tock() <= tock {
-        other.mint_tock();
+        other.handle(MintTock, NO_LATER, &mut out);
     }
     if value.is_none() {
-        other.write(Write::new(&path, Some(&[0xc0])), false, &mut out).unwrap();
+        write_one(&mut other, Write::new(&path, Some(&[0xc0])), false, &mut out).unwrap();
     }
-    other.write(Write::new(&path, value), false, &mut out).unwrap();
+    write_one(&mut other, Write::new(&path, value), false, &mut out).unwrap();
     let image = other.image();
-    hub.change(|engine, out| {
-        let mut state = engine.begin_take_in(image).unwrap();
-        let batch = state.next_batch(16);
-        engine.take_in_some(&mut state, &batch, out).unwrap();
-        engine.end_take_in(&state, out).unwrap();
-    });
+    hub.handle(LoadImage(&image), NO_LATER).unwrap();
 }
 
 fn closed() -> Node {
@@ -141,11 +139,9 @@ fn who_is_connected_is_cut_off_when_authorisation_comes_and_is_told_why() {
 #[test]
 fn a_write_in_flight_is_not_made_after_authorisation_came() {
     let node = closed();
-    let written = node.hub.change(|engine, out| {
-        let path: Path = "secret".parse().unwrap();
-        let value = Stored::new(&[1][..]).unwrap();
-        engine.write(Write::new(&path, Some(value.as_bytes())), false, out)
-    });
+    let path: Path = "secret".parse().unwrap();
+    let value = Stored::new(&[1][..]).unwrap();
+    let written = node.hub.write(Write::new(&path, Some(value.as_bytes())), false).0;
     assert!(written.unwrap_err().to_string().contains("authorisation"));
 }
 

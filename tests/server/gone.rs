@@ -36,7 +36,7 @@ fn value(node: &Node, at: &str, tick: u64) -> Committed {
 }
 
 fn leave_tree(node: &Node, purged: Vec<Committed>, dropped: Vec<Committed>) {
-    node.hub.change(|_, out| out.push(Output::Gone { purged, dropped }));
+    node.hub.queue(Output::Gone { purged, dropped });
 }
 
 /// A watch of "w" whose client does not read, and which has overflowed.

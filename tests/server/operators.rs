@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use distkv::engine::batch::write_one;
 use distkv::engine::{Config, Engine, Input, LinkId, Outbox, Output};
 use distkv::hub::link_queue::{LinkQueue, LinkWork};
 use distkv::model::group::{GroupConfig, Member};
@@ -52,7 +53,7 @@ impl Peer {
         let mut out = Outbox::new();
         let path: distkv::model::path::Path = at.parse().unwrap();
         let write = Write::new(path, Some(value));
-        self.engine.write(write, false, &mut out).unwrap();
+        write_one(&mut self.engine, write, false, &mut out).unwrap();
         for output in out.drain() {
             if let Output::Broadcast { frame } = output {
                 let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
@@ -238,7 +239,7 @@ fn a_life_that_is_over_stays_while_it_stands_in_a_chain_or_something_of_it_is_mi
     let write = |peer: &mut Peer, at: &str| {
         let path: distkv::model::path::Path = at.parse().unwrap();
         let write = Write::new(path, Some(&[1]));
-        peer.engine.write(write, false, &mut Outbox::new()).unwrap();
+        write_one(&mut peer.engine, write, false, &mut Outbox::new()).unwrap();
     };
     write(&mut other, "lost");
     client.set("ours", 2);

@@ -1,6 +1,8 @@
 //! The table of virtual shards: rows for clients that route, figures for operators.
 
 use distkv::engine::Config;
+use distkv::engine::NO_LATER;
+use distkv::engine::changes::{BeginShardCount, EndShardCount};
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::model::shard::shard_of;
 
@@ -168,8 +170,8 @@ fn hashes_change_with_every_change_and_are_kept_up_to_date() {
     assert_ne!(hash(&before, "a"), hash(&after, "a"), "the same value, but another event");
     assert_eq!(hash(&before, "b"), hash(&after, "b"));
     let kept = node.hub.read(|engine| engine.shard_sums().unwrap().as_slice().to_vec());
-    let count = node.hub.change(|engine, _| engine.begin_shard_count()).walk();
-    node.hub.change(|engine, _| engine.end_shard_count(&count));
+    let count = node.hub.handle(BeginShardCount, NO_LATER).walk();
+    node.hub.handle(EndShardCount(&count), NO_LATER);
     let counted = node.hub.read(|engine| engine.shard_sums().unwrap().as_slice().to_vec());
     assert_eq!(kept, counted);
 }

@@ -20,7 +20,7 @@ use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::bytes::has_array;
 use crate::model::path::{Path, cmp_paths};
-pub use table::Spot;
+pub(crate) use table::Spot;
 use table::Table;
 
 /// Bytes that one entry costs beyond its own and its path's allocation: the slots in the hash
@@ -117,29 +117,38 @@ impl Tree {
         self.entries.get(path).map(|(_, entry)| entry)
     }
 
-    /// The same for many paths, quicker than one by one; tells of each, by its place among them.
+    /// The entries at many paths, faster than one by one: tells of each in order.
     pub fn get_many<'t, 'p>(
         &'t self,
         paths: impl Iterator<Item = &'p [u8]>,
-        found: impl FnMut(usize, Spot, Option<&'t Entry>),
+        mut found: impl FnMut(Option<&'t Entry>),
     ) {
-        self.entries.get_many(paths, found);
+        self.entries.get_many(paths, |_, _, entry| found(entry));
+    }
+
+    /// Where many paths are, faster than one by one: tells of each in order.
+    pub(crate) fn find_many<'p>(
+        &self,
+        paths: impl Iterator<Item = &'p [u8]>,
+        mut found: impl FnMut(Spot),
+    ) {
+        self.entries.get_many(paths, |_, spot, _| found(spot));
     }
 
     /// Where a path is, or belongs, for [`Tree::put`]. `before`: where it was, if that is known:
     /// it spares looking for it unless an entry came or went since.
     #[must_use]
-    pub fn find(&self, path: &[u8], before: Option<Spot>) -> Spot {
+    pub(crate) fn find(&self, path: &[u8], before: Option<Spot>) -> Spot {
         self.entries.find_again(path, before)
     }
 
     /// What is at a path that was looked for since the last change, with the path as it is stored.
     #[must_use]
-    pub fn get_at(&self, spot: &Spot) -> Option<(&Path, &Entry)> {
+    pub(crate) fn get_at(&self, spot: &Spot) -> Option<(&Path, &Entry)> {
         self.entries.get_at(spot)
     }
 
-    /// The same, with the path as it is stored.
+    /// [`Tree::get`], with the path as it is stored.
     #[must_use]
     pub fn get_with_path(&self, path: &[u8]) -> Option<(&Path, &Entry)> {
         self.entries.get(path)
@@ -197,7 +206,7 @@ impl Tree {
     }
 
     /// The same at a path that was looked for since the last change.
-    pub fn put(&mut self, spot: &Spot, path: &Path, entry: Entry) -> Option<Entry> {
+    pub(crate) fn put(&mut self, spot: &Spot, path: &Path, entry: Entry) -> Option<Entry> {
         self.version += 1;
         let new = Noted::of(&entry);
         let old = self.entries.put(spot, path, entry);
@@ -347,7 +356,7 @@ impl Walk {
             .take(max)
             .collect();
         let mut batch: Vec<(Path, Entry)> = Vec::with_capacity(paths.len());
-        tree.get_many(paths.iter().map(|path| path.as_bytes()), |at, _, entry| {
+        tree.entries.get_many(paths.iter().map(|path| path.as_bytes()), |at, _, entry| {
             let pair = paths.get(at).zip(entry);
             batch.extend(pair.map(|(path, entry)| (Path::clone(path), entry.clone())));
         });

@@ -208,12 +208,16 @@ impl Hub {
         self.change(|engine, out| engine.write_batch(slots, terms, out))
     }
 
-    /// The same for one write that is no client's.
+    /// The same for one write that is no client's. `ack_wanted`: peers are to acknowledge it at once.
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.
-    pub fn write(&self, write: Write<'_>) -> (Result<Written, EngineWriteError>, u64) {
-        self.change(|engine, out| write_one(engine, write, false, out))
+    pub fn write(
+        &self,
+        write: Write<'_>,
+        ack_wanted: bool,
+    ) -> (Result<Written, EngineWriteError>, u64) {
+        self.change(|engine, out| write_one(engine, write, ack_wanted, out))
     }
 
     /// Queues an output as if the engine had made it, for tests of queues.

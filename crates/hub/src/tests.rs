@@ -27,7 +27,7 @@ fn send(hub: &Hub, topic: &str, data: &[u8]) {
 }
 
 fn set(hub: &Hub, path: &str, value: Option<&[u8]>) {
-    hub.write(write(path, value)).0.unwrap();
+    hub.write(write(path, value), false).0.unwrap();
 }
 
 /// A version that is in no tree: usually, its event is one that nobody has made.
@@ -384,7 +384,7 @@ fn after_its_last_record_a_node_makes_no_event_and_another_log_ends_by_itself() 
     hub.remove_extra_log(&extra);
     set(&hub, "b", Some(&[1]));
     hub.stop_log();
-    let refused = hub.write(write("a", Some(&[2]))).0;
+    let refused = hub.write(write("a", Some(&[2])), false).0;
     assert!(refused.is_err());
     assert_eq!((log.appended(), extra.appended()), (2, 1));
     let items = extra.take(std::time::Duration::ZERO).items;

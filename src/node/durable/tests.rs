@@ -49,7 +49,7 @@ impl World {
         let path: Path = path.parse().unwrap();
         let value = [value];
         let write = Write::new(path, Some(&value));
-        let (written, number) = self.hub.write(write);
+        let (written, number) = self.hub.write(write, false);
         written.unwrap();
         number
     }
@@ -158,7 +158,7 @@ fn nothing_is_made_after_the_last_record() {
     let hub = Arc::clone(&world.hub);
     world.stop();
     let write = Write::new(Path::root(), Some(&[1]));
-    assert!(hub.write(write).0.is_err());
+    assert!(hub.write(write, false).0.is_err());
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn what_is_purged_at_a_start_is_purged_in_the_log_too() {
     world.set("a", 1);
     let path: Path = "a".parse().unwrap();
     let delete = Write::new(path, None);
-    world.hub.write(delete).0.unwrap();
+    world.hub.write(delete, false).0.unwrap();
     let is_decided = |world: &World| world.hub.read(|engine| engine.knowledge().decided.is_some());
     for now in (1..1_000).map(|n| n * 100) {
         world.hub.handle(Input::Tick, now);

@@ -66,7 +66,7 @@ fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
     let mut found: SmallVec<[Option<Entry>; LOOKED_UP_AT_ONCE]> = SmallVec::new();
     // What is found for one without a path is not looked at.
     let paths = lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes));
-    engine.tree().get_many(paths, |_, _, entry| found.push(entry.cloned()));
+    engine.tree().get_many(paths, |entry| found.push(entry.cloned()));
     lookups.iter_mut().zip(found).for_each(|(lookup, found)| lookup.found = found);
 }
 
@@ -331,7 +331,7 @@ impl<'a> Job<'a> {
                 precondition: Precondition { chain, value: write.prev },
                 idempotent: write.idempotent,
                 write_id: write.write_id,
-                hints: Hints { spot: None, room: spare::take() },
+                hints: Hints::with_room(spare::take()),
             },
             newest,
             copies: write.copies,

@@ -79,7 +79,7 @@ impl Engine {
         if paths.len() < 2 {
             return;
         }
-        self.tree().get_many(paths.into_iter(), |_, _, _| {});
+        self.tree().get_many(paths.into_iter(), |_| {});
     }
 
     /// Begins to take in a state.

@@ -69,10 +69,18 @@ impl<'a> Write<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// Where the path was found a moment ago.
-    pub spot: Option<Spot>,
+    pub(crate) spot: Option<Spot>,
     /// An entry that nobody needs: if nobody else has it and it has the right size, its memory is
     /// used for the new one. It is in the caches, other than what an allocator would give.
-    pub room: Option<Entry>,
+    pub(crate) room: Option<Entry>,
+}
+
+impl Hints {
+    /// An entry that nobody needs, in whose memory the new one may be made.
+    #[must_use]
+    pub fn with_room(room: Option<Entry>) -> Self {
+        Self { spot: None, room }
+    }
 }
 
 /// What a write did.

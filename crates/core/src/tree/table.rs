@@ -38,7 +38,7 @@ type Slot = (Path, Entry);
 
 /// Where a path is in a table, or belongs.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot {
+pub(crate) struct Spot {
     hash: u32,
     /// Which of its bucket's slots, if it is there.
     at: Option<usize>,

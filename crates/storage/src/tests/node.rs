@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::batch::{Batch, Op};
+use crate::engine::batch::write_one;
 use crate::engine::delete::DeleteSettings;
 use crate::engine::{Config, Engine, Image, Input, Outbox, Output};
 use crate::header::FileHeader;
@@ -118,7 +119,7 @@ impl TestNode {
 /// A client's write.
 pub(super) fn write(engine: &mut Engine, path: &str, value: Option<&[u8]>, out: &mut Outbox) {
     let path: Path = path.parse().unwrap();
-    engine.write(Write::new(path, value), false, out).unwrap();
+    write_one(engine, Write::new(path, value), false, out).unwrap();
 }
 
 fn config(incarnation: u64) -> Config {
