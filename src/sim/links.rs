@@ -249,7 +249,7 @@ impl Cluster<'_> {
             let (from, to) = (&nodes[from].label, &nodes[to].label);
             format!("{from} → {to} {}", super::describe::describe(&message))
         };
-        let endless = self.moment.note(now, describe);
+        let endless = self.moment.note(now, nodes.len(), describe);
         self.stats.moment_messages_max = self.stats.moment_messages_max.max(self.moment.messages());
         if self.script.is_some() {
             let text = describe();
