@@ -88,6 +88,14 @@ fn events_used_twice_leave_no_silent_difference() {
     assert!(differed > 5, "only {differed} differences were made and told");
 }
 
+/// Here a node that was offered announcements which it could not apply asked again, got the same, and so
+/// on, at one moment of the virtual clock.
+#[test]
+fn nodes_do_not_answer_each_other_for_ever() {
+    let options = Options { focus: Focus::Overflows, ..Options::default() };
+    assert_agree(&options, 7_000_644, 1);
+}
+
 /// One test per defect: what it is, where it is sought, and in how many seeds it must be found.
 macro_rules! found {
     ($($name:ident: $defect:ident, $focus:ident, $seeds:literal;)*) => {$(

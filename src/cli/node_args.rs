@@ -200,9 +200,11 @@ struct NodeArgs {
     /// Close the clients that read slowest when what is kept for all clients takes more memory than
     /// this [default: 256MiB]
     ///
-    /// What is kept: what they were not sent yet (buffers and queues), their open requests, and old
-    /// versions of entries that only a listing under way still needs. What the operating system keeps
-    /// for their connections is not counted.
+    /// What is kept: what they were not sent yet (buffers and queues), their open requests, what a watch
+    /// that has fallen behind needs to start over, a snapshot that is being restored, and old versions
+    /// of entries that only a listing under way still needs. A snapshot that does not fit is refused;
+    /// nobody else is disconnected for it. What the operating system keeps for connections is not
+    /// counted.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_client_memory: Option<usize>,
 

@@ -2,10 +2,12 @@
 //!
 //! The pieces go to a thread that reads them as they come; nothing is taken in before the whole
 //! snapshot was read and found good. Only one is uploaded at a time, because it needs as much memory
-//! as the state itself.
+//! as the state itself. That counts as what is kept for clients (`--max-client-memory`), and a piece for
+//! which there is no room ends the upload: nobody else is closed for it.
 
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_channel::{Receiver, Sender};
 use parking_lot::Mutex;
@@ -14,13 +16,14 @@ use crate::engine::Image;
 use crate::engine::changes::{BeginTakeIn, EndTakeIn, TakeInSome};
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
+use crate::hub::client_memory::Account;
 use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::across::AcrossFailure;
 use crate::rt;
 use crate::server::connection::no_thread;
 use crate::server::unsynced::in_flight;
-use crate::storage::{FileHeader, StorageError, read_snapshot};
+use crate::storage::{FileHeader, Progress, StorageError, read_snapshot};
 
 /// Pieces that wait for the thread; a client's message is at most 8 MiB.
 const PIECES_MAX: usize = 2;
@@ -28,6 +31,11 @@ const PIECES_MAX: usize = 2;
 const IDLE_MS: Millis = 60_000;
 /// Entries that are taken in under one guard.
 const ENTRIES_PER_GUARD: usize = 256;
+/// What an entry takes in memory beyond what it takes in the file: allocations, and its places in the
+/// tree's indexes.
+const ENTRY_BYTES: u64 = 128;
+/// A piece may need so many times as much memory as it has bytes, where entries are small.
+const PIECE_GROWTH: usize = 4;
 /// What messages call the file.
 const NAME: &str = "the uploaded snapshot";
 
@@ -80,27 +88,45 @@ pub(super) struct Upload {
     pieces: Sender<Vec<u8>>,
     result: Receiver<Result<(FileHeader, Image), StorageError>>,
     bytes: u64,
+    account: Arc<Account>,
+    /// How many entries were read.
+    entries: Arc<AtomicU64>,
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
         self.turn.give_up(self.number);
+        self.account.set_upload(0);
     }
 }
 
 impl Upload {
-    /// Begins one.
-    pub(super) fn begin(turn: &Arc<UploadTurn>, now: Millis) -> Result<Self, ClientError> {
+    /// Begins one, of the connection with this account.
+    pub(super) fn begin(
+        turn: &Arc<UploadTurn>,
+        account: &Arc<Account>,
+        now: Millis,
+    ) -> Result<Self, ClientError> {
         let number = turn.take(now).ok_or_else(|| {
             let text = "a snapshot is being restored already; try again when it is done";
             ClientError::new(ErrorCode::TooMany, text)
         })?;
         let (pieces, source) = async_channel::bounded(PIECES_MAX);
         let (sender, result) = async_channel::bounded(1);
-        let upload = Self { turn: Arc::clone(turn), number, pieces, result, bytes: 0 };
+        let entries = Arc::new(AtomicU64::new(0));
+        let upload = Self {
+            turn: Arc::clone(turn),
+            number,
+            pieces,
+            result,
+            bytes: 0,
+            account: Arc::clone(account),
+            entries: Arc::clone(&entries),
+        };
         let spawned = rt::spawn_thread("upload", move || {
             let source = PieceReader { source, piece: Vec::new(), at: 0 };
-            let read = read_snapshot(NAME, Box::new(source), rt::random_u64(), &mut |_| {});
+            let mut note = |progress: Progress| entries.store(progress.entries, Ordering::Relaxed);
+            let read = read_snapshot(NAME, Box::new(source), rt::random_u64(), &mut note);
             // Nobody waits for it, if the connection has gone.
             let _ = sender.send_blocking(read);
         });
@@ -116,7 +142,11 @@ impl Upload {
     /// Takes the next piece. Waits until there is room for it.
     pub(super) fn push(&mut self, piece: Vec<u8>, now: Millis) -> Result<(), ClientError> {
         self.check_turn(now)?;
+        if !self.account.has_room(piece.len().saturating_mul(PIECE_GROWTH)) {
+            return Err(no_room());
+        }
         self.bytes += piece.len() as u64;
+        self.tell_memory();
         if self.pieces.send_blocking(piece).is_ok() {
             return Ok(());
         }
@@ -132,10 +162,19 @@ impl Upload {
     /// All of it has come: what it is.
     pub(super) fn finish(&self) -> Result<(FileHeader, Image), ClientError> {
         self.pieces.close();
-        match self.result.recv_blocking() {
+        let read = self.result.recv_blocking();
+        self.tell_memory();
+        match read {
             Ok(read) => read.map_err(|error| bad_snapshot(&error)),
             Err(_) => Err(ClientError::new(ErrorCode::Internal, "reading the snapshot failed")),
         }
+    }
+
+    /// Tells what the upload takes now: what has come, and what its entries take besides.
+    fn tell_memory(&self) {
+        let entries = self.entries.load(Ordering::Relaxed);
+        let bytes = self.bytes.saturating_add(entries.saturating_mul(ENTRY_BYTES));
+        self.account.set_upload(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
 
     fn check_turn(&self, now: Millis) -> Result<(), ClientError> {
@@ -169,6 +208,13 @@ impl Upload {
         }
         Ok(done)
     }
+}
+
+fn no_room() -> ClientError {
+    let text = "the snapshot needs more memory than this node may use for its clients \
+        (--max-client-memory); nothing was taken in; restart the node with a higher limit, or put the \
+        snapshot into the data directory of a node that is not running, with `snapshot restore --into`";
+    ClientError::new(ErrorCode::MemoryFull, text)
 }
 
 fn bad_snapshot(error: &StorageError) -> ClientError {

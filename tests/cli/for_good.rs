@@ -162,3 +162,36 @@ fn a_node_that_is_killed_while_it_leaves_for_good_blocks_nobody_and_can_be_start
     }
     ok(&again, &["set", "b", "1", "--copies", "2"]);
 }
+
+/// Starts a node as somebody would who does not think of the others.
+fn run_in(name: &str, network: &str, dir: &Path) -> NodeProcess {
+    let dir = dir.to_str().unwrap();
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    NodeProcess::start_in(network, name, &[&["run", "--data-dir", dir][..], &any].concat())
+}
+
+#[test]
+fn who_is_started_with_run_beside_the_peers_that_it_left_joins_them_and_founds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let dirs = ["d1", "d2", "d3"].map(|name| folder.path().join(name));
+    let [mut n1, mut n2, n3] = three("run-again", &[&dirs[0], &dirs[1], &dirs[2]]);
+    let network = n3.network.clone();
+    ok(&n3, &["set", "a", "1", "--copies", "2"]);
+    ok(&n2, &["leave", "--for-good"]);
+    assert!(n2.wait().success());
+    // The first node of all, too; it only goes for a while.
+    ok(&n1, &["leave"]);
+    assert!(n1.wait().success());
+    ok(&n3, &["set", "a", "2"]);
+    for (name, dir) in [("n2", &dirs[1]), ("n1", &dirs[0])] {
+        let again = run_in(name, &network, dir);
+        // It serves nobody before it has what the others have.
+        assert_eq!(ok(&again, &["get", "a"]).trim(), "2", "{name}: {:#?}", again.log());
+        let log = again.log().join("\n");
+        assert!(!log.contains("founds a network") && !log.contains("continues alone"), "{log}");
+        for node in [&again, &n3] {
+            ok(node, &["wait", "--members", "2", "--timeout", "60s"]);
+        }
+        ok(&again, &["leave"]);
+    }
+}

@@ -4,6 +4,7 @@ use std::io::Cursor;
 
 use distkv::engine::{Config, Input};
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
+use distkv::server::ServerConfig;
 use distkv::storage::{SnapshotSummary, verify_snapshot};
 
 use crate::harness::{Client, Node, Value, array, fields, path, refusing, text};
@@ -214,4 +215,53 @@ fn a_node_that_takes_no_changes_takes_no_snapshot() {
     assert_eq!(node.connect().code(first(&bytes)), "read_only");
     let strange = map! {"action": "restore", "start": 5, "data": array::<Value>([])};
     assert_eq!(node.connect().code(strange), "bad_request");
+}
+
+/// Bytes that a node keeps for its clients.
+fn kept(node: &Node) -> usize {
+    node.hub.client_memory().used()
+}
+
+#[test]
+fn an_upload_counts_as_what_is_kept_for_clients_and_ends_where_there_is_no_room_for_it() {
+    const MAX: usize = 32 << 20;
+    let node = Node::found("other");
+    let mut client = node.connect();
+    for i in 0..200u8 {
+        client.set(&format!("k:{i}"), Value::Binary(vec![i; 100_000]));
+    }
+    let bytes = fetch(&node);
+    let config = ServerConfig { client_memory_max: MAX, ..ServerConfig::default() };
+    let node = Node::found_with("n1", config);
+    let (mut client, mut other) = (node.connect(), node.connect());
+    let (head, rest) = bytes.split_at(1 << 20);
+    client.ok(first(head));
+    assert!(kept(&node) >= head.len(), "{} of {}", kept(&node), head.len());
+    for part in rest.chunks(1 << 20) {
+        client.ok(piece(part));
+    }
+    assert!(kept(&node) >= bytes.len(), "{} of {}", kept(&node), bytes.len());
+    // Another start takes its place.
+    assert_eq!(restore_in_pieces(&mut client, &bytes)["taken"].as_u64(), Some(200));
+    assert!(kept(&node) < 8 << 20, "{}", kept(&node));
+    assert_eq!(other.get("k:7"), Some(Value::Binary(vec![7; 100_000])), "nobody was closed");
+    assert_eq!(node.hub.client_memory().view().closed, 0);
+
+    // The same snapshot where there is no room for it.
+    let config = ServerConfig { client_memory_max: 16 << 20, ..ServerConfig::default() };
+    let node = Node::found_with("n2", config);
+    let (mut client, mut other) = (node.connect(), node.connect());
+    client.ok(first(head));
+    let mut replies = rest.chunks(1 << 20).map(|part| client.request(piece(part)));
+    let refused = replies.find(|reply| !reply["error"].is_nil()).unwrap();
+    assert_eq!(text(&refused, "code"), "memory_full");
+    assert!(text(&refused, "error").contains("--max-client-memory"), "{refused}");
+    assert_eq!(client.code(last()), "bad_request", "the upload is over");
+    assert_eq!((other.get("k:7"), node.hub.client_memory().view().closed), (None, 0));
+}
+
+fn restore_in_pieces(client: &mut Client, bytes: &[u8]) -> Value {
+    client.ok(first(&[]));
+    bytes.chunks(1 << 20).for_each(|part| drop(client.ok(piece(part))));
+    client.ok(last())["result"].clone()
 }

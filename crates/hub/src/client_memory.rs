@@ -1,6 +1,7 @@
 //! What the node's clients cost in memory, all together, with one bound: buffers and open requests of
-//! connections, what is queued for watches and monitors, and old versions of entries that only the
-//! snapshots of streams still hold.
+//! connections, what is queued for watches and monitors, what is kept for watches that have lapsed,
+//! snapshots that are being uploaded, and old versions of entries that only the snapshots of streams still
+//! hold.
 //!
 //! Whatever is shared is counted once in the sum, however many watches wait for it. Each connection
 //! has an [`Account`] besides, which tells what it keeps alive and for how long it has taken nothing:
@@ -131,6 +132,7 @@ impl ClientMemory {
             number,
             inbox: Arc::clone(inbox),
             buffers: AtomicUsize::new(0),
+            upload: AtomicUsize::new(0),
             moved_at: AtomicU64::new(now),
             is_closing: AtomicBool::new(false),
             closing: Event::new(),
@@ -205,7 +207,9 @@ impl ClientMemory {
         let holding = |account: Arc<Account>| {
             let pinned = pinned.get(&account.number).copied().unwrap_or_default();
             let queued = account.inbox.held();
-            let bytes = account.buffers.load(Ordering::Relaxed) + queued + pinned;
+            let own =
+                account.buffers.load(Ordering::Relaxed) + account.upload.load(Ordering::Relaxed);
+            let bytes = own + queued + pinned;
             let moved_at = account.moved_at.load(Ordering::Relaxed);
             (account, Holding { bytes, silent_ms: now.saturating_sub(moved_at) })
         };
@@ -252,6 +256,8 @@ pub struct Account {
     inbox: Arc<Inbox>,
     /// Of its buffers and open requests, as told last.
     buffers: AtomicUsize,
+    /// Of the snapshot that it uploads.
+    upload: AtomicUsize,
     moved_at: AtomicU64,
     is_closing: AtomicBool,
     /// Fires when the connection is to be closed for the memory of all, or because no client is served.
@@ -271,6 +277,22 @@ impl Account {
         } else {
             self.memory.sub(before - bytes);
         }
+    }
+
+    /// What the snapshot that the connection uploads takes now; 0 when it is over.
+    pub fn set_upload(&self, bytes: usize) {
+        let before = self.upload.swap(bytes, Ordering::Relaxed);
+        if bytes > before {
+            self.memory.add(bytes - before);
+        } else {
+            self.memory.sub(before - bytes);
+        }
+    }
+
+    /// Whether so many bytes more can be kept for clients without anybody being closed for it.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.memory.used().saturating_add(bytes) <= self.memory.max.load(Ordering::Relaxed)
     }
 
     /// The client took or sent something.
@@ -299,6 +321,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.memory.sub(self.buffers.load(Ordering::Relaxed));
+        self.memory.sub(self.upload.load(Ordering::Relaxed));
         self.memory.accounts.lock().remove(&self.number);
         self.memory.relief.notify(usize::MAX);
     }
@@ -453,6 +476,20 @@ mod tests {
         assert_eq!(memory.used(), 100_000);
         account.set_buffers(10_000);
         assert_eq!(memory.used(), 10_000);
+        drop(account);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn an_upload_counts_as_its_connection_s_until_it_is_over() {
+        let memory = memory(1 << 20);
+        let account = open(&memory);
+        account.set_upload(900_000);
+        assert_eq!(memory.used(), 900_000);
+        assert!(account.has_room(100_000) && !account.has_room(200_000));
+        assert_eq!(memory.worst(1).unwrap().1.bytes, 900_000);
+        account.set_upload(1_000);
+        assert_eq!(memory.used(), 1_000);
         drop(account);
         assert_eq!(memory.used(), 0);
     }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::client_memory::{Charge, ClientMemory};
 use crate::model::seen::Seen;
 use crate::replica::Committed;
 use crate::replica::watch::{WatchId, WatchScope};
@@ -20,6 +21,9 @@ pub const GONE_LOG_BYTES_MAX: usize = 16 << 20;
 /// Of so many lapsed watches it is looked up whether their clients know of a purged tombstone;
 /// beyond, it is logged without looking: purging must not take long where many clients hang.
 const CHECKED_LAPSES_MAX: usize = 64;
+/// What one incarnation costs in the copy of what a lapsed watch's client has had: a reference, and its
+/// part of the sets that the engine has changed since.
+const SET_BYTES: usize = 16;
 
 /// An entry that left the tree.
 #[derive(Debug)]
@@ -31,7 +35,14 @@ pub(super) struct Gone {
 }
 
 /// Entries that left the tree together; shared with the walks that go over them.
-pub(super) type Chunk = Arc<[Gone]>;
+pub(super) type Chunk = Arc<GoneTogether>;
+
+/// See [`Chunk`]. Counted as what is kept for clients as long as somebody holds it.
+pub(super) struct GoneTogether {
+    entries: Vec<Gone>,
+    bytes: usize,
+    _charge: Charge,
+}
 
 /// What becomes of a watch that overflowed.
 struct Lapse {
@@ -40,6 +51,8 @@ struct Lapse {
     own: Vec<Committed>,
     /// The first chunk of the log that counts for it.
     from: u64,
+    /// Of `had` and `own`.
+    charge: Charge,
 }
 
 /// See the module. Under the hub's lock; cheap to the lock's other users: what is dropped is
@@ -54,6 +67,8 @@ pub(super) struct GoneLog {
     bytes: usize,
     /// Those that can still start over. Invariant: while it is empty, so is `chunks`.
     lapses: BTreeMap<WatchId, Lapse>,
+    /// Where all of this is counted.
+    memory: Arc<ClientMemory>,
 }
 
 /// Memory that should be freed where nobody waits.
@@ -63,11 +78,26 @@ fn cost(change: &Committed) -> usize {
     change.path.as_bytes().len() + change.entry.memory_bytes() + 64
 }
 
+/// About what a lapse takes besides the log: a reference per known incarnation, and what the deletions
+/// cost. Of the sets of ticks most are the engine's own.
+fn lapse_cost(had: &Seen, own: &[Committed]) -> usize {
+    had.iter().count() * SET_BYTES + own.iter().map(cost).sum::<usize>()
+}
+
 impl GoneLog {
+    /// An empty one, whose memory is counted there.
+    pub(super) fn charged_to(memory: &Arc<ClientMemory>) -> Self {
+        Self { memory: Arc::clone(memory), ..Self::default() }
+    }
+
     /// A watch overflowed: `had` is what its client has had or will not miss, `own` the
-    /// deletions that were dropped from its queue and that the tree shows no more.
-    pub(super) fn begin(&mut self, id: WatchId, had: Seen, own: Vec<Committed>) {
-        self.lapses.insert(id, Lapse { had, own, from: self.next });
+    /// deletions that were dropped from its queue and that the tree shows no more. Tells how many
+    /// bytes are kept for it alone.
+    pub(super) fn begin(&mut self, id: WatchId, had: Seen, own: Vec<Committed>) -> usize {
+        let bytes = lapse_cost(&had, &own);
+        let charge = self.memory.charge(bytes);
+        self.lapses.insert(id, Lapse { had, own, from: self.next, charge });
+        bytes
     }
 
     /// The watch starts over from this tree; `None` if it cannot, because more left the tree
@@ -77,8 +107,9 @@ impl GoneLog {
         let first = self.next - self.chunks.len() as u64;
         let skipped = usize::try_from(lapse.from.saturating_sub(first)).unwrap_or(usize::MAX);
         let chunks = self.chunks.iter().skip(skipped).cloned().collect();
-        let walk =
-            GoneWalk { own: lapse.own.into_iter(), chunks, next: (0, 0), had: lapse.had, tree };
+        let Lapse { had, own, charge, .. } = lapse;
+        let own = own.into_iter();
+        let walk = GoneWalk { own, chunks, next: (0, 0), had, tree, _charge: charge };
         (Some(walk), self.forget())
     }
 
@@ -107,14 +138,16 @@ impl GoneLog {
         let entry = |change: &Committed, was_value| Gone { deletion: change.clone(), was_value };
         let purged = purged.iter().filter(|change| self.is_news(change) && is_wanted(change));
         let dropped = dropped.iter().filter(|change| is_wanted(change));
-        let chunk: Chunk =
+        let entries: Vec<Gone> =
             purged.map(|c| entry(c, false)).chain(dropped.map(|c| entry(c, true))).collect();
-        if chunk.is_empty() {
+        if entries.is_empty() {
             return Vec::new();
         }
-        self.entries += chunk.len();
-        self.bytes += chunk.iter().map(|gone| cost(&gone.deletion)).sum::<usize>();
-        self.chunks.push_back(chunk);
+        let bytes = entries.iter().map(|gone| cost(&gone.deletion)).sum();
+        self.entries += entries.len();
+        self.bytes += bytes;
+        let _charge = self.memory.charge(bytes);
+        self.chunks.push_back(Arc::new(GoneTogether { entries, bytes, _charge }));
         self.next += 1;
         self.keep_bounds()
     }
@@ -154,8 +187,8 @@ impl GoneLog {
 
     fn pop(&mut self) -> Option<Chunk> {
         let chunk = self.chunks.pop_front()?;
-        self.entries -= chunk.len();
-        self.bytes -= chunk.iter().map(|gone| cost(&gone.deletion)).sum::<usize>();
+        self.entries -= chunk.entries.len();
+        self.bytes -= chunk.bytes;
         Some(chunk)
     }
 }
@@ -190,6 +223,7 @@ pub struct GoneWalk {
     next: (usize, usize),
     had: Seen,
     tree: Tree,
+    _charge: Charge,
 }
 
 impl GoneWalk {
@@ -213,8 +247,8 @@ impl GoneWalk {
             return self.tell_if_gone(deletion);
         }
         let (chunk, at) = self.next;
-        let Some(entries) = self.chunks.get(chunk) else { return GoneLook::End };
-        let Some(gone) = entries.get(at) else {
+        let Some(together) = self.chunks.get(chunk) else { return GoneLook::End };
+        let Some(gone) = together.entries.get(at) else {
             self.next = (chunk + 1, 0);
             return GoneLook::Skip;
         };
@@ -329,6 +363,28 @@ mod tests {
         assert_eq!((log.chunks.len(), log.entries, log.bytes), (0, 0, 0));
         log.end(WatchId(3));
         assert!(log.lapses.is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_for_lapsed_watches_counts_until_the_last_of_them_is_through() {
+        let memory = Arc::new(ClientMemory::default());
+        let mut log = GoneLog::charged_to(&memory);
+        let own = vec![deletion("a.own", 1)];
+        let bytes = log.begin(WatchId(1), seen([1]), own.clone());
+        assert_eq!(bytes, SET_BYTES + cost(&own[0]));
+        assert_eq!(memory.used(), bytes);
+        log.begin(WatchId(2), seen([]), Vec::new());
+        let gone = [deletion("a.one", 2), deletion("a.two", 3)];
+        log.add(&gone, &[], everybody);
+        let both = gone.iter().map(cost).sum::<usize>();
+        assert_eq!(memory.used(), bytes + both, "once, however many watches wait for it");
+        // One starts over: what it goes through is kept until it is through.
+        let (walk, freed) = log.resume(WatchId(1), Tree::new(1));
+        assert!(freed.is_empty());
+        drop(log.end(WatchId(2)));
+        assert_eq!(memory.used(), bytes + both);
+        drop(walk);
+        assert_eq!(memory.used(), 0);
     }
 
     #[test]

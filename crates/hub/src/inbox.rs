@@ -83,7 +83,8 @@ struct WatchQueue {
     /// How many changes the items have.
     changes: usize,
     bytes: usize,
-    /// Bytes of what was taken last: its stream holds it until it takes more.
+    /// Bytes of what was taken last: its stream holds it until it takes more. Of a watch that has
+    /// lapsed: what is kept for it so that it can start over.
     taken: usize,
     lapse: Option<Lapse>,
 }
@@ -358,6 +359,13 @@ impl Inbox {
                 *lapse = was;
                 None
             }
+        }
+    }
+
+    /// So many bytes are kept for a watch that has lapsed, until it takes something again.
+    pub(super) fn note_kept(&self, id: WatchId, bytes: usize) {
+        if let Some(queue) = self.state.lock().watches.get_mut(&id) {
+            queue.taken = bytes;
         }
     }
 

@@ -165,7 +165,9 @@ impl Hub {
     #[must_use]
     pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
         let client_memory = Arc::new(ClientMemory::default());
-        let outputs = Outputs { client_memory: Arc::clone(&client_memory), ..Outputs::default() };
+        let gone = GoneLog::charged_to(&client_memory);
+        let outputs =
+            Outputs { client_memory: Arc::clone(&client_memory), gone, ..Outputs::default() };
         Self {
             outputs: Mutex::new(outputs),
             client_memory,
@@ -673,7 +675,8 @@ impl Outputs {
         for (id, inbox) in aftermath.lapsed {
             let Some(mut lost) = inbox.settle(id) else { continue };
             lost.deletions.retain(|d| engine.tree().get(d.path.as_bytes()).is_none());
-            self.gone.begin(id, engine.seen().difference(&lost.events), lost.deletions);
+            let had = engine.seen().difference(&lost.events);
+            inbox.note_kept(id, self.gone.begin(id, had, lost.deletions));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use super::describe;
 use super::disk::Saved;
+use super::moment::Moment;
 use super::network::Network;
 use super::node::Node;
 use super::oracle::{Failure, Oracle};
@@ -84,6 +85,7 @@ pub(super) struct Cluster<'a> {
     pub(super) script: Option<Script>,
     pub(super) stats: Stats,
     pub(super) phase: Phase,
+    pub(super) moment: Moment,
     /// When something last changed that matters in the end.
     pub(super) changed_at: Millis,
     /// Ends that may have something to write.
@@ -136,6 +138,7 @@ impl<'a> Cluster<'a> {
             script: wants_script.then(Script::default),
             stats: Stats { seeds: 1, ..Stats::default() },
             phase: Phase::Running,
+            moment: Moment::default(),
             changed_at: START_MS,
             to_look: VecDeque::new(),
             outboxes: Vec::new(),

@@ -2,6 +2,7 @@
 //! changes any more, the judge compares all. A network that does not come to rest has failed.
 
 use super::cluster::{Cluster, Happening, Phase, note};
+use super::moment::Talk;
 use super::oracle::Survivor;
 use super::rng::Rng;
 use crate::engine::Input;
@@ -123,6 +124,7 @@ impl Cluster<'_> {
             && self.is_meshed()
             && self.is_purged_or_blocked();
         if is_calm {
+            self.judge_talk(now);
             self.judge_end();
             self.stats.healing_ms_max = now - since;
             self.phase = Phase::Over;
@@ -139,6 +141,18 @@ impl Cluster<'_> {
             self.oracle.fail("healing does not end", detail);
         } else {
             self.schedule.plan(now + JUDGE_INTERVAL_MS, Happening::Judge);
+        }
+    }
+
+    /// Nothing changes any more, so there is little to say.
+    fn judge_talk(&mut self, now: Millis) {
+        let rate = |end: &u32| self.network.end(*end).talk.per_second(self.changed_at, now);
+        let busiest = self.nodes.iter().flat_map(|n| &n.ends).max_by_key(|end| rate(end));
+        let Some((end, per_second)) = busiest.map(|end| (*end, rate(end))) else { return };
+        self.stats.calm_messages_max = per_second;
+        if Talk::is_endless(per_second) {
+            let detail = format!("{per_second} messages a second to {}", self.link_label(end));
+            self.oracle.fail("nodes talk without end", detail);
         }
     }
 

@@ -220,6 +220,8 @@ impl Cluster<'_> {
     /// Gives a node a frame that came for one of its ends.
     pub(super) fn deliver(&mut self, from: usize, to: usize, there: u32, frame: &Arc<[u8]>) {
         self.stats.delivered += 1;
+        let changed_at = self.changed_at;
+        self.network.end_mut(there).talk.note(changed_at);
         let message =
             match split_frame(frame, BODY_BYTES_MAX).map(|f| f.map(|f| PeerMessage::decode(&f))) {
                 Ok(Some(Ok(Some(message)))) => message,
@@ -242,14 +244,20 @@ impl Cluster<'_> {
             }
             _ => Vec::new(),
         };
-        note!(
-            self,
-            "{} → {} {}",
-            self.nodes[from].label,
-            self.nodes[to].label,
-            super::describe::describe(&message)
-        );
-        let now = self.now();
+        let (now, nodes) = (self.now(), &self.nodes);
+        let describe = || {
+            let (from, to) = (&nodes[from].label, &nodes[to].label);
+            format!("{from} → {to} {}", super::describe::describe(&message))
+        };
+        let endless = self.moment.note(now, nodes.len(), describe);
+        self.stats.moment_messages_max = self.stats.moment_messages_max.max(self.moment.messages());
+        if self.script.is_some() {
+            let text = describe();
+            self.note(&text);
+        }
+        if let Some(detail) = endless {
+            return self.oracle.fail("a moment has no end", detail);
+        }
         let mut out = self.outboxes.pop().unwrap_or_default();
         let at = &mut self.nodes[to];
         if let Some(engine) = &mut at.engine {

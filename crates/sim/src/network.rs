@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::moment::Talk;
 use crate::hub::link_queue::LinkQueue;
 use crate::model::defects::Defects;
 use crate::model::ids::Millis;
@@ -37,6 +38,8 @@ pub(super) struct End {
     pub(super) arrival_planned: bool,
     /// The writer will look again.
     pub(super) look_planned: bool,
+    /// What has arrived here.
+    pub(super) talk: Talk,
 }
 
 /// All connections that ever were, and who is cut off from whom.
@@ -98,6 +101,7 @@ impl Network {
                 serving: false,
                 arrival_planned: false,
                 look_planned: false,
+                talk: Talk::default(),
             });
         }
         first

@@ -40,6 +40,10 @@ stats! {
     reissues: u64, sum;
     /// Frames that arrived.
     delivered: u64, sum;
+    /// The most that arrived while the virtual clock stood still.
+    moment_messages_max: u64, max;
+    /// The most that arrived over a link, one way, per second at the end, when nothing changed.
+    calm_messages_max: u64, max;
     /// Frames that came for nobody.
     dropped: u64, sum;
     /// Queues that overflowed.

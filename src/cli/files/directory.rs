@@ -19,7 +19,7 @@ use crate::storage::past::{Moment, reach};
 use crate::storage::recover::Files;
 use crate::storage::{
     DataDir, Directory, Disk, FileHeader, LogReader, Progress, RecoverOptions, SnapshotReader,
-    StorageError, Until, recover,
+    StorageError, Until, Warning, recover,
 };
 
 /// Whose a directory is.
@@ -100,8 +100,18 @@ pub(in crate::cli) fn read_directory(
         format: Format::Snapshot,
         header: Some(header),
         bytes: all.map(|entry| entry.bytes).sum(),
-        notes: recovered.warnings.iter().map(ToString::to_string).collect(),
+        notes: recovered.warnings.iter().map(note_text).collect(),
     })
+}
+
+/// A warning for people: with times where it has some.
+fn note_text(warning: &Warning) -> String {
+    match warning {
+        Warning::Gap { from_ms, to_ms, .. } => {
+            format!("from {} to {}: {warning}", show_time(*from_ms), show_time(*to_ms))
+        }
+        _ => warning.to_string(),
+    }
 }
 
 /// A moment before all that is kept is no damage: says how far back there is.

@@ -27,8 +27,8 @@ Examples:
   distkv-node log follow /var/lib/distkv --below site --json
   distkv-node log follow /var/lib/distkv/log-7.dkv --all  # from its beginning
 
-It reads the files that the node writes, and asks the node nothing: what the node has not \
-written yet is not seen (see --sync). With a directory, it continues with the next log when \
+It reads the files that the node writes, every 200 ms, and asks the node nothing: what the \
+node has not written yet is not seen (see --sync). With a directory, it continues with the next log when \
 one begins. `distkv-node watch` asks a node instead.
 
 Exit code: 0 --count was reached, 1 a log is damaged or cannot be read, 2 usage.")]

@@ -36,7 +36,8 @@ the directory meanwhile. How far back that reaches depends on how many old snaps
 logs the node keeps. With files, a snapshot comes first, then the logs that continue it, in \
 order; without a snapshot, or with a gap, the state holds only what the logs themselves \
 hold. Times are those at which changes came to the node whose log it is; tocks are the \
-network's.
+network's. At a moment at which nothing was logged, because the disk had failed, a note \
+says so and the state is the last one before it.
 
 Exit code: 0 done, 1 a log is damaged or does not reach back so far, 2 usage.")]
 pub(super) struct ReplayArgs {

@@ -59,7 +59,7 @@ impl Session {
         if piece.start {
             // The one before makes way for it.
             drop(upload.take());
-            upload = Some(Upload::begin(&cx.shared.upload_turn, cx.now)?);
+            upload = Some(Upload::begin(&cx.shared.upload_turn, &self.account, cx.now)?);
         }
         let Some(mut upload) = upload else {
             return Err(ClientError::bad_request("no snapshot was begun; 'start' begins one"));

@@ -47,8 +47,9 @@ pub(super) struct Peer {
     pub(super) ahead_since: Option<Millis>,
     /// It has re-issues for this node (RULES 4d), or must be asked for another reason.
     pub(super) invited: bool,
-    /// The announcements that it sent did not bring this node to its mark.
-    pub(super) announced_in_vain: bool,
+    /// This node's mark, at which the announcements that it sent did not help. As long as this node
+    /// stands there, it asks for the data itself.
+    pub(super) announced_in_vain: Option<Mark>,
     /// The snapshot from which it is being answered.
     pub(super) serving: Option<Serving>,
     /// What its digests have said of what they do not name.
@@ -149,7 +150,7 @@ impl Engine {
             avoid_until: 0,
             ahead_since: None,
             invited: false,
-            announced_in_vain: false,
+            announced_in_vain: None,
             serving: None,
             heard: Heard::default(),
             edge: LinkEdge::default(),

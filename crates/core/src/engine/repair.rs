@@ -3,6 +3,9 @@
 //! then the step. Lists that are too long for a message go in parts: the asker asks for each when
 //! it has dealt with the one before it, so that neither side has more than one on its way. One
 //! catch-up is under way at a time; a hole that one peer does not fill is mended with another.
+//!
+//! Each answer brings this node further, or a timer must run out before it asks that peer again: two
+//! nodes that answer each other at once, without getting anywhere, would never stop. `tests/endless.rs`.
 
 use super::take_in::TOUCHED_AT_ONCE;
 use super::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};
@@ -44,6 +47,10 @@ impl Repair {
 struct Active {
     link: LinkId,
     id: u64,
+    /// This node's mark when it asked.
+    mark: Mark,
+    /// It asked for the data itself: announcements had not helped.
+    no_announcements: bool,
     /// When something last came.
     heard: Millis,
     entries: u64,
@@ -133,7 +140,9 @@ impl Engine {
         self.repair.next_id += 1;
         let Some(peer) = self.peers.get_mut(link) else { return };
         peer.invited = false;
-        let (name, no_announcements) = (peer.id.name.clone(), peer.announced_in_vain);
+        let mark = self.replica.mark().clone();
+        let (name, no_announcements) =
+            (peer.id.name.clone(), peer.announced_in_vain.as_ref() == Some(&mark));
         if self.ready && missing > 0 {
             // What came that way too late should have been pushed.
             self.graft(link, now, out);
@@ -141,6 +150,8 @@ impl Engine {
         self.repair.active = Some(Active {
             link,
             id,
+            mark: mark.clone(),
+            no_announcements,
             heard: now,
             entries: 0,
             streamed: 0,
@@ -150,7 +161,6 @@ impl Engine {
             stage: Stage::Asked(Told::default()),
         });
         let contiguous = self.contiguous_by_id();
-        let mark = self.replica.mark().clone();
         let ask = CatchUpAsk { id, mark, contiguous, no_announcements };
         self.send(link, &PeerMessage::CatchUpAsk(ask), out);
         out.push(Output::Report(Report::CatchUpStarted { peer: name, missing }));
@@ -176,7 +186,6 @@ impl Engine {
             }
             if peer.mark.ahead_of(mark) == Tock::default() {
                 peer.ahead_since = None;
-                peer.announced_in_vain = false;
             }
             let ahead = peer.ahead_since.is_some_and(|s| now.saturating_sub(s) >= hole_after);
             let wants_list = peer.heard.wants_catch_up(now);
@@ -435,6 +444,8 @@ impl Engine {
         }
         if let Some(peer) = self.peers.get_mut(link) {
             peer.suspect = None;
+            // If it is still ahead, it was not when it was asked: not at once again.
+            peer.ahead_since = peer.ahead_since.map(|_| now);
             let (peer, entries) = (peer.id.name.clone(), active.entries);
             out.push(Output::Report(Report::CatchUpDone { peer, entries }));
         }
@@ -473,15 +484,15 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) {
-        if self.active(link, id).is_none() {
-            return;
-        }
-        if reason == RefuseReason::Announced {
-            // The announcements came before this on the same link; they were applied, or not.
+        let Some(active) = self.active(link, id) else { return };
+        if reason == RefuseReason::Announced && !active.no_announcements {
+            // The announcements came before this on the same link; they were applied, or not. What the
+            // peer was last heard to have applied may be older, so only this node's own mark tells.
+            let asked_at = std::mem::take(&mut active.mark);
             self.repair.active = None;
-            let mark = self.replica.mark().clone();
+            let is_in_vain = *self.replica.mark() == asked_at;
             if let Some(peer) = self.peers.get_mut(link) {
-                peer.announced_in_vain = peer.mark.ahead_of(&mark) > Tock::default();
+                peer.announced_in_vain = is_in_vain.then_some(asked_at);
             }
         } else {
             self.fail_repair(CatchUpFailure::Refused(reason), now, out);

@@ -62,6 +62,8 @@ pub struct Version {
     pub origin: Option<(NodeId, Tick)>,
     /// Unknown fields of the change.
     pub extra: Vec<u8>,
+    /// Whether the version is a deletion, whatever the line has as its value now.
+    pub is_deletion: bool,
     /// Whether the line is as it was written.
     pub standing: Standing,
 }
@@ -149,9 +151,13 @@ pub fn decode_version(text: &str) -> Result<(Line, Version), LineError> {
             .ok_or(LineError::Field { field: "extra", expected: "a change's fields in base64" })?,
     };
     let is_chain_cut = flag(&fields, "cut")?;
-    let standing = Standing::AsWritten;
-    let mut version = Version { chain, is_chain_cut, tock, origin, extra, standing };
-    version.standing = match read_check(&fields) {
+    let (standing, check) = (Standing::AsWritten, read_check(&fields));
+    let is_deletion = match check {
+        Some((_, value)) => value == hash_of_value(None),
+        None => line.value.is_none(),
+    };
+    let mut version = Version { chain, is_chain_cut, tock, origin, extra, is_deletion, standing };
+    version.standing = match check {
         Some((which, _)) if which != hash_of_version(&line.path, &version) => {
             Standing::OtherVersion
         }
@@ -174,7 +180,7 @@ fn read_check(fields: &Map<String, Json>) -> Option<(u64, u64)> {
 
 /// Of all that says which version of which entry it is.
 fn hash_of_version(path: &Path, version: &Version) -> u64 {
-    let Version { chain, is_chain_cut, tock, origin, extra, standing: _ } = version;
+    let Version { chain, is_chain_cut, tock, origin, extra, is_deletion: _, standing: _ } = version;
     let mut bytes = Vec::with_capacity(256);
     let part = |part: &[u8], bytes: &mut Vec<u8>| {
         bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -302,13 +308,21 @@ impl Version {
                 Some(origin) => Some(event(origin)?),
             },
             extra: entry.extra().to_vec(),
+            is_deletion: entry.is_tombstone(),
             standing: Standing::AsWritten,
         })
     }
 
-    /// Its chain, in terms of a table; `None` if that is full.
+    /// The version that the line names, for something to be made on top of it, in terms of a table: all
+    /// but its value, which the line may not have any more. `None` if the table is full.
     #[must_use]
-    pub fn chain(&self, table: &mut NodeTable) -> Option<Chain> {
+    pub fn base(&self, table: &mut NodeTable) -> Option<Entry> {
+        let value = (!self.is_deletion).then(Value::nil);
+        self.entry(value.as_ref(), table)
+    }
+
+    /// Its chain, in terms of a table; `None` if that is full.
+    fn chain(&self, table: &mut NodeTable) -> Option<Chain> {
         let event =
             |(id, tick): &(NodeId, Tick)| Some(Event { node: table.intern(id)?, tick: *tick });
         let events: Vec<Event> = self.chain.iter().map(event).collect::<Option<_>>()?;

@@ -40,6 +40,8 @@ pub(super) struct LastLog {
     pub(super) is_stop: bool,
     /// Whether it is the very file that was written.
     pub(super) is_same_file: bool,
+    /// The time of that batch, milliseconds since 1970; the log's own if it has none.
+    time_ms: u64,
 }
 
 /// Whether to go on.
@@ -136,14 +138,18 @@ impl<'a> Chain<'a> {
     ) -> Result<(), StorageError> {
         let newest = files.logs.keys().next_back().copied();
         for (number, entry) in files.logs.range(from..) {
-            let is_last = Some(*number) == newest;
-            match self.read_log(*number, entry, from, is_last, progress) {
+            // What is not whole at the end of a log that nothing goes on from is where the disk failed.
+            let next = files.logs.range(number + 1..).next();
+            let may_be_torn = Some(*number) == newest
+                || self.options.until.is_some() && next.is_some_and(|next| self.begins_anew(next));
+            match self.read_log(*number, entry, from, may_be_torn, progress) {
                 Ok(Flow::GoOn) => {}
                 Ok(Flow::Enough) => break,
                 // What is behind a gap is later than what is wanted: else its snapshot were.
                 Err(StorageError::NeedsSnapshot { .. })
                     if self.options.until.is_some() && self.last.is_some() =>
                 {
+                    self.tell_gap(entry)?;
                     break;
                 }
                 Err(error) if self.options.discard_damaged && error.is_damage() => {
@@ -157,12 +163,30 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
+    /// Whether a log begins with the snapshot of its number, and not where the one before it ended.
+    fn begins_anew(&self, (number, _): (&u64, &DiskEntry)) -> bool {
+        LogReader::open(self.disk, *number).is_ok_and(|log| log.start() == LogStart::Snapshot)
+    }
+
+    /// The wanted moment is later than all that was logged before a gap, and earlier than the log behind it.
+    fn tell_gap(&mut self, behind: &DiskEntry) -> Result<(), StorageError> {
+        let Some(last) = &self.last else { return Ok(()) };
+        let name = behind.name.as_str();
+        let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
+        let to_ms = LogReader::new(name, source)?.header().time_ms;
+        // What is not whole at its end says no more than this.
+        self.found.retain(|warning| !matches!(warning, Warning::TornTail { .. }));
+        let (file, from_ms) = (log_name(last.number), last.time_ms);
+        self.found.push(Warning::Gap { file, from_ms, next: name.to_owned(), to_ms });
+        Ok(())
+    }
+
     fn read_log(
         &mut self,
         number: u64,
         entry: &DiskEntry,
         from: u64,
-        is_last: bool,
+        may_be_torn: bool,
         progress: &mut dyn FnMut(&str, Progress),
     ) -> Result<Flow, StorageError> {
         let name = entry.name.as_str();
@@ -175,15 +199,16 @@ impl<'a> Chain<'a> {
             end: reader.end(),
             is_stop: false,
             is_same_file: reader.file_id().is_same(&entry.id),
+            time_ms: reader.header().time_ms,
         };
         let read = self.read_batches(&mut reader, &mut last, name, progress);
         let judged = match read {
             Ok(Flow::Enough) => Ok(Flow::Enough),
             Ok(Flow::GoOn) if last.end == entry.bytes => self.check_length(entry, &last),
-            Ok(Flow::GoOn) => self.judge_tail(entry, &last, is_last),
-            Err(error) if is_last && self.synced(number) <= last.end => {
+            Ok(Flow::GoOn) => self.judge_tail(entry, &last, may_be_torn),
+            Err(error) if may_be_torn && self.synced(number) <= last.end => {
                 match is_torn(&error, &mut reader) {
-                    Ok(true) => self.judge_tail(entry, &last, is_last),
+                    Ok(true) => self.judge_tail(entry, &last, may_be_torn),
                     Ok(false) => Err(error),
                     Err(cannot_read) => Err(cannot_read),
                 }
@@ -249,6 +274,7 @@ impl<'a> Chain<'a> {
                 return Ok(Flow::Enough);
             }
             (last.end, last.is_stop) = (batch.end, batch.is_stop);
+            last.time_ms = last.time_ms.max(batch.time_ms);
             self.replay.apply(batch, reader.table());
             if self.replay.batches().is_multiple_of(REPORT_BATCHES) {
                 let entries = self.replay.batches();
@@ -295,9 +321,9 @@ impl<'a> Chain<'a> {
         &mut self,
         entry: &DiskEntry,
         last: &LastLog,
-        is_last: bool,
+        may_be_torn: bool,
     ) -> Result<Flow, StorageError> {
-        if !is_last || self.synced(last.number) > last.end {
+        if !may_be_torn || self.synced(last.number) > last.end {
             let (file, kind, offset) = (entry.name.clone(), FileKind::Log, last.end);
             return Err(StorageError::Incomplete { file, kind, offset });
         }

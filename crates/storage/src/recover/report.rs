@@ -20,6 +20,22 @@ pub enum Warning {
         /// How many bytes were cut off.
         bytes: u64,
     },
+    /// A wanted moment at which nothing was logged.
+    #[error(
+        "nothing was logged in the {} s between the last change in {file} and the beginning of {next} (the \
+         disk failed, or the node did not run): the state is that after the last change in {file}",
+        to_ms.saturating_sub(*from_ms).div_ceil(1_000)
+    )]
+    Gap {
+        /// The log before it.
+        file: String,
+        /// Its last change, milliseconds since 1970.
+        from_ms: u64,
+        /// The log behind it.
+        next: String,
+        /// Its beginning, milliseconds since 1970.
+        to_ms: u64,
+    },
     /// A log that was just being begun.
     #[error("{file}: it was being begun when the node or the machine stopped; it is set aside")]
     Unborn {

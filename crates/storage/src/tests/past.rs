@@ -5,9 +5,12 @@ use std::sync::Arc;
 use super::damage::{OPTIONS, start};
 use super::node::{TestNode, header};
 use crate::Until;
+use crate::batch::Batch;
 use crate::data_dir::DataDir;
 use crate::disk::Disk;
-use crate::header::LogStart;
+use crate::error::StorageError;
+use crate::header::{FileHeader, LogStart};
+use crate::log::log_name;
 use crate::memory_disk::MemoryDisk;
 use crate::model::ids::Tock;
 use crate::past::{Keep, reach};
@@ -82,4 +85,62 @@ fn a_damaged_snapshot_is_no_base() {
     bad[20] ^= 1;
     disk.put(&snapshot_name(3), &bad);
     assert_eq!(reach(&disk).unwrap().unwrap().tock.get(), 3);
+}
+
+/// A directory whose log 1 was cut off by a disk that failed, and whose log 2 begins with a snapshot, a
+/// minute after that. What is at the end of log 1 may be anything.
+fn directory_with_a_gap(tail: &[u8]) -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let dir = DataDir::on(Arc::new(disk.clone()));
+    let mut node = TestNode::new(7);
+    let at = |number, time_ms| FileHeader { time_ms, ..header(number, 7) };
+    let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
+    let mut log = dir.begin_log(&at(1, 10_000), LogStart::Empty, &knowledge, &table).unwrap();
+    log.append(&Batch { time_ms: 20_000, ..node.set("k", Some(1)) }).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let name = log_name(1);
+    let whole = disk.content(&name).unwrap();
+    disk.put(&name, &[&whole[..], tail].concat());
+    // This was not logged.
+    let _lost = node.set("k", Some(2));
+    dir.save(&at(2, 80_000), &node.image(), &mut |_| {}).unwrap();
+    let (knowledge, table) = (node.engine.knowledge(), Arc::clone(node.engine.table()));
+    let mut log = dir.begin_log(&at(2, 80_000), LogStart::Snapshot, &knowledge, &table).unwrap();
+    log.append(&Batch { time_ms: 90_000, ..node.set("k", Some(3)) }).unwrap();
+    log.sync().unwrap();
+    disk
+}
+
+/// The value of `k` at a time, and what an operator is told.
+fn replayed(disk: &MemoryDisk, time_ms: u64) -> Result<(u8, Vec<String>), StorageError> {
+    let until = Some(Until::Time(time_ms));
+    let found = start(disk, &RecoverOptions { until, ..OPTIONS })?;
+    let image = found.image.unwrap();
+    let value = image.replica.tree.get(b"\xa1k").and_then(|entry| entry.value()).unwrap()[0];
+    Ok((value, found.warnings.iter().map(ToString::to_string).collect()))
+}
+
+#[test]
+fn a_moment_at_which_nothing_was_logged_is_no_damage() {
+    for tail in [&b""[..], b"\x30\x00\x00\x00\x01\x02", &[0; 5_000]] {
+        let disk = directory_with_a_gap(tail);
+        assert_eq!(replayed(&disk, 80_000).unwrap(), (2, vec![]), "that is the snapshot");
+        assert_eq!(replayed(&disk, 95_000).unwrap(), (3, vec![]));
+        for time_ms in [20_001, 50_000, 79_999] {
+            let (value, told) = replayed(&disk, time_ms).unwrap();
+            assert_eq!(value, 1);
+            let [told] = told.as_slice() else { panic!("{told:?}") };
+            for part in ["log-1.dkv", "log-2.dkv", "60 s", "nothing was logged"] {
+                assert!(told.contains(part), "{part}: {told}");
+            }
+        }
+    }
+    // What is damaged before the gap is damage; so is a log that another one goes on from.
+    let disk = directory_with_a_gap(b"");
+    let mut bytes = disk.content(&log_name(1)).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    disk.put(&log_name(1), &bytes);
+    assert!(replayed(&disk, 50_000).is_err());
 }

@@ -1,5 +1,5 @@
 //! An image as lines of JSON ([`crate::protocol::lines`]), and back. An image of such a file knows of
-//! no change but those in the chains of its entries: the "other file" of RULES 9.
+//! no change but those that its entries account for: the "other file" of RULES 9.
 //!
 //! Lines that were edited are changes that somebody made who had the file, and knew nothing later. So
 //! the file gets a node of its own, `edited`, under an incarnation that is made of its content: the same
@@ -17,6 +17,7 @@ use super::{Entries, PIECE_BYTES};
 use crate::model::chain::{Chain, ChainBound};
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
+use crate::model::left_out::{LeftOut, accounted_events};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::value::Value;
@@ -76,8 +77,8 @@ const EDITOR: &str = "edited";
 struct Edit {
     path: Path,
     value: Option<Value>,
-    /// The chain of the version that it goes on from.
-    base: Option<Chain>,
+    /// The version that it goes on from, but for its value.
+    base: Option<Entry>,
 }
 
 /// Gathers lines into an image.
@@ -135,7 +136,7 @@ impl LinesImport {
                 self.insert(&path, entry);
             }
             Standing::OtherValue => {
-                let base = version.chain(&mut self.table).ok_or(full)?;
+                let base = version.base(&mut self.table).ok_or(full)?;
                 self.tock = self.tock.max(version.tock);
                 self.edits.push(Edit { path, value, base: Some(base) });
             }
@@ -151,7 +152,7 @@ impl LinesImport {
     }
 
     fn insert(&mut self, path: &Path, entry: Entry) {
-        for event in entry.events() {
+        for event in accounted_events(&entry) {
             self.seen.insert(event);
         }
         let old = self.tree.get(path.as_bytes());
@@ -176,9 +177,13 @@ impl LinesImport {
         for Edit { path, value, base } in edits {
             tick = tick.next()?;
             let event = Event { node, tick };
-            let chain = match base {
-                Some(base) => base.extended(event, ChainBound::default()),
-                None => Chain::first(event),
+            let bound = ChainBound::default();
+            let (chain, left_out) = match &base {
+                Some(base) => {
+                    let left_out = LeftOut::on_top_of(base, event, bound);
+                    (base.chain().extended(event, bound), left_out)
+                }
+                None => (Chain::first(event), LeftOut::default()),
             };
             let value = value.as_ref().map(Value::as_bytes);
             let entry = Entry::new(&EntryParts {
@@ -186,7 +191,7 @@ impl LinesImport {
                 chain: &chain,
                 tock: self.tock,
                 origin: None,
-                extra: &[],
+                extra: &left_out.put_into(&[]),
             });
             self.insert(&path, entry);
         }

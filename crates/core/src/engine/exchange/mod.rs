@@ -16,18 +16,19 @@ mod tests;
 
 use super::Image;
 use crate::model::entry::Entry;
+use crate::model::left_out::accounted_events;
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::tree::{Tree, Walk};
 
-/// An image of the same entries that knows of no change but those in their chains, and of no purge.
+/// An image of the same entries that knows of no change but those that they account for, and of no purge.
 /// What is made of parts of a history must not claim to know what was in the others.
 #[must_use]
 pub fn entries_alone(image: Image) -> Image {
     let Image { mut replica, .. } = image;
     let mut seen = Seen::new();
     for (_, entry) in replica.tree.all() {
-        for event in entry.events() {
+        for event in accounted_events(&entry) {
             seen.insert(event);
         }
     }

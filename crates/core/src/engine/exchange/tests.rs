@@ -1,5 +1,6 @@
 //! Files of the original go in and come out again; what they cannot hold is told.
 
+use super::entries_alone;
 use super::lines::{LinesExport, LinesImport};
 use super::saved_state_in::{SavedImage, image_of_saved_state};
 use super::saved_state_out::{ExportReport, SavedStateExport};
@@ -7,6 +8,7 @@ use crate::engine::load::SavedFile;
 use crate::engine::{Config, Engine, Image, Input, Outbox};
 use crate::model::entry::Entry;
 use crate::model::ids::{Incarnation, NodeId, NodeName, Tick, Tock};
+use crate::model::left_out::LeftOut;
 use crate::model::path::Path;
 use crate::protocol::saved_state::python::Inexpressible;
 use crate::protocol::saved_state::{SavedNode, SavedRecord, SavedState, SavedStateReader};
@@ -297,4 +299,53 @@ fn a_bad_line_says_which_it_is() {
     import.take("").unwrap();
     let error = import.take(r#"{"path":"a","value":1}"#).unwrap_err();
     assert!(error.to_string().starts_with("line 2: "), "{error}");
+}
+
+/// A file of lines as an image, after an edit of its text.
+fn image_of_lines(image: &Image, edit: impl Fn(&str) -> String) -> Image {
+    let mut text = Vec::new();
+    LinesExport::new(image, &Path::root(), true).next_piece(&mut text);
+    let mut import = LinesImport::new();
+    edit(&String::from_utf8(text).unwrap()).lines().for_each(|line| import.take(line).unwrap());
+    import.finish(NodeName::new("file").unwrap()).unwrap()
+}
+
+fn ticks(image: &Image, name: &str, life: u64) -> Vec<u64> {
+    let node = image.replica.table.find(name, Incarnation(life)).unwrap();
+    image.replica.seen.get(node).map(|ticks| ticks.iter().collect()).unwrap_or_default()
+}
+
+#[test]
+fn who_has_entries_of_a_file_alone_accounts_for_the_oldest_that_they_stand_for() {
+    let mut n1 = node("n1", 0x1111);
+    // Its own event stands for the first one at that path, which its chain does not name.
+    for value in [b"\x01", b"\x02", b"\x03"] {
+        set(&mut n1, "a", value);
+    }
+    let image = n1.image();
+    assert_eq!(ticks(&entries_alone(image.clone()), "n1", 0x1111), [1, 3]);
+    assert_eq!(ticks(&image_of_lines(&image, str::to_owned), "n1", 0x1111), [1, 3]);
+}
+
+#[test]
+fn an_edited_line_says_what_its_chain_leaves_out() {
+    let mut n1 = node("n1", 0x1111);
+    for value in [b"\x01", b"\x02", b"\x03"] {
+        set(&mut n1, "a", value);
+    }
+    let edit = |text: &str| text.replace(r#""value":3"#, r#""value":4"#);
+    let edited = image_of_lines(&n1.image(), edit);
+    assert_eq!(ticks(&edited, "n1", 0x1111), [1, 3]);
+    let (_, entry) = edited.replica.tree.all().next().unwrap();
+    assert_eq!(entry.value(), Some(&[4][..]));
+    let (left_out, below) = (LeftOut::of(&entry), entry.events().nth(1).unwrap());
+    assert_eq!(left_out.oldest(1, below).map(|oldest| oldest.tick.get()), Some(1));
+
+    // What was deleted before the edit does not come back by it.
+    write(&mut n1, &"a".parse().unwrap(), None);
+    let edited =
+        image_of_lines(&n1.image(), |text| text.replace(r#""deleted":true"#, r#""value":5"#));
+    let (_, entry) = edited.replica.tree.all().next().unwrap();
+    assert_eq!(entry.value(), Some(&[5][..]));
+    assert!(LeftOut::of(&entry).is_before_deletion(1));
 }

@@ -6,6 +6,7 @@ mod contents;
 mod delete_group;
 mod deletion;
 mod digest;
+mod endless;
 mod lists;
 mod log;
 mod net;

@@ -587,6 +587,26 @@ impl Net {
         (self.rng >> 11) as usize % below.max(1)
     }
 
+    /// A node starts with another data directory: what is in it, if anything is, and its id. It goes on
+    /// alone if nobody is there.
+    pub(super) fn restart_with(&mut self, node: usize, store: u64, image: Option<&Image>) {
+        for other in 0..self.nodes.len() {
+            self.disconnect(node, other);
+        }
+        let name = self.engine(node).id().name.to_string();
+        let before = self.delete.clone();
+        self.delete.store = Some(store);
+        let mut engine = self.fresh(&name);
+        self.delete = before;
+        if let Some(image) = image {
+            let mut out = Outbox::new();
+            engine = Engine::restore(engine.config.clone(), image, &mut out).unwrap();
+            assert!(out.is_empty(), "nothing was decided when it was saved");
+        }
+        self.nodes[node].log = LogReplay::begin(&engine);
+        self.nodes[node].engine = engine;
+    }
+
     /// A node that lost everything comes back under its name, as a joiner.
     pub(super) fn restart_empty(&mut self, node: usize) {
         for other in 0..self.nodes.len() {
