@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
 use tempfile::TempDir;
@@ -187,6 +188,40 @@ fn what_is_before_the_past_is_said_to_be_before_it() {
     // A file that is missing from the past is another matter.
     let shown = done(&["log", "inspect", &data]);
     assert!(shown.contains(since) && shown.contains("snapshots"), "{shown}");
+}
+
+/// The disk had failed: a log ends in what is not whole, and the next one goes on from a snapshot.
+#[test]
+fn a_moment_at_which_nothing_was_logged_is_told_as_what_it_is() {
+    let files = Files::new();
+    let (data, saved) = (files.text("data"), files.text("saved.dkv"));
+    let mut node = durable("n1", &data);
+    ok(&node, &["set", "site.lamp", "1"]);
+    ok(&node, &["snapshot", "save", "--to", &saved]);
+    node.signal("TERM");
+    node.wait();
+    let first = files.path("data/log-1.dkv");
+    let between = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let between = format!("@{}.{:03}", between.as_secs(), between.subsec_millis());
+    done(&["snapshot", "restore", &saved, "--into", &data]);
+    let mut node = durable("n1", &data);
+    ok(&node, &["set", "site.lamp", "2"]);
+    node.signal("TERM");
+    node.wait();
+    let torn = [&fs::read(&first).unwrap()[..], b"\x40\x00\x00\x00torn"].concat();
+    fs::write(&first, torn).unwrap();
+
+    let replay = |until: &str| {
+        let lines = ["--to", "-", "--format", "jsonl"];
+        cli(&[&["log", "replay", &data, "--until-time", until][..], &lines].concat())
+    };
+    let gap = replay(&between);
+    assert_eq!((gap.code, values(&gap.stdout)), (0, vec!["site.lamp=1".into()]), "{}", gap.stderr);
+    for part in ["from 20", "nothing was logged in the ", " s between ", "log-1.dkv", "log-2.dkv"] {
+        assert!(gap.stderr.contains(part), "{part}: {}", gap.stderr);
+    }
+    let all = done(&["log", "replay", &data, "--to", "-", "--format", "jsonl"]);
+    assert_eq!(values(&all), ["site.lamp=2"]);
 }
 
 #[test]
