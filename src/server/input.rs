@@ -250,7 +250,7 @@ mod tests {
 
     fn seqs(batch: &Batch<'_>) -> Vec<u64> {
         let seq = |message: &Decoded<'_>| match message {
-            Ok(ClientMessage::Request { seq, request: Request::GetTock }) => *seq,
+            Ok(ClientMessage::Request { seq, request: Request::GetTock, .. }) => *seq,
             other => panic!("{other:?}"),
         };
         batch.messages.iter().map(seq).collect()

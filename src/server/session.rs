@@ -230,8 +230,8 @@ impl Session {
             }
             done += 1;
             match next {
-                Ok(ClientMessage::Request { seq, request }) => {
-                    match self.run_one(cx, *seq, request, out) {
+                Ok(ClientMessage::Request { seq, action, request }) => {
+                    match self.run_one(cx, *seq, *action, request, out) {
                         Then::Heavy(job) => return (done, Then::Heavy(job)),
                         // Not done: it comes again.
                         Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
@@ -270,8 +270,8 @@ impl Session {
                 return (done, Then::Continue);
             }
             match message {
-                Ok(ClientMessage::Request { seq, request }) => {
-                    self.refuse(cx, Some(*seq), request.errs_in_stream(), closed(cx), out);
+                Ok(ClientMessage::Request { seq, action, .. }) => {
+                    self.refuse(cx, Some(*seq), action.errs_in_stream(), closed(cx), out);
                 }
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
@@ -307,75 +307,62 @@ impl Session {
         &mut self,
         cx: &Context<'_>,
         seq: u64,
+        action: Action,
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Then {
-        let (action, result) = match request {
+        let result = match request {
             // These are carried out in runs.
             Request::Get { .. } | Request::Write(_) | Request::GetTock => return Then::Continue,
             Request::Batch(batch) => return self.batch(cx, seq, batch, out),
             Request::GetByEvent { node, tick, chain } => {
-                (Action::GetValue, self.get_by_event(cx, seq, node, *tick, *chain))
+                self.get_by_event(cx, seq, node, *tick, *chain)
             }
-            Request::DeleteTree { path, chain } => {
-                (Action::DeleteTree, self.delete_tree(cx, seq, path, *chain))
-            }
-            Request::GetTree { scope, empty } => {
-                (Action::GetTree, self.get_tree(cx, seq, scope, *empty))
-            }
+            Request::DeleteTree { path, chain } => self.delete_tree(cx, seq, path, *chain),
+            Request::GetTree { scope, empty } => self.get_tree(cx, seq, scope, *empty),
             Request::Enum { path, with_data, empty } => {
-                (Action::Enum, self.enumerate(cx, seq, path, *with_data, *empty, out))
+                self.enumerate(cx, seq, path, *with_data, *empty, out)
             }
             Request::Watch { scope, fetch, restart, conflicts } => {
-                (Action::Watch, self.watch(cx, seq, scope, *fetch, *restart, *conflicts))
+                self.watch(cx, seq, scope, *fetch, *restart, *conflicts)
             }
             Request::Conflicts { scope, since, limit } => {
-                (Action::Conflicts, self.conflicts(cx, seq, scope, *since, *limit))
+                self.conflicts(cx, seq, scope, *since, *limit)
             }
-            Request::Stop { task } => (Action::Stop, Ok(self.stop(cx, seq, *task, out))),
-            Request::GetState(parts) => (Action::GetState, self.get_state(cx, seq, *parts, out)),
+            Request::Stop { task } => Ok(self.stop(cx, seq, *task, out)),
+            Request::GetState(parts) => self.get_state(cx, seq, *parts, out),
             Request::EnumNode { node, max, current } => {
-                (Action::EnumNode, self.enum_node(cx, seq, node, *max, *current))
+                self.enum_node(cx, seq, node, *max, *current)
             }
-            Request::KillNode { node } => (Action::KillNode, self.kill_node(cx, seq, node)),
-            Request::Root { path } => (Action::Root, self.move_root(cx, seq, path, out)),
-            Request::MsgSend { topic, data } => {
-                (Action::MsgSend, self.msg_send(cx, seq, topic, data, out))
-            }
-            Request::MsgMonitor { topic, raw } => {
-                (Action::MsgMonitor, self.msg_monitor(cx, seq, topic, *raw))
-            }
-            Request::Status => (Action::Status, self.status(cx, seq, out)),
-            Request::Members => (Action::Members, self.members(cx, seq, out)),
-            Request::ListShards(asked) => {
-                (Action::ListShards, self.list_shards(cx, seq, *asked, out))
-            }
-            Request::Cluster => (Action::Cluster, self.cluster(cx, seq, out)),
-            Request::WatchCluster => (Action::WatchCluster, self.watch_cluster(cx, seq)),
-            Request::ForgetMember { node } => {
-                (Action::ForgetMember, self.forget_member(cx, seq, node, out))
-            }
-            Request::CheckDeleted { nodes } => {
-                (Action::CheckDeleted, self.check_deleted(cx, seq, nodes))
-            }
-            Request::GetSnapshot => (Action::GetSnapshot, self.get_snapshot(cx, seq)),
-            Request::Restore(piece) => (Action::Restore, self.restore(cx, seq, piece)),
-            Request::Save { file, full } => (Action::Save, self.save(cx, seq, file, *full)),
-            Request::Log { file, fetch } => (Action::Log, self.log(cx, seq, *file, *fetch)),
-            Request::Update(change) => (Action::Update, self.update(cx, seq, change, out)),
-            Request::Snapshot { file } => (Action::Snapshot, self.snapshot(cx, seq, *file)),
+            Request::KillNode { node } => self.kill_node(cx, seq, node),
+            Request::Root { path } => self.move_root(cx, seq, path, out),
+            Request::MsgSend { topic, data } => self.msg_send(cx, seq, topic, data, out),
+            Request::MsgMonitor { topic, raw } => self.msg_monitor(cx, seq, topic, *raw),
+            Request::Status => self.status(cx, seq, out),
+            Request::Members => self.members(cx, seq, out),
+            Request::ListShards(asked) => self.list_shards(cx, seq, *asked, out),
+            Request::Cluster => self.cluster(cx, seq, out),
+            Request::WatchCluster => self.watch_cluster(cx, seq),
+            Request::ForgetMember { node } => self.forget_member(cx, seq, node, out),
+            Request::CheckDeleted { nodes } => self.check_deleted(cx, seq, nodes),
+            Request::GetSnapshot => self.get_snapshot(cx, seq),
+            Request::Restore(piece) => self.restore(cx, seq, piece),
+            Request::Save { file, full } => self.save(cx, seq, file, *full),
+            Request::Log { file, fetch } => self.log(cx, seq, *file, *fetch),
+            Request::Update(change) => self.update(cx, seq, change, out),
+            Request::Snapshot { file } => self.snapshot(cx, seq, *file),
             Request::LogStart { file, distkv, fetch } => {
-                (Action::LogStart, self.log_start(cx, seq, file, *distkv, *fetch))
+                self.log_start(cx, seq, file, *distkv, *fetch)
             }
-            Request::LogStop => (Action::LogStop, self.log_stop(cx, seq)),
-            Request::Leave { for_good_ms: None } => (Action::Leave, self.leave(cx, seq, out)),
+            Request::LogStop => self.log_stop(cx, seq),
+            Request::Leave { for_good_ms: None } => self.leave(cx, seq, out),
             Request::Leave { for_good_ms: Some(patience_ms) } => {
-                (Action::Leave, self.leave_for_good(cx, seq, *patience_ms))
+                self.leave_for_good(cx, seq, *patience_ms)
             }
-            Request::AuthInfo => (Action::AuthInfo, self.auth_info(cx, seq, out)),
-            Request::TestAcl { acl } => (Action::TestAcl, self.test_acl(cx, seq, *acl, out)),
-            Request::Forge(action) => (*action, self.forge(*action)),
-            Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
+            Request::AuthInfo => self.auth_info(cx, seq, out),
+            Request::TestAcl { acl } => self.test_acl(cx, seq, *acl, out),
+            Request::Forge => self.forge(action),
+            Request::NotImplemented => self.not_implemented(action),
         };
         result.unwrap_or_else(|error| {
             self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
