@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::Shared;
 use super::authorise::{Identity, authorise};
 use super::command::value::CopiesWait;
+use super::input::Batch;
 use super::patience::Patience;
 use super::restoring::Upload;
 use super::stream::{FailedSource, Garbage, Produced, Source, Streams, write_failed_stream};
@@ -91,8 +92,8 @@ pub(super) enum Then {
     Heavy(HeavyJob),
     /// Wait until the disk keeps up, then go on with the batch.
     NeedsRoom,
-    /// Wait until the node is ready, but not longer than [`Session::next_deadline`] says; then go on
-    /// with the batch.
+    /// As many requests wait for the node to be ready as may: go on with the batch when it is, or at
+    /// [`Session::next_deadline`].
     NeedsReady,
     /// The connection cannot go on; why is written already.
     Close,
@@ -125,7 +126,7 @@ pub(super) struct Session {
     pub(super) is_local: bool,
     /// A snapshot that is being uploaded. The jobs that take its pieces put it back here.
     pub(super) upload: Arc<Mutex<Option<Upload>>>,
-    /// Whether requests that need data may wait for the node to be ready.
+    /// Requests that wait for the node to be ready.
     pub(super) patience: Patience,
     /// The client has sent the node away, and wants to know when it has gone.
     pub(super) sent_away: bool,
@@ -184,12 +185,38 @@ impl Session {
         }
     }
 
-    /// Carries out messages of a batch from its start, while the output has room. Tells how
-    /// many are done; the rest is to be handed in again.
+    /// Carries out messages that have arrived, from the first, while the output has room; those that must
+    /// wait for the node to be ready are put aside. Tells how many are done; the rest is to be handed in
+    /// again.
     pub(super) fn run(
         &mut self,
         cx: &Context<'_>,
+        arrived: &Batch<'_>,
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        self.carry_out(cx, &arrived.messages, Some(arrived), out)
+    }
+
+    /// The same of requests that have waited; `window` is that of the streams that they open.
+    pub(super) fn run_waited(
+        &mut self,
+        cx: &Context<'_>,
         batch: &[Decoded<'_>],
+        window: Option<u64>,
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        let window_now = std::mem::replace(&mut self.window, window);
+        let ran = self.carry_out(cx, batch, None, out);
+        self.window = window_now;
+        ran
+    }
+
+    /// `arrived`: the batch, if its requests may have to wait.
+    fn carry_out(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        arrived: Option<&Batch<'_>>,
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
         if cx.hub.closing.is_closed() {
@@ -201,15 +228,21 @@ impl Session {
             && let Some(next) = rest.first()
             && out.len() < limit
         {
-            if let Ok(ClientMessage::Request { request, .. }) = next
-                && !self.patience.lets_through(cx, request)
+            if let Some(arrived) = arrived
+                && let Ok(ClientMessage::Request { seq, action, request }) = next
+                && self.patience.holds_back(cx, request)
             {
-                return (done, Then::NeedsReady);
+                let message = arrived.bytes_of(done);
+                if !self.patience.keep(cx, (*seq, *action), self.window, message) {
+                    return (done, Then::NeedsReady);
+                }
+                done += 1;
+                continue;
             }
             self.is_served = true;
             // One at a time while the one behind it may have to wait.
-            let rest =
-                if self.patience.is_needless() { rest } else { rest.get(..1).unwrap_or(rest) };
+            let together = arrived.is_none() || self.patience.is_needless();
+            let rest = if together { rest } else { rest.get(..1).unwrap_or(rest) };
             match next {
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
@@ -360,7 +393,7 @@ impl Session {
                 self.leave_for_good(cx, seq, *patience_ms)
             }
             Request::AuthInfo => self.auth_info(cx, seq, out),
-            Request::TestAcl { acl } => self.test_acl(cx, seq, *acl, out),
+            Request::TestAcl(test) => self.test_acl(cx, seq, test, out),
             Request::Forge => self.forge(action),
             Request::NotImplemented => self.not_implemented(action),
         };
@@ -478,7 +511,8 @@ impl Session {
 
     /// About how much memory what is open takes, besides what waits for it.
     pub(super) fn open_bytes(&self) -> usize {
-        self.streams.len() * STREAM_BYTES + self.copies.iter().map(CopiesWait::bytes).sum::<usize>()
+        let copies: usize = self.copies.iter().map(CopiesWait::bytes).sum();
+        self.streams.len() * STREAM_BYTES + copies + self.patience.bytes()
     }
 
     /// Whether a stream makes changes as it goes on.

@@ -6,8 +6,8 @@ use super::coerce::{read_integer, read_natural};
 use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong};
 use super::request::{
-    BadMessage, ChainLength, ClientMessage, LEAVE_TIMEOUT_MS_MAX, Request, RequestPath, StateParts,
-    TreeScope, WatchConflicts,
+    AclTest, BadMessage, ChainLength, ClientMessage, LEAVE_TIMEOUT_MS_MAX, Request, RequestPath,
+    StateParts, TreeScope, WatchConflicts,
 };
 use super::shards::decode_list_shards;
 use super::stored::{decode_restore_piece, decode_stored_change, is_distkv_format};
@@ -16,6 +16,9 @@ use super::write::{decode_write, timeout};
 use crate::model::path::PathBytes;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{Kind, ReadError, Reader};
+
+/// What `test_acl` asks for unless it says something else: passing through.
+const ACL_MODE: &str = "x";
 
 /// Decodes one message, all of whose bytes are there and nothing behind them.
 ///
@@ -150,10 +153,14 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
             Request::Leave { for_good_ms: is_for_good.then_some(timeout) }
         }
         Action::AuthInfo => Request::AuthInfo,
-        Action::TestAcl => {
-            fields.path(Field::Path)?;
-            Request::TestAcl { acl: fields.optional_text(Field::Acl)? }
-        }
+        Action::TestAcl => Request::TestAcl(AclTest {
+            path: path(action, fields)?,
+            mode: match fields.optional_text(Field::Mode)? {
+                None | Some("") => ACL_MODE,
+                Some(mode) => mode,
+            },
+            acl: fields.optional_text(Field::Acl)?,
+        }),
         Action::FakeInfo | Action::FakeInfoSend => Request::Forge,
         Action::DiffieHellman
         | Action::Auth

@@ -160,6 +160,17 @@ pub enum WatchConflicts {
     Only,
 }
 
+/// The fields of `test_acl`.
+#[derive(Debug)]
+pub struct AclTest<'a> {
+    /// Where.
+    pub path: RequestPath<'a>,
+    /// What is to be allowed there, a letter.
+    pub mode: &'a str,
+    /// The name of the access list; none for the client's own.
+    pub acl: Option<&'a str>,
+}
+
 /// What is asked for.
 #[derive(Debug)]
 pub enum Request<'a> {
@@ -332,10 +343,7 @@ pub enum Request<'a> {
     /// `auth_info`.
     AuthInfo,
     /// `test_acl`.
-    TestAcl {
-        /// The access list to be tested; none for the client's own.
-        acl: Option<&'a str>,
-    },
+    TestAcl(AclTest<'a>),
     /// `fake_info`, `fake_info_send`.
     Forge,
     /// An action that this version does not have.
@@ -368,6 +376,7 @@ impl Request<'_> {
             | Self::Update(_)
             | Self::Snapshot { .. }
             | Self::LogStart { .. }
+            | Self::TestAcl(_)
             // Before, nobody knows whether the network's data says that clients must log in.
             | Self::MsgSend { .. }
             | Self::MsgMonitor { .. } => true,
@@ -382,7 +391,6 @@ impl Request<'_> {
             | Self::LogStop
             | Self::Leave { .. }
             | Self::AuthInfo
-            | Self::TestAcl { .. }
             | Self::Forge
             | Self::NotImplemented => false,
         }
