@@ -46,6 +46,7 @@ pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     let mut connection = Connection {
         input: Input::new(shared.config.message_limit()),
         out: Vec::new(),
+        last_word: Vec::new(),
         stopping: shared.stopping.listen(),
         closing: session.account.closing.listen(),
         session,
@@ -114,6 +115,8 @@ struct Connection {
     shared: Arc<Shared>,
     input: Input,
     out: Vec<u8>,
+    /// What goes out although clients are shut out.
+    last_word: Vec<u8>,
     session: Session,
     /// Fires when the server stops.
     stopping: EventListener,
@@ -315,11 +318,14 @@ impl Connection {
     async fn run_heavy(&mut self, job: HeavyJob) -> io::Result<()> {
         self.flush().await?;
         let _permit = self.shared.heavy.acquire().await;
-        let HeavyJob { seq, work } = job;
+        let HeavyJob { seq, work, is_innocuous } = job;
         let error = match rt::spawn_work("request", work) {
             Ok(work) => match work.done().await {
                 Some(reply) => {
-                    self.out.extend_from_slice(&reply);
+                    // Perhaps it is what has shut the clients out.
+                    let is_last = is_innocuous && self.is_shut_out();
+                    let to = if is_last { &mut self.last_word } else { &mut self.out };
+                    to.extend_from_slice(&reply);
                     return Ok(());
                 }
                 None => ClientError::new(ErrorCode::Internal, "the node failed at this request"),
@@ -501,7 +507,8 @@ impl Connection {
         );
         let error = ClientError::new(ErrorCode::AuthRequired, text);
         self.out = Vec::new();
-        self.end_after(Vec::new(), &error).await
+        let last = std::mem::take(&mut self.last_word);
+        self.end_after(last, &error).await
     }
 
     /// The clients' memory is used up, and this connection is the worst: says so, if the client

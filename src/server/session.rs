@@ -82,6 +82,8 @@ pub(super) struct HeavyJob {
     /// Of the request.
     pub(super) seq: u64,
     pub(super) work: Box<dyn FnOnce() -> Vec<u8> + Send>,
+    /// Its reply tells nothing of the data: it goes out also if clients are shut out by then.
+    pub(super) is_innocuous: bool,
 }
 
 /// What is to be done after a batch, or a part of it.
@@ -102,7 +104,7 @@ pub(super) enum Then {
 impl Then {
     /// A request that takes long.
     pub(super) fn heavy(seq: u64, work: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
-        Self::Heavy(HeavyJob { seq, work: Box::new(work) })
+        Self::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false })
     }
 }
 
