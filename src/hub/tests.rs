@@ -4,11 +4,14 @@ use super::*;
 use crate::engine::{Config, TICK_INTERVAL_MS};
 use crate::hub::gone::{GONE_LOG_MAX, GoneLook};
 use crate::hub::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
+use crate::hub::log_queue::LogItem;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
+use crate::replica::Committed;
 use crate::replica::apply::Conflict;
 use crate::replica::write::Write;
+use crate::storage::{Batch, Op};
 
 fn hub() -> Hub {
     let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
