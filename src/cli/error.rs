@@ -70,7 +70,9 @@ impl From<ClientError> for CliError {
             ClientError::Connect { .. } => {
                 format!("{error}; start a node with `run`, or name another one with --connect")
             }
-            ClientError::Resolve { .. } => format!("{error}; check the name after --connect"),
+            ClientError::Resolve { .. } => {
+                format!("{error}; check its spelling, or the name service")
+            }
             ClientError::Protocol { .. } => {
                 format!("{error}; --connect takes a node's client port (default 27586)")
             }

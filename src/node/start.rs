@@ -229,6 +229,7 @@ async fn wait_for_network(links: &Links, timing: &Timing) {
         watch_refusals(links.refused_by_all(), links, timing);
         if links.count() == 0 {
             watch_refusals(links.only_own(), links, timing);
+            watch_names(links, timing);
         }
         let now = rt::now();
         if now.saturating_sub(told_at) >= PROGRESS_INTERVAL_MS {
@@ -266,6 +267,17 @@ fn watch_refusals(refused: Option<Refused>, links: &Links, timing: &Timing) {
             None => format!("{address} says {why:?}"),
         };
         links.stop.request(StopReason::Refused { why });
+    }
+}
+
+/// A newcomer that knows nobody but by names that do not exist gives up. Nothing says that they never will,
+/// so it may be started again.
+fn watch_names(links: &Links, timing: &Timing) {
+    if let Some(unknown) = links.unknown_by_all()
+        && rt::now().saturating_sub(unknown.since) >= timing.refused_patience_ms
+    {
+        let (address, why) = (unknown.address, unknown.why.to_string());
+        links.stop.request(StopReason::UnknownPeers { address, why });
     }
 }
 

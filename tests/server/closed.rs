@@ -288,7 +288,8 @@ fn an_access_list_that_is_not_enforced_can_be_tested() {
         assert_eq!(crate::harness::fields(&reply), ["access", "seq", "tock"]);
         assert_eq!(reply["access"].as_bool(), Some(access), "{at} {mode}");
     }
-    let through = map! {"action": "test_acl", "path": path("shut.a"), "mode": Value::Nil, "acl": "lim"};
+    let through =
+        map! {"action": "test_acl", "path": path("shut.a"), "mode": Value::Nil, "acl": "lim"};
     assert_eq!(client.ok(through)["access"].as_bool(), Some(false), "x is asked for");
     assert_eq!(client.code(test(":n.x", "r", "lim")), "bad_request");
     // The path is the session's; the list is not.

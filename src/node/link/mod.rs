@@ -141,6 +141,11 @@ impl Links {
         self.targets.lock().refused_by_all()
     }
 
+    /// See [`Targets::unknown_by_all`].
+    pub(super) fn unknown_by_all(&self) -> Option<Refused> {
+        self.targets.lock().unknown_by_all()
+    }
+
     /// See [`Targets::only_own`].
     pub(super) fn only_own(&self) -> Option<Refused> {
         self.targets.lock().only_own()
