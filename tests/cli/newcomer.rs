@@ -270,3 +270,24 @@ fn an_interrupted_bench_deletes_what_it_has_written() {
         assert_eq!(ok(&node, &["tree"]), "lamp  true\n", "{kind:?}");
     }
 }
+
+#[test]
+fn messages_fit_what_they_are_about() {
+    let node = NodeProcess::run("n1");
+    let copies = at(&node, &["set", "a", "1", "--copies", "2", "--timeout", "100ms"]);
+    assert_eq!(copies.code, 1);
+    assert!(
+        copies.stderr.starts_with("error: the change is made here"),
+        "no refusal: {}",
+        copies.stderr
+    );
+    let twice = at(&node, &["set", "a", r#"{"b":1,"b":2}"#]);
+    assert_eq!(twice.code, 2);
+    assert!(twice.stderr.contains("twice") && !twice.stderr.contains("quotes"), "{}", twice.stderr);
+    let import = at_with_input(&node, &["import", "-"], b"nonsense\n");
+    assert!(import.stderr.contains("error: standard input: line 1:"), "{}", import.stderr);
+    // Where nothing could be written, nothing is deleted.
+    let bench = cli(&["bench", "--connect", "127.0.0.1:1"]);
+    assert_eq!(bench.code, 1);
+    assert!(!bench.stderr.contains("distkv-bench"), "{}", bench.stderr);
+}

@@ -12,7 +12,7 @@ use super::convert::tell_notes;
 use crate::cli::error::CliError;
 use crate::cli::files::directory::{Put, put_into};
 use crate::cli::files::read::read_state;
-use crate::cli::output::{Output, printable};
+use crate::cli::output::{Output, count_of, printable};
 use crate::cli::progress::ProgressBar;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::client::{Fields, Message};
@@ -231,10 +231,10 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
         },
         || {
             let mut text = format!(
-                "{}: {} entries, of which {} were missing",
+                "{}: {}, of which {} missing",
                 printable(&name),
-                count("entries"),
-                count("taken") + count("made")
+                count_of(count("entries"), "entry", "entries"),
+                count_of(count("taken") + count("made"), "was", "were"),
             );
             for (count, what) in [
                 (count("made"), "were carried across purges as new changes"),

@@ -92,7 +92,7 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         Ok(addrs) => addrs,
         Err(error) => {
             let why = format!("the name cannot be looked up: {error}");
-            let hint = "check its spelling, or the name service; this node keeps trying";
+            let hint = "check its spelling, or the name service";
             links.complain(address, "name", &format!("{why}; {hint}"));
             return Err(match rt::is_unknown_name(&error) {
                 true => Dialled::Unknown(why),
