@@ -261,3 +261,25 @@ fn a_snapshot_is_restored_from_another_machine_only_where_that_is_allowed() {
         assert_eq!(open.connect().tree(&[]).len(), 1306);
     });
 }
+
+#[test]
+fn a_node_that_other_machines_cannot_call_says_so_and_so_do_they() {
+    inside_own_network("a_node_that_other_machines_cannot_call_says_so_and_so_do_they", || {
+        let hosts = Hosts::new(&[0, 0]);
+        let first = start_node(&hosts, 0, &[]);
+        let (peer, client) = (hosts::gossip_addr(0).to_string(), client_addr(1).to_string());
+        // Without --gossip it listens on loopback.
+        let arguments = ["join", &peer, "--client", &client];
+        let second = processes::NodeProcess::start_by(&hosts.prefix(1), "n1", &arguments);
+        for node in [&first, &second] {
+            let warns = |line: &String| {
+                ["WARN", "127.0.0.1:27587", "--gossip 0.0.0.0:27587"]
+                    .iter()
+                    .all(|w| line.contains(w))
+            };
+            processes::wait_until("it warns", || node.log().iter().any(warns).then_some(()));
+        }
+        second.connect().set(&["a"], 1.into());
+        processes::wait_until("it takes part", || first.connect().get(&["a"]));
+    });
+}

@@ -4,7 +4,7 @@
 
 use distkv::model::path::Path;
 use distkv::model::value::{SkipLimits, Skipper, Value};
-use distkv::protocol::client::request::decode;
+use distkv::protocol::client::decode;
 use distkv::protocol::json::{json_from_msgpack, value_from_json};
 use distkv::protocol::lines::decode_version;
 use distkv::protocol::saved_state::SavedStateReader;

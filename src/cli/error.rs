@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::client::{CallError, ClientError};
+use crate::client::{CallError, ClientError, ServerError};
 
 /// The exit code of a command that did what it was asked.
 pub(super) const EXIT_OK: u8 = 0;
@@ -64,20 +64,27 @@ impl CliError {
     }
 }
 
+/// What a node says, for people. An error about a change that was made is no refusal.
+fn told(error: &ServerError) -> String {
+    let code = error.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
+    let is_made = error.text.starts_with("the change is made");
+    let refuses = if is_made { "" } else { "the node refuses: " };
+    format!("{refuses}{}{code}", error.text)
+}
+
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> CliError {
         CliError::Failure(match &error {
             ClientError::Connect { .. } => {
                 format!("{error}; start a node with `run`, or name another one with --connect")
             }
-            ClientError::Resolve { .. } => format!("{error}; check the name after --connect"),
+            ClientError::Resolve { .. } => {
+                format!("{error}; check its spelling, or the name service")
+            }
             ClientError::Protocol { .. } => {
                 format!("{error}; --connect takes a node's client port (default 27586)")
             }
-            ClientError::Server(server) => match &server.code {
-                Some(code) => format!("the node refuses: {} ({code})", server.text),
-                None => format!("the node refuses: {}", server.text),
-            },
+            ClientError::Server(server) => told(server),
             ClientError::Lost { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
                 error.to_string()
             }
@@ -88,10 +95,9 @@ impl From<ClientError> for CliError {
 impl From<CallError> for CliError {
     fn from(error: CallError) -> CliError {
         match &error {
-            CallError::Refused { error: server, at } => CliError::Failure(match &server.code {
-                Some(code) => format!("the node refuses: {} ({code}) {at}", server.text),
-                None => format!("the node refuses: {} {at}", server.text),
-            }),
+            CallError::Refused { error: server, at } => {
+                CliError::Failure(format!("{} {at}", told(server)))
+            }
             CallError::Unavailable { error: ClientError::Connect { .. }, .. } => CliError::Failure(
                 format!("{error}; --connect names the nodes that are tried first"),
             ),

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::error::CliError;
 use super::files::cannot;
-use super::files::read::Lines;
+use super::files::read::{Lines, name_of};
 use super::output::{Output, count_of, printable};
 use super::progress::ProgressBar;
 use super::remote::{Remote, RemoteArgs, address_entry, parse_path};
@@ -171,7 +171,7 @@ fn next_request<R: io::Read>(
 ) -> Result<Option<Request>, CliError> {
     loop {
         let count = lines.count + 1;
-        let name = args.file.display();
+        let name = name_of(&args.file);
         let failed = |why: String| CliError::Failure(format!("{name}: line {count}: {why}"));
         let Some(text) = lines.next()? else { return Ok(None) };
         if text.trim().is_empty() {

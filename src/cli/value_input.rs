@@ -61,6 +61,9 @@ impl ValueArgs {
 /// The value that a JSON text says; `what` names it in the error.
 pub(super) fn parse_json(text: &str, what: &str) -> Result<Value, String> {
     value_from_text(text).map_err(|error| match error {
+        JsonError::Syntax(ref text) if text.contains("is there twice") => {
+            format!("{what} is {error}")
+        }
         JsonError::Syntax(_) => {
             format!("{what} is {error}; a string needs quotes, as in '\"text\"', or --string")
         }

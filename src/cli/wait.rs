@@ -9,7 +9,7 @@ use super::members::print_warnings;
 use super::output::{Output, count_of};
 use super::remote::{Remote, RemoteArgs};
 use super::status::{is_ready, status_json};
-use crate::client::{ClientError, Connection, Fields, HostPort, Message, Options};
+use crate::client::{Connection, Fields, HostPort, Message, Options};
 use crate::rt;
 
 /// How long is waited unless told otherwise.
@@ -80,9 +80,7 @@ async fn look(address: &HostPort, remote: &mut Option<Remote>) -> Result<Message
         Some(remote) => remote,
         None => {
             let options = Options { connect_timeout: LOOK_MAX, nowait: true, ..Options::default() };
-            let connected = Connection::connect(address, options).await;
-            let connection =
-                connected.map_err(|error: ClientError| CliError::Failure(error.to_string()))?;
+            let connection = Connection::connect(address, options).await?;
             remote.insert(Remote::over(connection, LOOK_MAX))
         }
     };

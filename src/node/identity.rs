@@ -61,6 +61,11 @@ impl Myself {
     }
 
     /// Says whether this node may begin without anybody to catch up from, and with which tock.
+    /// Whether it may begin a network.
+    pub(super) fn may_begin(&self) -> bool {
+        self.may_begin.lock().is_some()
+    }
+
     pub(super) fn set_may_begin(&self, tock: Option<Tock>) {
         *self.may_begin.lock() = tock;
     }

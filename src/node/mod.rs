@@ -94,7 +94,7 @@ pub struct Timing {
     pub network_lost_ms: Millis,
     /// A newcomer whose name is taken, as others say, gives up after this time.
     pub name_patience_ms: Millis,
-    /// One that all peers refuse for good gives up after this time.
+    /// One that all peers refuse for good, or whose peers' host names do not exist, gives up after this time.
     pub refused_patience_ms: Millis,
 }
 

@@ -230,6 +230,7 @@ async fn wait_for_network(links: &Links, timing: &Timing) {
         watch_refusals(links.refused_by_all(), links, timing);
         if links.count() == 0 {
             watch_refusals(links.only_own(), links, timing);
+            watch_names(links, timing);
         }
         let now = rt::now();
         if now.saturating_sub(told_at) >= PROGRESS_INTERVAL_MS {
@@ -267,6 +268,17 @@ fn watch_refusals(refused: Option<Refused>, links: &Links, timing: &Timing) {
             None => format!("{address} says {why:?}"),
         };
         links.stop.request(StopReason::Refused { why });
+    }
+}
+
+/// A newcomer that knows nobody but by names that do not exist gives up. Nothing says that they never will,
+/// so it may be started again.
+fn watch_names(links: &Links, timing: &Timing) {
+    if let Some(unknown) = links.unknown_by_all()
+        && rt::now().saturating_sub(unknown.since) >= timing.refused_patience_ms
+    {
+        let (address, why) = (unknown.address, unknown.why.to_string());
+        links.stop.request(StopReason::UnknownPeers { address, why });
     }
 }
 
@@ -315,18 +327,26 @@ fn log_progress(links: &Links, waited_ms: Millis) {
         .collect();
     let linked: Vec<String> = links.infos().iter().map(|info| info.peer.name.to_string()).collect();
     if !linked.is_empty() && !links.hub.read(Engine::has_ready_peer) {
-        tracing::info!(
-            ?linked,
-            waited_s,
-            "waiting: the peers that answer have no data either; if no node of the network serves, \
-             start one with `run`"
-        );
+        let mut able = links.infos().into_iter().map(|info| info.peer.may_begin.is_some());
+        let one_begins = able.any(|may_begin| may_begin) || links.me.may_begin();
+        tracing::info!(?linked, waited_s, "{}", what_is_missing(one_begins));
     } else if !linked.is_empty() {
         tracing::info!(?linked, waited_s, "waiting for a peer to send its data");
     } else if troubles.is_empty() {
         tracing::info!(tried = ?links.addresses(), waited_s, "no peer has answered yet; still trying");
     } else {
         tracing::info!(waited_s, "no peer has answered yet; still trying: {}", troubles.join("; "));
+    }
+}
+
+/// What a node waits for whose peers do not serve either; `one_begins`: one of them may.
+fn what_is_missing(one_begins: bool) -> &'static str {
+    match one_begins {
+        true => "waiting: the peers that answer do not serve yet either; one of us begins soon",
+        false => {
+            "waiting: the peers that answer have no data either; if no node of the network serves, \
+             start one with `run`"
+        }
     }
 }
 
@@ -344,6 +364,12 @@ fn set_root(links: &Links, value: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn peers_that_could_begin_are_not_said_to_have_no_data() {
+        assert!(!what_is_missing(true).contains("no data"));
+        assert!(what_is_missing(false).contains("start one with `run`"));
+    }
 
     const NOTHING: Found = Found {
         waited_ms: 0,

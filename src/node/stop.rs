@@ -42,6 +42,16 @@ pub enum StopReason {
         /// One of them, and what it says or is.
         why: String,
     },
+    /// The host names of all peers that this node was told of do not exist, and it has no data to go on with.
+    #[error(
+        "no peer can be called: {address}: {why}; check the names of the peers, or the name service"
+    )]
+    UnknownPeers {
+        /// One of them.
+        address: String,
+        /// What the name service says.
+        why: String,
+    },
     /// The saved state that the node should start with could not be taken in.
     #[error("{0}")]
     Load(String),

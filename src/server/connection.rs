@@ -20,12 +20,12 @@ use socket2::SockRef;
 
 use super::Shared;
 use super::input::Input;
-use super::session::{Context, HeavyJob, Session, Then};
+use super::session::{Context, Decoded, HeavyJob, Session, Then};
 use super::stream::Produced;
 use crate::engine::Engine;
 use crate::model::ids::Millis;
 use crate::protocol::client::reply::{write_error, write_greeting};
-use crate::protocol::client::{ClientError, ErrorCode};
+use crate::protocol::client::{ClientError, ErrorCode, decode};
 use crate::rt::{self, TcpStream};
 
 /// Bytes of output kept while nothing goes out.
@@ -46,6 +46,7 @@ pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     let mut connection = Connection {
         input: Input::new(shared.config.message_limit()),
         out: Vec::new(),
+        last_word: Vec::new(),
         stopping: shared.stopping.listen(),
         closing: session.account.closing.listen(),
         session,
@@ -114,6 +115,8 @@ struct Connection {
     shared: Arc<Shared>,
     input: Input,
     out: Vec<u8>,
+    /// What goes out although clients are shut out.
+    last_word: Vec<u8>,
     session: Session,
     /// Fires when the server stops.
     stopping: EventListener,
@@ -236,30 +239,30 @@ impl Connection {
         Context { hub: &shared.hub, shared, now: rt::now() }
     }
 
-    /// Carries out a batch of requests, or a part of it.
+    /// Carries out a batch of requests, or a part of it: first those that have waited.
     fn take_requests(&mut self) -> Requests {
+        let cx = Self::context(&self.shared);
+        let due = self.session.patience.take_due(&cx);
+        if let Some(first) = due.first() {
+            let window = first.window;
+            let batch: Vec<Decoded<'_>> = due.iter().map(|due| decode(&due.message)).collect();
+            let (done, then) = self.session.run_waited(&cx, &batch, window, &mut self.out);
+            drop(batch);
+            self.session.patience.put_back(due.into_iter().skip(done));
+            // There may be more of them, or something behind them.
+            return Requests::after(then, true);
+        }
         let Some(batch) = self.input.batch() else {
             // Perhaps it has only found that a message is to be thrown away.
             return if self.input.has_more() { Requests::More } else { Requests::Done };
         };
-        let cx = Self::context(&self.shared);
-        let (done, then) = self.session.run(&cx, &batch.messages, &mut self.out);
+        let (done, then) = self.session.run(&cx, &batch, &mut self.out);
         self.shared.count_requests(done);
         let all = done == batch.messages.len();
         let end = done.checked_sub(1).and_then(|last| batch.ends.get(last)).copied().unwrap_or(0);
         drop(batch);
         self.input.consume(end, all);
-        match then {
-            Then::Continue if self.input.has_more() => Requests::More,
-            Then::Continue => {
-                self.session.patience.renew();
-                Requests::Done
-            }
-            Then::Heavy(job) => Requests::Heavy(job),
-            Then::NeedsRoom => Requests::NeedsRoom,
-            Then::NeedsReady => Requests::NeedsReady,
-            Then::Close => Requests::Close,
-        }
+        Requests::after(then, self.input.has_more())
     }
 
     /// Where requests wait for the node: sees to it that its being ready wakes this. Tells whether it
@@ -276,9 +279,11 @@ impl Connection {
     /// The server stops: answers the requests that wait for the node to be ready, as far as there is room
     /// for answers; whoever gets none sees the connection end.
     fn refuse_waiting(&mut self) {
+        if !self.session.patience.is_waiting() {
+            return;
+        }
         self.session.patience.give_up();
-        while self.session.patience.is_waiting()
-            && self.out.len() < self.shared.output_limit()
+        while self.out.len() < self.shared.output_limit()
             && matches!(self.take_requests(), Requests::More)
         {}
     }
@@ -313,11 +318,14 @@ impl Connection {
     async fn run_heavy(&mut self, job: HeavyJob) -> io::Result<()> {
         self.flush().await?;
         let _permit = self.shared.heavy.acquire().await;
-        let HeavyJob { seq, work } = job;
+        let HeavyJob { seq, work, is_innocuous } = job;
         let error = match rt::spawn_work("request", work) {
             Ok(work) => match work.done().await {
                 Some(reply) => {
-                    self.out.extend_from_slice(&reply);
+                    // Perhaps it is what has shut the clients out.
+                    let is_last = is_innocuous && self.is_shut_out();
+                    let to = if is_last { &mut self.last_word } else { &mut self.out };
+                    to.extend_from_slice(&reply);
                     return Ok(());
                 }
                 None => ClientError::new(ErrorCode::Internal, "the node failed at this request"),
@@ -499,7 +507,8 @@ impl Connection {
         );
         let error = ClientError::new(ErrorCode::AuthRequired, text);
         self.out = Vec::new();
-        self.end_after(Vec::new(), &error).await
+        let last = std::mem::take(&mut self.last_word);
+        self.end_after(last, &error).await
     }
 
     /// The clients' memory is used up, and this connection is the worst: says so, if the client
@@ -539,10 +548,24 @@ enum Requests {
     Heavy(HeavyJob),
     /// The next one changes something, and the disk does not keep up.
     NeedsRoom,
-    /// The next one needs data that the node has not got yet.
+    /// The next one needs data that the node has not got yet, and so many wait for that already.
     NeedsReady,
     /// The connection cannot go on.
     Close,
+}
+
+impl Requests {
+    /// What became of them after a batch; `has_more`: there may be others.
+    fn after(then: Then, has_more: bool) -> Self {
+        match then {
+            Then::Continue if has_more => Self::More,
+            Then::Continue => Self::Done,
+            Then::Heavy(job) => Self::Heavy(job),
+            Then::NeedsRoom => Self::NeedsRoom,
+            Then::NeedsReady => Self::NeedsReady,
+            Then::Close => Self::Close,
+        }
+    }
 }
 
 fn until(deadline: Millis, now: Millis) -> Duration {

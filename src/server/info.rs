@@ -74,12 +74,10 @@ pub struct StorageStatus {
     pub failure: Option<(String, u64)>,
     /// How often it has failed.
     pub failures: u64,
-    /// The log that is being written, and its length.
-    pub log_number: u64,
-    /// The same.
-    pub log_bytes: u64,
-    /// Bytes of all logs and snapshots.
-    pub bytes: u64,
+    /// The log that is being written, and its length; none while there is none, because the disk fails.
+    pub log: Option<(u64, u64)>,
+    /// Bytes of all logs and snapshots; none if the disk does not tell.
+    pub bytes: Option<u64>,
     /// Bytes that were logged since the last snapshot: what a start has to read.
     pub since_snapshot_bytes: u64,
     /// How far back the files reach: the oldest state that can be replayed, as its time in

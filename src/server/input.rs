@@ -40,6 +40,17 @@ pub(super) struct Batch<'a> {
     pub(super) messages: Vec<Decoded<'a>>,
     /// Where each ends.
     pub(super) ends: Vec<usize>,
+    /// All that has arrived.
+    bytes: &'a [u8],
+}
+
+impl Batch<'_> {
+    /// A message's own bytes.
+    pub(super) fn bytes_of(&self, index: usize) -> &[u8] {
+        let end = |index: usize| self.ends.get(index).copied();
+        let from = index.checked_sub(1).and_then(end).unwrap_or(0);
+        self.bytes.get(from..end(index).unwrap_or(from)).unwrap_or_default()
+    }
 }
 
 impl Input {
@@ -125,8 +136,11 @@ impl Input {
         let arrived = self.buffer.get(self.start..self.end).unwrap_or_default();
         let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX, bytes_max: self.message_bytes_max };
         let expected = (arrived.len() / MESSAGE_BYTES).clamp(1, BATCH_MESSAGES);
-        let mut batch =
-            Batch { messages: Vec::with_capacity(expected), ends: Vec::with_capacity(expected) };
+        let mut batch = Batch {
+            messages: Vec::with_capacity(expected),
+            ends: Vec::with_capacity(expected),
+            bytes: arrived,
+        };
         let mut at = 0;
         while batch.messages.len() < BATCH_MESSAGES && at < READ_BYTES {
             let Some(rest) = arrived.get(at..).filter(|rest| !rest.is_empty()) else { break };
@@ -186,7 +200,7 @@ impl Input {
             }
         };
         (self.oversized, self.is_starved) = (None, false);
-        Some(Batch { messages: vec![Err(bad)], ends: vec![end] })
+        Some(Batch { messages: vec![Err(bad)], ends: vec![end], bytes: arrived })
     }
 
     /// Takes so many bytes off the front: whole messages that are carried out. `all`: whether
@@ -250,7 +264,7 @@ mod tests {
 
     fn seqs(batch: &Batch<'_>) -> Vec<u64> {
         let seq = |message: &Decoded<'_>| match message {
-            Ok(ClientMessage::Request { seq, request: Request::GetTock }) => *seq,
+            Ok(ClientMessage::Request { seq, request: Request::GetTock, .. }) => *seq,
             other => panic!("{other:?}"),
         };
         batch.messages.iter().map(seq).collect()

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::Shared;
 use super::authorise::{Identity, authorise};
 use super::command::value::CopiesWait;
+use super::input::Batch;
 use super::patience::Patience;
 use super::restoring::Upload;
 use super::stream::{FailedSource, Garbage, Produced, Source, Streams, write_failed_stream};
@@ -63,6 +64,8 @@ pub(super) struct HeavyJob {
     /// Of the request.
     pub(super) seq: u64,
     pub(super) work: Box<dyn FnOnce() -> Vec<u8> + Send>,
+    /// Its reply tells nothing of the data: it goes out also if clients are shut out by then.
+    pub(super) is_innocuous: bool,
 }
 
 /// What is to be done after a batch, or a part of it.
@@ -73,8 +76,8 @@ pub(super) enum Then {
     Heavy(HeavyJob),
     /// Wait until the disk keeps up, then go on with the batch.
     NeedsRoom,
-    /// Wait until the node is ready, but not longer than [`Session::next_deadline`] says; then go on
-    /// with the batch.
+    /// As many requests wait for the node to be ready as may: go on with the batch when it is, or at
+    /// [`Session::next_deadline`].
     NeedsReady,
     /// The connection cannot go on; why is written already.
     Close,
@@ -83,7 +86,7 @@ pub(super) enum Then {
 impl Then {
     /// A request that takes long.
     pub(super) fn heavy(seq: u64, work: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
-        Self::Heavy(HeavyJob { seq, work: Box::new(work) })
+        Self::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false })
     }
 }
 
@@ -107,7 +110,7 @@ pub(super) struct Session {
     pub(super) is_local: bool,
     /// A snapshot that is being uploaded. The jobs that take its pieces put it back here.
     pub(super) upload: Arc<Mutex<Option<Upload>>>,
-    /// Whether requests that need data may wait for the node to be ready.
+    /// Requests that wait for the node to be ready.
     pub(super) patience: Patience,
     /// The client has sent the node away, and wants to know when it has gone.
     pub(super) sent_away: bool,
@@ -166,12 +169,38 @@ impl Session {
         }
     }
 
-    /// Carries out messages of a batch from its start, while the output has room. Tells how
-    /// many are done; the rest is to be handed in again.
+    /// Carries out messages that have arrived, from the first, while the output has room; those that must
+    /// wait for the node to be ready are put aside. Tells how many are done; the rest is to be handed in
+    /// again.
     pub(super) fn run(
         &mut self,
         cx: &Context<'_>,
+        arrived: &Batch<'_>,
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        self.carry_out(cx, &arrived.messages, Some(arrived), out)
+    }
+
+    /// The same of requests that have waited; `window` is that of the streams that they open.
+    pub(super) fn run_waited(
+        &mut self,
+        cx: &Context<'_>,
         batch: &[Decoded<'_>],
+        window: Option<u64>,
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        let window_now = std::mem::replace(&mut self.window, window);
+        let ran = self.carry_out(cx, batch, None, out);
+        self.window = window_now;
+        ran
+    }
+
+    /// `arrived`: the batch, if its requests may have to wait.
+    fn carry_out(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        arrived: Option<&Batch<'_>>,
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
         if cx.hub.closing.is_closed() {
@@ -183,15 +212,21 @@ impl Session {
             && let Some(next) = rest.first()
             && out.len() < limit
         {
-            if let Ok(ClientMessage::Request { request, .. }) = next
-                && !self.patience.lets_through(cx, request)
+            if let Some(arrived) = arrived
+                && let Ok(ClientMessage::Request { seq, action, request }) = next
+                && self.patience.holds_back(cx, request)
             {
-                return (done, Then::NeedsReady);
+                let message = arrived.bytes_of(done);
+                if !self.patience.keep(cx, (*seq, *action), self.window, message) {
+                    return (done, Then::NeedsReady);
+                }
+                done += 1;
+                continue;
             }
             self.is_served = true;
             // One at a time while the one behind it may have to wait.
-            let rest =
-                if self.patience.is_needless() { rest } else { rest.get(..1).unwrap_or(rest) };
+            let together = arrived.is_none() || self.patience.is_needless();
+            let rest = if together { rest } else { rest.get(..1).unwrap_or(rest) };
             match next {
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
@@ -212,8 +247,8 @@ impl Session {
             }
             done += 1;
             match next {
-                Ok(ClientMessage::Request { seq, request }) => {
-                    match self.run_one(cx, *seq, request, out) {
+                Ok(ClientMessage::Request { seq, action, request }) => {
+                    match self.run_one(cx, *seq, *action, request, out) {
                         Then::Heavy(job) => return (done, Then::Heavy(job)),
                         // Not done: it comes again.
                         Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
@@ -252,8 +287,8 @@ impl Session {
                 return (done, Then::Continue);
             }
             match message {
-                Ok(ClientMessage::Request { seq, request }) => {
-                    self.refuse(cx, Some(*seq), request.errs_in_stream(), closed(cx), out);
+                Ok(ClientMessage::Request { seq, action, .. }) => {
+                    self.refuse(cx, Some(*seq), action.errs_in_stream(), closed(cx), out);
                 }
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
@@ -289,75 +324,62 @@ impl Session {
         &mut self,
         cx: &Context<'_>,
         seq: u64,
+        action: Action,
         request: &Request<'_>,
         out: &mut Vec<u8>,
     ) -> Then {
-        let (action, result) = match request {
+        let result = match request {
             // These are carried out in runs.
             Request::Get { .. } | Request::Write(_) | Request::GetTock => return Then::Continue,
             Request::Batch(batch) => return self.batch(cx, seq, batch, out),
             Request::GetByEvent { node, tick, chain } => {
-                (Action::GetValue, self.get_by_event(cx, seq, node, *tick, *chain))
+                self.get_by_event(cx, seq, node, *tick, *chain)
             }
-            Request::DeleteTree { path, chain } => {
-                (Action::DeleteTree, self.delete_tree(cx, seq, path, *chain))
-            }
-            Request::GetTree { scope, empty } => {
-                (Action::GetTree, self.get_tree(cx, seq, scope, *empty))
-            }
+            Request::DeleteTree { path, chain } => self.delete_tree(cx, seq, path, *chain),
+            Request::GetTree { scope, empty } => self.get_tree(cx, seq, scope, *empty),
             Request::Enum { path, with_data, empty } => {
-                (Action::Enum, self.enumerate(cx, seq, path, *with_data, *empty, out))
+                self.enumerate(cx, seq, path, *with_data, *empty, out)
             }
             Request::Watch { scope, fetch, restart, conflicts } => {
-                (Action::Watch, self.watch(cx, seq, scope, *fetch, *restart, *conflicts))
+                self.watch(cx, seq, scope, *fetch, *restart, *conflicts)
             }
             Request::Conflicts { scope, since, limit } => {
-                (Action::Conflicts, self.conflicts(cx, seq, scope, *since, *limit))
+                self.conflicts(cx, seq, scope, *since, *limit)
             }
-            Request::Stop { task } => (Action::Stop, Ok(self.stop(cx, seq, *task, out))),
-            Request::GetState(parts) => (Action::GetState, self.get_state(cx, seq, *parts, out)),
+            Request::Stop { task } => Ok(self.stop(cx, seq, *task, out)),
+            Request::GetState(parts) => self.get_state(cx, seq, *parts, out),
             Request::EnumNode { node, max, current } => {
-                (Action::EnumNode, self.enum_node(cx, seq, node, *max, *current))
+                self.enum_node(cx, seq, node, *max, *current)
             }
-            Request::KillNode { node } => (Action::KillNode, self.kill_node(cx, seq, node)),
-            Request::Root { path } => (Action::Root, self.move_root(cx, seq, path, out)),
-            Request::MsgSend { topic, data } => {
-                (Action::MsgSend, self.msg_send(cx, seq, topic, data, out))
-            }
-            Request::MsgMonitor { topic, raw } => {
-                (Action::MsgMonitor, self.msg_monitor(cx, seq, topic, *raw))
-            }
-            Request::Status => (Action::Status, self.status(cx, seq, out)),
-            Request::Members => (Action::Members, self.members(cx, seq, out)),
-            Request::ListShards(asked) => {
-                (Action::ListShards, self.list_shards(cx, seq, *asked, out))
-            }
-            Request::Cluster => (Action::Cluster, self.cluster(cx, seq, out)),
-            Request::WatchCluster => (Action::WatchCluster, self.watch_cluster(cx, seq)),
-            Request::ForgetMember { node } => {
-                (Action::ForgetMember, self.forget_member(cx, seq, node, out))
-            }
-            Request::CheckDeleted { nodes } => {
-                (Action::CheckDeleted, self.check_deleted(cx, seq, nodes))
-            }
-            Request::GetSnapshot => (Action::GetSnapshot, self.get_snapshot(cx, seq)),
-            Request::Restore(piece) => (Action::Restore, self.restore(cx, seq, piece)),
-            Request::Save { file, full } => (Action::Save, self.save(cx, seq, file, *full)),
-            Request::Log { file, fetch } => (Action::Log, self.log(cx, seq, *file, *fetch)),
-            Request::Update(change) => (Action::Update, self.update(cx, seq, change, out)),
-            Request::Snapshot { file } => (Action::Snapshot, self.snapshot(cx, seq, *file)),
+            Request::KillNode { node } => self.kill_node(cx, seq, node),
+            Request::Root { path } => self.move_root(cx, seq, path, out),
+            Request::MsgSend { topic, data } => self.msg_send(cx, seq, topic, data, out),
+            Request::MsgMonitor { topic, raw } => self.msg_monitor(cx, seq, topic, *raw),
+            Request::Status => self.status(cx, seq, out),
+            Request::Members => self.members(cx, seq, out),
+            Request::ListShards(asked) => self.list_shards(cx, seq, *asked, out),
+            Request::Cluster => self.cluster(cx, seq, out),
+            Request::WatchCluster => self.watch_cluster(cx, seq),
+            Request::ForgetMember { node } => self.forget_member(cx, seq, node, out),
+            Request::CheckDeleted { nodes } => self.check_deleted(cx, seq, nodes),
+            Request::GetSnapshot => self.get_snapshot(cx, seq),
+            Request::Restore(piece) => self.restore(cx, seq, piece),
+            Request::Save { file, full } => self.save(cx, seq, file, *full),
+            Request::Log { file, fetch } => self.log(cx, seq, *file, *fetch),
+            Request::Update(change) => self.update(cx, seq, change, out),
+            Request::Snapshot { file } => self.snapshot(cx, seq, *file),
             Request::LogStart { file, distkv, fetch } => {
-                (Action::LogStart, self.log_start(cx, seq, file, *distkv, *fetch))
+                self.log_start(cx, seq, file, *distkv, *fetch)
             }
-            Request::LogStop => (Action::LogStop, self.log_stop(cx, seq)),
-            Request::Leave { for_good_ms: None } => (Action::Leave, self.leave(cx, seq, out)),
+            Request::LogStop => self.log_stop(cx, seq),
+            Request::Leave { for_good_ms: None } => self.leave(cx, seq, out),
             Request::Leave { for_good_ms: Some(patience_ms) } => {
-                (Action::Leave, self.leave_for_good(cx, seq, *patience_ms))
+                self.leave_for_good(cx, seq, *patience_ms)
             }
-            Request::AuthInfo => (Action::AuthInfo, self.auth_info(cx, seq, out)),
-            Request::TestAcl { acl } => (Action::TestAcl, self.test_acl(cx, seq, *acl, out)),
-            Request::Forge(action) => (*action, self.forge(*action)),
-            Request::NotImplemented(action) => (*action, self.not_implemented(*action)),
+            Request::AuthInfo => self.auth_info(cx, seq, out),
+            Request::TestAcl(test) => self.test_acl(cx, seq, test, out),
+            Request::Forge => self.forge(action),
+            Request::NotImplemented => self.not_implemented(action),
         };
         result.unwrap_or_else(|error| {
             self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
@@ -473,7 +495,8 @@ impl Session {
 
     /// About how much memory what is open takes, besides what waits for it.
     pub(super) fn open_bytes(&self) -> usize {
-        self.streams.len() * STREAM_BYTES + self.copies.iter().map(CopiesWait::bytes).sum::<usize>()
+        let copies: usize = self.copies.iter().map(CopiesWait::bytes).sum();
+        self.streams.len() * STREAM_BYTES + copies + self.patience.bytes()
     }
 
     /// Whether a stream makes changes as it goes on.

@@ -165,10 +165,27 @@ fn a_snapshot_that_switches_authorisation_on_is_restored_only_if_that_is_wanted(
     let mut client = Client::connect(n1.client);
     assert_eq!(client.get(&["own"]), Some(1.into()));
     let restore = at(n1.client, &["snapshot", "restore", SAVED[0], "--with-auth"]);
-    assert!(restore.code == 0 || restore.stderr.contains("authorisation"), "{}", restore.stderr);
+    assert_eq!(restore.code, 0, "{}", restore.stderr);
+    for fact in ["entries, of which", ":n.auth, method \"password\"", "refuse", "--ignore-auth"] {
+        assert!(restore.stdout.contains(fact), "{}", restore.stdout);
+    }
     let last = client.receive().unwrap();
     assert_eq!(field(&last, "code"), Some("auth_required".into()), "{last}");
     assert!(client.receive().is_err(), "the connection is closed");
+    is_served_by_no_action(&n1);
+}
+
+#[test]
+fn a_restore_that_closes_the_network_tells_programs_so_and_takes_one_file() {
+    let n1 = NodeProcess::run("n1");
+    let two = at(n1.client, &["snapshot", "restore", SAVED[0], SAVED[1], "--with-auth"]);
+    assert_eq!(two.code, 2, "{}", two.stderr);
+    assert!(two.stderr.contains("one file"), "{}", two.stderr);
+    let restore = at(n1.client, &["snapshot", "restore", SAVED[0], "--with-auth", "--json"]);
+    assert_eq!(restore.code, 0, "{}", restore.stderr);
+    let told: serde_json::Value = serde_json::from_str(&restore.stdout).unwrap();
+    assert_eq!(told["auth"], "password");
+    assert!(told["entries"].as_u64() > Some(0));
     is_served_by_no_action(&n1);
 }
 

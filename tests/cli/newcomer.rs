@@ -133,6 +133,44 @@ fn a_port_that_is_mistaken_for_the_other_one_is_named() {
 }
 
 #[test]
+fn a_name_that_does_not_exist_ends_a_command_at_once_and_a_newcomer_soon() {
+    // No name has an empty label, so this does not depend on a name service.
+    let status = cli(&["status", "--connect", "n1..invalid"]);
+    assert_eq!(status.code, 1);
+    for part in ["n1..invalid:27586", "check its spelling"] {
+        assert!(status.stderr.contains(part), "{part}: {}", status.stderr);
+    }
+    let waited = cli(&["wait", "--connect", "n1..invalid", "--timeout", "100ms"]);
+    assert_eq!(waited.code, 1, "{}", waited.stderr);
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let join = cli(&[&["join", "n1..invalid", "n2..invalid", "--name", "n3"][..], &any].concat());
+    // Not the code of what will never do: the name may come to exist.
+    assert_eq!(join.code, 1, "{}", join.stderr);
+    let last = join.stderr.lines().last().unwrap();
+    assert!(last.starts_with("error: no peer can be called: n"), "{last}");
+    assert!(last.contains("..invalid:27587: the name cannot be looked up"), "{last}");
+    let warned = |name: &str| {
+        let is_of = |line: &&str| line.contains("WARN") && line.contains(name);
+        join.stderr.lines().filter(is_of).count()
+    };
+    assert_eq!([warned("n1..invalid"), warned("n2..invalid")], [1, 1], "{}", join.stderr);
+}
+
+#[test]
+fn a_node_that_serves_keeps_looking_up_the_names_of_its_peers_and_says_so_once() {
+    let arguments = ["run", "--peer", "n2..invalid", "--peer-wait", "0s"];
+    let node = NodeProcess::start("n1", &arguments);
+    ok(&node, &["set", "a", "1"]);
+    let warnings = || {
+        let is_it = |line: &&String| line.contains("WARN") && line.contains("looked up");
+        node.log().iter().filter(is_it).count()
+    };
+    wait_until("it says so", || (warnings() > 0).then_some(()));
+    assert_eq!(warnings(), 1);
+    assert_eq!(ok(&node, &["get", "a"]), "1\n");
+}
+
+#[test]
 fn a_node_that_joins_only_itself_ends_and_says_how_to_begin() {
     let [client, gossip] = [0, 0].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let [client, gossip] =
@@ -231,4 +269,25 @@ fn an_interrupted_bench_deletes_what_it_has_written() {
         assert!(said.ends_with("note: interrupted; distkv-bench is deleted\n"), "{said}");
         assert_eq!(ok(&node, &["tree"]), "lamp  true\n", "{kind:?}");
     }
+}
+
+#[test]
+fn messages_fit_what_they_are_about() {
+    let node = NodeProcess::run("n1");
+    let copies = at(&node, &["set", "a", "1", "--copies", "2", "--timeout", "100ms"]);
+    assert_eq!(copies.code, 1);
+    assert!(
+        copies.stderr.starts_with("error: the change is made here"),
+        "no refusal: {}",
+        copies.stderr
+    );
+    let twice = at(&node, &["set", "a", r#"{"b":1,"b":2}"#]);
+    assert_eq!(twice.code, 2);
+    assert!(twice.stderr.contains("twice") && !twice.stderr.contains("quotes"), "{}", twice.stderr);
+    let import = at_with_input(&node, &["import", "-"], b"nonsense\n");
+    assert!(import.stderr.contains("error: standard input: line 1:"), "{}", import.stderr);
+    // Where nothing could be written, nothing is deleted.
+    let bench = cli(&["bench", "--connect", "127.0.0.1:1"]);
+    assert_eq!(bench.code, 1);
+    assert!(!bench.stderr.contains("distkv-bench"), "{}", bench.stderr);
 }

@@ -229,8 +229,88 @@ fn questions_about_authorisation_are_answered_as_by_the_original_without_it() {
     let reply = client.ok(map! {"action": "test_acl", "path": path("a.b"), "mode": "w"});
     assert_eq!(crate::harness::fields(&reply), ["access", "seq", "tock"]);
     assert_eq!(reply["access"].as_bool(), Some(true));
-    let other = map! {"action": "test_acl", "path": path("a"), "acl": "lim", "mode": "w"};
-    assert_eq!(client.code(other), "not_implemented");
+}
+
+#[test]
+fn an_access_list_that_is_not_enforced_can_be_tested() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let test = |at: &str, mode: &str, list: &str| {
+        map! {"action": "test_acl", "path": path(at), "mode": mode, "acl": list}
+    };
+    assert_eq!(client.code(test("pub", "w", "lim")), "not_found");
+    let flags: [(&str, &[u8]); 7] = [
+        (":n.acl.lim.pub", b"\xa3rxe"),
+        (":n.acl.lim.pub.#", b"\xa7rwdcxen"),
+        (":n.acl.lim.wild.+", b"\xa2xe"),
+        (":n.acl.lim.wild.+.on", b"\xa2rw"),
+        (":n.acl.lim.wild.#", b"\xa2re"),
+        (":n.acl.lim.shut.#", b"\xa0"),
+        (":n.acl.lim.odd", b"\x05"),
+    ];
+    for (at, flags) in flags {
+        from_elsewhere(&node.hub, at, Some(flags));
+    }
+    for at in ["pub.a", "wild.lamp.on", "wild.lamp.off", "shut.a"] {
+        client.set(at, 1);
+    }
+    let cases = [
+        ("pub", "r", true),
+        ("pub", "w", false),
+        ("pub.a", "w", true),
+        ("pub.a", "q", false),
+        ("pub.a", "rw", true),
+        ("pub.a", "wr", false),
+        // Where nothing is, it is made on the way.
+        ("pub.new", "w", false),
+        ("pub.a.new", "w", true),
+        ("wild.lamp.on", "w", true),
+        ("wild.lamp.off", "w", false),
+        ("wild.lamp.off", "r", true),
+        ("wild.lamp.off.deeper", "r", false),
+        ("shut", "r", true),
+        ("shut.a", "x", false),
+        // What a client without a list of its own may not do.
+        ("free", "a", false),
+        // Where no pattern has a value, everything is allowed.
+        ("free.q", "d", true),
+        ("pub.a", "W", false),
+        ("free.q", "W", true),
+        ("odd", "r", false),
+        (":", "r", true),
+    ];
+    for (at, mode, access) in cases {
+        let reply = client.ok(test(at, mode, "lim"));
+        assert_eq!(crate::harness::fields(&reply), ["access", "seq", "tock"]);
+        assert_eq!(reply["access"].as_bool(), Some(access), "{at} {mode}");
+    }
+    let through =
+        map! {"action": "test_acl", "path": path("shut.a"), "mode": Value::Nil, "acl": "lim"};
+    assert_eq!(client.ok(through)["access"].as_bool(), Some(false), "x is asked for");
+    assert_eq!(client.code(test(":n.x", "r", "lim")), "bad_request");
+    // The path is the session's; the list is not.
+    client.ok(map! {"action": "root", "path": path("pub")});
+    assert_eq!(client.ok(test("a", "w", "lim"))["access"].as_bool(), Some(true));
+    // What was deleted is no list.
+    for (at, _) in flags {
+        from_elsewhere(&node.hub, at, None);
+    }
+    assert_eq!(client.code(test("a", "w", "lim")), "not_found");
+}
+
+#[test]
+fn patterns_of_an_access_list_are_each_followed_once() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    // `#` may stand for any number of elements, so there are very many ways through these.
+    let mut pattern = String::from(":n.acl.wide");
+    for _ in 0..60 {
+        pattern.push_str(".#");
+        from_elsewhere(&node.hub, &pattern, Some(b"\xa2nr"));
+    }
+    let deep = vec!["a"; 60].join(".");
+    let test = map! {"action": "test_acl", "path": path(&deep), "mode": "r", "acl": "wide"};
+    assert_eq!(client.ok(test)["access"].as_bool(), Some(true));
 }
 
 #[test]

@@ -141,9 +141,8 @@ fn how_the_disk_is_can_be_seen_and_a_failing_one_is_warned_of() {
         waiting_bytes: 100,
         failure: Some(("no space left".into(), 2_000)),
         failures: 1,
-        log_number: 3,
-        log_bytes: 1_000,
-        bytes: 5_000,
+        log: None,
+        bytes: Some(5_000),
         since_snapshot_bytes: 900,
         past: Some((1_000, 7)),
         snapshot: None,
@@ -160,9 +159,10 @@ fn how_the_disk_is_can_be_seen_and_a_failing_one_is_warned_of() {
             (text(storage, "sync"), text(storage, "failed")),
             ("every-second", "no space left")
         );
-        let numbers = ["appended", "written", "synced", "log", "failed_ms"];
+        let numbers = ["appended", "written", "synced", "bytes", "failed_ms"];
         let numbers = numbers.map(|key| storage[key].as_u64().unwrap());
-        assert_eq!(numbers, [12, 11, 10, 3, 2_000]);
+        assert_eq!(numbers, [12, 11, 10, 5_000, 2_000]);
+        assert!(storage["log"].is_nil() && storage["log_bytes"].is_nil(), "there is none");
     }
     for action in ["status", "members"] {
         let reply = client.ok(map! {"action": action});

@@ -5,10 +5,13 @@ use crate::engine::changes::{MintTock, SendTopic};
 use crate::engine::{Config, Input, TICK_INTERVAL_MS};
 use crate::gone::{GONE_LOG_MAX, GoneLook};
 use crate::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
+use crate::log_queue::LogItem;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
+use crate::replica::Committed;
 use crate::replica::apply::Conflict;
+use crate::storage::{Batch, Op};
 
 fn hub() -> Hub {
     let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };

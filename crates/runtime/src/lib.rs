@@ -487,6 +487,17 @@ pub async fn resolve(to: &HostPort) -> io::Result<Vec<SocketAddr>> {
     Ok(addresses)
 }
 
+/// Whether a look-up failed because there is no such name, or none with an address, and not because the name
+/// service could not tell. The standard library keeps the system's code to itself, so its words (those of
+/// glibc, musl and the BSDs) must do; with others, it is taken for a failure that passes.
+#[must_use]
+pub fn is_unknown_name(error: &io::Error) -> bool {
+    let text = error.to_string();
+    ["not known", "does not resolve", "No address associated", "has no address"]
+        .iter()
+        .any(|words| text.contains(words))
+}
+
 /// Milliseconds since this was first called in the process; never goes back.
 #[must_use]
 pub fn now() -> Millis {

@@ -236,20 +236,20 @@ impl StorageError {
                 "put back a good copy of the file, or use another snapshot"
             }
             Self::Damaged { .. } | Self::Incomplete { .. } | Self::Shortened { .. } => {
-                "put back a good copy of the file, or start with --discard-damaged to go on with \
-                 what is before the damage (as a new incarnation, which then catches up)"
+                "put back a good copy of the file, or start with --discard-damaged, which truncates \
+                 at the first corruption (the node then catches up)"
             }
             Self::FutureVersion { .. } => "use the program that wrote it, or a newer one",
             Self::NotOne { .. } => "check the name, or put back a good copy if it was one",
             Self::OtherOwner { .. } => "start with that name and network, or use another directory",
             Self::Misnamed { .. } => "give it its name back",
             Self::Missing { .. } | Self::NeedsSnapshot { .. } => {
-                "put it back, or start with --discard-damaged to go on with what is before it (as \
-                 a new incarnation, which then catches up)"
+                "put it back, or start with --discard-damaged, which keeps what is before it (the \
+                 node then catches up)"
             }
             Self::NoGoodSnapshot { .. } => {
-                "put back a good one, or start with --discard-damaged to begin with nothing (as a \
-                 new incarnation, which then catches up if there is a network)"
+                "put back a good one, or start with --discard-damaged, which begins with nothing \
+                 (the node then catches up, if there is a network)"
             }
             Self::Given { .. } => "begin a new file",
             Self::Locked { .. } => "stop that node, or use another directory",

@@ -50,6 +50,8 @@ pub(super) fn tidily(
     keep: bool,
     measure: impl FnOnce() -> Result<(), CliError>,
 ) -> Result<(), CliError> {
+    // Where nothing can be written, there is nothing to delete, either.
+    drop(rt::block_on(connect(node))?);
     if keep {
         eprintln!("note: this writes below {PLACE}; {} deletes that", by_hand(node));
         return measure();
@@ -89,10 +91,13 @@ fn by_hand(node: SocketAddr) -> String {
     format!("`distkv-node delete {PLACE} --recursive --connect {node}`")
 }
 
+async fn connect(node: SocketAddr) -> Result<Connection, CliError> {
+    let options = Options { connect_timeout: CONNECT_MAX, window: None, nowait: true };
+    Ok(Connection::connect(&HostPort::from(node), options).await?)
+}
+
 /// Deletes all that is there. How long that takes depends on how much it is.
 async fn delete(node: SocketAddr) -> Result<(), CliError> {
-    let options = Options { connect_timeout: CONNECT_MAX, window: None, nowait: true };
-    let connection = Connection::connect(&HostPort::from(node), options).await?;
-    connection.request("delete_tree", &Fields::at(&place()?)).await?;
+    connect(node).await?.request("delete_tree", &Fields::at(&place()?)).await?;
     Ok(())
 }

@@ -171,6 +171,14 @@ fn read_lines(
     Ok((import.finish(name).map_err(failed)?, notes))
 }
 
+/// A file as messages name it.
+pub(in crate::cli) fn name_of(path: &FilePath) -> String {
+    match path == FilePath::new("-") {
+        true => String::from("standard input"),
+        false => path.display().to_string(),
+    }
+}
+
 /// A file's lines, none of them longer than a line may be.
 pub(in crate::cli) struct Lines<R> {
     name: String,
@@ -185,7 +193,7 @@ pub(in crate::cli) struct Lines<R> {
 impl<R: Read> Lines<R> {
     /// From where the reader stands; the path is for messages.
     pub(in crate::cli) fn new(path: &FilePath, reader: R) -> Lines<R> {
-        let name = path.display().to_string();
+        let name = name_of(path);
         Lines { name, reader: BufReader::new(reader), line: Vec::new(), count: 0, bytes: 0 }
     }
 

@@ -12,7 +12,7 @@ use super::convert::tell_notes;
 use crate::cli::error::CliError;
 use crate::cli::files::directory::{Put, put_into};
 use crate::cli::files::read::read_state;
-use crate::cli::output::{Output, printable};
+use crate::cli::output::{Output, count_of, printable};
 use crate::cli::progress::ProgressBar;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::client::{Fields, Message};
@@ -63,8 +63,8 @@ pub(super) struct RestoreArgs {
     #[arg(long, conflicts_with = "into")]
     any_network: bool,
 
-    /// Also snapshots that switch authorisation on: every node then refuses every client, this one
-    /// included, because this version cannot log them in; the node closes the connection when it is done
+    /// Also a snapshot that switches authorisation on, one file at a time: when it is restored, every
+    /// node refuses every client, because this version cannot log them in
     #[arg(long, conflicts_with = "into")]
     with_auth: bool,
 
@@ -120,6 +120,11 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         }
         let put = put_into(directory, states, args.into.wanted(), remote.json)?;
         return tell_put(directory, &put, remote.json);
+    }
+    if args.with_auth && args.files.len() > 1 {
+        let text =
+            "--with-auth restores one file: when that is done, the node refuses what comes next";
+        return Err(CliError::Usage(text.to_owned()));
     }
     let connected = remote.connect().await?;
     let mut output = Output::new(remote.json);
@@ -212,6 +217,7 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
     let result = reply.get("result").and_then(|result| Message::new(result).ok());
     let count = |name: &str| result.as_ref().and_then(|result| result.u64(name)).unwrap_or(0);
     let names = ["entries", "taken", "made", "dropped", "conflicts"];
+    let auth = result.as_ref().and_then(|result| result.str("auth"));
     let name = file.display().to_string();
     output.either(
         || {
@@ -220,14 +226,15 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
             for name in names {
                 out.insert(name.into(), count(name).into());
             }
+            out.insert("auth".into(), auth.into());
             Json::Object(out)
         },
         || {
             let mut text = format!(
-                "{}: {} entries, of which {} were missing",
+                "{}: {}, of which {} missing",
                 printable(&name),
-                count("entries"),
-                count("taken") + count("made")
+                count_of(count("entries"), "entry", "entries"),
+                count_of(count("taken") + count("made"), "was", "were"),
             );
             for (count, what) in [
                 (count("made"), "were carried across purges as new changes"),
@@ -240,6 +247,13 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
                 if count > 0 {
                     text.push_str(&format!("; {count} {what}"));
                 }
+            }
+            if let Some(method) = auth {
+                text.push_str(&format!(
+                    "\nauthorisation is on in this network now (:n.auth, method {method:?}): its nodes \
+                     refuse all requests of clients, these commands included, except nodes with \
+                     --ignore-auth"
+                ));
             }
             text
         },

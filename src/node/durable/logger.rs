@@ -411,6 +411,9 @@ impl Logger {
             view.failures += 1;
             view.failing_since.get_or_insert(now);
         });
+        // The file that was the log is one of the older ones now, or gone.
+        self.show();
+        self.measure();
         if !is_news {
             tracing::debug!("the disk still fails: {why}");
             return;
@@ -514,9 +517,9 @@ impl Logger {
 
     fn show(&self) {
         let (number, since) = (self.files.number, self.since_snapshot.bytes);
-        let bytes = self.log.as_ref().map_or(0, LogWriter::len);
+        let log = self.log.as_ref().map(|log| (number, log.len()));
         self.state.update(|view| {
-            view.log = (number, bytes);
+            view.log = log;
             view.since_snapshot = since;
         });
     }

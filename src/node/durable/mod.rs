@@ -111,7 +111,6 @@ impl Durable {
         let failure = self.queue.failure().map(|failure| {
             (failure.why.to_string(), view.failing_since.map(lasts).unwrap_or_default())
         });
-        let (log_number, log_bytes) = view.log;
         StorageStatus {
             directory: self.directory.clone(),
             sync: self.sync.word(),
@@ -122,9 +121,8 @@ impl Durable {
             waiting_bytes: self.queue.bytes() as u64,
             failure,
             failures: view.failures,
-            log_number,
-            log_bytes,
-            bytes: view.older_bytes + log_bytes,
+            log: view.log,
+            bytes: view.older_bytes.map(|older| older + view.log.map_or(0, |(_, bytes)| bytes)),
             since_snapshot_bytes: view.since_snapshot,
             past: view.past.map(|past| (past.time_ms, past.tock.get())),
             snapshot: view.snapshot.map(|(info, made_at)| SnapshotStatus {

@@ -31,10 +31,10 @@ struct Inner {
 pub(in crate::node) struct LogView {
     /// The store's id.
     pub(in crate::node) store: u64,
-    /// The newest log's number and length.
-    pub(in crate::node) log: (u64, u64),
-    /// Bytes of all logs and snapshots but the newest log.
-    pub(in crate::node) older_bytes: u64,
+    /// The number and length of the log that is written; none while there is none, because the disk fails.
+    pub(in crate::node) log: Option<(u64, u64)>,
+    /// Bytes of all logs and snapshots but the log that is written; none if the disk does not tell.
+    pub(in crate::node) older_bytes: Option<u64>,
     /// How far back the files reach.
     pub(in crate::node) past: Option<Moment>,
     /// Bytes that were logged since the last snapshot.
@@ -68,10 +68,11 @@ impl LogState {
 
     /// Looks how much the files take, and how far back they reach.
     pub(super) fn measure(&self, disk: &dyn Disk, newest_log: &str) {
-        let Ok(files) = disk.list() else { return };
         let is_data = |name: &str| name.starts_with("log-") || name.starts_with("snapshot-");
-        let others = files.iter().filter(|file| is_data(&file.name) && file.name != newest_log);
-        let bytes = others.map(|file| file.bytes).sum();
+        let is_other = |name: &str| is_data(name) && name != newest_log;
+        let bytes = disk.list().ok().map(|files| {
+            files.iter().filter(|file| is_other(&file.name)).map(|file| file.bytes).sum()
+        });
         // What cannot be read tells nothing of the past; whoever needs it gets the error.
         let past = reach(disk).ok().flatten();
         self.update(|view| (view.older_bytes, view.past) = (bytes, past));

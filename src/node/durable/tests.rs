@@ -213,7 +213,7 @@ fn logs_and_snapshots_follow_each_other_and_old_ones_go() {
     assert_eq!(count("snapshot-"), 3, "{names:?}");
     assert!((2..16).contains(&count("log-")), "{names:?}");
     let view = world.view();
-    assert!(view.snapshot.is_some() && view.log.0 > 5 && view.older_bytes > 0);
+    assert!(view.snapshot.is_some() && view.log.unwrap().0 > 5 && view.older_bytes > Some(0));
     drop(world);
     let world = World::start(&disk, &config).unwrap();
     assert!((0..=255).all(|n| world.value(&format!("k:{n}")) == Some(n % 128)));
@@ -228,10 +228,10 @@ fn many_small_logs_end_in_a_snapshot_and_an_empty_one_in_nothing() {
     world.step();
     world.logger.set_clock(|| 1_000_000);
     (0..5).for_each(|_| assert!(world.step()));
-    assert_eq!(world.view().log.0, 1, "there is nothing in it");
+    assert_eq!(world.view().log.unwrap().0, 1, "there is nothing in it");
     world.set("a", 1);
     (0..3).for_each(|_| assert!(world.step()));
-    assert_eq!(world.view().log.0, 2);
+    assert_eq!(world.view().log.unwrap().0, 2);
     drop(world);
     for _ in 0..70 {
         let mut world = World::start(&disk, &config).unwrap();
@@ -322,6 +322,31 @@ fn requests_for_a_safe_state_wait_for_the_disk_to_come_back() {
     assert!(world.queue.failure().is_none());
     assert!(world.logger.open_requests().is_empty());
     assert_eq!(world.queue.synced(), world.queue.appended());
+}
+
+#[test]
+fn while_the_disk_fails_what_is_on_it_is_told_and_no_log() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::EveryBatch);
+    world.set("a", 1);
+    world.step();
+    let on_disk = || {
+        let files = disk.list().unwrap();
+        let data =
+            files.iter().filter(|f| f.name.starts_with("log-") || f.name.starts_with("snap"));
+        Some(data.map(|file| file.bytes).sum::<u64>())
+    };
+    let (_, logged) = world.view().log.unwrap();
+    assert!(logged > 0);
+    disk.set_fault(Some((1, Fault::Full)));
+    world.set("b", 2);
+    world.step();
+    assert!(world.queue.failure().is_some());
+    assert_eq!((world.view().log, world.view().older_bytes), (None, on_disk()));
+    assert!(on_disk() >= Some(logged), "what was written is there");
+    disk.set_fault(None);
+    (0..3).for_each(|_| assert!(world.step()));
+    assert!(world.queue.failure().is_none() && world.view().log.is_some());
 }
 
 #[test]

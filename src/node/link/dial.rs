@@ -90,7 +90,15 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     };
     let addrs = match rt::resolve(&parsed).await {
         Ok(addrs) => addrs,
-        Err(error) => return failed(format!("the name cannot be resolved: {error}")),
+        Err(error) => {
+            let why = format!("the name cannot be looked up: {error}");
+            let hint = "check its spelling, or the name service";
+            links.complain(address, "name", &format!("{why}; {hint}"));
+            return Err(match rt::is_unknown_name(&error) {
+                true => Dialled::Unknown(why),
+                false => Dialled::Failed(why),
+            });
+        }
     };
     if let Some(name) = linked_at(links, &addrs) {
         return Err(Dialled::Linked(name));

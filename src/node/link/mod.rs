@@ -21,7 +21,7 @@ mod targets;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ use targets::{Dialled, Standing, Targets};
 pub(super) use targets::{Origin, Refused, Trouble};
 
 use super::address::HostPort;
+use super::config::GOSSIP_PORT;
 use super::identity::Myself;
 use super::stop::Stop;
 use super::swim::SwimHandle;
@@ -140,6 +141,11 @@ impl Links {
     /// See [`Targets::refused_by_all`].
     pub(super) fn refused_by_all(&self) -> Option<Refused> {
         self.targets.lock().refused_by_all()
+    }
+
+    /// See [`Targets::unknown_by_all`].
+    pub(super) fn unknown_by_all(&self) -> Option<Refused> {
+        self.targets.lock().unknown_by_all()
     }
 
     /// See [`Targets::only_own`].
@@ -318,6 +324,7 @@ impl Links {
         self.hub.cluster_changed.notify(usize::MAX);
         if let Some(local) = link.local_ip() {
             self.learn_route(local);
+            self.check_loopback(link, local);
         }
         self.tell_swim(peer);
     }
@@ -344,7 +351,7 @@ impl Links {
     }
 
     /// A connection has shown at which local address peers reach this node.
-    fn learn_route(&self, local: std::net::IpAddr) {
+    fn learn_route(&self, local: IpAddr) {
         if let Some(addr) = self.me.learn_route(local) {
             tracing::info!(%addr, "peers reach this node here");
             let incarnation = self.hub.read(|e| e.id().incarnation);
@@ -352,6 +359,35 @@ impl Links {
             // Clients are told this node's own addresses, too.
             self.hub.cluster_changed.notify(usize::MAX);
         }
+    }
+
+    /// Warns where one of the two nodes of a link tells the other, on another machine, that it listens on
+    /// loopback: they are linked, but membership needs a way in both directions.
+    fn check_loopback(&self, link: &Link, local: IpAddr) {
+        let is_loopback = |at: &str| {
+            let addr = HostPort::parse(at, Some(0)).ok().and_then(|at| at.numeric());
+            addr.is_some_and(|addr| addr.ip().is_loopback())
+        };
+        let remote = link.remote.ip().to_canonical();
+        if remote.is_loopback() || remote == local {
+            return;
+        }
+        let (peer, own) = (&link.peer, self.me.gossip_text(Some(local)));
+        let whose = if is_loopback(&own) {
+            format!("this node listens for peers at {own}, where no other machine reaches it")
+        } else if is_loopback(&peer.gossip) {
+            let at = &peer.gossip;
+            format!(
+                "this peer, at {remote}, listens for peers at {at}, where no other machine reaches it"
+            )
+        } else {
+            return;
+        };
+        let text = format!(
+            "{whose}: it takes part, but others see it as joining, never as up; start it with --gossip \
+             0.0.0.0:{GOSSIP_PORT}"
+        );
+        self.complain(peer.name.as_str(), "loopback", &text);
     }
 
     fn tell_down(&self, link: &Link) {

@@ -58,6 +58,8 @@ pub(super) enum Dialled {
     Myself,
     /// Nobody there, for this reason.
     Unreachable(String),
+    /// Its host name does not exist, as the name service says.
+    Unknown(String),
     /// Somebody is there, and nothing came of it, for this reason.
     Failed(String),
     /// A node is there that is not for us as long as neither is configured otherwise; or something
@@ -95,6 +97,8 @@ struct Target {
     trouble: Option<Arc<str>>,
     /// Since when every attempt has been refused for good.
     refused_since: Option<Millis>,
+    /// Since when its host name has not existed.
+    unknown_since: Option<Millis>,
     /// Since when it has been found to be this node's own address.
     own_since: Option<Millis>,
 }
@@ -159,6 +163,7 @@ impl Targets {
             failures: 0,
             trouble: None,
             refused_since: None,
+            unknown_since: None,
             own_since: None,
         };
         self.targets.insert(address.to_owned(), target);
@@ -243,6 +248,7 @@ impl Targets {
         target.dialling = false;
         target.trouble = None;
         let refused_since = target.refused_since.take();
+        let unknown_since = target.unknown_since.take();
         let own_since = target.own_since.take();
         match outcome {
             Dialled::Linked(name) => {
@@ -259,6 +265,10 @@ impl Targets {
                 let near = target.is_near(now);
                 let max = if near { BACKOFF_NEAR_MAX_MS } else { target.backoff_max() };
                 target.on_failure(why, max, now, random);
+            }
+            Dialled::Unknown(why) => {
+                target.unknown_since = unknown_since.or(Some(now));
+                target.on_failure(why, target.backoff_max(), now, random);
             }
             Dialled::Failed(why) => target.on_failure(why, target.backoff_max(), now, random),
             Dialled::Refused(why) => {
@@ -293,6 +303,23 @@ impl Targets {
             })
             .collect();
         refusals?.into_iter().max_by_key(|refused| refused.since)
+    }
+
+    /// Whether there is nobody to be called: of the addresses that this node was told of, besides its own,
+    /// each has a host name that does not exist, or refuses it for good. One with such a name.
+    pub(super) fn unknown_by_all(&self) -> Option<Refused> {
+        let is_other = |t: &Target| t.origin == Origin::Configured && t.own_since.is_none();
+        let others = self.targets.iter().filter(|(_, t)| is_other(t));
+        let mut hopeless_since = 0;
+        let mut unknown = None;
+        for (address, target) in others {
+            hopeless_since = hopeless_since.max(target.unknown_since.or(target.refused_since)?);
+            if target.unknown_since.is_some() {
+                unknown = Some((address, target.trouble.clone()?));
+            }
+        }
+        let (address, why) = unknown?;
+        Some(Refused { since: hopeless_since, address: address.clone(), why })
     }
 
     /// A link to that peer is gone after `lived_ms`.
@@ -438,6 +465,29 @@ mod tests {
         targets.on_dialled("y:1", Dialled::Myself, 15, 0);
         assert_eq!(targets.refused_by_all(), None);
         assert_eq!(targets.only_own().unwrap().since, 14, "since both were found out");
+    }
+
+    #[test]
+    fn nobody_can_be_called_only_if_no_name_exists_and_nobody_else_is_there() {
+        let mut targets = Targets::new(name("m"));
+        assert_eq!(targets.unknown_by_all(), None);
+        targets.add("x:1", Origin::Configured, None, 0);
+        targets.add("y:1", Origin::Configured, None, 0);
+        targets.add("z:1", Origin::Learned, None, 0);
+        let unknown = || Dialled::Unknown("no such name".into());
+        targets.on_dialled("x:1", unknown(), 5, 0);
+        assert_eq!(targets.unknown_by_all(), None, "y was not called");
+        targets.on_dialled("y:1", Dialled::Unreachable("down".into()), 6, 0);
+        assert_eq!(targets.unknown_by_all(), None, "y may come");
+        targets.on_dialled("y:1", unknown(), 7, 0);
+        targets.on_dialled("x:1", unknown(), 8, 0);
+        assert_eq!(targets.unknown_by_all().unwrap().since, 7);
+        assert_eq!(targets.refused_by_all(), None);
+        targets.on_dialled("y:1", Dialled::Refused("other network".into()), 9, 0);
+        let found = targets.unknown_by_all().unwrap();
+        assert_eq!((found.since, found.address.as_str()), (9, "x:1"));
+        targets.on_dialled("x:1", Dialled::Failed("no answer in time".into()), 10, 0);
+        assert_eq!(targets.unknown_by_all(), None, "the name service may be down");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the actions do, one file per family.
 
+mod acl;
 mod admin;
 mod batch;
 mod cluster;

@@ -10,13 +10,13 @@ use crate::engine::Engine;
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
 use crate::model::meta::{AUTH_PATH, login};
-use crate::model::value::{write_map_len, write_str, write_u64};
+use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::stored::RestorePiece;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::rt;
 use crate::server::restoring::Upload;
-use crate::server::session::{Context, Session, Then};
+use crate::server::session::{Context, HeavyJob, Session, Then};
 use crate::server::stream::{DownloadSlot, SnapshotSource};
 use crate::storage::FileHeader;
 use crate::tree::Tree;
@@ -73,7 +73,7 @@ impl Session {
         let (place, now, last) = (Arc::clone(&self.upload), cx.now, piece.last);
         let network = (!piece.any_network).then_some(status.network);
         let with_auth = piece.with_auth;
-        Ok(Then::heavy(seq, move || {
+        let work = move || {
             let done = upload.push(data, now).and_then(|()| match last {
                 true => finish(&hub, &upload, network.as_deref(), with_auth, status.memory_max)
                     .map(Some),
@@ -82,7 +82,7 @@ impl Session {
             let (mut result, mut reply) = (Vec::new(), Vec::new());
             let tock = hub.read(Engine::tock);
             match done {
-                Ok(Some(done)) => write_counts(&done, &mut result),
+                Ok(Some(done)) => write_done(&hub, &done, &mut result),
                 Ok(None) => {
                     write_u64(upload.bytes(), &mut result);
                     *place.lock() = Some(upload);
@@ -94,7 +94,8 @@ impl Session {
             }
             write_result(&result, seq, tock, &mut reply);
             reply
-        }))
+        };
+        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: true }))
     }
 
     fn check_may_restore(&self, cx: &Context<'_>) -> Result<(), ClientError> {
@@ -137,7 +138,7 @@ fn finish(
     upload.take_in(hub, image)
 }
 
-fn write_counts(done: &TakenIn, out: &mut Vec<u8>) {
+fn write_done(hub: &Hub, done: &TakenIn, out: &mut Vec<u8>) {
     let counts = [
         ("entries", done.entries),
         ("taken", done.taken),
@@ -145,10 +146,15 @@ fn write_counts(done: &TakenIn, out: &mut Vec<u8>) {
         ("dropped", done.dropped),
         ("conflicts", done.conflicts),
     ];
-    write_map_len(counts.len(), out);
+    write_map_len(counts.len() + 1, out);
     for (name, count) in counts {
         write_str(name, out);
         write_u64(count, out);
+    }
+    write_str("auth", out);
+    match hub.read(|engine| engine.login().cloned()) {
+        Some(login) => write_str(login.name(), out),
+        None => write_nil(out),
     }
 }
 

@@ -217,9 +217,9 @@ pub(super) fn write_storage(status: Option<&StorageStatus>, out: &mut Vec<u8>) {
     }
     map.optional_u64("failed_ms", status.failure.as_ref().map(|(_, ms)| *ms));
     map.u64("failures", status.failures);
-    map.u64("log", status.log_number);
-    map.u64("log_bytes", status.log_bytes);
-    map.u64("bytes", status.bytes);
+    map.optional_u64("log", status.log.map(|(number, _)| number));
+    map.optional_u64("log_bytes", status.log.map(|(_, bytes)| bytes));
+    map.optional_u64("bytes", status.bytes);
     map.u64("since_snapshot_bytes", status.since_snapshot_bytes);
     map.optional_u64("past_ms", status.past.map(|(time_ms, _)| time_ms));
     map.optional_u64("past_tock", status.past.map(|(_, tock)| tock));

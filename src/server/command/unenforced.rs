@@ -4,8 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use super::acl;
 use crate::model::meta::{AUTH_PATH, Family, login};
 use crate::model::path::{Element, Path};
+use crate::protocol::client::request::AclTest;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::session::{Context, Session, Then};
 use crate::tree::Tree;
@@ -94,23 +96,23 @@ impl Session {
         Ok(Then::Continue)
     }
 
-    /// `test_acl`: the client itself has no access list, so it may do everything. Those of others are
-    /// not looked at.
+    /// `test_acl`: the client itself has no access list, so it may do everything; of one that it names, it is
+    /// told what that would allow.
     pub(in crate::server) fn test_acl(
         &self,
         cx: &Context<'_>,
         seq: u64,
-        acl: Option<&str>,
+        test: &AclTest<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::TestAcl, None)?;
+        let path = self.resolve(Action::TestAcl, &test.path)?.to_path();
         Self::check_ready(cx)?;
-        if acl.is_some() {
-            let text = "'test_acl' with 'acl' is not implemented in this version, which enforces no \
-                        access lists";
-            return Err(ClientError::new(ErrorCode::NotImplemented, text));
-        }
-        MessageWriter::new(out).bool("access", true).u64("seq", seq).tock(cx.tock());
+        let (tree, tock) = cx.hub.read(|engine| (engine.tree().clone(), engine.tock()));
+        let access = match test.acl {
+            None => true,
+            Some(list) => acl::allows(&tree, list, &path, test.mode)?,
+        };
+        MessageWriter::new(out).bool("access", access).u64("seq", seq).tock(tock);
         Ok(Then::Continue)
     }
 }

@@ -217,7 +217,7 @@ impl Session {
 
 fn as_get<'a>(message: &'a Decoded<'a>) -> Option<(u64, &'a RequestPath<'a>, ChainLength)> {
     match message {
-        Ok(ClientMessage::Request { seq, request: Request::Get { path, chain } }) => {
+        Ok(ClientMessage::Request { seq, request: Request::Get { path, chain }, .. }) => {
             Some((*seq, path, *chain))
         }
         _ => None,
@@ -227,10 +227,10 @@ fn as_get<'a>(message: &'a Decoded<'a>) -> Option<(u64, &'a RequestPath<'a>, Cha
 /// None within for a request for a tock.
 fn as_write<'a>(message: &'a Decoded<'a>) -> Option<(u64, Option<&'a WriteRequest<'a>>)> {
     match message {
-        Ok(ClientMessage::Request { seq, request: Request::Write(write) }) => {
+        Ok(ClientMessage::Request { seq, request: Request::Write(write), .. }) => {
             Some((*seq, Some(write)))
         }
-        Ok(ClientMessage::Request { seq, request: Request::GetTock }) => Some((*seq, None)),
+        Ok(ClientMessage::Request { seq, request: Request::GetTock, .. }) => Some((*seq, None)),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::hub::inbox::WatchContent;
-use crate::protocol::client::reply::write_result;
+use crate::protocol::client::reply::{StreamTag, write_error, write_result, write_state};
 use crate::protocol::client::request::{TreeScope, WatchConflicts};
 use crate::protocol::client::shorten::Shortener;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
@@ -78,7 +78,8 @@ impl Session {
         Ok(Then::Continue)
     }
 
-    /// `stop`: the answer comes before the stream's end.
+    /// `stop`: the answer comes before the stream's end. A request that still waits for the node to be ready
+    /// does so no longer.
     pub(in crate::server) fn stop(
         &mut self,
         cx: &Context<'_>,
@@ -88,9 +89,22 @@ impl Session {
     ) -> Then {
         let tock = cx.tock();
         let running = task.filter(|task| self.streams.contains(*task));
-        write_result(if running.is_some() { TRUE } else { FALSE }, seq, tock, out);
+        let waiting = task.and_then(|task| self.patience.withdraw(task));
+        let was_there = running.is_some() || waiting.is_some();
+        write_result(if was_there { TRUE } else { FALSE }, seq, tock, out);
         if let Some(task) = running {
             self.streams.end(task, cx, tock, out);
+        }
+        if let Some(waiting) = waiting {
+            if waiting.action.errs_in_stream() {
+                let tag = |wseq| StreamTag { seq: waiting.seq, wseq: waiting.window.map(|_| wseq) };
+                write_state("start", tag(1), tock, out);
+                write_state("end", tag(2), tock, out);
+            } else {
+                let text = "stopped while it waited for this node to be ready; nothing was done";
+                let error = ClientError::new(ErrorCode::NotReady, text);
+                write_error(&error, Some(waiting.seq), tock, out);
+            }
         }
         Then::Continue
     }

@@ -1,9 +1,10 @@
 //! `batch`: many reads and writes of single entries in one request.
 
 use super::action::Action;
+use super::decode::decode_get;
 use super::error::{ClientError, ErrorCode};
 use super::field::{Field, Fields, wrong};
-use super::request::{ChainLength, Request, RequestPath, decode_get};
+use super::request::{ChainLength, Request, RequestPath};
 use super::write::{WriteRequest, decode_write};
 use crate::model::value::{Kind, Reader};
 

@@ -85,6 +85,7 @@ fields! {
     MaxDepth = "max_depth",
     MinDepth = "min_depth",
     Missing = "missing",
+    Mode = "mode",
     NChain = "nchain",
     Node = "node",
     NodeDrop = "node_drop",

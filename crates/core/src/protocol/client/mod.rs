@@ -10,7 +10,8 @@
 //! | [`action`] | the actions' names |
 //! | [`field`] | a message's fields, not yet typed |
 //! | `coerce` | integers and flags, as Python takes them |
-//! | [`request`] | typed requests, and how they are decoded |
+//! | [`request`] | typed requests |
+//! | [`mod@decode`] | how they are decoded |
 //! | [`batch`] | many of them in one request |
 //! | [`mod@write`] | the change of one entry |
 //! | [`topic`] | the topics of messages, and which patterns match them |
@@ -24,6 +25,7 @@ pub mod action;
 pub mod batch;
 pub mod chain;
 mod coerce;
+pub mod decode;
 pub mod error;
 pub mod field;
 pub mod reply;
@@ -39,10 +41,11 @@ pub mod write;
 mod tests;
 
 pub use action::Action;
+pub use decode::{decode, decode_fields};
 pub use error::{ClientError, ErrorCode};
 pub use field::Fields;
 pub use reply::MessageWriter;
-pub use request::{BadMessage, ClientMessage, Request, decode, decode_fields};
+pub use request::{BadMessage, ClientMessage, Request};
 
 /// The version of the original whose protocol this is: what the greeting names, because clients
 /// may look at it to find out what they can ask for.

@@ -25,7 +25,7 @@ fn hex(text: &str) -> Vec<u8> {
 
 fn request(message: &[u8]) -> (u64, Request<'_>) {
     match decode(message).unwrap() {
-        ClientMessage::Request { seq, request } => (seq, request),
+        ClientMessage::Request { seq, request, .. } => (seq, request),
         other => panic!("{other:?}"),
     }
 }

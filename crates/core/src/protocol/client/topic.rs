@@ -127,7 +127,7 @@ pub fn topic_matches(pattern: &Path, topic: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::client::request::{ClientMessage, decode};
+    use crate::protocol::client::{ClientMessage, decode};
 
     #[test]
     fn patterns_match_as_with_the_originals_broker() {

@@ -3,9 +3,10 @@
 
 use super::action::Action;
 use super::chain::ChainField;
+use super::decode::{chain_length, path};
 use super::error::ClientError;
 use super::field::{Field, Fields, wrong, wrong_kind};
-use super::request::{ChainLength, RequestPath, chain_length, path};
+use super::request::{ChainLength, RequestPath};
 use crate::model::ids::Millis;
 use crate::model::value::{Kind, Reader};
 use crate::model::write_id::WriteId;
