@@ -186,6 +186,6 @@ fn what_cannot_be_measured_is_told() {
     });
     let done = bench(&["--no-fill", "-c", "1", "--target", &address]);
     assert_eq!(done.code, 1, "{}", done.stdout);
-    assert!(done.stderr.contains("not of the client protocol"), "{}", done.stderr);
+    assert!(done.stderr.contains("does not speak the client protocol"), "{}", done.stderr);
     drop(talker.join());
 }
