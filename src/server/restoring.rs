@@ -1,4 +1,4 @@
-//! A snapshot that a client uploads, to be taken into the network (RULES 9).
+//! A snapshot that a client uploads, to be taken into the network (replication rule 9).
 //!
 //! The pieces go to a thread that reads them as they come; nothing is taken in before the whole
 //! snapshot was read and found good. Only one is uploaded at a time, because it needs as much memory

@@ -1,5 +1,5 @@
 //! A chain as clients see it: nested maps of `node`, `tick` and `prev`, newest event first
-//! (PROTOCOL, actions).
+//! (docs/client-protocol.md, "Actions").
 
 use std::fmt;
 

@@ -52,8 +52,8 @@ pub enum ClientError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ServerError {
-    /// The word for programs; none from servers that have no such words (PROTOCOL, where we do
-    /// better).
+    /// The word for programs; none from servers that have no such words (docs/client-protocol.md, "Where we
+    /// do better, on purpose").
     pub code: Option<String>,
     /// The text for people.
     pub text: String,

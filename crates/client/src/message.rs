@@ -199,7 +199,7 @@ impl Message {
     }
 }
 
-/// What a node says first (PROTOCOL, start).
+/// What a node says first (docs/client-protocol.md, "Start").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
     /// The node's name.

@@ -26,7 +26,7 @@ const CHECKED_LAPSES_MAX: usize = 64;
 pub(super) struct Gone {
     /// What clients are told: a tombstone.
     deletion: Committed,
-    /// It was a value (RULES 4a): nobody had been told of a deletion before.
+    /// It was a value (replication rule 4a): nobody had been told of a deletion before.
     was_value: bool,
 }
 

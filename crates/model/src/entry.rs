@@ -43,7 +43,7 @@ pub struct EntryParts<'a> {
     pub chain: &'a Chain,
     /// The change's tock.
     pub tock: Tock,
-    /// Only for a re-issue: the event that first brought its value (RULES, "State").
+    /// Only for a re-issue: the event that first brought its value (docs/replication-rules.md, "State").
     pub origin: Option<Event>,
     /// Fields of the change record that this version does not know, kept verbatim.
     pub extra: &'a [u8],
@@ -173,8 +173,8 @@ impl Entry {
         self.flag(HAS_ORIGIN).then(|| self.event_at(at))
     }
 
-    /// The event that first brought the value: the newest one where no other is named (RULES,
-    /// "State", origin).
+    /// The event that first brought the value: the newest one where no other is named
+    /// (docs/replication-rules.md, "State", origin).
     #[must_use]
     pub fn origin(&self) -> Event {
         self.reissue_of().unwrap_or_else(|| self.newest())
@@ -198,7 +198,7 @@ impl Entry {
         self.data.get(self.value_range().start..).unwrap_or_default()
     }
 
-    /// What tells watchers of a value that left the tree without an event that says so (RULES
+    /// What tells watchers of a value that left the tree without an event that says so (replication rule
     /// 4a): a tombstone of the same chain, tock and origin. It is never put into a tree.
     #[must_use]
     pub fn without_value(&self) -> Self {
@@ -233,8 +233,8 @@ impl Entry {
         self.data.len() + SHARED_BYTES_HEAD
     }
 
-    /// `covers(w, l)` of RULES, "State": this entry's chain names the other's newest event or
-    /// its origin, or a later event of that incarnation.
+    /// `covers(w, l)` of docs/replication-rules.md, "State": this entry's chain names the other's newest
+    /// event or its origin, or a later event of that incarnation.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let (newest, origin) = (other.newest(), other.origin());
@@ -247,7 +247,7 @@ impl Entry {
         self.events().any(|e| e.node == event.node && e.tick >= event.tick)
     }
 
-    /// RULES 1: versions are ordered by (tock, name, incarnation, tick). Total, so ties never
+    /// Replication rule 1: versions are ordered by (tock, name, incarnation, tick). Total, so ties never
     /// depend on arrival.
     #[must_use]
     pub fn compare(&self, other: &Self, table: &NodeTable) -> Ordering {

@@ -1,4 +1,4 @@
-//! The Delete group's member list: who must agree before tombstones may be dropped (RULES 7).
+//! The Delete group's member list: who must agree before tombstones may be dropped (replication rule 7).
 
 use std::cmp::Ordering;
 

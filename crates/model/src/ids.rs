@@ -89,8 +89,7 @@ impl std::str::FromStr for NodeName {
     }
 }
 
-/// One life of a node. A node that cannot prove where its last life stopped starts a new one
-/// (DESIGN, rule "no event twice").
+/// One life of a node. Every start of a node begins a new one (ARCHITECTURE.md, invariant 2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Incarnation(pub u64);
 
@@ -154,7 +153,7 @@ counter! {
 }
 
 /// One life of one node: name and incarnation. Ordered by name, then incarnation, which is
-/// the order that decides between versions of equal tock (RULES 1).
+/// the order that decides between versions of equal tock (replication rule 1).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NodeId {
     /// The node's name.
@@ -184,8 +183,8 @@ pub struct Event {
     pub tick: Tick,
 }
 
-/// The incarnations that this process knows, each with a dense index. Never forgets one: what
-/// is over must stay recognisable (DESIGN, rule "no event twice").
+/// The incarnations that this process knows, each with a dense index. None is ever forgotten:
+/// retired incarnations must stay recognisable (ARCHITECTURE.md, invariant 2).
 #[derive(Clone, Default)]
 pub struct NodeTable {
     ids: Vec<NodeId>,
@@ -278,7 +277,7 @@ impl NodeTable {
     }
 
     /// Compares two events as versions of equal tock are compared: by name, incarnation, tick
-    /// (RULES 1).
+    /// (replication rule 1).
     #[must_use]
     pub fn compare_events(&self, a: Event, b: Event) -> std::cmp::Ordering {
         if a.node == b.node {

@@ -1,12 +1,12 @@
-//! The mark: how far a node has applied purges (RULES, "State"). Per lineage it names the last
-//! purge, by its tock and its [`PurgeId`]. Tocks order purges of one lineage; two purges are the
+//! The mark: how far a node has applied purges (docs/replication-rules.md, "State"). Per lineage it names
+//! the last purge, by its tock and its [`PurgeId`]. Tocks order purges of one lineage; two purges are the
 //! same only if their ids are.
 //!
 //! A purge stands on a *base*: the components of other lineages that all had applied when they
 //! agreed to it. Whoever has applied the purge has applied its base, so those components are left
 //! out of marks from then on. Who knows that such a component is implied is told by
 //! [`Implied`] facts. They are hints only: a node that lacks one sees a component that the other
-//! side does not name, takes the two for two lineages (RULES 8), and is safe.
+//! side does not name, takes the two for two lineages (replication rule 8), and is safe.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::ids::{NodeId, Tick, Tock};
 
 /// A line of succession of the Delete group's decisions. The first one has no name; a forced
-/// change of the member list starts another, named by the event id of that change (RULES 7).
+/// change of the member list starts another, named by the event id of that change (replication rule 7).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Lineage(pub Option<(NodeId, Tick)>);
 
@@ -47,7 +47,7 @@ impl PurgeId {
 }
 
 /// Most ids in one component. An honest mark has one; two coordinators that decide from the same
-/// mark, which RULES 7 excludes, would make it two.
+/// mark, which replication rule 7 excludes, would make it two.
 pub const PURGE_IDS_MAX: usize = 8;
 
 /// How far one lineage was applied: the tock of its last purge, and which purge that was.
@@ -215,7 +215,7 @@ impl Mark {
         }
     }
 
-    /// Takes the pointwise greatest (RULES 4c), and all facts.
+    /// Takes the pointwise greatest (replication rule 4c), and all facts.
     pub fn raise_all(&mut self, other: &Self) {
         self.learn(&other.implied);
         for (lineage, component) in other.components() {
@@ -223,8 +223,8 @@ impl Mark {
         }
     }
 
-    /// `hi(self, other)` of RULES, "State": the greatest component in which this mark is
-    /// ahead of the other, 0 if there is none.
+    /// `hi(self, other)` of docs/replication-rules.md, "State": the greatest component in which this mark
+    /// is ahead of the other, 0 if there is none.
     #[must_use]
     pub fn ahead_of(&self, other: &Self) -> Tock {
         let lacks = |(lineage, component): &(&Lineage, &Component)| {

@@ -1,4 +1,5 @@
-//! What a node has accounted for: per incarnation the set of ticks it has seen (RULES, "State").
+//! What a node has accounted for: per incarnation the set of ticks it has seen (docs/replication-rules.md,
+//! "State").
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Lists of what was seen that are too long for one message. A list is told in parts, or not at
 //! all; it is never clipped in silence, because whoever believed a clipped list to be whole would
-//! take what it leaves out for something that the other side has never seen (RULES 3 to 5).
+//! take what it leaves out for something that the other side has never seen (replication rules 3 to 5).
 
 use super::ids::{NodeIndex, NodeTable};
 use super::seen::{Seen, SeenById};

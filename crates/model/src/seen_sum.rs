@@ -1,6 +1,6 @@
 //! A short sum over what was seen of many incarnations, so that two nodes find out that they
-//! agree on all of them without naming a single one (RULES, "Sparing": incarnations that are over
-//! stay out of the digests, covered by a hash).
+//! agree on all of them without naming a single one (docs/replication-rules.md, "Sparing": incarnations
+//! that are over stay out of the digests, covered by a hash).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Which virtual shard a path belongs to: a unit of affinity, not of ownership (DESIGN, clients).
+//! Which virtual shard a path belongs to: a unit of affinity, not of ownership (docs/client-protocol.md,
+//! "Virtual shards").
 //!
 //! xxHash64 with seed 0 over the first element (a string's UTF-8 without its MessagePack head, any
 //! other element's canonical MessagePack), then jump consistent hash (Lamping and Veach, 2014).

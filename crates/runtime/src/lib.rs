@@ -1,5 +1,5 @@
 //! The only file that names the async runtime and the clock, and the only one that starts tasks
-//! and threads (ARCHITECTURE.md, "Dependencies"). What does not depend on the runtime (channels, locks,
+//! and threads (docs/decisions/0002-async-runtime.md). What does not depend on the runtime (channels, locks,
 //! events, stream adaptors) is used directly from its own crate.
 
 use std::collections::hash_map::RandomState;

@@ -6,8 +6,8 @@
 //! Everything else that is not as it was written is an error, which names the file and the place;
 //! [`RecoverOptions::discard_damaged`] goes on with what is before it.
 //!
-//! RULES 9: whoever comes back begins a new incarnation, whatever is found here; how the last life
-//! ended is only told to the operator. The store's id is kept only if nothing says that an older state
+//! Replication rule 9: whoever comes back begins a new incarnation, whatever is found here; how the last
+//! life ended is only told to the operator. The store's id is kept only if nothing says that an older state
 //! than the node had was loaded. A directory that was set back as a whole, by a snapshot of a virtual
 //! machine or of a file system, says nothing of it.
 

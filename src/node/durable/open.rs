@@ -1,5 +1,5 @@
-//! What a node starts with: the state that its data directory holds, a new incarnation (RULES 9),
-//! and the log that is begun before anything leaves.
+//! What a node starts with: the state that its data directory holds, a new incarnation (replication rule
+//! 9), and the log that is begun before anything leaves.
 
 use std::sync::Arc;
 
@@ -114,8 +114,8 @@ impl Opened {
     ) -> Result<Prepared, NodeError> {
         let Self { dir, config, network, recovered, found } = self;
         let Recovered { image, store, next, .. } = recovered;
-        // RULES 9: never the one that the directory names, however that life ended. The directory may
-        // have been set back to an earlier moment, and nothing in it could tell.
+        // Replication rule 9: never the one that the directory names, however that life ended. The
+        // directory may have been set back to an earlier moment, and nothing in it could tell.
         let id =
             NodeId { name: name.clone(), incarnation: Incarnation::of_random(rt::random_u64()) };
         let (engine, gone) = begin_engine(&configure, id.clone(), store, image.as_ref())?;

@@ -131,7 +131,7 @@ pub(super) fn write_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str>, out
     texts.for_each(|text| write_str(text, out));
 }
 
-/// What RULES 10 has found.
+/// What replication rule 10 has found.
 fn contents_warnings(engine: &Engine) -> Vec<String> {
     let mut warnings = Vec::new();
     let differing = engine.contents_differ();

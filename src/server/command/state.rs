@@ -176,7 +176,7 @@ impl Session {
 
     /// `check_deleted`: what became of these ticks here. The original's servers ask this of each
     /// other after a split, and then remove what the other one says it has not got, changes that it
-    /// has merely not seen among them; ours only tells, and removes nothing for it: RULES 4 does
+    /// has merely not seen among them; ours only tells, and removes nothing for it: replication rule 4 does
     /// that between nodes.
     pub(in crate::server) fn check_deleted(
         &mut self,

@@ -1,5 +1,5 @@
-//! The recent conflicts that were found at this node, for clients that ask (DESIGN, rule
-//! "nothing acknowledged is lost silently").
+//! The recent conflicts that were found at this node, for clients that ask (ARCHITECTURE.md,
+//! invariant 4).
 //!
 //! A conflict is found wherever its two versions meet: at every node that held the one when the
 //! other came. So each node at which clients could read the losing version finds it, the one

@@ -1,4 +1,4 @@
-//! RULES 10 in motion: peers compare sums over what they hold, and repair what differs.
+//! Replication rule 10 in motion: peers compare sums over what they hold, and repair what differs.
 //!
 //! A full digest carries a sum over all that its sender has accounted for and one over all that it
 //! holds. Where a peer has the same of the first, and the same mark, and another of the second, one
@@ -9,7 +9,7 @@
 //! | the lesser of the two nodes | `ContentsAsk` | its sums by bucket |
 //! | the other | `ContentsList` | the versions that it holds in buckets that differ |
 //! | whoever gets a list | `ContentsWant` | paths at which it lacks what is listed ([`Replica::lacks`]) |
-//! | the other | `ContentsVersions` | the whole versions, which are taken in by RULES 10 |
+//! | the other | `ContentsVersions` | the whole versions, which are taken in by replication rule 10 |
 //! | the lesser node, after the last list | `ContentsList` | what it holds in the same buckets, in turn |
 //!
 //! Where changes are always under way, two nodes may never have seen the same at the moment of a

@@ -1,5 +1,5 @@
 //! A node's whole state at one moment, as data: what a restart needs, and what a snapshot file
-//! holds (RULES 9).
+//! holds (replication rule 9).
 
 use super::{Config, Decided, Engine, Outbox, Output};
 use crate::model::group::GroupConfig;
@@ -99,14 +99,14 @@ impl Engine {
         }
     }
 
-    /// From now on no event is made here, whoever asks for it: the record that proves where this
-    /// incarnation stopped is being written (DESIGN, rule "no event twice"). For good.
+    /// From now on no event is made here, whoever asks for it: the record that says where this
+    /// incarnation stopped is being written. For good.
     pub fn stop_making_events(&mut self) {
         self.replica.stop_making_events();
     }
 
-    /// A node that comes back with a state of its own. `config.id` is a new incarnation (RULES 9): the
-    /// state may be older than what the image's incarnation has done. `None` when the node table is
+    /// A node that comes back with a state of its own. `config.id` is a new incarnation (replication rule
+    /// 9): the state may be older than what the image's incarnation has done. `None` when the node table is
     /// full.
     ///
     /// A decision in the image is carried out. What that takes out of the tree is in `out`, and must be

@@ -110,8 +110,8 @@ pub enum Output {
     Gone {
         /// Tombstones that were purged: clients see no difference.
         purged: Vec<Committed>,
-        /// Entries that were dropped because they had been deleted and purged elsewhere (RULES 4a);
-        /// those that had a value are new deletions for clients.
+        /// Entries that were dropped because they had been deleted and purged elsewhere (replication rule
+        /// 4a); those that had a value are new deletions for clients.
         dropped: Vec<Committed>,
     },
     /// What was accounted for, how far purges were applied, the Delete group's list or its
@@ -252,7 +252,7 @@ pub enum Report {
         config: GroupConfig,
     },
     /// A peer has accounted for the same as this node, at the same mark, and holds something else:
-    /// one event has two contents (RULES 10). The entries are being compared and repaired.
+    /// one event has two contents (replication rule 10). The entries are being compared and repaired.
     ContentsDiffer {
         /// Which peer.
         peer: NodeName,

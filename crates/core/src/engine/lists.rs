@@ -1,6 +1,6 @@
 //! How long the lists are that a node tells its peers: what it has accounted for, what it lacks,
 //! names across a purge. Each is told in parts, or covered by a sum, or refused: a list that was
-//! clipped in silence would be taken for the whole (RULES 3 to 5).
+//! clipped in silence would be taken for the whole (replication rules 3 to 5).
 //!
 //! | list | what happens to one that is too long |
 //! |---|---|

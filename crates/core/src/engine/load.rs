@@ -1,4 +1,4 @@
-//! A saved state of the Python DistKV, taken into a node (RULES 9, "any other file"): its
+//! A saved state of the Python DistKV, taken into a node (replication rule 9, "any other file"): its
 //! entries by rule 2 without refusing, then what the file's writer had accounted for, but no
 //! mark.
 //!

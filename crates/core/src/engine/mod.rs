@@ -79,7 +79,7 @@ pub const KILLED_MAX: usize = 1_024;
 /// What an engine is made with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// This node's name and incarnation: a new one at each start (RULES 9).
+    /// This node's name and incarnation: a new one at each start (replication rule 9).
     pub id: NodeId,
     /// From a random source: makes hashes hard to guess.
     pub hash_seed: u64,
@@ -169,9 +169,9 @@ pub struct EngineCounters {
     pub purges: u64,
     /// Tombstones that were dropped by purges.
     pub purged: u64,
-    /// Entries that were dropped because they had been purged elsewhere (RULES 4a).
+    /// Entries that were dropped because they had been purged elsewhere (replication rule 4a).
     pub dropped: u64,
-    /// Entries that were changed here while cut off and re-issued (RULES 4b, 8).
+    /// Entries that were changed here while cut off and re-issued (replication rules 4b, 8).
     pub reissued: u64,
     /// Changes of others that were passed on.
     pub relayed: u64,
@@ -182,7 +182,7 @@ pub struct EngineCounters {
     /// Links over which they are again.
     pub grafts: u64,
     /// Times that a peer was found to hold something else although it has accounted for the same
-    /// (RULES 10).
+    /// (replication rule 10).
     pub contents_differed: u64,
     /// Entries that were repaired here because of that.
     pub contents_mended: u64,

@@ -13,8 +13,8 @@ use xxhash_rust::xxh64::xxh64;
 
 use crate::model::ids::NodeName;
 
-/// Most nodes, this one included, of a network in which all are linked with all. Measured (DESIGN,
-/// section 10): with 50 nodes a full mesh is still the quickest, and costs the maker of a change 47
+/// Most nodes, this one included, of a network in which all are linked with all. Measured
+/// (docs/scale.md): with 48 nodes a full mesh is still the fastest, and costs the maker of a change 47
 /// copies of it.
 pub const FULL_MESH_MAX: usize = 48;
 /// On how many rings a node has its neighbours: at most two on each.

@@ -45,7 +45,7 @@ pub(super) struct Peer {
     pub(super) avoid_until: Millis,
     /// Since when its mark has been ahead of this node's.
     pub(super) ahead_since: Option<Millis>,
-    /// It has re-issues for this node (RULES 4d), or must be asked for another reason.
+    /// It has re-issues for this node (replication rule 4d), or must be asked for another reason.
     pub(super) invited: bool,
     /// The announcements that it sent did not bring this node to its mark.
     pub(super) announced_in_vain: bool,
@@ -62,9 +62,9 @@ pub(super) struct Peer {
 /// What became of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Taken {
-    /// It was refused (RULES 2).
+    /// It was refused (replication rule 2).
     pub(super) refused: bool,
-    /// It was re-issued on the sender's behalf (RULES 8).
+    /// It was re-issued on the sender's behalf (replication rule 8).
     pub(super) reissued: bool,
 }
 
@@ -291,7 +291,7 @@ impl Engine {
         self.peers.links.values_mut().filter(is_maker).for_each(|peer| peer.ack_wanted = true);
     }
 
-    /// RULES 2 for a record from a peer. `None` when the node table is full.
+    /// Replication rule 2 for a record from a peer. `None` when the node table is full.
     pub(super) fn take_record(
         &mut self,
         record: &Record<'_>,
@@ -302,7 +302,7 @@ impl Engine {
         Some(self.take_entry(&record.path, &entry, mark, out))
     }
 
-    /// RULES 8 for a streamed record of a sender on another lineage. `None` when the node table
+    /// Replication rule 8 for a streamed record of a sender on another lineage. `None` when the node table
     /// is full.
     pub(super) fn take_record_on_behalf(
         &mut self,
@@ -324,7 +324,7 @@ impl Engine {
         })
     }
 
-    /// RULES 2 for a version that is not of this node's making.
+    /// Replication rule 2 for a version that is not of this node's making.
     pub(super) fn take_entry(
         &mut self,
         path: &Path,
@@ -384,7 +384,7 @@ impl Engine {
         out.push(Output::Report(Report::Conflict(conflict)));
     }
 
-    /// A re-issue is told to clients here, but not pushed (RULES 4d): peers hear of it by the
+    /// A re-issue is told to clients here, but not pushed (replication rule 4d): peers hear of it by the
     /// digest.
     fn note_reissue(&mut self, change: Committed, out: &mut Outbox) {
         self.counters.reissued += 1;
@@ -392,7 +392,7 @@ impl Engine {
         self.publish(change, out);
     }
 
-    /// Tells of what the step of RULES 4 did.
+    /// Tells of what the step of replication rule 4 did.
     pub(super) fn publish_across(&mut self, across: Across, out: &mut Outbox) {
         if !across.dropped.is_empty() {
             self.counters.dropped += across.dropped.len() as u64;

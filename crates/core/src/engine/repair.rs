@@ -1,8 +1,8 @@
-//! RULES 3 and 4 in motion, the asking side: when to ask whom for a catch-up, and the four steps
-//! of one: counters out, known in; missing out, data in; across a purge names out, verdicts in;
-//! then the step. Lists that are too long for a message go in parts: the asker asks for each when
-//! it has dealt with the one before it, so that neither side has more than one on its way. One
-//! catch-up is under way at a time; a hole that one peer does not fill is mended with another.
+//! Replication rules 3 and 4 in motion, the asking side: when to ask whom for a catch-up, and the four
+//! steps of one: counters out, known in; missing out, data in; across a purge names out, verdicts in; then
+//! the step. Lists that are too long for a message go in parts: the asker asks for each when it has dealt
+//! with the one before it, so that neither side has more than one on its way. One catch-up is under way at
+//! a time; a hole that one peer does not fill is mended with another.
 
 use super::take_in::TOUCHED_AT_ONCE;
 use super::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};
@@ -51,9 +51,9 @@ struct Active {
     streamed: u64,
     /// Of the missing events how many there are in the parts that have been told.
     missing: u64,
-    /// An entry was refused: the knowledge at the end must not be taken (RULES 3).
+    /// An entry was refused: the knowledge at the end must not be taken (replication rule 3).
     refused: bool,
-    /// Events were made here on the answerer's behalf (RULES 8).
+    /// Events were made here on the answerer's behalf (replication rule 8).
     reissued: bool,
     stage: Stage,
 }
@@ -219,7 +219,8 @@ impl Engine {
         self.repair.active.as_mut().filter(|a| a.link == link && a.id == id)
     }
 
-    /// Step 2: what the answerer knows, or a part of it. It makes ticks missing, never seen (RULES 3).
+    /// Step 2: what the answerer knows, or a part of it. It makes ticks missing, never seen (replication
+    /// rule 3).
     pub(super) fn on_catch_up_known(
         &mut self,
         link: LinkId,
@@ -262,7 +263,7 @@ impl Engine {
     }
 
     /// Asks for the next of the missing events, else for the next part of what is known; when all data
-    /// is in, goes on to RULES 4.
+    /// is in, goes on to replication rule 4.
     fn go_on_streaming(&mut self, link: LinkId, id: u64, now: Millis, out: &mut Outbox) {
         let max = self.config.lists.list;
         let Some(active) = self.repair.active.as_mut().filter(|a| a.link == link && a.id == id)
@@ -351,14 +352,14 @@ impl Engine {
     ) {
         let Some(active) = self.active(link, id) else { return };
         active.heard = now;
-        // RULES 3: only when all of it has been applied, none refused, is S's seen taken.
+        // Replication rule 3: only when all of it has been applied, none refused, is S's seen taken.
         if active.refused || active.streamed != entries {
             return self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
         }
         self.go_on_streaming(link, id, now, out);
     }
 
-    /// RULES 4: answers to names.
+    /// Replication rule 4: answers to names.
     pub(super) fn on_catch_up_verdict(
         &mut self,
         link: LinkId,
@@ -378,7 +379,7 @@ impl Engine {
         self.name_or_step(link, id, crossing, now, out);
     }
 
-    /// Names what is not answered yet, or takes the step of RULES 4.
+    /// Names what is not answered yet, or takes the step of replication rule 4.
     fn name_or_step(
         &mut self,
         link: LinkId,
@@ -429,8 +430,8 @@ impl Engine {
         self.note_asked(link);
         self.send(link, &PeerMessage::CatchUpDone { id: active.id }, out);
         if made || active.reissued {
-            // RULES 4d: S at once catches up from X. The re-issues are not pushed: others hear of
-            // them by the digest, and fetch them from either.
+            // Replication rule 4d: S at once catches up from X. The re-issues are not pushed: others hear
+            // of them by the digest, and fetch them from either.
             self.send(link, &PeerMessage::CatchUpInvite, out);
         }
         if let Some(peer) = self.peers.get_mut(link) {

@@ -1,4 +1,4 @@
-//! Healing a split (DESIGN, section 5): who asks whom, and in which order. The exchange itself is
+//! Healing a split (docs/replication.md): who asks whom, and in which order. The exchange itself is
 //! the catch-up in four steps of [`super::repair`]; this is what makes a whole network do it
 //! without everybody asking the other side at once.
 //!

@@ -138,7 +138,7 @@ impl Engine {
                     && self.catch_up_progress().is_none_or(|progress| progress.link != link)
                     && let Some(peer) = self.peers.get_mut(link)
                 {
-                    // RULES 3: this node has to catch up first; whoever else it leaves that to
+                    // Replication rule 3: this node has to catch up first; whoever else it leaves that to
                     // may wait for it in turn.
                     peer.invited = true;
                 }
@@ -211,7 +211,7 @@ impl Engine {
         out.push(Output::Serve { link, job: Box::new(ServeJob { id, work }) });
     }
 
-    /// RULES 4: the asker names entries that may have been purged here.
+    /// Replication rule 4: the asker names entries that may have been purged here.
     pub(super) fn on_catch_up_names(
         &mut self,
         link: LinkId,

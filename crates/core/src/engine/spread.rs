@@ -1,9 +1,9 @@
-//! How changes and messages reach nodes that have no link to their maker (DESIGN, section 4): over a
-//! tree of *eager* links, which digests repair. The idea is Plumtree's.
+//! How changes and messages reach nodes that have no link to their maker (docs/replication.md, "More
+//! than 48 nodes"): over a tree of *eager* links, which digests repair. The idea is Plumtree's.
 //!
 //! - Each link is eager or lazy, for both sides alike. A change that is new here goes on to all eager
-//!   links but the one that it came over, with the mark that its maker gave it (RULES 2, 5: it is the
-//!   maker's push, only later). What is accounted for already goes nowhere.
+//!   links but the one that it came over, with the mark that its maker gave it (replication rules 2, 5: it
+//!   is the maker's push, only later). What is accounted for already goes nowhere.
 //! - A link that brings a second copy closes a circle: it becomes lazy. After one change from
 //!   anywhere the eager links are a tree.
 //! - Lazy links have digests of what changed. A hole that one of them shows is mended by the catch-up
@@ -279,8 +279,8 @@ impl Engine {
         self.spread.wanted = wanted;
     }
 
-    /// RULES 7 is spoken directly: members of the Delete group are linked with each other, and with
-    /// whoever wants to become one.
+    /// Replication rule 7 is spoken directly: members of the Delete group are linked with each other, and
+    /// with whoever wants to become one.
     fn group_links(&self) -> Vec<NodeName> {
         let me = self.as_member();
         let concerns_me = |config: &&GroupConfig| {

@@ -1,5 +1,5 @@
-//! Taking in a state from elsewhere (RULES 9): harmless, whatever it is. Brings nothing back that was
-//! deleted, and takes nothing away that is newer.
+//! Taking in a state from elsewhere (replication rule 9): harmless, whatever it is. Brings nothing back
+//! that was deleted, and takes nothing away that is newer.
 //!
 //! A state may be big, so its entries are taken in some at a time, under a guard each; between them
 //! the node goes on as ever. Data before knowledge: what the state's node had accounted for comes

@@ -1,6 +1,6 @@
 //! What operators and clients can ask about the state: who made which changes, which of them
-//! are there, superseded, deleted or missing (PROTOCOL, get_state, enum_node, kill_node). All
-//! of it is computed from a snapshot, outside of the lock.
+//! are there, superseded, deleted or missing (docs/client-protocol.md, "Actions").
+//! All of it is computed from a snapshot, outside of the lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// Pushes a change of this node to all peers, encoded once. The mark is the one of this
-    /// very moment (RULES 5).
+    /// very moment (replication rule 5).
     pub(super) fn push_change(&mut self, change: &Committed, ack_wanted: bool, out: &mut Outbox) {
         self.peers.note_change(change.entry.newest().node);
         if self.peers.is_empty() {

@@ -1,7 +1,7 @@
-//! RULES 3 and 4, the answering side: everything comes from one O(1) snapshot (tree, seen, mark
-//! of the same moment). First what is known, clipped to what the asker's counters leave in doubt;
-//! then the entries that it says are missing there, tombstones included; then, across a purge,
-//! what has become of the entries that it names.
+//! Replication rules 3 and 4, the answering side: everything comes from one O(1) snapshot (tree, seen, mark
+//! of the same moment). First what is known, clipped to what the asker's counters leave in doubt; then the
+//! entries that it says are missing there, tombstones included; then, across a purge, what has become of
+//! the entries that it names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,11 +41,11 @@ pub struct CatchUpSnapshot {
 }
 
 impl Replica {
-    /// RULES 3: takes the snapshot. O(nodes), not O(entries). `contiguous`: per incarnation the
+    /// Replication rule 3: takes the snapshot. O(nodes), not O(entries). `contiguous`: per incarnation the
     /// tick up to which the asker has seen all.
     ///
     /// # Errors
-    /// [`Behind`], unless each side is ahead of the other in some lineage (RULES 8).
+    /// [`Behind`], unless each side is ahead of the other in some lineage (replication rule 8).
     pub fn begin_catch_up(
         &self,
         contiguous: &BTreeMap<NodeIndex, Tick>,
@@ -232,7 +232,7 @@ impl Next {
     }
 }
 
-/// RULES 4, the answer to what the asker names, under way.
+/// Replication rule 4, the answer to what the asker names, under way.
 pub struct Verdict {
     snapshot: Arc<CatchUpSnapshot>,
     named: Seen,

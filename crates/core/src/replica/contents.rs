@@ -1,7 +1,7 @@
-//! RULES 10: two contents for one event. Every other rule relies on an event standing for one
-//! change. A disk that was set back, a copied directory, a virtual machine that was resumed twice, or
-//! a defect can break that; then nodes that have accounted for the same events hold different
-//! entries, and no other rule will ever say so.
+//! Replication rule 10: two contents for one event. Every other rule relies on an event standing for one
+//! change. A disk that was set back, a copied directory, a virtual machine that was resumed twice, or a
+//! defect can break that; then nodes that have accounted for the same events hold different entries, and no
+//! other rule will ever say so.
 //!
 //! A node tells by (I): of a version whose event it has accounted for, it holds at least as great a
 //! version, or has purged it at its mark. Where that is not so, it takes the other's version in, and
@@ -36,7 +36,7 @@ pub struct ListedVersion {
 pub enum ContentsApplied {
     /// This node holds it, or a greater one, or no event can be made now. Nothing was changed.
     Nothing,
-    /// Its event was not accounted for: it went by RULES 2.
+    /// Its event was not accounted for: it went by replication rule 2.
     Ordinary(Applied),
     /// The tree changed: the version's event had another content here.
     Mended(Box<Mended>),
@@ -105,8 +105,8 @@ impl Replica {
         }
     }
 
-    /// RULES 10 for a version that a peer held at `mark`, and that this node asked for because it
-    /// lacks it.
+    /// Replication rule 10 for a version that a peer held at `mark`, and that this node asked for because
+    /// it lacks it.
     pub fn apply_contents(&mut self, path: &Path, theirs: &Entry, mark: &Mark) -> ContentsApplied {
         let event = theirs.newest();
         if !self.seen.contains(event) {
@@ -263,7 +263,7 @@ mod tests {
             let _ = compare(&mut a, &mut b, at);
             let _ = compare(&mut b, &mut a, at);
         }
-        // The new events go by RULES 2, as any change.
+        // The new events go by replication rule 2, as any change.
         assert!(matches!(push(&b, &mut a, "k"), Applied::Taken(_)));
         assert!(matches!(push(&a, &mut b, "l"), Applied::Taken(_)));
         for node in [&a, &b] {

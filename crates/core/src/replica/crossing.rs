@@ -1,4 +1,5 @@
-//! RULES 4 under way, the asking side: which entries are named, piece by piece, and what was answered.
+//! Replication rule 4 under way, the asking side: which entries are named, piece by piece, and what was
+//! answered.
 //!
 //! The entries are those of one O(1) snapshot, walked once; each piece of the walk is short, because it
 //! happens under the guard. What changes meanwhile is noted, and asked about at the end. So the last
@@ -117,8 +118,8 @@ impl Replica {
         (!names.is_empty() || !is_all).then_some(names)
     }
 
-    /// RULES 3 and 4, the step at the end: when the whole stream is in, none of it refused, and all
-    /// that was named is answered.
+    /// Replication rules 3 and 4, the step at the end: when the whole stream is in, none of it refused, and
+    /// all that was named is answered.
     ///
     /// # Errors
     /// [`AcrossFailure`]; nothing was changed. After [`AcrossFailure::Unanswered`] there are names
@@ -151,7 +152,7 @@ impl Replica {
         Ok(across)
     }
 
-    /// RULES 4a and 4b for what was answered: the answerer holds nothing at these paths.
+    /// Replication rules 4a and 4b for what was answered: the answerer holds nothing at these paths.
     fn carry_out_answers(
         &mut self,
         their: &Knowledge,
@@ -178,7 +179,7 @@ impl Replica {
         self.drop_and_reissue(their, drops, reissues)
     }
 
-    /// Takes an entry out of the tree: RULES 4a. No event is made for it.
+    /// Takes an entry out of the tree: replication rule 4a. No event is made for it.
     pub(super) fn drop_entry(&mut self, path: &Path) -> Option<Committed> {
         let entry = self.take_out(path)?;
         Some(Committed { path: path.clone(), entry })

@@ -1,4 +1,4 @@
-//! RULES 2, the choice: which of two versions stays, and what becomes of the lesser one. Pure:
+//! Replication rule 2, the choice: which of two versions stays, and what becomes of the lesser one. Pure:
 //! nothing is changed here; [`super::apply`] carries it out.
 
 use std::cmp::Ordering;
@@ -28,8 +28,8 @@ pub enum ApplyDecision {
     PutTheirsOnTop,
 }
 
-/// RULES 2, "a deletion undone": the newest event on top of which a version was made and that a node
-/// has seen which holds nothing at the path. By (I) that was deleted there, and the tombstone purged.
+/// Replication rule 2, "a deletion undone": the newest event on top of which a version was made and that a
+/// node has seen which holds nothing at the path. By (I) that was deleted there, and the tombstone purged.
 /// None where the version's maker knew of a deletion since, or the version is one itself.
 pub(super) fn undone_by(version: &Entry, seen: &Seen) -> Option<Event> {
     if version.is_tombstone() {

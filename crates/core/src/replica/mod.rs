@@ -1,5 +1,5 @@
-//! The replicated state of one node and the rules that change it, pure. Each rule of the
-//! replication rules (RULES in these docs; `ARCHITECTURE.md` has them) is in one place:
+//! The replicated state of one node and the rules that change it, pure. Each of the replication rules
+//! (docs/replication-rules.md) is in one place:
 //!
 //! | rule | where |
 //! |---|---|
@@ -237,7 +237,7 @@ impl Replica {
     }
 
     /// Whether this identity was met with a tick that it has not used: a cloned disk. A node
-    /// that finds out must stop writing and renew (DESIGN, rule "no event twice").
+    /// that finds out must stop writing and renew (ARCHITECTURE.md, invariant 2).
     #[must_use]
     pub fn is_usurped(&self) -> bool {
         self.usurped
@@ -262,7 +262,7 @@ impl Replica {
     }
 
     /// Notes that somebody spoke of an event; only a tick of our own that we never used
-    /// matters here. Hearing changes nothing else (RULES 3: data before knowledge).
+    /// matters here. Hearing changes nothing else (replication rule 3: data before knowledge).
     pub(crate) fn check_own(&mut self, event: Event) {
         if event.node == self.own && event.tick > self.tick {
             self.usurped = true;

@@ -1,5 +1,5 @@
-//! RULES 5: purging tombstones that the Delete group has agreed on, the check of RULES 7 that
-//! a member makes before it agrees, and what a coordinator proposes.
+//! Replication rule 5: purging tombstones that the Delete group has agreed on, the check of replication
+//! rule 7 that a member makes before it agrees, and what a coordinator proposes.
 
 use super::{Committed, Replica};
 use crate::model::defects::Defect;
@@ -76,7 +76,7 @@ pub enum PurgeDecision {
 }
 
 impl Replica {
-    /// RULES 5: whether an announcement can be applied here.
+    /// Replication rule 5: whether an announcement can be applied here.
     pub fn decide_purge(&self, pair: &TockPair) -> PurgeDecision {
         if self.mark.component(&pair.lineage).includes(&pair.reached()) {
             PurgeDecision::Done
@@ -89,7 +89,7 @@ impl Replica {
         }
     }
 
-    /// RULES 7: whether a member can agree: as [`Replica::decide_purge`], and all its
+    /// Replication rule 7: whether a member can agree: as [`Replica::decide_purge`], and all its
     /// tombstones with tock <= `to` are in V.
     pub fn decide_agree(&self, pair: &TockPair) -> PurgeDecision {
         let decision = self.decide_purge(pair);
@@ -102,8 +102,8 @@ impl Replica {
         decision
     }
 
-    /// RULES 5, carried out; only legal after [`PurgeDecision::Apply`]. Drops the tombstones that
-    /// are in V with tock <= `to` and gives them back; mark = `to`, own tock >= `to`.
+    /// Replication rule 5, carried out; only legal after [`PurgeDecision::Apply`]. Drops the tombstones
+    /// that are in V with tock <= `to` and gives them back; mark = `to`, own tock >= `to`.
     pub fn apply_purge(&mut self, pair: &TockPair) -> Vec<Committed> {
         let gone: Vec<Committed> = self
             .tree
@@ -126,7 +126,7 @@ impl Replica {
         self.mark.learn(implied)
     }
 
-    /// RULES 7: the pair that this node would propose as coordinator, about `tombstones_max`
+    /// Replication rule 7: the pair that this node would propose as coordinator, about `tombstones_max`
     /// tombstones at once; none while there is no tombstone to drop. V is its seen exactly;
     /// holes that nobody can fill are out of it by themselves.
     #[must_use]
@@ -144,7 +144,7 @@ impl Replica {
         Some(self.pair_to(lineage, from, to, id))
     }
 
-    /// RULES 7: a pair that drops nothing that has to be dropped, for a planned change of the
+    /// Replication rule 7: a pair that drops nothing that has to be dropped, for a planned change of the
     /// member list; `None` when the counter is used up.
     #[must_use]
     pub fn empty_pair(&self, lineage: &Lineage, id: Option<PurgeId>) -> Option<TockPair> {

@@ -301,7 +301,7 @@ fn moved(from: &Replica, to: &mut Replica, seen: &Seen) -> Seen {
     to.intern_seen(&export_seen(from.table(), seen)).unwrap()
 }
 
-/// RULES 3, 4 and 8 from end to end, with `meanwhile` before X takes the step.
+/// Replication rules 3, 4 and 8 from end to end, with `meanwhile` before X takes the step.
 fn catch_up_with(
     x: &mut Replica,
     s: &mut Replica,

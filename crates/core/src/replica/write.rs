@@ -1,4 +1,4 @@
-//! RULES 1: a change that a client of this node makes, with its preconditions.
+//! Replication rule 1: a change that a client of this node makes, with its preconditions.
 
 use super::write_ids::Made;
 use super::{Committed, Replica};
@@ -11,7 +11,7 @@ use crate::model::value::values_equal;
 use crate::model::write_id::WriteId;
 use crate::tree::Spot;
 
-/// What a client wants to be the case before its change is made (PROTOCOL, set_value).
+/// What a client wants to be the case before its change is made (docs/client-protocol.md, "Actions").
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Precondition<'a> {
     /// What the entry's newest event must be.
@@ -126,7 +126,7 @@ pub enum WriteError {
 }
 
 impl Replica {
-    /// RULES 1: tock = max(own tock, the old entry's) + 1; chain = the new event, then the old
+    /// Replication rule 1: tock = max(own tock, the old entry's) + 1; chain = the new event, then the old
     /// chain without events of this incarnation, cut to the bound.
     ///
     /// Deleting what is not there makes no event: a tombstone for nothing would only have to
@@ -242,7 +242,8 @@ fn check_precondition(wanted: &Precondition<'_>, old: Option<&Entry>) -> Result<
     match (wanted.chain, live) {
         (ChainCondition::Any, _) | (ChainCondition::MustBeNew, None) => {}
         (ChainCondition::MustBeNew, Some(_)) => return Err(WriteError::AlreadyExists),
-        // A deleted entry counts as new, although it still has a chain (PROTOCOL, chain).
+        // A deleted entry counts as new, although it still has a chain (docs/client-protocol.md,
+        // "Actions").
         (ChainCondition::Newest(_) | ChainCondition::Unknown, None) => {
             return Err(WriteError::IsNew);
         }

@@ -1,5 +1,5 @@
 //! Hashes over the contents of entries, and sums of them that are kept up to date with every change
-//! (RULES 10). Two nodes that have accounted for the same events at the same mark hold the same
+//! (replication rule 10). Two nodes that have accounted for the same events at the same mark hold the same
 //! entries, unless one event stands for two contents; their sums tell.
 //!
 //! A sum is kept per *bucket*, by the hash of the path, so that a difference is narrowed down to a

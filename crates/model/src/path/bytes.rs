@@ -10,7 +10,7 @@ use crate::value::Reader;
 use crate::value::skip::{SkipLimits, scalar_len, skip_value};
 use crate::value::write::{write_array_len, write_ext};
 
-/// The extension type of paths (PROTOCOL, framing).
+/// The extension type of paths (docs/client-protocol.md, "Framing").
 pub const EXT_PATH: i8 = 3;
 
 /// The order of paths, on canonical bytes: element by element (see [`Element::order`]), a path

@@ -1,4 +1,4 @@
-//! RULES 5: announcements of purges. A node that stands at `from` and has seen V applies them;
+//! Replication rule 5: announcements of purges. A node that stands at `from` and has seen V applies them;
 //! each that was applied is kept for a while and offered, in order, to whoever is behind.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::model::tick_set::TickSet;
 use crate::protocol::peer::{PairById, PeerMessage};
 use crate::replica::purge::{PurgeDecision, TockPair};
 
-/// Announcements that wait for their V at most; who needs more goes by RULES 4.
+/// Announcements that wait for their V at most; who needs more goes by replication rule 4.
 const WAITING_MAX: usize = 16;
 
 impl Engine {
@@ -80,7 +80,7 @@ impl Engine {
                 self.apply_and_pass_on(pair, out);
                 self.retry_waiting(out);
             }
-            // What is on its way may make it fit; if not, RULES 4 does.
+            // What is on its way may make it fit; if not, replication rule 4 does.
             PurgeDecision::NotSeen | PurgeDecision::OtherMark => {
                 if self.delete.waiting.len() >= WAITING_MAX {
                     self.delete.waiting.pop_front();

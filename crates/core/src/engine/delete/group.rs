@@ -1,4 +1,4 @@
-//! RULES 7: the member list. Who founds it, who coordinates, when it is changed as planned, and
+//! Replication rule 7: the member list. Who founds it, who coordinates, when it is changed as planned, and
 //! when by force, which starts a new lineage, named by an event of its maker.
 
 use std::collections::BTreeSet;
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     /// Takes a member that will not come back off the list, by force. What it alone had agreed
-    /// to or deleted may come to be a new change when it comes back after all (RULES 8).
+    /// to or deleted may come to be a new change when it comes back after all (replication rule 8).
     ///
     /// # Errors
     /// [`ForgetError`]; nothing was changed.
@@ -223,7 +223,7 @@ impl Engine {
         if let Some(listed) = config.member(&me.name)
             && *listed != me
         {
-            // This node came back without the record of what it had agreed to (RULES 9).
+            // This node came back without the record of what it had agreed to (replication rule 9).
             let rest = config.members().iter().filter(|m| m.name != me.name).cloned().collect();
             self.force_change(rest, out);
             return;

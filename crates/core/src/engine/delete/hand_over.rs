@@ -1,6 +1,6 @@
-//! RULES 7: handing over. The only member of the list has no data directory and stops: it gives
-//! the list to a successor, in the same lineage. Otherwise its successor, or its own next life,
-//! would have to start another one.
+//! Replication rule 7: handing over. The only member of the list has no data directory and stops: it gives
+//! the list to a successor, in the same lineage. Otherwise its successor, or its own next life, would have
+//! to start another one.
 
 use super::{Engine, Member};
 use crate::engine::LinkId;

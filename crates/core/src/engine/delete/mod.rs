@@ -1,4 +1,4 @@
-//! RULES 7: who may purge, and how the Delete group agrees.
+//! Replication rule 7: who may purge, and how the Delete group agrees.
 //!
 //! | part | where |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | nodes that are not on the list and were here lately | [`witness`] |
 //! | the only member stops: it hands over | [`hand_over`] |
 //! | a member leaves for good | [`retire`] |
-//! | announcements: applied, kept, offered to whoever is behind (RULES 5) | [`announce`] |
+//! | announcements: applied, kept, offered to whoever is behind (replication rule 5) | [`announce`] |
 //! | holes in V: waiting for them, and giving them up as lost | [`holes`] |
 
 pub(super) mod announce;

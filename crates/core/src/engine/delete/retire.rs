@@ -1,5 +1,6 @@
-//! RULES 7: leaving for good. A member that will not come back has the list changed as planned, to one
-//! without it, while it is still here: so nobody waits for it afterwards, and nobody has to forget it.
+//! Replication rule 7: leaving for good. A member that will not come back has the list changed as planned,
+//! to one without it, while it is still here: so nobody waits for it afterwards, and nobody has to forget
+//! it.
 //!
 //! It coordinates that one round itself, elected or not. The election only keeps coordinators from
 //! disturbing each other; that one purge at most begins at any mark rests on what members agree to.

@@ -1,4 +1,4 @@
-//! RULES 7: a round. The coordinator fixes `from`, `to` and V and proposes them; each member
+//! Replication rule 7: a round. The coordinator fixes `from`, `to` and V and proposes them; each member
 //! agrees after it has persisted what it agrees to; when all have agreed, the coordinator checks
 //! the same for itself, persists its decision, applies it and announces it. A planned change of
 //! the member list rides on a round that all old and new members agree to.

@@ -1,5 +1,5 @@
-//! RULES 7: nodes that were here lately have a say, though they are not on the list. A round waits
-//! for them for a bounded time, so that nothing is purged behind the back of a node whose link was
+//! Replication rule 7: nodes that were here lately have a say, though they are not on the list. A round
+//! waits for them for a bounded time, so that nothing is purged behind the back of a node whose link was
 //! cut for a moment. They cannot block for ever, and cannot decide anything.
 
 use std::collections::BTreeMap;

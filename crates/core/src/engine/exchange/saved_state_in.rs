@@ -1,5 +1,5 @@
 //! A saved state or a change log of the Python DistKV as an image. [`SavedFile`] says which lives its
-//! nodes are, it has no mark and no Delete group: the "other file" of RULES 9.
+//! nodes are, it has no mark and no Delete group: the "other file" of replication rule 9.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

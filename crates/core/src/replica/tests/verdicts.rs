@@ -1,4 +1,5 @@
-//! RULES 4, what the answerer says of the paths that it is asked about: a tombstone is something.
+//! Replication rule 4, what the answerer says of the paths that it is asked about: a tombstone is
+//! something.
 
 use super::*;
 use crate::model::defects::{Defect, Defects};
