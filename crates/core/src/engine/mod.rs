@@ -1,7 +1,7 @@
-//! One node's whole state behind two doors: `&self` methods read, [`Engine::write`] and
-//! [`Engine::handle`] change. Pure and deterministic: time, randomness and messages come in,
-//! and what is to be done comes out as data ([`Outbox`]). The same engine runs in a real node
-//! and in tests with a virtual clock.
+//! One node's whole state. Its `&self` methods read; its `&mut self` methods change it, chiefly
+//! [`Engine::write`] for clients and [`Engine::handle`] for everything else. Pure and deterministic:
+//! time, randomness and messages come in, and what is to be done comes out as data ([`Outbox`]). The
+//! same engine runs in a real node and in tests with a virtual clock.
 //!
 //! The caller's duties:
 //! 1. Keep the engine behind one reader-writer lock; drain the outbox under the exclusive
