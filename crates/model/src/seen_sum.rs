@@ -1,5 +1,5 @@
 //! A short sum over what was seen of many incarnations, so that two nodes find out that they
-//! agree on all of them without naming a single one (docs/replication-rules.md, "Sparing": incarnations
+//! agree on all of them without naming a single one (docs/replication-rules.md, "Optimizations": incarnations
 //! that are over stay out of the digests, covered by a hash).
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 //! Digests: what a node tells its peers of what it has accounted for (docs/replication-rules.md,
-//! "Sparing").
+//! "Optimizations").
 //!
 //! A full digest names the incarnations that matter: those that are linked or members, those with
 //! holes, and those of which something was accounted for lately; as many as fit, each with all its

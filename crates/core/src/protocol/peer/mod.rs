@@ -145,7 +145,7 @@ pub struct Listed {
     pub hash: u64,
 }
 
-/// What a digest says of the incarnations that it does not name (docs/replication-rules.md, "Sparing").
+/// What a digest says of the incarnations that it does not name (docs/replication-rules.md, "Optimizations").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unnamed {
     /// Nothing: it names what changed.
