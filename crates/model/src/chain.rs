@@ -64,8 +64,9 @@ impl Chain {
         let mut events: SmallVec<[Event; 2]> = smallvec::smallvec![event];
         for old in &self.events {
             if old.node == event.node {
-                // Left out because the newer event stands for it, so nothing is lost. Not so for
-                // an earlier life of this node: its events would look like nobody's.
+                // Left out because the newer event stands for it, so nothing is lost. An event of
+                // an earlier life of this node stays: without it, that change would seem to be
+                // unknown here.
                 continue;
             }
             if events.len() >= bound.get() {

@@ -10,24 +10,24 @@ pub enum Defect {
     KnowledgeBeforeData,
     /// Of two versions with the same tock the one that came last stays.
     TiesByArrival,
-    /// A node that lost its state goes on under the incarnation that it had.
+    /// A node that lost its state continues under the incarnation that it had.
     TickReused,
-    /// A catch-up ends with what its answerer knows by then, not with what it knew when it took
+    /// A catch-up ends with what its answerer knows by then, instead of what it knew when it took
     /// its snapshot.
     KnowledgeAfterSnapshot,
     /// A link's queue that overflows is emptied, and the link is not marked as lagging.
     LagNotMarked,
-    /// Replication rule 4a left out: what was purged elsewhere stays.
+    /// Replication rule 4a left out: entries that were purged elsewhere stay.
     NoDrop,
     /// Replication rule 4a taken too far: what the other side has never seen is dropped as well.
     DropUnseen,
-    /// Replication rule 4b left out: what was changed while cut off is not re-issued.
+    /// Replication rule 4b left out: changes made while cut off are not re-issued.
     NoReissue,
-    /// The list of what is known is clipped one tick too high.
+    /// The list of known ticks is clipped one tick too high.
     ListOffByOne,
     /// A resync does not go on when the housekeeper that drives it dies.
     ResyncStops,
-    /// Replication rule 2: what is pushed at or below the mark is not refused.
+    /// Replication rule 2: a change at or below the mark that is pushed is not refused.
     PushNotRefused,
     /// Replication rule 5: an announcement is applied although V was not all seen.
     PurgeUnseen,
@@ -35,28 +35,29 @@ pub enum Defect {
     TockNotRaised,
     /// Replication rule 3: the mark is taken over when the stream begins, not when all of it is in.
     MarkBeforeEnd,
-    /// Replication rule 7: a forced change of the member list goes on in the same lineage.
+    /// Replication rule 7: a forced change of the member list continues in the same lineage.
     OneLineage,
-    /// Replication rule 7: a coordinator announces what it has not made safe.
+    /// Replication rule 7: a coordinator announces a decision that it has not synced.
     CoordinatorOlder,
     /// Replication rule 9: a node that comes back keeps the incarnation that its directory names, which may
     /// have been set back.
     IncarnationKept,
-    /// Replication rule 10 left out: nobody compares contents.
+    /// Replication rule 10 left out: contents are not compared.
     ContentsNotCompared,
-    /// Replication rule 4: across a purge only the first part of what is known is told, as if it were all.
+    /// Replication rule 4: across a purge only the first part of the known ticks is sent, as if it
+    /// were complete.
     KnownClipped,
     /// Sums cover which incarnations there are, and not their ticks.
     SumsWithoutTicks,
-    /// Replication rule 4: a path where there is a tombstone is said to be empty.
+    /// Replication rule 4: a path with a tombstone is reported as empty.
     TombstoneIsEmpty,
-    /// Replication rules 2 and 4b: a purged deletion is undone, and nobody is told.
+    /// Replication rules 2 and 4b: a purged deletion is undone without a report.
     UndoneInSilence,
-    /// Replication rule 6: a re-issue does not say what it re-issues.
+    /// Replication rule 6: a re-issue does not name the event that it re-issues.
     ReissueWithoutOrigin,
-    /// Replication rule 6: a re-issue of what was itself re-issued, and deleted, keeps its value.
+    /// Replication rule 6: a re-issue of a re-issue that had been deleted keeps its value.
     ReissueOutlivesDeletion,
-    /// Replication rule 7: a member agrees before it has made safe what it agrees to.
+    /// Replication rule 7: a member agrees before it has synced what it agrees to.
     AgreeBeforePersist,
     /// Replication rule 7: a member agrees whatever mark the purge begins at.
     FromNotAsked,

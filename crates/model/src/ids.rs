@@ -35,7 +35,7 @@ pub enum NameError {
 pub struct NodeName(Arc<str>);
 
 impl NodeName {
-    /// Checks and takes a name.
+    /// Checks a name and makes it a [`NodeName`].
     ///
     /// # Errors
     /// [`NameError`] says what is wrong with it.
@@ -93,8 +93,8 @@ impl std::str::FromStr for NodeName {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Incarnation(pub u64);
 
-/// Bits of an incarnation that is drawn now: few enough to read, and so many that two lives of one
-/// node never draw the same one.
+/// Bits of a newly drawn incarnation: few enough to read, and enough that two lives of one node
+/// never draw the same one.
 const INCARNATION_BITS: u32 = 48;
 
 impl Incarnation {
@@ -199,8 +199,8 @@ struct Lives {
     by_incarnation: BTreeMap<Incarnation, NodeIndex>,
 }
 
-/// Up to so many incarnations of a name are looked through one by one. More of them come only
-/// from a node that restarts very often, or from a peer that invents them.
+/// Up to this many incarnations of a name are searched one by one. More exist only for a node that
+/// restarts very often, or if a peer invents them.
 const LIVES_SCANNED: usize = 16;
 
 impl NodeTable {
@@ -259,7 +259,7 @@ impl NodeTable {
         Some(index)
     }
 
-    /// Who an index stands for. An index from another table gives `None`.
+    /// The incarnation that an index stands for. An index from another table gives `None`.
     #[must_use]
     pub fn get(&self, index: NodeIndex) -> Option<&NodeId> {
         self.ids.get(index.as_usize())

@@ -77,7 +77,8 @@ pub fn preferences_path() -> Path {
     Path::from_elements([Element::Nil, Element::Str("shards")]).unwrap_or_default()
 }
 
-/// Where it says which node clients of a shard should prefer: a string, the node's name.
+/// The entry that names the node which clients of a shard should prefer: its value is a string, the
+/// node's name.
 pub fn preference_path(shard: u16) -> Path {
     preferences_path().push(Element::Int(i128::from(shard))).unwrap_or_default()
 }
