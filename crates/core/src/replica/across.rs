@@ -15,7 +15,8 @@ use crate::model::seen::{Mark, Seen};
 /// What the answerer had at the snapshot's moment: taken over only when all its data is in.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knowledge {
-    /// What it had accounted for. Across a purge all of it; else at least what the asker had not.
+    /// What it had accounted for. Across a purge all of it; otherwise at least what the asker had
+    /// not accounted for.
     pub seen: Seen,
     /// How far it had applied purges.
     pub mark: Mark,
@@ -137,13 +138,13 @@ fn fate(
     }
 }
 
-/// What is dropped (replication rule 4a), and what is re-issued (4b) with whether its origin was seen
-/// there.
+/// What is dropped (replication rule 4a), and what is re-issued (4b), each with whether its origin
+/// was seen there.
 type Doomed = (Vec<Path>, Vec<(Path, bool)>);
 
 impl Replica {
-    /// Replication rule 4: names entries with tock <= hi(S, X) that were not answered yet, at most so many.
-    /// Walks the tree.
+    /// Replication rule 4: names entries with tock <= hi(S, X) that were not answered yet, up to
+    /// the given limit. Walks the tree.
     #[must_use]
     pub fn name_unanswered(&self, their: &Knowledge, answers: &Answers, max: NamesMax) -> Names {
         let purged_below = self.purged_below(their);

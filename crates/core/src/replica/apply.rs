@@ -96,7 +96,8 @@ impl Replica {
         }
     }
 
-    /// Replication rule 2 for a version that was not seen, where its tock is no reason to refuse it.
+    /// Replication rule 2 for a version that was not seen, and whose tock is no reason to refuse
+    /// it.
     pub(super) fn apply_unrefused(&mut self, path: &Path, theirs: &Entry) -> Applied {
         self.check_own_chain(theirs);
         // Also of one that loses or is refused: it was made, and must not be made again.
@@ -204,7 +205,7 @@ impl Replica {
         self.hear_tock(greater.tock().max(lesser.tock()));
         // Asked for before anything was accounted for.
         let Some((event, tock)) = self.next_event() else { return Applied::Superseded };
-        // As if the greater one had been made on top of the lesser: so nobody takes them for
+        // As if the greater one had been made on top of the lesser: so no node takes them for
         // versions that do not know each other, or puts the greater one on top once more.
         let extended = |old: &Entry, event, tock| {
             let left_out = LeftOut::on_top_of(old, event, self.chain_bound);

@@ -33,7 +33,7 @@ pub struct CatchUpSnapshot {
     tree: Tree,
     table: Arc<NodeTable>,
     ring: RingSnapshot,
-    /// What the asker is told, and takes over in the end.
+    /// What the asker is told, and adopts in the end.
     knowledge: Knowledge,
     /// The asker is behind, across a purge.
     is_across: bool,
@@ -84,8 +84,8 @@ impl CatchUpSnapshot {
         &self.knowledge
     }
 
-    /// What is known, in parts: the part that begins at `at`, and where the next one begins, if there
-    /// is one.
+    /// The known ticks, in parts: the part that begins at `at`, and where the next one begins, if
+    /// there is one.
     #[must_use]
     pub fn known_part(&self, at: ListAt, max: ListMax) -> (SeenById, Option<ListAt>) {
         let (part, next) = export_part(&self.table, &self.knowledge.seen, at, max);
@@ -140,8 +140,8 @@ enum Source {
     Ring(RingWalk),
     /// It may be anywhere.
     Walk(AllEntries),
-    /// It is most of the tree. In the order of paths, because that is the quickest to take in: each
-    /// path is put behind the one before it.
+    /// It is most of the tree. In the order of paths, which is the fastest to take in: each path is
+    /// inserted after the one before it.
     Ordered(Walk, std::vec::IntoIter<(Path, Entry)>),
 }
 
@@ -190,7 +190,7 @@ impl CatchUpStream {
                     return Next::Skip;
                 }
                 match self.snapshot.tree.get_with_path(path) {
-                    // Only where it is still the newest: else the ring holds the newer one too.
+                    // Only if it is still the newest; otherwise the ring also holds the newer one.
                     Some((path, entry)) if entry.newest() == event => {
                         Next::Entry(path.clone(), entry.clone())
                     }
@@ -242,7 +242,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Looks at some more entries; tells whether all is looked at.
+    /// Looks at some more entries; returns whether all have been looked at.
     pub fn go_on(&mut self) -> bool {
         let Some(walk) = &mut self.walk else { return true };
         for _ in 0..LOOK_MAX {

@@ -7,8 +7,8 @@ use crate::model::ids::Tock;
 use crate::model::mark::{Component, Implied, Lineage, Mark, PurgeId};
 use crate::model::seen::Seen;
 
-/// A tock pair of one lineage and the tick sets behind it: what a round is about, and, once all
-/// have agreed, what is announced.
+/// A tock pair of one lineage and the tick sets behind it: the subject of a round, and, once all
+/// have agreed, of an announcement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TockPair {
     /// Of which succession of decisions.
@@ -33,7 +33,8 @@ impl TockPair {
         Component::new(self.to, self.id)
     }
 
-    /// What everybody may leave out of marks that name this purge or a later one of its lineage.
+    /// Components that every node may leave out of marks that name this purge or a later one of its
+    /// lineage.
     #[must_use]
     pub fn implied(&self) -> Vec<Implied> {
         let fact = |(lineage, component): &(Lineage, Component)| Implied {
@@ -45,7 +46,7 @@ impl TockPair {
         self.base.iter().map(fact).collect()
     }
 
-    /// Whether somebody with this mark stands where the pair begins.
+    /// Whether a node with this mark stands where the pair begins.
     #[must_use]
     pub fn begins_at(&self, mark: &Mark) -> bool {
         mark.component(&self.lineage) == self.from
@@ -121,14 +122,14 @@ impl Replica {
         gone
     }
 
-    /// Takes in what may be left out of marks; tells whether anything was new.
+    /// Adds facts about what may be left out of marks; returns whether anything was new.
     pub fn learn_implied(&mut self, implied: &[Implied]) -> bool {
         self.mark.learn(implied)
     }
 
-    /// Replication rule 7: the pair that this node would propose as coordinator, about `tombstones_max`
-    /// tombstones at once; none while there is no tombstone to drop. V is its seen exactly;
-    /// holes that nobody can fill are out of it by themselves.
+    /// Replication rule 7: the pair that this node would propose as coordinator, for about
+    /// `tombstones_max` tombstones at once; none if there is no tombstone to drop. V is its seen
+    /// exactly, so holes that cannot be filled are left out of it.
     #[must_use]
     pub fn propose_pair(
         &self,
