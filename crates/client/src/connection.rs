@@ -4,7 +4,6 @@
 //! task writes what is queued, so that a cancelled request never leaves half a message behind. A
 //! stream that is not read does not fill the memory: with flow control the node pauses it, without
 //! flow control the whole connection waits.
-//! without, the whole connection waits.
 
 mod reading;
 mod shared;

@@ -190,7 +190,6 @@ impl Table {
                 *key = path.as_bytes();
                 // Taking a reference counts it, and a counter is not changed before all earlier
                 // loads are done: without this they would wait one after the other.
-                // came earlier is done: without this they would wait one after the other.
                 touched ^= key.first().copied().unwrap_or_default() ^ entry.touch();
             }
             std::hint::black_box(touched);
