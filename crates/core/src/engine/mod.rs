@@ -70,11 +70,12 @@ use crate::replica::{Committed, Replica};
 use crate::tree::Tree;
 use crate::tree::shard_sums::ShardSums;
 
-/// How often the engine wants to know that time has passed.
+/// How often the engine must be told that time has passed.
 pub const TICK_INTERVAL_MS: Millis = 50;
 
-/// Most nodes that clients have removed from their views. Whoever owns nothing vanishes by itself
-/// when it is over; this is for those that still stand in chains. A newcomer is told all of them.
+/// Most nodes that clients have removed from their views. A retired life that owns no entries is
+/// hidden automatically; this is for those that are still in chains. A newcomer is told all of
+/// them.
 pub const KILLED_MAX: usize = 1_024;
 /// What an engine is made with.
 #[derive(Clone, Debug)]
@@ -135,7 +136,7 @@ pub struct Engine {
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
-    /// Names that clients removed from their views. Shared with whoever encodes for clients.
+    /// Names that clients removed from their views. Shared with the code that encodes for clients.
     killed: Arc<BTreeSet<NodeName>>,
     /// Members as SWIM sees them, without this node.
     members: BTreeSet<NodeId>,
@@ -234,7 +235,7 @@ impl Engine {
         self.replica.table()
     }
 
-    /// What is accounted for.
+    /// The ticks that are accounted for.
     #[must_use]
     pub fn seen(&self) -> &Seen {
         self.replica.seen()
@@ -341,8 +342,8 @@ impl Engine {
         self.peers.iter().any(|(_, p)| p.ready)
     }
 
-    /// Sums over the entries of each virtual shard, for those who compare nodes; none before
-    /// somebody had them counted.
+    /// Sums over the entries of each virtual shard, for comparing nodes; none before they were
+    /// first requested.
     #[must_use]
     pub fn shard_sums(&self) -> Option<&ShardSums> {
         self.replica.shard_sums()
@@ -363,8 +364,8 @@ impl Engine {
         self.replica.mint_tock()
     }
 
-    /// Sends a client's message to whoever monitors its topic, here and at the peers. Best
-    /// effort: it is kept nowhere.
+    /// Sends a client's message to all monitors of its topic, here and at the peers. Best effort:
+    /// it is stored nowhere.
     pub fn send_topic(&mut self, topic: &Path, data: &[u8], out: &mut Outbox) {
         if !self.peers.is_empty() {
             self.flood(&PeerMessage::Topic { topic: topic.clone(), data }, false, out);
@@ -378,20 +379,20 @@ impl Engine {
         self.watches.add(scope)
     }
 
-    /// Ends a watch; tells whether it was there.
+    /// Ends a watch; returns whether it existed.
     pub fn unwatch(&mut self, id: WatchId) -> bool {
         self.watches.remove(id)
     }
 
-    /// The watches that want to hear of a path, oldest first.
+    /// The watches that ask for a path, oldest first.
     #[must_use]
     pub fn watchers_of(&self, path: &Path) -> Vec<WatchId> {
         self.watches.of(path)
     }
 
-    /// Removes a node from the views of clients, here and at the peers, until it is heard of
-    /// again. The caller has checked that it is gone and owns nothing (see [`view`]). Tells
-    /// whether there was room on the list.
+    /// Removes a node from the views of clients, here and at the peers, until it is heard of again.
+    /// The caller has checked that it is gone and owns no entries (see [`view`]). Returns whether
+    /// there was room on the list.
     #[must_use]
     pub fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) -> bool {
         let hidden = self.hide(name.clone());
@@ -401,7 +402,7 @@ impl Engine {
         hidden
     }
 
-    /// A peer's client removed a node, perhaps long ago. Whoever is linked here is there.
+    /// A peer's client removed a node, perhaps long ago. A node that is linked here exists.
     fn on_kill_node(&mut self, name: NodeName, out: &mut Outbox) {
         let is_linked = name == self.config.id.name || self.is_linked(&name);
         if is_linked || self.is_there_unlinked(&name) {
@@ -413,7 +414,7 @@ impl Engine {
         }
     }
 
-    /// Tells a peer which nodes clients have removed: it may have come since, or been away.
+    /// Tells a peer which nodes clients have removed: it may have joined since, or been away.
     fn tell_killed(&self, link: LinkId, out: &mut Outbox) {
         for name in self.killed.iter() {
             self.send(link, &PeerMessage::KillNode(name.clone()), out);
@@ -485,7 +486,7 @@ impl Engine {
         if !self.ready {
             self.ready = true;
             out.push(Output::Ready);
-            // Others that wait for somebody to catch up from should know at once.
+            // Others that wait for a node to catch up from should know at once.
             let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
         }
@@ -503,7 +504,7 @@ impl Engine {
         }
     }
 
-    /// Tells watchers (and later the log) of a change.
+    /// Notifies watchers (and later the log) of a change.
     fn publish(&mut self, change: Committed, out: &mut Outbox) {
         if !self.killed.is_empty()
             && let Some(maker) = self.table().get(change.entry.newest().node).cloned()

@@ -19,12 +19,12 @@ use crate::replica::Committed;
 use crate::replica::across::Across;
 use crate::replica::apply::{Applied, Conflict};
 
-/// Acknowledgements that nobody waits for go out this often.
+/// How often acknowledgements go out that no write waits for.
 pub(super) const ACK_INTERVAL_MS: Millis = 100;
 /// One linked peer.
 pub(super) struct Peer {
     pub(super) id: NodeId,
-    /// What it said that it has accounted for. Only ever grows while the link stands.
+    /// The ticks that it said it has accounted for. Only ever grows while the link stands.
     pub(super) seen: Seen,
     /// The latest that it said of its purges.
     pub(super) mark: Mark,
@@ -51,7 +51,7 @@ pub(super) struct Peer {
     pub(super) announced_in_vain: bool,
     /// The snapshot from which it is being answered.
     pub(super) serving: Option<Serving>,
-    /// What its digests have said of what they do not name.
+    /// What its digests have said of the incarnations that they do not name.
     pub(super) heard: Heard,
     /// What both sides think of the link.
     pub(super) edge: LinkEdge,
@@ -72,7 +72,7 @@ pub(super) struct Taken {
 #[derive(Default)]
 pub(super) struct Peers {
     links: BTreeMap<LinkId, Peer>,
-    /// What of the own seen digests tell.
+    /// The part of the own seen that digests name.
     pub(super) extents: Extents,
     pub(super) schedule: Schedule,
     ack_due: Millis,
@@ -101,7 +101,7 @@ impl Peers {
         self.links.get_mut(&link)
     }
 
-    /// Something of this incarnation may have been accounted for: digests should tell of it.
+    /// Something of this incarnation may have been accounted for: digests should name it.
     pub(super) fn note_change(&mut self, node: NodeIndex) {
         self.extents.note(node);
     }
@@ -116,7 +116,7 @@ impl Peers {
         self.shared
     }
 
-    /// This node has a new incarnation, of which nobody has acknowledged anything.
+    /// This node has a new incarnation, of which no peer has acknowledged anything.
     pub(super) fn on_renewed(&mut self) {
         self.shared = Tick::default();
         for peer in self.links.values_mut() {
@@ -280,7 +280,7 @@ impl Engine {
         let taken = self.take_entry(&change.record.path, &entry, &change.mark, out);
         self.pass_on(link, change, &entry, (!was_seen).then_some(taken), now, out);
         if change.ack_wanted {
-            // Its maker waits, whoever passed it on.
+            // Its maker waits, whichever node passed it on.
             self.want_ack_of(&entry);
         }
     }
@@ -343,7 +343,7 @@ impl Engine {
         }
     }
 
-    /// Tells everybody here of what became of a version.
+    /// Notifies clients here of what became of a version.
     pub(super) fn publish_applied(&mut self, applied: Applied, out: &mut Outbox) -> Taken {
         let mut taken = Taken::default();
         match applied {
@@ -377,22 +377,22 @@ impl Engine {
         taken
     }
 
-    /// Tells of a conflict, after the change that it made.
+    /// Reports a conflict, after the change that it made.
     fn tell_conflict(&mut self, conflict: Box<Conflict>, out: &mut Outbox) {
         self.counters.conflicts += 1;
         self.record_conflict(&conflict, out);
         out.push(Output::Report(Report::Conflict(conflict)));
     }
 
-    /// A re-issue is told to clients here, but not pushed (replication rule 4d): peers hear of it by the
-    /// digest.
+    /// Clients here are told of a re-issue, but it is not pushed (replication rule 4d): peers learn
+    /// of it by the digest.
     fn note_reissue(&mut self, change: Committed, out: &mut Outbox) {
         self.counters.reissued += 1;
         self.peers.note_change(change.entry.newest().node);
         self.publish(change, out);
     }
 
-    /// Tells of what the step of replication rule 4 did.
+    /// Reports what the step of replication rule 4 did.
     pub(super) fn publish_across(&mut self, across: Across, out: &mut Outbox) {
         if !across.dropped.is_empty() {
             self.counters.dropped += across.dropped.len() as u64;
@@ -410,7 +410,7 @@ impl Engine {
         let own = self.replica.tick();
         if let Some(peer) = self.peers.get_mut(link)
             && peer.acks_count
-            // Nobody can have more of this incarnation than it made.
+            // No peer can have more of this incarnation than it made.
             && tick <= own
             && tick > peer.acked
         {

@@ -129,8 +129,8 @@ impl Engine {
         (used >= max).then_some(MemoryExcess { used, max })
     }
 
-    /// Gives the root its first value, if it has none: what the operator asked for at the
-    /// start, so no limit on clients applies. Tells whether it had none.
+    /// Gives the root its first value, if it has none: the operator asked for it at the start, so
+    /// no limit on clients applies. Returns whether it had none.
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.
@@ -169,7 +169,7 @@ impl Engine {
         if self.peers.is_empty() {
             return;
         }
-        // Put together where there is room already: one allocation, not two.
+        // Assembled in existing room: one allocation, not two.
         self.frame.clear();
         self.frame.shrink_to(FRAME_KEPT);
         let (mark, table) = (self.replica.mark(), self.replica.table());

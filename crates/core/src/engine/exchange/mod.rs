@@ -21,7 +21,7 @@ use crate::model::seen::{Mark, Seen};
 use crate::tree::{Tree, Walk};
 
 /// An image of the same entries that knows of no change but those in their chains, and of no purge.
-/// What is made of parts of a history must not claim to know what was in the others.
+/// An image made of parts of a history must not claim knowledge of the other parts.
 #[must_use]
 pub fn entries_alone(image: Image) -> Image {
     let Image { mut replica, .. } = image;
@@ -51,7 +51,7 @@ impl Entries {
         Self { walk: tree.walk(top), batch: Vec::new().into_iter() }
     }
 
-    /// Goes on behind everything below a path.
+    /// Continues after everything below a path.
     fn skip_subtree(&mut self, path: &Path) {
         self.walk.skip_subtree(path);
         self.batch = Vec::new().into_iter();

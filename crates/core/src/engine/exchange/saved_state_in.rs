@@ -103,7 +103,7 @@ pub fn image_of_saved_state(
     Ok(SavedImage { image, changes, unusable, cut_off })
 }
 
-/// Who wrote a file that does not say.
+/// The writer of a file that does not name one.
 const NOBODY: &str = "nobody";
 
 struct Reading {
