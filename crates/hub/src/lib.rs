@@ -50,7 +50,7 @@ use log_queue::{CutPurpose, LogItem, LogQueue};
 
 /// Most monitors of topics, all clients together.
 pub const MONITORS_MAX: usize = 1 << 14;
-/// So many links may be written to before a client gets its answer: each takes 5 to 10 µs.
+/// At most this many links are written to before a client gets its answer: each takes 5 to 10 µs.
 const FEW_LINKS: usize = 8;
 /// Most reports that wait for the log; further ones are dropped and counted.
 const REPORTS_MAX: usize = 4096;
@@ -64,19 +64,19 @@ pub struct Hub {
     client_memory: Arc<ClientMemory>,
     /// Of a node with a data directory.
     log: Option<Arc<LogQueue>>,
-    /// Fires when a peer acknowledged more; who waits for copies looks again.
+    /// Fires when a peer acknowledged more; writes that wait for copies look again.
     pub acknowledged: Event,
     /// Fires when there are reports, links to close, or an incarnation is needed.
     pub attention: Event,
     /// Fires once, when the node starts to serve clients.
     pub became_ready: Event,
-    /// Fires when what is told of the cluster (who is there, serves clients, is a housekeeper) may
-    /// be another thing than before. The shell fires it for what the engine does not know.
+    /// Fires when the view of the cluster (its nodes, which serve clients, the housekeepers) may
+    /// have changed. The shell fires it for what the engine does not know.
     pub cluster_changed: Event,
     /// Whether no client is served.
     pub closing: Closing,
     needs_incarnation: AtomicBool,
-    /// How often idle links got something to write, where they are few.
+    /// How often a few idle links got something to write.
     woke_few_links: AtomicU64,
 }
 
@@ -105,7 +105,7 @@ struct Outputs {
     client_memory: Arc<ClientMemory>,
     /// Of the tree, when the last outputs were drained.
     replaced_bytes: u64,
-    /// Logs beside the node's own, which somebody asked for.
+    /// Logs beside the node's own, started on request.
     extra_logs: Vec<Arc<LogQueue>>,
 }
 
@@ -114,7 +114,7 @@ struct Monitor {
     inbox: Arc<Inbox>,
 }
 
-/// Who must be woken after the guard is released.
+/// The wakers to fire after the guard is released.
 #[derive(Default)]
 struct Wakes {
     links: Vec<Arc<LinkQueue>>,
@@ -124,25 +124,25 @@ struct Wakes {
     ready: bool,
     cluster: bool,
     closing: bool,
-    /// What was replaced, and must not be dropped under the guard.
+    /// Replaced entries, which must not be dropped under the guard.
     garbage: Vec<ServeJob>,
-    /// The same.
+    /// As above.
     snapshots: Vec<Arc<CatchUpSnapshot>>,
-    /// The same of entries that left the tree.
+    /// As above, for entries that left the tree.
     gone: Vec<Vec<Committed>>,
     freed: FreedChunks,
-    /// The same of a log that could not keep up.
+    /// As above, for a log that could not keep up.
     unlogged: VecDeque<LogItem>,
 }
 
-/// What is left to do at the end of a moment's outputs.
+/// What remains to be done at the end of a moment's outputs.
 #[derive(Default)]
 struct Aftermath {
     /// Watches that overflowed.
     lapsed: Vec<(WatchId, Arc<Inbox>)>,
-    /// What left the tree: tombstones, and what tells watchers of values.
+    /// Entries that left the tree: tombstones, and the tombstones that watchers receive for values.
     gone: Vec<(Vec<Committed>, Vec<Committed>)>,
-    /// Changes that watches were not told of yet.
+    /// Changes that watches have not received yet.
     collecting: Collecting,
     /// What all links get and was not queued yet.
     frames: Together,
@@ -155,7 +155,7 @@ impl Hub {
         Self::with_log(engine, None)
     }
 
-    /// The same of a node with a data directory: what changes goes into the log's queue first.
+    /// As above, for a node with a data directory: changes go into the log's queue first.
     #[must_use]
     pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
         let client_memory = Arc::new(ClientMemory::default());
@@ -235,7 +235,7 @@ impl Hub {
         self.read(|engine| log.push_cut(engine.image(), purpose));
     }
 
-    /// Ends the node's own log: no event is made after this moment, whoever asks for it.
+    /// Ends the node's own log: no event is made after this moment.
     pub fn stop_log(&self) {
         let Some(log) = &self.log else { return };
         self.change(|engine, _| {
@@ -253,7 +253,7 @@ impl Hub {
         });
     }
 
-    /// Nothing goes into that log any more. What it has got is still to be taken.
+    /// Nothing goes into that log any more. Its present content must still be taken.
     pub fn remove_extra_log(&self, log: &Arc<LogQueue>) {
         self.read(|engine| {
             self.outputs.lock().extra_logs.retain(|other| !Arc::ptr_eq(other, log));
@@ -261,8 +261,8 @@ impl Hub {
         });
     }
 
-    /// Gives the logs what they need of the outputs, before anybody can see anything of it. Tells
-    /// the number of the batch.
+    /// Gives the logs what they need of the outputs, before anything of it can be seen. Returns the
+    /// number of the batch.
     fn push_to_logs(
         &self,
         outputs: &Outputs,
@@ -379,8 +379,8 @@ impl Hub {
         number
     }
 
-    /// Rises when links that had nothing to write have something, unless they are many: who
-    /// changed something may let them go first then.
+    /// Rises when idle links have something to write, unless they are many: the task that made the
+    /// change may let them go first then.
     #[must_use]
     pub fn woke_few_links(&self) -> u64 {
         self.woke_few_links.load(Ordering::Relaxed)
@@ -424,7 +424,7 @@ impl Hub {
         (link, queue)
     }
 
-    /// Takes a link's queue away. The engine is told with [`Input::LinkDown`].
+    /// Removes a link's queue. The engine is told with [`Input::LinkDown`].
     pub fn remove_link(&self, link: LinkId) {
         let mut outputs = self.outputs.lock();
         if let Some(queue) = outputs.links.remove(&link) {
@@ -466,7 +466,7 @@ impl Hub {
 
     /// Ends a watch.
     pub fn unwatch(&self, id: WatchId) {
-        // What is freed is dropped after the guard's release.
+        // Freed memory is dropped after the guard's release.
         let _freed = self.change(|engine, _| {
             engine.unwatch(id);
             let mut outputs = self.outputs.lock();
@@ -573,7 +573,7 @@ impl Outputs {
         }
     }
 
-    /// Notes a change for watches. They are told when the next one is for others.
+    /// Notes a change for watches. They receive it when the next one is for others.
     fn notify(
         &self,
         watchers: Vec<WatchId>,
@@ -672,8 +672,8 @@ pub fn batch_of(engine: &Engine, outbox: &Outbox) -> Option<(Batch, Vec<u64>)> {
     Some((Batch { time_ms: 0, table, ops, knowledge }, persist))
 }
 
-/// Of entries that were dropped: what tells watchers of those with a value, and the tombstones, of
-/// which watchers were told when they were made.
+/// Of entries that were dropped: what watchers receive for those with a value, and the tombstones,
+/// which watchers received when they were made.
 fn split_dropped(dropped: Vec<Committed>) -> (Vec<Committed>, Vec<Committed>) {
     let (tombstones, mut values): (Vec<_>, Vec<_>) =
         dropped.into_iter().partition(|change| change.entry.is_tombstone());

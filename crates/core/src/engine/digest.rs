@@ -247,7 +247,8 @@ pub(super) struct Heard {
     understood: Option<SeenSum>,
     /// The whole list was asked for because of this sum, then.
     wanted: Option<(SeenSum, Millis)>,
-    /// No whole list is sent to it before this time.
+    /// Its whole list is too long: from this time on, a catch-up is needed to learn what this sum
+    /// covers.
     list_due: Millis,
     /// Its whole list is too long: a catch-up, begun after this, must deliver what this sum covers.
     too_long: Option<(SeenSum, Millis)>,
