@@ -1,10 +1,10 @@
-//! Requests that come while the node still catches up with its network: they wait for it, as long as the
-//! configuration says, and are refused then.
+//! Requests that arrive while the node is still catching up with its network: they wait for it, for
+//! the configured time, and are refused then.
 //!
-//! The original opens its client port only when it is ready, and its clients know no error that says
-//! "later". What has arrived of a connection waits together and in order, in its input, so waiting takes no
-//! more memory than that, and whoever hangs up is gone. A client that has other nodes to go to asks not to
-//! wait (`nowait` in its settings).
+//! The original opens its client port only when it is ready, and its clients know no error that
+//! says "later". The input of a connection waits together and in order, so waiting takes no more
+//! memory than that, and nothing is kept for a client that hangs up. A client that can go to other
+//! nodes asks not to wait (`nowait` in its settings).
 
 use super::session::Context;
 use crate::engine::Engine;
@@ -64,7 +64,7 @@ impl Patience {
         }
     }
 
-    /// All that has arrived is answered: what comes next may wait anew.
+    /// All input is answered: the next request may wait anew.
     pub(super) fn renew(&mut self) {
         self.deadline = None;
     }

@@ -83,7 +83,7 @@ pub(super) struct HeavyJob {
     pub(super) work: Box<dyn FnOnce() -> Vec<u8> + Send>,
 }
 
-/// What is to be done after a batch, or a part of it.
+/// What to do after a batch, or a part of it.
 pub(super) enum Then {
     /// Nothing special.
     Continue,
@@ -119,7 +119,7 @@ pub(super) struct Session {
     /// Writes whose replies wait for copies. Invariant: together with the streams, no more
     /// than the configuration allows.
     pub(super) copies: Vec<CopiesWait>,
-    /// Of the output's replies those that go out only when what they tell of is on disk.
+    /// The replies in the output that are sent only when the changes that they tell of are on disk.
     pub(super) unsynced: UnsyncedReplies,
     /// Whether the client is on this machine.
     pub(super) is_local: bool,
@@ -127,9 +127,9 @@ pub(super) struct Session {
     pub(super) upload: Arc<Mutex<Option<Upload>>>,
     /// Whether requests that need data may wait for the node to be ready.
     pub(super) patience: Patience,
-    /// The client has sent the node away, and wants to know when it has gone.
+    /// The client has asked the node to leave, and waits for its end.
     pub(super) sent_away: bool,
-    /// Requests were carried out: what is written, or open, may tell of the data.
+    /// Requests were carried out: the output, or open requests, may tell of the data.
     is_served: bool,
 }
 
@@ -184,8 +184,8 @@ impl Session {
         }
     }
 
-    /// Carries out messages of a batch from its start, while the output has room. Tells how
-    /// many are done; the rest is to be handed in again.
+    /// Carries out messages of a batch from its start, while the output has room. Returns how many
+    /// are done; the rest must be handed in again.
     pub(super) fn run(
         &mut self,
         cx: &Context<'_>,
@@ -207,7 +207,7 @@ impl Session {
                 return (done, Then::NeedsReady);
             }
             self.is_served = true;
-            // One at a time while the one behind it may have to wait.
+            // One at a time while the one after it may have to wait.
             let rest =
                 if self.patience.is_needless() { rest } else { rest.get(..1).unwrap_or(rest) };
             match next {
@@ -257,7 +257,7 @@ impl Session {
         (done, Then::Continue)
     }
 
-    /// No client is served: whatever is asked for is refused. Tells how many messages are done.
+    /// No client is served: every request is refused. Returns how many messages are done.
     fn refuse_all(
         &mut self,
         cx: &Context<'_>,
@@ -297,9 +297,9 @@ impl Session {
 
     /// The client's length of windows; 0 for no flow control.
     fn set_window(&mut self, qlen: u64) {
-        // What a client keeps for itself is its own affair: the window costs memory there, not here.
-        // Were it cut, a client that acknowledges by its own length would wait for ever. The server
-        // pauses one short of it.
+        // A client's own buffers are its own affair: the window costs memory there, not here. If it
+        // were reduced, a client that acknowledges by its own length would wait for ever. The
+        // server pauses one short of it.
         self.window = (qlen > 0).then_some(qlen.saturating_sub(1).max(1));
     }
 
@@ -460,7 +460,7 @@ impl Session {
         self.check_count(cx, 1)
     }
 
-    /// Whether so many requests more may stay open.
+    /// Whether this many more requests may stay open.
     pub(super) fn check_count(&self, cx: &Context<'_>, more: usize) -> Result<(), ClientError> {
         let max = cx.shared.config.open_requests_max;
         if self.streams.len() + self.copies.len() + more > max {
@@ -480,7 +480,7 @@ impl Session {
         if cx.hub.read(Engine::is_ready) { Ok(()) } else { Err(not_ready()) }
     }
 
-    /// Gives streams their turns and answers writes whose copies are there.
+    /// Gives streams their turns and answers writes whose copies are confirmed.
     pub(super) fn produce(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) -> Produced {
         self.answer_copies(cx, out);
         if self.streams.is_empty() {
@@ -489,12 +489,12 @@ impl Session {
         self.streams.produce(cx, cx.tock(), out, &mut self.unsynced, &self.inbox)
     }
 
-    /// About how much memory what is open takes, besides what waits for it.
+    /// About how much memory open requests take, without their queues.
     pub(super) fn open_bytes(&self) -> usize {
         self.streams.len() * STREAM_BYTES + self.copies.iter().map(CopiesWait::bytes).sum::<usize>()
     }
 
-    /// Whether a stream makes changes as it goes on.
+    /// Whether a stream makes changes as it continues.
     pub(super) fn makes_changes(&self) -> bool {
         self.streams.make_changes()
     }
@@ -524,7 +524,7 @@ impl Session {
         drop(self.upload.lock().take());
     }
 
-    /// What should be dropped where nobody waits.
+    /// Memory that should be dropped where no task waits for it.
     pub(super) fn take_garbage(&mut self) -> Vec<Garbage> {
         self.streams.take_garbage()
     }

@@ -54,14 +54,14 @@ impl<'a> Op<'a> {
         has_room
     }
 
-    /// Looks up what is to be read; tells how many bytes of the reply that is.
+    /// Looks up what is to be read; returns how many bytes of the reply that takes.
     fn read(&mut self, engine: &Engine) -> usize {
         let Self::Read { lookup, ready } = self else { return 0 };
         *ready = engine.is_ready();
         lookup.find(engine)
     }
 
-    /// The same of any operation.
+    /// As above, for any operation.
     fn carry_out(&mut self, engine: &mut Engine, outbox: &mut Outbox) -> usize {
         match self {
             Self::Write { job, .. } => {
@@ -86,7 +86,7 @@ impl Moment {
 }
 
 impl Session {
-    /// `batch`. Without room for its changes nothing is done; it is to be handed in again.
+    /// `batch`. Without room for its changes nothing is done; it must be handed in again.
     pub(in crate::server) fn batch(
         &mut self,
         cx: &Context<'_>,
@@ -192,7 +192,7 @@ fn no_room() -> ClientError {
 }
 
 impl Lookup<'_> {
-    /// Looks up; tells about how much of the output the answer takes.
+    /// Looks up; returns about how much of the output the answer takes.
     fn find(&mut self, engine: &Engine) -> usize {
         if let Ok(path) = &self.path {
             self.found = engine.get(path.as_bytes()).cloned();

@@ -18,7 +18,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::MsgSend, Some(topic.as_bytes()))?;
-        // Before, nobody knows whether the network's data says that clients must log in.
+        // Until then it is not known whether the network's data says that clients must log in.
         Self::check_ready(cx)?;
         let tock = cx.hub.change(|engine, outbox| {
             engine.send_topic(topic, data, outbox);
