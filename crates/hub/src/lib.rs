@@ -124,7 +124,7 @@ struct Wakes {
     ready: bool,
     cluster: bool,
     closing: bool,
-    /// Replaced entries, which must not be dropped under the guard.
+    /// Replaced answers to catch-ups, which must not be dropped under the guard.
     garbage: Vec<ServeJob>,
     /// As above.
     snapshots: Vec<Arc<CatchUpSnapshot>>,
