@@ -8,7 +8,7 @@
 //! | [`protocol`] | yes | bytes to types and back: frames, peer messages, client messages |
 //! | [`actor`] | yes | the election: short lists, who holds the tag, healed splits |
 //! | [`replica`] | yes | the replicated state: which version wins, catch-up, digests, watches |
-//! | [`engine`] | yes | the composition: one state, two doors (`read`, `handle`) |
+//! | [`engine`] | yes | the composition: one state, `&self` methods read, `write` and `handle` change |
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
 //! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |

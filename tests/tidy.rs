@@ -1,5 +1,6 @@
 //! Layering and hygiene, as an ordinary test: who may import whom, who may name the runtime and
-//! the clock, what every file must have. `ARCHITECTURE.md` explains the layers.
+//! the clock, what every file must have, and what documents may say. `ARCHITECTURE.md` explains the
+//! layers.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +10,11 @@
     clippy::disallowed_methods,
     reason = "a test that fails should say so at once, and may read the clock"
 )]
+
+#[path = "tidy/bounds.rs"]
+mod bounds;
+#[path = "tidy/documents.rs"]
+mod documents;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -289,23 +295,4 @@ fn candidates(folder: &Path) -> Vec<PathBuf> {
     let mut files = vec![folder.join("mod.rs"), folder.join("lib.rs")];
     files.push(folder.with_extension("rs"));
     files
-}
-
-#[test]
-fn the_documents_name_only_files_that_exist() {
-    let mut wrong = Vec::new();
-    for document in ["README.md", "ARCHITECTURE.md"] {
-        let text = fs::read_to_string(root().join(document)).unwrap();
-        for word in text.split(|c: char| c.is_whitespace() || "`()[],;|\"'".contains(c)) {
-            let is_path =
-                ["src/", "crates/", "tests/", "docs/", "examples/", "fuzz/", ".ci/", "snapshots/"]
-                    .iter()
-                    .any(|start| word.starts_with(start));
-            let word = word.trim_end_matches(['.', ':']);
-            if is_path && !word.contains('*') && !root().join(word).exists() {
-                wrong.push(format!("{document}: {word} does not exist"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,5 +1,5 @@
-//! Addresses as people write them, name look-ups, and what this node tells others about where
-//! it is: what is advertised is told apart from what is bound.
+//! Addresses as people write them, name look-ups, and the address that this node advertises, which
+//! may differ from the one that it binds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -38,18 +38,18 @@ pub(super) async fn resolve_setting(
     })
 }
 
-/// What this node tells others about where its gossip port is.
+/// The address of this node's gossip port, as advertised.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Advertised {
-    /// The same for everybody.
+    /// The same for all peers.
     Fixed {
         /// For greetings; a host name is resolved again by each peer at each attempt.
         text: HostPort,
         /// For SWIM, which knows no names.
         addr: SocketAddr,
     },
-    /// Bound to all addresses and told nothing: the address of the route to the peer, with
-    /// this port.
+    /// Bound to all addresses without an explicit address: the address of the route to the peer,
+    /// with this port.
     Route {
         /// The bound port.
         port: u16,
@@ -57,10 +57,10 @@ pub(super) enum Advertised {
 }
 
 impl Advertised {
-    /// Decides from what is bound and what the configuration says.
+    /// Decides from the bound address and the configuration.
     ///
     /// # Errors
-    /// [`NodeError::Address`] for what nobody could connect to, [`NodeError::Resolve`].
+    /// [`NodeError::Address`] for an address that nobody could connect to, [`NodeError::Resolve`].
     pub(super) async fn decide(
         setting: Option<&str>,
         bound: SocketAddr,

@@ -10,7 +10,7 @@ use crate::model::ids::Millis;
 use crate::rt;
 use crate::server::unenforced_warnings;
 
-/// How often is looked, besides when clients begin or cease to be served.
+/// The time between two looks, besides those when clients begin or cease to be served.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// While no client is served, that is repeated this often.
 const SAY_AGAIN_MS: Millis = 600_000;
@@ -55,7 +55,7 @@ enum Notice {
 
 #[derive(Default)]
 struct AuthWatch {
-    /// What was told last, and when, while no client is served.
+    /// The last warning, and its time, while no client is served.
     closed: Option<(Closed, Millis)>,
     warned: Vec<String>,
 }
@@ -74,7 +74,7 @@ impl AuthWatch {
         Some(Notice::Closed(closed))
     }
 
-    /// The warnings that were not told before.
+    /// The warnings that were not logged before.
     fn news(&mut self, warnings: Vec<String>) -> Vec<String> {
         let news = warnings.iter().filter(|w| !self.warned.contains(w)).cloned().collect();
         self.warned = warnings;

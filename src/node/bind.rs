@@ -7,8 +7,8 @@ use super::address::{parse_setting, resolve_setting};
 use super::error::NodeError;
 use crate::rt::TcpListener;
 
-/// How often a free port is looked for that is free for both TCP and UDP. Each attempt fails
-/// only if somebody else has just that UDP port.
+/// How many times to look for a port that is free for both TCP and UDP. An attempt fails only if
+/// another process has just that UDP port.
 const FREE_PORT_ATTEMPTS: usize = 64;
 
 /// The gossip port.

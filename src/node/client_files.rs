@@ -1,11 +1,11 @@
-//! The directory in which clients may have files written, and nothing else.
+//! The directory in which clients may write files, and nothing else.
 //!
-//! A client names a file by a plain name: no separators, no leading dot. It is written under another
-//! name first, made by us and nobody else, and then given its name: where there is nothing, or where a
-//! file stands that was made this way before. What else is there is left alone, whatever it is: a
-//! list beside the files ([`LIST_NAME`]) tells which they are, by inode. Everything goes through one
-//! descriptor of the directory, so that nobody can put another directory in its place, and no
-//! symbolic link is followed.
+//! A client names a file by a plain name: no separators, no leading dot. It is first written under
+//! another name, chosen by us, and then renamed: to a name that is free, or to that of a file that
+//! was made this way before. Any other file is left alone, whatever it is: a list beside the files
+//! ([`LIST_NAME`]) says which are ours, by inode. Everything goes through one descriptor of the
+//! directory, so that nobody can put another directory in its place, and no symbolic link is
+//! followed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -26,7 +26,7 @@ const NAME_BYTES_MAX: usize = 100;
 const FILES_MAX: usize = 64;
 /// The list of the files that clients had made.
 const LIST_NAME: &str = ".made-by-clients";
-/// Most bytes of the list that are read: so many names fit, each with the ids of two files.
+/// Most bytes of the list that are read: this many names fit, each with the ids of two files.
 const LIST_BYTES_MAX: u64 = 64 << 10;
 
 /// Why a client's file is not written. Nothing was changed.
@@ -39,7 +39,7 @@ pub(super) enum ClientFileError {
          operator chose"
     )]
     Name(String),
-    /// Something of that name is there.
+    /// There is something else of that name.
     #[error("{0:?} is there already, and was not made by a client; choose another name")]
     Exists(String),
     /// There are too many.
@@ -74,7 +74,7 @@ pub(super) struct NewFile<'a> {
     is_named: bool,
 }
 
-/// A file as the whole disk of whoever writes one file: whatever name is asked for, it is this.
+/// A file as the whole disk of a writer of one file: any name stands for it.
 pub(super) struct OneFile {
     file: Mutex<Option<File>>,
 }
@@ -141,7 +141,7 @@ impl DiskFile for OpenFile {
     }
 }
 
-/// Which file one is, besides its name.
+/// The identity of a file, besides its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Id {
     inode: u64,
@@ -203,8 +203,8 @@ impl ClientFiles {
         Ok(File::from(rustix::fs::openat(&self.directory, name, flags, mode)?))
     }
 
-    /// Whether a file may be put at a name: nothing is there, or what a client had made. Gives the
-    /// list of those.
+    /// Whether a file may be put at a name: the name is free, or its file was made by a client.
+    /// Returns the list of those.
     fn check_place(&self, name: &str) -> Result<List, ClientFileError> {
         let list = self.load_list().map_err(failed(LIST_NAME))?;
         let is_new = match self.open_at(name, OFlags::RDONLY) {
@@ -252,14 +252,14 @@ impl ClientFiles {
         Ok(rustix::fs::renameat(&self.directory, from, &self.directory, to)?)
     }
 
-    /// Gives a name where there is nothing, and fails where there is something.
+    /// Gives a file a name if it is free, and fails otherwise.
     fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
         let directory = &self.directory;
         rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?;
         Ok(rustix::fs::unlinkat(directory, from, AtFlags::empty())?)
     }
 
-    /// Which files are there of those that clients had made; others are no longer theirs.
+    /// The files that exist and were made by clients; others are not theirs any more.
     fn forget_gone(&self, list: &mut List) {
         list.files.retain(|(name, id)| {
             let metadata = self.open_at(name, OFlags::RDONLY).and_then(|file| file.metadata());
@@ -274,7 +274,7 @@ impl NewFile<'_> {
         &mut self.file
     }
 
-    /// To read what was written, from its beginning.
+    /// To read the written file, from its beginning.
     pub(super) fn reader(&self) -> Result<File, ClientFileError> {
         let file = self.files.open_at(&self.temporary, OFlags::RDONLY);
         file.map_err(failed(&self.name))
@@ -285,10 +285,10 @@ impl NewFile<'_> {
         self.file.try_clone().map_err(failed(&self.name))
     }
 
-    /// Makes safe what was written, and gives the file its name.
+    /// Syncs the written file, and gives it its name.
     ///
     /// # Errors
-    /// [`ClientFileError`]; nothing of it stays.
+    /// [`ClientFileError`]; then nothing of it stays.
     pub(super) fn finish(mut self) -> Result<(), ClientFileError> {
         let (files, name) = (self.files, self.name.clone());
         self.file.sync_all().map_err(failed(&name))?;
@@ -297,8 +297,8 @@ impl NewFile<'_> {
         let mut list = files.check_place(&name)?;
         files.forget_gone(&mut list);
         let is_new = !list.files.iter().any(|(known, _)| *known == name);
-        // The list first: a file that is on it and not there is no matter, but one that is there
-        // and not on it could never be replaced.
+        // The list first: a listed file that does not exist does no harm, but a file that is not
+        // listed could never be replaced.
         list.files.push((name.clone(), Id::of(&metadata)));
         files.store_list(&list).map_err(failed(LIST_NAME))?;
         let moved = match is_new {
@@ -330,14 +330,14 @@ impl Id {
     }
 }
 
-/// Which files were made by clients. A name may stand there twice: what it was and what it becomes.
+/// The files made by clients. A name may be there twice: for the old file and for the new one.
 #[derive(Default)]
 struct List {
     files: Vec<(String, Id)>,
 }
 
 impl List {
-    /// Lines that make no sense name nothing.
+    /// Malformed lines name nothing.
     fn parse(text: &str) -> Self {
         let line = |line: &str| {
             let mut words = line.split(' ');
@@ -367,7 +367,7 @@ impl List {
     }
 }
 
-/// A name that nobody guesses, for a file on its way.
+/// A name that cannot be guessed, for a file being written.
 fn temporary_name() -> String {
     format!(".{:016x}{:016x}.tmp", rt::random_u64(), rt::random_u64())
 }
@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    /// All that is there, the list left out.
+    /// All files, without the list.
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string();

@@ -1,6 +1,6 @@
-//! A log that a client had started, beside the node's own: a thread that writes one file, in our
-//! own form or in that of the Python DistKV, until it is told to end or fails. Nobody waits for
-//! it: where its disk does not keep up, it ends, loudly.
+//! A log that a client has started, beside the node's own: a thread that writes one file, in our
+//! own format or in that of the Python DistKV, until it is stopped or fails. Nothing waits for it:
+//! if its disk does not keep up, it ends with a warning.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,14 +30,14 @@ use crate::tree::Tree;
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// How long the thread sleeps when nothing comes.
 const IDLE: Duration = Duration::from_millis(500);
-/// How long whoever ends a log waits for its last words.
+/// How long the caller that ends a log waits for its last bytes.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Entries of the state at the beginning that go into one batch of the log.
 const STATE_BATCH: usize = 256;
-/// Written changes are handed to the system from so many bytes on, or when no more wait.
+/// Written changes are handed to the system from this many bytes on, or when no more wait.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// What is to be logged, and where to.
+/// The source of the log, and its file.
 #[derive(Clone, Debug)]
 pub(super) struct ClientLogOrder {
     pub(super) name: String,
@@ -62,13 +62,13 @@ impl ClientLog {
     /// Starts a log, and waits until its file is there.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it could not be started.
     pub(super) fn start(
         hub: &Arc<Hub>,
         files: &Arc<ClientFiles>,
         order: ClientLogOrder,
     ) -> Result<Self, String> {
-        // Whatever is wrong with the name is told before anything is begun.
+        // A problem with the name is reported before anything is begun.
         drop(files.begin(&order.name).map_err(|error| error.to_string())?);
         let queue = Arc::new(LogQueue::bounded(false, QUEUE_BYTES_MAX));
         let failure = Arc::new(Mutex::new(None));
@@ -103,7 +103,7 @@ impl ClientLog {
         self.failure.lock().clone()
     }
 
-    /// Ends it; what was changed up to now is written. Waits for that, for a while.
+    /// Ends it; changes up to now are written. Waits for that, for a while.
     pub(super) fn end(self, hub: &Hub) {
         hub.remove_extra_log(&self.queue);
         // Nothing is ever sent: it is closed, or it takes too long.
@@ -125,11 +125,12 @@ struct Thread {
 impl Thread {
     fn run(self, told: &SyncSender<Result<(), String>>) {
         let written = self.write(told);
-        // What still comes is counted by nobody.
+        // Later changes are not counted.
         self.queue.close();
         if let Err(why) = written {
             let name = &self.order.name;
-            // Who asked for the log hears of it if it has not begun; else the operator does.
+            // If the log has not begun, the client that asked for it gets the error; otherwise the
+            // operator does.
             if told.try_send(Err(why.clone())).is_err() {
                 tracing::error!(name, "the log that a client started has ended: {why}");
             }
@@ -196,7 +197,7 @@ enum Writing {
 struct DistkvLog {
     file: File,
     writer: SavedStateWriter,
-    /// The tree as the log has it: a deletion needs what it took the place of.
+    /// The tree as the log has it: a deletion needs the version that it replaced.
     tree: Tree,
     out: Vec<u8>,
     /// Changes that the form cannot hold.
@@ -240,8 +241,8 @@ impl Writing {
     }
 }
 
-/// A log in our own form, of nobody's data directory. With the state at the beginning it needs
-/// nothing else to be replayed.
+/// A log in our own format, without a data directory. With the state at the beginning it is
+/// complete for a replay.
 fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWriter, String> {
     let replica = &image.replica;
     let header = FileHeader {
@@ -258,7 +259,7 @@ fn begin_own(file: File, order: &ClientLogOrder, image: &Image) -> Result<LogWri
         let (start, table) = (LogStart::Snapshot, &replica.table);
         return LogWriter::create(&disk, &header, start, &knowledge, table).map_err(told);
     }
-    // Data before knowledge: it begins with nothing, and what was known comes last.
+    // Data before knowledge: it begins empty, and the knowledge comes last.
     let nothing = Knowledge {
         tick: Tick::default(),
         tock: Tock::default(),
@@ -329,7 +330,7 @@ impl DistkvLog {
         if self.out.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// What the original would choke on is not in its log; the first one is told.
+    /// Entries that the original could not load are not in its log; the first one is reported.
     fn note_left_out(&mut self, path: &Path) {
         self.left_out += 1;
         if self.left_out == 1 {

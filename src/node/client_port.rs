@@ -1,4 +1,4 @@
-//! The client port of a node: opens it, and answers what it asks about the rest of the node.
+//! The client port of a node: opens it, and answers its questions about the rest of the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -185,8 +185,8 @@ impl NodeInfo for ClientPortInfo {
     }
 }
 
-/// Of several lives of one node, the one that is there; of those that are gone, the latest to go.
-/// Nodes keep the places at which they were first.
+/// Of several lives of one node, the present one; of those that are gone, the latest to go. Nodes
+/// keep the positions of their first lives.
 fn one_row_each(members: Vec<MemberInfo>) -> Vec<MemberInfo> {
     use MemberState as State;
     let rank = |member: &MemberInfo| {
@@ -228,7 +228,7 @@ fn myself(links: &Links, view: &StateView, since_ms: Millis) -> MemberInfo {
     }
 }
 
-/// What is known of a member by its link, or that there is none.
+/// What a member's link says of it, or that there is no link.
 fn of_link(link: Option<&LinkInfo>, view: &StateView) -> MemberInfo {
     let peer = link.and_then(|l| view.peers.iter().find(|p| p.link == l.id));
     MemberInfo {

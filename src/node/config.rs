@@ -10,42 +10,41 @@ use crate::model::value::Value;
 pub use crate::server::config::OPEN_REQUESTS;
 use crate::server::config::READY_WAIT_MS;
 
-/// Where clients connect unless told otherwise.
+/// The default port for clients.
 pub const CLIENT_PORT: u16 = 27586;
-/// Where peers connect (TCP) and SWIM speaks (UDP) unless told otherwise.
+/// The default port for peers (TCP) and SWIM (UDP).
 pub const GOSSIP_PORT: u16 = 27587;
-/// The network's name unless told otherwise.
+/// The network's default name.
 pub const NETWORK: &str = "distkv";
 
-/// A node that knows of peers looks for its network for so long, unless told otherwise, before it
-/// goes on alone.
+/// By default, how long a node that knows of peers looks for its network before it continues alone.
 pub const PEER_WAIT: Duration = Duration::from_secs(10);
-/// A node that has no data and knows of nobody waits so long for nodes that call it before it founds
-/// a network: those whose link it was part of call again within a second.
+/// By default, how long a node without data that knows no peer waits for nodes that call it before
+/// it founds a network: nodes of a network that it belonged to call again within a second.
 pub const CALLED_WAIT: Duration = Duration::from_secs(2);
 
-/// How long requests of clients wait for a node to be ready unless it is told otherwise.
+/// By default, how long requests of clients wait for a node to be ready.
 pub const READY_WAIT: Duration = Duration::from_millis(READY_WAIT_MS);
-/// How long members that are down are remembered unless told otherwise.
+/// By default, how long members that are down are remembered.
 pub const FORGET_DOWN_AFTER: Duration = Duration::from_secs(600);
-/// Deleted entries wait so long for a node that is away, unless told otherwise.
+/// By default, how long deleted entries wait for a node that is away.
 pub const PURGE_GRACE: Duration = Duration::from_millis(SAY_FOR_MS);
 
-/// After so many bytes the log goes on in another file, unless told otherwise.
+/// By default, the log continues in another file after this many bytes.
 pub const ROTATE_BYTES: u64 = 64 << 20;
-/// The same after so long.
+/// By default, the log continues in another file after this time.
 pub const ROTATE_AFTER: Duration = Duration::from_secs(24 * 3600);
-/// A snapshot is made after so many bytes of log, unless told otherwise: a start reads that much
-/// in about a second.
+/// By default, a snapshot is made after this many bytes of log: a start reads that much in about a
+/// second.
 pub const SNAPSHOT_AFTER: u64 = 256 << 20;
-/// So many snapshots are kept, unless told otherwise: a damaged one is no loss.
+/// By default, this many snapshots are kept: so a damaged one is no loss.
 pub const KEEP_SNAPSHOTS: usize = 2;
-/// The state at any moment of the last so many days can be replayed, unless told otherwise.
+/// By default, the state at any moment of the last days can be replayed, for this long.
 pub const KEEP_FOR: Duration = Duration::from_secs(7 * 86_400);
-/// While all files together take no more than this, unless told otherwise.
+/// But only while all files together take no more than this, by default.
 pub const KEEP_BYTES: u64 = 1 << 30;
 
-/// Everything that a node can be told at its start.
+/// The settings of a node's start.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The node's name, unique in its network.
@@ -56,9 +55,8 @@ pub struct Config {
     pub client: String,
     /// `host:port` for peers, TCP and UDP; port 0 takes a free one.
     pub gossip: String,
-    /// The host, or `host:port`, at which peers reach this node, where that is not what
-    /// `gossip` says. With a wildcard `gossip` and none here, the address of the route to the
-    /// peer is taken.
+    /// The host, or `host:port`, at which peers reach this node, if it differs from `gossip`. With
+    /// a wildcard `gossip` and none here, the address of the route to the peer is taken.
     pub advertise: Option<String>,
     /// How it starts.
     pub start: Start,
@@ -66,8 +64,8 @@ pub struct Config {
     pub peers: Vec<String>,
     /// A file in which the known peers are kept across restarts.
     pub peer_file: Option<PathBuf>,
-    /// How long a first node, or one with data, looks for the peers that it knows before it goes on
-    /// alone; zero: not at all, none: [`PEER_WAIT`].
+    /// How long a first node, or one with data, looks for the peers that it knows before it
+    /// continues alone; zero: not at all, none: [`PEER_WAIT`].
     pub peer_wait: Option<Duration>,
     /// How long a first node that knows of no peer and has no data waits for nodes that call it before
     /// it founds a network; zero: not at all, none: [`CALLED_WAIT`].
@@ -89,7 +87,7 @@ pub struct Config {
     /// called for longer than that: always.
     pub forget_down_after: Duration,
     /// For how long a node that is not in the Delete group, and is away, keeps deleted entries from
-    /// being purged. Meant to be alike on all nodes: what counts is the coordinator's.
+    /// being purged. Should be the same on all nodes: the coordinator's value counts.
     pub purge_grace: Duration,
     /// Where the node keeps its data, and how; none for one that keeps it in memory.
     pub data: Option<DataConfig>,
@@ -108,18 +106,18 @@ pub struct DataConfig {
     pub dir: PathBuf,
     /// When changes are made safe.
     pub sync: SyncPolicy,
-    /// The log goes on in another file after so many bytes.
+    /// The log continues in another file after this many bytes.
     pub rotate_bytes: u64,
-    /// The same after so long.
+    /// The log continues in another file after this time.
     pub rotate_after: Duration,
-    /// A snapshot is made after so many bytes of log, and at least as many as the last one has.
+    /// A snapshot is made after this many bytes of log, and at least as many as the last one has.
     pub snapshot_after: u64,
-    /// So many snapshots are kept, the newest, and what leads from the one before them to these; at
-    /// least 1.
+    /// This many snapshots are kept, the newest, with everything that leads from the one before
+    /// them to these; at least 1.
     pub keep_snapshots: usize,
-    /// Older snapshots and logs are kept for so long,
+    /// Older snapshots and logs are kept for this long,
     pub keep_for: Duration,
-    /// while all files together take no more than so many bytes.
+    /// while all files together take no more bytes than this.
     pub keep_bytes: u64,
     /// Truncate damaged files at the first corruption, and start with what is left.
     pub discard_damaged: bool,
@@ -179,7 +177,7 @@ impl SyncPolicy {
 /// How a node starts.
 #[derive(Clone, Debug)]
 pub enum Start {
-    /// The first node of its network: looks for a network that is there, then goes on alone.
+    /// The first node of its network: looks for an existing network, then continues alone.
     Run {
         /// The root's value, set if the root has none.
         init: Option<Value>,

@@ -8,7 +8,7 @@ use crate::replica::apply::Conflict;
 
 /// Longest value, in MessagePack, that the log shows as it is.
 const SHOWN_VALUE_BYTES_MAX: usize = 256;
-/// Of longer ones, the log shows so many bytes.
+/// The log shows this many bytes of longer values.
 const SHOWN_START_BYTES: usize = 64;
 
 /// Writes the line. Whatever paths and values hold, it stays one line, without sequences that
@@ -46,7 +46,7 @@ fn event(event: Event, table: &NodeTable) -> String {
     table.spell_event(event)
 }
 
-/// The chain, newest event first, with dots where it was cut.
+/// The chain, newest event first, with dots at the place where it was cut.
 fn chain(entry: &Entry, table: &NodeTable) -> String {
     let mut events: Vec<String> = entry.events().map(|e| event(e, table)).collect();
     if entry.is_chain_cut() {
@@ -55,7 +55,7 @@ fn chain(entry: &Entry, table: &NodeTable) -> String {
     events.join(" ")
 }
 
-/// A value for people: as JSON, or the start of its bytes where it is long.
+/// A value for people: as JSON, or the start of its bytes if it is long.
 fn value(entry: &Entry) -> String {
     let Some(bytes) = entry.value() else { return String::from("(deleted)") };
     if bytes.len() > SHOWN_VALUE_BYTES_MAX {

@@ -1,6 +1,6 @@
-//! How many of the file descriptors that the system allows clients may take. The rest is kept for
-//! the node's own files, for links, and for telling those who are refused: a node whose clients have
-//! taken the last descriptor could neither log nor link.
+//! How many of the available file descriptors clients may use. The rest is reserved for the node's
+//! own files, for links, and for telling refused clients: a node whose clients have taken the last
+//! descriptor could neither log nor link.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -25,13 +25,13 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// As the system's limit is now, for a node that wants so many clients.
+    /// With the system's present limit, for a node that wants this many clients.
     pub(super) fn now(clients_wanted: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Self::of(usize::try_from(limit).unwrap_or(usize::MAX), clients_wanted)
     }
 
-    /// Clients get what is left of the limit; where it is small, half of it.
+    /// Clients get the rest of the limit; if it is small, half of it.
     fn of(limit: usize, clients_wanted: usize) -> Self {
         let reserve = (OWN_FILES + LINKS_MAX + GREETINGS_MAX + REFUSALS_MAX).min(limit / 2);
         let links = reserve.saturating_sub(OWN_FILES);

@@ -14,7 +14,7 @@ pub enum NodeError {
     Address {
         /// Which setting.
         what: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// What is wrong and what it should be.
         why: String,
@@ -27,7 +27,7 @@ pub enum NodeError {
     Resolve {
         /// Which setting.
         what: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// What the system said.
         source: io::Error,
@@ -56,7 +56,7 @@ pub enum NodeError {
     /// The network's name is none.
     #[error("the network name {0:?} cannot be used: give 1 to 64 bytes of text")]
     Network(String),
-    /// The list of peers is there and cannot be read.
+    /// The list of peers exists and cannot be read.
     #[error("the peer file {path:?} cannot be read{}: {why}", at(*line))]
     PeerFile {
         /// Which file.
@@ -88,7 +88,7 @@ pub enum NodeError {
         /// What the system said.
         source: io::Error,
     },
-    /// A joiner was told of nobody.
+    /// A joiner was given no peer.
     #[error("a node that joins needs the address of at least one node of the network")]
     NoPeers,
     /// The membership machine does not take its settings.
@@ -97,7 +97,7 @@ pub enum NodeError {
     /// The system has no thread or socket to give.
     #[error("the system refused {what}: {source}")]
     System {
-        /// What was asked for.
+        /// The operation.
         what: &'static str,
         /// What the system said.
         source: io::Error,

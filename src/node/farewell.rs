@@ -1,5 +1,5 @@
-//! A node's last seconds: its last changes should reach somebody else before it goes, and whoever
-//! runs it should know if they did not.
+//! A node's last seconds: its last changes should reach another node before it stops, and its
+//! operator should know if they did not.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::engine::Engine;
 use crate::model::ids::Millis;
 use crate::rt;
 
-/// How long between two looks, besides when an acknowledgement comes.
+/// The time between two looks, besides those when an acknowledgement comes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until another node has every change that this one has made since its start; not where no
-/// peer is linked, and not beyond `deadline`.
+/// Waits until another node has every change that this one has made since its start; not if no peer
+/// is linked, and not beyond `deadline`.
 pub(super) async fn wait_for_copies(links: &Links, deadline: Millis) {
     loop {
         let acknowledged = links.hub.acknowledged.listen();

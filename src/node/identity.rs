@@ -17,7 +17,7 @@ pub(super) const SOFTWARE: &str = env!("CARGO_PKG_VERSION");
 /// Most bytes of other members' addresses in a greeting, which must fit its frame.
 const PEERS_BYTES_MAX: usize = 2048;
 
-/// The constant part of who this node is. Its incarnation is the engine's, because it may
+/// The constant part of this node's identity. Its incarnation is the engine's, because it may
 /// change.
 pub(super) struct Myself {
     pub(super) name: NodeName,
@@ -78,8 +78,8 @@ impl Myself {
         }
     }
 
-    /// A peer is reached from this local address, or reached us at it. Returns the new address
-    /// for SWIM where that is the first that is known, or the first that other hosts could use.
+    /// A peer is reached from this local address, or reached us at it. Returns the new address for
+    /// SWIM if it is the first that is known, or the first that other hosts could use.
     pub(super) fn learn_route(&self, local: IpAddr) -> Option<SocketAddr> {
         let Advertised::Route { port } = &self.advertised else { return None };
         let local = local.to_canonical();
@@ -96,7 +96,8 @@ impl Myself {
         Some(SocketAddr::new(local, *port))
     }
 
-    /// Where peers reach this node, as told to a peer whose connection has this local address.
+    /// The address at which peers reach this node, for a peer whose connection has this local
+    /// address.
     pub(super) fn gossip_text(&self, local: Option<IpAddr>) -> String {
         match (&self.advertised, self.swim_addr()) {
             (Advertised::Fixed { text, .. }, _) => text.to_string(),
@@ -108,8 +109,8 @@ impl Myself {
         }
     }
 
-    /// Where clients reach this node: what is bound, or, bound to all addresses, the host of
-    /// the gossip address.
+    /// The address at which clients reach this node: the bound one, or, if bound to all addresses,
+    /// the host of the gossip address.
     pub(super) fn client_text(&self, local: Option<IpAddr>) -> String {
         if is_host(self.client.ip().to_canonical()) {
             return HostPort::from(self.client).to_string();

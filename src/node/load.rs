@@ -1,5 +1,5 @@
 //! Reads a saved state or a change log of the Python DistKV, and takes it into the engine some
-//! entries at a time, so that nobody waits for all of them.
+//! entries at a time, so that no task waits for all of them.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,7 +20,7 @@ use crate::rt;
 const READ_BYTES: usize = 1 << 20;
 /// Entries that are taken in under one guard.
 const ENTRIES_PER_GUARD: usize = 256;
-/// So many entries that cannot be used are named in the log; of the others, only the number.
+/// At most this many unusable entries are named in the log; the rest is counted.
 const UNUSABLE_NAMED_MAX: usize = 20;
 
 /// What a file holds. It is read whole before anything of it is used: a file that is bad half
@@ -92,7 +92,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
 /// Takes it in.
 ///
 /// # Errors
-/// [`LoadError`]; what was taken in before stays.
+/// [`LoadError`]; entries taken in before stay.
 pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> {
     let count = loaded.entries.len();
     for entries in loaded.entries.chunks(ENTRIES_PER_GUARD) {

@@ -1,5 +1,5 @@
-//! Reading and writing a node's tree from the program that runs it, without a connection. For
-//! tests and for programs that carry a node inside of them; everybody else is a client.
+//! Reading and writing a node's tree from the program that runs it, without a connection. For tests
+//! and for programs that embed a node; all others are clients.
 
 use super::Node;
 use crate::engine::EngineWriteError;
@@ -25,7 +25,7 @@ impl Node {
         self.write(path, Some(value.as_bytes()))
     }
 
-    /// Deletes what is at a path. Returns the change's tick; none if there was nothing.
+    /// Deletes the entry at a path. Returns the change's tick; none if there was no entry.
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.

@@ -1,5 +1,5 @@
-//! Follows SWIM: tells the engine and the links who came and went, keeps the peer file, and
-//! writes to the log what the SWIM thread, which must not wait for a terminal, could not.
+//! Follows SWIM: tells the engine and the links which members came and went, keeps the peer file,
+//! and writes to the log what the SWIM thread, which must not wait for a terminal, could not.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const STORE_INTERVAL: Duration = Duration::from_secs(2);
 /// Most peers that are kept in the file, as many as SWIM keeps.
 const PEERS_MAX: usize = crate::membership::PEERS_MAX;
 
-/// Who is up, as the engine was told last.
+/// The members that are up, as the engine was told last.
 type Told = BTreeMap<NodeId, SocketAddr>;
 
 /// Follows SWIM until the node ends.
@@ -43,7 +43,7 @@ pub(super) async fn follow_members(links: Arc<Links>, mut file: Option<PeerFile>
     }
 }
 
-/// Tells of the difference. What came and went between two looks is no news to anybody.
+/// Reports the differences. A member that came and went between two looks is not reported.
 fn tell(links: &Links, roster: &Roster, told: Told) -> Told {
     let is_up = |state| matches!(state, MemberState::Up | MemberState::Suspect);
     let now_up: Told = roster
@@ -82,7 +82,7 @@ fn on_notice(links: &Links, notice: Notice) {
                 &format!("{text}; choose another --name, or stop that node"),
             );
             links.note_name_trouble(text);
-            // Who says so may be wrong; whoever is there knows.
+            // The report may be wrong; the node at that address knows.
             links.add_target(&HostPort::from(holder).to_string(), Origin::Learned, None);
         }
         Notice::NetworkMismatch { from, network } => tracing::warn!(
@@ -103,7 +103,7 @@ fn on_notice(links: &Links, notice: Notice) {
 /// The list of known peers on disk.
 pub(super) struct PeerFile {
     path: PathBuf,
-    /// By name, with the address as peers write it: a host name where they advertise one.
+    /// By name, with the address as peers write it: a host name if they advertise one.
     named: BTreeMap<NodeName, String>,
     /// Lines that people wrote without a name.
     unnamed: Vec<KnownPeer>,
@@ -112,7 +112,7 @@ pub(super) struct PeerFile {
 }
 
 impl PeerFile {
-    /// `loaded`: what is in it.
+    /// `loaded`: its content.
     pub(super) fn new(path: PathBuf, loaded: Vec<KnownPeer>) -> Self {
         let named = loaded.iter().filter_map(|p| Some((p.name.clone()?, p.address.clone())));
         let unnamed = loaded.iter().filter(|p| p.name.is_none()).cloned();

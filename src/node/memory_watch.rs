@@ -1,6 +1,6 @@
-//! Watches whether the entries have reached the memory limit, and says so in the log: at once, now
-//! and then while it lasts, and when it is over. Changes of other nodes are taken beyond the limit
-//! (refusing them would be divergence), so nobody else would notice.
+//! Watches whether the entries have reached the memory limit, and logs it: at once, repeatedly
+//! while it lasts, and when it is over. Changes of other nodes are accepted beyond the limit
+//! (refusing them would be divergence), so it would otherwise go unnoticed.
 
 use crate::engine::MemoryExcess;
 use crate::model::ids::Millis;

@@ -61,8 +61,8 @@ use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::rt::{self, Task, TcpListener};
 use crate::server::Server;
 
-/// When the wait for peers' acknowledgements of this node's last changes is over, counted from the
-/// beginning of the end.
+/// When the wait for peers' acknowledgements of this node's last changes ends, counted from the
+/// beginning of the stop.
 const COPIES_DEADLINE: Duration = Duration::from_millis(1_500);
 /// How long another node may take to step in for this one in the Delete group.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_millis(250);
@@ -81,12 +81,12 @@ const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 /// The list of known peers in a data directory.
 const PEER_FILE: &str = "peers";
 
-/// How long a node waits for what, while it starts. The defaults suit everybody but tests.
+/// How long a node waits for what while it starts. The defaults suit everybody but tests.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// A first node with known peers goes on alone when none has answered for so long.
+    /// A first node with known peers continues alone when none has answered for this long.
     pub no_answer_ms: Millis,
-    /// One without known peers, and without data, when nobody has called it for so long.
+    /// One without known peers, and without data, when no node has called it for this long.
     pub called_ms: Millis,
     /// The same when peers have answered, but none of them serves clients.
     pub first_answer_ms: Millis,
@@ -201,7 +201,7 @@ impl Node {
         rt::spawn(auth_watch::watch_auth(Arc::clone(links)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
         if plan.patience_ms(links, &timing) == 0 {
-            // Nobody to wait for.
+            // There is no node to wait for.
             plan.carry_out(links, &timing).await;
         } else {
             let links = Arc::clone(links);
@@ -324,8 +324,8 @@ impl Node {
         self.inner.stop.reason().unwrap_or(StopReason::Requested)
     }
 
-    /// Takes leave of peers and members, and ends: in less than 3 s, whatever they do. A node with a
-    /// data directory waits for its disk besides, up to [`LOG_FAREWELL_TIMEOUT`].
+    /// Says farewell to peers and members, and stops: in less than 3 s, whatever they do. A node
+    /// with a data directory also waits for its disk, up to [`LOG_FAREWELL_TIMEOUT`].
     pub async fn shutdown(&self) {
         self.inner.stop.request(StopReason::Requested);
         self.inner.stop.finished().await;
@@ -340,7 +340,7 @@ impl Drop for Node {
     }
 }
 
-/// Opens and reads the data directory, if there is to be one.
+/// Opens and reads the data directory, if there is one.
 async fn open_data(config: &Config) -> Result<Option<Opened>, NodeError> {
     let Some(data) = config.data.clone() else { return Ok(None) };
     let (network, name) = (config.network.clone(), config.name.clone());
@@ -354,7 +354,7 @@ fn is_same_directory(a: &Path, b: &Path) -> std::io::Result<bool> {
     Ok(id(a)? == id(b)?)
 }
 
-/// Opens the directory for clients' files, if there is to be one.
+/// Opens the directory for clients' files, if there is one.
 fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> {
     let Some(path) = &config.client_files else { return Ok(None) };
     let failed = |source| NodeError::ClientFiles { path: path.clone(), source };
@@ -368,7 +368,7 @@ fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> 
     ClientFiles::open(path).map(Some).map_err(failed)
 }
 
-/// Begins with what was read. From then on the directory tells of what leaves the node.
+/// Begins with the state that was read. From then on the directory records what leaves the node.
 async fn prepare(config: &Config, opened: Opened) -> Result<Prepared, NodeError> {
     let (name, config) = (config.name.clone(), config.clone());
     rt::spawn_blocking(move || opened.prepare(&name, |id| engine_config(&config, id))).await
@@ -387,7 +387,7 @@ fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {
     }
 }
 
-/// Where the known peers are kept: in the data directory unless told otherwise.
+/// The file of known peers: in the data directory by default.
 fn peer_file_of(config: &Config) -> Option<PathBuf> {
     let in_data = || config.data.as_ref().map(|data| data.dir.join(PEER_FILE));
     config.peer_file.clone().or_else(in_data)
@@ -440,7 +440,7 @@ impl Inner {
         if let Some(reason) = self.stop.reason() {
             tracing::info!(%reason, "stopping");
         }
-        // First the clients: what they wrote last must go out before the farewell.
+        // First the clients: their last writes must go out before the farewell.
         let began = rt::now();
         self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
         farewell::wait_for_copies(&self.links, began + millis(COPIES_DEADLINE)).await;
@@ -482,7 +482,7 @@ impl Inner {
     }
 
     /// The only member of the Delete group leaves its place to another node, if it has no data
-    /// directory. Nobody waits long for that: without it a new lineage begins.
+    /// directory. The wait for that is short: without it a new lineage begins.
     async fn hand_over(&self) {
         if self.hub.read(Engine::has_handed_over) {
             return;
@@ -499,7 +499,7 @@ impl Inner {
     }
 
     fn end_at_once(self: &Arc<Self>) {
-        // Whoever waits for the node's end may start another one.
+        // A caller that waits for the node's end may start another one.
         self.server.release_leavers();
         self.stop.finish();
         self.server.abandon();

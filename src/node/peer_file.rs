@@ -1,6 +1,6 @@
 //! The list of known peers on disk, so that a node that restarts finds its network even if all
-//! that it was once told is gone. Text, one `host:port name` per line; people may edit it while
-//! the node is down.
+//! peers that it was once given are gone. Text, one `host:port name` per line; people may edit it
+//! while the node is down.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

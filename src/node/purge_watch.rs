@@ -1,6 +1,6 @@
-//! Watches the Delete group, and says in the log what operators should know of: a member that is away
-//! keeps tombstones from being purged, a node with data is not in the group, the mark has grown. Soon,
-//! now and then while it lasts, and, of what blocks purging, when it is over.
+//! Watches the Delete group, and logs what operators should know of: a member that is away keeps
+//! tombstones from being purged, a node with data is not in the group, the mark has grown. It warns
+//! soon, repeats the warning while it lasts, and reports when purging is no longer blocked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) async fn watch_purging(links: Arc<Links>) {
 struct Lasting {
     since: Option<Millis>,
     warned_at: Option<Millis>,
-    /// Whoever gives the text has waited already.
+    /// The code that gives the text has waited already.
     at_once: bool,
 }
 

@@ -1,5 +1,5 @@
-//! `leave --for-good`: waits until the others have agreed to go on without this node, and know it; or
-//! until that takes too long, and then the node stays what it was.
+//! `leave --for-good`: waits until the others have agreed to continue without this node, and have
+//! confirmed it; or until that takes too long, and then the node stays a member.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::model::ids::{Millis, NodeName};
 use crate::rt;
 use crate::server::LeaveRefusal;
 
-/// What is agreed on cannot be undone: for so long the node waits for its own disk, and for the others
-/// to say that they know it, beyond the time that it was given.
+/// An agreement cannot be undone: beyond the given time, the node waits this long for its own disk,
+/// and for the others to confirm.
 const SETTLING_MS: Millis = 5_000;
 
 /// Takes the node out of the Delete group's list, then asks for its end. Blocks: for a thread that may.

@@ -65,7 +65,7 @@ impl Saving {
         }
     }
 
-    /// Ends what is being written: the node stops. May wait for the disk.
+    /// Ends the file being written, because the node stops. May wait for the disk.
     pub(super) fn end(&self) {
         self.end_log();
     }
@@ -150,8 +150,8 @@ impl Saving {
     ) -> Result<FileReport, FileRefusal> {
         let files = self.files()?;
         let (sync, network) = (self.sync, self.network.clone());
-        // As with the original, the old log goes on until the new one is there. Unless it is the
-        // same file: then two would write it.
+        // As in the original, the old log continues until the new one exists. Unless it is the same
+        // file: then two would write it.
         if self.log.lock().as_ref().is_some_and(|log| log.name == name) {
             self.end_log();
         }
@@ -171,7 +171,7 @@ impl Saving {
     }
 }
 
-/// Takes out what is below nil.
+/// Removes the entries below nil.
 fn leave_out_internal(image: &mut Image) {
     let top = Path::system_root();
     let paths: Vec<Path> = image.replica.tree.subtree(&top).map(|(path, _)| path.clone()).collect();

@@ -17,17 +17,17 @@ use crate::rt;
 
 /// How often what keeps a node from being ready is written to the log.
 const PROGRESS_INTERVAL_MS: Millis = 5_000;
-/// What is waited for is looked at this often, besides when something happens.
+/// The time between two looks at a condition, besides looks after events.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a node does to come to serve; everything that can fail beforehand has been done.
 pub(super) enum Plan {
-    /// Be the first of a network, or join it if it is there.
+    /// Be the first of a network, or join an existing one.
     Run { init: Option<Value>, loaded: Option<Loaded> },
     /// Join.
     Join,
-    /// Go on with what the data directory holds: join the network if it is there, and be it if
-    /// not. It is the node's own data, so nothing is founded anew, and whoever comes later catches
+    /// Continue with the content of the data directory: join the network if it exists, and be it if
+    /// not. It is the node's own data, so nothing is founded anew, and nodes that come later catch
     /// up in both directions.
     GoOn { init: Option<Value> },
 }
@@ -61,8 +61,8 @@ impl Plan {
         matches!(self, Self::GoOn { .. })
     }
 
-    /// How long the node looks for its network before it goes on alone. Not at all where it has data
-    /// and knows of nobody: all others have left, or there never were any.
+    /// How long the node looks for its network before it continues alone. Not at all if it has data
+    /// and knows no peer: all others have left, or there never were any.
     pub(super) fn patience_ms(&self, links: &Links, timing: &Timing) -> Millis {
         match (self, links.addresses().is_empty()) {
             (Self::Join, _) => Millis::MAX,
@@ -72,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// What the node tells peers that wait as it does; see `Hello::may_begin`. `tock`: its own.
+    /// What the node tells peers that wait, too; see `Hello::may_begin`. `tock`: its own.
     pub(super) fn may_begin(&self, tock: Tock) -> Option<Tock> {
         match self {
             Self::Join => None,
@@ -142,15 +142,15 @@ enum FirstStep {
     GoAlone,
 }
 
-/// Decides for a node that is not ready yet and may go on alone. Where several nodes start together
-/// and know each other, nobody is ready: the one that has seen most begins, of equal ones the one with
-/// the smallest name ([`Hello::begins_before`](crate::protocol::peer::greeting::Hello)), and the others
-/// catch up with it. `patience_ms`: how long it waits when nobody answers.
+/// Decides for a node that is not ready yet and may continue alone. If several nodes start together
+/// and know each other, none is ready: the one with the greatest tock begins, of equal ones the one
+/// with the smallest name ([`Hello::begins_before`](crate::protocol::peer::greeting::Hello)), and
+/// the others catch up with it. `patience_ms`: how long it waits if no node answers.
 fn decide_first_step(found: Found, patience_ms: Millis, timing: &Timing) -> FirstStep {
     let patience = match found.answered_ms {
         _ if found.network_is_there => return FirstStep::Wait,
         None => return go_if(found.waited_ms >= patience_ms),
-        // Nobody there will ever have more than this node.
+        // No node there will ever have more than this one.
         Some(_) if found.all_join && found.waited_ms >= patience_ms => return FirstStep::GoAlone,
         Some(_) if found.is_first => timing.first_answer_ms,
         // Should the first not begin, for whatever reason.
@@ -199,7 +199,8 @@ async fn is_network_missing(
         if decide_first_step(found, patience_ms, timing) == FirstStep::GoAlone
             // Two nodes of one name must not both found: the stay of the other decides.
             && links.name_trouble().is_none()
-            // Who knows of a network and is of another one was given the wrong name of it.
+            // A node that knows of a network and belongs to another one was given the wrong name of
+            // it.
             && (has_data || links.refused_by_all().is_none())
         {
             tell_alone(links, knows_peers, since(began));
@@ -217,7 +218,7 @@ async fn is_network_missing(
     }
 }
 
-/// A node that joins: waits, for ever if need be, until it has caught up.
+/// A joining node: waits, without limit, until it has caught up.
 async fn wait_for_network(links: &Links, timing: &Timing) {
     let began = rt::now();
     let mut told_at = began;
@@ -256,8 +257,8 @@ fn watch_name(links: &Links, timing: &Timing) {
     }
 }
 
-/// A newcomer that every peer refuses for good gives up: it was told the wrong network or address, or
-/// runs other software.
+/// A newcomer that every peer refuses for good gives up: it was given the wrong network or address,
+/// or runs other software.
 fn watch_refusals(refused: Option<Refused>, links: &Links, timing: &Timing) {
     if let Some(refused) = refused
         && rt::now().saturating_sub(refused.since) >= timing.refused_patience_ms

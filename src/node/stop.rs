@@ -35,11 +35,11 @@ pub enum StopReason {
         /// What the network's nodes answered.
         told: String,
     },
-    /// All peers that this node was told of refuse it for good. Starting again does not help
-    /// unless somebody changes a setting.
+    /// All peers that this node was given refuse it for good. Starting again does not help unless a
+    /// setting is changed.
     #[error("no peer accepts this node: {why}")]
     Refused {
-        /// One of them, and what it says or is.
+        /// One of them, and its answer or its kind.
         why: String,
     },
     /// The host names of all peers that this node was told of do not exist, and it has no data to go on with.

@@ -1,7 +1,7 @@
 //! The thread that owns SWIM: one UDP socket, one machine ([`crate::membership::Swim`]), and
-//! nothing else, so that load on the rest of the node is not mistaken for death. It never waits
-//! for anybody: commands are taken from a bounded queue, and what it finds is published as a
-//! whole, replaced at each change, for whoever wants to look.
+//! nothing else, so that load on the rest of the node is not mistaken for death. It never waits for
+//! other threads: commands are taken from a bounded queue, and its results are published as a
+//! whole, replaced at each change.
 
 use std::collections::VecDeque;
 use std::io;
@@ -28,19 +28,19 @@ const NOTICES_MAX: usize = 64;
 const DATAGRAMS_PER_TURN: usize = 256;
 /// The thread looks for commands at least this often, should its wake-up be lost.
 const WAIT_MAX: Duration = Duration::from_millis(100);
-/// What is published is refreshed this often, because suspicions come and go unreported.
+/// The published view is refreshed this often, because suspicions come and go unreported.
 const PUBLISH_INTERVAL_MS: Millis = 500;
 /// A machine that was refused because of its name is made anew after this time.
 const RETRY_AFTER_REFUSAL_MS: Millis = 2_000;
 
-/// Who is there, as SWIM sees it: one moment, never changed.
+/// The members as SWIM sees them: one moment, never changed.
 #[derive(Default)]
 pub(super) struct Roster {
     /// All known members, those that are down included.
     pub(super) members: Vec<MemberInfo>,
 }
 
-/// Something for the log, or for whoever decides about the node's fate.
+/// Something for the log, or for the code that decides about the node's fate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Notice {
     /// Another live node has this node's name.
@@ -75,13 +75,13 @@ struct Shared {
     ended: std::sync::atomic::AtomicBool,
     /// Datagrams that were sent, and their bytes.
     sent: (AtomicU64, AtomicU64),
-    /// For waking the thread: its own socket, and where that is. None once it has ended: then the
-    /// port is free.
+    /// For waking the thread: its own socket and its address. None once it has ended: then the port
+    /// is free.
     socket: Mutex<Option<UdpSocket>>,
     wake: SocketAddr,
 }
 
-/// The other threads' end. Clones are the same.
+/// The other threads' end. Clones share it.
 #[derive(Clone)]
 pub(super) struct SwimHandle {
     shared: Arc<Shared>,
@@ -128,7 +128,7 @@ impl SwimHandle {
         Ok(handle)
     }
 
-    /// Who is there now.
+    /// The present members.
     pub(super) fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.shared.roster.lock())
     }
@@ -259,19 +259,19 @@ impl Owner {
             }
         }
         let shared = Arc::clone(&self.shared);
-        // First the port: whoever waits for the end may want it.
+        // First the port: a task that waits for the end may need it.
         shared.socket.lock().take();
         drop(self);
         shared.ended.store(true, std::sync::atomic::Ordering::Release);
         shared.changed.notify(usize::MAX);
     }
 
-    /// Waits for datagrams until the next deadline, and takes all that are there.
+    /// Waits for datagrams until the next deadline, and takes all that have arrived.
     fn receive(&mut self, buffer: &mut [u8], out: &mut Vec<SwimOutput>) {
         let now = rt::now();
         let deadline = self.swim.as_ref().and_then(Swim::next_deadline).or(self.retry_at);
         let wait = deadline.map_or(WAIT_MAX, |at| Duration::from_millis(at.saturating_sub(now)));
-        // Zero would mean for ever.
+        // Zero would mean no timeout.
         let wait = wait.clamp(Duration::from_millis(1), WAIT_MAX);
         let _ = self.socket.set_read_timeout(Some(wait));
         for turn in 0..DATAGRAMS_PER_TURN {
@@ -296,7 +296,7 @@ impl Owner {
         let _ = self.socket.set_nonblocking(false);
     }
 
-    /// Tells whether the thread should end.
+    /// Returns whether the thread should end.
     fn take_commands(&mut self, out: &mut Vec<SwimOutput>) -> bool {
         let commands = std::mem::take(&mut *self.shared.commands.lock());
         for command in commands {
@@ -328,7 +328,7 @@ impl Owner {
         false
     }
 
-    /// Gives the machine up, but not what it knew.
+    /// Drops the machine, but keeps its knowledge.
     fn retire(&mut self) {
         let Some(swim) = self.swim.take() else { return };
         for peer in swim.peers() {
@@ -353,7 +353,7 @@ impl Owner {
         }
     }
 
-    /// Sends, and tells whether anything else happened.
+    /// Sends, and returns whether anything else happened.
     fn carry_out(&mut self, out: &mut Vec<SwimOutput>) -> bool {
         let mut news = false;
         for output in out.drain(..) {
@@ -407,7 +407,7 @@ impl Owner {
             Some(swim) => Roster { members: swim.members() },
             None => Roster::default(),
         };
-        // A suspicion, or that one is over, nobody reports.
+        // A suspicion, or its end, is not reported by the machine.
         let roster = Arc::new(roster);
         let before = std::mem::replace(&mut *self.shared.roster.lock(), Arc::clone(&roster));
         if news || before.members != roster.members {

@@ -26,7 +26,7 @@ pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) 
         let now = rt::now();
         links.hub.handle(Input::Tick, now);
         if now.saturating_sub(last) >= STALL_CHECK_INTERVAL_MS {
-            // This process stood still. What peers sent meanwhile is to be read first.
+            // This process stood still. The peers' messages of that time must be read first.
             check_due = now + STALL_CHECK_INTERVAL_MS;
             durable.iter().for_each(|durable| durable.forgive());
         }

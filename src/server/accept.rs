@@ -1,9 +1,9 @@
-//! Taking clients' connections in, and refusing those that are too many: with an error where there
-//! is room for that, at once in any case, and with one line in the log now and then.
+//! Accepting clients' connections, and refusing those beyond the limit: with an error if there is
+//! room for that, at once in any case, and with an occasional line in the log.
 //!
-//! How many there may be leaves descriptors for the node itself (`node/descriptors.rs`). Should there be
-//! none all the same, because other programs have taken all that the system has, a spare one is
-//! given up for a moment: so a client is closed, and does not wait for an answer that never comes.
+//! The limit leaves descriptors for the node itself (`node/descriptors.rs`). If there is none left
+//! all the same, because other programs have used all that the system has, a spare one is given up
+//! for a moment: so a client is closed, and does not wait for an answer that never comes.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::rt::{self, TcpListener, TcpStream};
 
 /// How long to wait after the system could not give another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// How long the connection that is to be closed may take to be there: it is, unless it has gone.
+/// How long to wait for the connection that must be closed: it is there, unless it has gone.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(5);
 /// What the spare descriptor is of.
 const SPARE: &str = "/dev/null";

@@ -1,12 +1,12 @@
-//! The hook through which everything passes that a client asks for. Authorisation comes with a
-//! later version; until then everybody may do everything.
+//! The hook that every request passes. Authorisation is not implemented yet; until then every
+//! client may do everything.
 
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 
 /// The answer is no. Nothing was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Denied {
-    /// What was asked for.
+    /// The kind of access.
     pub action: Action,
 }
 
@@ -16,15 +16,15 @@ impl From<Denied> for ClientError {
     }
 }
 
-/// Who asks: what authorisation will decide by. There is nothing to know yet.
+/// The client, on whom authorisation will depend. Nothing is known of it yet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Identity {}
 
-/// Whether somebody may do something at a whole path, in canonical bytes: in the tree, with the
-/// session's root included, or a message's topic; none for what concerns the node as a whole.
+/// Whether a client may access a whole path, in canonical bytes: in the tree, with the session's
+/// root included, or a message's topic; none for requests that concern the node as a whole.
 ///
 /// # Errors
-/// They may not.
+/// It may not.
 pub fn authorise(
     _identity: &Identity,
     _action: Action,

@@ -1,10 +1,9 @@
-//! Which nodes there are, as clients that choose among them want to know it: `cluster` tells it
-//! once, `watch_cluster` whenever it changes.
+//! The nodes of the network, for clients that choose among them: `cluster` returns them once,
+//! `watch_cluster` whenever they change.
 //!
-//! What is told is one view at a time, made anew when somebody says that it may be another
-//! ([`Hub::cluster_changed`]) or asks for it, and compared with the one before: only if it differs it
-//! gets the next epoch, and watchers are woken. They take the latest, so what lies between two
-//! looks is never told.
+//! There is one view at a time. It is made anew when it may have changed ([`Hub::cluster_changed`])
+//! or is requested, and compared with the one before: only if it differs does it get the next
+//! epoch, and watchers are woken. They take the latest, so changes between two looks are skipped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::model::value::{
 use crate::protocol::client::MessageWriter;
 use crate::rt;
 
-/// Between two looks at who is there: what changes together is told together.
+/// The time between two looks: changes within it are reported together.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A node, as far as it concerns clients.
@@ -82,7 +81,7 @@ impl ClusterNode {
     }
 }
 
-/// Who is there, at one moment; never changed.
+/// The nodes at one moment; never changed.
 #[derive(Default)]
 pub(super) struct ClusterView {
     /// Rises with each view that differs from the one before; 0 for none yet.
@@ -125,7 +124,7 @@ impl ClusterView {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct ClusterWatchId(u64);
 
-/// The view of now, and who is to be woken when there is another.
+/// The present view, and the watchers to be woken by the next one.
 #[derive(Default)]
 pub(super) struct Cluster {
     state: Mutex<State>,
@@ -145,7 +144,7 @@ impl Cluster {
         Arc::clone(&self.state.lock().view)
     }
 
-    /// Looks who is there now. Quick, but not for every request of a hot path.
+    /// Looks at the present nodes. Fast, but not for every request of a hot path.
     pub(super) fn look(&self, hub: &Hub, info: &dyn NodeInfo) -> Arc<ClusterView> {
         // Looked at under this lock, so that no older look follows a newer one.
         let mut state = self.state.lock();
@@ -155,8 +154,8 @@ impl Cluster {
         let mut nodes: Vec<ClusterNode> = nodes.collect();
         nodes.sort_by(|a, b| (&a.name, a.incarnation.0).cmp(&(&b.name, b.incarnation.0)));
         for node in nodes.iter_mut().filter(|node| node.client.is_none()) {
-            // Where clients reach it this node hears over a link. That there is none now does not
-            // make what it heard wrong.
+            // This node learns other nodes' addresses for clients over links. A missing link does
+            // not make the address wrong.
             let before =
                 state.view.nodes.iter().find(|before| {
                     before.name == node.name && before.incarnation == node.incarnation

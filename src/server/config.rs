@@ -7,12 +7,12 @@ use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 /// else belongs to a write.
 pub const MESSAGE_BYTES_MIN: usize = VALUE_BYTES_MAX + 2 * PATH_BYTES_MAX + 4096;
 
-/// Most open requests of one connection unless told otherwise: enough for a program that has a watch
-/// for each of 10,000 entries.
+/// The default limit of open requests of one connection: enough for a program that has a watch for
+/// each of 10,000 entries.
 pub const OPEN_REQUESTS: usize = 16 << 10;
 
-/// How long requests wait for a node to be ready unless told otherwise: joining takes seconds, and
-/// programs that start with the machine should not have to try again.
+/// By default, how long requests wait for a node to be ready: joining takes seconds, and programs
+/// that start with the machine should not have to try again.
 pub const READY_WAIT_MS: u64 = 30_000;
 
 /// The limits of client connections. The defaults are safe for a node in the open.
@@ -27,28 +27,28 @@ pub struct ServerConfig {
     pub output_bytes_max: usize,
     /// Most connections; further ones get an error and are closed.
     pub connections_max: usize,
-    /// Most connections at once that are told so; what is beyond is closed without a word. Each has
+    /// Most connections at once that are told so; further ones are closed without a word. Each has
     /// a descriptor for up to 2 s.
     pub refusals_max: usize,
     /// Most bytes of memory that all clients together may cost: buffers, queues, open requests, and
     /// what only the snapshots of their streams still hold. Beyond, the worst readers are closed.
     pub client_memory_max: usize,
-    /// A client that reads nothing for so long while something waits for it is closed.
+    /// A client that has not read for this long while output waits for it is closed.
     pub write_stall_ms: u64,
-    /// A stream that still needs its snapshot is ended if its client acknowledges nothing for
-    /// so long: the snapshot keeps everything in memory that was overwritten since.
+    /// A stream that still needs its snapshot is ended if its client acknowledges nothing for this
+    /// long: the snapshot keeps everything in memory that was overwritten since.
     pub snapshot_stall_ms: u64,
     /// How long requests wait for a node that has not caught up with its network yet; then they are
-    /// refused. 0: at once. Each connection's requests wait together, at most for so long.
+    /// refused. 0: at once. Each connection's requests wait together, at most for this long.
     pub ready_wait_ms: u64,
     /// The window of streams that the greeting offers to clients which want flow control; a
     /// client that asks for another one gets that.
     pub qlen: u64,
-    /// Whether `restore` is taken from other machines, too. What it takes in is believed as if it
-    /// came from a peer.
+    /// Whether `restore` is accepted from other machines, too. Its input is trusted as if it came
+    /// from a peer.
     pub remote_restore: bool,
-    /// Whether clients are served although the data says that they must log in. The engine decides by
-    /// its own setting; here it tells who may delete what is not enforced.
+    /// Whether clients are served although the data says that they must log in. The engine decides
+    /// by its own setting; here it decides which clients may delete entries that are not enforced.
     pub ignore_auth: bool,
 }
 

@@ -36,7 +36,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// The same when the node ends.
 const LINGER_AT_STOP: Duration = Duration::from_millis(300);
 const LINGER_BYTES: usize = 64 << 20;
-/// After so long without a byte, the system asks whether the client is still there.
+/// After this long without a byte, the system asks whether the client is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Serves one client until it goes, or has to.
@@ -54,7 +54,7 @@ pub(super) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
         socket,
         shared,
     };
-    // Whatever the reason is: the client will notice, and nobody else must.
+    // Whatever the reason is: the client will notice, and nobody else needs to.
     let result = connection.run().await;
     tracing::debug!(?result, "client connection ended");
     connection.close();
@@ -76,8 +76,9 @@ fn is_local(socket: &TcpStream) -> bool {
     }
 }
 
-/// Whether a connection comes from the machine that it came to: also where the client used the
-/// machine's own address and not the loopback one. Nobody else completes a connection from there.
+/// Whether a connection comes from the machine that it came to, even if the client used the
+/// machine's own address and not the loopback one. No other machine completes a connection from
+/// there.
 fn is_same_machine(peer: IpAddr, own: IpAddr) -> bool {
     let (peer, own) = (peer.to_canonical(), own.to_canonical());
     peer.is_loopback() || peer == own
@@ -125,8 +126,8 @@ struct Connection {
     wakes: Wakes,
 }
 
-/// What a connection waits for besides its socket. Listeners are kept from one round to the
-/// next, because most rounds are about the socket.
+/// What a connection waits for besides its socket. Listeners are kept from one round to the next,
+/// because most rounds are about the socket.
 #[derive(Default)]
 struct Wakes {
     inbox: Option<EventListener>,
@@ -134,7 +135,7 @@ struct Wakes {
     ready: Option<EventListener>,
 }
 
-/// Why the loop goes on.
+/// Why the loop continues.
 enum Woken {
     /// Bytes have arrived, or the end.
     Read(usize),
@@ -200,7 +201,7 @@ impl Connection {
                 return self.end_for_memory().await;
             }
             if self.input.at_end && self.session.patience.is_waiting() {
-                // Perhaps nobody is there any more: no node is waited for.
+                // Perhaps the client is gone: no node is waited for.
                 self.session.patience.give_up();
                 continue;
             }
@@ -208,8 +209,8 @@ impl Connection {
                 return Ok(());
             }
             if !busy {
-                // Others have their turn before the socket is asked once more: what they do
-                // meanwhile gives the next request time to come.
+                // Other tasks get their turn before the socket is asked once more: that gives the
+                // next request time to arrive.
                 rt::yield_now().await;
                 if !self.listen_for_ready() {
                     self.wait().await?;
@@ -253,7 +254,7 @@ impl Connection {
             return Requests::after(then, true);
         }
         let Some(batch) = self.input.batch() else {
-            // Perhaps it has only found that a message is to be thrown away.
+            // Perhaps it has only found that a message must be skipped.
             return if self.input.has_more() { Requests::More } else { Requests::Done };
         };
         let (done, then) = self.session.run(&cx, &batch, &mut self.out);
@@ -265,8 +266,8 @@ impl Connection {
         Requests::after(then, self.input.has_more())
     }
 
-    /// Where requests wait for the node: sees to it that its being ready wakes this. Tells whether it
-    /// is ready already.
+    /// If requests wait for the node, makes its readiness wake this task. Returns whether it is
+    /// ready already.
     fn listen_for_ready(&mut self) -> bool {
         if !self.session.patience.is_waiting() {
             return false;
@@ -276,8 +277,8 @@ impl Connection {
         self.shared.hub.read(Engine::is_ready)
     }
 
-    /// The server stops: answers the requests that wait for the node to be ready, as far as there is room
-    /// for answers; whoever gets none sees the connection end.
+    /// The server stops: answers the requests that wait for the node to be ready, as far as there
+    /// is room for answers; the other clients see the connection end.
     fn refuse_waiting(&mut self) {
         if !self.session.patience.is_waiting() {
             return;
@@ -288,7 +289,7 @@ impl Connection {
         {}
     }
 
-    /// Gives the session's streams their turns; tells whether there is more to do at once.
+    /// Gives the session's streams their turns; returns whether there is more to do at once.
     fn produce(&mut self) -> bool {
         if self.session.is_quiet() {
             self.wakes = Wakes::default();
@@ -309,12 +310,12 @@ impl Connection {
 
     fn drop_garbage(&mut self) {
         for garbage in self.session.take_garbage() {
-            // Detached: nobody waits for it.
+            // Detached: no task waits for it.
             drop(rt::spawn_blocking(move || drop(garbage)));
         }
     }
 
-    /// Runs a job that takes long where it disturbs nobody; only some at a time.
+    /// Runs a long job elsewhere; only a few at a time.
     async fn run_heavy(&mut self, job: HeavyJob) -> io::Result<()> {
         self.flush().await?;
         let _permit = self.shared.heavy.acquire().await;
@@ -336,8 +337,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until all that the output tells of may be seen: under the sync policy `every batch`
-    /// until it is on disk, this connection's changes and whatever else it could have read.
+    /// Waits until everything that the output tells of may be seen: under the sync policy `every
+    /// batch` until it is on disk, both this connection's changes and whatever else it could have
+    /// read.
     async fn until_safe(&mut self) {
         if let Some(log) = self.shared.hub.log()
             && log.gates()
@@ -374,7 +376,7 @@ impl Connection {
                     let write = select(socket.write(rest), &mut self.closing);
                     match rt::timeout(stall, write).await {
                         Some(Either::Left((written, _))) => from += written?,
-                        // What it would be told stands behind what it does not read.
+                        // The message would be behind what the client does not read.
                         Some(Either::Right(_)) => return Err(io::ErrorKind::OutOfMemory.into()),
                         None => return Err(io::ErrorKind::TimedOut.into()),
                     }
@@ -388,13 +390,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells what the connection costs in memory now.
+    /// Reports the connection's present memory.
     fn tell_memory(&self) {
         let buffers = self.out.capacity() + self.input.capacity();
         self.session.account.set_buffers(buffers + self.session.open_bytes());
     }
 
-    /// Reads what is there, without waiting; tells whether there was something (or the end).
+    /// Reads available data, without waiting; returns whether there was any (or the end).
     fn try_read(&mut self) -> io::Result<bool> {
         let mut is_new = false;
         loop {
@@ -414,7 +416,7 @@ impl Connection {
         }
     }
 
-    /// Waits until there is something to do; not at all if bytes are there.
+    /// Waits until there is something to do; returns at once if bytes are available.
     async fn wait(&mut self) -> io::Result<()> {
         let cx = Self::context(&self.shared);
         let deadline = self.session.next_deadline(&cx);
@@ -466,8 +468,8 @@ impl Connection {
         Poll::Pending
     }
 
-    /// The client sends nothing any more: what is open is ended, or finished where it can be.
-    /// Tells whether that is all.
+    /// The client sends nothing any more: open requests are ended, or finished if possible. Returns
+    /// whether nothing is left.
     async fn finish_after_end(&mut self) -> io::Result<bool> {
         let cx = Self::context(&self.shared);
         self.session.end_endless(&cx, &mut self.out);
@@ -496,7 +498,7 @@ impl Connection {
         self.session.is_shut_out(&Self::context(&self.shared))
     }
 
-    /// No client is served any more: says so, and drops what was to be sent.
+    /// No client is served any more: says so, and drops pending output.
     async fn end_shut_out(&mut self) -> io::Result<()> {
         let why = match self.shared.hub.read(Engine::closed) {
             Some(closed) => closed.to_string(),

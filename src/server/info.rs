@@ -15,11 +15,12 @@ pub trait NodeInfo: Send + Sync {
     /// happens elsewhere.
     fn leave(&self);
 
-    /// A client wants the node to leave for good: the others are to go on without it. Takes as long as that
-    /// takes, `patience_ms` and some seconds at most: where it may. Then the leaving happens elsewhere.
+    /// A client asks the node to leave for good: the others must agree to continue without it.
+    /// Blocks for `patience_ms` and some seconds at most, so call it where that is allowed. The
+    /// leaving itself happens elsewhere.
     ///
     /// # Errors
-    /// [`LeaveRefusal`]; the node runs on.
+    /// [`LeaveRefusal`]; the node keeps running.
     fn leave_for_good(&self, patience_ms: u64) -> Result<(), LeaveRefusal> {
         let _ = patience_ms;
         Err(LeaveRefusal::NotReady(String::from("this node cannot leave for good")))
@@ -30,7 +31,7 @@ pub trait NodeInfo: Send + Sync {
         None
     }
 
-    /// Writes a file for a client. Takes as long as that takes: where it may.
+    /// Writes a file for a client. Blocks as long as necessary, so call it where that is allowed.
     ///
     /// # Errors
     /// [`FileRefusal`]; there is no such file.
@@ -45,7 +46,7 @@ pub trait NodeInfo: Send + Sync {
 pub enum LeaveRefusal {
     /// It has not caught up yet, or is ending already. Nothing was changed.
     NotReady(String),
-    /// Nobody is there who could keep the data. Nothing was changed.
+    /// No node is there that could keep the data. Nothing was changed.
     Alone(String),
     /// The others have not agreed in time. Nothing was changed.
     NotAgreed(String),
@@ -129,7 +130,7 @@ pub enum FileJob {
         name: String,
         /// Its form.
         format: FileFormat,
-        /// Also what is below nil.
+        /// Also entries below nil.
         internal: bool,
     },
     /// A snapshot in the data directory, now.
@@ -159,20 +160,20 @@ pub enum FileFormat {
 /// What became of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileReport {
-    /// Its name; none where nothing was there to be done.
+    /// Its name; none if there was nothing to be done.
     pub name: Option<String>,
-    /// Entries in it, where that is known.
+    /// Entries in it, if known.
     pub entries: Option<u64>,
     /// Entries that its form cannot hold.
     pub left_out: u64,
-    /// Its length, where that is known.
+    /// Its length, if known.
     pub bytes: Option<u64>,
 }
 
 /// Why there is no file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FileRefusal {
-    /// The node was not told where clients may have files.
+    /// The node has no directory for clients' files.
     NotAllowed,
     /// It keeps no data on disk.
     NoDataDirectory,
@@ -230,8 +231,8 @@ impl ClientLogStatus {
 pub enum MemberState {
     /// This node.
     Myself,
-    /// A link to it stands, but membership has not heard of it (yet): it has just come, or UDP
-    /// does not get through. Should it fail now, nobody would say "down" of it.
+    /// A link to it stands, but membership has not heard of it (yet): it has just come, or UDP does
+    /// not get through. If it fails now, SWIM will not report it.
     Joining,
     /// It answers.
     Up,
@@ -270,7 +271,7 @@ pub struct MemberInfo {
     pub incarnation: Incarnation,
     /// Where peers reach it.
     pub gossip: String,
-    /// Where clients reach it, where that is known.
+    /// Its address for clients, if known.
     pub client: Option<String>,
     /// How it is.
     pub state: MemberState,
@@ -284,6 +285,6 @@ pub struct MemberInfo {
     pub acked: Tick,
     /// For how long it has been in its state.
     pub since_ms: u64,
-    /// Its software, where that is known.
+    /// Its software, if known.
     pub software: Option<String>,
 }

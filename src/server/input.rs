@@ -1,5 +1,5 @@
-//! What has arrived of a connection and is not carried out yet: a buffer that messages are cut
-//! from without scanning anything twice, and that is small while nothing comes.
+//! Bytes of a connection that have arrived and are not carried out yet: a buffer that messages are
+//! cut from without scanning anything twice, and that is small while the client is idle.
 
 use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{Kind, SkipError, SkipLimits, Skipper};
@@ -19,7 +19,7 @@ const BATCH_MESSAGES: usize = 256;
 
 /// See the module.
 pub(super) struct Input {
-    /// All of it is initialised; what has arrived is `start..end`.
+    /// All of it is initialised; the bytes that have arrived are `start..end`.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -82,12 +82,12 @@ impl Input {
         !self.at_end && (self.end - self.start < READ_BYTES || self.skipper.is_some())
     }
 
-    /// Whether what was read last took all the room there was.
+    /// Whether the last read filled all the room.
     pub(super) fn is_full(&self) -> bool {
         !self.at_end && self.end == self.buffer.len()
     }
 
-    /// Room to read into. Grows with what really arrives, not with what is announced.
+    /// Room to read into. Grows with the bytes that really arrive, not with announced lengths.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
@@ -107,7 +107,7 @@ impl Input {
         self.buffer.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Notes that so many bytes were read into the room.
+    /// Notes that this many bytes were read into the room.
     pub(super) fn filled(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.buffer.len());
         self.is_starved = false;
@@ -119,7 +119,7 @@ impl Input {
         self.buffer.capacity()
     }
 
-    /// Lets go of what is not needed while nothing comes.
+    /// Releases memory that is not needed while the client is idle.
     pub(super) fn shrink(&mut self) {
         if self.is_empty() && self.buffer.len() > IDLE_BYTES {
             self.buffer = Vec::new();
@@ -127,8 +127,8 @@ impl Input {
         }
     }
 
-    /// The messages that are whole, as far as one batch goes. None if there is none yet. The
-    /// last one is an error that closes the connection if what comes cannot be a message.
+    /// The complete messages, as far as one batch goes. None if there is none yet. The last one is
+    /// an error that closes the connection if the input cannot be a message.
     pub(super) fn batch(&mut self) -> Option<Batch<'_>> {
         if self.oversized.is_some() {
             return self.throw_away();
@@ -181,7 +181,7 @@ impl Input {
         if batch.messages.is_empty() { None } else { Some(batch) }
     }
 
-    /// Throws away what has come of a message that is too much; at its end, that is the batch.
+    /// Skips the part of an oversized message that has arrived; at its end, that is the batch.
     fn throw_away(&mut self) -> Option<Batch<'_>> {
         let arrived = self.buffer.get(self.start..self.end).unwrap_or_default();
         let progress = self.oversized.as_mut()?.advance(arrived);
@@ -203,8 +203,8 @@ impl Input {
         Some(Batch { messages: vec![Err(bad)], ends: vec![end], bytes: arrived })
     }
 
-    /// Takes so many bytes off the front: whole messages that are carried out. `all`: whether
-    /// these were all that the last batch had.
+    /// Removes this many bytes from the front: complete messages that are carried out. `all`:
+    /// whether these were all of the last batch.
     pub(super) fn consume(&mut self, bytes: usize, all: bool) {
         self.start = (self.start + bytes).min(self.end);
         if !all {

@@ -5,23 +5,24 @@
 //! | this one | the port: binding, accepting, stopping |
 //! | [`config`] | what one client may do |
 //! | [`info`] | what the port must know about the rest of the node |
-//! | `accept` | taking connections in, and refusing those that are too many |
+//! | `accept` | accepting connections, and refusing those beyond the limit |
 //! | `connection` | one client: the loop that moves bytes |
 //! | `input` | cutting messages from what arrives |
-//! | `oversized` | a message that is too much: thrown away as it comes |
+//! | `oversized` | a message that is too deep or too long: skipped as it arrives |
 //! | `session` | one client's state; batches of requests, without I/O |
 //! | `command` | what the actions do, one file per family |
 //! | `patience` | requests that wait for the node to be ready |
-//! | `unsynced` | replies that go out only when what they tell of is on disk |
+//! | `unsynced` | replies that are sent only when the changes that they tell of are on disk |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
-//! | [`purge_block`] | warnings about the Delete group, such as that somebody away blocks purging |
+//! | [`purge_block`] | warnings about the Delete group, such as a member that is away and blocks
+//! purging |
 //! | `relief` | closes the worst reader when clients take too much memory |
 //! | `tally` | warnings that come in floods, as one line with a count |
 //! | `restoring` | a snapshot that a client uploads |
 //! | [`shards`] | how much is read and written in each virtual shard |
-//! | `cluster` | which nodes there are, with an epoch; told whenever it changes |
-//! | `standing` | which incarnations stand in chains, kept for a while |
-//! | [`authorise`] | the hook through which everything passes |
+//! | `cluster` | the nodes of the network, with an epoch; sent whenever they change |
+//! | `standing` | which incarnations are in chains, kept for a while |
+//! | [`authorise`] | the hook that every request passes |
 
 mod accept;
 pub mod authorise;
@@ -74,13 +75,13 @@ pub const REFUSALS_MAX: usize = 64;
 const LEAVERS_MAX: usize = 64;
 /// The output that each connection may keep however many there are.
 const OUTPUT_LEAST: usize = 64 << 10;
-/// Over so many counters requests are spread, so that threads do not share a cache line.
+/// Requests are spread over this many counters, so that threads do not share a cache line.
 const STRIPES: usize = 16;
 
 /// Why the client port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Somebody else listens there.
+    /// Another process listens there.
     #[error(
         "the client address {address} is in use; is another node running? Choose another one with --client"
     )]
@@ -114,12 +115,12 @@ pub(crate) struct Shared {
     /// Fires when the server stops.
     stopping: Event,
     is_stopping: AtomicBool,
-    /// Nobody is to be told anything any more.
+    /// Nothing is sent to clients any more.
     is_abandoned: AtomicBool,
     connections: AtomicUsize,
     /// Fires when a connection has ended.
     ended: Event,
-    /// Connections of clients that sent the node away: that they close tells them that it has gone.
+    /// Connections of clients that asked the node to leave: their end tells them that it has gone.
     /// Invariant: at most [`LEAVERS_MAX`].
     leavers: Mutex<Vec<TcpStream>>,
     refusals: AtomicUsize,
@@ -142,7 +143,7 @@ impl Shared {
         self.hub.client_memory().output_share(self.connections(), OUTPUT_LEAST, most)
     }
 
-    /// Waits until changes may be made: for this node's disk, where it does not keep up.
+    /// Waits until changes may be made, if this node's disk does not keep up.
     async fn room(&self) {
         if let Some(log) = self.hub.log() {
             log.room().await;
@@ -198,7 +199,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the client port and serves whoever connects. `address` is `host:port`; IPv4, IPv6
+    /// Opens the client port and serves clients. `address` is `host:port`; IPv4, IPv6
     /// (`[::1]:27586`) or a host's name; port 0 takes a free one.
     ///
     /// # Errors
@@ -221,7 +222,7 @@ impl Server {
         Ok(Self::serve(listener, bound, hub, config, info))
     }
 
-    /// Serves whoever connects to a port that was opened before; `bound` is its address.
+    /// Serves clients of a port that was opened before; `bound` is its address.
     #[must_use]
     pub fn serve(
         listener: TcpListener,
@@ -273,16 +274,16 @@ impl Server {
         self.shared.connections()
     }
 
-    /// Ends at once: from now on no request is carried out, and nobody is told anything. Connections
-    /// are closed as soon as their tasks run.
+    /// Ends at once: from now on no request is carried out, and nothing is sent. Connections are
+    /// closed as soon as their tasks run.
     pub fn abandon(&self) {
         self.shared.is_abandoned.store(true, Ordering::Release);
         self.shared.begin_to_stop();
     }
 
-    /// Closes the port, ends all streams, and gives clients a moment to take what is written.
-    /// Returns when all connections have ended or that time is over. Clients that sent the node away
-    /// keep their connection until [`Server::release_leavers`].
+    /// Closes the port, ends all streams, and gives clients a moment to read what is written.
+    /// Returns when all connections have ended or that time is over. Clients that asked the node to
+    /// leave keep their connection until [`Server::release_leavers`].
     pub async fn stop(&self, patience: Duration) {
         self.shared.begin_to_stop();
         let all_ended = async {
@@ -301,8 +302,8 @@ impl Server {
         }
     }
 
-    /// Closes the connections of clients that sent the node away. They are told nothing else of its
-    /// end, so this comes last, when its ports are free.
+    /// Closes the connections of clients that asked the node to leave. They learn of its end in no
+    /// other way, so this comes last, when its ports are free.
     pub fn release_leavers(&self) {
         self.shared.leavers.lock().clear();
     }

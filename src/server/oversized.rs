@@ -1,5 +1,6 @@
-//! A message that is too deep or too long: its bytes are thrown away as they come, so that it costs no
-//! memory and the connection goes on, and its `seq` is found, so that its sender can be told.
+//! A message that is too deep or too long: its bytes are skipped as they arrive, so that it costs
+//! no memory and the connection stays usable, and its `seq` is found, so that its sender gets an
+//! answer.
 //!
 //! Nothing is nested here: to find the end of a MessagePack value it is enough to count the items that
 //! must still come.
@@ -11,25 +12,25 @@ use crate::protocol::client::{Action, BadMessage, ClientError};
 /// Most bytes that are thrown away for one message: eight times what may be sent. What announces
 /// more is taken for garbage.
 const BYTES_MAX: usize = 64 << 20;
-/// Items of up to so many bytes are looked at when all of them is there: numbers, names of fields and
+/// Items of up to this many bytes are examined when they are complete: numbers, names of fields and
 /// actions. No head of an item is longer either.
 const WHOLE_BYTES_MAX: usize = 32;
 
 /// See the module.
 pub(super) struct Oversized {
     error: ClientError,
-    /// Bytes of the item at hand that must still come.
+    /// Bytes of the present item that must still arrive.
     rest: usize,
     /// Keys and values of the message itself that must still begin.
     top: usize,
-    /// Items that must still begin within the key or value at hand, on all levels.
+    /// Items that must still begin within the present key or value, on all levels.
     inner: usize,
     /// Bytes that were thrown away.
     thrown: usize,
     /// The map's own head was seen.
     has_begun: bool,
     is_key: bool,
-    /// The key at hand.
+    /// The present key.
     key: Key,
     seq: Option<u64>,
     in_stream: bool,
@@ -44,11 +45,11 @@ enum Key {
 
 /// How far it is.
 pub(super) enum Progress {
-    /// So many bytes can go; more must come.
+    /// This many bytes can be skipped; more must arrive.
     More(usize),
-    /// So many bytes can go, and that was all of it.
+    /// This many bytes can be skipped, and the message ends there.
     Whole(usize, BadMessage),
-    /// What comes cannot be told from garbage.
+    /// The input is garbage.
     Hopeless,
 }
 
@@ -70,7 +71,7 @@ impl Oversized {
         }
     }
 
-    /// Goes on with what has arrived since.
+    /// Continues with what has arrived since.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Progress {
         let mut at = 0;
         loop {
@@ -104,7 +105,7 @@ impl Oversized {
         Progress::More(at)
     }
 
-    /// Notes an item whose bytes begin like this and that has so many items within.
+    /// Notes an item whose bytes begin like this and that has this many items within.
     fn begin_item(&mut self, item: &[u8], items: usize) {
         if self.inner > 0 {
             self.inner = self.inner.saturating_add(items) - 1;
@@ -155,7 +156,8 @@ mod tests {
     use super::*;
     use crate::protocol::client::ErrorCode;
 
-    /// Feeds a message in pieces of so many bytes; what was told, and how many bytes it took.
+    /// Feeds a message in pieces of this many bytes; returns what was found, and how many bytes it
+    /// took.
     fn feed(message: &[u8], piece: usize) -> Option<(BadMessage, usize)> {
         let mut oversized = Oversized::new(ClientError::new(ErrorCode::TooLarge, "too deep"));
         let (mut start, mut end) = (0, 0);

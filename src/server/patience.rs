@@ -1,5 +1,5 @@
-//! Requests that come while the node still catches up with its network: they wait for it, as long as the
-//! configuration says, and are refused then.
+//! Requests that arrive while the node is still catching up with its network: they wait for it, for
+//! the configured time, and are refused then.
 //!
 //! The original opens its client port only when it is ready, and its clients know no error that says
 //! "later". Requests that wait are put aside, in order, so that those behind them that need no data are

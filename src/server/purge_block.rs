@@ -1,5 +1,5 @@
-//! What everybody should know of the Delete group: a member is away, so nothing is purged until it
-//! is back or taken off the list; a node with data is not on the list; the mark has grown.
+//! Warnings about the Delete group: a member is away, so nothing is purged until it is back or
+//! removed from the list; a node with data is not on the list; the mark has grown.
 
 use crate::engine::delete::GroupView;
 use crate::model::ids::{Millis, NodeName};
@@ -10,12 +10,12 @@ use crate::model::limits::MARK_COMPONENTS_WARN;
 pub struct PurgeBlock {
     /// How many tombstones wait.
     pub tombstones: usize,
-    /// Who is away, and for how long, milliseconds; by name.
+    /// The members that are away, and for how long, milliseconds; by name.
     pub away: Vec<(NodeName, Millis)>,
 }
 
 impl PurgeBlock {
-    /// `None` while nobody is missed, or nothing waits.
+    /// `None` while no member is missed, or nothing waits.
     #[must_use]
     pub fn of(view: &GroupView) -> Option<Self> {
         let away: Vec<_> = view.away.iter().map(|(m, ms)| (m.name.clone(), *ms)).collect();
@@ -29,7 +29,7 @@ impl PurgeBlock {
         self.away.iter().map(|(_, ms)| *ms).max().unwrap_or(0)
     }
 
-    /// One line for people: who, for how long, how much waits, what to do.
+    /// One line for people: which member, for how long, how many entries wait, and what to do.
     #[must_use]
     pub fn text(&self) -> String {
         let show = |(name, ms): &(NodeName, Millis)| format!("{name} (for {})", show_ms(*ms));
@@ -82,7 +82,7 @@ pub fn mark_text(view: &GroupView) -> Option<String> {
     })
 }
 
-/// A duration for people; exact enough for one that goes on.
+/// A duration for people; exact enough for one that continues.
 fn show_ms(ms: Millis) -> String {
     let seconds = ms / 1_000;
     match seconds {

@@ -1,6 +1,6 @@
-//! Closes connections while what the node keeps for its clients exceeds the bound: the worst first,
-//! which is the one that keeps most alive and has taken nothing for longest. One at a time, because
-//! each takes with it what nobody else needs.
+//! Closes connections while the memory that the node keeps for its clients exceeds the bound. The
+//! worst goes first: the one that keeps most alive and has not read for longest. One at a time,
+//! because each releases what nobody else needs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::Shared;
 use crate::hub::client_memory::Holding;
 use crate::rt;
 
-/// How long a connection may take to give up what it holds, before the next one is looked for.
+/// How long a connection may take to release its memory, before the next one is chosen.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
-/// Lines for the log that are due are looked for this often, and an excess for which nobody could be
-/// closed is looked at again.
+/// How often to look for lines of the log that are due, and for an excess for which no connection
+/// could be closed.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Closes connections when that is needed, until the server stops.
@@ -44,8 +44,8 @@ pub(super) async fn relieve(shared: Arc<Shared>) {
     }
 }
 
-/// Closes all connections when no client is served any more, until the server stops. Those that come
-/// later are told with each request.
+/// Closes all connections when no client is served any more, until the server stops. Later ones get
+/// the error with each request.
 pub(super) async fn shut_out(shared: Arc<Shared>) {
     let mut stopping = shared.stopping.listen();
     loop {

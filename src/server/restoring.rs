@@ -1,4 +1,4 @@
-//! A snapshot that a client uploads, to be taken into the network (RULES 9).
+//! A snapshot that a client uploads, to be taken into the network (replication rule 9).
 //!
 //! The pieces go to a thread that reads them as they come; nothing is taken in before the whole
 //! snapshot was read and found good. Only one is uploaded at a time, because it needs as much memory
@@ -27,7 +27,7 @@ use crate::storage::{FileHeader, Progress, StorageError, read_snapshot};
 
 /// Pieces that wait for the thread; a client's message is at most 8 MiB.
 const PIECES_MAX: usize = 2;
-/// An upload of which nothing came for so long makes way for another one.
+/// An upload that was idle for this long gives way to another one.
 const IDLE_MS: Millis = 60_000;
 /// Entries that are taken in under one guard.
 const ENTRIES_PER_GUARD: usize = 256;
@@ -39,7 +39,7 @@ const PIECE_GROWTH: usize = 4;
 /// What messages call the file.
 const NAME: &str = "the uploaded snapshot";
 
-/// Who uploads now, of all connections: a number, and when something came last.
+/// The present upload, of all connections: a number, and when its last piece came.
 #[derive(Default)]
 pub(super) struct UploadTurn {
     turn: Mutex<Turn>,
@@ -62,7 +62,7 @@ impl UploadTurn {
         Some(turn.last)
     }
 
-    /// Something came; tells whether it is still this upload's turn.
+    /// A piece came; returns whether it is still this upload's turn.
     fn keep(&self, number: u64, now: Millis) -> bool {
         match &mut self.turn.lock().current {
             Some((current, heard)) if *current == number => {
@@ -159,7 +159,7 @@ impl Upload {
         }
     }
 
-    /// All of it has come: what it is.
+    /// All of it has arrived: its content.
     pub(super) fn finish(&self) -> Result<(FileHeader, Image), ClientError> {
         self.pieces.close();
         let read = self.result.recv_blocking();
@@ -189,7 +189,7 @@ impl Upload {
     pub(super) fn take_in(&self, hub: &Hub, image: Image) -> Result<TakenIn, ClientError> {
         let mut state = hub.handle(BeginTakeIn(image), rt::now()).map_err(refused)?;
         loop {
-            // The network's own changes go on meanwhile; nobody else may begin another upload.
+            // The network's own changes continue meanwhile; no other upload may begin.
             self.turn.keep(self.number, rt::now());
             if let Some(log) = hub.log() {
                 rt::block_on(log.room());
@@ -246,7 +246,7 @@ impl Read for PieceReader {
         while self.at >= self.piece.len() {
             match self.source.recv_blocking() {
                 Ok(piece) => (self.piece, self.at) = (piece, 0),
-                // All has come; or the connection has gone, and nobody asks for the result.
+                // All has arrived; or the connection has gone, and the result is not needed.
                 Err(_) => return Ok(0),
             }
         }

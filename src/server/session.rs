@@ -68,7 +68,7 @@ pub(super) struct HeavyJob {
     pub(super) is_innocuous: bool,
 }
 
-/// What is to be done after a batch, or a part of it.
+/// What to do after a batch, or a part of it.
 pub(super) enum Then {
     /// Nothing special.
     Continue,
@@ -104,7 +104,7 @@ pub(super) struct Session {
     /// Writes whose replies wait for copies. Invariant: together with the streams, no more
     /// than the configuration allows.
     pub(super) copies: Vec<CopiesWait>,
-    /// Of the output's replies those that go out only when what they tell of is on disk.
+    /// The replies in the output that are sent only when the changes that they tell of are on disk.
     pub(super) unsynced: UnsyncedReplies,
     /// Whether the client is on this machine.
     pub(super) is_local: bool,
@@ -112,9 +112,9 @@ pub(super) struct Session {
     pub(super) upload: Arc<Mutex<Option<Upload>>>,
     /// Requests that wait for the node to be ready.
     pub(super) patience: Patience,
-    /// The client has sent the node away, and wants to know when it has gone.
+    /// The client has asked the node to leave, and waits for its end.
     pub(super) sent_away: bool,
-    /// Requests were carried out: what is written, or open, may tell of the data.
+    /// Requests were carried out: the output, or open requests, may tell of the data.
     is_served: bool,
 }
 
@@ -274,7 +274,7 @@ impl Session {
         (done, Then::Continue)
     }
 
-    /// No client is served: whatever is asked for is refused. Tells how many messages are done.
+    /// No client is served: every request is refused. Returns how many messages are done.
     fn refuse_all(
         &mut self,
         cx: &Context<'_>,
@@ -314,9 +314,9 @@ impl Session {
 
     /// The client's length of windows; 0 for no flow control.
     fn set_window(&mut self, qlen: u64) {
-        // What a client keeps for itself is its own affair: the window costs memory there, not here.
-        // Were it cut, a client that acknowledges by its own length would wait for ever. The server
-        // pauses one short of it.
+        // A client's own buffers are its own affair: the window costs memory there, not here. If it
+        // were reduced, a client that acknowledges by its own length would wait for ever. The
+        // server pauses one short of it.
         self.window = (qlen > 0).then_some(qlen.saturating_sub(1).max(1));
     }
 
@@ -464,7 +464,7 @@ impl Session {
         self.check_count(cx, 1)
     }
 
-    /// Whether so many requests more may stay open.
+    /// Whether this many more requests may stay open.
     pub(super) fn check_count(&self, cx: &Context<'_>, more: usize) -> Result<(), ClientError> {
         let max = cx.shared.config.open_requests_max;
         if self.streams.len() + self.copies.len() + more > max {
@@ -484,7 +484,7 @@ impl Session {
         if cx.hub.read(Engine::is_ready) { Ok(()) } else { Err(not_ready()) }
     }
 
-    /// Gives streams their turns and answers writes whose copies are there.
+    /// Gives streams their turns and answers writes whose copies are confirmed.
     pub(super) fn produce(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) -> Produced {
         self.answer_copies(cx, out);
         if self.streams.is_empty() {
@@ -493,13 +493,13 @@ impl Session {
         self.streams.produce(cx, cx.tock(), out, &mut self.unsynced, &self.inbox)
     }
 
-    /// About how much memory what is open takes, besides what waits for it.
+    /// About how much memory open requests take, without their queues.
     pub(super) fn open_bytes(&self) -> usize {
         let copies: usize = self.copies.iter().map(CopiesWait::bytes).sum();
         self.streams.len() * STREAM_BYTES + copies + self.patience.bytes()
     }
 
-    /// Whether a stream makes changes as it goes on.
+    /// Whether a stream makes changes as it continues.
     pub(super) fn makes_changes(&self) -> bool {
         self.streams.make_changes()
     }
@@ -529,7 +529,7 @@ impl Session {
         drop(self.upload.lock().take());
     }
 
-    /// What should be dropped where nobody waits.
+    /// Memory that should be dropped where no task waits for it.
     pub(super) fn take_garbage(&mut self) -> Vec<Garbage> {
         self.streams.take_garbage()
     }

@@ -1,5 +1,5 @@
-//! How much clients read and write in each virtual shard, and who has the sums over its entries
-//! counted.
+//! How much clients read and write in each virtual shard, and the first request for the sums over
+//! its entries.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,14 +12,15 @@ use crate::hub::Hub;
 use crate::model::shard::SHARD_COUNT;
 use crate::model::shard_memo::recent_shard_of_bytes;
 
-/// Over so many tables of counters requests are spread, so that threads seldom share a cache line.
+/// Requests are spread over this many tables of counters, so that threads seldom share a cache
+/// line.
 const STRIPES: usize = 4;
 
 /// The counters of all shards: 64 KiB. One per client port.
 pub struct ShardManager {
     /// A table for each stripe. Invariant: [`SHARD_COUNT`] counters in each.
     stripes: [Box<[Counters]>; STRIPES],
-    /// Held by who has the sums counted: others who want them wait for the same walk.
+    /// Held while the sums are being counted: other requests wait for the same walk.
     counting: Mutex<()>,
 }
 
@@ -45,10 +46,10 @@ impl Default for ShardManager {
     }
 }
 
-/// So many requests of a batch that is longer than [`EACH_COUNTED_MAX`] are counted as if all were
-/// about the path of one of them: which shard a path is in takes longer to find out than its entry.
+/// This many requests of a batch longer than [`EACH_COUNTED_MAX`] are counted as if all were for
+/// the path of one of them: finding a path's shard takes longer than finding its entry.
 const SAMPLED: usize = 4;
-/// Of batches up to this length each request is counted where it belongs.
+/// Of batches up to this length each request is counted in its own shard.
 const EACH_COUNTED_MAX: usize = 8;
 
 /// Which requests of a batch are counted, and as how many. The sum is that of all; over many
@@ -62,7 +63,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// For a batch of so many.
+    /// For a batch of this length.
     pub(super) fn new(len: usize) -> Self {
         thread_local! {
             static TURN: Cell<usize> = const { Cell::new(0) };
@@ -82,7 +83,7 @@ impl Sample {
 }
 
 impl ShardManager {
-    /// Counts so many reads of a path in canonical bytes.
+    /// Counts this many reads of a path in canonical bytes.
     pub fn note_reads(&self, path: &[u8], count: u64) {
         if count > 0
             && let Some(counters) = self.counters(path)
@@ -91,7 +92,7 @@ impl ShardManager {
         }
     }
 
-    /// Counts so many changes at a path in canonical bytes.
+    /// Counts this many changes at a path in canonical bytes.
     pub fn note_writes(&self, path: &[u8], count: u64) {
         if count > 0
             && let Some(counters) = self.counters(path)
@@ -105,7 +106,7 @@ impl ShardManager {
         stripe.get(usize::from(recent_shard_of_bytes(path)))
     }
 
-    /// What was asked for in a shard; none if it was never used.
+    /// The requests for a shard; none if it was never used.
     #[must_use]
     pub fn usage(&self, shard: u16) -> Option<ShardUse> {
         let mut sum = ShardUse::default();

@@ -1,5 +1,5 @@
-//! Which incarnations stand in chains of entries. Finding out walks the whole tree, so what was
-//! found is kept for a while: tools ask for the nodes over and over.
+//! Which incarnations are in chains of entries. Finding out walks the whole tree, so the result is
+//! kept for a while: tools ask for the nodes over and over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use crate::engine::view::StateView;
 use crate::model::ids::{Millis, NodeIndex};
 
-/// So long what was found is good enough although the tree has changed. It decides only about
-/// incarnations that are over, whose last entries go when others change them.
+/// How long a result is used although the tree has changed. It decides only about retired
+/// incarnations, whose last entries go when others change them.
 const KEPT_MS: Millis = 1_000;
 
 /// What the last walk found.
@@ -27,7 +27,7 @@ struct Found {
 }
 
 impl Standing {
-    /// What is known without a walk.
+    /// The result, if it is known without a walk.
     pub(super) fn known(&self, view: &StateView, now: Millis) -> Option<Arc<BTreeSet<NodeIndex>>> {
         let last = self.last.lock();
         let found = last.as_ref()?;

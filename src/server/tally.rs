@@ -20,14 +20,14 @@ struct State {
 }
 
 impl Tally {
-    /// Counts one; if a line is due, tells how many there were since the last one.
+    /// Counts one; if a line is due, returns how many there were since the last one.
     #[must_use]
     pub(super) fn note(&self, now: Millis) -> Option<u64> {
         self.state.lock().count += 1;
         self.due(now)
     }
 
-    /// Tells how many there were since the last line, if there were any and one is due.
+    /// Returns how many there were since the last line, if there were any and one is due.
     #[must_use]
     pub(super) fn due(&self, now: Millis) -> Option<u64> {
         let mut state = self.state.lock();

@@ -21,7 +21,7 @@ struct UnsyncedReply {
     kind: Kind,
 }
 
-/// What it is a part of the output.
+/// Its kind of output.
 #[derive(Clone, Copy)]
 enum Kind {
     /// A message.
@@ -36,7 +36,8 @@ impl UnsyncedReplies {
         self.push(from, to, number, Kind::Message(tag));
     }
 
-    /// The same of a reply outside of streams, or, without a `seq`, of a result within a batch's.
+    /// As above, for a reply outside of streams, or, without a `seq`, for a result within a
+    /// batch's.
     pub(super) fn note_reply(&mut self, from: usize, to: usize, number: u64, seq: Option<u64>) {
         let message = |seq| Kind::Message(StreamTag { seq, wseq: None });
         self.push(from, to, number, seq.map_or(Kind::Result, message));

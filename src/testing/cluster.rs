@@ -18,7 +18,7 @@ pub type Version = (Option<Vec<u8>>, Tock, Vec<(NodeId, Tick)>);
 pub struct NodeState {
     /// Every entry, tombstones included.
     pub entries: BTreeMap<Path, Version>,
-    /// What is accounted for.
+    /// The ticks that are accounted for.
     pub seen: SeenById,
 }
 
@@ -144,8 +144,8 @@ impl TestCluster {
         Client::connect(self.seeds(), ClientConfig::new()).await
     }
 
-    /// Waits until each node is linked to every other, or in a large network to those that it wants
-    /// to be linked with; tells whether that came about.
+    /// Waits until each node is linked to every other, or in a large network to those that it
+    /// wants; returns whether that came about.
     pub async fn linked(&self) -> bool {
         let others = self.nodes.len().saturating_sub(1);
         let is_linked = |node: &Node| {

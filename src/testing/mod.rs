@@ -48,7 +48,7 @@ where
 #[must_use]
 pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
     let (start, called_wait) = match peers.is_empty() {
-        // Nobody is there who could call it.
+        // There is no node that could call it.
         true => (Start::Run { init: None, load: None }, Some(Duration::ZERO)),
         false => (Start::Join, None),
     };
@@ -79,7 +79,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
     }
 }
 
-/// Waits until a condition holds; tells whether it came to hold within the time.
+/// Waits until a condition holds; returns whether it came to hold within the time.
 pub async fn wait_until(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = rt::now() + u64::try_from(patience.as_millis()).unwrap_or(u64::MAX / 2);
     loop {

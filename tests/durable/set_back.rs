@@ -1,6 +1,6 @@
 //! Directories that are set back, copied, or that hold another content of an event than a peer: no
 //! tick is made twice, and where one event has two contents all the same, nodes find out, say so, and
-//! end with the same (RULES 9 and 10).
+//! end with the same (replication rules 9 and 10).
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! Watches, and entries that leave the tree without an event: purged, or dropped by RULES 4a.
+//! Watches, and entries that leave the tree without an event: purged, or dropped by replication rule 4a.
 //! What purges is not part of this test; it pushes what the engine would push.
 
 use distkv::engine::{Engine, Output};

@@ -1,5 +1,5 @@
 //! A chain as clients see it: nested maps of `node`, `tick` and `prev`, newest event first
-//! (PROTOCOL, actions).
+//! (docs/client-protocol.md, "Actions").
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::value::write::{write_map_len, write_nil, write_str, write_u64};
 use crate::model::value::{ReadError, Reader};
 
-/// One event: who made it, and its number there. It displays as it is spelled everywhere
-/// ([`crate::model::spelling`]).
+/// One event: the life that made it, and its number there. It displays in the one spelling of
+/// events ([`crate::model::spelling`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainEvent {
     /// The life of the node that made it, `n3~e9001b2c3d4e`, as the server spells it. A server of the
@@ -135,7 +135,7 @@ impl fmt::Display for ChainEvent {
 }
 
 impl fmt::Display for Chain {
-    /// `n1~e9001b2c3d4e:5 n2~c36f00112233:3`, newest first, `…` where it was cut.
+    /// `n1~e9001b2c3d4e:5 n2~c36f00112233:3`, newest first, with `…` at the place where it was cut.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.newest.fmt(f)?;
         for event in &self.older {

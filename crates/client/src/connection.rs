@@ -1,9 +1,9 @@
 //! One connection to a node's client port, shared by any number of requests and streams.
 //!
-//! A task reads the socket and hands each message to whoever waits for its `seq`; another one
-//! writes what is queued, so that a request dropped half way leaves no half of a message behind.
-//! A stream that is not read does not fill the memory: with flow control the node pauses it,
-//! without, the whole connection waits.
+//! A task reads the socket and hands each message to the task that waits for its `seq`; another
+//! task writes what is queued, so that a cancelled request never leaves half a message behind. A
+//! stream that is not read does not fill the memory: with flow control the node pauses it, without
+//! flow control the whole connection waits.
 
 mod reading;
 mod shared;
@@ -39,8 +39,8 @@ const STREAM_MESSAGES_MAX: usize = 64;
 const WINDOW_MIN: u64 = 2;
 /// The greatest window of flow control, so that a stream's queue has a bound.
 const WINDOW_MAX: u64 = 4096;
-/// Messages beyond the window that are taken nevertheless: a stream's end, or an error, need not
-/// wait for acknowledgements.
+/// Messages beyond the window that are accepted: a stream's end, or an error, need not wait for
+/// acknowledgements.
 const WINDOW_SLACK: usize = 8;
 /// How long a connection may be silent before the system asks the other side's machine whether
 /// it is still there. Watchers wait for hours on connections over which nothing comes.
@@ -54,8 +54,8 @@ pub struct Options {
     /// Messages of one stream that may be under way unacknowledged, as far as the node grants
     /// that; `None` switches flow control off. At least 2 and at most 4096 count.
     pub window: Option<u64>,
-    /// Be refused (`not_ready`) by a node that still catches up with its network. Without it, requests
-    /// wait there, half a minute unless the node was told otherwise.
+    /// Be refused (`not_ready`) by a node that is still catching up with its network. Otherwise
+    /// requests wait there, for half a minute by default.
     pub nowait: bool,
 }
 
@@ -132,8 +132,8 @@ impl Connection {
         self.shared.closed().await
     }
 
-    /// Ends the connection for everybody who uses it; those who wait get
-    /// [`ClientError::Lost`] with this reason.
+    /// Ends the connection for all its users; pending calls get [`ClientError::Lost`] with this
+    /// reason.
     pub fn close(&self, reason: &str) {
         self.shared.close(reason);
     }
@@ -150,8 +150,8 @@ impl Connection {
         self.shared.heard_at()
     }
 
-    /// Sends a request and waits for its one reply. Dropping this gives the reply up; the
-    /// request may be carried out nevertheless.
+    /// Sends a request and waits for its one reply. Dropping the future gives up the reply; the
+    /// request may be carried out all the same.
     ///
     /// # Errors
     /// The node's error, or how the connection ended.
@@ -225,16 +225,16 @@ impl Connection {
     }
 }
 
-/// What comes in a stream.
+/// An item of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamEvent {
     /// It begins; [`Connection::stream`] has taken this.
     Start,
     /// All that was there when it began has come; what follows are changes.
     UpToDate,
-    /// Another state that the node tells, by its word.
+    /// Another state that the node reports, by its word.
     State(String, Message),
-    /// Something of what was asked for.
+    /// A message with content.
     Item {
         /// Its whole path, seen from the path of the request.
         path: Option<Path>,
@@ -252,12 +252,12 @@ pub struct ReplyStream {
     is_done: bool,
     /// Number of the last message that was taken out. Invariant: at least `acknowledged`.
     taken: u64,
-    /// Number of the last message that the node was told is done with.
+    /// Number of the last message that was acknowledged.
     acknowledged: u64,
 }
 
 impl ReplyStream {
-    /// The next message; `None` after the last. What was taken out before is acknowledged.
+    /// The next message; `None` after the last. Messages returned before are acknowledged.
     ///
     /// # Errors
     /// The node's error, or how the connection ended; nothing more comes after it.
@@ -302,7 +302,7 @@ impl ReplyStream {
         Ok(Some(StreamEvent::Item { path, message }))
     }
 
-    /// Tells the node, each half window, how far the stream was read.
+    /// Tells the node, once per half window, how far the stream was read.
     async fn acknowledge(&mut self) -> Result<(), ClientError> {
         let Some(window) = self.connection.shared.window else { return Ok(()) };
         if self.taken - self.acknowledged < (window / 2).max(1) {
@@ -325,9 +325,8 @@ impl Drop for ReplyStream {
     }
 }
 
-/// The window that both sides want. A node takes less than it is asked for without saying so: with
-/// one greater than what it granted in its greeting, it would wait for acknowledgements that
-/// are not due yet.
+/// The window that both sides use. A node silently grants less than requested: with a window
+/// greater than the one in its greeting, it would wait for acknowledgements that are not due yet.
 fn decide_window(wanted: Option<u64>, granted: Option<u64>) -> Option<u64> {
     let granted = granted.unwrap_or(WINDOW_MAX);
     let window = wanted?.min(granted).clamp(WINDOW_MIN, WINDOW_MAX);
@@ -388,7 +387,7 @@ fn list_reasons(reasons: &[(SocketAddr, String)]) -> String {
     }
 }
 
-/// Writes what is queued until the connection ends, as much as there is at a time.
+/// Writes what is queued until the connection ends, as much as possible at a time.
 async fn write_queued(mut stream: TcpStream, queue: Receiver<Vec<u8>>, shared: Arc<Shared>) {
     while let Ok(mut batch) = queue.recv().await {
         while batch.len() < WRITE_BYTES {

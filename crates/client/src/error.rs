@@ -3,14 +3,14 @@
 /// Why a request got no good answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The node answered with an error. What it says about a write is final: not done, unless
-    /// its code is `unknown_fate`. The connection goes on.
+    /// The node answered with an error. For a write this is final: it was not made, unless the code
+    /// is `unknown_fate`. The connection stays usable.
     #[error(transparent)]
     Server(#[from] ServerError),
     /// The name of the node's host could not be looked up. Nothing was sent.
     #[error("cannot look up {address}: {reason}")]
     Resolve {
-        /// What was looked up.
+        /// The name that was looked up.
         address: String,
         /// What the system said.
         reason: String,
@@ -35,7 +35,7 @@ pub enum ClientError {
     /// carried out.
     #[error("{address} does not speak the client protocol: {reason}")]
     Protocol {
-        /// Who.
+        /// The node.
         address: String,
         /// What was wrong.
         reason: String,
@@ -52,8 +52,8 @@ pub enum ClientError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ServerError {
-    /// The word for programs; none from servers that have no such words (PROTOCOL, where we do
-    /// better).
+    /// The word for programs; none from servers that have no such words (docs/client-protocol.md, "Where we
+    /// do better, on purpose").
     pub code: Option<String>,
     /// The text for people.
     pub text: String,

@@ -1,4 +1,4 @@
-//! The client library. Programs want [`Client`], which talks to a cluster; it stands on the client
+//! The client library. Programs use [`Client`], which talks to a cluster; it is built on the client
 //! side of the client protocol, one multiplexed connection to a node.
 //!
 //! ```
@@ -27,13 +27,13 @@
 //! | [`error`] | yes | what can go wrong |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`pool`] | no | a few connections per node, shared |
-//! | [`retry`] | yes | whether a failed request is tried again, when and where |
+//! | [`retry`] | yes | whether a failed request is retried, when and where |
 //! | [`router`] | yes | which node serves a path, and which ones come next |
-//! | [`shard_map`] | no | the table of shards, cached and refreshed, whatever lists them |
+//! | [`shard_map`] | no | the table of shards, cached and refreshed |
 //! | [`smart`] | no | the client of a cluster |
 //! | [`splitter`] | yes | where one message ends and the next begins |
 //! | [`stats`] | no | counters |
-//! | [`topology`] | no | which nodes there are, kept up to date |
+//! | [`topology`] | no | the nodes of the network, kept up to date |
 
 use distkv_model as model;
 use distkv_runtime as rt;

@@ -199,7 +199,7 @@ impl Message {
     }
 }
 
-/// What a node says first (PROTOCOL, start).
+/// What a node says first (docs/client-protocol.md, "Start").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
     /// The node's name.
@@ -212,7 +212,7 @@ pub struct Greeting {
     pub is_catching_up: bool,
     /// The network's tock, as the node knows it.
     pub tock: u64,
-    /// The greatest window of flow control that the node grants; none where it does not say.
+    /// The greatest window of flow control that the node grants; none if it does not say.
     pub qlen: Option<u64>,
     /// The way to log in that the node asks for first, if it does.
     pub auth: Option<String>,

@@ -1,10 +1,10 @@
 //! Few connections to each node, shared by all calls, opened on first use.
 //!
-//! Whoever needs a connection while one is being opened waits for that attempt; it goes on when
-//! the one who began it gives up. A failed attempt is remembered for a short while, so that a
-//! storm of callers does not dial a dead node again and again. A second connection is opened
-//! only when the first is busy. What nobody used for a while is closed, and a node that says
-//! nothing while somebody waits for it is asked whether it is still there.
+//! A call that needs a connection while one is being opened waits for that attempt, which continues
+//! even if the call that began it is dropped. A failed attempt is remembered for a short while, so
+//! that many callers do not dial a dead node again and again. A second connection is opened only
+//! when the first is busy. Unused connections are closed after a while, and a node that sends
+//! nothing while a call waits for it is asked whether it is still alive.
 
 mod keep;
 mod slot;
@@ -28,8 +28,8 @@ use slot::{Attempt, NodeSlot};
 
 /// Most connections to one node.
 pub const CONNECTIONS_PER_NODE_MAX: usize = 16;
-/// Most nodes that are kept in mind. More than any network has; whoever has no connection goes
-/// first.
+/// Most nodes that are remembered. More than any network has; those without a connection are
+/// dropped first.
 const NODES_MAX: usize = 4096;
 
 /// How a pool behaves.
@@ -39,14 +39,14 @@ pub struct PoolConfig {
     pub connections_per_node: usize,
     /// Open requests from which on a connection is busy, so that another one is opened.
     pub busy_at: usize,
-    /// A connection that nobody used for so long, and on which nothing is open, is closed.
+    /// A connection without open requests that was unused for this long is closed.
     pub idle_close: Duration,
-    /// How long a failed attempt to connect is the answer to everybody; doubles with each further
-    /// failure, up to [`PoolConfig::failure_memory_max`].
+    /// How long the result of a failed attempt to connect is given to all callers; doubles with
+    /// each further failure, up to [`PoolConfig::failure_memory_max`].
     pub failure_memory: Duration,
     /// See there.
     pub failure_memory_max: Duration,
-    /// A node that said nothing for so long while something is open is asked whether it is there.
+    /// A node that sent nothing for this long while something is open is asked whether it is alive.
     pub probe_after: Duration,
     /// How long it may take to answer that; then its connection is closed.
     pub probe_timeout: Duration,
@@ -74,12 +74,12 @@ impl Default for PoolConfig {
     }
 }
 
-/// Who a node said it is.
+/// The identity that a node reported.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIdentity {
     /// Its name.
     pub name: String,
-    /// Its life; none from a node that cannot tell (it has no action `cluster`).
+    /// Its life; none from a node that has no action `cluster`.
     pub incarnation: Option<u64>,
 }
 
@@ -101,7 +101,7 @@ impl PooledConnection {
         &self.connection
     }
 
-    /// Who is at its other end.
+    /// The node at its other end.
     #[must_use]
     pub fn identity(&self) -> &NodeIdentity {
         &self.identity
@@ -125,9 +125,9 @@ pub struct PoolStats {
     pub failures_remembered: u64,
     /// Connections that ended without the pool's doing.
     pub lost: u64,
-    /// Connections that were closed because nobody used them.
+    /// Connections that were closed because they were unused.
     pub idle_closed: u64,
-    /// Times that a silent node was asked whether it is there.
+    /// Times that a silent node was asked whether it is alive.
     pub probes: u64,
     /// Connections that were closed because it did not answer.
     pub silent_closed: u64,
@@ -196,17 +196,17 @@ impl ConnectionPool {
         }
     }
 
-    /// Whether the last attempt to connect to a node failed so lately that [`ConnectionPool::get`]
-    /// would not try again, or the node let somebody wait for nothing.
+    /// Whether the last attempt to connect to a node failed so recently that
+    /// [`ConnectionPool::get`] would not try again, or the node let a call wait in vain.
     #[must_use]
     pub fn is_failing(&self, node: &HostPort) -> bool {
         let nodes = self.inner.nodes.lock();
         nodes.get(node).is_some_and(|slot| slot.is_failing(rt::now()))
     }
 
-    /// Whoever used this connection since `since` (by [`rt::now`]) waited for nothing. If the node
-    /// said nothing at all meanwhile, others avoid it for a moment, and it is asked whether it is
-    /// still there; without an answer the connection ends for all its users.
+    /// Reports that a call on this connection has waited in vain since `since` (by [`rt::now`]). If
+    /// the node sent nothing at all meanwhile, other calls avoid it for a moment, and it is asked
+    /// whether it is alive; without an answer the connection ends for all its users.
     pub fn on_timeout(&self, node: &HostPort, used: &Arc<PooledConnection>, since: Millis) {
         if used.connection.heard_at() >= since || used.connection.is_closed() {
             return;
@@ -219,7 +219,7 @@ impl ConnectionPool {
         keep::start_probe(&self.inner, node, used);
     }
 
-    /// Asks a node whether it is still there, on each of its connections: somebody says that it is not.
+    /// Asks a node whether it is alive, on each of its connections, after a report that it is not.
     pub fn probe(&self, node: &HostPort) {
         let nodes = self.inner.nodes.lock();
         let open = nodes.get(node).map(|slot| slot.connections.clone()).unwrap_or_default();
@@ -227,7 +227,7 @@ impl ConnectionPool {
         open.iter().for_each(|used| keep::start_probe(&self.inner, node, used));
     }
 
-    /// Who is at an address, if it was connected to.
+    /// The node at an address, if it was connected to.
     #[must_use]
     pub fn identity(&self, node: &HostPort) -> Option<NodeIdentity> {
         self.inner.nodes.lock().get(node).and_then(|slot| slot.identity.clone())
@@ -338,7 +338,7 @@ impl Inner {
     }
 }
 
-/// One attempt, whoever waits for it.
+/// One attempt, whichever calls wait for it.
 async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
     let result = match connect(&to, inner.config.options).await {
         Ok((connection, identity)) => Ok(Arc::new(PooledConnection {
@@ -354,7 +354,7 @@ async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
 }
 
 impl Inner {
-    /// Takes in how an attempt ended; what its waiters are told may differ, if the pool was closed
+    /// Records how an attempt ended; its waiters may get another result if the pool was closed
     /// meanwhile.
     fn on_attempt(
         &self,
@@ -394,7 +394,7 @@ fn closed(to: &HostPort) -> ClientError {
     ClientError::Connect { address: to.to_string(), reason }
 }
 
-/// Connects, and learns who is there.
+/// Connects, and learns the node's identity.
 async fn connect(
     to: &HostPort,
     options: Options,
@@ -404,7 +404,7 @@ async fn connect(
     let asking = connection.request("cluster", &fields);
     let identity = match rt::timeout(options.connect_timeout, asking).await {
         Some(Ok(reply)) => identity_of(&reply),
-        // It is an old one, or cannot tell just now.
+        // It is an old node, or cannot answer at present.
         Some(Err(ClientError::Server(_))) => None,
         Some(Err(error)) => {
             let (address, reason) = (to.to_string(), error.to_string());
@@ -423,7 +423,7 @@ async fn connect(
     Ok((connection, identity))
 }
 
-/// Who answered `cluster`.
+/// The node that answered `cluster`.
 pub(super) fn identity_of(reply: &Message) -> Option<NodeIdentity> {
     let (mut name, mut incarnation) = (None, None);
     for (key, value) in map_items(reply.get("id")?) {

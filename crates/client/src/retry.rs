@@ -1,9 +1,9 @@
-//! Whether a request that failed is tried again, when, and at which node: pure decisions. Time and
-//! randomness are passed in; the façade carries out what is decided.
+//! Whether a failed request is retried, when, and at which node: pure decisions. Time and
+//! randomness are passed in; the caller carries out the decision.
 //!
-//! A request is tried again only if that can help (another node, a moment later) and can do no harm. Harm
-//! is a write that is made twice: so when nobody knows whether a write was made, it is tried again only
-//! if it carries something that keeps the second one from counting ([`Idempotency::Guarded`]).
+//! A request is retried only if that can help (another node, a moment later) and can do no harm.
+//! Harm is a write that is made twice: so if it is unknown whether a write was made, it is retried
+//! only if it carries something that keeps the second one from counting ([`Idempotency::Guarded`]).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub enum ErrorClass {
     Overload,
     /// It was ended in its middle, and can be started anew.
     Aborted,
-    /// One try's time is over. Whether it was carried out is not known.
+    /// One try has used up its time. Whether it was carried out is unknown.
     TryDeadline,
     /// Whether it was carried out is not known.
     FateUnknown,
@@ -69,7 +69,7 @@ pub enum Decision {
 pub enum Reason {
     /// Trying again would not help. Not done, unless an earlier try's fate is unknown.
     Final,
-    /// Nobody knows whether the write was made, and another try could make it twice.
+    /// It is unknown whether the write was made, and another try could make it twice.
     FateUnknown,
     /// Another try would not fit into the total deadline.
     Deadline,
@@ -91,8 +91,8 @@ impl ErrorClass {
         }
     }
 
-    /// What a node's error means. What has no code, or one from the future, is final: nobody knows
-    /// what another try would do.
+    /// What a node's error means. An error without a code, or with an unknown one, is final: the
+    /// effect of another try is unknown.
     #[must_use]
     pub fn of_server(error: &ServerError) -> ErrorClass {
         error.code.as_deref().and_then(ErrorClass::of_code).unwrap_or(ErrorClass::Final)
@@ -116,7 +116,7 @@ impl ErrorClass {
             "too_many" => ErrorClass::Overload,
             // A stream that was not read in time: a new one can be read.
             "too_slow" => ErrorClass::Aborted,
-            // Made at that node, which tells it from a new one by its write id.
+            // Made at that node, which recognises it by its write id.
             "unknown_fate" => ErrorClass::UnknownThere,
             // Refused, or made in memory: the code does not say which.
             "storage_failed" => ErrorClass::FateUnknown,
@@ -196,7 +196,7 @@ impl RetryPolicy {
         let delay = self.delay(attempt, random);
         match elapsed.saturating_add(delay) < self.total_deadline {
             true => Decision::RetryAfter { delay, other_node: class.wants_other_node() },
-            // Waiting for a try that would have no time helps nobody.
+            // Waiting for a try that would have no time left is useless.
             false => Decision::GiveUp(Reason::Deadline),
         }
     }
@@ -207,7 +207,8 @@ impl RetryPolicy {
         backoff(self.initial_delay, self.factor, self.delay_max, attempt, random)
     }
 
-    /// How long a try that begins `elapsed` after the request may take; none if the time is over.
+    /// How much time a try has that begins `elapsed` after the request; none if the time is used
+    /// up.
     #[must_use]
     pub fn time_for_try(&self, elapsed: Duration) -> Option<Duration> {
         let left = self.total_deadline.checked_sub(elapsed).filter(|left| !left.is_zero())?;

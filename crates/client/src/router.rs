@@ -16,8 +16,8 @@ use crate::model::path::Path;
 use crate::model::shard::{SHARD_COUNT, hash_key};
 use crate::model::shard_memo::recent_shard_of_bytes;
 
-/// Most nodes that are looked at; further ones are left out. The table is made anew with each change of
-/// the cluster, which is a few milliseconds for so many.
+/// Most nodes that are considered; further ones are left out. The table is rebuilt at each change
+/// of the cluster, which takes a few milliseconds for this many.
 pub const NODES_MAX: usize = 4096;
 
 /// In the table: no node.
@@ -48,8 +48,8 @@ struct Node {
 }
 
 impl Router {
-    /// The table for these nodes; `prefer` tells a shard's override, if it has one. An override counts
-    /// only while the node that it names is live.
+    /// The table for these nodes; `prefer` returns a shard's override, if it has one. An override
+    /// counts only while the node that it names is live.
     #[must_use]
     pub fn new<'a>(nodes: &[Candidate], prefer: &dyn Fn(u16) -> Option<&'a str>) -> Router {
         let nodes = nodes.iter().take(NODES_MAX).map(|candidate| Node {
@@ -80,9 +80,9 @@ impl Router {
         (index != NOBODY).then_some(usize::from(index))
     }
 
-    /// All nodes, each once, as indices into the nodes given: the preferred one, the other live ones by
-    /// their rank, and then those that are not live, since what is thought of them may be old.
-    /// Allocates nothing. A step looks at all nodes, since hardly anybody takes more than two.
+    /// All nodes, each once, as indices into the given nodes: the preferred one, the other live
+    /// ones by their rank, and then those that are not live, since their state may have changed.
+    /// Allocates nothing. Each step looks at all nodes, since callers rarely take more than two.
     #[must_use]
     pub fn order(&self, shard: u16) -> Order<'_> {
         Order { router: self, shard, group: Group::Preferred, last: None }
@@ -160,7 +160,7 @@ pub struct Order<'a> {
     router: &'a Router,
     shard: u16,
     group: Group,
-    /// What came last of this group.
+    /// The last node of this group that was returned.
     last: Option<usize>,
 }
 

@@ -1,5 +1,5 @@
 //! Where one message ends and the next begins: MessagePack has no frames around it, and messages
-//! come in any number of pieces (PROTOCOL, framing). Each byte is looked at once.
+//! come in any number of pieces (docs/client-protocol.md, "Framing"). Each byte is looked at once.
 
 use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{SkipError, SkipLimits, Skipper};

@@ -76,7 +76,7 @@ pub struct ReadStats {
 pub struct WatchStats {
     /// Times that a watch lost its node.
     pub lost: u64,
-    /// Times that one went on at another node where it was.
+    /// Times that one continued at another node where it was.
     pub resumed: u64,
     /// Times that one had to start over.
     pub restarted: u64,

@@ -1,9 +1,9 @@
-//! Which nodes there are, kept up to date: from the seeds to a watch of the cluster view at one
-//! node, and to the next when that one is lost. Seeds always stay candidates.
+//! The nodes of the network, kept up to date: from the seeds to a watch of the cluster view at one
+//! node, and to the next node when that one is lost. Seeds always stay candidates.
 //!
-//! The epochs of two nodes say nothing of each other, so the client counts its own: it rises when
-//! a view differs from the one before, whoever told it, and only then. Nodes that have no such
-//! view to watch (older ones) leave the client with its seeds.
+//! Epochs of two nodes cannot be compared, so the client counts its own: it rises when a view
+//! differs from the one before, whichever node sent it, and only then. Nodes that have no such view
+//! to watch (older ones) leave the client with its seeds.
 
 mod follow;
 mod routing;
@@ -32,15 +32,15 @@ pub const LISTENERS_MAX: usize = 1024;
 /// How the manager behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TopologyConfig {
-    /// How long a node may take to begin to tell its view.
+    /// How long a node may take to begin to send its view.
     pub first_view_timeout: Duration,
     /// The wait after no candidate could be reached; doubles up to the next.
     pub retry_delay: Duration,
     /// See there.
     pub retry_delay_max: Duration,
-    /// How often nodes that cannot tell their view are asked again.
+    /// How often nodes without a view are asked again.
     pub old_nodes_delay: Duration,
-    /// The seeds are all there is, whatever nodes tell: for where the addresses that they tell cannot
+    /// Use only the seeds, whatever nodes report: for networks where the reported addresses cannot
     /// be reached. Without a view there is no read mode `freshest`.
     pub only_seeds: bool,
 }
@@ -64,7 +64,7 @@ pub struct ClusterView {
     pub epoch: u64,
     /// In the order of names, each name once.
     pub nodes: Vec<NodeView>,
-    /// The node that told it first; none where the seeds are all that is known.
+    /// The node that reported it first; none if only the seeds are known.
     pub source: Option<String>,
 }
 
@@ -72,14 +72,14 @@ pub struct ClusterView {
 #[allow(clippy::large_enum_variant, reason = "they are told by reference, and are not kept")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopologyEvent {
-    /// A node came, went, or changed. All changes of one epoch are told one after the other.
+    /// A node came, went, or changed. All changes of one epoch are reported one after the other.
     Node {
         /// The client's epoch from then on.
         epoch: u64,
         /// What it is.
         change: NodeChange,
     },
-    /// Some shards have another preferred node, because nodes or overrides changed. Told after
+    /// Some shards have another preferred node, because nodes or overrides changed. Reported after
     /// the nodes' changes.
     Moved {
         /// The client's epoch.
@@ -135,7 +135,7 @@ struct Shared {
     routing: RwLock<Arc<Routing>>,
     state: Mutex<State>,
     listeners: Mutex<Listeners>,
-    /// Held while listeners are told, so that they hear of things in their order. Taken before
+    /// Held while listeners are called, so that they hear of changes in order. Taken before
     /// `state`.
     telling: Mutex<()>,
     /// Notified when the view or the preferences changed, or the first attempt to get one ended.
@@ -209,17 +209,16 @@ impl TopologyManager {
         Arc::clone(&self.shared.routing().view)
     }
 
-    /// Who is preferred for what, now.
+    /// Which node is preferred for what, at present.
     #[must_use]
     pub fn routing(&self) -> Arc<Routing> {
         self.shared.routing()
     }
 
-    /// Waits for the first view, or until no seed could be reached; for how long is the caller's
-    /// concern.
+    /// Waits for the first view, or until no seed could be reached; the caller limits the time.
     ///
     /// # Errors
-    /// Why the last of the seeds could not be reached. The manager goes on trying.
+    /// Why the last of the seeds could not be reached. The manager keeps trying.
     pub async fn first_view(&self) -> Result<Arc<ClusterView>, ClientError> {
         loop {
             let changed = self.shared.changed.listen();
@@ -275,7 +274,7 @@ impl TopologyManager {
         Arc::clone(&self.shared.state.lock().preferences)
     }
 
-    /// Other overrides of preferred nodes: listeners are told what moved.
+    /// New overrides of preferred nodes: listeners are told which shards moved.
     pub fn prefer(&self, preferences: Preferences) {
         self.shared.apply_preferences(preferences);
     }
@@ -331,7 +330,7 @@ impl Shared {
         }
     }
 
-    /// Takes over what a node told.
+    /// Takes over a node's report.
     fn apply_view(&self, told: ToldView) {
         self.views.fetch_add(1, Ordering::Relaxed);
         let _telling = self.telling.lock();
@@ -354,7 +353,7 @@ impl Shared {
                 && !node.is_live()
                 && let Some(address) = &node.client
             {
-                // Those who wait there need not wait until the silence is noticed.
+                // Calls that wait there need not wait until the silence is noticed.
                 self.pool.probe(address);
             }
             self.tell(&TopologyEvent::Node { epoch, change });

@@ -7,7 +7,7 @@
 //! | [`protocol`] | bytes to types and back: frames, peer messages, client messages |
 //! | [`actor`] | the election: short lists, who holds the tag, healed splits |
 //! | [`replica`] | which version wins, catch-up, digests, watches |
-//! | [`engine`] | the composition: one state, two doors (`read`, `handle`) |
+//! | [`engine`] | the composition: one state, `&self` methods read, `write` and `handle` change |
 //! | [`membership`] | SWIM (foca) wrapped as data in, data out |
 
 use distkv_model as model;

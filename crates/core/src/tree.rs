@@ -27,7 +27,7 @@ use table::Table;
 /// map and the ordered set, with their nodes' share, and what the allocator rounds up. Measured at
 /// one million entries (`docs/memory.md`); used for the memory estimate only.
 const SLOT_BYTES: usize = 66;
-/// The same for a tombstone's place in the index by tock.
+/// As above, for a tombstone's place in the index by tock.
 const TOMBSTONE_BYTES: usize = 32;
 
 /// A place in the order of paths.
@@ -35,9 +35,9 @@ const TOMBSTONE_BYTES: usize = 32;
 enum Place {
     /// At the path itself.
     At(Path),
-    /// Behind the path, before anything below it.
+    /// After the path, before anything below it.
     Behind(Path),
-    /// Behind the path and all that is below it.
+    /// After the path and everything below it.
     BehindSubtree(Path),
 }
 
@@ -58,9 +58,9 @@ impl Comparable<Path> for Place {
     }
 }
 
-/// All entries by path. A clone is a snapshot: O(1), consistent, and unaffected by later
-/// changes to the original. Dropping a big snapshot that outlived many changes takes time; do
-/// that where nobody waits.
+/// All entries by path. A clone is a snapshot: O(1), consistent, and unaffected by later changes to
+/// the original. Dropping a big snapshot that outlived many changes takes time; do that where no
+/// task waits for it.
 #[derive(Clone)]
 pub struct Tree {
     entries: Table,
@@ -135,14 +135,14 @@ impl Tree {
         self.entries.get_many(paths, |_, spot, _| found(spot));
     }
 
-    /// Where a path is, or belongs, for [`Tree::put`]. `before`: where it was, if that is known:
-    /// it spares looking for it unless an entry came or went since.
+    /// Where a path is, or belongs, for [`Tree::put`]. `before`: where it was, if that is known: it
+    /// saves the look-up unless an entry came or went since.
     #[must_use]
     pub(crate) fn find(&self, path: &[u8], before: Option<Spot>) -> Spot {
         self.entries.find_again(path, before)
     }
 
-    /// What is at a path that was looked for since the last change, with the path as it is stored.
+    /// The entry at a path that was looked up since the last change, with the path as it is stored.
     #[must_use]
     pub(crate) fn get_at(&self, spot: &Spot) -> Option<(&Path, &Entry)> {
         self.entries.get_at(spot)
@@ -199,7 +199,7 @@ impl Tree {
         self.has_array_paths
     }
 
-    /// Puts an entry at a path; gives back what was there.
+    /// Puts an entry at a path; returns the old one.
     pub fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
         let spot = self.entries.find(path.as_bytes());
         self.put(&spot, path, entry)
@@ -223,7 +223,7 @@ impl Tree {
         old
     }
 
-    /// Takes an entry out (a purge); gives back what was there.
+    /// Takes an entry out (a purge) and returns it.
     pub fn remove(&mut self, path: &Path) -> Option<Entry> {
         let old = self.entries.remove(path.as_bytes())?;
         self.version += 1;
@@ -368,8 +368,8 @@ impl Walk {
         batch
     }
 
-    /// Goes on behind everything below a path: how children are listed without visiting
-    /// their descendants.
+    /// Continues after everything below a path: how children are listed without visiting their
+    /// descendants.
     pub fn skip_subtree(&mut self, path: &Path) {
         self.next = Some(Place::BehindSubtree(path.clone()));
     }

@@ -1,8 +1,8 @@
-//! Changes of one moment that the same watches are told of: one allocation and one place in each
-//! watch's queue for all of them, and one encoding for all whose messages look alike.
+//! Changes of one moment that go to the same watches: one allocation and one place in each watch's
+//! queue for all of them, and one encoding for all watches whose messages look alike.
 //!
 //! A hundred watches of one subtree cost a hundred pushes per moment, not per change, while the
-//! guard is held, and each change is put into bytes once.
+//! guard is held, and each change is encoded once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -39,18 +39,20 @@ pub struct Bundle {
 /// stream's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Style {
-    /// So many bytes are cut off the front of each path.
+    /// This many bytes are cut off the front of each path.
     pub cut: usize,
-    /// How much of the chain is told.
+    /// How much of the chain is sent.
     pub chain: ChainLength,
 }
 
-/// A bundle's changes as messages that lack their tag: each as told behind the one before it.
+/// A bundle's changes as messages that lack their tag, each with its path shortened by the one
+/// before it.
 #[derive(Debug)]
 pub struct Encoded {
     style: Style,
     bytes: Vec<u8>,
-    /// Where each message ends; the first one's is 0: what came before it is each stream's own.
+    /// Where each message ends; the first one's is 0, because each stream encodes the first message
+    /// itself.
     ends: SmallVec<[u32; 8]>,
 }
 
@@ -91,13 +93,14 @@ impl Bundle {
         &self.changes
     }
 
-    /// What it counts in a queue's account.
+    /// Its share of a queue's account.
     pub(super) fn cost(&self) -> usize {
         self.cost
     }
 
-    /// The messages in that style; made by the first who asks. None where others who share the
-    /// bundle want another style, or nobody shares it: then it would only be one more copy.
+    /// The messages in that style; made by the first connection that asks. None if others that
+    /// share the bundle want another style, or nobody shares it: then it would only be one more
+    /// copy.
     pub fn encoded(&self, style: Style, encode: impl FnOnce(&mut Encoded)) -> Option<&Encoded> {
         if self.watches < 2 || self.changes.len() < 2 {
             return None;

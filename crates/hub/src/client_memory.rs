@@ -3,9 +3,9 @@
 //! snapshots that are being uploaded, and old versions of entries that only the snapshots of streams still
 //! hold.
 //!
-//! Whatever is shared is counted once in the sum, however many watches wait for it. Each connection
-//! has an [`Account`] besides, which tells what it keeps alive and for how long it has taken nothing:
-//! when the sum exceeds the bound, the server closes the worst ([`ClientMemory::worst`]).
+//! Shared data is counted once in the sum, however many watches wait for it. Each connection also
+//! has an [`Account`] of what it keeps alive and for how long it has not read: when the sum exceeds
+//! the bound, the server closes the worst ([`ClientMemory::worst`]).
 //!
 //! The sum is one atomic counter. Connections add to it in steps of [`STEP_BYTES`], and a bundle of
 //! changes once, so that no message takes a lock for it.
@@ -21,14 +21,14 @@ use parking_lot::Mutex;
 use super::inbox::Inbox;
 use crate::model::ids::Millis;
 
-/// The bound unless told otherwise.
+/// The default bound.
 pub const CLIENT_MEMORY: usize = 256 << 20;
-/// A connection tells of its memory in steps of so many bytes.
+/// A connection reports its memory in steps of this many bytes.
 pub const STEP_BYTES: usize = 4 << 10;
 /// Connections that hold less are never closed for the memory of all: it would gain nothing.
 pub const CLOSE_MIN_BYTES: usize = 64 << 10;
-/// What one overwritten entry keeps alive besides itself: the bucket of the table that it was in, and
-/// its part of the nodes above it.
+/// What one overwritten entry keeps alive beside itself: its bucket of the table, and its part of
+/// the nodes above the bucket.
 const NODE_BYTES: usize = 448;
 /// Most paths that are remembered as overwritten since the newest snapshot; beyond, each change
 /// counts.
@@ -114,9 +114,9 @@ impl ClientMemory {
         self.used() > self.max.load(Ordering::Relaxed)
     }
 
-    /// The most output that one connection may keep when so many are connected: the buffers of all of
-    /// them together stay within half of the bound (a buffer doubles as it grows), as long as each
-    /// has `least`.
+    /// The most output that one connection may keep when this many are connected: the buffers of
+    /// all of them together stay within half of the bound (a buffer doubles as it grows), as long
+    /// as each has `least`.
     #[must_use]
     pub fn output_share(&self, connections: usize, least: usize, most: usize) -> usize {
         let share = self.max.load(Ordering::Relaxed) / 4 / connections.max(1);
@@ -141,7 +141,7 @@ impl ClientMemory {
         account
     }
 
-    /// Charges bytes until what is returned is dropped.
+    /// Charges bytes until the returned value is dropped.
     #[must_use]
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         let charge = Charge { memory: Arc::clone(self), bytes: AtomicUsize::new(0) };
@@ -164,12 +164,12 @@ impl ClientMemory {
         }
     }
 
-    /// Whoever closes connections has done what can be done: the next excess is told of again.
+    /// The server has closed what it can: the next excess is reported again.
     pub fn note_relieved(&self) {
         self.is_pressed.store(false, Ordering::Release);
     }
 
-    /// A stream holds a snapshot of a tree of so many bytes, until what is returned is dropped.
+    /// A stream holds a snapshot of a tree of the given size, until the returned value is dropped.
     pub fn pin(&self, account: &Arc<Account>, tree_bytes: usize) -> Pin {
         let mut pins = self.pins.lock();
         let number = pins.next;
@@ -197,8 +197,8 @@ impl ClientMemory {
         }
     }
 
-    /// The connection that is the worst to have: what it keeps alive, times for how long it has taken
-    /// nothing. None if no connection holds enough to be worth closing.
+    /// The worst connection: by what it keeps alive, times how long it has not read. None if no
+    /// connection holds enough to be worth closing.
     #[must_use]
     pub fn worst(&self, now: Millis) -> Option<(Arc<Account>, Holding)> {
         let accounts: Vec<Arc<Account>> =
@@ -221,7 +221,7 @@ impl ClientMemory {
             .max_by_key(|(_, holding)| holding.badness())
     }
 
-    /// Has every connection closed that there is now.
+    /// Closes every present connection.
     pub fn close_all(&self) {
         let accounts: Vec<Arc<Account>> =
             self.accounts.lock().values().filter_map(Weak::upgrade).collect();
@@ -254,13 +254,14 @@ pub struct Account {
     memory: Arc<ClientMemory>,
     number: u64,
     inbox: Arc<Inbox>,
-    /// Of its buffers and open requests, as told last.
+    /// Of its buffers and open requests, as last reported.
     buffers: AtomicUsize,
     /// Of the snapshot that it uploads.
     upload: AtomicUsize,
     moved_at: AtomicU64,
     is_closing: AtomicBool,
-    /// Fires when the connection is to be closed for the memory of all, or because no client is served.
+    /// Fires when the connection must be closed because memory ran out, or because no client is
+    /// served.
     pub closing: Event,
 }
 
@@ -300,7 +301,7 @@ impl Account {
         self.moved_at.store(now, Ordering::Relaxed);
     }
 
-    /// The connection is to be closed: for the memory of all, or because no client is served.
+    /// The connection must be closed: because memory ran out, or because no client is served.
     pub fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.closing.notify(usize::MAX);
@@ -312,7 +313,7 @@ impl Account {
         self.is_closing.load(Ordering::Acquire)
     }
 
-    /// A stream of this connection holds a snapshot of a tree of so many bytes.
+    /// A stream of this connection holds a snapshot of a tree of the given size.
     pub fn pin(self: &Arc<Self>, tree_bytes: usize) -> Pin {
         self.memory.pin(self, tree_bytes)
     }
@@ -372,22 +373,23 @@ impl Drop for Pin {
 /// The snapshots that streams hold, oldest first.
 ///
 /// A version that was replaced between two snapshots is held by the first of the two, if it was
-/// there by then, and by those before it. So each has what was replaced before the next one came, but
-/// never more than its own tree; and the sum over all is what they keep alive together.
+/// there by then, and by those before it. So each has the versions that were replaced before the
+/// next one came, but never more than its own tree; and the sum over all is what they keep alive
+/// together.
 #[derive(Default)]
 struct Pins {
     held: BTreeMap<u64, Pinned>,
     next: u64,
-    /// Hashes of the paths that were written since the newest: what is written again there
-    /// replaces a version that no snapshot has.
+    /// Hashes of the paths that were written since the newest: writing one of them again replaces a
+    /// version that no snapshot has.
     touched: HashSet<u64>,
 }
 
 struct Pinned {
     account: u64,
     tree_bytes: usize,
-    /// What was replaced since, until the next one came. Invariant: at most `tree_bytes`, and
-    /// what goes with it.
+    /// The bytes that were replaced since, until the next one came. Invariant: at most
+    /// `tree_bytes`, and what goes with it.
     bytes: usize,
 }
 
@@ -401,7 +403,7 @@ impl Pinned {
 }
 
 impl Pins {
-    /// Tells by how much the sum grew.
+    /// Returns by how much the sum grew.
     fn note_changes<'p>(
         &mut self,
         paths: impl Iterator<Item = &'p [u8]>,
@@ -423,7 +425,7 @@ impl Pins {
         newest.add(replaced / all * new + new * NODE_BYTES)
     }
 
-    /// Tells by how much the sum shrinks.
+    /// Returns by how much the sum shrinks.
     fn remove(&mut self, number: u64) -> usize {
         let Some(gone) = self.held.remove(&number) else { return 0 };
         // Those before it hold the same, as far as it was there by then.

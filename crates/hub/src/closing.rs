@@ -1,4 +1,4 @@
-//! Whether clients are served, as every connection must know it without taking the engine's lock.
+//! Whether clients are served, for every connection to see without taking the engine's lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,8 +8,8 @@ use crate::engine::Engine;
 
 /// See the module.
 pub struct Closing {
-    /// [`Engine::is_closed`]. Invariant: written under the exclusive guard, before whatever changed it
-    /// can be read. So who has read something of the state that came after it finds it here.
+    /// [`Engine::is_closed`]. Invariant: written under the exclusive guard, before the change that
+    /// caused it can be read. So a task that has read any later state finds it here.
     is_closed: AtomicBool,
     /// Fires when it is another than before.
     pub changed: Event,
@@ -26,7 +26,7 @@ impl Closing {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Under the exclusive guard: tells whether it is another than before.
+    /// Under the exclusive guard: returns whether it changed.
     pub(super) fn note(&self, engine: &Engine) -> bool {
         let is_closed = engine.is_closed();
         let is_news = self.is_closed.load(Ordering::Relaxed) != is_closed;

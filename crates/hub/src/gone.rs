@@ -18,8 +18,9 @@ pub const GONE_LOG_MAX: usize = 1 << 16;
 /// Most bytes of the log, for all lapsed watches together. A path and a tombstone of a few
 /// hundred bytes are usual.
 pub const GONE_LOG_BYTES_MAX: usize = 16 << 20;
-/// Of so many lapsed watches it is looked up whether their clients know of a purged tombstone;
-/// beyond, it is logged without looking: purging must not take long where many clients hang.
+/// Of up to this many lapsed watches it is looked up whether their clients know of a purged
+/// tombstone; with more, it is logged without looking: purging must not take long if many clients
+/// hang.
 const CHECKED_LAPSES_MAX: usize = 64;
 /// What one incarnation costs in the copy of what a lapsed watch's client has had: a reference, and its
 /// part of the sets that the engine has changed since.
@@ -28,9 +29,9 @@ const SET_BYTES: usize = 16;
 /// An entry that left the tree.
 #[derive(Debug)]
 pub(super) struct Gone {
-    /// What clients are told: a tombstone.
+    /// What clients receive: a tombstone.
     deletion: Committed,
-    /// It was a value (RULES 4a): nobody had been told of a deletion before.
+    /// It was a value (replication rule 4a): no client had been told of a deletion before.
     was_value: bool,
 }
 
@@ -55,7 +56,7 @@ struct Lapse {
     charge: Charge,
 }
 
-/// See the module. Under the hub's lock; cheap to the lock's other users: what is dropped is
+/// See the module. Under the hub's lock, and cheap for the lock's other users: dropped memory is
 /// handed out, to be freed elsewhere.
 #[derive(Default)]
 pub(super) struct GoneLog {
@@ -71,7 +72,7 @@ pub(super) struct GoneLog {
     memory: Arc<ClientMemory>,
 }
 
-/// Memory that should be freed where nobody waits.
+/// Memory that should be freed where no task waits for it.
 pub(super) type FreedChunks = Vec<Chunk>;
 
 fn cost(change: &Committed) -> usize {
@@ -113,7 +114,7 @@ impl GoneLog {
         (Some(walk), self.forget())
     }
 
-    /// The watch is over.
+    /// The watch has ended.
     pub(super) fn end(&mut self, id: WatchId) -> FreedChunks {
         match self.lapses.remove(&id) {
             Some(_) => self.forget(),
@@ -121,9 +122,9 @@ impl GoneLog {
         }
     }
 
-    /// Entries left the tree: tombstones (`purged`), and values, as the tombstones that stand
-    /// for them (`dropped`). `is_wanted` tells whether a lapsed watch, of those it is given,
-    /// wants to hear of a change.
+    /// Entries left the tree: tombstones (`purged`), and values, as the tombstones that stand for
+    /// them (`dropped`). `is_wanted` says whether a lapsed watch, of those it is given, asks for a
+    /// change.
     pub(super) fn add(
         &mut self,
         purged: &[Committed],
@@ -160,7 +161,7 @@ impl GoneLog {
             || self.lapses.values().any(|lapse| !lapse.had.contains(newest))
     }
 
-    /// Gives up the oldest chunks where there is too much, and the watches that needed them.
+    /// Gives up the oldest chunks if there is too much, and the watches that needed them.
     fn keep_bounds(&mut self) -> FreedChunks {
         let mut freed = Vec::new();
         while self.entries > GONE_LOG_MAX || self.bytes > GONE_LOG_BYTES_MAX {
@@ -206,8 +207,8 @@ pub enum GoneLook {
 
 /// What a watch that overflowed can do.
 pub enum Resumption {
-    /// Start over: tell its client what the walk says is gone, and what the walk's snapshot
-    /// has and the client has not had; then go on.
+    /// Start over: send its client what the walk finds gone, and what the walk's snapshot has and
+    /// the client does not; then continue.
     From(Box<GoneWalk>),
     /// Nothing: more left the tree meanwhile than could be kept for it. Its client must start
     /// the watch again.
@@ -262,7 +263,7 @@ impl GoneWalk {
         self.tell_if_gone(deletion)
     }
 
-    /// Where the snapshot has something again, that tells enough.
+    /// If the snapshot has the entry again, that is enough.
     fn tell_if_gone(&self, deletion: Committed) -> GoneLook {
         match self.tree.get(deletion.path.as_bytes()) {
             Some(_) => GoneLook::Skip,
@@ -301,7 +302,7 @@ mod tests {
         seen
     }
 
-    /// What a watch of everything is told when it starts over from a tree.
+    /// What a watch of everything receives when it starts over from a tree.
     fn told(log: &mut GoneLog, id: u64, tree: &Tree) -> Option<Vec<String>> {
         let scope = WatchScope { top: "a".parse().unwrap(), depth_min: 0, depth_max: None };
         let mut walk = log.resume(WatchId(id), tree.clone()).0?;
@@ -412,7 +413,7 @@ mod tests {
         assert_eq!(told(&mut log, 1, &tree), None);
         assert_eq!(told(&mut log, 2, &tree), Some(vec![format!("a:{GONE_LOG_MAX}")]));
 
-        // By bytes, and all at once: nobody can be served, and nothing is kept for nobody.
+        // By bytes, and all at once: no watch can be served, and nothing is kept.
         log.begin(WatchId(3), seen([]), Vec::new());
         let long = format!("a.{}", "x".repeat(4000));
         let greedy: Vec<_> = (1..=5000).map(|tick| deletion(&long, tick)).collect();

@@ -25,8 +25,8 @@ pub const MONITOR_QUEUE_MAX: usize = 1024;
 /// Most bytes of messages that wait for one monitor.
 pub const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// Most bytes that are taken at once, but for one item or message: what was taken is out of
-/// the queue's account.
+/// Most bytes that are taken at once, but for one item or message: what was taken does not count in
+/// the queue's account any more.
 pub const TAKE_BYTES_MAX: usize = 256 << 10;
 
 /// What one place in a queue takes, whatever is queued there.
@@ -50,7 +50,7 @@ pub enum QueueId {
 pub enum Ready {
     /// These; a queue may be there twice, or be gone.
     These(Vec<QueueId>),
-    /// Perhaps all: nobody has asked for too long.
+    /// Perhaps all: the stream has not asked for too long.
     All,
 }
 
@@ -94,7 +94,7 @@ struct WatchQueue {
 pub enum WatchItem {
     /// Changes.
     Changes(Arc<Bundle>),
-    /// The engine's list has conflicts that the watch may tell now, up to this number. They are
+    /// The engine's list has conflicts that the watch may report now, up to this number. They are
     /// not queued themselves: the list is bounded, and what it drops is counted.
     ConflictsUpTo(u64),
 }
@@ -116,7 +116,7 @@ impl WatchItem {
 }
 
 impl WatchQueue {
-    /// Gives the item back where there is no room.
+    /// Returns the item if there is no room.
     fn push(&mut self, item: WatchItem) -> Result<Pushed, WatchItem> {
         let was_empty = self.items.is_empty();
         let (cost, changes) = (item.cost(), item.changes());
@@ -188,7 +188,7 @@ impl Dropped {
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pushed {
-    /// Nobody need be woken: the connection looks again by itself while something waits.
+    /// No wake-up is needed: the connection looks again by itself while something waits.
     Quietly,
     /// The connection must be woken.
     Wake,
@@ -245,7 +245,7 @@ impl Inbox {
         Self::default()
     }
 
-    /// What the queues take is charged there from now on. What is in them charges itself.
+    /// Charges the account with the queues' content from now on. Queued content charges itself.
     pub(super) fn charge_to(&self, memory: &Arc<ClientMemory>) {
         self.state.lock().memory = Some(Arc::clone(memory));
     }
@@ -264,7 +264,7 @@ impl Inbox {
         state.places -= removed.as_ref().map_or(0, |queue| queue.items.len());
         state.account();
         drop(state);
-        // What it held is freed here, not under the lock.
+        // Its content is freed here, not under the lock.
         drop(removed);
     }
 
@@ -305,7 +305,7 @@ impl Inbox {
                 pushed
             }
             Err(item) => {
-                // What is dropped now is what the client has not had.
+                // What is dropped now has not reached the client.
                 let mut dropped = Dropped::default();
                 let items = std::mem::take(&mut queue.items);
                 let places = items.len();
@@ -324,8 +324,8 @@ impl Inbox {
         }
     }
 
-    /// Notes that conflicts up to this number were found; tells whether the connection must be
-    /// woken. A watch that starts over is told of those that it has missed, too.
+    /// Notes that conflicts up to this number were found; returns whether the connection must be
+    /// woken. A watch that starts over is also told of those that it has missed.
     pub(super) fn push_conflict(&self, id: WatchId, number: u64) -> bool {
         let mut state = self.state.lock();
         let Some(queue) = state.watches.get_mut(&id) else { return false };
@@ -420,7 +420,7 @@ impl Inbox {
         Waiting::Items(items)
     }
 
-    /// Starts a watch's queue again after an overflow; tells whether there was one.
+    /// Starts a watch's queue again after an overflow; returns whether there was one.
     /// `conflicts`: the number of the last one.
     pub(super) fn resume(&self, id: WatchId, conflicts: u64) -> bool {
         let was_lapsed = {
@@ -472,7 +472,7 @@ impl Inbox {
 }
 
 impl State {
-    /// Each queue has two places in the list at most, as long as somebody takes it.
+    /// Each queue has at most two places in the list, as long as its connection takes from it.
     fn note_ready(&mut self, queue: QueueId) {
         if self.ready.len() >= 2 * (self.watches.len() + self.monitors.len()) {
             self.ready = Vec::new();

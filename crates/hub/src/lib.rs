@@ -54,7 +54,7 @@ use outputs::{Aftermath, Monitor, Outputs, Wakes, split_dropped};
 
 /// Most monitors of topics, all clients together.
 pub const MONITORS_MAX: usize = 1 << 14;
-/// So many links may be written to before a client gets its answer: each takes 5 to 10 µs.
+/// At most this many links are written to before a client gets its answer: each takes 5 to 10 µs.
 const FEW_LINKS: usize = 8;
 /// The shared heart of a running node.
 pub struct Hub {
@@ -63,19 +63,19 @@ pub struct Hub {
     client_memory: Arc<ClientMemory>,
     /// Of a node with a data directory.
     log: Option<Arc<LogQueue>>,
-    /// Fires when a peer acknowledged more; who waits for copies looks again.
+    /// Fires when a peer acknowledged more; writes that wait for copies look again.
     pub acknowledged: Event,
     /// Fires when there are reports, links to close, or an incarnation is needed.
     pub attention: Event,
     /// Fires once, when the node starts to serve clients.
     pub became_ready: Event,
-    /// Fires when what is told of the cluster (who is there, serves clients, is a housekeeper) may
-    /// be another thing than before. The shell fires it for what the engine does not know.
+    /// Fires when the view of the cluster (its nodes, which serve clients, the housekeepers) may
+    /// have changed. The shell fires it for what the engine does not know.
     pub cluster_changed: Event,
     /// Whether no client is served.
     pub closing: Closing,
     needs_incarnation: AtomicBool,
-    /// How often idle links got something to write, where they are few.
+    /// How often a few idle links got something to write.
     woke_few_links: AtomicU64,
 }
 
@@ -93,7 +93,7 @@ impl Hub {
         Self::with_log(engine, None)
     }
 
-    /// The same of a node with a data directory: what changes goes into the log's queue first.
+    /// As above, for a node with a data directory: changes go into the log's queue first.
     #[must_use]
     pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
         let client_memory = Arc::new(ClientMemory::default());
@@ -197,7 +197,7 @@ impl Hub {
         self.read(|engine| log.push_cut(engine.image(), purpose));
     }
 
-    /// Ends the node's own log: no event is made after this moment, whoever asks for it.
+    /// Ends the node's own log: no event is made after this moment.
     pub fn stop_log(&self) {
         let Some(log) = &self.log else { return };
         self.change(|engine, out| {
@@ -215,7 +215,7 @@ impl Hub {
         });
     }
 
-    /// Nothing goes into that log any more. What it has got is still to be taken.
+    /// Nothing goes into that log any more. Its present content must still be taken.
     pub fn remove_extra_log(&self, log: &Arc<LogQueue>) {
         self.read(|engine| {
             self.outputs.lock().extra_logs.retain(|other| !Arc::ptr_eq(other, log));
@@ -223,8 +223,8 @@ impl Hub {
         });
     }
 
-    /// Gives the logs what they need of the outputs, before anybody can see anything of it. Tells
-    /// the number of the batch.
+    /// Gives the logs what they need of the outputs, before anything of it can be seen. Returns the
+    /// number of the batch.
     fn push_to_logs(
         &self,
         outputs: &Outputs,
@@ -341,8 +341,8 @@ impl Hub {
         number
     }
 
-    /// Rises when links that had nothing to write have something, unless they are many: who
-    /// changed something may let them go first then.
+    /// Rises when idle links have something to write, unless they are many: the task that made the
+    /// change may let them go first then.
     #[must_use]
     pub fn woke_few_links(&self) -> u64 {
         self.woke_few_links.load(Ordering::Relaxed)
@@ -386,7 +386,7 @@ impl Hub {
         (link, queue)
     }
 
-    /// Takes a link's queue away. The engine is told with [`Input::LinkDown`].
+    /// Removes a link's queue. The engine is told with [`Input::LinkDown`].
     pub fn remove_link(&self, link: LinkId) {
         let mut outputs = self.outputs.lock();
         if let Some(queue) = outputs.links.remove(&link) {

@@ -1,6 +1,6 @@
-//! What waits to be written to one peer: frames, bounded in bytes, and below them a catch-up
-//! that is being answered. The engine only ever tries to push; a peer that does not keep up is
-//! emptied and marked as lagging, and fetches later what it missed.
+//! What waits to be written to one peer: frames, bounded in bytes, and with lower priority a
+//! catch-up that is being answered. The engine only ever tries to push; if a peer does not keep up,
+//! its queue is emptied and marked as lagging, and the peer later fetches what it missed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ pub const LINK_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// What one frame costs beyond its bytes, so that tiny frames are bounded too.
 const FRAME_COST: usize = 48;
 
-/// Frames of one moment are put together up to about so many bytes. A queue that overflows drops
-/// all it has, so this is no loss; it is what a writer takes at once.
+/// Frames of one moment are joined up to about this many bytes. A queue that overflows drops all it
+/// has, so this is no loss; it is what a writer takes at once.
 const TOGETHER_BYTES: usize = 64 << 10;
 
-/// A catch-up that waits gets its turn after so many batches of frames: under heavy writing there
-/// are always frames, and a node that joins would never be done.
+/// A catch-up that waits gets its turn after this many batches of frames: under heavy writing there
+/// are always frames, and a joining node would never finish.
 const FRAME_BATCHES_MAX: u32 = 8;
 
 /// The queue of one link. Every method is short and never blocks.
@@ -40,7 +40,7 @@ struct State {
     bytes: usize,
     lagging: bool,
     dropped: u64,
-    /// What was queued since the link stands.
+    /// What was queued since the link was made.
     queued: QueuedTotal,
     serve: Option<Box<ServeJob>>,
     /// Batches of frames that went out while the catch-up waited.
@@ -147,14 +147,14 @@ impl LinkQueue {
         self.bytes_max = bytes_max;
     }
 
-    /// Queues a frame; drops everything and marks the link as lagging on overflow. Tells
-    /// whether the writer must be woken: it looks again by itself while frames wait.
+    /// Queues a frame; drops everything and marks the link as lagging on overflow. Returns whether
+    /// the writer must be woken: it looks again by itself while frames wait.
     #[must_use]
     pub fn push(&self, frame: Arc<[u8]>) -> bool {
         self.push_many(frame, 1)
     }
 
-    /// The same with so many frames, one behind the other.
+    /// As above, for several frames, one behind the other.
     #[must_use]
     pub(super) fn push_many(&self, frame: Arc<[u8]>, count: u32) -> bool {
         let mut state = self.state.lock();
@@ -190,7 +190,7 @@ impl LinkQueue {
         self.state.lock().close = Some(reason);
     }
 
-    /// Whether frames were dropped and the peer was not told yet.
+    /// Whether frames were dropped and the peer does not know yet.
     #[must_use]
     pub fn is_lagging(&self) -> bool {
         self.state.lock().lagging
@@ -202,7 +202,7 @@ impl LinkQueue {
         self.state.lock().dropped
     }
 
-    /// What was queued since the link stands.
+    /// What was queued since the link was made.
     #[must_use]
     pub fn queued(&self) -> QueuedTotal {
         self.state.lock().queued
@@ -214,8 +214,8 @@ impl LinkQueue {
         self.state.lock().bytes
     }
 
-    /// What to do next; frames of about `bytes_max` bytes at once. Frames that were queued go
-    /// out even when the link is to be closed, so that a farewell arrives.
+    /// What to do next; frames of about `bytes_max` bytes at once. Queued frames go out even when
+    /// the link is being closed, so that a farewell arrives.
     pub fn next(&self, bytes_max: usize) -> LinkWork {
         let mut state = self.state.lock();
         if state.frame_batches >= FRAME_BATCHES_MAX && state.close.is_none() {
@@ -250,9 +250,9 @@ impl LinkQueue {
         }
     }
 
-    /// Hands back a catch-up that is not done, unless a newer one came meanwhile; tells
-    /// whether it is wanted still. A stream that is not taken back should be dropped on a
-    /// blocking thread if it is big.
+    /// Hands back an unfinished catch-up, unless a newer one came meanwhile; returns whether it is
+    /// still wanted. A stream that is not taken back should be dropped on a blocking thread if it
+    /// is big.
     pub fn put_back(&self, job: Box<ServeJob>) -> Option<Box<ServeJob>> {
         let mut state = self.state.lock();
         if state.serve.is_some() {
@@ -262,14 +262,14 @@ impl LinkQueue {
         None
     }
 
-    /// Why the link is to be closed, if it is.
+    /// Why the link is being closed, if it is.
     #[must_use]
     pub fn closing(&self) -> Option<CloseReason> {
         self.state.lock().close.clone()
     }
 
-    /// Takes away the catch-up that waits, when the link is over: it may hold the last
-    /// snapshot of a big tree, to be dropped on a blocking thread.
+    /// Takes the waiting catch-up out when the link has ended: it may hold the last snapshot of a
+    /// big tree, to be dropped on a blocking thread.
     pub fn take_serve(&self) -> Option<Box<ServeJob>> {
         self.state.lock().serve.take()
     }

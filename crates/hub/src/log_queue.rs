@@ -1,13 +1,14 @@
-//! What waits for the event log: batches in commit order, bounded in bytes, and how far the log is.
+//! What waits for the event log: batches in commit order, bounded in bytes, and the log's progress.
 //!
-//! Under the engine's exclusive guard the hub pushes what each change did ([`LogQueue::push`]); a
-//! thread of the node takes it ([`LogQueue::take`]), writes it, and publishes up to which batch it
-//! is written and synced. Batches are numbered from 1. Whoever must not tell of what is not safe
+//! Under the engine's exclusive guard the hub pushes each change ([`LogQueue::push`]); a thread of
+//! the node takes it ([`LogQueue::take`]), writes it, and publishes up to which batch the log is
+//! written and synced. Batches are numbered from 1. A task that must not tell of unsynced changes
 //! waits for a number ([`LogQueue::until_synced`]), without a lock.
 //!
-//! Whoever is about to make changes waits for room before it takes the guard
-//! ([`LogQueue::room`]): then it waits for this node's disk, and holds nobody up. What comes
-//! without waiting has more room above that; when that is used up as well, logging stops, loudly.
+//! A task that is about to make changes waits for room before it takes the guard
+//! ([`LogQueue::room`]): then it waits for this node's disk, and holds nobody up. Changes that come
+//! without waiting have more room above that; when that is used up as well, logging stops, with a
+//! warning.
 //!
 //! While logging has failed, batches are counted and not kept: the log begins anew from a snapshot
 //! of a later state ([`LogQueue::recover`]), which has them all.
@@ -23,14 +24,14 @@ use parking_lot::{Condvar, Mutex};
 use crate::engine::Image;
 use crate::storage::{Batch, Op};
 
-/// While more bytes than this wait, whoever makes changes waits. A disk that stands still for a
+/// While more bytes than this wait, tasks that make changes wait. A disk that stands still for a
 /// second under the heaviest writing fits in.
 pub const LOG_QUEUE_BYTES_MAX: usize = 64 << 20;
 /// When more than this waits, logging stops: what a few links' last messages bring fits in.
 const HARD_FACTOR: usize = 4;
 /// What one batch costs beyond its changes, so that tiny batches are bounded too.
 const BATCH_COST: usize = 384;
-/// About so many bytes are taken at once: what was taken is out of the queue's account.
+/// About this many bytes are taken at once: what was taken does not count in the queue's account.
 const TAKE_BYTES: usize = 4 << 20;
 /// Most requests to make the state safe that are kept while logging has failed. The engine has
 /// two open at most, and forgets those before.
@@ -43,7 +44,7 @@ pub enum LogItem {
     Batch {
         /// Its number.
         number: u64,
-        /// What it did. Its time is for the thread to fill in.
+        /// The change. The thread fills in its time.
         batch: Batch,
         /// Requests to make the state of this moment safe ([`crate::engine::Output::Persist`]).
         persist: Vec<u64>,
@@ -58,7 +59,7 @@ pub struct Cut {
     pub number: u64,
     /// The state.
     pub image: Image,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: CutPurpose,
 }
 
@@ -69,7 +70,7 @@ pub enum CutPurpose {
     Rotate,
     /// A snapshot of this state is to be made, and the next file begins.
     Snapshot,
-    /// The same, and what was before it is not in the log.
+    /// As above, and what was before it is not in the log.
     Anew,
     /// The node stops, and makes no event after this.
     Stop,
@@ -104,7 +105,7 @@ pub struct LogQueue {
 #[derive(Default)]
 struct State {
     items: VecDeque<LogItem>,
-    /// What the items cost. [`LogQueue::bytes`] is the same for those without the lock.
+    /// The cost of the items. [`LogQueue::bytes`] is the same, readable without the lock.
     bytes: usize,
     mode: Mode,
     /// Requests to make the state safe that came while logging had failed.
@@ -123,7 +124,7 @@ enum Mode {
     Open,
     /// Batches are counted.
     Failed,
-    /// There is nobody who would take them.
+    /// No thread takes them any more.
     Closed,
 }
 
@@ -366,8 +367,8 @@ impl LogQueue {
         self.changed.notify(usize::MAX);
     }
 
-    /// Logging does not work (any more). Everything that waits is dropped, and whoever waits for
-    /// it is told. Gives back how often it has failed so far.
+    /// Logging does not work (any more). Everything that waits is dropped, and waiting tasks are
+    /// told. Returns how often it has failed so far.
     pub fn fail(&self, why: &str) -> u64 {
         let mut state = self.state.lock();
         if state.mode == Mode::Closed {
@@ -385,7 +386,7 @@ impl LogQueue {
     fn fail_locked(&self, state: &mut State, why: &str) -> VecDeque<LogItem> {
         state.mode = Mode::Failed;
         state.failures += 1;
-        // The first reason is what it began with.
+        // The first reason is the cause.
         let failure = LogFailure { why: why.into(), synced: self.synced() };
         state.failure.get_or_insert(failure);
         self.failed.store(true, Ordering::Release);
@@ -400,8 +401,8 @@ impl LogQueue {
         garbage
     }
 
-    /// Logging works again: everything up to this batch is in a snapshot or in the log behind it,
-    /// and is safe. Not if it has failed again meanwhile.
+    /// Logging works again: everything up to this batch is in a snapshot or in the log after it,
+    /// and is synced. Not if it has failed again meanwhile.
     pub fn recover(&self, number: u64) {
         let mut state = self.state.lock();
         if state.mode != Mode::Failed {
@@ -412,7 +413,7 @@ impl LogQueue {
         }
     }
 
-    /// Nobody takes anything any more: the node is gone.
+    /// Nothing is taken any more: the node is gone.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.mode = Mode::Closed;
@@ -440,7 +441,7 @@ impl State {
 fn cost(item: &LogItem) -> usize {
     match item {
         LogItem::Batch { batch, .. } => cost_of(batch),
-        // There are few, and what they hold is the tree's.
+        // There are few, and their content is the tree's.
         LogItem::Cut(_) => 0,
     }
 }

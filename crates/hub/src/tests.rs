@@ -33,7 +33,7 @@ fn set(hub: &Hub, path: &str, value: Option<&[u8]>) {
     hub.write(write(path, value), false).0.unwrap();
 }
 
-/// A version that is in no tree: usually, its event is one that nobody has made.
+/// A version that is in no tree: usually, its event is one that no node has made.
 fn version(path: &str, tick: u64, value: Option<&[u8]>) -> Committed {
     let event = Event { node: NodeIndex(0), tick: Tick::new(tick).unwrap() };
     let chain = Chain::first(event);
@@ -46,7 +46,7 @@ fn tombstone(path: &str, tick: u64) -> Committed {
     version(path, tick, None)
 }
 
-/// Both versions alike; the hub does not compare them.
+/// Both versions are the same; the hub does not compare them.
 fn conflict(path: &str, value: &[u8]) -> Report {
     let Committed { path, entry } = version(path, 9, Some(value));
     let (winner, loser) = (entry.clone(), entry);
@@ -71,7 +71,8 @@ fn taken(inbox: &Inbox, id: WatchId) -> Vec<String> {
     items.iter().flat_map(shown).collect()
 }
 
-/// Starts a watch of "a" over: what its client must be told is gone, and what of the snapshot.
+/// Starts a watch of "a" over: what its client must be told is gone, and what of the snapshot it
+/// gets.
 fn resume(hub: &Hub, id: WatchId, inbox: &Inbox) -> (Vec<String>, Vec<String>) {
     assert!(matches!(inbox.take_items(id), Waiting::Overflowed));
     let Some(Resumption::From(mut walk)) = hub.resume_watch(id, inbox) else { panic!("lost") };
@@ -263,7 +264,8 @@ fn a_watch_hears_of_conflicts_if_it_wants_to_each_after_its_change() {
             out.push(Output::NotifyConflict { watchers, number });
         });
     };
-    // What the list had when the watch began is told anyway, if the client has not had it.
+    // Conflicts that the list had when the watch began are reported all the same, if the client has
+    // not had them.
     assert_eq!(taken(&both.0, both.1), ["0"]);
     found("a.x", 4);
     found("a.y", 5);

@@ -56,7 +56,7 @@ impl Chain {
         (!events.is_empty() && events.len() <= CHAIN_LEN_MAX).then_some(Self { events, cut })
     }
 
-    /// RULES 1: the new event, then the old chain without events of this incarnation, cut to the
+    /// Replication rule 1: the new event, then the old chain without events of this incarnation, cut to the
     /// bound.
     #[must_use]
     pub fn extended(&self, event: Event, bound: ChainBound) -> Self {
@@ -64,8 +64,9 @@ impl Chain {
         let mut events: SmallVec<[Event; 2]> = smallvec::smallvec![event];
         for old in &self.events {
             if old.node == event.node {
-                // Left out because the newer event stands for it, so nothing is lost. Not so for
-                // an earlier life of this node: its events would look like nobody's.
+                // Left out because the newer event stands for it, so nothing is lost. An event of
+                // an earlier life of this node stays: without it, that change would seem to be
+                // unknown here.
                 continue;
             }
             if events.len() >= bound.get() {
@@ -96,8 +97,8 @@ impl Chain {
         self.cut
     }
 
-    /// Whether this chain names the event, or a later one of the same incarnation (RULES,
-    /// "State", covers).
+    /// Whether this chain names the event, or a later one of the same incarnation
+    /// (docs/replication-rules.md, "State", covers).
     #[must_use]
     pub fn covers(&self, event: Event) -> bool {
         self.events.iter().any(|e| e.node == event.node && e.tick >= event.tick)

@@ -10,63 +10,64 @@ pub enum Defect {
     KnowledgeBeforeData,
     /// Of two versions with the same tock the one that came last stays.
     TiesByArrival,
-    /// A node that lost its state goes on under the incarnation that it had.
+    /// A node that lost its state continues under the incarnation that it had.
     TickReused,
-    /// A catch-up ends with what its answerer knows by then, not with what it knew when it took
+    /// A catch-up ends with what its answerer knows by then, instead of what it knew when it took
     /// its snapshot.
     KnowledgeAfterSnapshot,
     /// A link's queue that overflows is emptied, and the link is not marked as lagging.
     LagNotMarked,
-    /// RULES 4a left out: what was purged elsewhere stays.
+    /// Replication rule 4a left out: entries that were purged elsewhere stay.
     NoDrop,
-    /// RULES 4a taken too far: what the other side has never seen is dropped as well.
+    /// Replication rule 4a taken too far: what the other side has never seen is dropped as well.
     DropUnseen,
-    /// RULES 4b left out: what was changed while cut off is not re-issued.
+    /// Replication rule 4b left out: changes made while cut off are not re-issued.
     NoReissue,
-    /// The list of what is known is clipped one tick too high.
+    /// The list of known ticks is clipped one tick too high.
     ListOffByOne,
     /// A resync does not go on when the housekeeper that drives it dies.
     ResyncStops,
-    /// RULES 2: what is pushed at or below the mark is not refused.
+    /// Replication rule 2: a change at or below the mark that is pushed is not refused.
     PushNotRefused,
-    /// RULES 5: an announcement is applied although V was not all seen.
+    /// Replication rule 5: an announcement is applied although V was not all seen.
     PurgeUnseen,
     /// The own tock is not raised to the mark.
     TockNotRaised,
-    /// RULES 3: the mark is taken over when the stream begins, not when all of it is in.
+    /// Replication rule 3: the mark is taken over when the stream begins, not when all of it is in.
     MarkBeforeEnd,
-    /// RULES 7: a forced change of the member list goes on in the same lineage.
+    /// Replication rule 7: a forced change of the member list continues in the same lineage.
     OneLineage,
-    /// RULES 7: a coordinator announces what it has not made safe.
+    /// Replication rule 7: a coordinator announces a decision that it has not synced.
     CoordinatorOlder,
-    /// RULES 9: a node that comes back keeps the incarnation that its directory names, which may
+    /// Replication rule 9: a node that comes back keeps the incarnation that its directory names, which may
     /// have been set back.
     IncarnationKept,
-    /// RULES 10 left out: nobody compares contents.
+    /// Replication rule 10 left out: contents are not compared.
     ContentsNotCompared,
-    /// RULES 4: across a purge only the first part of what is known is told, as if it were all.
+    /// Replication rule 4: across a purge only the first part of the known ticks is sent, as if it
+    /// were complete.
     KnownClipped,
     /// Sums cover which incarnations there are, and not their ticks.
     SumsWithoutTicks,
-    /// RULES 4: a path where there is a tombstone is said to be empty.
+    /// Replication rule 4: a path with a tombstone is reported as empty.
     TombstoneIsEmpty,
-    /// RULES 2 and 4b: a purged deletion is undone, and nobody is told.
+    /// Replication rules 2 and 4b: a purged deletion is undone without a report.
     UndoneInSilence,
-    /// RULES 6: a re-issue does not say what it re-issues.
+    /// Replication rule 6: a re-issue does not name the event that it re-issues.
     ReissueWithoutOrigin,
-    /// RULES 6: a re-issue of what was itself re-issued, and deleted, keeps its value.
+    /// Replication rule 6: a re-issue of a re-issue that had been deleted keeps its value.
     ReissueOutlivesDeletion,
-    /// RULES 7: a member agrees before it has made safe what it agrees to.
+    /// Replication rule 7: a member agrees before it has synced what it agrees to.
     AgreeBeforePersist,
-    /// RULES 7: a member agrees whatever mark the purge begins at.
+    /// Replication rule 7: a member agrees whatever mark the purge begins at.
     FromNotAsked,
-    /// RULES 7: a proposal of another member list is agreed to, and decided.
+    /// Replication rule 7: a proposal of another member list is agreed to, and decided.
     ListVersionUnchecked,
-    /// RULES 7: the coordinator does not ask itself whether it agrees.
+    /// Replication rule 7: the coordinator does not ask itself whether it agrees.
     CoordinatorUnchecked,
-    /// RULES 7 and 9: a restart forgets what the coordinator had decided.
+    /// Replication rules 7 and 9: a restart forgets what the coordinator had decided.
     DecisionForgotten,
-    /// RULES 9: a copied directory stays the same member of the Delete group.
+    /// Replication rule 9: a copied directory stays the same member of the Delete group.
     StoreKept,
 }
 

@@ -18,7 +18,8 @@ const CHAIN_CUT: u8 = 4;
 const HEADER: usize = 16;
 /// Bytes of one event: node index (4), tick (8).
 const EVENT: usize = 12;
-/// Up to so many bytes an entry is put together on the stack, so that only what is kept is allocated.
+/// Entries of up to this many bytes are assembled on the stack, so that only the final bytes are
+/// allocated.
 const PACKED_IN_PLACE: usize = 512;
 /// Bytes that come into the processor's caches together.
 const CACHE_LINE: usize = 64;
@@ -43,7 +44,7 @@ pub struct EntryParts<'a> {
     pub chain: &'a Chain,
     /// The change's tock.
     pub tock: Tock,
-    /// Only for a re-issue: the event that first brought its value (RULES, "State").
+    /// Only for a re-issue: the event that first brought its value (docs/replication-rules.md, "State").
     pub origin: Option<Event>,
     /// Fields of the change record that this version does not know, kept verbatim.
     pub extra: &'a [u8],
@@ -57,7 +58,8 @@ impl Entry {
         Self::new_in(None, parts)
     }
 
-    /// The same in the memory of another entry, where nobody else has that and it is as long.
+    /// As [`Entry::new`], but in the memory of another entry, if nobody else holds it and its
+    /// length is the same.
     #[must_use]
     pub fn new_in(room: Option<Self>, parts: &EntryParts<'_>) -> Self {
         let value = parts.value.unwrap_or_default();
@@ -88,8 +90,7 @@ impl Entry {
         Self { data: SharedBytes::from(data.as_slice()) }
     }
 
-    /// Has its bytes on their way into the processor's caches, without waiting for them; tells
-    /// nothing of them.
+    /// Starts to load the entry's bytes into the processor's caches, without waiting for them.
     #[must_use]
     pub fn touch(&self) -> u8 {
         let last = self.data.last().copied().unwrap_or_default();
@@ -173,8 +174,8 @@ impl Entry {
         self.flag(HAS_ORIGIN).then(|| self.event_at(at))
     }
 
-    /// The event that first brought the value: the newest one where no other is named (RULES,
-    /// "State", origin).
+    /// The event that first brought the value: the newest one where no other is named
+    /// (docs/replication-rules.md, "State", origin).
     #[must_use]
     pub fn origin(&self) -> Event {
         self.reissue_of().unwrap_or_else(|| self.newest())
@@ -192,14 +193,15 @@ impl Entry {
         u32::from_le_bytes(self.bytes(12)) as usize
     }
 
-    /// The value and, right behind it, [`Entry::extra`]: all that does not depend on a node table.
+    /// The value and, right behind it, [`Entry::extra`]: everything that does not depend on a node
+    /// table.
     #[must_use]
     pub fn content_tail(&self) -> &[u8] {
         self.data.get(self.value_range().start..).unwrap_or_default()
     }
 
-    /// What tells watchers of a value that left the tree without an event that says so (RULES
-    /// 4a): a tombstone of the same chain, tock and origin. It is never put into a tree.
+    /// What watchers receive for a value that left the tree without an event (replication rule 4a):
+    /// a tombstone with the same chain, tock and origin. It is never put into a tree.
     #[must_use]
     pub fn without_value(&self) -> Self {
         Self::new(&EntryParts {
@@ -233,8 +235,8 @@ impl Entry {
         self.data.len() + SHARED_BYTES_HEAD
     }
 
-    /// `covers(w, l)` of RULES, "State": this entry's chain names the other's newest event or
-    /// its origin, or a later event of that incarnation.
+    /// `covers(w, l)` of docs/replication-rules.md, "State": this entry's chain names the other's newest
+    /// event or its origin, or a later event of that incarnation.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         let (newest, origin) = (other.newest(), other.origin());
@@ -247,7 +249,7 @@ impl Entry {
         self.events().any(|e| e.node == event.node && e.tick >= event.tick)
     }
 
-    /// RULES 1: versions are ordered by (tock, name, incarnation, tick). Total, so ties never
+    /// Replication rule 1: versions are ordered by (tock, name, incarnation, tick). Total, so ties never
     /// depend on arrival.
     #[must_use]
     pub fn compare(&self, other: &Self, table: &NodeTable) -> Ordering {

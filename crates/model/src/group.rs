@@ -1,4 +1,5 @@
-//! The Delete group's member list: who must agree before tombstones may be dropped (RULES 7).
+//! The Delete group's member list: the nodes that must agree before tombstones may be dropped
+//! (replication rule 7).
 
 use std::cmp::Ordering;
 
@@ -10,7 +11,7 @@ use super::mark::{Component, Lineage, PurgeId};
 /// Most members of the Delete group. Every round waits for all of them; a handful is usual.
 pub const GROUP_MEMBERS_MAX: usize = 64;
 
-/// One member. It is the keeper of a record of what it agreed to, not just a name: a node that
+/// One member. A member keeps a record of what it agreed to, so it is more than a name: a node that
 /// comes back without that record is another member.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Member {
@@ -29,8 +30,8 @@ pub struct GroupConfig {
     pub version: u64,
     /// The succession of decisions that these members make; a forced change starts another.
     pub lineage: Lineage,
-    /// The purge that a planned change came with; none after a forced one. The list decides
-    /// nothing before that: only who has applied it begins a round or agrees to one.
+    /// The purge that a planned change came with; none after a forced change. The list decides
+    /// nothing before that purge: only a node that has applied it begins a round or agrees to one.
     pub since: Component,
     /// Sorted, each name once; 1 to [`GROUP_MEMBERS_MAX`].
     members: Vec<Member>,
@@ -63,8 +64,8 @@ impl GroupConfig {
         self.members.iter().find(|m| m.name == *name)
     }
 
-    /// Whether this list takes the place of another: by version, then by content, so that all
-    /// who hear of both end with the same one.
+    /// Whether this list takes the place of another: by version, then by content, so that all nodes
+    /// that hear of both end with the same one.
     #[must_use]
     pub fn supersedes(&self, other: &Self) -> bool {
         let key = |c: &Self| (c.version, c.lineage.clone(), c.members.clone());

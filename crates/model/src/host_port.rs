@@ -45,10 +45,10 @@ pub enum AddressError {
 }
 
 impl HostPort {
-    /// Reads `host:port`, or only `host` where there is a default port.
+    /// Reads `host:port`, or `host` alone if there is a default port.
     ///
     /// # Errors
-    /// [`AddressError`] says what is wrong, and how it is written.
+    /// [`AddressError`] says what is wrong, and what the right form is.
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<HostPort, AddressError> {
         let (host, port) = split(text)?;
         let port = match port {
@@ -107,7 +107,7 @@ fn split(text: &str) -> Result<(&str, Option<&str>), AddressError> {
     if text.parse::<Ipv6Addr>().is_ok() {
         return Ok((text, None));
     }
-    // What has more colons is neither an address nor a name; its "port" will say so.
+    // A text with more colons is neither an address nor a name; the error about its "port" says so.
     match text.split_once(':') {
         Some((host, port)) => Ok((host, Some(port))),
         None => Ok((text, None)),

@@ -35,7 +35,7 @@ pub enum NameError {
 pub struct NodeName(Arc<str>);
 
 impl NodeName {
-    /// Checks and takes a name.
+    /// Checks a name and makes it a [`NodeName`].
     ///
     /// # Errors
     /// [`NameError`] says what is wrong with it.
@@ -89,13 +89,12 @@ impl std::str::FromStr for NodeName {
     }
 }
 
-/// One life of a node. A node that cannot prove where its last life stopped starts a new one
-/// (DESIGN, rule "no event twice").
+/// One life of a node. Every start of a node begins a new one (ARCHITECTURE.md, invariant 2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Incarnation(pub u64);
 
-/// Bits of an incarnation that is drawn now: few enough to read, and so many that two lives of one
-/// node never draw the same one.
+/// Bits of a newly drawn incarnation: few enough to read, and enough that two lives of one node
+/// never draw the same one.
 const INCARNATION_BITS: u32 = 48;
 
 impl Incarnation {
@@ -154,7 +153,7 @@ counter! {
 }
 
 /// One life of one node: name and incarnation. Ordered by name, then incarnation, which is
-/// the order that decides between versions of equal tock (RULES 1).
+/// the order that decides between versions of equal tock (replication rule 1).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NodeId {
     /// The node's name.
@@ -184,8 +183,8 @@ pub struct Event {
     pub tick: Tick,
 }
 
-/// The incarnations that this process knows, each with a dense index. Never forgets one: what
-/// is over must stay recognisable (DESIGN, rule "no event twice").
+/// The incarnations that this process knows, each with a dense index. None is ever forgotten:
+/// retired incarnations must stay recognisable (ARCHITECTURE.md, invariant 2).
 #[derive(Clone, Default)]
 pub struct NodeTable {
     ids: Vec<NodeId>,
@@ -200,8 +199,8 @@ struct Lives {
     by_incarnation: BTreeMap<Incarnation, NodeIndex>,
 }
 
-/// Up to so many incarnations of a name are looked through one by one. More of them come only
-/// from a node that restarts very often, or from a peer that invents them.
+/// Up to this many incarnations of a name are searched one by one. More exist only for a node that
+/// restarts very often, or if a peer invents them.
 const LIVES_SCANNED: usize = 16;
 
 impl NodeTable {
@@ -260,7 +259,7 @@ impl NodeTable {
         Some(index)
     }
 
-    /// Who an index stands for. An index from another table gives `None`.
+    /// The incarnation that an index stands for. An index from another table gives `None`.
     #[must_use]
     pub fn get(&self, index: NodeIndex) -> Option<&NodeId> {
         self.ids.get(index.as_usize())
@@ -278,7 +277,7 @@ impl NodeTable {
     }
 
     /// Compares two events as versions of equal tock are compared: by name, incarnation, tick
-    /// (RULES 1).
+    /// (replication rule 1).
     #[must_use]
     pub fn compare_events(&self, a: Event, b: Event) -> std::cmp::Ordering {
         if a.node == b.node {

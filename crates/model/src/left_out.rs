@@ -1,10 +1,10 @@
-//! What an entry's chain leaves out: how far back the events go for which its own stand, and from where
-//! on all that was before had been deleted.
+//! What an entry's chain leaves out: the oldest event that each of its events stands for, and the
+//! place in the chain below which everything had been deleted.
 //!
-//! A chain names each incarnation once. Where a node has overwritten its own change, the newer event
+//! A chain names each incarnation once. If a node has overwritten its own change, the newer event
 //! stands for the older one; so a node that has seen only the older one, and purged its deletion,
-//! would not find it in the chain. And of an event that is over nobody knows whether it was a deletion.
-//! Both are kept among the change record's further fields.
+//! would not find it in the chain. And a chain does not say which of its events were deletions.
+//! Both facts are kept among the change record's further fields.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -14,10 +14,10 @@ use super::ids::{Event, Tick};
 use super::limits::CHAIN_LEN_MAX;
 use super::value::Reader;
 
-/// The key of the field: an array with a number for each event of the chain, from the newest on, as far
-/// as there is something to say: the event stands for others of its incarnation, the oldest of which is
-/// so many ticks back. A nil behind them: what was before these events had been deleted, and whoever made
-/// the version knew.
+/// The key of the field: an array with a number for each event of the chain, beginning with the
+/// newest, as far as needed. The number says how many ticks back the oldest event of the same
+/// incarnation is that this event stands for. A nil behind the numbers means that the state before
+/// these events had been deleted, and that the maker of the version knew it.
 const KEY: u8 = 7;
 /// Room for a key, a head, a nil, and nine bytes for each number.
 const FIELD_BYTES_MAX: usize = 96;
@@ -27,13 +27,13 @@ const FIELD_BYTES_MAX: usize = 96;
 pub struct LeftOut {
     /// Per event of the chain, at most [`CHAIN_LEN_MAX`].
     back: SmallVec<[u64; CHAIN_LEN_MAX]>,
-    /// Behind the last of `back` there was a deletion.
+    /// Below the last event of `back` there was a deletion.
     ends_at_deletion: bool,
 }
 
-/// All events that whoever takes an entry accounts for: those of its chain, and the oldest for which each
-/// of them stands. That one was at the same path and is overwritten for certain; a node that knows so
-/// finds out when something else that was made on top of it comes back after a purge.
+/// All events that a node accounts for when it takes an entry: those of its chain, and the oldest
+/// that each of them stands for. That one was at the same path and has certainly been overwritten;
+/// a node that knows it recognises another version on top of it that comes back after a purge.
 pub fn accounted_events(entry: &Entry) -> impl Iterator<Item = Event> {
     let left_out = LeftOut::of(entry);
     let with_oldest = move |(at, event)| [Some(event), left_out.oldest(at, event)];
@@ -41,7 +41,7 @@ pub fn accounted_events(entry: &Entry) -> impl Iterator<Item = Event> {
 }
 
 impl LeftOut {
-    /// Of an entry; empty where its field is not there, or is nothing that this version knows.
+    /// Of an entry; empty if its field is absent, or is nothing that this version knows.
     #[must_use]
     pub fn of(entry: &Entry) -> Self {
         field(entry.extra()).and_then(read).unwrap_or_default()
@@ -162,8 +162,8 @@ fn add(fields: &mut SmallVec<[u8; 36]>, field: &[u8]) {
     }
 }
 
-/// Each of the further fields: its key, and all of its bytes, the key's included. Ends early where they
-/// are none, which does not happen to checked ones.
+/// Each of the further fields: its key, and all of its bytes, including the key's. Ends early at
+/// malformed fields, which checked ones never are.
 fn fields_of(extra: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut rest = extra.get(1..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -256,12 +256,12 @@ mod tests {
         let left = LeftOut::of(&again);
         assert_eq!(left.oldest(0, event(1, 20)), None);
         assert_eq!([0, 1, 2].map(|at| left.is_before_deletion(at)), [false, true, true]);
-        // On top of that: what is above the deletion is told, what is below it is not.
+        // On top of that: events above the deletion are named, those below it are not.
         let over = on_top(&on_top(&again, 1, 25, Some(&[4])), 3, 1, Some(&[4]));
         let left = LeftOut::of(&over);
         assert_eq!(left.oldest(1, event(1, 25)), Some(event(1, 20)));
         assert_eq!([1, 2].map(|at| left.is_before_deletion(at)), [false, true]);
-        // Also where the deletion's maker goes on, and its event is left out.
+        // Also if the maker of the deletion continues, and its event is left out.
         for old in [&deleted, &over] {
             let deleter = on_top(old, 2, 5, Some(&[5]));
             let left = LeftOut::of(&deleter);

@@ -5,10 +5,10 @@
 use crate::path::{EXT_PATH, PathError};
 use crate::value::{Kind, ReadError, Reader};
 
-/// Makes whole paths of shortened ones.
+/// Restores whole paths from shortened ones.
 ///
-/// It keeps elements as their bytes, whatever they are, so that a path that cannot be one here
-/// does no harm to those behind it.
+/// It keeps elements as their bytes, whatever they are, so that an element that is not valid here
+/// does not affect the paths behind it.
 #[derive(Debug, Clone, Default)]
 pub struct Lengthener {
     /// The last path's elements, one after the other.
@@ -23,7 +23,7 @@ pub enum LengthenError {
     /// More elements are said to be shared than there were.
     #[error("the depth is {depth}, but the path before has only {elements} elements")]
     Depth {
-        /// What was said.
+        /// The depth that was given.
         depth: u64,
         /// What there was.
         elements: usize,
@@ -34,7 +34,8 @@ pub enum LengthenError {
     /// Not the MessagePack that belongs there.
     #[error("bad path: {0}")]
     Read(#[from] ReadError),
-    /// Elements that no path can have; told by those who make a [`Path`](crate::path::Path) of them.
+    /// An element that no path can have. Found by the code that makes a
+    /// [`Path`](crate::path::Path) of the elements.
     #[error("bad path: {0}")]
     Path(#[from] PathError),
 }

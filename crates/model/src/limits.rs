@@ -1,5 +1,5 @@
 //! The constants of the protocol: what an entry may be. They are the same on every node,
-//! because a limit that differs from node to node is divergence (DESIGN, data model). Peers
+//! because a limit that differs from node to node is divergence (ARCHITECTURE.md, invariant 7). Peers
 //! compare them when they greet each other and refuse a mismatch.
 
 /// Most events in a chain. A shorter chain costs at most a spurious conflict report.

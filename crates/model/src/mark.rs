@@ -1,12 +1,12 @@
-//! The mark: how far a node has applied purges (RULES, "State"). Per lineage it names the last
-//! purge, by its tock and its [`PurgeId`]. Tocks order purges of one lineage; two purges are the
+//! The mark: how far a node has applied purges (docs/replication-rules.md, "State"). Per lineage it names
+//! the last purge, by its tock and its [`PurgeId`]. Tocks order purges of one lineage; two purges are the
 //! same only if their ids are.
 //!
-//! A purge stands on a *base*: the components of other lineages that all had applied when they
-//! agreed to it. Whoever has applied the purge has applied its base, so those components are left
-//! out of marks from then on. Who knows that such a component is implied is told by
-//! [`Implied`] facts. They are hints only: a node that lacks one sees a component that the other
-//! side does not name, takes the two for two lineages (RULES 8), and is safe.
+//! A purge stands on a *base*: the components of other lineages that all members had applied when
+//! they agreed to it. A node that has applied the purge has applied its base, so those components
+//! are left out of marks from then on. [`Implied`] facts say which components are implied. They are
+//! hints only: a node that lacks one sees a component that the other side does not name, takes the
+//! two for two lineages (replication rule 8), and is safe.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::ids::{NodeId, Tick, Tock};
 
 /// A line of succession of the Delete group's decisions. The first one has no name; a forced
-/// change of the member list starts another, named by the event id of that change (RULES 7).
+/// change of the member list starts another, named by the event id of that change (replication rule 7).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Lineage(pub Option<(NodeId, Tick)>);
 
@@ -47,7 +47,7 @@ impl PurgeId {
 }
 
 /// Most ids in one component. An honest mark has one; two coordinators that decide from the same
-/// mark, which RULES 7 excludes, would make it two.
+/// mark, which replication rule 7 excludes, would make it two.
 pub const PURGE_IDS_MAX: usize = 8;
 
 /// How far one lineage was applied: the tock of its last purge, and which purge that was.
@@ -98,8 +98,9 @@ impl Component {
         self.first.into_iter().chain(self.more.iter().copied())
     }
 
-    /// Whether whoever stands here has applied all that the other one has. Later purges include
-    /// earlier ones of the same lineage: by tock. Two of the same tock must be the same purge.
+    /// Whether a node with this mark has applied everything that the other one has. Later purges of
+    /// one lineage include the earlier ones: by tock. Two purges with the same tock must be the
+    /// same purge.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         self.tock > other.tock
@@ -115,8 +116,8 @@ impl Component {
     }
 }
 
-/// Whoever has reached `at` in the lineage `by` has applied `component` of `lineage`. True for
-/// ever, and everywhere: all members had applied it when they agreed to the purge `at`.
+/// A node that has reached `at` in the lineage `by` has applied `component` of `lineage`. This is
+/// true for ever, everywhere: all members had applied it when they agreed to the purge `at`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Implied {
     /// The lineage that is left out of marks.
@@ -129,8 +130,8 @@ pub struct Implied {
     pub at: Component,
 }
 
-/// Most facts that are kept. Those of the oldest purges are dropped first: a node that is away for
-/// so many lineages comes back as on another lineage, which costs a longer catch-up.
+/// Most facts that are kept. Those of the oldest purges are dropped first: a node that was away for
+/// this many lineages comes back as if on another lineage, which costs a longer catch-up.
 pub const IMPLIED_MAX: usize = 256;
 
 /// How far purges were applied. Nearly always empty or one component.
@@ -191,7 +192,7 @@ impl Mark {
         self.component(lineage).tock
     }
 
-    /// How far purges of one lineage were applied, also where that is only implied.
+    /// How far purges of one lineage were applied, even if that is only implied.
     #[must_use]
     pub fn component(&self, lineage: &Lineage) -> Component {
         match self.components.get(lineage) {
@@ -201,7 +202,7 @@ impl Mark {
         }
     }
 
-    /// The greatest component; 0 where no purge was ever applied.
+    /// The greatest component; 0 if no purge was ever applied.
     #[must_use]
     pub fn top(&self) -> Tock {
         self.iter().map(|(_, tock)| tock).max().unwrap_or_default()
@@ -215,7 +216,7 @@ impl Mark {
         }
     }
 
-    /// Takes the pointwise greatest (RULES 4c), and all facts.
+    /// Takes the pointwise greatest (replication rule 4c), and all facts.
     pub fn raise_all(&mut self, other: &Self) {
         self.learn(&other.implied);
         for (lineage, component) in other.components() {
@@ -223,8 +224,8 @@ impl Mark {
         }
     }
 
-    /// `hi(self, other)` of RULES, "State": the greatest component in which this mark is
-    /// ahead of the other, 0 if there is none.
+    /// `hi(self, other)` of docs/replication-rules.md, "State": the greatest component in which this mark
+    /// is ahead of the other, 0 if there is none.
     #[must_use]
     pub fn ahead_of(&self, other: &Self) -> Tock {
         let lacks = |(lineage, component): &(&Lineage, &Component)| {
@@ -247,7 +248,7 @@ impl Mark {
         &self.implied
     }
 
-    /// Another node's mark, read with what is known here.
+    /// Another node's mark, read with the facts known here.
     #[must_use]
     pub fn read_with(&self, facts: &Arc<Vec<Implied>>) -> Self {
         let mut mark = self.clone();
@@ -255,7 +256,7 @@ impl Mark {
         mark
     }
 
-    /// Takes facts in; tells whether one was new. One that nobody honest makes is left out.
+    /// Adds facts and returns whether one was new. A fact that no honest node makes is left out.
     pub fn learn(&mut self, facts: &[Implied]) -> bool {
         if facts == self.implied.as_slice() {
             return false;
@@ -368,13 +369,14 @@ mod tests {
         x.learn(&[fact(0, at(5, 1), 1, at(7, 2))]);
         assert_eq!((x.len(), x.get(&lineage(0)).get()), (1, 5));
         assert_eq!((ahead(&x, &old), ahead(&old, &x)), (0, 0));
-        // Who was away since before that purge is behind, and has nothing that is not here.
+        // A node that was away since before that purge is behind, and has nothing that is missing
+        // here.
         let away = mark(&[(0, 4, 9)]);
         assert_eq!((ahead(&x, &away), ahead(&away, &x)), (7, 0));
-        // Who went on in the old lineage has something that is not.
+        // A node that continued in the old lineage has something that is missing here.
         let went_on = mark(&[(0, 6, 9)]);
         assert_eq!((ahead(&x, &went_on), ahead(&went_on, &x)), (7, 6));
-        // Who does not know the fact takes them for two lineages: each is behind the other.
+        // A node that does not know the fact takes them for two lineages: each is behind the other.
         let forgetful = mark(&[(1, 7, 2)]);
         assert_eq!((ahead(&forgetful, &away), ahead(&away, &forgetful)), (7, 4));
     }

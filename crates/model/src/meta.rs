@@ -1,6 +1,7 @@
-//! What the original keeps below nil to control its servers: authorisation, access lists, type checks and
-//! conversions. A node stores and replicates these entries. It enforces none of them yet, so it must know
-//! them: where authorisation is switched on, serving clients without a login would open what was closed.
+//! What the original stores below nil to control its servers: authorisation, access lists, type
+//! checks and conversions. A node stores and replicates these entries. It enforces none of them
+//! yet, so it must recognise them: if authorisation is switched on, serving clients without a login
+//! would expose what was protected.
 
 use std::fmt;
 
@@ -38,7 +39,7 @@ impl Family {
     /// The family that a path (canonical bytes) belongs to: its top, or anything below that.
     #[must_use]
     pub fn of(path: &[u8]) -> Option<Self> {
-        // Nearly no path begins with nil, and this is asked for every write.
+        // Nearly no path begins with nil, and this is checked for every write.
         if path.first() != Some(&0xc0) {
             return None;
         }
@@ -63,7 +64,7 @@ impl Family {
         }
     }
 
-    /// What its entries are for.
+    /// What its entries are for, in words.
     #[must_use]
     pub fn purpose(self) -> &'static str {
         match self {
@@ -85,7 +86,7 @@ pub enum Login {
 }
 
 impl Login {
-    /// The method's name, as clients are told it.
+    /// The method's name, as clients receive it.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -105,10 +106,11 @@ impl fmt::Display for Login {
     }
 }
 
-/// What the value at [`AUTH_PATH`] (one MessagePack value, checked) says; none: no login is needed.
+/// What the value at [`AUTH_PATH`] (one checked MessagePack value) demands; none: no login is
+/// needed.
 ///
-/// The original serves everybody where the value is no map, and where the method in force has no
-/// users. Here both need a login: whoever wrote them wanted something closed.
+/// The original serves everybody if the value is not a map, or if the method in force has no users.
+/// Here both need a login: the data shows that somebody wanted access restricted.
 #[must_use]
 pub fn login(value: &[u8]) -> Option<Login> {
     read_login(value).unwrap_or(Some(Login::Unreadable))

@@ -5,8 +5,8 @@
 //! [`cmp_paths`]. What is canonical:
 //!
 //! - integers, strings and byte strings in their shortest form (`0xcc05` is `0x05`);
-//! - floats in 64 bits, -0.0 as 0.0; NaN is refused. Floats are no integers;
-//! - the empty byte string is the empty string (as in DistKV) and is kept as that;
+//! - floats in 64 bits, -0.0 as 0.0; NaN is refused. A float is never an integer;
+//! - the empty byte string is the empty string (as in DistKV) and is kept as such;
 //! - nil only as the first element: the system's own tree; and within arrays;
 //! - arrays in their shortest form, of items in these forms, nested up to
 //!   [`PATH_NESTING_MAX`](super::limits::PATH_NESTING_MAX) levels. A path as an element of a path is
@@ -216,7 +216,7 @@ impl<'a> From<&'a Path> for PathBytes<'a> {
 }
 
 impl From<Path> for PathBytes<'_> {
-    /// A copy: where that matters, one from a reference is better.
+    /// A copy. Use it only where a reference will not do.
     fn from(path: Path) -> Self {
         Self { bytes: Cow::Owned(path.as_bytes().to_vec()), count: path.len() }
     }
@@ -355,8 +355,8 @@ impl<'a> PathBytes<'a> {
     }
 }
 
-/// The usual element, told fast: the size of the ASCII string of up to 31 bytes that `rest` starts
-/// with. None if there is something else, good or bad.
+/// The length of the ASCII string of up to 31 bytes that `rest` starts with, which is the usual
+/// element; found without a full decode. None if there is something else, valid or not.
 #[inline]
 fn short_string_len(marker: u8, rest: &[u8]) -> Option<usize> {
     let length = match marker {

@@ -1,7 +1,8 @@
 //! The text form of paths, as DistKV's users type it.
 //!
-//! Strings stand as they are, with a dot before each but the first. Everything else starts with a
-//! colon, which separates it from what comes before it; a string behind it has its dot again.
+//! Strings are written as they are, with a dot before each but the first. Everything else starts
+//! with a colon, which separates it from what comes before it; a string behind it has its dot
+//! again.
 //!
 //! | text | element |
 //! |---|---|
@@ -18,8 +19,8 @@
 //!
 //! So `a.b:1.c` is "a", "b", 1, "c", and `a:.b` is the one string "a.b". Each path is written in
 //! one way, and read back equal. Vectors made with DistKV are in `tests/fixtures/path_text.json`.
-//! What DistKV reads besides, because it evaluates Python there (`:1+1`, `:None`, `:0x10`,
-//! `:1_000`, `:00`), is refused.
+//! DistKV also reads Python expressions (`:1+1`, `:None`, `:0x10`, `:1_000`, `:00`); they are
+//! refused here.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -38,7 +39,7 @@ mod tests;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("bad path: {problem} (at character {position})")]
 pub struct PathTextError {
-    /// Where, in characters, from 1; one past the last for what is missing at the end.
+    /// The position in characters, from 1; one past the last if something is missing at the end.
     pub position: usize,
     /// What is wrong there.
     pub problem: PathTextProblem,
@@ -161,8 +162,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A string that is not empty; or, as in DistKV, an element with a letter behind its colon,
-    /// which needs no dot before it but may have one.
+    /// A non-empty string; or, as in DistKV, an element with a letter after its colon, which needs
+    /// no dot before it but may have one.
     fn string(&mut self) -> Result<(), ParseError> {
         let start = self.offset();
         let text = self.content();

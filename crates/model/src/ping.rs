@@ -1,5 +1,5 @@
-//! What members of an election say to each other: the vocabulary of `actor`, kept here so that
-//! `protocol` can encode it. Plain data; `actor` judges what is in it.
+//! The messages that members of an election exchange: the vocabulary of `actor`, kept here so that
+//! `protocol` can encode it. Plain data; `actor` judges its contents.
 
 use super::ids::{Millis, NodeName};
 use super::limits::COUNTER_LIMIT;
@@ -7,16 +7,17 @@ use super::limits::COUNTER_LIMIT;
 /// Most names of a history that are looked at; further ones are ignored. At most this many
 /// members can be on an elected list.
 pub const HISTORY_LEN_MAX: usize = 16;
-/// Most meetings that a ping tells of, the latest. Each costs two histories; who misses one because
-/// a network healed in many pieces at once still hears the other histories themselves.
+/// Most meetings that a ping reports, the latest ones. Each costs two histories; a node that misses
+/// one because a network healed in many pieces at once still hears the other histories themselves.
 pub const PING_MEETINGS_MAX: usize = 8;
-/// Turns from here on are refused. At ten turns a second it takes ten thousand million years to
-/// get there; whoever is led there by a broken peer starts again with an empty history.
+/// Turns from here on are refused. At ten turns a second it takes ten thousand million years to get
+/// there; a node that a broken peer leads there starts again with an empty history.
 pub const TURN_LIMIT: u64 = COUNTER_LIMIT;
 
 /// Shortest cycle, in milliseconds: below it, pings would be a load.
 pub const CYCLE_MS_MIN: Millis = 100;
-/// Longest cycle, in milliseconds: ten minutes. A longer one would never find out who is gone.
+/// Longest cycle, in milliseconds: ten minutes. With a longer one, the loss of a node would take
+/// too long to notice.
 pub const CYCLE_MS_MAX: Millis = 600_000;
 /// Shortest gap, in milliseconds.
 pub const GAP_MS_MIN: Millis = 10;
@@ -54,8 +55,8 @@ pub enum ConfigError {
     ListLen(usize),
 }
 
-/// What all members of an election must do alike. It travels in pings, and the greater one, first
-/// by version, then by content, wins everywhere.
+/// The settings that all members of an election must share. They travel in pings, and the greater
+/// one, first by version, then by content, wins everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConfigVersion {
     /// The greater version wins.
@@ -63,7 +64,7 @@ pub struct ConfigVersion {
     /// Milliseconds from one turn to the next; [`CYCLE_MS_MIN`] to [`CYCLE_MS_MAX`].
     pub cycle_ms: Millis,
     /// Milliseconds in which a ping reaches everybody and an answer comes back, with a margin: how
-    /// long one that is silent is waited for, and how long a claim waits to be contested. From
+    /// long a silent node is waited for, and how long a claim waits to be contested. From
     /// [`GAP_MS_MIN`], at most the cycle divided by [`GAPS_PER_CYCLE_MIN`].
     pub gap_ms: Millis,
     /// Members on the list; [`LIST_LEN_MIN`] to [`LIST_LEN_MAX`].
@@ -112,7 +113,7 @@ impl Default for ConfigVersion {
 }
 
 /// Two histories that shared nothing have met: a split has healed. It travels in pings for some
-/// turns, so that those hear of it who never heard the other history themselves.
+/// turns, so that it also reaches nodes that never heard the other history themselves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Meeting {
     /// The turn in which the two became one.
@@ -121,21 +122,21 @@ pub struct Meeting {
     pub sides: [Vec<NodeName>; 2],
 }
 
-/// The one message of an election. Where the sender is the first of the history, it claims the
-/// turn; else it only states what it knows of somebody's claim. Who knows of none says so with an
+/// The one message of an election. If the sender is the first of the history, it claims the turn;
+/// otherwise it only repeats a claim that it knows of. A sender that knows of none says so with an
 /// empty history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ping {
     /// Which election.
     pub group: GroupId,
-    /// Who says it.
+    /// The sender.
     pub sender: NodeName,
     /// The number of the turn, from 1, below [`TURN_LIMIT`]; 0 with an empty history.
     pub turn: u64,
-    /// The value of who claimed the turn; none: it was not ready.
+    /// The value of the node that claimed the turn; none: it was not ready.
     pub value: Option<u64>,
-    /// Who claimed the turn, then those of the turns before, newest first, each once; at most
-    /// [`HISTORY_LEN_MAX`].
+    /// The node that claimed the turn, then those of the turns before, newest first, each once; at
+    /// most [`HISTORY_LEN_MAX`].
     pub history: Vec<NodeName>,
     /// Which histories have met lately; at most [`PING_MEETINGS_MAX`].
     pub meetings: Vec<Meeting>,

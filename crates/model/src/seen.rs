@@ -1,4 +1,5 @@
-//! What a node has accounted for: per incarnation the set of ticks it has seen (RULES, "State").
+//! What a node has accounted for: per incarnation the set of ticks it has seen (docs/replication-rules.md,
+//! "State").
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use super::tick_set::TickSet;
 /// shared until one side changes them.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Indexed by [`NodeIndex`]; shorter than the node table where nothing was seen yet.
+    /// Indexed by [`NodeIndex`]; shorter than the node table if nothing was seen of the last ones
+    /// yet.
     sets: Vec<Arc<TickSet>>,
 }
 
@@ -34,23 +36,23 @@ impl Seen {
         self.get(event.node).is_some_and(|s| s.contains(event.tick))
     }
 
-    /// Accounts for an event; tells whether it was new.
+    /// Accounts for an event; returns whether it was new.
     pub fn insert(&mut self, event: Event) -> bool {
         Arc::make_mut(self.slot(event.node)).insert(event.tick)
     }
 
-    /// Accounts for a set of one incarnation's ticks; tells whether any was new.
+    /// Accounts for a set of one incarnation's ticks; returns whether any was new.
     pub fn union_node(&mut self, node: NodeIndex, ticks: &TickSet) -> bool {
         let slot = self.slot(node);
         !slot.contains_all(ticks) && Arc::make_mut(slot).union_with(ticks)
     }
 
-    /// Accounts for everything in another one; tells whether anything was new.
+    /// Accounts for everything in another one; returns whether anything was new.
     pub fn union_with(&mut self, other: &Self) -> bool {
         other.iter().fold(false, |new, (node, ticks)| self.union_node(node, ticks) | new)
     }
 
-    /// What is in this one and not in the other.
+    /// The ticks that are in this one and not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let nothing = TickSet::new();
@@ -64,7 +66,7 @@ impl Seen {
         result
     }
 
-    /// What is in this one and in the other.
+    /// The ticks that are in this one and in the other.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let mut result = Self::new();
@@ -78,7 +80,8 @@ impl Seen {
         result
     }
 
-    /// What is above the given tick of each incarnation; all of those that are not named.
+    /// The ticks above the given tick of each incarnation; all ticks of incarnations that are not
+    /// named.
     #[must_use]
     pub fn above(&self, contiguous: &BTreeMap<NodeIndex, Tick>) -> Self {
         let mut result = Self::new();
@@ -167,14 +170,14 @@ impl Seen {
 /// Per incarnation a tick set, by identity: how [`Seen`] travels between nodes.
 pub type SeenById = Vec<(NodeId, TickSet)>;
 
-/// A form that another node understands, ordered by name and incarnation. All of it, however long:
-/// what goes into one message is cut by [`super::seen_list`].
+/// A form that another node understands, ordered by name and incarnation. It is complete, however
+/// long: [`super::seen_list`] splits it into messages.
 #[must_use]
 pub fn export_seen(table: &NodeTable, seen: &Seen) -> SeenById {
     export_some(table, seen, seen.iter().map(|(node, _)| node))
 }
 
-/// The same of some incarnations only; those of which nothing was seen are left out.
+/// As [`export_seen`], for some incarnations only; those of which nothing was seen are left out.
 #[must_use]
 pub fn export_some(
     table: &NodeTable,

@@ -1,6 +1,7 @@
-//! Lists of what was seen that are too long for one message. A list is told in parts, or not at
-//! all; it is never clipped in silence, because whoever believed a clipped list to be whole would
-//! take what it leaves out for something that the other side has never seen (RULES 3 to 5).
+//! Lists of seen ticks that are too long for one message. A list is sent in parts, or not at all;
+//! it is never truncated silently, because a node that took a truncated list for a complete one
+//! would conclude that the other side has never seen what is missing in it (replication rules 3 to
+//! 5).
 
 use super::ids::{NodeIndex, NodeTable};
 use super::seen::{Seen, SeenById};
@@ -23,7 +24,7 @@ impl ListMax {
     }
 }
 
-/// Where a list goes on: in the set of that incarnation, with the range that begins there.
+/// Where a list continues: in the set of that incarnation, with the range that begins there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListAt {
     node: NodeIndex,
@@ -69,8 +70,8 @@ pub fn export_part(
     (part, next)
 }
 
-/// Cuts a list into parts of so many items, where an incarnation and a range are an item each. There
-/// is at least one part.
+/// Splits a list into parts of at most the given number of items; an incarnation and a range count
+/// as an item each. There is at least one part.
 #[must_use]
 pub fn split_list(list: &SeenById, items_max: usize) -> Vec<SeenById> {
     // Room for an incarnation with one range.

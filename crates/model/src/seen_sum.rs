@@ -1,6 +1,6 @@
-//! A short sum over what was seen of many incarnations, so that two nodes find out that they
-//! agree on all of them without naming a single one (RULES, "Sparing": incarnations that are over
-//! stay out of the digests, covered by a hash).
+//! A short sum over the ticks seen of many incarnations, by which two nodes find out that they
+//! agree on all of them without naming a single one (docs/replication-rules.md, "Optimizations":
+//! retired incarnations stay out of the digests, covered by a hash).
 
 use std::collections::BTreeSet;
 
@@ -77,8 +77,8 @@ pub fn sum_of_rest(table: &NodeTable, seen: &Seen, named: &BTreeSet<NodeIndex>) 
     sum
 }
 
-/// What one incarnation of which these ticks were seen contributes to a sum that tells any two
-/// different sets apart, also those with holes; 0 while nothing was seen of it.
+/// What an incarnation with these seen ticks contributes to a sum that distinguishes any two
+/// different sets, also sets with holes; 0 if nothing was seen of it.
 #[must_use]
 pub fn fingerprint(key: u64, ticks: &TickSet) -> u64 {
     Share::of(key, Some(ticks)).0.unwrap_or(0)
@@ -90,7 +90,7 @@ pub fn share_key(id: &NodeId) -> u64 {
     xxh64(id.name.as_str().as_bytes(), id.incarnation.0)
 }
 
-/// What was seen of one incarnation, as far as that is known at a glance.
+/// What was seen of one incarnation, as far as it is known without a look at the ranges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Extent {
     /// No tick.
@@ -138,7 +138,7 @@ mod tests {
         for other in [share("b", 1, 5), share("a", 2, 5), share("a", 1, 6)] {
             assert_ne!(sum(&[other]), one);
         }
-        // What is exchanged between two of them does not cancel out.
+        // A swap between two of them does not cancel out.
         let crossed = [share("a", 1, 6), share("b", 1, 5)];
         assert_ne!(sum(&crossed), sum(&[share("a", 1, 5), share("b", 1, 6)]));
     }

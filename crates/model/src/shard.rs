@@ -1,4 +1,5 @@
-//! Which virtual shard a path belongs to: a unit of affinity, not of ownership (DESIGN, clients).
+//! Which virtual shard a path belongs to: a unit of affinity, not of ownership (docs/client-protocol.md,
+//! "Virtual shards").
 //!
 //! xxHash64 with seed 0 over the first element (a string's UTF-8 without its MessagePack head, any
 //! other element's canonical MessagePack), then jump consistent hash (Lamping and Veach, 2014).
@@ -76,7 +77,8 @@ pub fn preferences_path() -> Path {
     Path::from_elements([Element::Nil, Element::Str("shards")]).unwrap_or_default()
 }
 
-/// Where it says which node clients of a shard should prefer: a string, the node's name.
+/// The entry that names the node which clients of a shard should prefer: its value is a string, the
+/// node's name.
 pub fn preference_path(shard: u16) -> Path {
     preferences_path().push(Element::Int(i128::from(shard))).unwrap_or_default()
 }

@@ -15,14 +15,14 @@ const _: () = assert!(SLOTS >= SHARD_COUNT as usize);
 /// The one that all of a process share: whose shards are asked for does not matter.
 static RECENT: ShardMemo = ShardMemo::new();
 
-/// What [`super::shard::shard_of_bytes`] tells, and quicker for hashes that were asked for lately.
+/// The result of [`super::shard::shard_of_bytes`], faster for hashes that were requested recently.
 #[inline]
 pub fn recent_shard_of_bytes(path: &[u8]) -> u16 {
     RECENT.shard_of_hash(hash_of_bytes(path))
 }
 
-/// Threads may share it, and overwrite each other's slots: a slot is one whole number, and says itself
-/// what it is for.
+/// Threads may share it, and overwrite each other's slots: a slot is one number, which contains the
+/// hash that it is for.
 struct ShardMemo {
     /// A slot's place is the hash modulo [`SLOTS`]; it holds the hash, with the shard in the place of
     /// the bits that say no more than the place does. So a hash is never mistaken for another.

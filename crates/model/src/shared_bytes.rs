@@ -16,8 +16,8 @@ pub const SHARED_BYTES_HEAD: usize = 16;
 pub(super) struct SharedBytes(Option<ThinArc<(), u8>>);
 
 impl SharedBytes {
-    /// Puts these bytes in the place of those that are there, if they are as many and nobody else
-    /// has them; tells whether it did.
+    /// Replaces the bytes in place, if the length is the same and nobody else holds them; returns
+    /// whether it did.
     pub(super) fn overwrite(&mut self, bytes: &[u8]) -> bool {
         let Some(shared) = &mut self.0 else { return bytes.is_empty() };
         shared.with_arc_mut(|shared| {

@@ -9,8 +9,8 @@
 //!
 //! A spelling depends on nothing that a node happens to know, so it is the same at every node, in
 //! every reply, log line and file, for ever. It is injective: leading zeros and upper-case digits
-//! are refused, so there is exactly one text for each life. A bare name is no life: it is never
-//! taken for "whichever life that node has now".
+//! are refused, so there is exactly one text for each life. A bare name is not a life: it never
+//! stands for the life that the node has at present.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,13 +36,13 @@ pub enum SpellingError {
         /// The name, as far as it is shown.
         name: String,
     },
-    /// What is behind the `~` is no incarnation.
+    /// The text after the `~` is not an incarnation.
     #[error(
         "behind '~' there must be 1 to 16 lower-case hexadecimal digits without leading zeros, \
          as in n3~e9001b2c3d4e"
     )]
     Digits,
-    /// What is before the `~` is no name.
+    /// The text before the `~` is not a name.
     #[error("{0}")]
     Name(#[from] NameError),
     /// An event without a good tick.
@@ -79,7 +79,7 @@ impl<'a> LifeRef<'a> {
         Ok(Self { name, incarnation })
     }
 
-    /// One of its events, whatever tick somebody gives it.
+    /// One of its events, with any tick.
     #[must_use]
     pub fn event(self, tick: u64) -> EventSpelling<'a> {
         EventSpelling { life: self, tick }

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::ids::Tick;
 use super::limits::COUNTER_LIMIT;
 
-/// From so many ranges on they are kept in a tree: while a node catches up, ticks come in the
-/// order of paths, and a set of a million of them has half a million ranges on the way.
+/// With this many ranges or more they are kept in a tree: while a node catches up, ticks arrive in
+/// the order of paths, and a set of a million of them has half a million ranges meanwhile.
 const RANGES_LISTED_MAX: usize = 512;
 
 /// A set of ticks, kept as sorted, disjoint, non-adjacent half-open ranges.
@@ -87,7 +87,7 @@ impl Ranges {
         }
     }
 
-    /// Adds a range that is not empty; all that overlap or touch it melt into one. Tells how many
+    /// Adds a non-empty range and merges all ranges that overlap or touch it. Returns how many
     /// ticks are new.
     fn insert(&mut self, from: u64, to: u64) -> u64 {
         match self {
@@ -229,7 +229,7 @@ impl TickSet {
         Self { ranges: Ranges::from_sorted(ranges), count }
     }
 
-    /// How many ranges the set needs: what it costs to keep and to send.
+    /// How many ranges the set needs, which determines its size in memory and in messages.
     #[must_use]
     pub fn range_count(&self) -> usize {
         self.ranges.len()
@@ -276,7 +276,7 @@ impl TickSet {
         other.ranges().all(|(from, to)| self.ranges.before(from).is_some_and(|(_, end)| to <= end))
     }
 
-    /// Adds a tick; tells whether it was new. Tick 0 stands for "none" and is never in a set.
+    /// Adds a tick; returns whether it was new. Tick 0 stands for "none" and is never in a set.
     pub fn insert(&mut self, tick: Tick) -> bool {
         let tick = tick.get();
         if tick == 0 || self.contains_raw(tick) {
@@ -296,7 +296,7 @@ impl TickSet {
         true
     }
 
-    /// Adds all of another set; tells whether anything was new.
+    /// Adds all ticks of another set; returns whether any was new.
     pub fn union_with(&mut self, other: &Self) -> bool {
         if self.contains_all(other) {
             return false;
@@ -305,7 +305,7 @@ impl TickSet {
             *self = other.clone();
             return true;
         }
-        // A part of a long list, or little besides: each has its place found.
+        // A part of a long list, or a short set: the place of each range is searched.
         let is_little = other.ranges.len() < 8 || other.ranges.len() < self.ranges.len() / 16;
         if is_little || self.ranges.len() < 8 {
             for (from, to) in other.ranges() {
@@ -327,7 +327,7 @@ impl TickSet {
         true
     }
 
-    /// What is in this set and not in the other.
+    /// The ticks that are in this set and not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut ranges = SmallVec::new();
@@ -358,13 +358,13 @@ impl TickSet {
         Self::from_sorted(ranges)
     }
 
-    /// What is in both sets.
+    /// The ticks that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.difference(&self.difference(other))
     }
 
-    /// What is above a tick.
+    /// The ticks above a tick.
     #[must_use]
     pub fn above(&self, tick: u64) -> Self {
         match Self::range(1, tick.saturating_add(1)) {
@@ -373,9 +373,9 @@ impl TickSet {
         }
     }
 
-    /// A part of the set, for lists that are told in several messages: at most so many ranges, from
-    /// the first one that begins at `from` or later. Also where the next part begins, if there is
-    /// one.
+    /// A part of the set, for lists that are sent in several messages: at most the given number of
+    /// ranges, from the first one that begins at `from` or later. Also the place where the next
+    /// part begins, if there is one.
     #[must_use]
     pub fn part(&self, from: u64, ranges_max: usize) -> (Self, Option<u64>) {
         let mut ranges = self.ranges.iter_from(from);

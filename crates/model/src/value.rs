@@ -1,9 +1,8 @@
 //! A value: one MessagePack value, kept as the very bytes that the client sent.
 //!
 //! It is checked once, by the bounded skipper of [`skip`], and never decoded and encoded again, so
-//! unknown extension types, integer widths and strings that are not UTF-8 survive exactly
-//! (DESIGN, data model). [`read`] and [`mod@write`] are the typed readers and writers over such bytes
-//! that the protocols are made of.
+//! unknown extension types, integer widths and strings that are not UTF-8 survive exactly. [`read`] and
+//! [`mod@write`] are the typed readers and writers over such bytes that the protocols are made of.
 
 pub mod equal;
 pub mod read;

@@ -1,5 +1,5 @@
-//! The id that a client gives a write, so that it can be sent again, to any node, by who does not know
-//! whether it was made.
+//! The id that a client gives a write, so that a client that does not know whether the write was
+//! made can send it again, to any node.
 
 /// The key under which a change record carries it. The first of those that nodes pass on as they are,
 /// so nodes that do not know it keep it, too.
@@ -26,7 +26,7 @@ impl WriteId {
         Some(Self(*id))
     }
 
-    /// An entry's further fields where it is the only one.
+    /// An entry's further fields if it is the only one.
     #[must_use]
     pub fn to_extra(self) -> [u8; HEAD.len() + Self::BYTES] {
         let mut extra = [0; HEAD.len() + Self::BYTES];
@@ -60,7 +60,7 @@ mod tests {
         let mut extra = id.to_extra().to_vec();
         assert_eq!(WriteId::of_extra(&extra), Some(id));
         assert!(WriteId::taken_out_of(&extra).is_empty());
-        // A field of a later version behind it.
+        // Followed by a field of a later version.
         extra[0] = 2;
         extra.extend_from_slice(&[9, 0xc0]);
         assert_eq!(WriteId::of_extra(&extra), Some(id));

@@ -1,5 +1,5 @@
 //! The only file that names the async runtime and the clock, and the only one that starts tasks
-//! and threads (ARCHITECTURE.md, "Dependencies"). What does not depend on the runtime (channels, locks,
+//! and threads (docs/decisions/0002-async-runtime.md). What does not depend on the runtime (channels, locks,
 //! events, stream adaptors) is used directly from its own crate.
 
 use std::collections::hash_map::RandomState;
@@ -29,8 +29,8 @@ static EXECUTOR: Executor<'static> = Executor::new();
 /// Whether the threads that run them have been started.
 static THREADS: OnceLock<()> = OnceLock::new();
 
-/// Starts the runtime with so many threads for tasks. To be called before anything else of it;
-/// later it does nothing. Otherwise there are as many as cores.
+/// Starts the runtime with the given number of threads for tasks. To be called before anything else
+/// of it; later it does nothing. By default there are as many threads as cores.
 pub fn start(threads: usize) {
     THREADS.get_or_init(|| {
         for _ in 0..threads.max(1) {
@@ -53,7 +53,7 @@ pub fn start(threads: usize) {
     drop(spawn_blocking(|| ()));
 }
 
-/// The runtime, started if nobody has.
+/// The runtime; starts it if necessary.
 fn executor() -> &'static Executor<'static> {
     if THREADS.get().is_none() {
         start(thread::available_parallelism().map_or(1, usize::from));
@@ -111,8 +111,8 @@ where
 }
 
 /// Runs `work` where it may block or compute: files, name look-ups, dropping something big. If the
-/// system has no more threads, it waits for one that is there; what may take as long as a client
-/// likes belongs on a thread of its own, see [`spawn_work`].
+/// system has no more threads, it waits for an existing one; work that may take as long as a client
+/// likes needs a thread of its own, see [`spawn_work`].
 pub fn spawn_blocking<F, T>(work: F) -> Task<T>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -133,8 +133,8 @@ where
     thread::Builder::new().name(name.to_owned()).spawn(work)
 }
 
-/// The same for work that computes for long and has time: whoever serves somebody goes before it,
-/// where the system lets threads differ in that.
+/// As above, for long computations that can wait: threads that serve clients go first, if the
+/// system lets threads differ in priority.
 ///
 /// # Errors
 /// The system has no thread to give.
@@ -144,7 +144,7 @@ where
     T: Send + 'static,
 {
     spawn_thread(name, move || {
-        // Elsewhere it would be of the whole process. If it fails, others only wait longer.
+        // Elsewhere it would apply to the whole process. If it fails, others only wait longer.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::nice(BACKGROUND_NICE);
         work()
@@ -162,7 +162,7 @@ where
 {
     let (sender, result) = async_channel::bounded(1);
     spawn_thread(name, move || {
-        // Who does not wait any more needs no result.
+        // A caller that does not wait any more needs no result.
         let _ = sender.try_send(work());
     })?;
     Ok(Work { result })
@@ -181,7 +181,7 @@ impl<T> Work<T> {
     }
 }
 
-/// How far behind others what has time stands, in the system's terms.
+/// The priority of background threads, in the system's terms.
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 15;
 
@@ -217,7 +217,7 @@ pub async fn timeout<F, T>(duration: Duration, future: F) -> Option<T>
 where
     F: Future<Output = T>,
 {
-    // The future goes first: what is ready in time is given out, however late it is looked at.
+    // The future goes first: a result that is ready in time is returned, however late it is polled.
     match select(std::pin::pin!(future), Timer::after(duration)).await {
         Either::Left((output, _)) => Some(output),
         Either::Right(_) => None,
@@ -226,9 +226,9 @@ where
 
 /// A TCP connection; clones are of the same one. One task may read and another one write.
 ///
-/// The runtime's own asks the system at every poll, and twice where it was woken before. This one asks
-/// while something comes, then arms the reactor, and asks again only when the reactor has spoken:
-/// who waits for other things too is often polled because of those.
+/// The runtime's own stream asks the system at every poll, and twice after a wake-up. This one asks
+/// while there is data, then arms the reactor, and asks again only when the reactor has fired: a
+/// task that also waits for other things is often polled because of those.
 #[derive(Clone, Debug)]
 pub struct TcpStream {
     inner: Arc<Stream>,
@@ -242,7 +242,7 @@ struct Stream {
     waker: Waker,
 }
 
-/// Who waits for something to read.
+/// The task that waits for data.
 #[derive(Debug)]
 struct Reader {
     task: AtomicWaker,
@@ -301,16 +301,16 @@ impl TcpStream {
         self.socket().set_nodelay(nodelay)
     }
 
-    /// Ends one direction, or both; who waits on it is woken.
+    /// Ends one direction, or both; tasks that wait on it are woken.
     ///
     /// # Errors
-    /// What the system said: mostly that it had ended.
+    /// The system's error: mostly that the connection had ended.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.socket().shutdown(how)
     }
 
-    /// Whether, as far as is known now, the other side has ended or lost the connection; takes nothing
-    /// of what has come.
+    /// Whether, as far as is known now, the other side has ended or lost the connection; consumes
+    /// no data.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         match self.socket().peek(&mut [0]) {
@@ -347,11 +347,12 @@ impl futures::io::AsyncRead for &TcpStream {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 done => return Poll::Ready(done),
             }
-            // Before it is armed, so that what it says then is not lost.
+            // Before it is armed, so that its next event is not lost.
             reader.may_read.store(false, Ordering::Release);
             let cx = &mut Context::from_waker(waker);
-            // The first time it may be ready because of what was read since. The second time that is
-            // forgotten, and the reactor is armed; it tells also of what has come by then.
+            // The first time it may be ready because of data that was read since. The second time
+            // that is forgotten, and the reactor is armed; it also reports data that has arrived by
+            // then.
             let armed = match socket.poll_readable(cx) {
                 Poll::Ready(Ok(())) => socket.poll_readable(cx),
                 other => other,
@@ -446,18 +447,18 @@ impl TcpListener {
         self.socket.get_ref().local_addr()
     }
 
-    /// The next connection, and who made it.
+    /// The next connection, and its address.
     ///
     /// # Errors
-    /// What the system said, which often passes.
+    /// The system's error, which is often temporary.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (socket, from) = self.socket.accept().await?;
         Ok((TcpStream::new(socket), from))
     }
 }
 
-/// How long a name look-up may take. The system's resolver can hang far longer than anybody
-/// wants to wait for one of several peers.
+/// How long a name look-up may take. The system's resolver can hang far longer than one of several
+/// peers is worth.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
@@ -565,14 +566,15 @@ mod tests {
             assert_eq!(from, near.local_addr().unwrap());
             let (mut far, mut buffer) = (far, [0; 8]);
             for round in 0..100_u8 {
-                // Sometimes it is there before it is asked for; a wait that is dropped takes nothing.
+                // Sometimes it is there before it is asked for; a wait that is dropped consumes
+                // nothing.
                 if round % 3 == 0 {
                     let waited = timeout(Duration::from_micros(50), far.read(&mut buffer)).await;
                     assert!(waited.is_none());
                 }
                 near.write_all(&[round]).await.unwrap();
                 if round % 5 == 0 {
-                    // Read by somebody else, as the reactor is told that it can be read.
+                    // Read by another task, as the reactor reports that it can be read.
                     let mut other = far.clone();
                     let other = spawn(async move { other.read(&mut [0; 8]).await.unwrap() });
                     assert_eq!(other.await, 1);

@@ -23,7 +23,7 @@ pub(super) struct Disk {
     /// Oldest first.
     saved: Vec<Saved>,
     /// Before this one the node agreed to something: older ones must not be used under the same
-    /// id (RULES 9).
+    /// id (replication rule 9).
     floor: usize,
     /// What is being written, with the token of the request.
     pub(super) writing: Vec<(u64, Saved)>,

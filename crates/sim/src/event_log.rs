@@ -1,6 +1,6 @@
 //! A simulated node's event log: what the hub writes into a real one, and the state that a restart
 //! builds from it. A log may end early: what was not synced when the machine stopped is lost, but
-//! nothing from before a moment that was made safe (RULES 9).
+//! nothing from before a moment that was made safe (replication rule 9).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

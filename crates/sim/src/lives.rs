@@ -24,7 +24,7 @@ const STOPS_PERCENT: u32 = 5;
 /// What logs and disks do is drawn from numbers of their own: other draws stay as they are.
 const LUCK_SEED: u64 = 0x6c6f_675f_7461_696c;
 
-/// How a node comes back (RULES 9).
+/// How a node comes back (replication rule 9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     /// With all that it had.
@@ -333,7 +333,7 @@ impl Cluster<'_> {
     /// A second machine starts with a copy of a node's disk: the same name and incarnation. Until
     /// it has found out, it makes no changes, because then nobody could tell them apart. It is not
     /// the member of the Delete group that the original is: a copied record of what a member agreed
-    /// to would let two nodes agree for one (RULES 7), and no rule could mend that.
+    /// to would let two nodes agree for one (replication rule 7), and no rule could mend that.
     pub(super) fn start_twin(&mut self, of: usize) {
         if self.nodes.len() >= self.slots() || self.nodes[of].twin.is_some() {
             return;

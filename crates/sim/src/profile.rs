@@ -52,8 +52,8 @@ pub enum Focus {
     /// A Delete group of one member that comes back older than it was.
     Coordinators,
     /// Nodes come back as the very life that an old state names, and copies of disks are used at once:
-    /// events are used twice. What must hold then is RULES 10: nodes end with the same entries, and
-    /// say so where they had others.
+    /// events are used twice. What must hold then is replication rule 10: nodes end with the same entries,
+    /// and say so where they had others.
     Rollbacks,
 }
 

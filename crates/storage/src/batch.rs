@@ -18,7 +18,7 @@ pub struct Batch {
     pub table: Arc<NodeTable>,
     /// What happened to the tree, in commit order.
     pub ops: Vec<Op>,
-    /// All that the node knew at its end, where that changed by other means than by `ops`.
+    /// All that the node knew at its end, if that was changed by other means than by `ops`.
     pub knowledge: Option<Knowledge>,
 }
 
@@ -53,7 +53,7 @@ impl Op {
         Self::Gone { path: change.path.clone(), newest: change.entry.newest() }
     }
 
-    /// About how many bytes it takes in a log; also about what it costs to keep in memory.
+    /// Its approximate size in a log, and in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {

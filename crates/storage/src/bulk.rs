@@ -10,9 +10,9 @@ use crate::rt;
 use crate::tree::Tree;
 use crate::tree::bulk::{EntriesBuilder, OrderBuilder};
 
-/// So many entries are handed over at once.
+/// This many entries are handed over at once.
 const CHUNK: usize = 1024;
-/// So many chunks wait at most.
+/// At most this many chunks wait.
 const CHUNKS_WAITING: usize = 16;
 
 type Chunk = Vec<(Path, Entry)>;
@@ -26,9 +26,9 @@ pub(super) struct BulkTree {
     filler: Filler,
 }
 
-/// Who fills the hash map.
+/// What fills the hash map.
 enum Filler {
-    /// Nobody yet: there is less than a chunk.
+    /// Nothing yet: there is less than a chunk.
     Nobody,
     Thread(SyncSender<Chunk>, JoinHandle<EntriesBuilder>),
     /// The system has no thread to give.
@@ -36,14 +36,14 @@ enum Filler {
 }
 
 impl BulkTree {
-    /// For about so many entries. The seed is for the tree's hashes.
+    /// For about the given number of entries. The seed is for the tree's hashes.
     pub(super) fn new(hash_seed: u64, expected: usize) -> Self {
         let order = OrderBuilder::default();
         Self { hash_seed, expected, order, chunk: Vec::new(), filler: Filler::Nobody }
     }
 
-    /// Adds an entry; each path once, quickest in their order. Whether it is a tombstone is told
-    /// (see [`OrderBuilder::push`]).
+    /// Adds an entry; each path once, fastest in path order. The caller says whether it is a
+    /// tombstone (see [`OrderBuilder::push`]).
     pub(super) fn push(&mut self, path: Path, entry: Entry, is_tombstone: bool) {
         self.order.push(&path, &entry, is_tombstone);
         if self.chunk.capacity() == 0 {
@@ -75,7 +75,7 @@ impl BulkTree {
             Filler::Here(entries) => entries,
             Filler::Thread(sender, thread) => {
                 drop(sender);
-                // A panic goes on where it would have been without the thread.
+                // A panic continues as it would have without the thread.
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }
         };

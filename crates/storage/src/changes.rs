@@ -7,18 +7,18 @@ use crate::model::ids::Event;
 use crate::model::path::{OrderPrefix, Path, order_prefix};
 use crate::tree::Tree;
 
-/// So many are in one piece of the list, so that it grows without being copied.
+/// This many changes are in one piece of the list, so that it grows without being copied.
 const PIECE: usize = 1 << 14;
-/// Fewer than so many are never merged before the end.
+/// A list with fewer changes is merged only at the end.
 const MERGED_FROM: usize = if cfg!(test) { 3 * PIECE } else { 1 << 21 };
 
 /// Changes in their order.
 #[derive(Default)]
 pub(super) struct Changes {
-    /// What is sorted, so that sorting need not go through memory for each path: the beginnings of
-    /// paths, and where in the list the changes are.
+    /// What is sorted, so that sorting need not load each path from memory: the beginnings of
+    /// paths, and the positions of the changes in the list.
     keys: Vec<(OrderPrefix, u32)>,
-    /// The list; all pieces are of [`PIECE`] but the last. What was merged is none.
+    /// The list; all pieces but the last have [`PIECE`] changes. A merged change is none.
     pieces: Vec<Vec<Option<(Path, What)>>>,
     /// How many there were after they were last merged.
     merged: usize,
@@ -141,7 +141,7 @@ impl Merging {
                         None => base.get(path.as_bytes()),
                     };
                     if before.is_none_or(|entry| entry.newest() != newest) {
-                        // What came to the path since stays.
+                        // A newer change of the path stays.
                         continue;
                     }
                     What::Removed

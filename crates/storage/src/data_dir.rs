@@ -37,13 +37,13 @@ pub struct DataDir {
     disk: Arc<dyn Disk>,
     /// Locked as long as it is open.
     _lock: Option<File>,
-    /// Where what was there is now, if its node had left for good.
+    /// Where the old files are now, if the directory's node had left for good.
     left: Option<PathBuf>,
 }
 
 impl DataDir {
-    /// Takes a directory into use; it is made if it is not there. If its node has left its network for
-    /// good, what is there is put aside ([`DataDir::left`]), and there is nothing in it.
+    /// Takes a directory into use; it is created if it does not exist. If its node has left its
+    /// network for good, its files are set aside ([`DataDir::left`]), and it is empty.
     ///
     /// # Errors
     /// [`StorageError::Locked`] if another node uses it; [`StorageError::Io`].
@@ -75,8 +75,8 @@ impl DataDir {
         &self.disk
     }
 
-    /// Reads what is there ([`recover`]) and cuts off what is not whole, so that it can be gone on
-    /// from.
+    /// Reads the directory ([`recover`]) and truncates incomplete ends, so that it can be
+    /// continued.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -92,10 +92,11 @@ impl DataDir {
         Ok(recovered)
     }
 
-    /// Begins a log and notes that there is one. What is appended to it is safe when it is synced.
+    /// Begins a log and records that it exists. What is appended to it is safe once it is synced.
     ///
     /// # Errors
-    /// [`StorageError`]; there is no such log, or an unused one. Its number must not be used again.
+    /// [`StorageError`]; then there is no such log, or an unused one. Its number must not be used
+    /// again.
     pub fn begin_log(
         &self,
         header: &FileHeader,
@@ -108,7 +109,7 @@ impl DataDir {
         Ok(log)
     }
 
-    /// Closes a log and begins the next one, which goes on from it.
+    /// Closes a log and begins the next one, which continues it.
     ///
     /// # Errors
     /// [`StorageError`]; the log is closed, or has failed, and there is no next one, or an unused
@@ -171,8 +172,8 @@ impl DataDir {
         match self.verify(&info) {
             Ok(()) => Ok(info),
             Err(error) => {
-                // What is not good must not stand in the place of a snapshot. The first error is
-                // the one to tell.
+                // An invalid file must not take the place of a snapshot. The first error is the one
+                // to report.
                 let _ = self.disk.remove(&info.name);
                 let _ = self.disk.sync_dir();
                 Err(error)
@@ -191,8 +192,8 @@ impl DataDir {
         Err(StorageError::NotVerified { file: info.name.clone() })
     }
 
-    /// Removes what is not to be kept any more, now that the snapshot `verified` is known to be good.
-    /// Gives back the names.
+    /// Removes files that need not be kept any more, now that the snapshot `verified` is known to
+    /// be valid. Returns their names.
     ///
     /// # Errors
     /// [`StorageError::Io`]; some may be removed.
@@ -208,8 +209,8 @@ impl DataDir {
         Ok(old)
     }
 
-    /// Removes of the past what is kept for its age alone, because the disk is full; only if the
-    /// newest snapshot is read and found good. Tells whether there is more room now.
+    /// Removes history that is kept only for its age, because the disk is full; only if the newest
+    /// snapshot is read and found valid. Returns whether there is more room now.
     ///
     /// # Errors
     /// [`StorageError`]; some may be removed.
@@ -226,7 +227,7 @@ impl DataDir {
         Ok(!self.prune(*number, &keep)?.is_empty())
     }
 
-    /// The snapshots that are there, oldest first.
+    /// The snapshots in the directory, oldest first.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -272,7 +273,7 @@ fn lock(path: &Path, shown: &str) -> Result<File, StorageError> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    // For whoever finds it locked. A full disk is no reason not to start.
+    // For an operator who finds it locked. A full disk is no reason not to start.
     let _ = file.set_len(0).and_then(|()| writeln!(file, "process {}", std::process::id()));
     Ok(file)
 }

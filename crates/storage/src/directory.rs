@@ -24,7 +24,7 @@ impl Directory {
         Self { path: path.to_owned() }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

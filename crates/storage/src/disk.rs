@@ -1,5 +1,5 @@
-//! What the storage needs of a disk: one directory of files that are written once, from their
-//! beginning to their end, and are then read, renamed, cut or removed.
+//! What the storage needs of a disk: one directory of files that are written once, from beginning
+//! to end, and are then read, renamed, truncated or removed.
 //!
 //! Two implementations: [`super::directory::Directory`], a real one, and, in tests, a disk in
 //! memory that counts, fails, fills, and forgets what was not synced.
@@ -39,7 +39,7 @@ pub trait Disk: Send + Sync {
     /// As the system says.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Cuts a file to so many bytes, and syncs it.
+    /// Truncates a file to the given number of bytes, and syncs it.
     ///
     /// # Errors
     /// As the system says.
@@ -54,8 +54,8 @@ pub trait Disk: Send + Sync {
 
 /// A file that is being written.
 pub trait DiskFile: Write + Send {
-    /// Makes safe all that was written. After an error nothing can be said of what was not
-    /// synced before, also not after a later sync that succeeds.
+    /// Syncs everything that was written. After an error nothing is known of the bytes that were
+    /// not synced before, even if a later sync succeeds.
     ///
     /// # Errors
     /// As the system says.
@@ -81,8 +81,8 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Whether both are the same file. Where it is known when they were made, the device does not
-    /// count: some systems number devices anew when they start.
+    /// Whether both are the same file. If the times of creation are known, the device does not
+    /// count: some systems renumber devices when they start.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let times = self.born_ns != 0 || other.born_ns != 0;
@@ -102,7 +102,7 @@ pub struct DiskEntry {
     /// Which file it is.
     pub id: FileId,
     /// When it was last changed in any way, nanoseconds since 1970. Unlike the time of the last
-    /// write, nobody can set it, so it tells whether a file was put back over itself.
+    /// write, it cannot be set, so it shows whether a file was put back over itself.
     pub changed_ns: u64,
 }
 

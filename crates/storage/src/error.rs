@@ -1,5 +1,5 @@
-//! What can go wrong with files. Every message says which file, where in it, what is wrong, and what
-//! can be done.
+//! What can go wrong with files. Every message says which file, where in it, what is wrong, and
+//! what to do.
 
 use std::fmt;
 use std::io;
@@ -35,24 +35,24 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// Why a file could not be written or read. What it says of files on disk is said at each
-/// function; nothing in memory was changed.
+/// Why a file could not be written or read. Each function says what this means for the files on
+/// disk; nothing in memory was changed.
 #[derive(Debug)]
 pub enum StorageError {
     /// The system refused.
     Io {
         /// Which file.
         file: String,
-        /// What was tried: "read", "write" …
+        /// The operation: "read", "write" …
         action: &'static str,
         /// What the system said.
         source: io::Error,
     },
-    /// Bytes are not what was once written.
+    /// Bytes are not as they were written.
     Damaged {
         /// Which file.
         file: String,
-        /// What it should be.
+        /// What the file should be.
         kind: FileKind,
         /// Where the damaged frame begins.
         offset: u64,
@@ -63,16 +63,16 @@ pub enum StorageError {
     Incomplete {
         /// Which file.
         file: String,
-        /// What it should be.
+        /// What the file should be.
         kind: FileKind,
-        /// Where what is missing would begin.
+        /// Where the missing part would begin.
         offset: u64,
     },
     /// Made by a later version.
     FutureVersion {
         /// Which file.
         file: String,
-        /// What it is.
+        /// What the file is.
         kind: FileKind,
         /// Its version.
         found: u64,
@@ -83,7 +83,7 @@ pub enum StorageError {
     NotOne {
         /// Which file.
         file: String,
-        /// What it should be.
+        /// What the file should be.
         kind: FileKind,
     },
     /// Something of another node or network.
@@ -120,14 +120,14 @@ pub enum StorageError {
         /// How long it was.
         expected: u64,
     },
-    /// A log goes on from a snapshot that is not there or is damaged.
+    /// A log continues a snapshot that is missing or damaged.
     NeedsSnapshot {
         /// The log.
         file: String,
         /// The snapshot that it needs.
         number: u64,
     },
-    /// Snapshots are there, but none is good, and the logs do not reach back to the beginning.
+    /// There are snapshots, but none is valid, and the logs do not reach back to the beginning.
     NoGoodSnapshot {
         /// The directory's newest snapshot.
         file: String,
@@ -138,7 +138,7 @@ pub enum StorageError {
     Given {
         /// Which file.
         file: String,
-        /// Where it ends.
+        /// Where the file ends.
         offset: u64,
     },
     /// Another process uses the directory.
@@ -148,7 +148,7 @@ pub enum StorageError {
         /// By whom, as the lock file says.
         by: String,
     },
-    /// What was written cannot be read back.
+    /// A file that was just written cannot be read back.
     NotVerified {
         /// Which file.
         file: String,
@@ -370,7 +370,7 @@ pub enum FormatError {
     /// The hash of the whole file is another one.
     #[error("the content and the hash of the whole file do not match")]
     FileHash,
-    /// Bytes behind the end.
+    /// Extra bytes after the end.
     #[error("something follows the end")]
     Trailing,
 }

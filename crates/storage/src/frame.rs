@@ -1,5 +1,5 @@
-//! Frames: what snapshots and logs are made of. A frame says how long it is, and has a hash over
-//! its content; both are bound to its place in the file.
+//! Frames, of which snapshots and logs consist. A frame has its length and a hash over its content;
+//! both are bound to its place in the file.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | n | payload: MessagePack values, one after the other |
 //! | 8 | xxHash64 over the payload, little endian; the seed is the frame's position |
 //!
-//! The position is the frame's first byte, counted from the file's. So no frame is good in another
-//! place, and where a frame ends is known for sure before its payload is believed.
+//! The position is that of the frame's first byte in the file. So no frame is valid in another
+//! place, and the end of a frame is known for certain before its payload is trusted.
 
 use std::io::Read;
 
@@ -17,23 +17,23 @@ use xxhash_rust::xxh64::{Xxh64, xxh64};
 
 use super::error::{FormatError, StorageError};
 
-/// Most bytes of a payload. The longest record is an entry with the longest value (4 MiB); a
-/// frame is ended as soon as it is longer than [`FRAME_BYTES_AIM`]. Nobody allocates more than
-/// this for what a file announces.
+/// Most bytes of a payload. The longest record is an entry with the longest value (4 MiB); a frame
+/// is closed as soon as it is longer than [`FRAME_BYTES_AIM`]. A reader never allocates more than
+/// this for a length that a file announces.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
-/// A frame with so many bytes of payload gets no further record: readers hold one at a time, and
-/// damage costs one.
+/// A frame with this many bytes of payload gets no further record: readers hold one frame at a
+/// time, and damage costs one.
 pub const FRAME_BYTES_AIM: usize = 64 << 10;
 /// Bytes before the payload.
 pub const HEAD_BYTES: usize = 8;
 /// Bytes behind it.
 pub const TAIL_BYTES: usize = 8;
-/// So much is read at once.
+/// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 /// Lost writes show as zeros of whole pages: the system writes nothing smaller.
 const PAGE_BYTES: u64 = 4096;
 
-/// Begins a frame at the end of a buffer; its payload is to be appended next. Gives back what
+/// Begins a frame at the end of a buffer; its payload is to be appended next. Returns what
 /// [`end_frame`] needs.
 pub(super) fn begin_frame(out: &mut Vec<u8>) -> usize {
     let at = out.len();
@@ -82,7 +82,8 @@ pub(super) enum Step {
         /// Its position.
         offset: u64,
     },
-    /// Nothing: the file ends where a frame ends. There may be more later, if somebody writes it.
+    /// Nothing: the file ends where a frame ends. More may follow later, if it is still being
+    /// written.
     End,
     /// The file ends inside of a frame. The same holds.
     Incomplete,
@@ -90,7 +91,7 @@ pub(super) enum Step {
     Bad(FormatError),
 }
 
-/// What is behind a bad frame.
+/// What follows an invalid frame.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Beyond {
     /// How many good frames.
@@ -141,7 +142,7 @@ impl FrameReader {
         &self.file
     }
 
-    /// The position behind the last good frame.
+    /// The position after the last valid frame.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
@@ -151,8 +152,8 @@ impl FrameReader {
         self.buffer.get(self.last.clone()).unwrap_or_default()
     }
 
-    /// Whether the first frame has most of a text where its payload's first value, a string of
-    /// less than 32 bytes, would have it.
+    /// Whether the first frame contains most of a text at the place of its payload's first value, a
+    /// string of less than 32 bytes.
     pub(super) fn looks_like(&self, text: &[u8]) -> bool {
         let found = self.buffer.get(self.start + HEAD_BYTES + 1..).unwrap_or_default();
         let same = found.iter().zip(text).filter(|(a, b)| a == b).count();
@@ -227,7 +228,7 @@ impl FrameReader {
         read_head(*head, self.position)
     }
 
-    /// Whether the payload of that length at the start has its hash behind it; both are in the
+    /// Whether a payload of that length at the start is followed by its hash; both are in the
     /// buffer.
     fn is_good(&self, length: usize) -> bool {
         let rest = self.buffer.get(self.start + HEAD_BYTES..).unwrap_or_default();
@@ -247,8 +248,8 @@ impl FrameReader {
         self.last = 0..0;
     }
 
-    /// Sees to it that so many bytes are in the buffer from `start` on; false if the file ends
-    /// before.
+    /// Fills the buffer with at least the given number of bytes from `start` on; false if the file
+    /// ends before.
     fn fill(&mut self, wanted: usize) -> Result<bool, StorageError> {
         while self.buffer.len() - self.start < wanted {
             if self.start > 0 {
@@ -285,7 +286,7 @@ mod tests {
         FrameReader::new("file", Box::new(Cursor::new(bytes.to_vec())))
     }
 
-    /// The payloads of all good frames, and what came then.
+    /// The payloads of all valid frames, and what came then.
     fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Step) {
         let mut reader = reader(bytes);
         let mut payloads = Vec::new();

@@ -2,7 +2,8 @@
 //!
 //! MessagePack values one after the other: the magic text, the format's version, then, in version
 //! 1: number, network, name, incarnation, store, time, the file's own id (device, inode, birth),
-//! then in a log how it starts, in a snapshot how many entries it has. The first two and the form of frames are the same in all versions.
+//! then in a log how it starts, in a snapshot the number of its entries. The first two values and
+//! the form of frames are the same in all versions.
 
 use super::disk::FileId;
 use super::error::{FileKind, FormatError, StorageError};
@@ -58,7 +59,7 @@ pub enum LogStart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Log(LogStart),
-    /// How many entries it has, for who watches the progress.
+    /// The number of its entries, for reports of progress.
     Snapshot(u64),
 }
 

@@ -2,8 +2,8 @@
 //! Delete group, and how the node's last life ended.
 //!
 //! It is written anew at every start, for every new log and at a clean stop, always as another
-//! file. So a directory that was copied or put back from a backup is told by it: the id of the file
-//! is not the one that the file names, or a log is missing that it names.
+//! file. So it shows whether a directory was copied or restored from a backup: the file's own id is
+//! not the one that it contains, or a log is missing that it names.
 //!
 //! One frame ([`super::frame`]): magic text, version, network, name, store, the file's own id
 //! (device, inode, birth), then `[0, log]` while the node runs, `[1, log, bytes, changed]` after a

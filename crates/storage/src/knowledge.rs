@@ -7,12 +7,12 @@
 //! | 20 | a decision, if there is one | lineage, from, to, next group, id, ids of from, base |
 //! | 21 | ticks of its V | as 19 |
 //!
-//! A gap counts from the end of the range before it, the first one from `base`. A set of many ranges
-//! takes several records, so that no record is longer than a frame. A mark, and a base, is an array of
-//! `[lineage, tock, purge's id …]`, a lineage nil or `[name, incarnation, tick]`; a group is nil or
-//! `[version, lineage, [[name, store, durable] …], tock, purge's id …]`, the last ones being the purge
-//! from which on it is in force. Files from before purges had ids lack the ids, the base, and what
-//! comes behind the members.
+//! A gap counts from the end of the range before it, the first one from `base`. A set of many
+//! ranges takes several records, so that no record is longer than a frame. A mark, like a base, is
+//! an array of `[lineage, tock, purge's id …]`, a lineage nil or `[name, incarnation, tick]`; a
+//! group is nil or `[version, lineage, [[name, store, durable] …], tock, purge's id …]`, the last
+//! ones being the purge from which on it is in force. Files from before purges had ids lack the
+//! ids, the base, and what follows the members.
 
 use std::collections::BTreeMap;
 
@@ -158,7 +158,7 @@ struct State {
 }
 
 impl KnowledgeParts {
-    /// Reads a record's fields behind its kind.
+    /// Reads a record's fields after its kind.
     pub(super) fn read(
         &mut self,
         kind: u64,
@@ -169,7 +169,7 @@ impl KnowledgeParts {
         match kind {
             STATE => {
                 expect_fields(fields, 6)?;
-                // It begins what is known at another moment.
+                // It begins the knowledge of another moment.
                 *self = Self::default();
                 let own = nodes.read_node(r)?;
                 let id = nodes.table().get(own).ok_or(FormatError::Lacks("own incarnation"))?;
@@ -197,7 +197,7 @@ impl KnowledgeParts {
                     base = read_components(r)?;
                 }
                 let from = Component::with_ids(from, ids);
-                // What it has to have seen follows.
+                // The ticks that it must have seen follow.
                 let pair = TockPair { lineage, from, to, id, base, seen: Seen::new() };
                 self.decided = Some(Decided { pair, next });
             }
@@ -207,7 +207,7 @@ impl KnowledgeParts {
         Ok(())
     }
 
-    /// What was gathered, if there is a state among it.
+    /// The knowledge gathered so far, if a state is part of it.
     pub(super) fn take(&mut self) -> Option<Knowledge> {
         let Self { state, seen, decided, decided_seen } = std::mem::take(self);
         let State { id, tick, tock, mark, group } = state?;

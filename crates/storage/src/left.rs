@@ -1,8 +1,9 @@
 //! The data directory of a node that has left its network for good.
 //!
-//! The others have agreed to go on without it: they purge what it deleted or missed, and nobody waits for
-//! it. So what it held must not come back as if it had been away for a while. A start on such a directory
-//! puts all of it aside, in a folder of its own that nobody reads by itself, and begins with nothing.
+//! The others have agreed to continue without it: they purge entries whose deletion it missed, and
+//! do not wait for it. So its data must not come back as if it had been away for a while. A start
+//! on such a directory sets all of it aside, in a separate folder that is never read automatically,
+//! and begins empty.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -29,7 +30,7 @@ pub(super) fn set_aside(path: &Path, disk: &dyn Disk) -> Result<Option<PathBuf>,
     let folder = path.join(format!("left-{:016x}", identity.store));
     let shown = folder.display().to_string();
     make(&folder).map_err(StorageError::io(&shown, "make"))?;
-    // The identity last: as long as it is there, the next start goes on here.
+    // The identity goes last: as long as it is there, the next start continues this.
     let damaged = files.set_aside.iter().map(|(_, name)| name.as_str());
     for name in files.all().chain(damaged).chain([IDENTITY_NAME]) {
         let moved = fs::rename(path.join(name), folder.join(name));

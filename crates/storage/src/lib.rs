@@ -1,22 +1,21 @@
-//! What a node keeps on disk, so that it survives a restart and a power cut: snapshots, event
-//! logs, and the data directory that they are in. `docs/storage-format.md` draws the files.
+//! A node's data on disk, which survives a restart and a power failure: snapshots, event logs, and
+//! the data directory that contains them. `docs/storage-format.md` draws the files.
 //!
 //! | file | what |
 //! |---|---|
-//! | [`disk`] | what is needed of a disk; [`directory`] a real one, `memory_disk` one for tests |
+//! | [`disk`] | the interface of a disk; [`directory`] a real one, `memory_disk` one for tests |
 //! | [`frame`] | frames: lengths and hashes, the same in all files; [`framing`] puts records into them |
 //! | [`header`] | the first frame: what a file is, and whose |
 //! | [`record`], [`knowledge`] | what is in the other frames |
 //! | [`batch`] | what one change of the engine does: the unit of a log |
 //! | [`log`] | the event log |
 //! | [`snapshot`] | the snapshot |
-//! | [`recover()`] | what a start finds, and what may be believed of it |
-//! | [`past`] | how far back a directory reaches, and what may go |
+//! | [`recover()`] | what a start finds, and what of it can be trusted |
+//! | [`past`] | how far back a directory reaches, and which files may be removed |
 //! | [`data_dir`] | the directory: lock, identity, numbers, pruning; `left` for one whose node left for good |
 //!
-//! Nothing here runs by itself: no clock, no randomness, and no thread but one that helps a start
-//! ([`bulk`]). Files go through [`disk::Disk`],
-//! so that every failure can be tried.
+//! Nothing here runs by itself: there is no clock, no randomness, and only one thread, which helps
+//! a start ([`bulk`]). Files go through [`disk::Disk`], so that every failure can be tried.
 
 use distkv_core::{engine, replica, tree};
 use distkv_model as model;

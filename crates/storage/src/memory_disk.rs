@@ -36,10 +36,10 @@ pub enum Fault {
 
 #[derive(Default, Clone)]
 struct State {
-    /// By number. Kept when no name is left: somebody may have it open.
+    /// By number. Kept when no name is left: it may still be open.
     files: BTreeMap<u64, FileState>,
     names: BTreeMap<String, u64>,
-    /// The names as of the last sync of the directory, and what was done to them since.
+    /// The names as of the last sync of the directory, and the changes since then.
     safe_names: BTreeMap<String, u64>,
     unsafe_changes: Vec<NameChange>,
     next_file: u64,
@@ -101,7 +101,7 @@ impl MemoryDisk {
         }
     }
 
-    /// A copy of everything, as `cp` makes one: the same names and contents, other files.
+    /// A copy of everything, as made by `cp`: the same names and contents, other files.
     #[must_use]
     pub fn copy(&self) -> Self {
         let state = self.state.lock();
@@ -299,7 +299,7 @@ impl Write for MemoryFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.disk.state.lock();
         let counted = state.count(true);
-        // Half of a write that fails is there all the same.
+        // Half of a failed write is there all the same.
         let written = if counted.is_ok() { bytes.len() } else { bytes.len() / 2 };
         let operations = state.operations;
         if let Some(file) = state.files.get_mut(&self.number) {

@@ -16,20 +16,20 @@ use crate::model::ids::Tock;
 /// Most files of the past that are kept for their age alone. A start lists the names of all.
 const FILES_MAX: usize = 4_096;
 
-/// What is kept.
+/// What to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// So many snapshots, the newest, and the base before them: at least 1. Neither age nor size
-    /// takes them away.
+    /// This many snapshots, the newest, and the base before them: at least 1. They are kept
+    /// whatever their age and size.
     pub snapshots: usize,
     /// The state at this time and at all later times, milliseconds since 1970.
     pub since_ms: u64,
-    /// But only while all snapshots and logs together have no more than so many bytes.
+    /// But only while all snapshots and logs together have no more bytes than this.
     pub bytes: u64,
 }
 
 impl Keep {
-    /// No more than so many snapshots, and the base before them.
+    /// No more than the given number of snapshots, and the base before them.
     #[must_use]
     pub fn snapshots(snapshots: usize) -> Self {
         Self { snapshots, since_ms: u64::MAX, bytes: 0 }
@@ -97,7 +97,7 @@ fn empty_base(disk: &dyn Disk, entry: &DiskEntry) -> Result<Option<Moment>, Stor
     Ok(knowledge.map(|knowledge| Moment { time_ms, tock: knowledge.tock }))
 }
 
-/// What is damaged is of no use.
+/// Damaged files are of no use.
 fn usable<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
     match read {
         Ok(found) => Ok(Some(found)),
@@ -110,9 +110,9 @@ fn usable<T>(read: Result<T, StorageError>) -> Result<Option<T>, StorageError> {
     }
 }
 
-/// The files that may go, in the order in which they should: snapshots first, so that none is there
-/// without its logs, and the oldest first, so that what is left has no hole. Snapshots above
-/// `verified` are not known to be good: they stay, and nothing goes on their account.
+/// The files that may be removed, in the order in which they should: snapshots first, so that none
+/// is left without its logs, and the oldest first, so that the rest has no gap. Snapshots above
+/// `verified` are not known to be valid: they stay, and no file is removed because of them.
 pub(super) fn expendable(
     disk: &dyn Disk,
     files: &Files,
@@ -148,8 +148,8 @@ fn keep_from(
     Ok(fit(files, 0, before, keep.bytes))
 }
 
-/// The first base from `from` on, `before` at the latest, with which files take no more than so
-/// many bytes.
+/// The first base from `from` on, at most `before`, with which files take no more bytes than the
+/// given limit.
 fn fit(files: &Files, from: u64, before: u64, bytes_max: u64) -> u64 {
     let kept: BTreeMap<(u64, bool), u64> = (files.logs.range(from..))
         .map(|(number, entry)| ((*number, true), entry.bytes))

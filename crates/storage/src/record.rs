@@ -1,5 +1,5 @@
-//! Records: the items of a frame's payload, in snapshots and logs alike. Each is a MessagePack
-//! array; `docs/storage-format.md` draws them.
+//! Records: the items of a frame's payload, in snapshots and logs. Each is a MessagePack array;
+//! `docs/storage-format.md` draws them.
 //!
 //! | first element | record | then |
 //! |---|---|---|
@@ -47,8 +47,8 @@ pub(super) enum Record {
     Gone { path: Path, newest: Event },
     /// An incarnation was named. The dictionary has it.
     Node,
-    /// A part of what a node knows: its kind; the reader stands before its fields, of which there
-    /// are so many.
+    /// A part of a node's knowledge: its kind; the reader is positioned at its fields, and the
+    /// number says how many there are.
     Knowledge { kind: u64, fields: usize },
 }
 
@@ -151,8 +151,8 @@ impl Dictionary {
     }
 }
 
-/// Fields of a change record that this version does not know: a count and so many keys and values.
-/// They are passed on to peers as they are, so they are checked as if they came from one.
+/// Fields of a change record that this version does not know: a count and as many keys and values.
+/// They are passed on to peers unchanged, so they are checked as if they came from a peer.
 fn checked_extra(extra: &[u8]) -> Result<&[u8], FormatError> {
     if extra.len() > RECORD_EXTRA_BYTES_MAX + 1 {
         return Err(FormatError::TooMany(extra.len(), "bytes of unknown fields"));

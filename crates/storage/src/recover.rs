@@ -1,15 +1,15 @@
-//! What a start finds in a data directory, and what of it may be believed: the newest good snapshot,
-//! and all logs from its number on, each going on where the one before it ended.
+//! What a start finds in a data directory, and what of it can be trusted: the newest valid
+//! snapshot, and all logs from its number on, each continuing the one before it.
 //!
-//! Only the last log may end in something that is not whole, and only with what was never known to
-//! be safe: that was being written when the node was killed or the power failed. It is cut off.
-//! Everything else that is not as it was written is an error, which names the file and the place;
-//! [`RecoverOptions::discard_damaged`] goes on with what is before it.
+//! Only the last log may have an incomplete end, and only one that was never known to be synced: it
+//! was being written when the node was killed or the power failed. It is truncated. Any other
+//! deviation from what was written is an error, which names the file and the position;
+//! [`RecoverOptions::discard_damaged`] truncates there.
 //!
-//! RULES 9: whoever comes back begins a new incarnation, whatever is found here; how the last life
-//! ended is only told to the operator. The store's id is kept only if nothing says that an older state
-//! than the node had was loaded. A directory that was set back as a whole, by a snapshot of a virtual
-//! machine or of a file system, says nothing of it.
+//! Replication rule 9: every start begins a new incarnation, whatever is found here; how the last
+//! life ended is only reported to the operator. The store's id is kept only if nothing shows that
+//! the loaded state is older than the node's last one. A directory that was set back as a whole, by
+//! a snapshot of a virtual machine or of a file system, does not show it.
 
 mod base;
 mod chain;
@@ -34,13 +34,13 @@ pub use report::Warning;
 /// How to start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecoverOptions {
-    /// Go on with what is before damage.
+    /// Truncate at the first damage.
     pub discard_damaged: bool,
     /// For the tree's hashes; from a random source.
     pub hash_seed: u64,
     /// The store's id, if it needs a new one; from a random source.
     pub new_store: u64,
-    /// The state at an earlier moment, to look at. What comes back is not to be gone on from.
+    /// The state at an earlier moment, to look at. It must not be continued.
     pub until: Option<Until>,
 }
 
@@ -57,9 +57,8 @@ pub enum Until {
 pub struct Recovered {
     /// The state; none in an empty directory.
     pub image: Option<Image>,
-    /// Whether the node wrote a last record, and nothing was added since, other than a snapshot that was
-    /// put there. As far as the directory can
-    /// tell: it may have been set back to that moment.
+    /// Whether the node wrote a last record, and nothing was added since except a snapshot that was
+    /// put there. As far as the directory shows: it may have been set back to that moment.
     pub stopped_cleanly: bool,
     /// Whether all there is was put there for a node that never ran with this directory: snapshots, and
     /// nothing else.
@@ -112,7 +111,7 @@ pub fn recover(
     let base = match base {
         Err(error) if options.discard_damaged && error.is_damage() => {
             warnings.push(Warning::Discarded(Box::new(error)));
-            // Nothing there is of use to anybody who starts from nothing.
+            // Nothing there is of use to a node that starts from nothing.
             repairs.extend(files.all().map(|file| Repair::SetAside(file.to_owned())));
             Base::nothing(options)
         }
@@ -188,7 +187,7 @@ fn load_identity(
     warnings: &mut Vec<Warning>,
 ) -> Result<Option<(Identity, bool)>, StorageError> {
     let Some(entry) = &files.identity else {
-        // Where nothing was ever logged, there never was one.
+        // If nothing was ever logged, there never was one.
         if !files.logs.is_empty() {
             warnings.push(Warning::NoIdentity);
         }
@@ -275,11 +274,11 @@ fn next_log(
 }
 
 impl Recovered {
-    /// Makes the directory what was recovered: cuts off what is not whole, and removes what was
-    /// left over. To be called before anything is written there.
+    /// Makes the directory what was recovered: truncates incomplete ends, and removes leftovers. To
+    /// be called before anything is written there.
     ///
     /// # Errors
-    /// [`StorageError`]; some of it may be done. It can be done again.
+    /// [`StorageError`]; some of it may be done. The call can be repeated.
     pub fn repair(&self, disk: &dyn Disk) -> Result<(), StorageError> {
         for repair in &self.repairs {
             repair.carry_out(disk)?;

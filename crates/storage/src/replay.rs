@@ -103,7 +103,7 @@ impl Replay {
 
     fn learn(&mut self, mut new: Knowledge) {
         if let Some(old) = self.knowledge.take() {
-            // What is known never shrinks; the records say all of it, so this changes nothing
+            // Knowledge never shrinks, and the records contain all of it, so this changes nothing
             // unless a log was begun from another state than it says.
             new.seen.union_with(&old.seen);
             if new.id == old.id {

@@ -141,7 +141,7 @@ pub(in crate::cli) struct Put {
     pub(in crate::cli) is_merged: bool,
 }
 
-/// Puts states into a directory, one after the other, on top of what is there (RULES 9), as a
+/// Puts states into a directory, one after the other, on top of what is there (replication rule 9), as a
 /// snapshot that the next start begins with. No node may use it meanwhile.
 pub(in crate::cli) fn put_into(
     path: &FilePath,

@@ -1,10 +1,10 @@
-//! The log's thread: appends what the hub queued, syncs as the policy says, begins new files, and
-//! has snapshots made.
+//! The log's thread: appends the hub's batches, syncs as the policy says, begins new files, and has
+//! snapshots made.
 //!
-//! When the disk refuses anything, logging stops: the file at hand is not used on, because nobody
-//! can say what is in it. From then on it tries, now and then, to begin anew: with a snapshot of
-//! the state of that moment, and a log that starts from it. Only when both are safe is logging
-//! said to work again.
+//! Any error of the disk stops logging: the present file is not used any more, because nobody can
+//! say what is in it. From time to time the thread tries to begin anew, with a snapshot of the
+//! state of that moment and a log that starts from it. Only when both are synced is logging
+//! reported to work again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::node::config::SyncPolicy;
 use crate::rt;
 use crate::storage::{Batch, DataDir, FileHeader, LogStart, LogWriter, StorageError};
 
-/// Under `every second`: a sync begins so long after what it is for was written. With the time that
-/// it takes, that stays below a second on any disk that is not overloaded.
+/// Under `every second`: a sync begins this long after the first write that it is for. With the
+/// time that the sync takes, that stays below a second on any disk that is not overloaded.
 const SYNC_AFTER_MS: Millis = 500;
 /// How long the thread sleeps when there is nothing to do.
 const IDLE_MS: Millis = 1_000;
@@ -31,12 +31,12 @@ const RETRY_MS: Millis = 1_000;
 const RETRY_MS_MAX: Millis = 30_000;
 /// While logging fails it is said this often.
 const TELL_INTERVAL_MS: Millis = 600_000;
-/// After so many logs a snapshot is made, however little is in them: each start, and each day, begins
-/// one.
+/// After this many logs a snapshot is made, however little is in them: each start, and each day,
+/// begins one.
 const FILES_MAX: usize = 64;
-/// A snapshot that failed while the log goes on is tried again after this time.
+/// A snapshot that failed while the log continues is tried again after this time.
 const SAVE_RETRY_MS: Millis = 60_000;
-/// A sync that takes so long is worth a line in the log, and another one only after some time.
+/// A sync that takes this long is logged, and another one only after some time.
 const SLOW_MS: Millis = 1_000;
 const COMPLAIN_INTERVAL_MS: Millis = 60_000;
 /// Most requests for a safe state that are open at once. The engine has two at most, and forgets
@@ -93,7 +93,7 @@ pub(super) struct Logger {
     state: Arc<LogState>,
     settings: LogSettings,
     files: LogFiles,
-    /// The log at hand; none while logging fails, or when the node has stopped.
+    /// The present log; none while logging fails, or when the node has stopped.
     log: Option<LogWriter>,
     /// When it was begun.
     begun: Millis,
@@ -103,11 +103,11 @@ pub(super) struct Logger {
     last_before: u64,
     /// Since when something is appended and not synced.
     unsynced_since: Option<Millis>,
-    /// Who wants the state to be safe.
+    /// The requests to make the state safe.
     requests: Vec<u64>,
     /// How often logging has failed, as far as was noticed here.
     failures: u64,
-    /// The log at hand began anew, and that was not said yet.
+    /// The present log began anew, and that was not reported yet.
     is_recovering: bool,
     /// When to begin anew, and how long to wait after that.
     retry_at: Millis,
@@ -116,7 +116,7 @@ pub(super) struct Logger {
     tell_at: Millis,
     /// A cut is in the queue.
     is_cutting: bool,
-    /// What was logged since the last snapshot, and what it was before the one being made.
+    /// The bytes logged since the last snapshot, and their number before the one being made.
     since_snapshot: Logged,
     before_snapshot: Logged,
     /// The last snapshot's length.
@@ -235,8 +235,8 @@ impl Logger {
         }
     }
 
-    /// The node goes on under a new incarnation, as another member of the Delete group: it must not
-    /// come back as what it was.
+    /// The node continues under a new incarnation, as another member of the Delete group: it must
+    /// not come back as the old member.
     fn renew(
         &mut self,
         knowledge: &Knowledge,
@@ -269,7 +269,7 @@ impl Logger {
         }
     }
 
-    /// The log goes on in another file.
+    /// The log continues in another file.
     fn rotate(
         &mut self,
         knowledge: &Knowledge,
@@ -287,7 +287,7 @@ impl Logger {
         Ok(())
     }
 
-    /// Has a snapshot made that is the state at the beginning of the log at hand.
+    /// Has a snapshot made of the state at the beginning of the present log.
     fn save(&mut self, image: Image) {
         let Some(log) = &self.log else { return };
         self.before_snapshot = std::mem::take(&mut self.since_snapshot);
@@ -303,7 +303,7 @@ impl Logger {
         (self.saver)(job);
     }
 
-    /// Begins with a snapshot and a log that starts from it. What is queued meanwhile waits.
+    /// Begins with a snapshot and a log that starts from it. Batches queued meanwhile wait.
     fn begin_anew(&mut self, number: u64, image: &Image, now: Millis) -> Result<(), StorageError> {
         if self.files.id != *image.id() {
             self.note_renewal(image.id());
@@ -344,7 +344,7 @@ impl Logger {
         Ok(())
     }
 
-    /// Writes what was appended, and syncs it if it is time or somebody waits for it.
+    /// Writes what was appended, and syncs it if it is time or requested.
     fn make_safe(&mut self, now: Millis) -> Result<(), StorageError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.flush()?;
@@ -459,7 +459,7 @@ impl Logger {
         let is_saving = self.state.view().is_saving;
         let wants_snapshot =
             self.state.has_wishes() || (self.is_snapshot_due() && now >= self.save_at);
-        // One with nothing in it never gets old: it would only be followed by the same.
+        // An empty one never gets old: it would only be followed by an identical one.
         let is_old = self.last > self.last_before
             && now.saturating_sub(self.begun) >= self.settings.rotate_after_ms;
         let purpose = if wants_snapshot && !is_saving {
@@ -486,7 +486,7 @@ impl Logger {
         for wish in self.state.take_wishes() {
             let failure = self.queue.failure();
             let why = failure.map_or("the node stops".into(), |failure| failure.why);
-            // Who does not wait any more needs no answer.
+            // A caller that does not wait any more needs no answer.
             let _ = wish.try_send(Err(format!("the disk fails: {why}")));
         }
     }

@@ -1,6 +1,6 @@
-//! A node's data directory while the node runs: what it starts with ([`open`]), the thread that
-//! writes the event log and has snapshots made ([`logger`], [`saver`]), and what operators are told
-//! of it ([`state`]).
+//! A node's data directory while the node runs: the state that it starts with ([`open`]), the
+//! thread that writes the event log and has snapshots made ([`logger`], [`saver`]), and the status
+//! for operators ([`state`]).
 //!
 //! The engine's changes come through the hub's queue ([`crate::hub::log_queue`]). The files are
 //! [`crate::storage`]'s.
@@ -30,8 +30,8 @@ use crate::server::{SnapshotStatus, StorageStatus};
 use crate::storage::Keep;
 use logger::Logger;
 
-/// A disk that brings nothing about for so long fails. Some take seconds for a sync under load;
-/// peers close a link that is silent for 15 s.
+/// A disk that does nothing for this long counts as failed. Some take seconds for a sync under
+/// load; peers close a link that is silent for 15 s.
 const STALL_MS: Millis = 20_000;
 
 /// How the log's thread works.
@@ -47,7 +47,7 @@ struct LogSettings {
 }
 
 impl LogSettings {
-    /// What is to be kept of the past, as of this moment.
+    /// How much history to keep, at this moment.
     fn keep(&self) -> Keep {
         Keep {
             snapshots: self.keep_snapshots,
@@ -89,7 +89,7 @@ impl Durable {
         let (queue, state) = (logger.queue(), logger.state());
         let ending = Ending { queue: Arc::clone(&queue), state: Arc::clone(&state) };
         rt::spawn_thread("log", move || {
-            // Also after a panic nobody must wait for what will not come.
+            // Also after a panic, no task may wait for what will not come.
             let _ending = ending;
             logger.run();
         })?;
@@ -97,14 +97,14 @@ impl Durable {
         Ok(Self { queue, state, stall: Mutex::default(), directory, sync: config.sync })
     }
 
-    /// Somebody wants a snapshot of now or later; false if there will be none any more.
+    /// Requests a snapshot of now or later; false if there will be none any more.
     pub(super) fn wish(&self, wish: SnapshotWish) -> bool {
         let is_taken = self.state.wish(wish);
         self.queue.call();
         is_taken
     }
 
-    /// What operators are told.
+    /// The status for operators.
     pub(super) fn status(&self, now: Millis) -> StorageStatus {
         let view = self.state.view();
         let lasts = |since: Millis| now.saturating_sub(since);
@@ -136,8 +136,8 @@ impl Durable {
         }
     }
 
-    /// Looks whether the disk still does what it is asked to. To be called a few times per
-    /// second, but not at once after this process stood still.
+    /// Checks that the disk still works. To be called a few times per second, but not at once after
+    /// this process stood still.
     pub(super) fn watch(&self, now: Millis) {
         let done = self.queue.is_behind().then(|| (self.queue.written(), self.queue.synced()));
         if self.stall.lock().look(done, now) {
@@ -160,7 +160,7 @@ impl Durable {
         self.queue.close();
     }
 
-    /// Ends the log of a node that does not come back. Tells whether the directory says so now.
+    /// Ends the log of a node that does not come back. Returns whether the directory says so now.
     pub(super) async fn stop_for_good(&self, hub: &Hub, patience: Duration) -> bool {
         self.state.leave_for_good();
         self.stop(hub, patience).await;
@@ -173,7 +173,7 @@ impl Durable {
     }
 }
 
-/// Tells everybody that the log's thread has ended.
+/// Wakes all waiting tasks when the log's thread has ended.
 struct Ending {
     queue: Arc<LogQueue>,
     state: Arc<LogState>,
@@ -186,15 +186,15 @@ impl Drop for Ending {
     }
 }
 
-/// Since when the disk has done nothing of what it has to do.
+/// Since when the disk has made no progress although it has work.
 #[derive(Default)]
 struct Stall {
-    /// Up to where it had got, and when that was noticed first.
+    /// Its last progress, and when that was noticed first.
     stands: Option<((u64, u64), Millis)>,
 }
 
 impl Stall {
-    /// `done`: how far it is, if it has something to do. Tells whether it has stood too long.
+    /// `done`: its progress, if it has work. Returns whether it has stood too long.
     fn look(&mut self, done: Option<(u64, u64)>, now: Millis) -> bool {
         let Some(done) = done else {
             self.stands = None;

@@ -1,5 +1,5 @@
-//! What a node starts with: the state that its data directory holds, a new incarnation (RULES 9),
-//! and the log that is begun before anything leaves.
+//! What a node starts with: the state that its data directory holds, a new incarnation (replication rule
+//! 9), and the log that is begun before anything leaves.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(in crate::node) struct Opened {
     found: Found,
 }
 
-/// A node that can begin: everything that may leave it from now on is told by its log.
+/// A node that can begin: its log records everything that may leave it from now on.
 pub(in crate::node) struct Prepared {
     engine: Engine,
     queue: Arc<LogQueue>,
@@ -114,8 +114,8 @@ impl Opened {
     ) -> Result<Prepared, NodeError> {
         let Self { dir, config, network, recovered, found } = self;
         let Recovered { image, store, next, .. } = recovered;
-        // RULES 9: never the one that the directory names, however that life ended. The directory may
-        // have been set back to an earlier moment, and nothing in it could tell.
+        // Replication rule 9: never the incarnation that the directory names, however that life
+        // ended. The directory may have been set back to an earlier moment, and cannot know it.
         let id =
             NodeId { name: name.clone(), incarnation: Incarnation::of_random(rt::random_u64()) };
         let (engine, gone) = begin_engine(&configure, id.clone(), store, image.as_ref())?;
@@ -123,8 +123,8 @@ impl Opened {
         let files = LogFiles { dir, network, id, store, number: next.number };
         let queue = Arc::new(LogQueue::new(config.sync == SyncPolicy::EveryBatch));
         let begun = match &image {
-            // What was decided is carried out in the log as it was in the engine: after it began with
-            // what the directory holds. A crash between does it again.
+            // The decision is carried out in the log as in the engine: after it began with what the
+            // directory holds. A crash in between does it again.
             Some(image) if image.decided.is_some() && !next.needs_snapshot => {
                 begin_decided_log(&files, &engine, next, image, gone)
             }
@@ -145,7 +145,7 @@ impl PendingLog {
 }
 
 impl Prepared {
-    /// The hub, and who writes its log.
+    /// The hub, and the writer of its log.
     pub(super) fn into_logger(self) -> (Arc<Hub>, Logger) {
         let Self { engine, queue, log, .. } = self;
         let hub = Arc::new(Hub::with_log(engine, Some(Arc::clone(&queue))));
@@ -206,8 +206,8 @@ fn begin_decided_log(
     Ok(log)
 }
 
-/// The log that tells of everything from now on; with the snapshot that it starts from, where it
-/// needs one.
+/// The log that records everything from now on; with the snapshot that it starts from, if it needs
+/// one.
 fn begin_log(files: &LogFiles, engine: &Engine, next: NextLog) -> Result<LogWriter, StorageError> {
     let header: FileHeader = files.header();
     let mut start = next.start;
@@ -228,7 +228,7 @@ fn look(dir: &DataDir) -> Found {
     Found { logged: Logged { bytes, files: logs.count() }, snapshot_bytes }
 }
 
-/// Tells the operator what was found.
+/// Reports to the operator what was found.
 fn tell(recovered: &Recovered, took_ms: Millis) {
     for warning in &recovered.warnings {
         tracing::warn!("{warning}");

@@ -1,5 +1,5 @@
-//! Makes a snapshot while the log goes on: on a thread of its own, from a state that was taken in
-//! no time; then, and only then, removes what it makes unnecessary.
+//! Makes a snapshot while the log continues: on a thread of its own, from a state that was taken in
+//! O(1); then, and only then, removes the files that it makes unnecessary.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct SaveJob {
     pub(super) state: Arc<LogState>,
     /// To call the log's thread when it is done.
     pub(super) queue: Arc<LogQueue>,
-    /// Who waits for it.
+    /// The callers that wait for it.
     pub(super) wishes: Vec<SnapshotWish>,
 }
 
@@ -31,7 +31,7 @@ impl SaveJob {
         self.spawn_by(|work| rt::spawn_background_thread("snapshot", work).map(drop));
     }
 
-    /// Does it where `spawn` says; whoever waits is told if there is no thread for it.
+    /// Runs it as `spawn` does; waiting callers are told if there is no thread for it.
     pub(super) fn spawn_by(self, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) {
         let (state, queue) = (Arc::clone(&self.state), Arc::clone(&self.queue));
         let wishes = self.wishes.clone();
@@ -41,7 +41,7 @@ impl SaveJob {
             tracing::error!("no snapshot could be made, so the log continues: {why}");
             state.note_saved(&Err(why.clone()));
             for wish in wishes {
-                // Who does not wait any more needs no answer.
+                // A caller that does not wait any more needs no answer.
                 let _ = wish.try_send(Err(why.clone()));
             }
             queue.call();
@@ -60,14 +60,14 @@ impl SaveJob {
         }
         state.note_saved(&told.clone().map(|info| (info, header.time_ms)));
         for wish in wishes {
-            // Who does not wait any more needs no answer.
+            // A caller that does not wait any more needs no answer.
             let _ = wish.try_send(told.clone());
         }
         queue.call();
     }
 }
 
-/// Writes and verifies a snapshot, then removes what is not to be kept any more.
+/// Writes and verifies a snapshot, then removes files that need not be kept any more.
 pub(super) fn save(
     dir: &DataDir,
     header: &FileHeader,
@@ -94,7 +94,7 @@ pub(super) fn save(
     Ok(info)
 }
 
-/// The disk is full: the past goes that is kept for its age alone. Tells whether there was any.
+/// The disk is full: removes history that is kept only for its age. Returns whether there was any.
 fn make_room(dir: &DataDir, settings: &LogSettings) -> bool {
     match dir.make_room(settings.keep_snapshots) {
         Ok(has_made_room) => {

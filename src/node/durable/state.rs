@@ -1,4 +1,5 @@
-//! What the log's thread and the savers tell the rest of the node: shared, and cheap to look at.
+//! The status of the log's thread and the savers: shared with the rest of the node, and cheap to
+//! read.
 
 use event_listener::Event;
 use parking_lot::Mutex;
@@ -7,7 +8,7 @@ use crate::model::ids::Millis;
 use crate::storage::past::reach;
 use crate::storage::{Disk, Moment, SnapshotInfo};
 
-/// Shared by the log's thread, the savers, and who shows it.
+/// Shared by the log's thread, the savers, and the code that displays it.
 #[derive(Default)]
 pub(in crate::node) struct LogState {
     inner: Mutex<Inner>,
@@ -17,12 +18,12 @@ pub(in crate::node) struct LogState {
 #[derive(Default)]
 struct Inner {
     view: LogView,
-    /// Who wants a snapshot of the state at this moment or later.
+    /// The requests for a snapshot of the state at this moment or later.
     wishes: Vec<SnapshotWish>,
     /// What became of the last saver, for the log's thread.
     saved: Option<Result<u64, ()>>,
     is_over: bool,
-    /// The last record is to be followed by a note that the node does not come back.
+    /// The last record must be followed by a note that the node does not come back.
     leaves_for_good: bool,
 }
 
@@ -53,7 +54,7 @@ pub(in crate::node) struct LogView {
     pub(in crate::node) has_left: bool,
 }
 
-/// Who wants a snapshot is told here what became of it.
+/// Callers that asked for a snapshot get its result here.
 pub(in crate::node) type SnapshotWish = std::sync::mpsc::SyncSender<Result<SnapshotInfo, String>>;
 
 impl LogState {
@@ -87,7 +88,7 @@ impl LogState {
         self.inner.lock().leaves_for_good
     }
 
-    /// Somebody wants a snapshot; false if there will be none any more.
+    /// Requests a snapshot; false if there will be none any more.
     pub(in crate::node) fn wish(&self, wish: SnapshotWish) -> bool {
         let mut inner = self.inner.lock();
         if !inner.is_over {
@@ -123,7 +124,7 @@ impl LogState {
         self.inner.lock().saved.take()
     }
 
-    /// The log's thread has ended: who waits for it, or for a snapshot, waits no longer.
+    /// The log's thread has ended: tasks that wait for it, or for a snapshot, wait no longer.
     pub(super) fn note_end(&self) {
         let mut inner = self.inner.lock();
         inner.is_over = true;

@@ -1,4 +1,4 @@
-//! The log's thread, step by step, on a disk in memory that fails and forgets when told to.
+//! The log's thread, step by step, on a disk in memory that fails and forgets on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl World {
         number
     }
 
-    /// Lets the thread do what there is to do, also what it would wait for after a failure.
+    /// Lets the thread do all its work, also what it would wait for after a failure.
     fn step(&mut self) -> bool {
         self.logger.retry_now();
         self.logger.step(Duration::ZERO)
@@ -136,7 +136,7 @@ fn a_directory_that_was_set_back_makes_no_tick_twice() {
         world.set("a", 1);
         world.stop();
         let image = disk.fork();
-        // The life that goes on makes further ticks, and others may have heard of them.
+        // The life that continues makes further ticks, and others may have heard of them.
         let mut lives = Vec::new();
         for (disk, value) in [(&disk, 2), (&image, 3), (&image.fork(), 4)] {
             let world = World::must_start(disk, sync);
@@ -366,7 +366,7 @@ fn what_is_purged_at_a_start_is_purged_in_the_log_too() {
         world.step();
     }
     assert!(is_decided(&world));
-    // The decision is safe, and what it does is not in the log yet.
+    // The decision is synced, and its effect is not in the log yet.
     world.step();
     let purged = |world: &World| {
         world.hub.read(|engine| (engine.tree().tombstone_len(), engine.mark().top().get()))
@@ -445,7 +445,7 @@ fn run(disk: &MemoryDisk, sync: SyncPolicy, at: u64, fault: Fault) -> Option<Run
         let number = world.set(&format!("k:{n}"), n);
         world.step();
         world.step();
-        // What a client would be told; without gates it is told in any case, and hopes.
+        // What a client would be told; without gates it is told in any case.
         safe.push(world.is_synced(number) && world.queue.failure().is_none());
     }
     assert!(world.queue.failure().is_none(), "it works again");
@@ -457,7 +457,8 @@ fn run(disk: &MemoryDisk, sync: SyncPolicy, at: u64, fault: Fault) -> Option<Run
     Some(Run { safe, id: world.id(), store: world.store() })
 }
 
-/// A node comes back on the disk; what it has must be whole, and have what was said to be safe.
+/// A node restarts with the disk; its state must be complete, and contain what was reported as
+/// synced.
 fn check(disk: &MemoryDisk, sync: SyncPolicy, run: &Run, what: &str) {
     let Some(world) = World::start(disk, &config(sync)) else {
         panic!("{what}: it does not start");

@@ -33,7 +33,7 @@ pub(in crate::node) async fn accept_peers(links: Arc<Links>, listener: TcpListen
     }
 }
 
-/// Greets whoever called, and runs the link if it becomes one.
+/// Greets the caller, and runs the link if it becomes one.
 async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
     let Some(slot) = links.greetings.slot() else {
         links.complain(
@@ -45,7 +45,7 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
     };
     tune(&stream);
     let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
-    // Complaints are told apart by host: the port is another one each time.
+    // Complaints are distinguished by host: the port differs each time.
     let who = remote.ip().to_string();
     let stop = links.stop.clone();
     let (hello, leftover) = match stop.or(read_greeting(&stream)).await {
@@ -66,8 +66,8 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
     }
     // A peer says nothing more, and waits, until it was greeted.
     if stream.is_ended() {
-        // Who stood still finds the calls of peers that have given up long ago. None of them may
-        // take the place of the link that they called because of.
+        // A process that stood still finds the calls of peers that gave up long ago. None of them
+        // may take the place of the link that is up now.
         return;
     }
     let own = links.hello(&stream);

@@ -27,7 +27,7 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// link that falls silent seen to be in doubt.
 const LOOK_MAX: Duration = Duration::from_millis(200);
 
-/// Dials whoever should be linked and is not, until the node ends.
+/// Dials peers that should be linked and are not, until the node ends.
 pub(in crate::node) async fn dial_peers(links: Arc<Links>) {
     while !links.stop.is_requested() {
         let listener = links.changed.listen();
@@ -138,7 +138,7 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         return refused(links, address, refusal);
     }
     if !links.hub.read(crate::engine::Engine::is_ready) {
-        // A joiner should know more than the one that it was told of.
+        // A joiner should know more than the one peer that it was given.
         for other in &peer.peers {
             if HostPort::parse(other, Some(0)).is_ok_and(|other| other.port != 0) {
                 links.add_target(other, Origin::Learned, None);
@@ -156,7 +156,7 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     }
 }
 
-/// The other side, or we, do not want to talk.
+/// The other side, or this one, refuses.
 fn refused(links: &Links, address: &str, refusal: Refusal) -> Outcome {
     match refusal.code {
         RefusalCode::Myself => return Err(Dialled::Myself),
@@ -165,7 +165,7 @@ fn refused(links: &Links, address: &str, refusal: Refusal) -> Outcome {
             if let Some(holder) = &refusal.holder
                 && HostPort::parse(holder, Some(0)).is_ok_and(|holder| holder.port != 0)
             {
-                // Who was told may be wrong; whoever is there knows.
+                // The report may be wrong; the node at that address knows.
                 links.add_target(holder, Origin::Learned, None);
             }
         }

@@ -11,7 +11,7 @@ use crate::protocol::frame::{FrameError, GREETING_BYTES_MAX, HEADER_BYTES, split
 use crate::protocol::peer::greeting::{Greeting, GreetingError, Hello, Refusal};
 use crate::rt::{self, TcpStream};
 
-/// How long either side may take to say who it is.
+/// How long either side may take to identify itself.
 pub(super) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of a stranger's first bytes is shown in the log.
 const SHOWN_BYTES_MAX: usize = 24;
@@ -35,8 +35,7 @@ pub(super) enum GreetError {
 }
 
 impl GreetError {
-    /// Whether something else is there than a node's gossip port, and will be until somebody changes
-    /// a setting.
+    /// Whether the address is not a node's gossip port, and will not be until a setting is changed.
     pub(super) fn is_lasting(&self) -> bool {
         matches!(self, Self::ClientPort | Self::Stranger { .. })
     }
@@ -54,7 +53,7 @@ impl GreetError {
     }
 }
 
-/// Reads the other side's greeting, and returns what came behind it.
+/// Reads the other side's greeting, and returns the bytes after it.
 pub(super) async fn read_greeting(stream: &TcpStream) -> Result<(Greeting, Vec<u8>), GreetError> {
     rt::timeout(GREETING_TIMEOUT, read_unlimited(stream)).await.unwrap_or(Err(GreetError::Silent))
 }
@@ -111,15 +110,14 @@ fn printable(greeting: Greeting) -> Greeting {
     }
 }
 
-/// Says who we are.
+/// Sends our greeting.
 pub(super) async fn send_hello(stream: &TcpStream, hello: &Hello) -> Result<(), GreetError> {
     let mut bytes = Vec::new();
     hello.encode(&mut bytes);
     send(stream, &bytes).await
 }
 
-/// Says why we do not want to talk, and lets go of the connection such that the other side can
-/// read it.
+/// Sends the reason of our refusal, and closes the connection such that the other side can read it.
 pub(super) async fn send_refusal(stream: &TcpStream, refusal: &Refusal) {
     let mut bytes = Vec::new();
     refusal.encode(&mut bytes);

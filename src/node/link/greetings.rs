@@ -50,7 +50,7 @@ impl Greetings {
         (before < self.bound.load(Ordering::Relaxed)).then_some(slot)
     }
 
-    /// We are greeting whom we dialled there, until what is returned is dropped.
+    /// We are greeting a peer that we dialled there, until the returned value is dropped.
     pub(super) fn begin(&self, addr: SocketAddr) -> UnderWay<'_> {
         self.dialled.lock().push(addr);
         UnderWay { greetings: self, addr }
@@ -80,7 +80,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// We are greeting somebody.
+/// We are greeting a peer.
 pub(super) struct UnderWay<'a> {
     greetings: &'a Greetings,
     addr: SocketAddr,

@@ -14,12 +14,12 @@ use crate::model::ids::{Millis, NodeName};
 use crate::protocol::peer::greeting::Hello;
 use crate::rt::TcpStream;
 
-/// A link on which nothing was heard, or nothing could be written, for so long is closed. Full
+/// A link on which nothing was heard, or nothing could be written, for this long is closed. Full
 /// digests come every 5 s.
 pub(super) const SILENCE_MS: Millis = 15_000;
 /// The same where SWIM says that the peer is down: more than one full digest is overdue.
 pub(super) const SILENCE_WHEN_DOWN_MS: Millis = 6_000;
-/// The one with the greater name doubts a link so much later, so that usually one side dials.
+/// The one with the greater name doubts a link this much later, so that usually one side dials.
 const DOUBT_COURTESY_MS: Millis = 100;
 
 /// Why a link ended, for the log.
@@ -39,7 +39,7 @@ pub(super) enum LinkEnd {
     TableFull,
     /// Nothing was heard of the peer for too long.
     Silent,
-    /// The peer did not take what was sent for too long.
+    /// The peer did not read for too long.
     Stuck,
     /// This node has a new incarnation, which the peer must know before anything else.
     Renewed,
@@ -87,7 +87,7 @@ impl LinkEnd {
     }
 }
 
-/// The same for a peer that asked for a catch-up and then does not take it: it keeps others
+/// The limit for a peer that asked for a catch-up and then does not read it: it keeps others
 /// waiting for theirs, and the asking side has given up by then.
 pub(super) const SERVE_STALL_MS: Millis = 5_000;
 /// That a peer does not keep up is logged this often.
@@ -199,7 +199,7 @@ impl Link {
         }
     }
 
-    /// Whether a sign of life is to be given now.
+    /// Whether a sign of life must be given now.
     pub(super) fn take_sign_wanted(&self) -> bool {
         self.signs.lock().take_wanted()
     }
@@ -244,12 +244,12 @@ impl Link {
         (now.saturating_sub(heard) >= allowed).then_some(LinkEnd::Silent)
     }
 
-    /// Whether the engine is to be told that it is up: once, and not after it is down.
+    /// Whether the engine must be told that it is up: once, and not after it is down.
     pub(super) fn tell_up(&self) -> bool {
         !self.told_down.load(Ordering::Acquire) && !self.told_up.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether the engine is to be told that it is down: once.
+    /// Whether the engine must be told that it is down: once.
     pub(super) fn tell_down(&self) -> bool {
         !self.told_down.swap(true, Ordering::AcqRel)
     }

@@ -1,4 +1,4 @@
-//! Keeps repeated complaints out of the log: a peer that is refused tries again for ever.
+//! Keeps repeated complaints out of the log: a refused peer tries again for ever.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const COMPLAINTS_MAX: usize = 256;
 const CROWD_MAX: u32 = 64;
 const CROWD_MS: Millis = 10_000;
 
-/// What was said, and when.
+/// The complaint, and its time.
 #[derive(Default)]
 pub(super) struct LogOnce {
     said: Mutex<Said>,

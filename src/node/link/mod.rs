@@ -55,9 +55,9 @@ use crate::rt::{self, TcpStream};
 
 /// Most links; a few times the largest cluster that pushes to everybody.
 pub(in crate::node) const LINKS_MAX: usize = 256;
-/// Most catch-ups that are answered at once; others are told to ask elsewhere or later.
+/// Most catch-ups that are answered at once; other askers ask elsewhere or later.
 pub(super) const SERVES_MAX: usize = 4;
-/// How long a link may take to hand over what it has left when it is closed on purpose.
+/// How long a link may take to send its queue when it is closed on purpose.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// Bytes that the system may hold unsent per link, so that live frames do not stand behind
 /// megabytes of a catch-up.
@@ -85,7 +85,7 @@ pub(super) struct Links {
     log: LogOnce,
     greetings: Greetings,
     name_trouble: Mutex<Option<NameTrouble>>,
-    /// When the living node that has our name, and keeps it, told us so last.
+    /// When the living node that has our name, and keeps it, last told us so.
     name_held: Mutex<Option<Millis>>,
     /// Fires when a link came or went, or there are new addresses to dial.
     pub(super) changed: Event,
@@ -121,7 +121,7 @@ impl Links {
         self.changed.notify(usize::MAX);
     }
 
-    /// SWIM says that a member is there.
+    /// SWIM reports that a member is up.
     pub(super) fn on_member_up(&self, addr: SocketAddr, name: &NodeName) {
         let address = HostPort::from(addr).to_string();
         self.targets.lock().on_member_up(&address, name, rt::now());
@@ -267,7 +267,7 @@ impl Links {
         Some(LiveMember { incarnation: found.incarnation, addr: found.addr })
     }
 
-    /// Runs an admitted link to its end. `leftover`: what came behind the greeting.
+    /// Runs an admitted link to its end. `leftover`: the bytes after the greeting.
     async fn run(self: Arc<Self>, link: Arc<Link>, leftover: Vec<u8>) {
         self.introduce(&link);
         let reader = {
@@ -295,13 +295,13 @@ impl Links {
         }
     }
 
-    /// Tells everybody who is interested that a link stands.
+    /// Notifies all parts of the node of a new link.
     fn introduce(&self, link: &Link) {
         let peer = &link.peer;
         tune(&link.stream);
         self.name_trouble.lock().take();
         {
-            // Under the table's lock, so that whoever replaces this link tells of its end after
+            // Under the table's lock, so that a link that replaces this one reports its end after
             // its beginning, or finds that there was none.
             let table = self.table.lock();
             self.bar_array_paths(&table);
@@ -336,7 +336,7 @@ impl Links {
         self.hub.handle(BarArrayPaths(barred), rt::now());
     }
 
-    /// SWIM may not have met this peer: whoever is told may be the only one who can.
+    /// SWIM may not have met this peer: this node may be the only one that can tell it.
     fn tell_swim(&self, peer: &Hello) {
         let Ok(gossip) = HostPort::parse(&peer.gossip, Some(0)) else { return };
         let (swim, name) = (self.swim.clone(), peer.name.clone());
@@ -530,7 +530,8 @@ fn tune(stream: &TcpStream) {
     {
         let socket = socket2::SockRef::from(stream);
         let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
-        // Also the system should not go on for longer, with what is left in a closed socket.
+        // The system should not keep trying for longer either, with what is left in a closed
+        // socket.
         let _ = socket.set_tcp_user_timeout(Some(Duration::from_millis(SILENCE_MS)));
     }
     #[cfg(not(target_os = "linux"))]

@@ -7,19 +7,19 @@ use crate::node::stop::StopReason;
 use crate::protocol::peer::greeting::Hello;
 use crate::rt;
 
-/// That our name is taken is over when nobody says so any more for this long; attempts are at
-/// most 5 s apart.
+/// Our name counts as free again when no node says otherwise for this long; attempts are at most 5
+/// s apart.
 const TROUBLE_MS: Millis = 10_000;
 /// The node that has our name must say so itself twice within this time before we believe it: one
 /// greeting may have crossed a change of our own incarnation.
 const NAME_HELD_TWICE_MS: Millis = 60_000;
 
-/// Our name is taken, as others told us.
+/// Our name is taken, according to others.
 #[derive(Clone, Debug)]
 pub(in crate::node) struct NameTrouble {
     /// Since when, without a link in between.
     pub(in crate::node) since: Millis,
-    /// When it was told last.
+    /// The time of the last report.
     pub(in crate::node) last: Millis,
     /// In their words.
     pub(in crate::node) told: String,
@@ -35,7 +35,7 @@ impl Links {
         trouble.clone()
     }
 
-    /// Somebody says that our name is taken.
+    /// A node reports that our name is taken.
     pub(in crate::node) fn note_name_trouble(&self, told: String) {
         let known = self.name_trouble().map(|known| known.since);
         let last = rt::now();
@@ -44,7 +44,7 @@ impl Links {
     }
 
     /// The living node that has our name has said itself, in a greeting, that it keeps it. That is
-    /// no rumour: this node gives way, also where it has served clients already.
+    /// no rumour: this node gives way, even if it has already served clients.
     pub(in crate::node) fn note_name_held(&self, holder: &str) {
         let told = format!("a node of that name is running at {holder}");
         let now = rt::now();
@@ -61,8 +61,8 @@ impl Links {
         }
     }
 
-    /// A greeting has shown a living node of our own name, another one than this. Tells whether
-    /// this node gives way.
+    /// A greeting has shown another living node of our own name. Returns whether this node gives
+    /// way.
     pub(super) fn gives_way(&self, own: &Hello, other: &Hello) -> bool {
         let gives_way = !own.keeps_name_against(other);
         if gives_way {

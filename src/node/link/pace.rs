@@ -1,17 +1,18 @@
-//! Catch-ups run below live traffic: while clients write at this node, whoever answers one or takes
-//! one in rests after each piece for a few times as long as the piece took. Pure; time comes in.
+//! Catch-ups have a lower priority than live traffic: while clients write at this node, a node that
+//! answers one or takes one in rests after each piece, for a few times as long as the piece took.
+//! Pure; time comes in.
 //!
-//! Without anybody to disturb, and for a node that is not ready yet, nothing rests.
+//! If no client writes, and for a node that is not ready yet, there are no rests.
 
 use std::time::Duration;
 
 use crate::model::ids::{Millis, Tick};
 
-/// Rests are so many times as long as the work before them.
+/// A rest lasts this many times as long as the work before it.
 const REST_FACTOR: u32 = 3;
 /// The longest rest: work takes longer than usual where the machine is busy with other things.
 const REST_MAX: Duration = Duration::from_millis(20);
-/// Clients count as writing for so long after their last change.
+/// Clients count as writing for this long after their last change.
 const BUSY_MS: Millis = 100;
 
 /// One task's.

@@ -19,14 +19,14 @@ use crate::rt;
 const BUFFER_BYTES: usize = 64 << 10;
 /// What an idle one keeps.
 const BUFFER_IDLE_BYTES: usize = 4 << 10;
-/// So many small reads in a row make a link an idle one.
+/// This many small reads in a row make a link an idle one.
 const IDLE_READS: u32 = 64;
 /// A read of this size is a sign that much comes.
 const FLOW_BYTES: usize = 32 << 10;
 /// Most messages that the engine takes under one guard, so that others get their turn.
 const MESSAGES_MAX: usize = 256;
 
-/// A buffer that is as big as what is being read.
+/// A buffer that adapts to the size of the reads.
 struct Buffer {
     bytes: Vec<u8>,
     filled: usize,
@@ -46,8 +46,8 @@ impl Buffer {
         self.bytes.get(..self.filled).unwrap_or_default()
     }
 
-    /// Room to read into; grows where the last read, or the frame at hand, needs more. A frame
-    /// that is only announced costs nothing: the buffer doubles as its bytes come.
+    /// Room to read into; grows if the last read, or the present frame, needs more. A frame that is
+    /// only announced costs nothing: the buffer doubles as its bytes arrive.
     fn room(&mut self) -> &mut [u8] {
         if self.filled == self.bytes.len() {
             let size = (self.bytes.len() * 2).max(BUFFER_BYTES);
@@ -68,7 +68,7 @@ impl Buffer {
         self.small_reads = if small { self.small_reads.saturating_add(1) } else { 0 };
     }
 
-    /// Takes what was read out of the front.
+    /// Removes bytes that were taken from the front.
     fn consume(&mut self, count: usize) {
         if count > 0 {
             self.bytes.copy_within(count..self.filled, 0);
@@ -84,7 +84,7 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
     let mut pace = Pace::default();
     loop {
         if let Some(log) = hub.log() {
-            // For this node's disk, before the guard is taken: nobody else waits for it.
+            // For this node's disk, before the guard is taken: no other task waits for it.
             log.room().await;
         }
         let began = rt::now_us();
@@ -102,8 +102,8 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
             // More may have come already.
             continue;
         }
-        // Others have their turn, also where a peer always has more; and what comes meanwhile spares
-        // being woken.
+        // Other tasks get their turn, even if a peer always has more; and data that arrives
+        // meanwhile saves a wake-up.
         rt::yield_now().await;
         match stream.read(buffer.room()).await {
             Ok(0) => return LinkEnd::Gone,
@@ -119,7 +119,7 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
     }
 }
 
-/// What was handed to the engine.
+/// What the engine received.
 struct Taken {
     bytes: usize,
     /// Whether a part of a catch-up was in it.
@@ -127,10 +127,10 @@ struct Taken {
 }
 
 /// Hands whole frames to the engine: all of them, or those up to a part of a catch-up, so that many
-/// parts that have come together do not keep everybody else waiting.
+/// parts that arrived together do not keep all others waiting.
 fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
     let malformed = |error: &dyn std::error::Error| LinkEnd::Malformed(error.to_string());
-    // A node that is not ready serves nobody who could wait.
+    // A node that is not ready serves no client that could wait.
     let (mut at, mut messages) = (0, Vec::new());
     let (mut bad, mut has_part, is_ready) = (None, false, own_tick(hub).is_some());
     loop {
@@ -160,7 +160,7 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
             hub.handle(Input::Messages { link: link.id, messages }, rt::now());
         }
     }
-    // What came before a bad message is good.
+    // The messages before a malformed one are valid.
     if !messages.is_empty() {
         hub.handle(Input::Messages { link: link.id, messages }, rt::now());
     }

@@ -1,23 +1,23 @@
-//! Whether what is written to a peer arrives, as far as signs of life tell. Pure; time comes in.
+//! Whether data written to a peer arrives, as far as signs of life show. Pure; time comes in.
 //!
-//! A link that was cut for a moment is a trap: TCP tries again only after as long a time as the
-//! cut has lasted, in each direction for itself, and until then nothing comes through although
-//! nothing is in the way any more. So a node that has written something asks after a while for a
-//! sign of life, and where none comes, the link is in doubt: the peer is dialled beside it, and a
-//! connection that comes of that takes its place. Who hears of others by this link is no proof:
-//! what is heard may come through where what is written does not.
+//! A link that was cut for a moment is a trap: TCP retransmits only after as long a time as the cut
+//! has lasted, separately in each direction, and until then nothing arrives although the network is
+//! fine again. So a node that has written something asks after a while for a sign of life, and if
+//! none comes, the link is in doubt: the peer is dialled beside it, and a connection that results
+//! takes its place. Hearing others on this link is no proof: one direction may work while the other
+//! does not.
 //!
-//! A sign of life is an acknowledgement of no change at all, to which peers that do not know
-//! better do nothing. Who gets one without having asked is being asked, and gives one back. Each
-//! side gives one when a link begins: of a peer that does not, none are expected.
+//! A sign of life is an acknowledgement of no change at all, which peers that do not know better
+//! ignore. A node that gets one without having asked is being asked, and answers. Each side gives
+//! one when a link begins: none are expected of a peer that does not.
 
 use crate::model::ids::{Millis, Tick};
 use crate::protocol::peer::PeerMessage;
 
-/// What was written so long ago, and may not have arrived, makes this node ask.
+/// After this time, data that was written and may not have arrived makes this node ask.
 const ASK_AFTER_MS: Millis = 1_000;
-/// If it may not have arrived after this time, the link is in doubt. An answer takes as long as
-/// the peer takes to read what was written before.
+/// If it may not have arrived after this time, the link is in doubt. An answer takes as long as the
+/// peer takes to read the data written before.
 const DOUBT_AFTER_MS: Millis = 2_000;
 
 /// A sign of life, for the peer.
@@ -41,10 +41,10 @@ pub(super) struct Signs {
     wanted: bool,
     /// When the first frame was written that may not have arrived.
     unproven: Option<Millis>,
-    /// When the first frame was written since this node has asked: an answer does not tell of it.
+    /// When the first frame was written since this node has asked: an answer says nothing about it.
     since_asked: Option<Millis>,
-    /// When it was last seen that many bytes pass. Then all is well, and an answer may have to wait
-    /// behind them for long.
+    /// When many bytes last passed. Then the link works, and an answer may have to wait behind them
+    /// for long.
     flowed: Option<Millis>,
 }
 
@@ -71,7 +71,7 @@ impl Signs {
         self.flowed = Some(now);
     }
 
-    /// The peer has given a sign. Returns whether one is to be given back.
+    /// The peer has given a sign. Returns whether to give one back.
     pub(super) fn on_sign(&mut self) -> bool {
         self.known = true;
         if std::mem::take(&mut self.asked) {
@@ -82,7 +82,7 @@ impl Signs {
         self.wanted
     }
 
-    /// Asks, if it is time. Returns whether a sign is to be given for it.
+    /// Asks, if it is time. Returns whether a sign must be given for it.
     pub(super) fn ask(&mut self, now: Millis) -> bool {
         let overdue = self.unproven.is_some_and(|at| now.saturating_sub(at) >= ASK_AFTER_MS);
         if overdue && !self.asked {
@@ -92,12 +92,12 @@ impl Signs {
         self.wanted
     }
 
-    /// Whether a sign is to be given; it counts as given from here on.
+    /// Whether a sign must be given; it counts as given from here on.
     pub(super) fn take_wanted(&mut self) -> bool {
         std::mem::take(&mut self.wanted)
     }
 
-    /// Whether the link is in doubt, for somebody who is patient for `courtesy_ms` more.
+    /// Whether the link is in doubt, with a patience of `courtesy_ms` more.
     pub(super) fn is_doubtful(&self, courtesy_ms: Millis, now: Millis) -> bool {
         let since = |at: Millis| now.saturating_sub(at);
         self.known
@@ -147,7 +147,7 @@ mod tests {
         assert!(!a.ask(DOUBT_AFTER_MS), "asking once is enough");
         a.on_sign();
         assert!(!a.is_doubtful(0, DOUBT_AFTER_MS + 1));
-        // What was written after the question is another matter.
+        // Frames written after the question are not covered by the answer.
         assert!(a.is_doubtful(0, ASK_AFTER_MS + 1 + DOUBT_AFTER_MS));
         assert!(a.ask(ASK_AFTER_MS + 1 + ASK_AFTER_MS));
     }

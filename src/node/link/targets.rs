@@ -13,19 +13,19 @@ pub(super) const BACKOFF_MAX_MS: Millis = 5_000;
 /// The longest for one that is near and cannot be reached: when the cable is back, it should not
 /// wait for us. An attempt costs a packet or two.
 pub(super) const BACKOFF_NEAR_MAX_MS: Millis = 800;
-/// A peer is near for so long after its link was lost, besides while SWIM says that it is alive.
-/// Later, SWIM's calls, which do not grow rarer, have to find it first.
+/// A peer is near for this long after its link was lost, and while SWIM says that it is alive.
+/// Later, SWIM's calls, which do not become rarer, have to find it first.
 pub(super) const NEAR_MS: Millis = 600_000;
 /// The shortest pause between the end of an attempt and the next; else they are counted from
 /// start to start.
 const PAUSE_MIN_MS: Millis = 100;
-/// An attempt at a near peer that has come to nothing for so long may hang in a connection that
-/// was cut half way: another is made beside it.
+/// An attempt at a near peer without a result for this long may hang in a connection that was cut
+/// on the way: another is made beside it.
 const ATTEMPT_HANGS_MS: Millis = 2_000;
 /// The longest pause for one that SWIM does not see. It costs nothing: when SWIM sees it, or it
 /// dials us, that is at once.
 pub(super) const BACKOFF_ABSENT_MAX_MS: Millis = 30_000;
-/// How long a fresh member has to link by itself: who joins dials in the same moment.
+/// How long a fresh member has to link by itself: a joining node dials in the same moment.
 pub(super) const FRESH_MS: Millis = 100;
 /// How much longer the node with the larger name waits, so that usually only one of the two
 /// dials.
@@ -33,7 +33,7 @@ pub(super) const COURTESY_MS: Millis = 300;
 /// An address that turned out to be this node's own is looked at again after this time: the
 /// name may mean another host by then.
 const SELF_AGAIN_MS: Millis = 60_000;
-/// A link that stood so long was a good one: its peer is dialled again without a pause.
+/// A link that stood this long was a good one: its peer is dialled again without a pause.
 const GOOD_LINK_MS: Millis = 1_000;
 /// Most addresses; an order of magnitude above the largest network aimed at.
 pub(super) const TARGETS_MAX: usize = 1024;
@@ -49,21 +49,21 @@ pub(in crate::node) enum Origin {
     Learned,
 }
 
-/// What came of a dial.
+/// The result of a dial.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Dialled {
     /// A link stands, with that peer; or one stood already.
     Linked(NodeName),
     /// Our own address.
     Myself,
-    /// Nobody there, for this reason.
+    /// No answer, for this reason.
     Unreachable(String),
     /// Its host name does not exist, as the name service says.
     Unknown(String),
     /// Somebody is there, and nothing came of it, for this reason.
     Failed(String),
-    /// A node is there that is not for us as long as neither is configured otherwise; or something
-    /// else than a node.
+    /// The node there refuses this one as long as neither is configured otherwise; or it is not a
+    /// node.
     Refused(String),
 }
 
@@ -72,7 +72,7 @@ pub(super) enum Dialled {
 pub(super) enum Standing {
     /// It has no link.
     Unlinked,
-    /// It has none and needs none: others pass on what it says.
+    /// It has none and needs none: others pass on its messages.
     Unwanted,
     /// Its link is in doubt, see [`super::signs`].
     Doubtful,
@@ -82,7 +82,7 @@ pub(super) enum Standing {
 
 struct Target {
     origin: Origin,
-    /// Who answered there last, or who is there as SWIM says.
+    /// The node that answered there last, or that is there as SWIM says.
     name: Option<NodeName>,
     /// SWIM sees it.
     live: bool,
@@ -103,14 +103,14 @@ struct Target {
     own_since: Option<Millis>,
 }
 
-/// Every address that this node was told of is of a node that refuses it for good.
+/// Every address that this node was given belongs to a node that refuses it for good.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::node) struct Refused {
     /// Since when.
     pub(in crate::node) since: Millis,
     /// One of them.
     pub(in crate::node) address: String,
-    /// In its words, or, where it is no node of another network, what it is instead.
+    /// In its words, or, if it is not a node of another network, what it is instead.
     pub(in crate::node) why: Arc<str>,
 }
 
@@ -132,7 +132,7 @@ impl Targets {
         Self { own, targets: BTreeMap::new() }
     }
 
-    /// Adds an address; nothing happens when it is there or there are too many.
+    /// Adds an address; does nothing if it is known or there are too many.
     pub(super) fn add(
         &mut self,
         address: &str,
@@ -180,13 +180,13 @@ impl Targets {
         useless.is_some_and(|address| self.targets.remove(&address).is_some())
     }
 
-    /// SWIM says that a member is there.
+    /// SWIM reports that a member is up.
     pub(super) fn on_member_up(&mut self, address: &str, name: &NodeName, now: Millis) {
         self.add(address, Origin::Learned, Some(name.clone()), now);
         let wait = FRESH_MS + if self.own > *name { COURTESY_MS } else { 0 };
         if let Some(target) = self.targets.get_mut(address) {
             let due = now + wait;
-            // One that was being called need not wait longer because it is there now.
+            // One that was being called need not wait longer, because it is there now.
             target.due = if target.failures > 0 { target.due.min(due) } else { due };
             target.name = Some(name.clone());
             target.live = true;
@@ -278,7 +278,7 @@ impl Targets {
         }
     }
 
-    /// Whether this node was told of no address but its own. The one that was found out last.
+    /// Whether this node was given no address but its own. Returns the one found out last.
     pub(super) fn only_own(&self) -> Option<Refused> {
         let configured = self.targets.iter().filter(|(_, t)| t.origin == Origin::Configured);
         let own: Option<Vec<Refused>> = configured
@@ -291,8 +291,8 @@ impl Targets {
         own?.into_iter().max_by_key(|own| own.since)
     }
 
-    /// Whether each address that this node was told of, besides its own, refuses it for good; none
-    /// where it was told of none. The one that began to last.
+    /// Whether each address that this node was given, besides its own, refuses it for good; none if
+    /// it was given none. Returns the last one to refuse.
     pub(super) fn refused_by_all(&self) -> Option<Refused> {
         let is_other = |t: &Target| t.origin == Origin::Configured && t.own_since.is_none();
         let configured = self.targets.iter().filter(|(_, t)| is_other(t));
@@ -373,7 +373,7 @@ impl Target {
         self.live || self.lost_at.is_some_and(|at| now.saturating_sub(at) < NEAR_MS)
     }
 
-    /// Whether the attempt that is under way has taken so long that it should not hold up others.
+    /// Whether the present attempt has taken so long that it should not hold up others.
     fn hangs(&self, now: Millis) -> bool {
         self.is_near(now) && now.saturating_sub(self.started) >= ATTEMPT_HANGS_MS
     }
@@ -531,7 +531,7 @@ mod tests {
         assert!(now > 2 * BACKOFF_MAX_MS, "{now}");
     }
 
-    /// What is dialled while nobody answers, attempts that take `attempt_ms`, up to a time.
+    /// The dials up to a time if nobody answers and attempts take `attempt_ms`.
     fn dialled_until(targets: &mut Targets, attempt_ms: Millis, until: Millis) -> Vec<Millis> {
         let (mut now, mut starts) = (0, Vec::new());
         while now < until {

@@ -19,11 +19,11 @@ use crate::protocol::frame::PART_BYTES;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::rt;
 
-/// About so many bytes of frames go into one write.
+/// About this many bytes of frames go into one write.
 const WRITE_BYTES: usize = 64 << 10;
 /// A frame of this size or more is written as it is, not copied together with others.
 const WHOLE_BYTES: usize = 16 << 10;
-/// A big write that took so long has waited until the peer's system took what was written before.
+/// A big write that took this long has waited until the peer's system took earlier data.
 const WAITED_MS: Millis = 2;
 /// What an idle link keeps for putting frames together.
 const IDLE_BYTES: usize = 4 << 10;
@@ -107,17 +107,15 @@ impl Writer {
         }
     }
 
-    /// Says that this node is there: an acknowledgement of nothing, for which peers have no
-    /// other use.
+    /// Gives a sign of life: an acknowledgement of nothing, for which peers have no other use.
     async fn give_sign(&mut self) -> std::io::Result<()> {
         self.out.clear();
         sign_of_life().encode(&NodeTable::new(), &mut self.out);
         self.flush().await
     }
 
-    /// Waits until everything up to this moment may be seen outside; gives signs of life
-    /// meanwhile. If it cannot be made safe, waiting would help nobody: the others' copies are the
-    /// better ones then.
+    /// Waits until everything up to this moment may be seen outside; gives signs of life meanwhile.
+    /// If it cannot be synced, waiting is useless: the others' copies are the better ones then.
     async fn until_safe(&mut self) -> std::io::Result<()> {
         let Some(log) = self.hub.log().filter(|log| log.gates()).cloned() else { return Ok(()) };
         let mut safe = pin!(log.until_synced(log.appended()));
@@ -202,7 +200,7 @@ impl Writer {
         self.link.note_serving(true);
         self.link.note_frames(rt::now());
         let began = rt::now_us();
-        // While somebody writes here, little at a time.
+        // While clients write here, a little at a time.
         let bytes_max = if self.rested { 0 } else { WRITE_BYTES };
         let is_done = loop {
             let is_done = job.next_frames(PART_BYTES, &mut self.out);
@@ -215,7 +213,7 @@ impl Writer {
             self.permit = None;
             self.link.note_serving(false);
         } else if let Some(unwanted) = self.link.queue.put_back(job) {
-            // A newer ask has taken its place: then nobody wants this one any more.
+            // A newer request has taken its place: then this one is not needed any more.
             drop_aside(unwanted);
         }
         let worked = Duration::from_micros(rt::now_us().saturating_sub(began));

@@ -257,7 +257,7 @@ fn write_member(member: &MemberInfo, roles: &Roles, out: &mut Vec<u8>) {
     let mut map = LongMap::default();
     map.str("name", &member.name);
     match member.incarnation {
-        // Nobody has told which life it is.
+        // It is not known which life it is.
         Incarnation(0) => write_nil(map.key("life")),
         incarnation => write_life(LifeRef { name: &member.name, incarnation }, map.key("life")),
     }

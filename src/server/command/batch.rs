@@ -111,7 +111,7 @@ impl Moment {
 }
 
 impl Session {
-    /// `batch`. Without room for its changes nothing is done; it is to be handed in again.
+    /// `batch`. Without room for its changes nothing is done; it must be handed in again.
     pub(in crate::server) fn batch(
         &mut self,
         cx: &Context<'_>,
@@ -223,7 +223,7 @@ fn no_room() -> ClientError {
 }
 
 impl Lookup<'_> {
-    /// Looks up; tells about how much of the output the answer takes.
+    /// Looks up; returns about how much of the output the answer takes.
     fn find(&mut self, engine: &Engine) -> usize {
         if let Ok(path) = &self.path {
             self.found = engine.get(path.as_bytes()).cloned();

@@ -30,7 +30,7 @@ impl Session {
         self.authorise(Action::WatchCluster, None)?;
         self.check_room(cx, seq)?;
         let id = cx.shared.cluster.watch(&self.inbox);
-        // What it begins with is not older than its request.
+        // The first view is not older than the request.
         cx.shared.cluster.look(cx.hub, &*cx.shared.info);
         self.open_stream(cx, seq, Box::new(ClusterSource::new(id)));
         Ok(Then::Continue)

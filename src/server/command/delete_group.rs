@@ -16,7 +16,7 @@ use crate::server::info::{MemberInfo, MemberState};
 use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
 use crate::server::session::{Context, Session, Then};
 
-/// Who does what in the network, and what everybody should be told of it.
+/// The roles of nodes in the network, and warnings about them.
 pub(super) struct Roles {
     housekeepers: Vec<NodeName>,
     group: GroupView,
@@ -58,7 +58,7 @@ impl Roles {
 
     pub(super) fn is_delete_member(&self, member: &MemberInfo) -> bool {
         let is_gone = matches!(member.state, MemberState::Down | MemberState::Left);
-        // An earlier life of one that is there is not the member any more.
+        // An earlier life of a present node is not the member any more.
         let is_now = |listed: &&Member| !is_gone || self.away_ms_of(&listed.name).is_some();
         self.listed().iter().filter(is_now).any(|listed| Self::is_it(listed, member))
     }
@@ -72,7 +72,7 @@ impl Roles {
     /// Members of the Delete group of which nothing else is known are members, too.
     pub(super) fn add_who_is_away(&self, members: &mut Vec<MemberInfo>) {
         for listed in self.listed() {
-            // One row each: also where another life of the node is there.
+            // One row each, even if another life of the node is here.
             if members.iter().any(|member| listed.name.as_str() == member.name) {
                 continue;
             }
@@ -131,7 +131,7 @@ pub(super) fn write_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str>, out
     texts.for_each(|text| write_str(text, out));
 }
 
-/// What RULES 10 has found.
+/// What replication rule 10 has found.
 fn contents_warnings(engine: &Engine) -> Vec<String> {
     let mut warnings = Vec::new();
     let differing = engine.contents_differ();
@@ -157,7 +157,7 @@ pub(super) fn write_warnings(warnings: &[String], out: &mut Vec<u8>) {
     write_texts(warnings.iter().map(String::as_str), out);
 }
 
-/// Nil while purging goes on.
+/// Nil while purging continues.
 pub(super) fn write_purge_block(block: Option<&PurgeBlock>, out: &mut Vec<u8>) {
     let Some(block) = block else { return write_nil(out) };
     let mut map = LongMap::default();
@@ -283,7 +283,7 @@ mod tests {
         let expected = [
             ("n1", "up", Some(2), true),
             ("n2", "up", Some(1), false),
-            // Back without its state, it is another member; it has one row nevertheless.
+            // Back without its state, it is another member; it still has one row.
             ("n3", "up", None, false),
             ("n4", "away", None, true),
         ];

@@ -19,7 +19,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(Action::MsgSend, Some(topic.as_bytes()))?;
-        // Before, nobody knows whether the network's data says that clients must log in.
+        // Until then it is not known whether the network's data says that clients must log in.
         Self::check_ready(cx)?;
         cx.hub.handle(SendTopic { topic, data }, cx.now);
         MessageWriter::new(out).u64("seq", seq).tock(cx.tock());

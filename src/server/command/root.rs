@@ -5,8 +5,8 @@ use crate::protocol::client::{Action, ClientError, MessageWriter};
 use crate::server::session::{Context, NodeNames, Session, Then};
 
 impl Session {
-    /// `root`: moves on from where the session's root is, and answers what is there. Streams
-    /// that are open stay what they are.
+    /// `root`: moves the session's root, relative to the present one, and returns the entry there.
+    /// Open streams are not affected.
     pub(in crate::server) fn move_root(
         &mut self,
         cx: &Context<'_>,

@@ -1,5 +1,6 @@
-//! `list_shards`: the table of virtual shards. Clients ask for runs of adjacent shards with the same
-//! preference, as ranges of a 128-bit space; operators for single shards and what is known of them.
+//! `list_shards`: the table of virtual shards. Clients ask for runs of adjacent shards with the
+//! same preference, as ranges of a 128-bit space; operators ask for single shards with their
+//! counters.
 
 use std::sync::Arc;
 
@@ -56,7 +57,7 @@ impl Session {
 /// What the table is made of, all of one moment.
 struct Moment {
     tree: Tree,
-    /// By shard, where they are kept.
+    /// By shard, if they are kept.
     sums: Option<Vec<ShardSum>>,
     tock: Tock,
 }
@@ -161,7 +162,7 @@ impl Run {
         (u128::from(self.last) << SHARD_BITS) | ((1 << SHARD_BITS) - 1)
     }
 
-    /// The same for the same row at whatever node; another one as soon as anything of it changes.
+    /// Equal for the same row on every node; another one as soon as anything in the row changes.
     fn id(&self) -> u64 {
         let mut bytes = [self.first.to_be_bytes(), self.last.to_be_bytes()].concat();
         // No name is empty.

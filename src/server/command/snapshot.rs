@@ -1,8 +1,8 @@
 //! `get_snapshot` and `restore`: a network's whole state, out of a node and into one.
 //!
-//! What `restore` takes in is believed as if it came from a peer: who changed what and when, what was
-//! purged. No client could say such things otherwise. So it is taken from this machine only, unless
-//! the operator allows more ([`crate::server::ServerConfig::remote_restore`]).
+//! `restore` trusts its input as if it came from a peer: who changed what and when, what was
+//! purged. A client cannot say such things in any other way. So it is accepted from this machine
+//! only, unless the operator allows more ([`crate::server::ServerConfig::remote_restore`]).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Entries that were overwritten and that nobody needs any more, kept for a moment: the next ones
-//! are made in their memory. They are in the processor's caches, because they were just looked at;
-//! what an allocator gives after many changes in no order has not been touched for long.
+//! Overwritten entries that are not used any more, kept for a moment: the next ones are made in
+//! their memory. It is in the processor's caches, because it was just used; memory from an
+//! allocator after many changes in no order has not been touched for long.
 
 use std::cell::RefCell;
 

@@ -1,5 +1,5 @@
-//! `get_state`, `get_value` by event, `enum_node`, `kill_node`, `check_deleted`: what a node knows
-//! of itself and others. Whatever walks the tree does so on a snapshot, where it disturbs nobody.
+//! `get_state`, `get_value` by event, `enum_node`, `kill_node`, `check_deleted`: a node's knowledge
+//! of itself and others. Walks over the tree run on a snapshot, as jobs of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -133,8 +133,8 @@ impl Session {
         }))
     }
 
-    /// `kill_node`: all lives of a node vanish from what clients see. The node is named by its name,
-    /// or by one of its lives, as `get_state` tells them.
+    /// `kill_node`: all lives of a node vanish from what clients see. The node is named by its
+    /// name, or by one of its lives, as in `get_state`.
     pub(in crate::server) fn kill_node(
         &mut self,
         cx: &Context<'_>,
@@ -170,10 +170,10 @@ impl Session {
         }))
     }
 
-    /// `check_deleted`: what became of these ticks here. The original's servers ask this of each
-    /// other after a split, and then remove what the other one says it has not got, changes that it
-    /// has merely not seen among them; ours only tells, and removes nothing for it: RULES 4 does
-    /// that between nodes.
+    /// `check_deleted`: what has become of these ticks here. The original's servers ask this of
+    /// each other after a split, and then remove what the other side says it does not have,
+    /// including changes that it has merely not seen; ours only answers, and removes nothing for
+    /// it: replication rule 4 does that between nodes.
     pub(in crate::server) fn check_deleted(
         &mut self,
         cx: &Context<'_>,
@@ -287,7 +287,7 @@ fn visible_name(view: &StateView, text: &str) -> Result<NodeName, ClientError> {
     name.filter(|name| !view.killed.contains(name)).ok_or_else(|| unknown_node(text))
 }
 
-/// What `get_state` tells of, at one moment.
+/// What `get_state` reports, at one moment.
 struct Moment {
     view: StateView,
     parts: StateParts,

@@ -86,7 +86,7 @@ impl Session {
         self.write_file(cx, seq, Action::LogStop, FileJob::LogStop)
     }
 
-    /// Has the node write a file, where it disturbs nobody.
+    /// Writes a file as a job of its own.
     fn write_file(
         &mut self,
         cx: &Context<'_>,
@@ -109,8 +109,8 @@ impl Session {
         }))
     }
 
-    /// `update`: makes a stored change again, if it is newer than what is there. It becomes a change
-    /// of this node: nobody must be able to say that another one made it.
+    /// `update`: makes a stored change again, if it is newer than the present entry. It becomes a
+    /// change of this node: a client must not be able to say that another node made it.
     pub(in crate::server) fn update(
         &mut self,
         cx: &Context<'_>,

@@ -15,15 +15,15 @@ use crate::server::stream::walk::{Include, ScopeWalk};
 use crate::server::stream::{DeleteSource, EntryStyle, TreeSource};
 use crate::tree::Tree;
 
-/// Entries that `enum` looks at at once, between jumps over what is below a child.
+/// Entries that `enum` looks at at once, between jumps over the entries below a child.
 const BATCH: usize = 64;
-/// Batches that `enum` looks at before it goes on where that disturbs nobody.
+/// Batches that `enum` looks at before it continues as a job of its own.
 const BATCHES_AT_ONCE: usize = 16;
 /// Most bytes of an `enum`'s reply, which is one message: two greatest values.
 const LIST_BYTES_MAX: usize = 8 << 20;
 
 impl Session {
-    /// `get_tree`: an empty stream where there is nothing.
+    /// `get_tree`: an empty stream if there is no entry.
     pub(in crate::server) fn get_tree(
         &mut self,
         cx: &Context<'_>,
@@ -67,7 +67,7 @@ impl Session {
         })
     }
 
-    /// `enum`: an empty list where there is nothing.
+    /// `enum`: an empty list if there is no entry.
     pub(in crate::server) fn enumerate(
         &mut self,
         cx: &Context<'_>,
@@ -136,8 +136,8 @@ struct Children {
     items: Vec<u8>,
 }
 
-/// The children of a path, as an array of names or a map of names and values. None if it takes
-/// more than so many batches.
+/// The children of a path, as an array of names or a map of names and values. None if it takes more
+/// than the given number of batches.
 fn list_children(
     tree: &Tree,
     top: &Path,

@@ -1,6 +1,6 @@
-//! What the original keeps below nil to control its servers, and this version does not enforce
-//! ([`Family`]). Changes there are refused: a user, an access list or a check that is stored and not obeyed
-//! would be worse than none. What was loaded, or comes from peers, is kept.
+//! What the original stores below nil to control its servers, and this version does not enforce
+//! ([`Family`]). Changes there are refused: a user, an access list or a check that is stored and
+//! not obeyed would be worse than none. Entries that were loaded, or come from peers, are kept.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::session::{Context, Session, Then};
 use crate::tree::Tree;
 
-/// So many entries of a family are looked at for one with a value; deleted ones go soon.
+/// At most this many entries of a family are searched for one with a value; deleted ones go soon.
 const LOOKED_AT_MAX: usize = 1_024;
 
-/// Who changes something, as far as it counts here.
+/// The client, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::server) struct Writer {
     /// On this machine, at a node that was started with --ignore-auth: its operator.
@@ -23,11 +23,11 @@ pub(in crate::server) struct Writer {
 }
 
 impl Writer {
-    /// Whether it may set (or else delete) something at a whole path.
+    /// Whether the client may set (or else delete) an entry at a whole path.
     ///
     /// # Errors
-    /// The path is of a [`Family`]. An operator may delete there all the same: that is how authorisation
-    /// is switched off for good, and how loaded checks are removed.
+    /// The path belongs to a [`Family`]. An operator may still delete there: that is how
+    /// authorisation is switched off for good, and how loaded checks are removed.
     pub(in crate::server) fn check(self, path: &[u8], sets: bool) -> Result<(), ClientError> {
         let Some(family) = Family::of(path) else { return Ok(()) };
         if self.is_operator && !sets {
@@ -43,7 +43,7 @@ impl Writer {
     }
 }
 
-/// The families of which a tree holds something, without what was deleted.
+/// The families of which a tree holds entries, without deleted ones.
 pub(in crate::server) fn families_in(tree: &Tree) -> BTreeSet<Family> {
     let is_live = |family: &Family| {
         let top = Path::system_root().push(Element::Str(family.name()));
@@ -79,7 +79,7 @@ pub fn unenforced_warnings(tree: &Tree) -> Vec<String> {
 }
 
 impl Session {
-    /// How far this client may change what is not enforced.
+    /// How far this client may change entries that are not enforced.
     pub(in crate::server) fn writer(&self, cx: &Context<'_>) -> Writer {
         Writer { is_operator: self.is_local && cx.shared.config.ignore_auth }
     }

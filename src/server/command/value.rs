@@ -19,12 +19,11 @@ use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::session::{Context, Decoded, NodeNames, Session, WholePath, not_ready};
 use crate::server::shards::Sample;
 
-/// How often a write that waits for another node's change to spread looks again; its own
-/// changes are told of at once.
+/// How often a write that waits for another node's change to spread looks again; this node's own
+/// changes wake it at once.
 const COPIES_POLL_MS: Millis = 200;
 
-/// So many reads or writes are looked up together, before it is looked how much room for answers is
-/// left.
+/// This many reads or writes are looked up together, before the room left for answers is checked.
 const LOOKED_UP_AT_ONCE: usize = 16;
 
 /// A write whose reply waits for copies.
@@ -41,7 +40,7 @@ pub(in crate::server) struct CopiesWait {
 }
 
 impl CopiesWait {
-    /// What it takes in memory.
+    /// Its size in memory.
     pub(in crate::server) fn bytes(&self) -> usize {
         size_of::<Self>() + self.reply.capacity()
     }
@@ -64,15 +63,15 @@ fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
         return;
     }
     let mut found: SmallVec<[Option<Entry>; LOOKED_UP_AT_ONCE]> = SmallVec::new();
-    // What is found for one without a path is not looked at.
+    // The result for one without a path is not used.
     let paths = lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes));
     engine.tree().get_many(paths, |entry| found.push(entry.cloned()));
     lookups.iter_mut().zip(found).for_each(|(lookup, found)| lookup.found = found);
 }
 
 impl Session {
-    /// Carries out the reads that a batch begins with: looks all up under one shared guard,
-    /// then encodes. Tells how many.
+    /// Carries out the reads at the start of a batch: looks all up under one shared guard, then
+    /// encodes. Returns how many.
     pub(in crate::server) fn run_reads(
         &self,
         cx: &Context<'_>,
@@ -118,8 +117,8 @@ impl Session {
         done
     }
 
-    /// Carries out the writes (and requests for a tock) that a batch begins with, under one
-    /// exclusive guard. Tells how many.
+    /// Carries out the writes (and requests for a tock) at the start of a batch, under one
+    /// exclusive guard. Returns how many.
     pub(in crate::server) fn run_writes(
         &mut self,
         cx: &Context<'_>,
@@ -173,7 +172,7 @@ impl Session {
         Ok(path)
     }
 
-    /// Answers the writes whose copies are there, or that have waited for them long enough.
+    /// Answers the writes whose copies are confirmed, or that have waited for them long enough.
     pub(in crate::server) fn answer_copies(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
         if self.copies.is_empty() {
             return;
@@ -299,12 +298,12 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Of which of the log's batches its reply tells; 0 for none. `number`: the one with what was
-    /// changed now.
+    /// The batch of the log that its reply depends on; 0 for none. `number`: the one with the
+    /// present changes.
     pub(super) fn logged_as(&self, cx: &Context<'_>, number: u64) -> u64 {
         match &self.outcome {
             Some(Outcome::Written(written)) if written.is_made => number,
-            // Its change is in one before, nobody knows which.
+            // Its change is in an earlier one; it is not known in which.
             Some(Outcome::Written(written)) if written.repeated.is_some() => {
                 cx.hub.log().map_or(0, |log| log.appended())
             }
@@ -339,14 +338,14 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Counts it as so many changes in its shard, if it was carried out.
+    /// Counts it as this many changes in its shard, if it was carried out.
     pub(super) fn count(&self, cx: &Context<'_>, weight: u64) {
         if let (Some(path), Some(Outcome::Written(_))) = (self.path(), &self.outcome) {
             cx.shared.shards.note_writes(path.as_bytes(), weight);
         }
     }
 
-    /// Writes the reply (or a result within a batch's), or prepares it where it has to wait for
+    /// Writes the reply (or a result within a batch's), or prepares it if it has to wait for
     /// copies. `names`: may be left out if no chain is asked for.
     pub(super) fn write(
         self,

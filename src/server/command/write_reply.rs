@@ -66,7 +66,7 @@ pub(super) fn write_reply(
     message.seq(seq);
 }
 
-/// The reply of a write that had been made before: what it was then, as far as that is known.
+/// The reply to a write that had been made before: its result then, as far as that is known.
 fn write_repeated(
     seq: Option<u64>,
     write: &WriteRequest<'_>,

@@ -1,5 +1,5 @@
-//! `watch_cluster`: who is there, as a whole, whenever that is another thing than what was sent
-//! last. Nothing is queued: whoever is slow gets the latest.
+//! `watch_cluster`: the nodes of the network, as a whole, whenever the view differs from the last
+//! one sent. Nothing is queued: a slow client gets the latest.
 
 use super::{Emit, Garbage, Progress, Source};
 use crate::protocol::client::MessageWriter;
@@ -9,7 +9,7 @@ use crate::server::session::Context;
 /// See the module.
 pub(in crate::server) struct ClusterSource {
     id: ClusterWatchId,
-    /// The epoch of what was sent last; 0 before that.
+    /// The epoch of the view that was sent last; 0 before that.
     told: u64,
 }
 

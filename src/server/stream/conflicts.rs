@@ -1,6 +1,6 @@
-//! Conflicts for clients: the recent ones (`conflicts`), and those that come (`watch`). Nothing
-//! is queued for a client: the engine's list is the queue, and whoever is too slow for it is
-//! told how many were dropped from it meanwhile.
+//! Conflicts for clients: the recent ones (`conflicts`), and new ones (`watch`). Nothing is queued
+//! for a client: the engine's list is the queue, and a client that is too slow for it is told how
+//! many were dropped from it meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::protocol::client::MessageWriter;
 use crate::replica::watch::WatchScope;
 use crate::server::session::{Context, NodeNames};
 
-/// Most conflicts, and about as many bytes of them (but for one), that are taken from the list
-/// at once: what was taken stays in memory, whatever the list drops.
+/// Most conflicts, and about as many bytes of them (but for one), that are taken from the list at
+/// once: what was taken stays in memory, whatever the list drops.
 const TAKE: usize = 64;
 const TAKE_BYTES: usize = 256 << 10;
 
@@ -22,22 +22,22 @@ const TAKE_BYTES: usize = 256 << 10;
 pub(in crate::server) struct ConflictFeed {
     /// The number of the last one that was taken.
     taken: u64,
-    /// The number of the last one that may be told now.
+    /// The number of the last one that may be sent now.
     until: u64,
     queue: VecDeque<Arc<FoundConflict>>,
-    /// Conflicts, anywhere in the tree, that the list had dropped before they were taken, and
-    /// that the client was not told of yet.
+    /// Conflicts, anywhere in the tree, that the list had dropped before they were taken, and that
+    /// were not reported to the client yet.
     dropped: u64,
 }
 
 impl ConflictFeed {
-    /// For conflicts that will be found, each to be told only when it is allowed.
+    /// For conflicts that will be found, each to be sent only when it is allowed.
     pub(in crate::server) fn from_now_on(conflicts: &Conflicts) -> Self {
         let last = conflicts.last();
         Self { taken: last, until: last, queue: VecDeque::new(), dropped: 0 }
     }
 
-    /// For those in scope that have been found after a number; only the last so many of them.
+    /// For those in scope that have been found after a number; only the last ones, up to the limit.
     pub(in crate::server) fn recent(
         conflicts: &Conflicts,
         scope: &WatchScope,
@@ -53,12 +53,12 @@ impl ConflictFeed {
         Self { taken, until, queue: VecDeque::new(), dropped: 0 }
     }
 
-    /// Conflicts up to this number may be told.
+    /// Conflicts up to this number may be sent.
     pub(in crate::server) fn allow(&mut self, number: u64) {
         self.until = self.until.max(number);
     }
 
-    /// Takes some that wait in the list; tells whether there were any, in scope or not.
+    /// Takes some that wait in the list; returns whether there were any, in scope or not.
     fn take(&mut self, conflicts: &Conflicts) -> bool {
         let mut bytes = 0;
         let before = self.taken;
@@ -77,7 +77,7 @@ impl ConflictFeed {
         self.taken > before
     }
 
-    /// Writes the next one in scope that may be told, if there is one.
+    /// Writes the next one in scope that may be sent, if there is one.
     pub(in crate::server) fn next(
         &mut self,
         cx: &Context<'_>,

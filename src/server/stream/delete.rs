@@ -1,6 +1,6 @@
-//! `delete_tree`: deletes all values of a subtree as it was when the request came, some at a
-//! time, so that others get the guard in between. With a chain wanted, it is a stream of what
-//! was deleted; else one reply with the number.
+//! `delete_tree`: deletes all values of a subtree as it was when the request came, some at a time,
+//! so that others get the guard in between. With a chain requested, it is a stream of the deleted
+//! entries; else one reply with their number.
 
 use std::collections::VecDeque;
 
@@ -90,7 +90,7 @@ pub(in crate::server) struct DeleteSource {
     chain: ChainLength,
     shortener: Shortener,
     names: NodeNames,
-    /// Deleted, and not told yet.
+    /// Deleted, and not sent yet.
     queue: VecDeque<Deleted>,
     count: u64,
     /// Of the log's last batch with one of the changes.

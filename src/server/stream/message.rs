@@ -18,7 +18,7 @@ pub(in crate::server) struct MonitorSource {
     /// Messages go to the client as bytes, not as values.
     raw: bool,
     queue: VecDeque<Arc<TopicMessage>>,
-    /// Messages that the client was too slow for and was not told of yet.
+    /// Messages that the client was too slow for and that were not reported to it yet.
     dropped: u64,
 }
 

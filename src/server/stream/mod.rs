@@ -36,7 +36,7 @@ const TURN_MESSAGES: usize = 512;
 /// Most bytes of one stream before it is another's turn (one message may exceed it alone).
 const TURN_BYTES: usize = 64 << 10;
 
-/// Something big whose dropping takes time: that is done where nobody waits.
+/// Something big whose dropping takes time: it is dropped where no task waits for it.
 pub(super) type Garbage = Box<dyn Any + Send>;
 
 /// How a stream's start and end look.
@@ -74,7 +74,7 @@ pub(super) trait Source: Send {
         Framing::Usual
     }
 
-    /// Whether it only ends when it is told to.
+    /// Whether it ends only on request.
     fn is_endless(&self) -> bool {
         false
     }
@@ -84,7 +84,7 @@ pub(super) trait Source: Send {
         false
     }
 
-    /// Whether it makes changes as it goes on.
+    /// Whether it makes changes as it continues.
     fn makes_changes(&self) -> bool {
         false
     }
@@ -95,7 +95,7 @@ pub(super) trait Source: Send {
         None
     }
 
-    /// Undoes what it has registered with the hub, and gives up what is big.
+    /// Removes its registrations in the hub, and releases big memory.
     fn close(self: Box<Self>, cx: &Context<'_>) -> Option<Garbage>;
 }
 
@@ -144,8 +144,8 @@ impl Emit<'_> {
         (MessageWriter::new(self.out), tag)
     }
 
-    /// Writes messages that were begun elsewhere and lack only their tag, as many as there is room
-    /// for; tells how many.
+    /// Writes messages that were encoded elsewhere and lack only their tag, as many as there is
+    /// room for; returns how many.
     pub(super) fn finish<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>) -> usize {
         let mut written = 0;
         if self.window.size.is_some() {
@@ -178,7 +178,7 @@ impl Emit<'_> {
         written
     }
 
-    /// Makes room for so many bytes at once.
+    /// Makes room for this many bytes at once.
     pub(super) fn expect(&mut self, bytes: usize) {
         self.out.reserve(bytes.min(TURN_BYTES));
     }
@@ -239,7 +239,7 @@ enum Turn {
     Idle,
     /// Nothing until the client acknowledges.
     Paused,
-    /// It is over, its end written.
+    /// It has ended, and its end is written.
     Done,
 }
 
@@ -325,7 +325,7 @@ impl Streams {
         }
     }
 
-    /// Ends a stream, with its end written at once; tells whether it was open.
+    /// Ends a stream, with its end written at once; returns whether it was open.
     pub(super) fn end(
         &mut self,
         seq: u64,
@@ -369,7 +369,7 @@ impl Streams {
         *self = Self { garbage, ..Self::default() };
     }
 
-    /// What should be dropped where nobody waits.
+    /// Memory that should be dropped where no task waits for it.
     pub(super) fn take_garbage(&mut self) -> Vec<Garbage> {
         std::mem::take(&mut self.garbage)
     }
@@ -383,7 +383,7 @@ impl Streams {
             Ready::All => self.runnable.extend(self.queues.values()),
         }
         self.runnable.extend(&self.unqueued);
-        // A stream that keeps a snapshot does not wait for ever.
+        // A stream that keeps a snapshot does not wait without limit.
         let stall = cx.shared.config.snapshot_stall_ms;
         let is_over = |seq: &&u64| {
             self.open.get(seq).and_then(|s| s.deadline(stall)).is_some_and(|at| cx.now >= at)
@@ -431,7 +431,7 @@ impl Streams {
         produced
     }
 
-    /// Whether one makes changes as it goes on.
+    /// Whether one makes changes as it continues.
     pub(super) fn make_changes(&self) -> bool {
         let mut streams = self.unqueued.iter().filter_map(|seq| self.open.get(seq));
         streams.any(|stream| stream.source.makes_changes())
@@ -497,7 +497,7 @@ impl Stream {
         Turn::More
     }
 
-    /// The window is full. A stream that keeps a snapshot does not wait for ever.
+    /// The window is full. A stream that keeps a snapshot does not wait without limit.
     fn pause(&mut self, seq: u64, cx: &Context<'_>, tock: Tock, out: &mut Vec<u8>) -> Turn {
         let waited = cx.now.saturating_sub(self.moved_at);
         let stall = cx.shared.config.snapshot_stall_ms;
@@ -557,8 +557,8 @@ fn stopped() -> ClientError {
     ClientError::new(ErrorCode::UnknownFate, "stopped before its end; some of it is done")
 }
 
-/// Writes a whole stream that is an error: start, error, end. For where no other can be opened; what
-/// it sends is not counted in any window.
+/// Writes a whole stream that is an error: start, error, end. Used if no other can be opened; its
+/// messages count in no window.
 pub(super) fn write_failed_stream(
     error: &ClientError,
     seq: u64,

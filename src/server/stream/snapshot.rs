@@ -113,7 +113,7 @@ impl Source for SnapshotSource {
     }
 }
 
-/// Cuts what is written into pieces, and waits where the client does not keep up.
+/// Cuts the written bytes into pieces, and waits if the client does not keep up.
 struct PieceWriter {
     sender: Sender<Piece>,
     inbox: Arc<Inbox>,

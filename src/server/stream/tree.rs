@@ -24,8 +24,8 @@ impl EntryStyle {
         Style { cut: self.shortener.cut(), chain: self.chain }
     }
 
-    /// Puts a bundle's messages into bytes, all but the first one, which each stream writes
-    /// itself, because its path is shortened by what came before.
+    /// Encodes a bundle's messages, all but the first one, which each stream writes itself, because
+    /// its path is shortened by the message before.
     pub(super) fn encode(&self, changes: &[Committed], encoded: &mut Encoded) {
         let Some((first, rest)) = changes.split_first() else { return };
         let mut shortener = self.shortener.clone();

@@ -11,11 +11,11 @@ use crate::model::seen::Seen;
 use crate::replica::watch::WatchScope;
 use crate::tree::{Tree, Walk};
 
-/// Entries fetched at once: finding the place again is paid once for so many.
+/// Entries fetched at once: finding the place again is paid once for this many.
 const BATCH: usize = 64;
 /// Entries that one call looks at, so that a walk which finds nothing gives way to others.
 const LOOK_MAX: usize = 4096;
-/// Snapshots of more entries than this are dropped where nobody waits.
+/// Snapshots of more entries than this are dropped where no task waits for it.
 const BIG_TREE: usize = 4096;
 
 /// What of a subtree is wanted.
@@ -32,7 +32,7 @@ pub(in crate::server) enum Include {
 pub(in crate::server) struct Item {
     /// Where, the whole path.
     pub(in crate::server) path: Path,
-    /// What is there; none where there is only something below.
+    /// The entry; none if there are only entries below.
     pub(in crate::server) entry: Option<Entry>,
     /// The entry's tock, or that of the first entry below.
     pub(in crate::server) tock: Tock,

@@ -1,8 +1,7 @@
-//! `watch`: the changes of a subtree, perhaps after its state as it is; where the client asked for
-//! it, conflicts too. A watch whose queue overflowed starts over from a snapshot: it sends the
-//! latest version of whatever the client has not had, deletions included, and goes on from
-//! there. Clients notice nothing, unless they asked for it (`restart`), and memory stays
-//! bounded.
+//! `watch`: the changes of a subtree, after its present state if requested, and with conflicts if
+//! requested. A watch whose queue overflowed starts over from a snapshot: it sends the latest
+//! version of everything that the client has not had, deletions included, and continues from there.
+//! Clients notice nothing, unless they asked for it (`restart`), and memory stays bounded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,22 +19,22 @@ use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::server::session::{Context, NodeNames};
 
-/// Entries of the log of what is gone that one call looks at, so that others get their turn.
+/// Entries of the log of gone entries that one call looks at, so that others get their turn.
 const LOOK_MAX: usize = 4096;
 
 enum Phase {
     /// The state as it was when the watch began.
     Fetch(ScopeWalk),
-    /// What comes.
+    /// The next messages.
     Live,
-    /// After an overflow: what is gone, and is in no snapshot; then [`Phase::Resume`].
+    /// After an overflow: entries that are gone, and in no snapshot; then [`Phase::Resume`].
     Gone {
         walk: Box<GoneWalk>,
         /// Charges the connection with what the walk's snapshot holds.
         _pin: Pin,
     },
-    /// After an overflow: what the client has not had. A second overflow meanwhile waits until
-    /// this is through: what it then counts as had includes all of this snapshot.
+    /// After an overflow: what the client has not had. A second overflow meanwhile waits until this
+    /// is done: what it then counts as had includes all of this snapshot.
     Resume(ScopeWalk),
 }
 
@@ -56,11 +55,11 @@ pub(in crate::server) struct WatchSource {
     inbox: Arc<Inbox>,
     account: Arc<Account>,
     style: EntryStyle,
-    /// The client wants to be told when the watch starts over.
+    /// The client asked to be told when the watch starts over.
     tells_restart: bool,
     phase: Phase,
     queue: VecDeque<WatchItem>,
-    /// What is told now, and the place of the next change in it.
+    /// The bundle being sent, and the place of its next change.
     telling: Option<(Arc<Bundle>, usize)>,
     conflicts: Option<ConflictFeed>,
 }
@@ -80,12 +79,12 @@ impl WatchSource {
         Self { id, scope, inbox, account, style, tells_restart, phase, queue, telling, conflicts }
     }
 
-    /// The client wants to be told when the watch starts over.
+    /// The client asked to be told when the watch starts over.
     pub(in crate::server) fn telling_restarts(self, tells_restart: bool) -> Self {
         Self { tells_restart, ..self }
     }
 
-    /// The client wants to be told of conflicts.
+    /// The client asked for conflicts.
     pub(in crate::server) fn with_conflicts(self, conflicts: Option<ConflictFeed>) -> Self {
         Self { conflicts, ..self }
     }
@@ -116,7 +115,7 @@ impl WatchSource {
         }
     }
 
-    /// Writes the next change of the bundle at hand, if there is one.
+    /// Writes the next change of the present bundle, if there is one.
     fn tell(&mut self, emit: &mut Emit<'_>) -> bool {
         let Some((bundle, place)) = &mut self.telling else { return false };
         let changes = bundle.changes();
@@ -124,7 +123,7 @@ impl WatchSource {
             self.telling = None;
             return false;
         };
-        // Conflicts may be told in between, and have paths that are shortened, too.
+        // Conflicts may be sent in between, and have paths that are shortened, too.
         let encoded = if self.conflicts.is_none() {
             let style = &self.style;
             bundle.encoded(style.looks(), |encoded| style.encode(changes, encoded))
@@ -204,7 +203,7 @@ impl WatchSource {
     }
 }
 
-/// What a client is told whose watch cannot start over.
+/// What a client receives if its watch cannot start over.
 fn lost() -> ClientError {
     let text = "this watch fell behind, and more entries vanished meanwhile than are remembered \
                 for it; start the watch again, with 'fetch'";

@@ -1,4 +1,4 @@
-//! The reading half of a connection: bytes to messages, messages to whoever waits for them.
+//! The reading half of a connection: bytes to messages, messages to the tasks that wait for them.
 
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Incoming {
             .ok_or_else(|| self.protocol_error("its first message is no greeting"))
     }
 
-    /// Hands out messages until the connection ends; then says so to all who wait.
+    /// Hands out messages until the connection ends; then reports the end to all waiting tasks.
     pub(super) async fn read_all(mut self, shared: Arc<Shared>) {
         let reason = loop {
             let handed_out = match self.next().await {
@@ -76,7 +76,8 @@ impl Incoming {
         }
     }
 
-    /// Gives a message to whoever waits for it. What nobody waits for any more is dropped.
+    /// Gives a message to the task that waits for it. A message for which no task waits any more is
+    /// dropped.
     async fn hand_out(&self, message: Message, shared: &Shared) -> Result<(), ClientError> {
         let seq = message.u64("seq").unwrap_or(0);
         if seq == 0 {

@@ -1,4 +1,4 @@
-//! What the tasks and the handles of one connection share: who waits for which reply.
+//! What the tasks and the handles of one connection share: which task waits for which reply.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -14,11 +14,11 @@ use crate::message::{Greeting, Message};
 use crate::model::ids::Millis;
 use crate::rt::{self, TcpStream};
 
-/// Open requests and streams on one connection. A program that waits for so many answers at once
-/// should take more connections.
+/// Open requests and streams on one connection. A program that needs more answers at once should
+/// use more connections.
 const OPEN_MAX: usize = 4096;
 
-/// What is shared.
+/// The shared part.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) address: String,
@@ -105,7 +105,7 @@ impl Shared {
         Ok(OpenRequest { seq, messages, shared: Arc::clone(shared) })
     }
 
-    /// A number for a request whose reply nobody waits for; `None` once the connection has ended.
+    /// A number for a request whose reply is ignored; `None` once the connection has ended.
     pub(super) fn next_seq(&self) -> Option<u64> {
         let mut state = self.state.lock();
         if state.ended.is_some() {
@@ -115,7 +115,7 @@ impl Shared {
         Some(state.last_seq)
     }
 
-    /// Who waits for this number.
+    /// The task that waits for this number.
     pub(super) fn waiting(&self, seq: u64) -> Option<Sender<Message>> {
         self.state.lock().open.get(&seq).cloned()
     }

@@ -240,7 +240,7 @@ fn a_dropped_stream_is_stopped() {
         node.send(&state(seq, 1, "start")).await;
         let stop = node.receive().await.unwrap();
         assert_eq!((stop.str("action"), stop.u64("task")), (Some("stop"), Some(seq)));
-        // Nobody waits for these any more; they do no harm.
+        // No task waits for these any more; they do no harm.
         node.send(reply(stop.u64("seq").unwrap()).bool("result", true)).await;
         node.send(&state(seq, 2, "end")).await;
         let seq = node.receive().await.unwrap().u64("seq").unwrap();

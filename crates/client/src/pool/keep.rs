@@ -1,4 +1,4 @@
-//! Looks after a pool: closes what nobody uses, asks silent nodes whether they are there.
+//! Looks after a pool: closes unused connections, asks silent nodes whether they are alive.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::rt;
 
 /// How often the pool is looked at, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(10);
-/// The same.
+/// The longest time between two looks.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Runs until the pool is closed or gone.
@@ -65,7 +65,7 @@ fn look(inner: &Arc<Inner>) {
     }
 }
 
-/// Asks a node whether it is there, unless that is being done. Without an answer its connection
+/// Asks a node whether it is alive, unless that is under way. Without an answer its connection
 /// ends.
 pub(super) fn start_probe(inner: &Arc<Inner>, node: &HostPort, used: &Arc<PooledConnection>) {
     if used.is_probed.swap(true, Ordering::SeqCst) {
@@ -84,7 +84,7 @@ pub(super) fn start_probe(inner: &Arc<Inner>, node: &HostPort, used: &Arc<Pooled
         let Some(inner) = inner.upgrade() else { return };
         if is_silent && !used.connection.is_closed() {
             count(&inner.counts.silent_closed);
-            // First, so that those who lose it do not come back at once.
+            // First, so that the calls that lose it do not come back at once.
             let reason = String::from("it does not answer");
             let error = ClientError::Connect { address: node.to_string(), reason };
             inner.note_failure(&node, error, rt::now());

@@ -21,7 +21,7 @@ pub(super) struct NodeSlot {
     pub(super) attempt: Option<Arc<Attempt>>,
     /// How the last attempt failed, if it did.
     pub(super) failure: Option<Failure>,
-    /// Who was there last.
+    /// The node that was there last.
     pub(super) identity: Option<NodeIdentity>,
 }
 
@@ -29,14 +29,14 @@ pub(super) struct NodeSlot {
 #[derive(Debug)]
 pub(super) struct Failure {
     error: ClientError,
-    /// Until when it is the answer to everybody.
+    /// Until when it is given to all callers.
     until: Millis,
     /// Failures one after the other.
     count: u32,
 }
 
 impl NodeSlot {
-    /// Drops connections that ended; tells how many.
+    /// Drops connections that ended; returns how many.
     pub(super) fn drop_closed(&mut self) -> u64 {
         let before = self.connections.len();
         self.connections.retain(|used| !used.connection.is_closed());
@@ -100,7 +100,7 @@ impl Attempt {
         }
     }
 
-    /// Tells all who wait.
+    /// Wakes all waiting calls.
     pub(super) fn finish(&self, result: Result<Arc<PooledConnection>, ClientError>) {
         let _ = self.result.set(result);
         self.done.notify(usize::MAX);

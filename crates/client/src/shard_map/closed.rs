@@ -1,4 +1,5 @@
-//! Rows that are gone from the table. Whoever was told of one can still ask for a while where it lay.
+//! Rows that are gone from the table. A caller that was given one can still ask for a while where
+//! it was.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

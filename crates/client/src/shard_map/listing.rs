@@ -11,7 +11,7 @@ pub const ROWS_MAX: usize = 65_536;
 /// Most pages of a listing: a server that sends rows one by one is refused soon.
 pub const PAGES_MAX: usize = 4096;
 
-/// One row: adjacent shards that are alike.
+/// One row: adjacent shards with the same preferred node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardRow {
     /// Another one for each row; a row that changes is another row.
@@ -151,7 +151,7 @@ impl Listing {
         }
         let expected = match self.rows.last() {
             None => 0,
-            // Behind the last place there is nothing that a row could cover.
+            // There is no place after the last one that a row could cover.
             Some(last) => last.end.checked_add(1).ok_or(ListingError::Overlap(row.start))?,
         };
         if row.start > expected {

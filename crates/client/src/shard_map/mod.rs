@@ -1,8 +1,8 @@
-//! A cached table of shards: ranges of a 128-bit space, fetched page by page by whatever function lists
-//! them, and refreshed in the background when somebody finds that it is out of date.
+//! A cached table of shards: ranges of a 128-bit space, fetched page by page by a given function,
+//! and refreshed in the background when a caller finds that it is out of date.
 //!
-//! What is asked of the table is answered from memory, at once, and from the old table while a new one
-//! is fetched: to be a little behind costs a detour, to wait would cost everybody time.
+//! Queries are answered from memory, at once, and from the old table while a new one is fetched: a
+//! slightly old table costs a detour, waiting would cost every caller time.
 //!
 //! ```text
 //!            start()            listing is good
@@ -14,8 +14,8 @@
 //!                          └──────────────────────┘        any ── close() ──► CLOSED
 //! ```
 //!
-//! One task does all fetching, so there is never more than one fetch. *When* the table is from is the moment
-//! at which its fetch was begun: what changed after that may not be in it.
+//! One task does all fetching, so there is never more than one fetch. A table dates from the moment
+//! at which its fetch was begun: later changes may not be in it.
 //!
 //! | module | what |
 //! |---|---|
@@ -57,7 +57,7 @@ pub struct ShardMapConfig {
     pub closed_kept: Duration,
     /// How long a fetch, all its pages together, may take.
     pub fetch_timeout: Duration,
-    /// Fetch anew when the table is so old, also if nobody says that it is out of date.
+    /// Fetch anew when the table is this old, even if no caller reports that it is out of date.
     pub refresh_every: Option<Duration>,
 }
 
@@ -81,13 +81,13 @@ pub enum ShardMapState {
     Invalid,
     /// A table is being fetched; until it is here, the old one answers.
     Updating,
-    /// Nobody has said that the table is out of date.
+    /// No caller has reported that the table is out of date.
     Ready,
-    /// For ever: nothing answers any more.
+    /// No function lists the shards any more; final.
     Closed,
 }
 
-/// The map was closed, for ever.
+/// The map was closed; final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the shard map is closed")]
 pub struct ShardMapClosed;
@@ -212,7 +212,7 @@ where
         self.shared.clock.now()
     }
 
-    /// The row in which a place lies, as far as is known: none before the first table is there, and
+    /// The row that contains a place, as far as is known: none before the first table is there, and
     /// when the map is closed. O(log n), and never waits for a fetch.
     #[must_use]
     pub fn predict(&self, place: u128) -> Option<Arc<ShardRow>> {
@@ -253,7 +253,7 @@ where
         match &mut inner.phase {
             Phase::Idle => inner.phase = Phase::Wanted,
             Phase::Fetching { since, again } if seen_at >= *since && !*again => *again = true,
-            // Nothing is fetched, or what is going to be fetched will tell of it.
+            // Nothing is fetched, or the next fetch will include the change.
             Phase::NotStarted
             | Phase::Wanted
             | Phase::Fetching { .. }
@@ -285,7 +285,7 @@ where
         self.shared.wait_for(is_other).await
     }
 
-    /// Ends the map for ever: no table, no fetch; one that runs is given up.
+    /// Closes the map for good: no table, no fetch; a running fetch is given up.
     pub fn close(&self) {
         self.shared.close();
     }

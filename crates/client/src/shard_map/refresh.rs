@@ -11,10 +11,10 @@ use super::snapshot::Snapshot;
 use super::{Phase, ShardMapClosed, Shared};
 use crate::retry::backoff;
 
-/// Each wait after a failure is so many times as long as the one before it.
+/// Each wait after a failure is longer than the one before it by this factor.
 const BACKOFF_FACTOR: u32 = 2;
 
-/// What comes after a fetch.
+/// What follows a fetch.
 enum Next {
     /// Another fetch, or waiting until one is wanted.
     GoOn,
@@ -52,7 +52,7 @@ where
         }
     }
 
-    /// Waits until somebody wants a fetch, or the table is so old that it is fetched anyway.
+    /// Waits until a fetch is requested, or the table is so old that it is fetched anyway.
     async fn wait_until_wanted(&self) -> Result<(), ShardMapClosed> {
         let wanted = self.wait_for(|inner| (inner.phase == Phase::Wanted).then_some(()));
         let Some(age_max) = self.config.refresh_every else {
@@ -80,13 +80,13 @@ where
         }
     }
 
-    /// Begins a fetch: from now on, what is seen may not be in it.
+    /// Begins a fetch: changes seen from now on may not be in it.
     fn begin(&self) -> Result<Duration, ShardMapClosed> {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Closed {
             return Err(ShardMapClosed);
         }
-        // The clock under the lock, so that nobody sees something earlier and comes later with it.
+        // The clock is read under the lock, so that no earlier observation arrives later.
         let since = self.clock.now();
         inner.phase = Phase::Fetching { since, again: false };
         inner.stats.fetches += 1;

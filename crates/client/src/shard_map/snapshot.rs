@@ -44,7 +44,7 @@ impl Snapshot {
         self.rows.get(*self.by_id.get(&id)?)
     }
 
-    /// The first row that is not before what is looked for.
+    /// The first row that is not before the given place.
     pub(super) fn search(
         &self,
         mut is_before: impl FnMut(&ShardRow) -> bool,

@@ -125,7 +125,7 @@ fn nothing_is_invalidated_by_what_was_seen_before_the_table() {
     map.invalidate(millis(999), Some(1));
     map.invalidate(Duration::ZERO, None);
     assert_eq!(map.state(), ShardMapState::Ready);
-    // At the same moment: nobody knows which was first.
+    // At the same moment: it is unknown which was first.
     map.invalidate(refreshed, Some(1));
     assert_eq!(map.state(), ShardMapState::Updating);
 }

@@ -41,11 +41,11 @@ enum Kind {
 /// What one operation of a batch came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchReply {
-    /// What is there; an entry without value and chain if there is nothing.
+    /// The entry; without value and chain if there is none.
     Read(Entry),
     /// What a write or a deletion did.
     Written(Written),
-    /// The node refused it; the others were done nevertheless.
+    /// The node refused it; the other operations were executed.
     Refused(ServerError),
 }
 
@@ -143,8 +143,8 @@ impl Batch {
         (bytes, idempotency)
     }
 
-    /// The replies, in the order of the operations. An error that another node might not have is one
-    /// of the whole batch, where it can be done again.
+    /// The replies, in the order of the operations. An error that another node might not have
+    /// becomes the error of the whole batch if the batch can be retried.
     fn decode(
         &self,
         reply: &Message,

@@ -58,7 +58,7 @@ impl Plan<'_> {
     }
 }
 
-/// What came back, and from whom.
+/// The reply, and the node that sent it.
 #[derive(Debug)]
 pub(super) struct Served<T> {
     pub(super) value: T,
@@ -133,7 +133,7 @@ impl Inner {
         let started = rt::now();
         let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
         let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
-        // Where it may have been done.
+        // If it may have been executed.
         let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
         let counts = (!plan.is_own).then_some(&self.counts);
         if let Some(counts) = counts {
@@ -242,7 +242,7 @@ impl Inner {
         None
     }
 
-    /// One try, which may take so long.
+    /// One try, within the given time.
     pub(super) async fn try_at<T, F, Fut>(
         &self,
         address: &HostPort,
@@ -338,7 +338,7 @@ mod tests {
         };
         assert_eq!(told(true, Repeated::No, true), Repeated::Maybe);
         assert_eq!(told(false, Repeated::No, true), Repeated::No);
-        // Who knew the write had it made before; and nothing at all was made.
+        // A node that knew the write had it made before; and nothing at all was made.
         assert_eq!(told(true, Repeated::Yes, true), Repeated::Yes);
         assert_eq!(told(true, Repeated::No, false), Repeated::No);
     }

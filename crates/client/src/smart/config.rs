@@ -17,9 +17,9 @@ pub enum ReadMode {
     Preferred,
     /// That of any node. A write of one's own may not be seen yet.
     Any,
-    /// The newest of a majority of the nodes in the view: greatest by (tock, node name,
-    /// incarnation, tick). Newer than what one node tells while the network is slow to spread it, and
-    /// no more than that: see [`ReadModeError::Linearizable`].
+    /// The newest version of a majority of the nodes in the view: greatest by (tock, node name,
+    /// incarnation, tick). Newer than one node's version while the network is slow to spread it,
+    /// and no more than that: see [`ReadModeError::Linearizable`].
     Freshest,
 }
 
@@ -110,7 +110,7 @@ impl ClientConfig {
         ClientConfig { topology, ..self }
     }
 
-    /// What is tried again, when, and for how long.
+    /// What is retried, when, and for how long.
     #[must_use]
     pub fn retry(self, retry: RetryPolicy) -> ClientConfig {
         ClientConfig { retry, ..self }
@@ -149,15 +149,15 @@ impl ClientConfig {
         ClientConfig { own_writes_max, ..self }
     }
 
-    /// How many paths (65,536), and bytes of them (16 MiB), each watch remembers in order to go on at
-    /// another node where it was. Above, it starts over there.
+    /// How many paths (65,536), and bytes of them (16 MiB), each watch remembers in order to
+    /// continue at another node. With more, it starts over there.
     #[must_use]
     pub fn watch_memory(self, paths: usize, bytes: usize) -> ClientConfig {
         ClientConfig { watch_paths_max: paths, watch_bytes_max: bytes, ..self }
     }
 
-    /// How long a watch that goes on at another node waits there for versions that it has delivered
-    /// already and that have not come there yet (2 s); then it starts over.
+    /// How long a watch that continues at another node waits there for versions that it has already
+    /// delivered and that have not arrived there yet (2 s); then it starts over.
     #[must_use]
     pub fn watch_patience(self, watch_patience: Duration) -> ClientConfig {
         ClientConfig { watch_patience, ..self }

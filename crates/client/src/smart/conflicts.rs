@@ -24,11 +24,11 @@ pub struct Conflict {
     pub winner: Entry,
     /// The one that is lost.
     pub loser: Entry,
-    /// The first node that told of it.
+    /// The first node that reported it.
     pub node: String,
 }
 
-/// Conflicts, and who told of them.
+/// Conflicts, and the nodes that reported them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConflictsFound {
     /// Each once, however many nodes found it; of one node in the order in which it found them.

@@ -15,13 +15,14 @@ use crate::model::value::Value;
 /// An entry as a node has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its value; none where it was deleted.
+    /// Its value; none if it was deleted.
     pub value: Option<Value>,
-    /// Its newest event, as a chain, for a precondition; none from an operation that does not tell.
+    /// Its newest event, as a chain, for a precondition; none from an operation that does not
+    /// return it.
     pub chain: Option<Chain>,
     /// Its tock.
     pub tock: u64,
-    /// The node that told it.
+    /// The node that returned it.
     pub node: String,
 }
 
@@ -35,7 +36,7 @@ impl Entry {
         decode(value.ok_or_else(|| CallError::Value(String::from("the entry was deleted")))?)
     }
 
-    /// Which version it is, as far as that was told.
+    /// Which version it is, as far as is known.
     pub(super) fn version(&self) -> Option<Version> {
         let chain = self.chain.as_ref()?;
         Some(Version { tock: self.tock, event: chain.newest.clone() })
@@ -54,11 +55,11 @@ pub struct TreeEntry {
 /// What a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Whether the value is another one than before. False for the same value again, and for a
-    /// deletion of what was not there.
+    /// Whether the value changed. False if the value was the same, and for a deletion of an entry
+    /// that did not exist.
     pub changed: bool,
-    /// The entry's newest event from then on; a chain for the next write's precondition. None where
-    /// nothing was there to delete.
+    /// The entry's newest event from then on; a chain for the next write's precondition. None if
+    /// there was nothing to delete.
     pub chain: Option<Chain>,
     /// The entry's tock.
     pub tock: u64,
@@ -140,7 +141,7 @@ pub(super) fn chain_of(message: &Message, node: &str) -> Result<Option<Chain>, C
     chain.map(Option::flatten).map_err(|_| malformed(node, "chain"))
 }
 
-/// The entry in a message; none where nothing was ever there, as far as the message tells.
+/// The entry in a message; none if there never was one, as far as the message says.
 pub(super) fn entry_of(message: &Message, node: &str) -> Result<Entry, ClientError> {
     Ok(Entry {
         value: value_of(message, "value", node)?,

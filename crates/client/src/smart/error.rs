@@ -20,7 +20,7 @@ pub enum Fate {
 /// Where, how often, and with what effect a call was tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct At {
-    /// The node of the last try, by its name, or its address where that is not known.
+    /// The node of the last try, by its name, or by its address if the name is not known.
     pub node: Option<String>,
     /// Tries, the last one included.
     pub attempts: u32,
@@ -88,7 +88,7 @@ pub enum CallError {
     /// There is no such read mode.
     #[error(transparent)]
     ReadMode(#[from] ReadModeError),
-    /// What is there, or what is to be written, is no value of this type. A write was not sent.
+    /// The value, read or to be written, is not of this type. A write was not sent.
     #[error("the value does not fit: {0}")]
     Value(String),
     /// The call cannot be made like that. Nothing was sent.
@@ -137,13 +137,13 @@ impl CallError {
         self.at().map_or(0, |at| at.attempts)
     }
 
-    /// What became of what was to be done.
+    /// What is known of a write that failed.
     #[must_use]
     pub fn fate(&self) -> Fate {
         self.at().map_or(Fate::NotDone, |at| at.fate)
     }
 
-    /// Whether a precondition of a write did not hold: somebody else was there first.
+    /// Whether a precondition of a write did not hold: another write came first.
     #[must_use]
     pub fn is_precondition(&self) -> bool {
         let codes = ["already_exists", "is_new", "chain_mismatch", "data_mismatch"];

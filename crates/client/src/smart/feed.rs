@@ -17,7 +17,7 @@ use crate::pool::{NodeIdentity, PooledConnection};
 use crate::retry::ErrorClass;
 use crate::rt;
 
-/// A stream, and who sends it.
+/// A stream, and the node that sends it.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) stream: ReplyStream,
@@ -27,8 +27,9 @@ pub(super) struct Opened {
     pub(super) address: HostPort,
 }
 
-/// Work that goes on where it was when whoever waited for it comes back: a wait that is dropped again and
-/// again, in the arms of a `select`, must not make it begin anew each time.
+/// Work that survives cancellation: when the waiting call comes back, it continues where it was. A
+/// future that is dropped again and again, in the arms of a `select`, must not make it begin anew
+/// each time.
 pub(super) struct Pending<T>(BoxFuture<'static, T>);
 
 impl<T> std::fmt::Debug for Pending<T> {
@@ -156,5 +157,5 @@ async fn open_on(
     Ok((stream, used))
 }
 
-/// How long a search for what came late waits between two looks.
+/// How long a search for late versions waits between two looks.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);

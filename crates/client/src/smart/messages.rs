@@ -1,4 +1,4 @@
-//! Messages through the network that leave nothing behind: whoever listens gets them, nobody else.
+//! Messages through the network that are not stored: only programs that listen receive them.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::model::shard::shard_of;
 use crate::model::value::Value;
 use crate::retry::{ErrorClass, Idempotency};
 
-/// What a monitor tells.
+/// What a monitor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MonitorEvent {
     /// A message.
     Message(TopicMessage),
-    /// Its node was lost, and it goes on at another one: messages may have been lost in between.
+    /// Its node was lost, and it continues at another one: messages may have been lost in between.
     Gap {
-        /// The node that tells from now on.
+        /// The node that sends from now on.
         node: String,
     },
 }
@@ -75,8 +75,8 @@ enum Phase {
 }
 
 impl Client {
-    /// Sends a message to all who monitor its topic now. It is not kept, and sent at most once:
-    /// if nobody knows whether it went out, that is the error.
+    /// Sends a message to all that monitor its topic at present. It is not stored, and sent at most
+    /// once: if it is unknown whether it was sent, that is the error.
     ///
     /// # Errors
     /// [`CallError`].
@@ -100,8 +100,8 @@ impl Client {
         self.inner.request(plan, "msg_send", &fields).await.map(drop)
     }
 
-    /// Tells the messages of a topic as they come; in a topic, `+` stands for one element and `#`, at
-    /// the end, for one or more of them. When this returns, the monitor has begun.
+    /// Delivers the messages of a topic as they arrive; in a topic, `+` stands for one element and
+    /// `#`, at the end, for one or more. When this returns, the monitor has begun.
     ///
     /// # Errors
     /// [`CallError`]: no node could begin it in time.
@@ -120,11 +120,11 @@ impl Client {
 }
 
 impl Monitor {
-    /// What comes next. Waits as long as it takes, also while no node can be reached. Dropping this
-    /// loses nothing.
+    /// The next event. Waits for as long as necessary, also while no node can be reached. Dropping
+    /// the future loses nothing.
     ///
     /// # Errors
-    /// A node refused for good, or the client was closed. The monitor is over.
+    /// A node refused for good, or the client was closed. The monitor has ended.
     pub async fn next(&mut self) -> Result<MonitorEvent, CallError> {
         loop {
             let event = match &mut self.phase {
@@ -156,7 +156,7 @@ impl Monitor {
         }
     }
 
-    /// The node that tells now; none while there is none.
+    /// The node that sends at present, if there is one.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
         match &self.phase {

@@ -1,8 +1,8 @@
-//! The smart client: a program talks to the cluster, and does not think about which node is up.
+//! The smart client: a program talks to the cluster, and need not know which node is up.
 //!
-//! Every node holds everything, so which node is asked is a matter of affinity only: the writers of a
-//! path meet at one node, conflicts become rare, and a client reads its own writes. What fails is tried
-//! again at the next node, as long as that is safe and there is time.
+//! Every node holds everything, so the choice of a node is a matter of affinity only: the writers
+//! of a path meet at one node, conflicts become rare, and a client reads its own writes. A failed
+//! request is retried at the next node, as long as that is safe and there is time.
 //!
 //! ```
 //! use distkv_client::{Client, ClientConfig, PutOptions};
@@ -33,16 +33,16 @@
 //! | `call` | one call: which node, how long, and what then |
 //! | `config` | how a client behaves |
 //! | `conflicts` | what lost |
-//! | `entry` | what nodes say of entries and writes |
+//! | `entry` | what nodes return about entries and writes |
 //! | `error` | what a call can end with |
-//! | `feed` | streams that go on at another node |
+//! | `feed` | streams that continue at another node |
 //! | `messages` | `send` and `monitor` |
 //! | `ops` | get, put, delete, trees |
 //! | `own_writes` | so that a client reads what it wrote |
-//! | `read_modes` | whose answer a read takes |
+//! | `read_modes` | which node's answer a read takes |
 //! | `request` | any request that has one reply |
 //! | `table` | which shards have a preferred node of their own |
-//! | `watch` | watches that go on at another node |
+//! | `watch` | watches that continue at another node |
 
 mod batch;
 mod call;
@@ -110,7 +110,7 @@ impl Drop for Inner {
 }
 
 impl Client {
-    /// Connects: returns as soon as one of the seeds can be reached and has told which nodes there are.
+    /// Connects: returns as soon as one of the seeds can be reached and has told which nodes exist.
     ///
     /// # Errors
     /// [`CallError::Usage`] without seeds, [`CallError::Unavailable`] when none could be reached in
@@ -198,7 +198,7 @@ impl Client {
         }
     }
 
-    /// Ends the client, for all its clones: what is under way fails, watches end, and nothing new
+    /// Closes the client, with all its clones: pending calls fail, watches end, and nothing new
     /// begins.
     pub fn close(&self) {
         self.inner.table.close();

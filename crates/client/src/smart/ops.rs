@@ -25,7 +25,7 @@ use crate::rt;
 /// Most entries that [`Client::tree`] gives back; a greater tree is an error.
 pub const TREE_ENTRIES_MAX: usize = 1 << 20;
 
-/// By which nodes know a write again: two writes never have the same. Random, and never used
+/// The id by which nodes recognise a write: two writes never have the same. Random, and never used
 /// for anything else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WriteId(pub [u8; 16]);
@@ -41,7 +41,7 @@ impl WriteId {
     }
 }
 
-/// What goes with a write. The default: no precondition, an id of its own, no copies waited for.
+/// The options of a write. The default: no precondition, an id of its own, no waiting for copies.
 #[derive(Debug, Clone, Default)]
 pub struct PutOptions {
     chain: ChainCondition,
@@ -75,7 +75,8 @@ impl PutOptions {
         PutOptions::default()
     }
 
-    /// Only if the entry's newest event is still this chain's: nobody has written since.
+    /// Only if the entry's newest event is still this chain's, that is, if nobody has written
+    /// since.
     #[must_use]
     pub fn chain(self, chain: Chain) -> PutOptions {
         PutOptions { chain: ChainCondition::Newest(chain), ..self }
@@ -93,21 +94,21 @@ impl PutOptions {
         PutOptions { prev: Some(value), ..self }
     }
 
-    /// With this id: the same write can be made again by another program, or after a restart, and
+    /// With this id: another program can make the same write again, also after a restart, and it
     /// counts once.
     #[must_use]
     pub fn write_id(self, id: WriteId) -> PutOptions {
         PutOptions { id: Id::Given(id), ..self }
     }
 
-    /// Without an id: if nobody knows whether the write was made, it is an error, but with a
-    /// chain as its precondition.
+    /// Without an id: if it is unknown whether the write was made, that is an error, unless it has
+    /// a chain as its precondition.
     #[must_use]
     pub fn without_write_id(self) -> PutOptions {
         PutOptions { id: Id::None, ..self }
     }
 
-    /// The write succeeds when so many other nodes have it.
+    /// The write succeeds only when this many other nodes have it.
     #[must_use]
     pub fn copies(self, copies: u64) -> PutOptions {
         PutOptions { copies, ..self }
@@ -153,7 +154,7 @@ impl PutOptions {
         to.u64("nchain", 1);
     }
 
-    /// The same for a batch, where copies cannot be waited for.
+    /// As above for a batch, in which a write cannot wait for copies.
     pub(super) fn write_into_batch(&self, id: Option<WriteId>, to: &mut Fields) {
         let without = PutOptions { copies: 0, ..self.clone() };
         without.write_into(id, Duration::ZERO, to);
@@ -201,13 +202,13 @@ pub struct TreeOptions {
 /// How a tree is deleted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeleteTreeOptions {
-    /// Retry also if nobody knows whether all of it was done: what others wrote there between two tries
-    /// is deleted as well.
+    /// Retry also if it is unknown whether all of it was done: entries that others wrote between
+    /// two tries are deleted as well.
     pub again_if_unknown: bool,
 }
 
 impl Client {
-    /// The value at a path; none where there is none.
+    /// The value at a path, if there is one.
     ///
     /// # Errors
     /// [`CallError`]; [`CallError::Value`] if it is not of this type.
@@ -227,9 +228,8 @@ impl Client {
         Ok(self.inner.read(request, self.inner.config.read_mode).await?.value)
     }
 
-    /// The entry at a path with its chain: what a put with a chain precondition begins with. `None`
-    /// where nothing was ever, or what was there was deleted and purged; an entry that was deleted
-    /// has no value.
+    /// The entry at a path with its chain, which a put with a chain as precondition needs. `None`
+    /// if there never was an entry, or it was deleted and purged; a deleted entry has no value.
     ///
     /// # Errors
     /// [`CallError`].
@@ -262,10 +262,10 @@ impl Client {
         self.put_with(path, value, &PutOptions::default()).await
     }
 
-    /// The same with options.
+    /// As [`Client::put`], with options.
     ///
     /// # Errors
-    /// [`CallError`]; [`CallError::is_precondition`] if somebody else was there first.
+    /// [`CallError`]; [`CallError::is_precondition`] if another write came first.
     pub async fn put_with<T: Serialize + ?Sized + Sync>(
         &self,
         path: &Path,
@@ -289,7 +289,7 @@ impl Client {
         self.inner.write(path, Some(value), options).await
     }
 
-    /// Deletes what is at a path; what is below it stays.
+    /// Deletes the entry at a path; entries below it stay.
     ///
     /// # Errors
     /// [`CallError`].
@@ -309,10 +309,11 @@ impl Client {
         self.inner.write(path, None, options).await
     }
 
-    /// Deletes all values at and below a path, as the node that is asked has them; tells how many.
+    /// Deletes all values at and below a path, as the node that is asked has them; returns how
+    /// many.
     ///
     /// # Errors
-    /// [`CallError`]. Part of it may have been done, where the fate is unknown.
+    /// [`CallError`]. Part of it may have been done if the fate is unknown.
     pub async fn delete_tree(
         &self,
         path: &Path,
@@ -444,7 +445,7 @@ pub(super) async fn request_on(
     used.connection().request(action, fields).await
 }
 
-/// The next item of a stream that has an end, which may take so long.
+/// The next item of a stream that has an end, within the given time.
 pub(super) async fn next_item(
     stream: &mut ReplyStream,
     node: &str,

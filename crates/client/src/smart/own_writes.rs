@@ -1,11 +1,11 @@
-//! What this client wrote, so that it reads it back.
+//! The writes of this client, so that it reads them back.
 //!
-//! Two tables, both bounded. Per shard, which life of which node acknowledged the last write: reads
-//! of the shard go there first while that node lives, and it has what it acknowledged. Per path
-//! (the newest so many), which tock the last own write got: whoever else answers a read must have at
-//! least that tock at the path, else the answer is stale, and another node is asked, for a
-//! short while. When the node that took a write is gone before anybody has got it from there, that
-//! write may be gone: so after that while the answer that there is counts.
+//! There are two tables, both bounded. One says per shard which life of which node acknowledged the
+//! last write: reads of the shard go there first while that node lives, because it has what it
+//! acknowledged. The other says per path (for the newest paths) which tock the last own write got:
+//! another node's answer must have at least that tock at the path; otherwise it is stale, and
+//! another node is asked, for a short while. If the node that took a write is gone before another
+//! node has received it, the write may be lost: so after that while the available answer counts.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,7 +27,8 @@ struct State {
     homes: HashMap<u16, NodeIdentity>,
     /// The tock, and whose turn it is in `order`.
     tocks: HashMap<Path, (u64, u64)>,
-    /// Oldest first; what was written again since is skipped. Invariant: at most twice `max`.
+    /// Oldest first; paths that were written again since are skipped. Invariant: at most twice
+    /// `max`.
     order: VecDeque<(Path, u64)>,
     turn: u64,
 }
@@ -71,7 +72,7 @@ impl OwnWrites {
         }
     }
 
-    /// A node deleted a tree, of whose entries nothing was told.
+    /// A node deleted a tree without reporting its entries.
     pub(super) fn on_tree_deleted(&self, shard: u16, node: &NodeIdentity) {
         self.state.lock().homes.insert(shard, node.clone());
     }

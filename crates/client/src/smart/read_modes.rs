@@ -22,7 +22,7 @@ use crate::rt;
 use crate::stats::count;
 use crate::topology::Target;
 
-/// What is read.
+/// What to read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadRequest<'a> {
     pub(super) path: &'a Path,
@@ -51,7 +51,7 @@ impl Inner {
     }
 
     /// From the node that took this client's last write, else from the preferred one, else from the
-    /// next. What is older than a write of one's own is not taken while there is hope.
+    /// next. A version older than an own write is not accepted while there is hope for a newer one.
     async fn read_preferred(&self, request: ReadRequest<'_>) -> Result<Entry, CallError> {
         let (path, shard) = (request.path, shard_of(request.path));
         let started = rt::now();
@@ -77,7 +77,7 @@ impl Inner {
                 return Ok(entry);
             }
             if stale.contains(&address) {
-                // Everybody was asked.
+                // All nodes were asked.
                 stale.clear();
                 rt::sleep(LOOK_AGAIN).await;
             }

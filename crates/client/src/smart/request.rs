@@ -19,8 +19,8 @@ pub struct RawRequest<'a> {
     pub fields: &'a Fields,
     /// The path that it is about, from the root: its preferred node is asked first.
     pub path: &'a Path,
-    /// Whether doing it twice is doing it once: what is not known to have failed is tried again only
-    /// then.
+    /// Whether executing it twice has the effect of once: only then is a request of unknown fate
+    /// retried.
     pub idempotency: Idempotency,
     /// Whether its write id is all that keeps a second one from counting: then it is not tried again
     /// where nodes are so old that they heed none.
@@ -30,8 +30,8 @@ pub struct RawRequest<'a> {
 }
 
 impl Client {
-    /// Makes a request, at the node that is preferred for its path, and at others if that fails. What it
-    /// writes is not remembered for this client's reads.
+    /// Makes a request, at the node that is preferred for its path, and at others if that fails.
+    /// Its writes are not remembered for this client's reads.
     ///
     /// # Errors
     /// [`CallError`]; its [`CallError::fate`] says whether it may have been carried out.

@@ -1,5 +1,5 @@
-//! The table of virtual shards that nodes export: which of them have a preferred node of their
-//! own. It is cached by a [`ShardMap`], and what it says goes to the topology manager.
+//! The table of virtual shards that nodes export: which shards have a preferred node of their own.
+//! It is cached by a [`ShardMap`], and its content goes to the topology manager.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ pub(super) fn new_table(client: Weak<Inner>, config: ShardMapConfig) -> Arc<Tabl
     Arc::new(ShardMap::new(Lister { client }, SystemClock, config))
 }
 
-/// Begins to fetch the table, and hands on what it says until it is closed.
+/// Begins to fetch the table, and hands on its content until it is closed.
 pub(super) fn follow_table(table: Arc<Table>, client: Weak<Inner>) {
     if table.start().is_err() {
         return;

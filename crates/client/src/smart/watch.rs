@@ -1,13 +1,15 @@
-//! Watches that go on at another node when theirs is lost.
+//! Watches that continue at another node when theirs is lost.
 //!
-//! Per path, versions come in their order, and none that was delivered comes again: a watch remembers
-//! what it has delivered (bounded). At the next node it gets the whole state, and delivers what is newer.
-//! What that node does not show is asked for: it was deleted meanwhile, then that is delivered; or the
-//! node has not heard of it yet, then it is waited for a short while. If it does not come (it may have
-//! been lost with the node that had told it), or if more was delivered than can be remembered, the
-//! watch starts over and says so: [`WatchEvent::Restarted`].
+//! For each path, versions come in order, and none is delivered twice: a watch remembers what it
+//! has delivered (bounded). At the next node it gets the whole state, and delivers newer versions.
+//! It asks about paths that are not shown there. If such an entry was deleted meanwhile, the
+//! deletion is delivered; if the node has not heard of the version yet, the watch waits for it for
+//! a short while. If it does not come (it may have been lost with the node that had sent it), or if
+//! more was delivered than can be remembered, the watch starts over and says so:
+//! [`WatchEvent::Restarted`].
 //!
-//! What was overtaken while the watch was away is not delivered: only the latest version of each path.
+//! Versions that were superseded while the watch was away are not delivered: only the latest
+//! version of each path.
 
 mod memory;
 mod settle;
@@ -40,12 +42,12 @@ use settle::{Settled, settle};
 /// Most paths of which a watch asks what became of them; if there are more, it starts over.
 const DOUBTS_MAX: usize = 4096;
 
-/// What is watched.
+/// What to watch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WatchOptions {
-    /// The state comes first, then [`WatchEvent::UpToDate`], then changes. Without, only changes; the
-    /// state goes over the wire nevertheless, since without it nobody could say later what changed
-    /// while a node was away.
+    /// The state comes first, then [`WatchEvent::UpToDate`], then changes. Without it, only
+    /// changes; the state is still sent over the network, because otherwise it would be unknown
+    /// later what changed while a node was away.
     pub fetch: bool,
     /// Levels below the path before which nothing is watched.
     pub min_depth: Option<u64>,
@@ -53,22 +55,22 @@ pub struct WatchOptions {
     pub max_depth: Option<u64>,
 }
 
-/// What a watch tells.
+/// What a watch reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// An entry is there, has another value, or was deleted.
+    /// An entry was created, changed, or deleted.
     Change(Change),
     /// All that was there has come; what follows is what changes. Once, and after each
     /// [`WatchEvent::Restarted`].
     UpToDate,
-    /// Its node was lost, and it goes on at another one where it was: nothing is missing but versions that
-    /// were overtaken meanwhile.
+    /// Its node was lost, and it continues at another one where it was: only versions that were
+    /// superseded meanwhile are missing.
     Resumed {
-        /// The node that tells from now on.
+        /// The node that sends from now on.
         node: String,
     },
-    /// It could not go on where it was. Forget what it told: the state of now follows, whole, then
-    /// [`WatchEvent::UpToDate`].
+    /// It could not continue where it was. Discard what it reported: the whole present state
+    /// follows, then [`WatchEvent::UpToDate`].
     Restarted,
 }
 
@@ -105,9 +107,9 @@ pub struct Watch {
     search: Search,
     memory: Memory,
     queue: VecDeque<WatchEvent>,
-    /// The state has not come whole yet: [`WatchEvent::UpToDate`] is to be told.
+    /// The state has not arrived completely yet: [`WatchEvent::UpToDate`] must follow.
     owes_state: bool,
-    /// The state is not to be told, since nobody asked for it.
+    /// The state is not reported, since it was not requested.
     is_silent: bool,
     /// Paths that this node shows older than they were delivered.
     older: Vec<Path>,
@@ -133,7 +135,7 @@ enum Phase {
 }
 
 impl Client {
-    /// Watches a path and what is below it. When this returns, the watch has begun.
+    /// Watches a path and everything below it. When this returns, the watch has begun.
     ///
     /// # Errors
     /// [`CallError`]: no node could begin it in time.
@@ -164,11 +166,11 @@ impl Client {
 }
 
 impl Watch {
-    /// What comes next. Waits as long as it takes, also while no node can be reached: it goes on when one
-    /// can. Dropping this loses nothing.
+    /// The next event. Waits for as long as necessary, also while no node can be reached; it
+    /// continues when one can. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// A node refused for good, or the client was closed. The watch is over.
+    /// A node refused for good, or the client was closed. The watch has ended.
     pub async fn next(&mut self) -> Result<WatchEvent, CallError> {
         loop {
             if let Some(event) = self.queue.pop_front() {
@@ -194,7 +196,7 @@ impl Watch {
         &self.path
     }
 
-    /// The node that tells now; none while there is none.
+    /// The node that sends at present, if there is one.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
         match &self.phase {
@@ -239,7 +241,7 @@ impl Watch {
             Phase::Settling { asking, .. } => {
                 match asking.wait().await {
                     Some(Ok(settled)) => self.on_settled(settled),
-                    // It cannot tell: that is no reason to leave it.
+                    // It cannot answer: that is no reason to leave it.
                     Some(Err(ClientError::Server(_))) => self.start_over(),
                     Some(Err(_)) | None => self.on_lost(),
                 }
@@ -418,7 +420,7 @@ impl Watch {
         }
     }
 
-    /// What was told does not count any more.
+    /// What was reported does not count any more.
     fn start_over(&mut self) {
         count(&self.client.counts.watches_restarted);
         self.memory.clear();

@@ -13,7 +13,7 @@ use crate::rt;
 
 /// How watching one candidate ended.
 enum Outcome {
-    /// It told at least one view that was taken.
+    /// It sent at least one view that was accepted.
     Followed,
     /// It has no view to watch.
     Unsupported,

@@ -1,5 +1,5 @@
-//! Who is preferred for which shard, and where everybody is: one view and one table of overrides
-//! put together.
+//! Which node is preferred for which shard, and where each node is: one view combined with one
+//! table of overrides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ pub type Preferences = BTreeMap<u16, String>;
 pub struct Target {
     /// Its name; of a seed that was never reached, its address.
     pub name: String,
-    /// Its life, where that is known.
+    /// Its life, if it is known.
     pub incarnation: Option<u64>,
-    /// Where it is.
+    /// Its address.
     pub address: HostPort,
     /// Whether it should be asked before those that are not live.
     pub is_live: bool,

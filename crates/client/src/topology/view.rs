@@ -1,4 +1,4 @@
-//! Which nodes there are, as a node tells it, and what differs between two such views.
+//! The nodes of a network as one node sees them, and the differences between two such views.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub enum NodeState {
     Left,
     /// Nothing is known of it but that its agreement is needed for purging.
     Away,
-    /// A word that this version does not know; or nobody was asked, and it is a seed.
+    /// A word that this version does not know; or no node was asked, and it is a seed.
     Other(String),
 }
 
@@ -45,7 +45,7 @@ impl NodeState {
         }
     }
 
-    /// Whether it may answer requests. Whoever is only suspected may.
+    /// Whether it may answer requests. A node that is only suspected may.
     #[must_use]
     pub fn is_live(&self) -> bool {
         match self {
@@ -64,11 +64,11 @@ impl NodeState {
 pub struct NodeView {
     /// Its name; of a seed that was never reached, its address.
     pub name: String,
-    /// Its life; none where nobody told.
+    /// Its life; none if it is not known.
     pub incarnation: Option<u64>,
-    /// Where clients reach it; none where that is not known.
+    /// Its address for clients; none if it is not known.
     pub client: Option<HostPort>,
-    /// Where its peers reach it, which is never where clients do.
+    /// Its address for peers, which is never the one for clients.
     pub gossip: Option<String>,
     /// How it is. Two nodes may see that differently.
     pub state: NodeState,
@@ -125,14 +125,14 @@ impl NodeView {
         })
     }
 
-    /// Which of two lives of one name counts: the one that goes on.
+    /// Which of two lives of one name counts: the present one.
     fn is_better_than(&self, other: &NodeView) -> bool {
         let rank = |node: &NodeView| (node.state.is_live(), node.is_ready, node.client.is_some());
         rank(self) > rank(other)
     }
 }
 
-/// "All addresses" is nowhere that anybody can connect to: then it is where its peers find it.
+/// Nobody can connect to "all addresses": then it is where its peers find it.
 fn reachable(client: HostPort, gossip: Option<&str>) -> HostPort {
     let is_anywhere = client.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
     let gossip = gossip.and_then(|text| HostPort::parse(text, Some(0)).ok());
@@ -147,13 +147,13 @@ fn reachable(client: HostPort, gossip: Option<&str>) -> HostPort {
 pub(super) struct ToldView {
     /// In the order of names, each once.
     pub(super) nodes: Vec<NodeView>,
-    /// Who told.
+    /// The node that sent it.
     pub(super) source: Option<String>,
 }
 
 impl ToldView {
-    /// From the map `{epoch, nodes, id}`; `None` if it is not one. The node's own epoch says
-    /// nothing to somebody who asks several nodes, and is not read.
+    /// From the map `{epoch, nodes, id}`; `None` if it is not one. The node's own epoch means
+    /// nothing to a client that asks several nodes, and is not read.
     pub(super) fn decode(bytes: &[u8]) -> Option<ToldView> {
         let (mut nodes, mut source) = (None, None);
         for (key, value) in map_items(bytes) {
@@ -170,7 +170,8 @@ impl ToldView {
         Some(ToldView { nodes: by_name(told), source })
     }
 
-    /// Whether the one who told serves data: before, it may not have heard of the others yet.
+    /// Whether the node that sent it serves data: before that, it may not have heard of the others
+    /// yet.
     pub(super) fn is_of_ready_node(&self) -> bool {
         let own = self.nodes.iter().find(|node| node.state == NodeState::Asked);
         own.is_some_and(|node| node.is_ready)
@@ -225,7 +226,8 @@ pub(super) fn compare(old: &[NodeView], new: &[NodeView]) -> Vec<NodeChange> {
     changes.collect()
 }
 
-/// Whether a client sees no difference. Who of them was asked is none: it is up.
+/// Whether there is no difference for a client. It does not matter which of them was asked: that
+/// one is up.
 fn is_same(old: &NodeView, new: &NodeView) -> bool {
     let seen = |node: &NodeView| match node.state {
         NodeState::Asked => NodeView { state: NodeState::Up, ..node.clone() },
@@ -275,7 +277,7 @@ mod tests {
         assert_eq!(view.source.as_deref(), Some("n0"));
         let names: Vec<&str> = view.nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!(names, ["n0", "n1", "n2"]);
-        // Where its peers reach it, at the port for clients.
+        // At the address for peers, with the port for clients.
         assert_eq!(view.nodes[0].client, Some(HostPort::parse("10.0.0.1:9", None).unwrap()));
         let live: Vec<bool> = view.nodes.iter().map(NodeView::is_live).collect();
         assert_eq!(live, [true, true, false]);

@@ -16,7 +16,7 @@ pub struct Closed {
 }
 
 impl Engine {
-    /// Why no client is served, if that is so. Peers are served all the same.
+    /// Why no client is served, if that is so. Peers are still served.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         let login = self.login().filter(|_| !self.config.ignore_auth)?;

@@ -1,10 +1,10 @@
-//! The recent conflicts that were found at this node, for clients that ask (DESIGN, rule
-//! "nothing acknowledged is lost silently").
+//! The recent conflicts that were found at this node, for clients that ask (ARCHITECTURE.md,
+//! invariant 4).
 //!
-//! A conflict is found wherever its two versions meet: at every node that held the one when the
-//! other came. So each node at which clients could read the losing version finds it, the one
-//! that made it among them if it lives; a node that only ever saw the winner does not. Nodes do
-//! not tell each other: whoever wants all conflicts of a network asks all of its nodes.
+//! A conflict is found where its two versions meet: at every node that held one when the other
+//! arrived. So each node at which clients could read the losing version finds it, including the
+//! node that made that version if it lives; a node that only ever saw the winner does not. Nodes do
+//! not tell each other: to see all conflicts of a network, ask all of its nodes.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub const CONFLICTS_BYTES_MAX: usize = 16 << 20;
 pub struct FoundConflict {
     /// Counts the conflicts found since the node's start: 1, 2, 3 … without holes.
     pub number: u64,
-    /// What was found.
+    /// The two versions.
     pub conflict: Conflict,
 }
 
@@ -42,8 +42,8 @@ pub struct Conflicts {
 }
 
 impl Conflicts {
-    /// Notes a conflict, and gives its number, unless it is in the list already; drops the
-    /// oldest ones where there are too many.
+    /// Adds a conflict and returns its number, unless it is in the list already; drops the oldest
+    /// ones if there are too many.
     fn record(&mut self, conflict: &Conflict) -> Option<u64> {
         if !self.pairs.insert(pair(conflict)) {
             return None;
@@ -85,8 +85,8 @@ fn pair(conflict: &Conflict) -> (Event, Event) {
     (conflict.winner.newest(), conflict.loser.newest())
 }
 
-/// What a conflict costs while it is kept: the versions are shared with the tree only as long
-/// as they are there.
+/// The memory of a conflict while it is kept: the versions are shared with the tree only as long as
+/// they are there.
 fn cost(conflict: &Conflict) -> usize {
     let versions = conflict.winner.memory_bytes() + conflict.loser.memory_bytes();
     conflict.path.as_bytes().len() + versions + 128
@@ -99,8 +99,8 @@ impl Engine {
         &self.conflicts
     }
 
-    /// Notes a conflict that was found, and tells watchers of its path; after the change that it
-    /// made, if it made one.
+    /// Adds a conflict that was found, and notifies the watchers of its path; after the change that
+    /// it made, if it made one.
     pub(super) fn record_conflict(&mut self, conflict: &Conflict, out: &mut Outbox) {
         let Some(number) = self.conflicts.record(conflict) else { return };
         let watchers = self.watches.of(&conflict.path);

@@ -1,23 +1,25 @@
-//! RULES 10 in motion: peers compare sums over what they hold, and repair what differs.
+//! Replication rule 10 in motion: peers compare sums over what they hold, and repair what differs.
 //!
 //! A full digest carries a sum over all that its sender has accounted for and one over all that it
-//! holds. Where a peer has the same of the first, and the same mark, and another of the second, one
-//! event has two contents. Then:
+//! holds. If a peer has the same first sum and the same mark, and another second sum, one event has
+//! two contents. Then:
 //!
 //! | who | message | what |
 //! |---|---|---|
 //! | the lesser of the two nodes | `ContentsAsk` | its sums by bucket |
 //! | the other | `ContentsList` | the versions that it holds in buckets that differ |
-//! | whoever gets a list | `ContentsWant` | paths at which it lacks what is listed ([`Replica::lacks`]) |
-//! | the other | `ContentsVersions` | the whole versions, which are taken in by RULES 10 |
-//! | the lesser node, after the last list | `ContentsList` | what it holds in the same buckets, in turn |
+//! | the node that gets a list | `ContentsWant` | paths at which it lacks a listed version
+//! ([`Replica::lacks`]) |
+//! | the other | `ContentsVersions` | the whole versions, which are taken in by replication rule 10 |
+//! | the lesser node, after the last list | `ContentsList` | the versions that it holds in the same
+//! buckets |
 //!
-//! Where changes are always under way, two nodes may never have seen the same at the moment of a
-//! digest. Then the sums by bucket are compared now and then, and those buckets are listed that differ
-//! and have not changed at either node from one time to the next.
+//! If changes are always under way, two nodes may never have seen the same at the moment of a
+//! digest. Then the sums by bucket are compared from time to time, and those buckets are listed
+//! that differ and have not changed at either node from one time to the next.
 //!
-//! Each message is understood by itself and checked against the state at hand, so any of them may be
-//! lost, or come late: the next full digest begins anew while the sums differ.
+//! Each message is self-contained and checked against the present state, so any of them may be lost
+//! or late: the next full digest begins anew while the sums differ.
 
 use std::sync::Arc;
 
@@ -38,19 +40,19 @@ use crate::tree::{AllEntries, Tree};
 /// A peer whose sum differs is asked this often at most: what a comparison finds needs a moment to
 /// be repaired.
 const ASK_INTERVAL_MS: Millis = 2_000;
-/// Two nodes whose sums could not be compared for so long compare their buckets all the same.
+/// Two nodes whose sums could not be compared for this long compare their buckets all the same.
 const UNCOMPARED_MS: Millis = 30_000;
 /// Buckets that one comparison lists: with a million entries in all, 16,000.
 const BUCKETS_MAX: usize = 16;
 /// Entries that a list job looks at before it gives way to others.
 const LOOK_MAX: usize = 4_096;
-/// Versions are sent until they have so many bytes; the rest is wanted again.
+/// Versions are sent until they have this many bytes; the rest is requested again.
 const VERSIONS_BYTES_MAX: usize = 256 << 10;
 
 /// The sums by bucket of a peer, and this node's own of the same moment.
 type BothSums = (Box<[u64]>, Box<[u64]>);
 
-/// What is known of how a peer's contents compare.
+/// How a peer's contents compare, as far as is known.
 #[derive(Default)]
 pub(super) struct PeerContents {
     /// When it was last asked to compare.
@@ -90,8 +92,8 @@ impl ListJob {
         Self { walk, places: vec![None; table.len()], table, keys, head, is_listed }
     }
 
-    /// Appends the next frame, of about `bytes_max` bytes; there may be none although more is to
-    /// come. Tells whether that was the last one.
+    /// Appends the next frame, of about `bytes_max` bytes; there may be none although more will
+    /// follow. Returns whether that was the last one.
     pub(super) fn next_frame(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> bool {
         let mut bytes = 0;
         let mut done = false;
@@ -161,7 +163,7 @@ impl Engine {
         self.replica.contents().total()
     }
 
-    /// What a full digest tells of this moment.
+    /// What a full digest says at this moment.
     pub(super) fn contents_told(&mut self) -> Option<ContentsTold> {
         if !self.ready || !self.replica.compares_contents() {
             return None;
@@ -207,7 +209,7 @@ impl Engine {
         self.send(link, &PeerMessage::ContentsAsk(ask), out);
     }
 
-    /// A peer's sums have come: what this node holds where they differ is listed.
+    /// A peer's sums have arrived: the versions that this node holds where they differ are listed.
     pub(super) fn on_contents_ask(&mut self, link: LinkId, ask: &ContentsAsk, out: &mut Outbox) {
         if !self.ready || !self.replica.compares_contents() {
             return;
@@ -224,7 +226,7 @@ impl Engine {
             .filter(|(_, (ours, theirs))| ours != theirs)
             .filter_map(|(at, _)| u16::try_from(at).ok())
             .collect();
-        // Both of one moment, and exact: what differs now is no matter of what is on its way.
+        // Both are of one moment, and exact: changes on their way do not matter.
         let differs =
             ask.mark == *self.replica.mark() && ask.seen == self.replica.seen_fingerprint();
         if !ask.differed && !differs {
@@ -275,7 +277,7 @@ impl Engine {
         out.push(Output::Serve { link, job: Box::new(ServeJob::list(job)) });
     }
 
-    /// A peer lists what it holds: what this node lacks of it is wanted.
+    /// A peer lists what it holds: versions that this node lacks are requested.
     pub(super) fn on_contents_list(&mut self, link: LinkId, list: ContentsList, out: &mut Outbox) {
         if !self.ready || !self.replica.compares_contents() {
             return;

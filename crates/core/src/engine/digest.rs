@@ -1,17 +1,19 @@
-//! Digests: what a node tells its peers of what it has accounted for (RULES, "Sparing").
+//! Digests: what a node tells its peers of what it has accounted for (docs/replication-rules.md,
+//! "Optimizations").
 //!
 //! A full digest names the incarnations that matter: those that are linked or members, those with
-//! holes, and those of which something was accounted for lately; as many as fit, each with all its
-//! ticks or not at all. All others, nearly all of which are over, are covered by one sum
-//! ([`crate::model::seen_sum`]). Whoever has another sum wants the whole list, once per sum: then it
-//! knows what it lacks, or that it lacks nothing. An answer never causes a question, so two nodes
-//! that both lack something ask each other once. Where the whole list is too long, whoever wants it
-//! catches up instead, which tells it in parts.
+//! holes, and those of which something was accounted for recently; as many as fit, each with all
+//! its ticks or not at all. All others, most of which are retired, are covered by one sum
+//! ([`crate::model::seen_sum`]). A node with another sum asks for the whole list, once per sum:
+//! then it knows what it lacks, or that it lacks nothing. An answer never causes a question, so two
+//! nodes that both lack something ask each other once. If the whole list is too long, the asking
+//! node catches up instead, which delivers the list in parts.
 //!
-//! In a network of more than a dozen nodes, those that are merely there are left to the sum, too: a
-//! list of all members to each peer every few seconds would be most of what is said. What has changed here lately, and has not arrived at
-//! the peer yet, must then not look like a difference: a peer that does not name an incarnation has
-//! had nothing of it for a minute, so it is compared with what this node had before.
+//! In a network of more than a dozen nodes, members are not named merely because they exist; the
+//! sum covers them, too. A list of all members to each peer every few seconds would be most of the
+//! traffic. Changes that came here recently, and have not reached the peer yet, must then not look
+//! like a difference: a peer that does not name an incarnation has had nothing of it for a minute,
+//! so its sum is compared with what this node had before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,17 +34,17 @@ const CHANGES_INTERVAL_MS: Millis = 200;
 const CHANGES_FEW: usize = 12;
 /// But so often in any case.
 const CHANGES_INTERVAL_MAX_MS: Millis = 1_000;
-/// In larger networks, members are not named only because they are there.
+/// In larger networks, members are not named merely because they exist.
 const MEMBERS_NAMED_MAX: usize = 12;
 /// A full digest goes out this often, also when nothing changes.
 const FULL_INTERVAL_MS: Millis = 5_000;
-/// So long an incarnation is named after something of it was accounted for: what peers learn at
-/// different times should be found by its name, and not by asking for the whole list.
+/// How long an incarnation is named after something of it was accounted for: a difference in what
+/// peers learned at different times should be found by name, without a request for the whole list.
 const RECENT_MS: Millis = 60_000;
 /// Most incarnations that are named only because something of them was accounted for lately. A
 /// node that has just caught up with all of a long history leaves them to the sum.
 const RECENT_NAMED_MAX: usize = 1_024;
-/// Incarnations that are looked at with each tick although nobody said that they changed.
+/// Incarnations that are looked at with each tick although no change was noted.
 const LOOK_AROUND: usize = 1_024;
 /// A node wants a whole list at most this often, from whomever.
 const WANT_INTERVAL_MS: Millis = 1_000;
@@ -51,7 +53,7 @@ const WANT_AGAIN_MS: Millis = 5_000;
 /// A whole list is sent to one peer at most this often. With 65,536 incarnations it has 3 MB.
 const LIST_INTERVAL_MS: Millis = 2_000;
 
-/// What a node tells: incarnations by name, and what there is besides.
+/// What a node tells: incarnations by name, and the number of the others.
 #[derive(Default)]
 pub(super) struct Told {
     seen: SeenById,
@@ -75,7 +77,7 @@ pub(super) struct Extents {
     /// The same, within [`RECENT_MS`].
     recent: BTreeMap<NodeIndex, Recent>,
     holed: BTreeSet<NodeIndex>,
-    /// Where looking around goes on.
+    /// Where looking around continues.
     cursor: usize,
 }
 
@@ -100,8 +102,8 @@ struct Known {
 enum Shape {
     /// It has no holes.
     Whole(Share),
-    /// It has holes. Its share takes a while to find out, and is not needed where digests name it:
-    /// what it was when there were so many ticks.
+    /// It has holes. Its share takes a while to compute, and is not needed while digests name it:
+    /// the share at the time when it had this many ticks.
     Holed(Option<(u64, Share)>),
 }
 
@@ -133,7 +135,7 @@ fn share_of(key: u64, ticks: Option<&TickSet>, replica: &Replica) -> Share {
 }
 
 impl Extents {
-    /// Something of this incarnation may have been accounted for. A hint: what was forgotten is
+    /// Something of this incarnation may have been accounted for. A hint: what is not noted is
     /// found by looking around.
     pub(super) fn note(&mut self, node: NodeIndex) {
         // Nearly always the same as before.
@@ -143,7 +145,7 @@ impl Extents {
         }
     }
 
-    /// Brings the sum up to date. Costs what was noted.
+    /// Brings the sum up to date. Costs as much as was noted.
     fn refresh(&mut self, replica: &Replica, now: Millis) {
         for (node, id) in replica.table().iter().skip(self.known.len()) {
             let shape = Shape::Whole(Share::default());
@@ -156,7 +158,7 @@ impl Extents {
         }
     }
 
-    /// Looks at some that nobody noted, each at its turn.
+    /// Looks at some incarnations that were not noted, in turn.
     fn look_around(&mut self, replica: &Replica, now: Millis) {
         self.refresh(replica, now);
         for at in self.cursor..(self.cursor + LOOK_AROUND).min(self.known.len()) {
@@ -218,8 +220,9 @@ impl Extents {
         sum
     }
 
-    /// The same (`now_sum`), as it was for a peer to which nothing of what came here lately has
-    /// come: it would have named that. What came half of the time ago that one names things for is at rest.
+    /// As `now_sum`, for a peer that has received none of the recent changes: it would have named
+    /// those incarnations. Changes older than half of the time for which incarnations are named are
+    /// taken as settled.
     fn before_lately(&self, now_sum: SeenSum, named: &BTreeSet<NodeIndex>, now: Millis) -> SeenSum {
         let mut sum = now_sum;
         for (node, recent) in &self.recent {
@@ -235,18 +238,19 @@ impl Extents {
     }
 }
 
-/// What a peer's digests have said of what they do not name.
+/// What a peer's digests have said of the incarnations that they do not name.
 #[derive(Default)]
 pub(super) struct Heard {
     /// Named so far in a digest of which parts follow.
     named: BTreeSet<NodeIndex>,
-    /// All that this sum of the peer's is over is in what it is known to have seen.
+    /// Everything that this sum of the peer covers is in what it is known to have seen.
     understood: Option<SeenSum>,
     /// The whole list was asked for because of this sum, then.
     wanted: Option<(SeenSum, Millis)>,
-    /// No whole list is sent to it before this time.
+    /// Its whole list is too long: from this time on, a catch-up is needed to learn what this sum
+    /// covers.
     list_due: Millis,
-    /// Its whole list is too long: a catch-up is to tell what this sum of it is over, from then on.
+    /// Its whole list is too long: a catch-up, begun after this, must deliver what this sum covers.
     too_long: Option<(SeenSum, Millis)>,
 }
 
@@ -277,8 +281,8 @@ pub(super) struct Schedule {
 }
 
 impl Engine {
-    /// What is accounted for here, for others. Nothing while this node is not ready: nobody
-    /// fetches from it, what it has is in fragments, and it makes no changes.
+    /// What is accounted for here, for others. Nothing while this node is not ready: no node
+    /// fetches from it, its state is incomplete, and it makes no changes.
     pub(super) fn told_seen(&mut self) -> Told {
         if !self.ready {
             return Told::default();
@@ -321,7 +325,8 @@ impl Engine {
         nodes
     }
 
-    /// What was accounted for since the last digest. What does not fit is told by the next full one.
+    /// What was accounted for since the last digest. The next full digest has the rest, if it does
+    /// not fit.
     fn told_changes(&mut self) -> Told {
         let mut changed = std::mem::take(&mut self.peers.extents.changed);
         if changed.len() > RECENT_NAMED_MAX {
@@ -356,8 +361,8 @@ impl Engine {
         }
     }
 
-    /// How long after the last digest the next one of what changed is due. What it costs grows with
-    /// links and with incarnations; what it is for, a frame that got lost, is rare.
+    /// How long after the last digest the next one of changes is due. Its cost grows with links and
+    /// incarnations, and the loss of a frame, which it is for, is rare.
     fn changes_interval(&self) -> Millis {
         let links = if self.spread.is_tree() { 0 } else { self.link_count() };
         let times = links.max(self.peers.extents.changed.len()).div_ceil(CHANGES_FEW).max(1);
@@ -492,7 +497,7 @@ impl Engine {
             && !self.resync.holds(now);
         let Some(peer) = self.peers.get_mut(link) else { return };
         if sum.count == 0 {
-            // It named everything: what was asked for has come.
+            // It named everything: the requested list has arrived.
             if let Some((wanted, _)) = peer.heard.wanted.take() {
                 peer.heard.understood = Some(wanted);
             }

@@ -1,5 +1,6 @@
-//! The two elections that a node takes part in: the housekeepers, who drive the healing of splits,
-//! and the Delete group's coordinator. `actor` elects; this feeds it and acts on what it says.
+//! The two elections that a node takes part in: the housekeepers, which drive the healing of
+//! splits, and the Delete group's coordinator. `actor` elects; this feeds it and acts on its
+//! results.
 
 use super::{Engine, LinkId, Outbox, Output, Report};
 use crate::actor::{Actor, ActorConfig, ActorEvent, ActorOutput, Role};
@@ -88,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// A node cannot be reached any more: nobody need wait for its turn.
+    /// A node cannot be reached any more: no node need wait for its turn.
     pub(super) fn on_name_gone(&mut self, name: &NodeName) {
         if self.is_linked(name) || self.is_there_unlinked(name) {
             return;
@@ -114,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Who coordinates is asked for when a round is due.
+    /// The coordinator is looked up when a round is due.
     fn on_delete_election(&mut self, outputs: &mut Vec<ActorOutput>, out: &mut Outbox) {
         for output in outputs.drain(..) {
             if let ActorOutput::Send(ping) = output {

@@ -1,5 +1,5 @@
 //! A node's whole state at one moment, as data: what a restart needs, and what a snapshot file
-//! holds (RULES 9).
+//! holds (replication rule 9).
 
 use super::{Config, Decided, Engine, Outbox, Output};
 use crate::model::group::GroupConfig;
@@ -29,7 +29,7 @@ pub struct Knowledge {
     pub tick: Tick,
     /// The network's counter as it was known.
     pub tock: Tock,
-    /// What was accounted for.
+    /// The ticks that were accounted for.
     pub seen: Seen,
     /// How far purges were applied.
     pub mark: Mark,
@@ -86,8 +86,8 @@ impl Engine {
         }
     }
 
-    /// What a log cannot tell by entries alone has changed: the shell is told at the end of what
-    /// is being done ([`Engine::tell_knowledge`]).
+    /// Knowledge that a log cannot derive from entries alone has changed: the shell is told at the
+    /// end of the operation ([`Engine::tell_knowledge`]).
     pub(super) fn note_knowledge(&mut self) {
         self.knowledge_changed = true;
     }
@@ -105,18 +105,19 @@ impl Engine {
         self.replica.stop_making_events();
     }
 
-    /// A node that comes back with a state of its own. `config.id` is a new incarnation (RULES 9): the
-    /// state may be older than what the image's incarnation has done. `None` when the node table is
+    /// A node that comes back with a state of its own. `config.id` is a new incarnation (replication rule
+    /// 9): the state may be older than what the image's incarnation has done. `None` when the node table is
     /// full.
     ///
-    /// A decision in the image is carried out. What that takes out of the tree is in `out`, and must be
-    /// in the next log, too: its state would else be older than what it says was applied.
+    /// A decision in the image is carried out. The entries that this removes from the tree are in
+    /// `out`, and must be in the next log, too: otherwise the log's state would be older than what
+    /// it says was applied.
     #[must_use]
     pub fn restore(config: Config, image: &Image, out: &mut Outbox) -> Option<Self> {
         let replica = Replica::come_back(&image.replica, &config.id)?;
         let replica = replica.on_trial(config.chain_bound, config.defects);
         let mut engine = Self::new(config);
-        // What became of the changes of before nobody has written down.
+        // Nothing has recorded what became of the changes of before.
         engine.peers.note_shared(replica.tick());
         engine.replica = replica;
         engine.take_up_group(image.group.clone(), image.decided.clone(), out);

@@ -1,5 +1,5 @@
-//! What goes into the engine and what comes out, as data. Outputs are in commit order: whoever
-//! drains them into queues under the exclusive guard gives log, peers and watchers one order.
+//! The inputs and outputs of the engine, as data. Outputs are in commit order: draining them into
+//! queues under the exclusive guard gives log, peers and watchers one order.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ pub struct LinkId(pub u64);
 /// Something that happened outside.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// This node is the first of its network (or goes on alone): it serves clients from now.
+    /// This node is the first of its network (or continues alone): it serves clients from now.
     Found,
     /// A link stands, greetings exchanged.
     LinkUp {
         /// The new link.
         link: LinkId,
-        /// Who is at the other end.
+        /// The peer.
         peer: NodeId,
     },
     /// A link is gone.
@@ -41,13 +41,13 @@ pub enum Input<'a> {
         /// In order of arrival.
         messages: Vec<PeerMessage<'a>>,
     },
-    /// A link's queue had overflowed, was emptied, and has room again: the peer must learn
-    /// what it missed.
+    /// A link's queue had overflowed, was emptied, and has room again: the peer must learn what it
+    /// missed.
     Lagged {
         /// Which link.
         link: LinkId,
     },
-    /// SWIM says that a member is there.
+    /// SWIM reports that a member is up.
     MemberUp {
         /// Which.
         member: NodeId,
@@ -110,8 +110,8 @@ pub enum Output {
     Gone {
         /// Tombstones that were purged: clients see no difference.
         purged: Vec<Committed>,
-        /// Entries that were dropped because they had been deleted and purged elsewhere (RULES 4a);
-        /// those that had a value are new deletions for clients.
+        /// Entries that were dropped because they had been deleted and purged elsewhere (replication rule
+        /// 4a); those that had a value are new deletions for clients.
         dropped: Vec<Committed>,
     },
     /// What was accounted for, how far purges were applied, the Delete group's list or its
@@ -126,20 +126,20 @@ pub enum Output {
     },
     /// A committed change for these watchers, in this order.
     Notify {
-        /// Who wants to hear of it.
+        /// The watchers.
         watchers: Vec<WatchId>,
         /// The change.
         change: Committed,
     },
-    /// A conflict was found, and these watches may want to hear of it: it is in
+    /// A conflict was found, and these watches may ask for it: it is in
     /// [`super::Engine::conflicts`].
     NotifyConflict {
-        /// Who watches its path.
+        /// The watchers of its path.
         watchers: Vec<WatchId>,
         /// Its number there.
         number: u64,
     },
-    /// A client's message for whoever monitors its topic here.
+    /// A client's message for all monitors of its topic here.
     Topic {
         /// Its topic.
         topic: Path,
@@ -161,7 +161,7 @@ pub enum Output {
         /// Why, for the log.
         reason: CloseReason,
     },
-    /// Something that an operator wants to know.
+    /// A report for the operator.
     Report(Report),
 }
 
@@ -187,7 +187,7 @@ pub enum CloseReason {
     Unneeded,
 }
 
-/// What an operator wants to know; the shell logs it.
+/// Reports for the operator; the shell logs them.
 #[derive(Clone, Debug)]
 pub enum Report {
     /// Two versions met, neither of which knew the other.
@@ -252,7 +252,7 @@ pub enum Report {
         config: GroupConfig,
     },
     /// A peer has accounted for the same as this node, at the same mark, and holds something else:
-    /// one event has two contents (RULES 10). The entries are being compared and repaired.
+    /// one event has two contents (replication rule 10). The entries are being compared and repaired.
     ContentsDiffer {
         /// Which peer.
         peer: NodeName,
@@ -267,7 +267,7 @@ pub enum Report {
         /// The event.
         event: Event,
     },
-    /// This node goes on under a new incarnation.
+    /// This node continues under a new incarnation.
     Renewed {
         /// Which.
         incarnation: Incarnation,
@@ -283,13 +283,13 @@ pub enum CatchUpFailure {
     AcrossPurge,
     /// Nothing came for too long.
     Silent,
-    /// The peer knows more than this node takes in, or tells parts without end.
+    /// The peer knows more than this node takes in, or sends parts without end.
     TooMuch,
     /// The link broke.
     LinkDown,
 }
 
-/// For so many outputs room is kept from one time to the next: those of a long batch of writes.
+/// Room for this many outputs is kept from one time to the next: those of a long batch of writes.
 const OUTPUTS_KEPT: usize = 1024;
 
 /// Outputs in order. Drained by the shell, or compared whole by a test.

@@ -1,17 +1,18 @@
-//! How long the lists are that a node tells its peers: what it has accounted for, what it lacks,
-//! names across a purge. Each is told in parts, or covered by a sum, or refused: a list that was
-//! clipped in silence would be taken for the whole (RULES 3 to 5).
+//! How long the lists are that a node sends its peers: the ticks that it has accounted for, those
+//! that it lacks, names across a purge. Each is sent in parts, or covered by a sum, or refused: a
+//! list that was truncated silently would be taken for the whole (replication rules 3 to 5).
 //!
 //! | list | what happens to one that is too long |
 //! |---|---|
 //! | what an asker has, without holes (step 1) | some are left out; the answerer tells more of those |
-//! | what an answerer knows (step 2) | told in parts, each when the one before it is dealt with |
+//! | what an answerer knows (step 2) | sent in parts, each when the one before it is dealt with |
 //! | what an asker lacks (step 3) | asked for in parts, each when the data of the one before it is in |
 //! | names across a purge | named in parts, each when the one before it is answered |
 //! | what has become of the names | refused; an asker that keeps to its own limit is never refused |
-//! | a digest | names what fits; a sum covers the rest |
+//! | a digest | names as many incarnations as fit; a sum covers the rest |
 //! | the whole list that a peer wants | not sent; the peer catches up instead |
-//! | V of a proposal or an announcement | names what fits; a sum covers the rest |
+//! | V of a proposal or an announcement | names as many incarnations as fit; a sum covers the rest
+//! |
 
 use crate::model::seen_list::ListMax;
 use crate::replica::across::NamesMax;
@@ -24,7 +25,7 @@ pub struct ListCaps {
     /// bytes are 2.2 MB. A healthy network has a few ranges per incarnation. With more ranges, a part
     /// would take longer under the guard; with fewer, more parts would each walk the answerer's tree.
     pub list: ListMax,
-    /// Incarnations that an ask tells its counters of.
+    /// Incarnations whose counters an ask contains.
     pub counters: usize,
     /// Names in one message: for each the whole tree is walked on both sides. Nearly always they are
     /// few ranges; if each of 100,000 is one, they are 1.8 MB.
@@ -36,8 +37,8 @@ pub struct ListCaps {
     pub digest_message: usize,
     /// Items that a digest names in all its messages.
     pub digest: usize,
-    /// Ranges that an answerer may tell in all the parts of step 2; an asker that is told more gives
-    /// the catch-up up. Each takes about 32 bytes there.
+    /// Ranges that an answerer may send in all the parts of step 2; with more, the asker gives the
+    /// catch-up up. Each takes about 32 bytes there.
     pub known_ranges: usize,
 }
 

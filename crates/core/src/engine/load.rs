@@ -1,12 +1,12 @@
-//! A saved state of the Python DistKV, taken into a node (RULES 9, "any other file"): its
-//! entries by rule 2 without refusing, then what the file's writer had accounted for, but no
+//! A saved state of the Python DistKV, taken into a node (replication rule 9, "any other file"):
+//! its entries by rule 2 without refusing, then what the file's writer had accounted for, but no
 //! mark.
 //!
-//! The file's nodes have no incarnations. They get one that is made of the file's content
-//! ([`SavedFile`]): so they are never mistaken for nodes of this network that have the same
-//! names, and what one file's writer knew says nothing about the entries of another file. With
-//! one incarnation for all files, two nodes that loaded different ones could differ for ever:
-//! a saved state claims ticks of deleted entries, for which it holds no tombstones.
+//! The file's nodes have no incarnations. They get one that is derived from the file's content
+//! ([`SavedFile`]): so they are never mistaken for nodes of this network that have the same names,
+//! and what one file's writer knew says nothing about the entries of another file. With one
+//! incarnation for all files, two nodes that loaded different ones could differ for ever: a saved
+//! state claims ticks of deleted entries, for which it holds no tombstones.
 //!
 //! A file that was written here names lives of nodes. Those stay what they are: events keep their
 //! identity on the way to the Python DistKV and back. For the same reason as above, nothing is
@@ -34,8 +34,8 @@ use crate::replica::across::{Answers, Knowledge};
 pub struct SavedFile {
     /// xxHash64 (seed 0) of all bytes of the file.
     hash: u64,
-    /// A life under which a server of the original wrote the file, because somebody has given it
-    /// that name. What we write ourselves is always told to be of a bare name.
+    /// A life under which a server of the original wrote the file, because it was given that name.
+    /// Files that we write always name a bare name as their writer.
     usurped: Option<SavedNode>,
 }
 
@@ -70,11 +70,11 @@ impl SavedFile {
     }
 }
 
-/// Why a file was not taken in (any further). What was taken in before stays.
+/// Why a file was not taken in (any further). Entries taken in before stay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The node has applied purges: what of the file was purged here cannot be told from what
-    /// is new.
+    /// The node has applied purges: entries of the file that were purged here cannot be told from
+    /// new ones.
     #[error("this node has dropped deleted entries already; load the file into a fresh node")]
     Purged,
     /// More nodes than the node table holds.
@@ -239,7 +239,7 @@ mod tests {
         let deleted: crate::model::path::Path = "ha9210dd7.lg.a".parse().unwrap();
         assert!(engine.get(deleted.as_bytes()).unwrap().is_tombstone());
         assert_eq!((engine.tree().len(), engine.tree().live_len()), (1309, 1308));
-        // The changes behind the last state record carry greater tocks.
+        // The changes after the last state record carry greater tocks.
         assert_eq!(engine.tock().get(), 4432);
     }
 

@@ -79,13 +79,14 @@ pub const NO_LATER: Millis = 0;
 /// How often the engine wants to know that time has passed.
 pub const TICK_INTERVAL_MS: Millis = 50;
 
-/// Most nodes that clients have removed from their views. Whoever owns nothing vanishes by itself
-/// when it is over; this is for those that still stand in chains. A newcomer is told all of them.
+/// Most nodes that clients have removed from their views. A retired life that owns no entries is
+/// hidden automatically; this is for those that are still in chains. A newcomer is told all of
+/// them.
 pub const KILLED_MAX: usize = 1_024;
 /// What an engine is made with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// This node's name and incarnation: a new one at each start (RULES 9).
+    /// This node's name and incarnation: a new one at each start (replication rule 9).
     pub id: NodeId,
     /// From a random source: makes hashes hard to guess.
     pub hash_seed: u64,
@@ -141,7 +142,7 @@ pub struct Engine {
     /// Invariant: false until the node founded its network or finished a catch-up, then true
     /// for good.
     ready: bool,
-    /// Names that clients removed from their views. Shared with whoever encodes for clients.
+    /// Names that clients removed from their views. Shared with the code that encodes for clients.
     killed: Arc<BTreeSet<NodeName>>,
     /// Members as SWIM sees them, without this node.
     members: BTreeSet<NodeId>,
@@ -175,9 +176,9 @@ pub struct EngineCounters {
     pub purges: u64,
     /// Tombstones that were dropped by purges.
     pub purged: u64,
-    /// Entries that were dropped because they had been purged elsewhere (RULES 4a).
+    /// Entries that were dropped because they had been purged elsewhere (replication rule 4a).
     pub dropped: u64,
-    /// Entries that were changed here while cut off and re-issued (RULES 4b, 8).
+    /// Entries that were changed here while cut off and re-issued (replication rules 4b, 8).
     pub reissued: u64,
     /// Changes of others that were passed on.
     pub relayed: u64,
@@ -188,7 +189,7 @@ pub struct EngineCounters {
     /// Links over which they are again.
     pub grafts: u64,
     /// Times that a peer was found to hold something else although it has accounted for the same
-    /// (RULES 10).
+    /// (replication rule 10).
     pub contents_differed: u64,
     /// Entries that were repaired here because of that.
     pub contents_mended: u64,
@@ -240,7 +241,7 @@ impl Engine {
         self.replica.table()
     }
 
-    /// What is accounted for.
+    /// The ticks that are accounted for.
     #[must_use]
     pub fn seen(&self) -> &Seen {
         self.replica.seen()
@@ -347,8 +348,8 @@ impl Engine {
         self.peers.iter().any(|(_, p)| p.ready)
     }
 
-    /// Sums over the entries of each virtual shard, for those who compare nodes; none before
-    /// somebody had them counted.
+    /// Sums over the entries of each virtual shard, for comparing nodes; none before they were
+    /// first requested.
     #[must_use]
     pub fn shard_sums(&self) -> Option<&ShardSums> {
         self.replica.shard_sums()
@@ -379,15 +380,15 @@ impl Engine {
         self.watches.remove(id)
     }
 
-    /// The watches that want to hear of a path, oldest first.
+    /// The watches that ask for a path, oldest first.
     #[must_use]
     pub fn watchers_of(&self, path: &Path) -> Vec<WatchId> {
         self.watches.of(path)
     }
 
-    /// Removes a node from the views of clients, here and at the peers, until it is heard of
-    /// again. The caller has checked that it is gone and owns nothing (see [`view`]). Tells
-    /// whether there was room on the list.
+    /// Removes a node from the views of clients, here and at the peers, until it is heard of again.
+    /// The caller has checked that it is gone and owns no entries (see [`view`]). Returns whether
+    /// there was room on the list.
     #[must_use]
     pub(super) fn kill_node(&mut self, name: &NodeName, out: &mut Outbox) -> bool {
         let hidden = self.hide(name.clone());
@@ -397,7 +398,7 @@ impl Engine {
         hidden
     }
 
-    /// A peer's client removed a node, perhaps long ago. Whoever is linked here is there.
+    /// A peer's client removed a node, perhaps long ago. A node that is linked here exists.
     fn on_kill_node(&mut self, name: NodeName, out: &mut Outbox) {
         let is_linked = name == self.config.id.name || self.is_linked(&name);
         if is_linked || self.is_there_unlinked(&name) {
@@ -409,7 +410,7 @@ impl Engine {
         }
     }
 
-    /// Tells a peer which nodes clients have removed: it may have come since, or been away.
+    /// Tells a peer which nodes clients have removed: it may have joined since, or been away.
     fn tell_killed(&self, link: LinkId, out: &mut Outbox) {
         for name in self.killed.iter() {
             self.send(link, &PeerMessage::KillNode(name.clone()), out);
@@ -475,7 +476,7 @@ impl Engine {
         if !self.ready {
             self.ready = true;
             out.push(Output::Ready);
-            // Others that wait for somebody to catch up from should know at once.
+            // Others that wait for a node to catch up from should know at once.
             let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
         }
@@ -493,7 +494,7 @@ impl Engine {
         }
     }
 
-    /// Tells watchers (and later the log) of a change.
+    /// Notifies watchers (and later the log) of a change.
     fn publish(&mut self, change: Committed, out: &mut Outbox) {
         if !self.killed.is_empty()
             && let Some(maker) = self.table().get(change.entry.newest().node).cloned()

@@ -1,11 +1,13 @@
-//! Which links a node wants. Up to [`FULL_MESH_MAX`] nodes all with all; above that a few neighbours
-//! each, so that what a link costs is paid a bounded number of times per node. Pure: it looks at
-//! names only, so every node that knows the same members comes to the same graph.
+//! Which links a node wants. Up to [`FULL_MESH_MAX`] nodes, all are linked with all; above that,
+//! each has a few neighbours, so that the cost of a link is paid a bounded number of times per
+//! node. Pure: it looks at names only, so every node that knows the same members computes the same
+//! graph.
 //!
-//! Names are put on [`RINGS`] rings, on each in an order of its own (a hash of ring and name), and a
-//! node's neighbours are the one before and the one after it on each. One ring alone connects all;
-//! several in unrelated orders make a graph in which everybody is near to everybody: its diameter
-//! grows with the logarithm of the nodes. Who comes or goes changes two links per ring.
+//! Names are put on [`RINGS`] rings, each in an order of its own (a hash of ring and name), and a
+//! node's neighbours are the ones before and after it on each ring. One ring alone connects all;
+//! several in unrelated orders make a graph in which all nodes are near each other: its diameter
+//! grows with the logarithm of the number of nodes. A node that comes or goes changes two links per
+//! ring.
 
 use std::collections::BTreeSet;
 
@@ -13,21 +15,21 @@ use xxhash_rust::xxh64::xxh64;
 
 use crate::model::ids::NodeName;
 
-/// Most nodes, this one included, of a network in which all are linked with all. Measured (DESIGN,
-/// section 10): with 50 nodes a full mesh is still the quickest, and costs the maker of a change 47
+/// Most nodes, this one included, of a network in which all are linked with all. Measured
+/// (docs/scale.md): with 48 nodes a full mesh is still the fastest, and costs the maker of a change 47
 /// copies of it.
 pub const FULL_MESH_MAX: usize = 48;
 /// On how many rings a node has its neighbours: at most two on each.
 pub const RINGS: u64 = 4;
 
-/// A network that was above the bound goes back to all with all only when it has shrunk to so much
-/// of it (5/6), so that one node that comes and goes does not turn everybody over.
+/// A network that was above the bound returns to a full mesh only when it has shrunk to this share
+/// of it (5/6), so that one node that comes and goes does not rebuild the whole network.
 const AGAIN: (usize, usize) = (5, 6);
 
 /// How a node is linked with the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mesh {
-    /// With everybody; changes go from their maker to all.
+    /// With every node; changes go from their maker to all.
     #[default]
     Full,
     /// With some; changes are passed on, see [`super::spread`].
@@ -35,7 +37,7 @@ pub enum Mesh {
 }
 
 impl Mesh {
-    /// What it is with so many nodes, this one included, after having been `self`.
+    /// The mesh for this number of nodes, this one included, after having been `self`.
     #[must_use]
     pub fn next(self, nodes: usize, full_max: usize) -> Self {
         let bound = match self {
@@ -46,8 +48,8 @@ impl Mesh {
     }
 }
 
-/// A node's neighbours: 1 to 2 × [`RINGS`] of the others, none if there are no others. Who is a
-/// neighbour of whom is mutual.
+/// A node's neighbours: 1 to 2 × [`RINGS`] of the others, none if there are no others. Being
+/// neighbours is mutual.
 pub fn neighbours<'a>(
     own: &NodeName,
     others: impl Iterator<Item = &'a NodeName> + Clone,

@@ -19,12 +19,12 @@ use crate::replica::Committed;
 use crate::replica::across::Across;
 use crate::replica::apply::{Applied, Conflict};
 
-/// Acknowledgements that nobody waits for go out this often.
+/// How often acknowledgements go out that no write waits for.
 pub(super) const ACK_INTERVAL_MS: Millis = 100;
 /// One linked peer.
 pub(super) struct Peer {
     pub(super) id: NodeId,
-    /// What it said that it has accounted for. Only ever grows while the link stands.
+    /// The ticks that it said it has accounted for. Only ever grows while the link stands.
     pub(super) seen: Seen,
     /// The latest that it said of its purges.
     pub(super) mark: Mark,
@@ -45,14 +45,14 @@ pub(super) struct Peer {
     pub(super) avoid_until: Millis,
     /// Since when its mark has been ahead of this node's.
     pub(super) ahead_since: Option<Millis>,
-    /// It has re-issues for this node (RULES 4d), or must be asked for another reason.
+    /// It has re-issues for this node (replication rule 4d), or must be asked for another reason.
     pub(super) invited: bool,
     /// This node's mark, at which the announcements that it sent did not help. As long as this node
     /// stands there, it asks for the data itself.
     pub(super) announced_in_vain: Option<Mark>,
     /// The snapshot from which it is being answered.
     pub(super) serving: Option<Serving>,
-    /// What its digests have said of what they do not name.
+    /// What its digests have said of the incarnations that they do not name.
     pub(super) heard: Heard,
     /// What both sides think of the link.
     pub(super) edge: LinkEdge,
@@ -63,9 +63,9 @@ pub(super) struct Peer {
 /// What became of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Taken {
-    /// It was refused (RULES 2).
+    /// It was refused (replication rule 2).
     pub(super) refused: bool,
-    /// It was re-issued on the sender's behalf (RULES 8).
+    /// It was re-issued on the sender's behalf (replication rule 8).
     pub(super) reissued: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Taken {
 #[derive(Default)]
 pub(super) struct Peers {
     links: BTreeMap<LinkId, Peer>,
-    /// What of the own seen digests tell.
+    /// The part of the own seen that digests name.
     pub(super) extents: Extents,
     pub(super) schedule: Schedule,
     ack_due: Millis,
@@ -102,7 +102,7 @@ impl Peers {
         self.links.get_mut(&link)
     }
 
-    /// Something of this incarnation may have been accounted for: digests should tell of it.
+    /// Something of this incarnation may have been accounted for: digests should name it.
     pub(super) fn note_change(&mut self, node: NodeIndex) {
         self.extents.note(node);
     }
@@ -117,7 +117,7 @@ impl Peers {
         self.shared
     }
 
-    /// This node has a new incarnation, of which nobody has acknowledged anything.
+    /// This node has a new incarnation, of which no peer has acknowledged anything.
     pub(super) fn on_renewed(&mut self) {
         self.shared = Tick::default();
         for peer in self.links.values_mut() {
@@ -281,7 +281,7 @@ impl Engine {
         let taken = self.take_entry(&change.record.path, &entry, &change.mark, out);
         self.pass_on(link, change, &entry, (!was_seen).then_some(taken), now, out);
         if change.ack_wanted {
-            // Its maker waits, whoever passed it on.
+            // Its maker waits, whichever node passed it on.
             self.want_ack_of(&entry);
         }
     }
@@ -292,7 +292,7 @@ impl Engine {
         self.peers.links.values_mut().filter(is_maker).for_each(|peer| peer.ack_wanted = true);
     }
 
-    /// RULES 2 for a record from a peer. `None` when the node table is full.
+    /// Replication rule 2 for a record from a peer. `None` when the node table is full.
     pub(super) fn take_record(
         &mut self,
         record: &Record<'_>,
@@ -303,7 +303,7 @@ impl Engine {
         Some(self.take_entry(&record.path, &entry, mark, out))
     }
 
-    /// RULES 8 for a streamed record of a sender on another lineage. `None` when the node table
+    /// Replication rule 8 for a streamed record of a sender on another lineage. `None` when the node table
     /// is full.
     pub(super) fn take_record_on_behalf(
         &mut self,
@@ -325,7 +325,7 @@ impl Engine {
         })
     }
 
-    /// RULES 2 for a version that is not of this node's making.
+    /// Replication rule 2 for a version that is not of this node's making.
     pub(super) fn take_entry(
         &mut self,
         path: &Path,
@@ -344,7 +344,7 @@ impl Engine {
         }
     }
 
-    /// Tells everybody here of what became of a version.
+    /// Notifies clients here of what became of a version.
     pub(super) fn publish_applied(&mut self, applied: Applied, out: &mut Outbox) -> Taken {
         let mut taken = Taken::default();
         match applied {
@@ -378,22 +378,22 @@ impl Engine {
         taken
     }
 
-    /// Tells of a conflict, after the change that it made.
+    /// Reports a conflict, after the change that it made.
     fn tell_conflict(&mut self, conflict: Box<Conflict>, out: &mut Outbox) {
         self.counters.conflicts += 1;
         self.record_conflict(&conflict, out);
         out.push(Output::Report(Report::Conflict(conflict)));
     }
 
-    /// A re-issue is told to clients here, but not pushed (RULES 4d): peers hear of it by the
-    /// digest.
+    /// Clients here are told of a re-issue, but it is not pushed (replication rule 4d): peers learn
+    /// of it by the digest.
     fn note_reissue(&mut self, change: Committed, out: &mut Outbox) {
         self.counters.reissued += 1;
         self.peers.note_change(change.entry.newest().node);
         self.publish(change, out);
     }
 
-    /// Tells of what the step of RULES 4 did.
+    /// Reports what the step of replication rule 4 did.
     pub(super) fn publish_across(&mut self, across: Across, out: &mut Outbox) {
         if !across.dropped.is_empty() {
             self.counters.dropped += across.dropped.len() as u64;
@@ -411,7 +411,7 @@ impl Engine {
         let own = self.replica.tick();
         if let Some(peer) = self.peers.get_mut(link)
             && peer.acks_count
-            // Nobody can have more of this incarnation than it made.
+            // No peer can have more of this incarnation than it made.
             && tick <= own
             && tick > peer.acked
         {

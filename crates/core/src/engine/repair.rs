@@ -25,9 +25,9 @@ use crate::replica::crossing::Crossing;
 pub(super) const HOLE_AFTER_MS: Millis = 200;
 /// The same where changes are passed on: a dozen links, each of which may take a while.
 const HOLE_AFTER_RELAYED_MS: Millis = 300;
-/// A catch-up of which nothing came for so long is given up.
+/// A catch-up that was silent for this long is given up.
 pub(super) const SILENCE_MS: Millis = 5_000;
-/// A peer that failed us is not asked again for so long, if there is another.
+/// A peer that failed us is not asked again for this long, if there is another.
 pub(super) const AVOID_MS: Millis = 1_000;
 
 /// The catch-up under way, as the asking side.
@@ -56,17 +56,17 @@ struct Active {
     entries: u64,
     /// Those of the present stream: each list of missing events has one.
     streamed: u64,
-    /// Of the missing events how many there are in the parts that have been told.
+    /// The number of missing events in the parts that have been sent.
     missing: u64,
-    /// An entry was refused: the knowledge at the end must not be taken (RULES 3).
+    /// An entry was refused: the knowledge at the end must not be taken (replication rule 3).
     refused: bool,
-    /// Events were made here on the answerer's behalf (RULES 8).
+    /// Events were made here on the answerer's behalf (replication rule 8).
     reissued: bool,
     stage: Stage,
 }
 
 enum Stage {
-    /// Counters are out, or another part of what is known is asked for; what was told so far.
+    /// Counters are out, or another part of what is known is requested; the parts that came so far.
     Asked(Told),
     /// Missing is out, data comes in.
     Streaming {
@@ -82,7 +82,7 @@ enum Stage {
     Naming(Box<Crossing>),
 }
 
-/// What the answerer has told of what it knows.
+/// The parts of the answerer's knowledge that have arrived.
 #[derive(Default)]
 struct Told {
     seen: Seen,
@@ -144,7 +144,7 @@ impl Engine {
         let (name, no_announcements) =
             (peer.id.name.clone(), peer.announced_in_vain.as_ref() == Some(&mark));
         if self.ready && missing > 0 {
-            // What came that way too late should have been pushed.
+            // Changes that came that way too late should have been pushed.
             self.graft(link, now, out);
         }
         self.repair.active = Some(Active {
@@ -166,9 +166,9 @@ impl Engine {
         out.push(Output::Report(Report::CatchUpStarted { peer: name, missing }));
     }
 
-    /// Whom to ask: one that has re-issues for us; while this node is not ready, any peer that
-    /// is; afterwards one that has what has been missing here for too long, or whose mark has
-    /// been ahead for too long.
+    /// The peer to ask: one that has re-issues for us; while this node is not ready, any peer that
+    /// is; afterwards one that has what has been missing here for too long, or whose mark has been
+    /// ahead for too long.
     fn choose_peer(&mut self, now: Millis) -> Option<(LinkId, u64)> {
         let hole_after = if self.spread.is_tree() { HOLE_AFTER_RELAYED_MS } else { HOLE_AFTER_MS };
         let held = self.ready && self.resync.holds(now);
@@ -197,7 +197,7 @@ impl Engine {
             if !wanted || now < peer.avoid_until || (held && !peer.invited) {
                 continue;
             }
-            // Who has fetched from the other side already spares the way there.
+            // A node that has fetched from the other side already saves the way there.
             if self.ready && (peer.invited || driver == Some(link)) {
                 return Some((link, missing));
             }
@@ -228,7 +228,8 @@ impl Engine {
         self.repair.active.as_mut().filter(|a| a.link == link && a.id == id)
     }
 
-    /// Step 2: what the answerer knows, or a part of it. It makes ticks missing, never seen (RULES 3).
+    /// Step 2: what the answerer knows, or a part of it. It makes ticks missing, never seen (replication
+    /// rule 3).
     pub(super) fn on_catch_up_known(
         &mut self,
         link: LinkId,
@@ -242,7 +243,7 @@ impl Engine {
             return;
         };
         self.replica.check_own_seen(&part);
-        // What is written here from now on is above all that they have purged.
+        // Entries written here from now on are above all that they have purged.
         if !self.config.defects.has(Defect::TockNotRaised) {
             self.replica.hear_tock(known.tock.max(known.mark.top()));
         }
@@ -264,14 +265,14 @@ impl Engine {
         self.go_on_streaming(link, known.id, now, out);
     }
 
-    /// What was told of an answer of which another part may come; none if none is expected.
+    /// The parts of an answer so far, if another may come; none if none is expected.
     fn told_so_far(&mut self, link: LinkId, id: u64) -> Option<Told> {
         let Stage::Asked(told) = &mut self.active(link, id)?.stage else { return None };
         Some(std::mem::take(told))
     }
 
-    /// Asks for the next of the missing events, else for the next part of what is known; when all data
-    /// is in, goes on to RULES 4.
+    /// Asks for the next of the missing events, else for the next part of what is known; when all
+    /// data is in, continues with replication rule 4.
     fn go_on_streaming(&mut self, link: LinkId, id: u64, now: Millis, out: &mut Outbox) {
         let max = self.config.lists.list;
         let Some(active) = self.repair.active.as_mut().filter(|a| a.link == link && a.id == id)
@@ -360,14 +361,14 @@ impl Engine {
     ) {
         let Some(active) = self.active(link, id) else { return };
         active.heard = now;
-        // RULES 3: only when all of it has been applied, none refused, is S's seen taken.
+        // Replication rule 3: only when all of it has been applied, none refused, is S's seen taken.
         if active.refused || active.streamed != entries {
             return self.fail_repair(CatchUpFailure::AcrossPurge, now, out);
         }
         self.go_on_streaming(link, id, now, out);
     }
 
-    /// RULES 4: answers to names.
+    /// Replication rule 4: answers to names.
     pub(super) fn on_catch_up_verdict(
         &mut self,
         link: LinkId,
@@ -387,7 +388,7 @@ impl Engine {
         self.name_or_step(link, id, crossing, now, out);
     }
 
-    /// Names what is not answered yet, or takes the step of RULES 4.
+    /// Names what is not answered yet, or takes the step of replication rule 4.
     fn name_or_step(
         &mut self,
         link: LinkId,
@@ -398,8 +399,8 @@ impl Engine {
     ) {
         loop {
             if let Some(paths) = self.replica.next_names(&mut crossing, self.config.lists.names) {
-                // Also where there are none: the answer says that one can go on, and the answerer
-                // does not forget this node meanwhile.
+                // Even if there are none: the answer says that this node can continue, and the
+                // answerer does not forget this node meanwhile.
                 let message = CatchUpNames { id, events: Default::default(), paths };
                 self.send(link, &PeerMessage::CatchUpNames(message), out);
                 if let Some(active) = self.active(link, id) {
@@ -438,8 +439,8 @@ impl Engine {
         self.note_asked(link);
         self.send(link, &PeerMessage::CatchUpDone { id: active.id }, out);
         if made || active.reissued {
-            // RULES 4d: S at once catches up from X. The re-issues are not pushed: others hear of
-            // them by the digest, and fetch them from either.
+            // Replication rule 4d: S at once catches up from X. The re-issues are not pushed: others hear
+            // of them by the digest, and fetch them from either.
             self.send(link, &PeerMessage::CatchUpInvite, out);
         }
         if let Some(peer) = self.peers.get_mut(link) {
@@ -460,7 +461,7 @@ impl Engine {
         self.start_repair(now, out);
     }
 
-    /// Digests should tell of these incarnations.
+    /// Digests should name these incarnations.
     fn note_known(&mut self, seen: &Seen) {
         for (node, _) in seen.iter() {
             self.peers.note_change(node);

@@ -1,24 +1,24 @@
-//! Healing a split (DESIGN, section 5): who asks whom, and in which order. The exchange itself is
-//! the catch-up in four steps of [`super::repair`]; this is what makes a whole network do it
-//! without everybody asking the other side at once.
+//! Healing a split (docs/replication.md): which node asks which other, and in which order. The
+//! exchange itself is the catch-up in four steps of [`super::repair`]; this lets a whole network do
+//! it without every node asking the other side at once.
 //!
 //! When two histories of the housekeepers' election meet that share nothing, a split has healed
-//! ([`Engine::on_recover`]). Of each side the first housekeeper asks the other side at once and tells
-//! all how far it is; the rest of its side waits, and fetches from it when it is done. When it
-//! falls silent or dies half way, the next one goes on: each waits longer than the one before it,
-//! and those that are no housekeepers longest. So in the end anybody asks anybody, and nothing
-//! depends on the election.
+//! ([`Engine::on_recover`]). On each side the first housekeeper asks the other side at once and
+//! reports its progress to all; the rest of its side waits, and fetches from it when it is done. If
+//! it falls silent or dies on the way, the next one takes over: each waits longer than the one
+//! before it, and nodes that are no housekeepers wait longest. So in the end any node asks any
+//! other, and nothing depends on the election.
 
 use super::{Engine, LinkId, Outbox, Output, Report};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeName, Tock};
 use crate::protocol::peer::{PeerMessage, ResyncStatus};
 
-/// So long each waits for the one before it on the list.
+/// How long each waits for the one before it on the list.
 pub(super) const PATIENCE_MS: Millis = 700;
-/// The driving housekeeper tells this often how far it is.
+/// How often the driving housekeeper reports its progress.
 const STATUS_INTERVAL_MS: Millis = 250;
-/// A resync lasts at least so long: until then the last of the other side may have come.
+/// A resync lasts at least this long: until then the last of the other side may have come.
 const LASTS_MS_MIN: Millis = 2_000;
 
 /// A split that is healing, as this node sees it.
@@ -29,12 +29,12 @@ pub(super) struct Resync {
 
 struct Healing {
     began: Millis,
-    /// This node's place on its side's list; its length for those who are not on it.
+    /// This node's place on its side's list; the list's length for nodes that are not on it.
     place: u64,
     ours: Vec<NodeName>,
     /// This node does not ask before this time.
     hold_until: Millis,
-    /// Who of this side was last heard to ask, and the latest that it said.
+    /// The housekeeper of this side that was last heard to ask, and its latest report.
     driver: Option<(NodeName, ResyncStatus)>,
     status_due: Millis,
     /// Entries that were fetched by this node.
@@ -48,7 +48,7 @@ pub struct ResyncView {
     pub lasts_ms: Millis,
     /// The housekeepers of this node's side, as they were when the sides met.
     pub ours: Vec<NodeName>,
-    /// Who of this side asks the other, if it was heard to.
+    /// The node of this side that asks the other, if it was heard to.
     pub driver: Option<NodeName>,
     /// Events that it still lacks.
     pub driver_remaining: u64,
@@ -86,7 +86,7 @@ impl Engine {
         let place = priority.unwrap_or(ours.len()) as u64;
         self.counters.resyncs += 1;
         out.push(Output::Report(Report::ResyncStarted { ours: ours.clone(), theirs }));
-        // A split during a resync, or of many parts: it begins anew, but nobody waits longer.
+        // A split during a resync, or of many parts: it begins anew, but no node waits longer.
         let before = self.resync.healing.take();
         let entries = before.as_ref().map_or(0, |h| h.entries);
         let began = before.as_ref().map_or(now, |h| h.began);
@@ -132,7 +132,7 @@ impl Engine {
         self.peers.iter().find(|(_, p)| p.id.name == *driver).map(|(link, _)| link)
     }
 
-    /// A housekeeper tells how far it is.
+    /// A housekeeper reports its progress.
     pub(super) fn on_resync_status(
         &mut self,
         name: NodeName,
@@ -207,7 +207,7 @@ impl Engine {
             })
     }
 
-    /// Tells everybody how far this node is with asking the other side.
+    /// Reports to all how far this node is with asking the other side.
     pub(super) fn send_resync_status(
         &mut self,
         entries: u64,
@@ -233,7 +233,7 @@ impl Engine {
     ) {
         self.resync.note_entries(entries);
         if self.resync.healing.is_some() && !from_own_side {
-            // The digest first, so that whoever hears of the end knows what there is to fetch.
+            // The digest first, so that nodes that hear of the end know what there is to fetch.
             let seen = self.told_seen();
             self.broadcast_digest(&seen, out);
             self.send_resync_status(entries, true, now, out);

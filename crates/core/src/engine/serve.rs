@@ -16,7 +16,7 @@ use crate::protocol::peer::{
 use crate::replica::across::Names;
 use crate::replica::catch_up::{Behind, CatchUpSnapshot, CatchUpStream, Verdict};
 
-/// A snapshot whose asker says nothing for so long is given up: it keeps old entries in memory.
+/// A snapshot whose asker is silent for this long is given up: it keeps old entries in memory.
 const IDLE_MS: Millis = 60_000;
 
 /// A peer that is being answered.
@@ -24,12 +24,12 @@ pub(super) struct Serving {
     id: u64,
     snapshot: Arc<CatchUpSnapshot>,
     heard: Millis,
-    /// Where what is known goes on, if not all of it was told.
+    /// Where the known ticks continue, if not all of them were sent.
     untold: Option<ListAt>,
 }
 
 impl Serving {
-    /// The next part of what is known; none when all of it was told.
+    /// The next part of what is known; none when all of it was sent.
     fn next_known(&mut self, max: ListMax) -> Option<CatchUpKnown> {
         let (seen, next) = self.snapshot.known_part(self.untold.take()?, max);
         self.untold = next;
@@ -80,8 +80,8 @@ impl ServeJob {
         self.id
     }
 
-    /// Appends the next frames, about `bytes_max` bytes; there may be none although more is to
-    /// come. Tells whether the job is done.
+    /// Appends the next frames, about `bytes_max` bytes; there may be none although more will
+    /// follow. Returns whether the job is done.
     pub fn next_frames(&mut self, bytes_max: usize, out: &mut Vec<u8>) -> bool {
         match &mut self.work {
             Work::Data { stream, sent } => {
@@ -138,8 +138,8 @@ impl Engine {
                     && self.catch_up_progress().is_none_or(|progress| progress.link != link)
                     && let Some(peer) = self.peers.get_mut(link)
                 {
-                    // RULES 3: this node has to catch up first; whoever else it leaves that to
-                    // may wait for it in turn.
+                    // Replication rule 3: this node has to catch up first; any other node that it
+                    // leaves that to may wait for it in turn.
                     peer.invited = true;
                 }
                 self.send(link, &PeerMessage::CatchUpRefused { id: ask.id, reason }, out);
@@ -154,8 +154,8 @@ impl Engine {
         now: Millis,
         out: &mut Outbox,
     ) -> Result<CatchUpKnown, RefuseReason> {
-        // Who is not ready knows little, but what it knows is true; and it may be the only one
-        // that has applied a purge, and can't catch up from anybody who has not.
+        // A node that is not ready knows little, but what it knows is true; and it may be the only
+        // one that has applied a purge, and cannot catch up from a node that has not.
         let is_ahead = self.replica.mark().ahead_of(&ask.mark) > Tock::default();
         if !self.ready && !is_ahead {
             return Err(RefuseReason::NotReady);
@@ -181,7 +181,7 @@ impl Engine {
         known.ok_or(RefuseReason::Busy)
     }
 
-    /// The asker has dealt with what it was told: the next part of what is known goes out.
+    /// The asker has dealt with the last part: the next part of what is known goes out.
     pub(super) fn on_catch_up_more(
         &mut self,
         link: LinkId,
@@ -211,7 +211,7 @@ impl Engine {
         out.push(Output::Serve { link, job: Box::new(ServeJob { id, work }) });
     }
 
-    /// RULES 4: the asker names entries that may have been purged here.
+    /// Replication rule 4: the asker names entries that may have been purged here.
     pub(super) fn on_catch_up_names(
         &mut self,
         link: LinkId,
@@ -258,8 +258,8 @@ impl Engine {
         }
     }
 
-    /// The own counters, for step 1: as many as a message may have. Of incarnations that are left out
-    /// more is told, so that is no clipped list.
+    /// The own counters, for step 1: as many as a message may have. For incarnations that are left
+    /// out the answer says more, so nothing is lost by truncating this list.
     pub(super) fn contiguous_by_id(&self) -> Vec<(crate::model::ids::NodeId, Tick)> {
         let mut counters: Vec<_> = self
             .replica

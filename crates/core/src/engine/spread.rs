@@ -1,24 +1,25 @@
-//! How changes and messages reach nodes that have no link to their maker (DESIGN, section 4): over a
-//! tree of *eager* links, which digests repair. The idea is Plumtree's.
+//! How changes and messages reach nodes that have no link to their maker (docs/replication.md, "More
+//! than 48 nodes"): over a tree of *eager* links, which digests repair. The idea is Plumtree's.
 //!
-//! - Each link is eager or lazy, for both sides alike. A change that is new here goes on to all eager
-//!   links but the one that it came over, with the mark that its maker gave it (RULES 2, 5: it is the
-//!   maker's push, only later). What is accounted for already goes nowhere.
+//! - Each link is eager or lazy, for both sides. A change that is new here goes on to all eager
+//!   links but the one that it came over, with the mark that its maker gave it (replication rules
+//!   2, 5: it is the maker's push, only later). A change that is accounted for already goes
+//!   nowhere.
 //! - A link that brings a second copy closes a circle: it becomes lazy. After one change from
 //!   anywhere the eager links are a tree.
-//! - Lazy links have digests of what changed. A hole that one of them shows is mended by the catch-up
-//!   that there is anyway, and makes that link eager.
-//! - Who loses an eager link makes its lazy ones eager, so that the next change finds its way round
-//!   at once, and makes the tree anew.
+//! - Lazy links have digests of what changed. A hole that one of them shows is repaired by the
+//!   ordinary catch-up, and makes that link eager.
+//! - A node that loses an eager link makes its lazy ones eager, so that the next change finds its
+//!   way round at once, and makes the tree anew.
 //!
-//! Who does not pass on (it is of an earlier version, or still thinks the network small) is linked
-//! with everybody; its links are no part of the tree.
+//! A node that does not pass on changes (it is of an earlier version, or still takes the network
+//! for small) is linked with all; its links are not part of the tree.
 //!
-//! A fresh link is eager. Whether a link is to be there at all is decided in [`super::overlay`]; it
-//! stays as long as one side wants it. What is said to all (elections, a resync's progress) goes over
-//! all links in an envelope with a number ([`Relayed`]), because it must arrive also where no
-//! change would show that the tree is broken. Announcements of purges, member lists and removed
-//! names are passed on by whoever learns something by them, and need no envelope.
+//! A fresh link is eager. Whether a link is wanted at all is decided in [`super::overlay`]; it
+//! stays as long as one side wants it. Messages to all (elections, a resync's progress) go over all
+//! links in an envelope with a number ([`Relayed`]), because they must arrive even if no change
+//! would show that the tree is broken. Announcements of purges, member lists and removed names are
+//! passed on by every node that learns something from them, and need no envelope.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,20 +34,20 @@ use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use crate::protocol::peer::{ChangeMessage, Edge, PeerMessage, Relayed, encode_change};
 use crate::replica::write::Write;
 
-/// A link that neither side wants stands so long before it is closed: views of who is a member
-/// differ for a moment, and what is on its way should arrive.
+/// How long a link that neither side wants stays before it is closed: views of the membership
+/// differ for a moment, and changes on their way should arrive.
 const LINGER_MS: Millis = 5_000;
-/// What came last as pushes is remembered, so that a second copy is told from what a catch-up
+/// The latest pushes are remembered, so that a second copy is told from a change that a catch-up
 /// brought: 4 s at 1,000 changes per second, far longer than a copy takes.
 const LIVE_MAX: usize = 4_096;
-/// A peer that goes on pushing over a lazy link is told so often that it is one.
+/// How often a peer that keeps pushing over a lazy link is told that it is one.
 const PRUNE_AGAIN_MS: Millis = 1_000;
 /// A node makes a lazy link eager because of a hole at most this often: one is enough, and on a machine
 /// that is overloaded everything comes late.
 const GRAFT_INTERVAL_MS: Millis = 2_000;
-/// Who is wanted is worked out anew at most this often: a thousand members may come in a second.
+/// The wanted links are computed anew at most this often: a thousand members may come in a second.
 const LOOK_INTERVAL_MS: Millis = 200;
-/// Most origins whose passed on messages are told apart; the one not heard for longest goes.
+/// Most origins whose relayed messages are told apart; the one that was silent for longest goes.
 const ORIGINS_MAX: usize = 1_024;
 /// How far behind the latest of its origin a message may come.
 const WINDOW: u64 = 64;
@@ -57,8 +58,8 @@ pub(super) struct LinkEdge {
     eager: bool,
     /// The peer knows of edges.
     speaks: bool,
-    /// It passes on what it is pushed. If not it is linked with everybody, and so pushes its
-    /// changes itself and gets those of others from their makers.
+    /// It passes on changes that are pushed to it. If not, it is linked with all nodes, and so
+    /// pushes its changes itself and gets those of others from their makers.
     relays: bool,
     peer_wants: bool,
     told: Option<Edge>,
@@ -84,13 +85,14 @@ impl Default for LinkEdge {
 #[derive(Default)]
 pub(super) struct Spread {
     mesh: Mesh,
-    /// To whom there should be links; none: to everybody.
+    /// The nodes to be linked with; none: with all.
     wanted: Option<Arc<BTreeSet<NodeName>>>,
-    /// Who is wanted has to be worked out anew.
+    /// The wanted links must be computed anew.
     pub(super) stale: bool,
     look_due: Millis,
     graft_due: Millis,
-    /// Something came that nobody will be pushed: the next digest of changes is for all links.
+    /// A change came that will not be pushed to any peer: the next digest of changes is for all
+    /// links.
     pub(super) tell_all: bool,
     live: Live,
     /// The last number of an own message that is passed on.
@@ -99,7 +101,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Whether this node passes on what it is pushed.
+    /// Whether this node passes on changes that are pushed to it.
     pub(super) fn is_tree(&self) -> bool {
         self.mesh == Mesh::Tree
     }
@@ -178,7 +180,7 @@ pub struct SpreadView {
 }
 
 impl Engine {
-    /// To whom there should be links; none: to everybody.
+    /// The nodes to be linked with; none: with all.
     #[must_use]
     pub fn wanted_links(&self) -> Option<&Arc<BTreeSet<NodeName>>> {
         self.spread.wanted.as_ref()
@@ -191,14 +193,14 @@ impl Engine {
         SpreadView { mesh: self.spread.mesh, eager, lazy: self.link_count() - eager }
     }
 
-    /// The most copies of a change that can be waited for; none where everybody is to be linked:
-    /// who is not may come. Only neighbours acknowledge.
+    /// The most copies of a change that can be waited for; none in a full mesh, because missing
+    /// nodes may come. Only neighbours acknowledge.
     #[must_use]
     pub fn copies_max(&self) -> Option<usize> {
         self.spread.is_tree().then(|| self.link_count())
     }
 
-    /// Whether a write can be confirmed by so many peers; to be asked before it is made.
+    /// Whether this many peers can confirm a write; to be asked before it is made.
     ///
     /// # Errors
     /// [`EngineWriteError::TooManyCopies`], unless the write was made already.
@@ -215,7 +217,7 @@ impl Engine {
         self.spread.wanted.as_ref().is_none_or(|wanted| wanted.contains(name))
     }
 
-    /// Whether a node of that name is there although it has no link, which it need not have.
+    /// Whether a node of that name is up although it has no link, which it need not have.
     pub(super) fn is_there_unlinked(&self, name: &NodeName) -> bool {
         self.spread.is_tree() && self.is_member(name)
     }
@@ -272,15 +274,15 @@ impl Engine {
             Arc::new(wanted)
         });
         if mesh == Mesh::Full && self.spread.mesh == Mesh::Tree {
-            // From now on makers reach everybody themselves.
+            // From now on makers reach all nodes themselves.
             self.graft_all();
         }
         self.spread.mesh = mesh;
         self.spread.wanted = wanted;
     }
 
-    /// RULES 7 is spoken directly: members of the Delete group are linked with each other, and with
-    /// whoever wants to become one.
+    /// Rounds of replication rule 7 are not relayed: members of the Delete group are linked with
+    /// each other, and with nodes that are to become members.
     fn group_links(&self) -> Vec<NodeName> {
         let me = self.as_member();
         let concerns_me = |config: &&GroupConfig| {
@@ -299,10 +301,10 @@ impl Engine {
         }
     }
 
-    /// Tells a peer what this node thinks of the link, if that is news or must be said again.
+    /// Tells a peer what this node thinks of the link, if that is new or must be repeated.
     fn tell_edge(&mut self, link: LinkId, again: bool, out: &mut Outbox) {
         let Some(peer) = self.peers.get(link) else { return };
-        // Who has nothing yet keeps whomever it got hold of.
+        // A node without data keeps any link that it has.
         let wanted = !self.ready || self.wants(&peer.id.name);
         let edge = Edge { wanted, eager: peer.edge.eager, relays: self.spread.is_tree() };
         if !again && peer.edge.told == Some(edge) {
@@ -321,7 +323,7 @@ impl Engine {
         peer.edge.peer_wants = edge.wanted;
         peer.edge.eager = edge.eager;
         if let Some(told) = &mut peer.edge.told {
-            // It need not hear what it has said itself.
+            // It need not hear its own message.
             told.eager = edge.eager;
         }
         self.tell_edge(link, false, out);
@@ -380,7 +382,7 @@ impl Engine {
         if self.spread.is_tree() {
             self.spread.live.note(event, None);
         }
-        // Who does not pass on hears of nothing but what makers push.
+        // A node that does not pass on changes learns only of what makers push.
         let is_tree = self.spread.is_tree();
         let is_pushed = |peer: &Peer| !is_tree || peer.edge.eager || !peer.edge.relays;
         if self.peers.iter().all(|(_, peer)| is_pushed(peer)) {
@@ -409,7 +411,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         if self.peers.get(link).is_none_or(|peer| !peer.edge.relays) {
-            // It pushes to everybody itself. That link is no part of the tree.
+            // It pushes to all nodes itself. That link is not part of the tree.
             return;
         }
         let event = entry.newest();
@@ -453,7 +455,7 @@ impl Engine {
         out.push(Output::Multicast { links, frame: frame.into() });
     }
 
-    /// Says something to everybody, linked or not. `wide`: over all links; else over the tree.
+    /// Sends something to all nodes, linked or not. `wide`: over all links; else over the tree.
     pub(super) fn flood(&mut self, message: &PeerMessage<'_>, wide: bool, out: &mut Outbox) {
         if !self.spread.is_tree() {
             return self.broadcast(message, out);
@@ -494,7 +496,7 @@ impl Engine {
             PeerMessage::Topic { topic, data } => {
                 out.push(Output::Topic { topic, data: data.into() });
             }
-            // Nothing else is said to everybody.
+            // Nothing else is sent to all.
             _ => return,
         }
         let wide = relayed.wide;

@@ -1,9 +1,9 @@
-//! Taking in a state from elsewhere (RULES 9): harmless, whatever it is. Brings nothing back that was
-//! deleted, and takes nothing away that is newer.
+//! Taking in a state from elsewhere (replication rule 9): harmless, whatever it is. It brings no
+//! deleted entry back, and removes nothing that is newer.
 //!
-//! A state may be big, so its entries are taken in some at a time, under a guard each; between them
-//! the node goes on as ever. Data before knowledge: what the state's node had accounted for comes
-//! last, when all entries are in. Whoever stops half way has taken in entries, and nothing else.
+//! A state may be big, so some entries at a time are taken in, under a guard each; between them the
+//! node works as usual. Data before knowledge: what the state's node had accounted for comes last,
+//! when all entries are in. A caller that stops on the way has taken in entries, and nothing else.
 
 use smallvec::SmallVec;
 
@@ -23,8 +23,8 @@ pub(super) const TOUCHED_AT_ONCE: usize = 64;
 /// Entries that [`Engine::load_image`] looks up at once.
 const BATCH: usize = 256;
 
-/// A state that is being taken in. Owns what it needs of the image: most of the work is done
-/// outside of the lock.
+/// A state that is being taken in. Owns the parts of the image that it needs: most of the work is
+/// done outside of the lock.
 pub struct TakeIn {
     image: Image,
     map: ImageMap,
@@ -39,8 +39,8 @@ pub struct TakenIn {
     pub entries: u64,
     /// Those that are in the tree now: nothing was there, or something that they had replaced.
     pub taken: u64,
-    /// New changes of this node: what would have been taken for purged, and what is put on top
-    /// again.
+    /// New changes of this node: entries that would have been taken for purged, and versions that
+    /// were put on top again.
     pub made: u64,
     /// Entries that are in the tree no more: they were purged where the state comes from.
     pub dropped: u64,
@@ -57,7 +57,7 @@ impl TakeIn {
         batch.into_iter().filter_map(ours).collect()
     }
 
-    /// What was done so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> TakenIn {
         self.counts

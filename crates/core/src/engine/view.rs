@@ -1,6 +1,6 @@
-//! What operators and clients can ask about the state: who made which changes, which of them
-//! are there, superseded, deleted or missing (PROTOCOL, get_state, enum_node, kill_node). All
-//! of it is computed from a snapshot, outside of the lock.
+//! What operators and clients can ask about the state: which node made which changes, and which of
+//! them are present, superseded, deleted or missing (docs/client-protocol.md, "Actions"). All of it
+//! is computed from a snapshot, outside of the lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct StateView {
     pub tree: Tree,
     /// The known incarnations.
     pub table: Arc<NodeTable>,
-    /// What is accounted for.
+    /// The ticks that are accounted for.
     pub seen: Seen,
     /// What any peer was heard to have accounted for.
     pub heard: Seen,
@@ -44,7 +44,7 @@ pub struct StateView {
 pub struct PeerView {
     /// The link.
     pub link: LinkId,
-    /// Who it is.
+    /// Its life.
     pub id: NodeId,
     /// Whether it serves clients.
     pub ready: bool,
@@ -109,9 +109,9 @@ impl StateView {
             .collect()
     }
 
-    /// The incarnations that are over as far as can be told: not this node's own, not linked, no
-    /// members, and nothing of them is missing. If they own nothing either, clients need not see
-    /// them any more.
+    /// The retired incarnations, as far as is known: not this node's own, not linked, not members,
+    /// and no tick of them is missing. If they own no entries either, clients need not see them any
+    /// more.
     #[must_use]
     pub fn over(&self) -> BTreeSet<NodeIndex> {
         let linked: BTreeSet<&NodeId> = self.peers.iter().map(|peer| &peer.id).collect();
@@ -144,8 +144,8 @@ impl StateView {
         nodes.zip(stands).filter(|(_, stands)| *stands).map(|(node, _)| node).collect()
     }
 
-    /// Ticks that somebody has and that this node cannot account for. A tick below one that
-    /// was heard of and that nobody has accounted for is missing too.
+    /// Ticks that a node has and that this node cannot account for. A tick that is unknown
+    /// everywhere but lies below one that was heard of is missing, too.
     #[must_use]
     pub fn missing(&self) -> TickSets {
         let nothing = TickSet::new();

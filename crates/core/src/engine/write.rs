@@ -129,8 +129,8 @@ impl Engine {
         (used >= max).then_some(MemoryExcess { used, max })
     }
 
-    /// Gives the root its first value, if it has none: what the operator asked for at the
-    /// start, so no limit on clients applies. Tells whether it had none.
+    /// Gives the root its first value, if it has none: the operator asked for it at the start, so
+    /// no limit on clients applies. Returns whether it had none.
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.
@@ -167,13 +167,13 @@ impl Engine {
     }
 
     /// Pushes a change of this node to all peers, encoded once. The mark is the one of this
-    /// very moment (RULES 5).
+    /// very moment (replication rule 5).
     pub(super) fn push_change(&mut self, change: &Committed, ack_wanted: bool, out: &mut Outbox) {
         self.peers.note_change(change.entry.newest().node);
         if self.peers.is_empty() {
             return;
         }
-        // Put together where there is room already: one allocation, not two.
+        // Assembled in existing room: one allocation, not two.
         self.frame.clear();
         self.frame.shrink_to(FRAME_KEPT);
         let (mark, table) = (self.replica.mark(), self.replica.table());

@@ -43,7 +43,7 @@ use crate::model::value::write::{
 };
 use crate::model::value::{Kind, ReadError, Reader, SkipLimits, Value, ValueError};
 
-/// The extension type of integers of 2^64 and above (PROTOCOL, framing).
+/// The extension type of integers of 2^64 and above (docs/client-protocol.md, "Framing").
 const EXT_BIG_INTEGER: i8 = 2;
 
 /// Deepest nesting of JSON text: a level of a value takes up to three (`$map`, its pairs, and the

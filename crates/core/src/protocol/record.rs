@@ -9,7 +9,7 @@
 //! | 1 | tock |
 //! | 2 | chain: array of events, newest first; a trailing nil means that it was cut off |
 //! | 3 | value: one MessagePack value; left out for a deletion |
-//! | 4 | origin: an event; only in a re-issue (RULES, "State") |
+//! | 4 | origin: an event; only in a re-issue (docs/replication-rules.md, "State") |
 //! | 5 | write id: 16 bytes, chosen by the client ([`crate::model::write_id`]); kept as if unknown |
 //! | 6 | reserved: owner |
 //! | 7 | what the chain leaves out ([`crate::model::left_out`]); kept as if unknown |

@@ -1,5 +1,5 @@
-//! What the Python DistKV writes with `save` and `log` (PROTOCOL, saved state and change log),
-//! decoded piece by piece: MessagePack maps one after the other, without a header.
+//! What the Python DistKV writes with `save` and `log` (docs/client-protocol.md, "Saved state and change
+//! log"), decoded piece by piece: MessagePack maps one after the other, without a header.
 //!
 //! First a state record `{nodes, known, deleted, node, tock}`, which may come again at any
 //! point; then entries `{value, chain, tock, path, depth}` (saved state) or changes `{node,

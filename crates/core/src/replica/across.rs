@@ -1,5 +1,5 @@
-//! RULES 4, the asking side, and the end of RULES 3: what a node does when the whole stream is
-//! in. Across a purge (this node, X, is behind the answerer, S) it names the entries that S may
+//! Replication rule 4, the asking side, and the end of replication rule 3: what a node does when the whole
+//! stream is in. Across a purge (this node, X, is behind the answerer, S) it names the entries that S may
 //! have purged, and with S's answers takes one step on its tree and mark of that moment.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use crate::model::seen::{Mark, Seen};
 /// What the answerer had at the snapshot's moment: taken over only when all its data is in.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knowledge {
-    /// What it had accounted for. Across a purge all of it; else at least what the asker had not.
+    /// What it had accounted for. Across a purge all of it; otherwise at least what the asker had
+    /// not accounted for.
     pub seen: Seen,
     /// How far it had applied purges.
     pub mark: Mark,
@@ -73,7 +74,7 @@ impl Answers {
     }
 }
 
-/// What RULES 4 says of one entry.
+/// What replication rule 4 says of one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Stays,
@@ -88,10 +89,10 @@ enum Fate {
 /// What the step did.
 #[derive(Debug, Default)]
 pub struct Across {
-    /// Entries that are gone without an event, tombstones and values (RULES 4a).
+    /// Entries that are gone without an event, tombstones and values (replication rule 4a).
     pub dropped: Vec<Committed>,
-    /// Re-issues (RULES 4b). If there are any, the answerer must catch up from this node at
-    /// once, before the re-issues are pushed to others (RULES 4d).
+    /// Re-issues (replication rule 4b). If there are any, the answerer must catch up from this node at
+    /// once, before the re-issues are pushed to others (replication rule 4d).
     pub reissued: Vec<Committed>,
     /// Of the re-issues those that undo a deletion which was purged at the answerer.
     pub conflicts: Vec<Conflict>,
@@ -137,12 +138,13 @@ fn fate(
     }
 }
 
-/// What is dropped (RULES 4a), and what is re-issued (4b) with whether its origin was seen there.
+/// What is dropped (replication rule 4a), and what is re-issued (4b), each with whether its origin
+/// was seen there.
 type Doomed = (Vec<Path>, Vec<(Path, bool)>);
 
 impl Replica {
-    /// RULES 4: names entries with tock <= hi(S, X) that were not answered yet, at most so many.
-    /// Walks the tree.
+    /// Replication rule 4: names entries with tock <= hi(S, X) that were not answered yet, up to
+    /// the given limit. Walks the tree.
     #[must_use]
     pub fn name_unanswered(&self, their: &Knowledge, answers: &Answers, max: NamesMax) -> Names {
         let purged_below = self.purged_below(their);
@@ -169,7 +171,7 @@ impl Replica {
         names
     }
 
-    /// RULES 3 and 4, the step at the end: when the whole stream is in, none of it refused.
+    /// Replication rules 3 and 4, the step at the end: when the whole stream is in, none of it refused.
     ///
     /// # Errors
     /// [`AcrossFailure`]; nothing was changed.
@@ -198,7 +200,7 @@ impl Replica {
         Ok(purged_below)
     }
 
-    /// RULES 4c.
+    /// Replication rule 4c.
     pub(super) fn take_knowledge(&mut self, their: &Knowledge) {
         self.check_own_seen(&their.seen);
         self.seen.union_with(&their.seen);
@@ -216,22 +218,22 @@ impl Replica {
         their.mark.ahead_of(&self.mark)
     }
 
-    /// For planted defects only: what RULES 3 forbids.
+    /// For planted defects only: what replication rule 3 forbids.
     pub(crate) fn see_without_data(&mut self, seen: &Seen) {
         self.seen.union_with(seen);
     }
 
-    /// For planted defects only: what RULES 3 forbids.
+    /// For planted defects only: what replication rule 3 forbids.
     pub(crate) fn raise_mark_early(&mut self, mark: &Mark) {
         self.mark.raise_all(mark);
     }
 
-    /// RULES 6: here S is the side where the path is empty.
+    /// Replication rule 6: here S is the side where the path is empty.
     pub(super) fn is_origin_seen(entry: &Entry, their: &Knowledge) -> bool {
         entry.reissue_of().is_some_and(|origin| their.seen.contains(origin))
     }
 
-    /// What RULES 4a and 4b are about. Walks the tree.
+    /// What replication rules 4a and 4b are about. Walks the tree.
     fn doomed(
         &self,
         their: &Knowledge,
@@ -250,7 +252,8 @@ impl Replica {
         Ok((drops, reissues))
     }
 
-    /// RULES 4a and 4b, carried out. A re-issue is given with whether its origin was seen there.
+    /// Replication rules 4a and 4b, carried out. A re-issue is given with whether its origin was seen
+    /// there.
     pub(super) fn drop_and_reissue(
         &mut self,
         their: &Knowledge,

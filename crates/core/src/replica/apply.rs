@@ -1,4 +1,4 @@
-//! RULES 2, carried out: takes in a version that was pushed or streamed.
+//! Replication rule 2, carried out: takes in a version that was pushed or streamed.
 
 use super::decide::{ApplyDecision, decide_apply, undone_by};
 use super::{Committed, Replica};
@@ -29,8 +29,8 @@ pub enum Applied {
     /// and so was deleted: then the event is a deletion. It must be pushed like a change of its own.
     OnTopAgain(Committed),
     /// It came to an empty path from a sender on another lineage, and this node re-issued it on
-    /// the sender's behalf (RULES 8). The re-issue is what is in the tree; if there is a conflict,
-    /// it undoes a deletion.
+    /// the sender's behalf (replication rule 8). The re-issue is what is in the tree; if there is a
+    /// conflict, it undoes a deletion.
     Reissued(Committed, Option<Box<Conflict>>),
     /// It was accounted for, and one of the two versions lost without having been superseded; or
     /// it undoes a deletion that was purged here. Both must be reported.
@@ -75,7 +75,7 @@ impl Conflict {
 }
 
 impl Replica {
-    /// RULES 2 for one version, which came from a node whose mark at the moment of sending was
+    /// Replication rule 2 for one version, which came from a node whose mark at the moment of sending was
     /// `sender_mark`.
     pub fn apply(&mut self, path: &Path, theirs: &Entry, sender_mark: &Mark) -> Applied {
         if self.seen.contains(theirs.newest()) {
@@ -96,7 +96,8 @@ impl Replica {
         }
     }
 
-    /// RULES 2 for a version that was not seen, where its tock is no reason to refuse it.
+    /// Replication rule 2 for a version that was not seen, and whose tock is no reason to refuse
+    /// it.
     pub(super) fn apply_unrefused(&mut self, path: &Path, theirs: &Entry) -> Applied {
         self.check_own_chain(theirs);
         // Also of one that loses or is refused: it was made, and must not be made again.
@@ -169,7 +170,7 @@ impl Replica {
         !theirs.is_tombstone() && self.write_ids.copies_of(path, theirs).into_iter().any(is_seen)
     }
 
-    /// RULES 2, a copy at an empty path: a plain tombstone on top of it.
+    /// Replication rule 2, a copy at an empty path: a plain tombstone on top of it.
     fn delete_copy(&mut self, path: &Path, theirs: &Entry) -> Applied {
         self.account_for_theirs(theirs);
         let Some((event, tock)) = self.next_event() else { return Applied::Superseded };
@@ -198,13 +199,13 @@ impl Replica {
         }))
     }
 
-    /// RULES 2, "on top again": a new event, then w's newest, then l's chain; l's value and origin;
-    /// tock = max(own tock, w's, l's) + 1.
+    /// Replication rule 2, "on top again": a new event, then w's newest, then l's chain; l's value and
+    /// origin; tock = max(own tock, w's, l's) + 1.
     fn put_on_top(&mut self, path: &Path, lesser: &Entry, greater: &Entry) -> Applied {
         self.hear_tock(greater.tock().max(lesser.tock()));
         // Asked for before anything was accounted for.
         let Some((event, tock)) = self.next_event() else { return Applied::Superseded };
-        // As if the greater one had been made on top of the lesser: so nobody takes them for
+        // As if the greater one had been made on top of the lesser: so no node takes them for
         // versions that do not know each other, or puts the greater one on top once more.
         let extended = |old: &Entry, event, tock| {
             let left_out = LeftOut::on_top_of(old, event, self.chain_bound);

@@ -1,7 +1,7 @@
-//! RULES 3 and 4, the answering side: everything comes from one O(1) snapshot (tree, seen, mark
-//! of the same moment). First what is known, clipped to what the asker's counters leave in doubt;
-//! then the entries that it says are missing there, tombstones included; then, across a purge,
-//! what has become of the entries that it names.
+//! Replication rules 3 and 4, the answering side: everything comes from one O(1) snapshot (tree, seen, mark
+//! of the same moment). First what is known, clipped to what the asker's counters leave in doubt; then the
+//! entries that it says are missing there, tombstones included; then, across a purge, what has become of
+//! the entries that it names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct CatchUpSnapshot {
     tree: Tree,
     table: Arc<NodeTable>,
     ring: RingSnapshot,
-    /// What the asker is told, and takes over in the end.
+    /// What the asker is told, and adopts in the end.
     knowledge: Knowledge,
     /// The asker is behind, across a purge.
     is_across: bool,
@@ -41,11 +41,11 @@ pub struct CatchUpSnapshot {
 }
 
 impl Replica {
-    /// RULES 3: takes the snapshot. O(nodes), not O(entries). `contiguous`: per incarnation the
+    /// Replication rule 3: takes the snapshot. O(nodes), not O(entries). `contiguous`: per incarnation the
     /// tick up to which the asker has seen all.
     ///
     /// # Errors
-    /// [`Behind`], unless each side is ahead of the other in some lineage (RULES 8).
+    /// [`Behind`], unless each side is ahead of the other in some lineage (replication rule 8).
     pub fn begin_catch_up(
         &self,
         contiguous: &BTreeMap<NodeIndex, Tick>,
@@ -84,8 +84,8 @@ impl CatchUpSnapshot {
         &self.knowledge
     }
 
-    /// What is known, in parts: the part that begins at `at`, and where the next one begins, if there
-    /// is one.
+    /// The known ticks, in parts: the part that begins at `at`, and where the next one begins, if
+    /// there is one.
     #[must_use]
     pub fn known_part(&self, at: ListAt, max: ListMax) -> (SeenById, Option<ListAt>) {
         let (part, next) = export_part(&self.table, &self.knowledge.seen, at, max);
@@ -140,8 +140,8 @@ enum Source {
     Ring(RingWalk),
     /// It may be anywhere.
     Walk(AllEntries),
-    /// It is most of the tree. In the order of paths, because that is the quickest to take in: each
-    /// path is put behind the one before it.
+    /// It is most of the tree. In the order of paths, which is the fastest to take in: each path is
+    /// inserted after the one before it.
     Ordered(Walk, std::vec::IntoIter<(Path, Entry)>),
 }
 
@@ -190,7 +190,7 @@ impl CatchUpStream {
                     return Next::Skip;
                 }
                 match self.snapshot.tree.get_with_path(path) {
-                    // Only where it is still the newest: else the ring holds the newer one too.
+                    // Only if it is still the newest; otherwise the ring also holds the newer one.
                     Some((path, entry)) if entry.newest() == event => {
                         Next::Entry(path.clone(), entry.clone())
                     }
@@ -232,7 +232,7 @@ impl Next {
     }
 }
 
-/// RULES 4, the answer to what the asker names, under way.
+/// Replication rule 4, the answer to what the asker names, under way.
 pub struct Verdict {
     snapshot: Arc<CatchUpSnapshot>,
     named: Seen,
@@ -242,7 +242,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Looks at some more entries; tells whether all is looked at.
+    /// Looks at some more entries; returns whether all have been looked at.
     pub fn go_on(&mut self) -> bool {
         let Some(walk) = &mut self.walk else { return true };
         for _ in 0..LOOK_MAX {

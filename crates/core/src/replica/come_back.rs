@@ -1,4 +1,4 @@
-//! RULES 9: coming back with a state of one's own, and taking in a state from elsewhere.
+//! Replication rule 9: coming back with a state of one's own, and taking in a state from elsewhere.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub struct Restored {
     pub made: Vec<Committed>,
     /// Conflicts found.
     pub conflicts: Vec<super::apply::Conflict>,
-    /// Gone without an event (RULES 4a).
+    /// Gone without an event (replication rule 4a).
     pub dropped: Vec<Committed>,
 }
 
@@ -68,9 +68,9 @@ impl Replica {
         }
     }
 
-    /// A node that comes back with an old state of its own; `id` must be a new incarnation (RULES 9).
-    /// Under the image's own, which only simulations of defects and copies use, it goes on with the
-    /// image's tick. `None` when the node table is full.
+    /// A node that comes back with an old state of its own; `id` must be a new incarnation
+    /// (replication rule 9). Under the image's own incarnation, which only simulations of defects
+    /// and copies use, it continues with the image's tick. `None` when the node table is full.
     #[must_use]
     pub fn come_back(image: &ReplicaImage, id: &NodeId) -> Option<Self> {
         let mut table = Arc::clone(&image.table);
@@ -128,8 +128,8 @@ impl Replica {
         Ok(restored)
     }
 
-    /// The first of three steps of [`Replica::take_in_image`], for who takes in the entries some
-    /// at a time, in the order of their paths, with [`Replica::apply_on_behalf`].
+    /// The first of three steps of [`Replica::take_in_image`], for callers that take in some
+    /// entries at a time, in the order of their paths, with [`Replica::apply_on_behalf`].
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: the node table is full.
@@ -161,7 +161,7 @@ impl Replica {
         self.step_across(&their, &answers)
     }
 
-    /// RULES 4 with a file as the answerer: what it says of all entries here.
+    /// Replication rule 4 with a file as the answerer: what it says of all entries here.
     fn answers_of(
         &self,
         their: &Knowledge,
@@ -214,7 +214,7 @@ impl ImageMap {
 }
 
 impl Restored {
-    /// Notes what became of an entry; tells whether it was refused.
+    /// Notes what has become of an entry; returns whether it was refused.
     fn note(&mut self, applied: Applied) -> bool {
         match applied {
             Applied::AlreadyKnown | Applied::Superseded => {}

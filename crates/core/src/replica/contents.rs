@@ -1,10 +1,10 @@
-//! RULES 10: two contents for one event. Every other rule relies on an event standing for one
-//! change. A disk that was set back, a copied directory, a virtual machine that was resumed twice, or
-//! a defect can break that; then nodes that have accounted for the same events hold different
-//! entries, and no other rule will ever say so.
+//! Replication rule 10: two contents for one event. Every other rule relies on an event standing
+//! for one change. A disk that was set back, a copied directory, a virtual machine that was resumed
+//! twice, or a defect can break that. Then nodes that have accounted for the same events hold
+//! different entries, and no other rule notices.
 //!
-//! A node tells by (I): of a version whose event it has accounted for, it holds at least as great a
-//! version, or has purged it at its mark. Where that is not so, it takes the other's version in, and
+//! A node detects it by (I): if it has accounted for a version's event, it holds at least as great
+//! a version, or has purged it at its mark. If that is not so, it takes in the other's version, and
 //! gives it an event of its own unless both are the same version with different contents.
 
 use std::cmp::Ordering;
@@ -36,7 +36,7 @@ pub struct ListedVersion {
 pub enum ContentsApplied {
     /// This node holds it, or a greater one, or no event can be made now. Nothing was changed.
     Nothing,
-    /// Its event was not accounted for: it went by RULES 2.
+    /// Its event was not accounted for: it went by replication rule 2.
     Ordinary(Applied),
     /// The tree changed: the version's event had another content here.
     Mended(Box<Mended>),
@@ -51,13 +51,13 @@ pub struct Mended {
     pub change: Committed,
     /// Whether `change` is a new event of this node, which must be pushed.
     pub is_made: bool,
-    /// What is there now, and what was there before with another value.
+    /// What is there now, and what was there before, with another value.
     pub conflict: Option<Conflict>,
 }
 
 /// How a version that a peer holds compares with what is held here.
 enum Standing {
-    /// What is held here is as great, or the comparison says nothing.
+    /// The version held here is as great, or the comparison shows nothing.
     Held,
     /// The same version (path and newest event) with a lesser content is held.
     OtherContent,
@@ -81,7 +81,7 @@ impl Replica {
         }
         let is_lacking = !matches!(self.standing(path, listed), Standing::Held);
         if is_lacking && listed.newest.node == self.own {
-            // Somebody else has made changes as this very life.
+            // Another node has made changes under this very incarnation.
             self.usurped = true;
             return false;
         }
@@ -105,8 +105,8 @@ impl Replica {
         }
     }
 
-    /// RULES 10 for a version that a peer held at `mark`, and that this node asked for because it
-    /// lacks it.
+    /// Replication rule 10 for a version that a peer held at `mark`, and that this node asked for because
+    /// it lacks it.
     pub fn apply_contents(&mut self, path: &Path, theirs: &Entry, mark: &Mark) -> ContentsApplied {
         let event = theirs.newest();
         if !self.seen.contains(event) {
@@ -143,8 +143,8 @@ impl Replica {
     }
 
     /// A peer's version with a new event of this node in the place of its newest: same value and
-    /// origin. The old event is accounted for everywhere, with another content, so nobody would take
-    /// it; and in a chain it would say that the other content was known here.
+    /// origin. The old event is accounted for everywhere, with another content, so no node would
+    /// accept it; and in a chain it would claim that the other content was known here.
     fn renewed(&mut self, theirs: &Entry) -> Option<Entry> {
         let (event, tock) = self.next_event_above(theirs.tock())?;
         let older = theirs.events().skip(1).filter(|older| older.node != event.node);
@@ -263,14 +263,14 @@ mod tests {
             let _ = compare(&mut a, &mut b, at);
             let _ = compare(&mut b, &mut a, at);
         }
-        // The new events go by RULES 2, as any change.
+        // The new events go by replication rule 2, as any change.
         assert!(matches!(push(&b, &mut a, "k"), Applied::Taken(_)));
         assert!(matches!(push(&a, &mut b, "l"), Applied::Taken(_)));
         for node in [&a, &b] {
             assert_eq!((value(node, "k"), value(node, "l")), (Some(1), Some(2)));
         }
         assert_eq!(a.contents().total(), b.contents().total());
-        // A third node that comes to know either is told both.
+        // A third node that learns of either is told both.
         let mut c = Replica::new(&id("c", 1), 3);
         for at in ["k", "l"] {
             assert!(matches!(push(&a, &mut c, at), Applied::Taken(_)));

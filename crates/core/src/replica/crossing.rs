@@ -1,8 +1,9 @@
-//! RULES 4 under way, the asking side: which entries are named, piece by piece, and what was answered.
+//! Replication rule 4 under way, the asking side: which entries are named, piece by piece, and the
+//! answers.
 //!
-//! The entries are those of one O(1) snapshot, walked once; each piece of the walk is short, because it
-//! happens under the guard. What changes meanwhile is noted, and asked about at the end. So the last
-//! step looks at what was answered and at what has changed, and at nothing else.
+//! The entries are those of one O(1) snapshot, walked once; each piece of the walk is short,
+//! because it happens under the guard. Entries that change meanwhile are noted, and asked about at
+//! the end. So the last step looks at the answers and at the changes, and at nothing else.
 
 use super::across::{Across, AcrossFailure, Knowledge, NamesMax};
 use super::{Committed, Replica};
@@ -13,11 +14,10 @@ use crate::tree::AllEntries;
 
 /// Entries that one piece looks at: some milliseconds.
 const LOOK_MAX: usize = 1 << 14;
-/// Most changes while names are asked about; where there are more, the catch-up is given up. About
-/// 5 MiB.
+/// Most changes while names are asked about; with more, the catch-up is given up. About 5 MiB.
 const CHANGED_MAX: usize = 1 << 16;
 
-/// The paths of what was put into the tree since names are asked about.
+/// The paths of entries that were put into the tree since names are asked about.
 #[derive(Default)]
 pub(super) struct Changed(Option<Vec<Path>>);
 
@@ -38,7 +38,7 @@ pub struct Crossing {
     walk: Option<AllEntries>,
     /// Changed since, and to be asked about.
     again: Vec<Path>,
-    /// What was named last, in this order, and is not answered.
+    /// The names that were sent last, in this order, and are not answered yet.
     asked: Vec<(Path, Event)>,
     /// Named, and the answerer holds nothing there.
     empty: Vec<(Path, Event)>,
@@ -81,8 +81,8 @@ impl Replica {
         self.changed = Changed::default();
     }
 
-    /// The next paths to be asked about: does the answerer hold anything there? There may be none
-    /// although more is to come. None where all is answered: then the step is to be taken.
+    /// The next paths to ask about: does the answerer hold anything there? There may be none
+    /// although more will follow. `None` if all are answered: then the step can be taken.
     pub fn next_names(&self, crossing: &mut Crossing, max: NamesMax) -> Option<Vec<Path>> {
         let purged_below = self.purged_below(&crossing.their);
         if crossing.again.is_empty() && crossing.walk.is_none() {
@@ -117,8 +117,8 @@ impl Replica {
         (!names.is_empty() || !is_all).then_some(names)
     }
 
-    /// RULES 3 and 4, the step at the end: when the whole stream is in, none of it refused, and all
-    /// that was named is answered.
+    /// Replication rules 3 and 4, the step at the end: when the whole stream is in, none of it refused, and
+    /// all that was named is answered.
     ///
     /// # Errors
     /// [`AcrossFailure`]; nothing was changed. After [`AcrossFailure::Unanswered`] there are names
@@ -151,7 +151,7 @@ impl Replica {
         Ok(across)
     }
 
-    /// RULES 4a and 4b for what was answered: the answerer holds nothing at these paths.
+    /// Replication rules 4a and 4b for what was answered: the answerer holds nothing at these paths.
     fn carry_out_answers(
         &mut self,
         their: &Knowledge,
@@ -178,7 +178,7 @@ impl Replica {
         self.drop_and_reissue(their, drops, reissues)
     }
 
-    /// Takes an entry out of the tree: RULES 4a. No event is made for it.
+    /// Takes an entry out of the tree: replication rule 4a. No event is made for it.
     pub(super) fn drop_entry(&mut self, path: &Path) -> Option<Committed> {
         let entry = self.take_out(path)?;
         Some(Committed { path: path.clone(), entry })

@@ -1,4 +1,4 @@
-//! RULES 2, the choice: which of two versions stays, and what becomes of the lesser one. Pure:
+//! Replication rule 2, the choice: which of two versions stays, and what becomes of the lesser one. Pure:
 //! nothing is changed here; [`super::apply`] carries it out.
 
 use std::cmp::Ordering;
@@ -10,7 +10,7 @@ use crate::model::left_out::LeftOut;
 use crate::model::seen::Seen;
 use crate::model::write_id::WriteId;
 
-/// What is to be done with a version that arrived for a path where there is one already.
+/// What to do with a version that arrived for a path that already has one.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ApplyDecision {
@@ -28,8 +28,8 @@ pub enum ApplyDecision {
     PutTheirsOnTop,
 }
 
-/// RULES 2, "a deletion undone": the newest event on top of which a version was made and that a node
-/// has seen which holds nothing at the path. By (I) that was deleted there, and the tombstone purged.
+/// Replication rule 2, "a deletion undone": the newest event on top of which a version was made and that a
+/// node has seen which holds nothing at the path. By (I) that was deleted there, and the tombstone purged.
 /// None where the version's maker knew of a deletion since, or the version is one itself.
 pub(super) fn undone_by(version: &Entry, seen: &Seen) -> Option<Event> {
     if version.is_tombstone() {
@@ -55,7 +55,7 @@ impl ApplyDecision {
         matches!(self, Self::PutOursOnTop | Self::PutTheirsOnTop)
     }
 
-    /// What is left where none can be made any more: the greater version stays, as ever, so that
+    /// The remaining choice if no event can be made any more: the greater version stays, so that
     /// nothing less is held than is accounted for; the lesser one is lost, and reported.
     pub(super) fn without_event(self) -> Self {
         match self {
@@ -70,8 +70,8 @@ impl ApplyDecision {
 /// of arrival: swapping the two gives the mirrored decision.
 ///
 /// `copies`: the events of other copies of an entry's write that this node knows. Nodes that know
-/// fewer may choose otherwise; what they hold is at least as great all the same, and who knows more
-/// puts it right.
+/// fewer may choose otherwise; what they hold is at least as great all the same, and a node that
+/// knows more corrects it.
 pub(super) fn decide_apply(
     ours: &Entry,
     theirs: &Entry,
@@ -81,7 +81,7 @@ pub(super) fn decide_apply(
     let theirs_wins = theirs.compare(ours, table) == Ordering::Greater;
     let (winner, loser) = if theirs_wins { (theirs, ours) } else { (ours, theirs) };
     let quiet = if theirs_wins { ApplyDecision::TakeTheirs } else { ApplyDecision::KeepOurs };
-    // What was put on top of a version names it, and stays there whatever else the two say.
+    // A version that was put on top of another names it, and stays there whatever else the two say.
     let is_on_top = winner.reissue_of().is_some() && winner.events().any(|e| e == loser.newest());
     if is_on_top || are_one_write(winner, loser) {
         return quiet;
@@ -207,12 +207,13 @@ mod tests {
         let decide_knowing = |a, b| decide_apply(a, b, &table(), known);
         assert_eq!(decide_knowing(&over, &second), ApplyDecision::PutOursOnTop);
         assert_eq!(decide_knowing(&second, &over), ApplyDecision::PutTheirsOnTop);
-        // Who does not know of the first copy sees two changes that know nothing of each other.
+        // A node that does not know of the first copy sees two changes that know nothing of each
+        // other.
         assert_eq!(decide(&over, &second, &table()), ApplyDecision::ConflictTakeTheirs);
         // A later one that is greater is above the second copy, too.
         let later = entry(&[(2, 2), (0, 1)], None, 10);
         assert_eq!(decide_knowing(&second, &later), ApplyDecision::TakeTheirs);
-        // What was put on top stays there, also where the other one had it in its chain.
+        // A version that was put on top stays there, even if the other one had it in its chain.
         let blind = copy(&entry(&[(1, 2), (2, 1), (0, 1)], None, 11));
         let top = entry(&[(0, 2), (1, 2), (2, 1)], Some((2, 1)), 12);
         assert_eq!(decide_knowing(&over, &blind), ApplyDecision::PutOursOnTop);

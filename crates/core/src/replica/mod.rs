@@ -1,5 +1,5 @@
-//! The replicated state of one node and the rules that change it, pure. Each rule of the
-//! replication rules (RULES in these docs; `ARCHITECTURE.md` has them) is in one place:
+//! The replicated state of one node and the rules that change it, pure. Each of the replication rules
+//! (docs/replication-rules.md) is in one place:
 //!
 //! | rule | where |
 //! |---|---|
@@ -70,7 +70,7 @@ pub struct Replica {
     ring: Ring,
     write_ids: WriteIds,
     changed: Changed,
-    /// A tick of this incarnation above `tick` was met: somebody else uses this identity.
+    /// A tick of this incarnation above `tick` was met: another node uses this identity.
     usurped: bool,
     /// No event is made any more.
     is_stopped: bool,
@@ -80,13 +80,13 @@ pub struct Replica {
     contents: ContentSums,
     /// Invariant: what the entry at [`AUTH_PATH`] says.
     login: Option<Login>,
-    /// Not part of the state: it is made of the tree when somebody asks.
+    /// Not part of the state: it is computed from the tree on the first request.
     shards: Upkeep,
     /// Nor this: the entry that was overwritten last, for [`Entry::new_in`].
     room: Option<Entry>,
 }
 
-/// A version that is in the tree now and was not before: what is logged, pushed, watched.
+/// A version that was not in the tree before: to be logged, pushed, and sent to watchers.
 #[derive(Clone, Debug)]
 pub struct Committed {
     /// Where.
@@ -155,7 +155,8 @@ impl Replica {
         &self.tree
     }
 
-    /// An entry that was overwritten and that nobody needs: the next one can be made in its memory.
+    /// An entry that was overwritten and that is not used any more: the next one can be made in its
+    /// memory.
     pub fn take_room(&mut self) -> Option<Entry> {
         self.room.take()
     }
@@ -166,7 +167,7 @@ impl Replica {
         self.login.as_ref()
     }
 
-    /// What is accounted for.
+    /// The ticks that are accounted for.
     #[must_use]
     pub fn seen(&self) -> &Seen {
         &self.seen
@@ -203,8 +204,8 @@ impl Replica {
         self.tock = self.tock.max(tock);
     }
 
-    /// A sum over all that is accounted for: the same on every node that has accounted for the same,
-    /// whatever its indices. O(incarnations).
+    /// A sum over all that is accounted for: equal on any two nodes that have accounted for the
+    /// same, whatever their indices. O(incarnations).
     #[must_use]
     pub fn seen_fingerprint(&self) -> u64 {
         let ids = self.seen.iter().filter_map(|(node, ticks)| Some((self.table.get(node)?, ticks)));
@@ -219,7 +220,7 @@ impl Replica {
         Arc::make_mut(&mut self.table).intern(id)
     }
 
-    /// The same without a [`NodeId`] at hand: no allocation for one that is known.
+    /// As above, without a [`NodeId`]: no allocation for one that is known.
     pub fn intern_name(&mut self, name: &str, incarnation: Incarnation) -> Option<NodeIndex> {
         match self.table.find(name, incarnation) {
             Some(index) => Some(index),
@@ -237,13 +238,13 @@ impl Replica {
     }
 
     /// Whether this identity was met with a tick that it has not used: a cloned disk. A node
-    /// that finds out must stop writing and renew (DESIGN, rule "no event twice").
+    /// that finds out must stop writing and renew (ARCHITECTURE.md, invariant 2).
     #[must_use]
     pub fn is_usurped(&self) -> bool {
         self.usurped
     }
 
-    /// Goes on under a new incarnation. The state stays; the old incarnation's ticks are an
+    /// Continues under a new incarnation. The state stays; the old incarnation's ticks are an
     /// ordinary peer's from now on.
     pub fn renew(&mut self, id: &NodeId) -> bool {
         let Some(index) = self.intern(id) else { return false };
@@ -261,15 +262,15 @@ impl Replica {
         self.is_stopped = true;
     }
 
-    /// Notes that somebody spoke of an event; only a tick of our own that we never used
-    /// matters here. Hearing changes nothing else (RULES 3: data before knowledge).
+    /// Notes that a peer mentioned an event. Only a tick of our own that we never used matters
+    /// here. Hearing changes nothing else (replication rule 3: data before knowledge).
     pub(crate) fn check_own(&mut self, event: Event) {
         if event.node == self.own && event.tick > self.tick {
             self.usurped = true;
         }
     }
 
-    /// The same for a set of ticks.
+    /// As above, for a set of ticks.
     pub fn check_own_seen(&mut self, seen: &Seen) {
         if seen.get(self.own).is_some_and(|ticks| ticks.max() > self.tick.get()) {
             self.usurped = true;
@@ -282,7 +283,7 @@ impl Replica {
         self.commit_at(&spot, path, entry).0
     }
 
-    /// The same at a path that was looked for since the last change; also gives what was there.
+    /// As above, at a path that was looked up since the last change; also returns what was there.
     fn commit_at(&mut self, spot: &Spot, path: Path, entry: Entry) -> (Committed, Option<Entry>) {
         self.ring.push(entry.newest(), &path);
         self.changed.note(&path);

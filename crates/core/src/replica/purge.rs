@@ -1,5 +1,5 @@
-//! RULES 5: purging tombstones that the Delete group has agreed on, the check of RULES 7 that
-//! a member makes before it agrees, and what a coordinator proposes.
+//! Replication rule 5: purging tombstones that the Delete group has agreed on, the check of replication
+//! rule 7 that a member makes before it agrees, and what a coordinator proposes.
 
 use super::{Committed, Replica};
 use crate::model::defects::Defect;
@@ -7,8 +7,8 @@ use crate::model::ids::Tock;
 use crate::model::mark::{Component, Implied, Lineage, Mark, PurgeId};
 use crate::model::seen::Seen;
 
-/// A tock pair of one lineage and the tick sets behind it: what a round is about, and, once all
-/// have agreed, what is announced.
+/// A tock pair of one lineage and the tick sets behind it: the subject of a round, and, once all
+/// have agreed, of an announcement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TockPair {
     /// Of which succession of decisions.
@@ -33,7 +33,8 @@ impl TockPair {
         Component::new(self.to, self.id)
     }
 
-    /// What everybody may leave out of marks that name this purge or a later one of its lineage.
+    /// Components that every node may leave out of marks that name this purge or a later one of its
+    /// lineage.
     #[must_use]
     pub fn implied(&self) -> Vec<Implied> {
         let fact = |(lineage, component): &(Lineage, Component)| Implied {
@@ -45,7 +46,7 @@ impl TockPair {
         self.base.iter().map(fact).collect()
     }
 
-    /// Whether somebody with this mark stands where the pair begins.
+    /// Whether a node with this mark stands where the pair begins.
     #[must_use]
     pub fn begins_at(&self, mark: &Mark) -> bool {
         mark.component(&self.lineage) == self.from
@@ -76,7 +77,7 @@ pub enum PurgeDecision {
 }
 
 impl Replica {
-    /// RULES 5: whether an announcement can be applied here.
+    /// Replication rule 5: whether an announcement can be applied here.
     pub fn decide_purge(&self, pair: &TockPair) -> PurgeDecision {
         if self.mark.component(&pair.lineage).includes(&pair.reached()) {
             PurgeDecision::Done
@@ -89,7 +90,7 @@ impl Replica {
         }
     }
 
-    /// RULES 7: whether a member can agree: as [`Replica::decide_purge`], and all its
+    /// Replication rule 7: whether a member can agree: as [`Replica::decide_purge`], and all its
     /// tombstones with tock <= `to` are in V.
     pub fn decide_agree(&self, pair: &TockPair) -> PurgeDecision {
         let decision = self.decide_purge(pair);
@@ -102,8 +103,8 @@ impl Replica {
         decision
     }
 
-    /// RULES 5, carried out; only legal after [`PurgeDecision::Apply`]. Drops the tombstones that
-    /// are in V with tock <= `to` and gives them back; mark = `to`, own tock >= `to`.
+    /// Replication rule 5, carried out; only legal after [`PurgeDecision::Apply`]. Drops the tombstones
+    /// that are in V with tock <= `to` and gives them back; mark = `to`, own tock >= `to`.
     pub fn apply_purge(&mut self, pair: &TockPair) -> Vec<Committed> {
         let gone: Vec<Committed> = self
             .tree
@@ -121,14 +122,14 @@ impl Replica {
         gone
     }
 
-    /// Takes in what may be left out of marks; tells whether anything was new.
+    /// Adds facts about what may be left out of marks; returns whether anything was new.
     pub fn learn_implied(&mut self, implied: &[Implied]) -> bool {
         self.mark.learn(implied)
     }
 
-    /// RULES 7: the pair that this node would propose as coordinator, about `tombstones_max`
-    /// tombstones at once; none while there is no tombstone to drop. V is its seen exactly;
-    /// holes that nobody can fill are out of it by themselves.
+    /// Replication rule 7: the pair that this node would propose as coordinator, for about
+    /// `tombstones_max` tombstones at once; none if there is no tombstone to drop. V is its seen
+    /// exactly, so holes that cannot be filled are left out of it.
     #[must_use]
     pub fn propose_pair(
         &self,
@@ -144,7 +145,7 @@ impl Replica {
         Some(self.pair_to(lineage, from, to, id))
     }
 
-    /// RULES 7: a pair that drops nothing that has to be dropped, for a planned change of the
+    /// Replication rule 7: a pair that drops nothing that has to be dropped, for a planned change of the
     /// member list; `None` when the counter is used up.
     #[must_use]
     pub fn empty_pair(&self, lineage: &Lineage, id: Option<PurgeId>) -> Option<TockPair> {

@@ -1,5 +1,5 @@
-//! RULES 6: a re-issue, a new event on top of an old entry, which carries an old value across a
-//! purge; and RULES 8, "on its behalf": the same for an entry of a sender that stands on another
+//! Replication rule 6: a re-issue, a new event on top of an old entry, which carries an old value across a
+//! purge; and replication rule 8, "on its behalf": the same for an entry of a sender that stands on another
 //! lineage.
 
 use super::apply::{Applied, Conflict};
@@ -13,13 +13,13 @@ use crate::model::seen::Mark;
 use crate::model::write_id::WriteId;
 
 impl Replica {
-    /// RULES 6 for the entry at a path: same value and origin, tock = max(`floor`, the old
+    /// Replication rule 6 for the entry at a path: same value and origin, tock = max(`floor`, the old
     /// tock) + 1, where `floor` is the greatest component of all marks of both sides.
     ///
     /// `origin_seen`: the side where the path is empty has seen the entry's origin. Then a value
     /// that is itself a re-issue was deleted there, and a plain tombstone is written instead.
     ///
-    /// `None`, and nothing is changed, where there is no entry or no event can be made.
+    /// `None`, and nothing is changed, if there is no entry or no event can be made.
     pub(super) fn reissue(
         &mut self,
         path: &Path,
@@ -49,27 +49,27 @@ impl Replica {
         Some(self.commit(path.clone(), entry))
     }
 
-    /// RULES 8: a streamed entry of a sender that is behind this node in some lineage, and ahead
-    /// in another; also RULES 9 for an entry of a file. It is never refused. Where it wins at an
-    /// empty path with a tock at or below the purges that the sender has not applied, this node
-    /// re-issues it on the sender's behalf.
+    /// Replication rule 8: a streamed entry of a sender that is behind this node in some lineage,
+    /// and ahead in another; also replication rule 9 for an entry of a file. It is never refused.
+    /// If it wins at an empty path with a tock at or below the purges that the sender has not
+    /// applied, this node re-issues it on the sender's behalf.
     pub fn apply_on_behalf(&mut self, path: &Path, theirs: &Entry, sender_mark: &Mark) -> Applied {
         if self.seen.contains(theirs.newest()) {
             return Applied::AlreadyKnown;
         }
-        // First of all: whoever meets its own identity here can make no event, and must not be left
-        // with an entry that wants a re-issue.
+        // First of all: a node that meets its own identity here can make no event, and must not be
+        // left with an entry that needs a re-issue.
         self.check_own_chain(theirs);
         let purged_below = self.mark.ahead_of(sender_mark);
         let was_empty = self.tree.get(path.as_bytes()).is_none();
-        // This side is the one where the path is empty; what counts is what it had seen before.
+        // This side is the one where the path is empty; what it had seen before counts.
         let origin_seen = theirs.reissue_of().is_some_and(|origin| self.seen.contains(origin));
         let reissues = was_empty && theirs.tock() <= purged_below;
         if reissues && !self.can_make_events() {
             return Applied::Refused;
         }
         let applied = self.apply_unrefused(path, theirs);
-        // Where nothing was there, a conflict is that a deletion was undone.
+        // If nothing was there, the conflict is that a deletion was undone.
         let is_in = matches!(applied, Applied::Taken(_) | Applied::Conflict(_));
         if reissues
             && is_in
@@ -99,7 +99,7 @@ impl Replica {
         self.seen.insert(event);
     }
 
-    /// Uses up a tick for something that is no entry (a new lineage's name, RULES 7): the event
+    /// Uses up a tick for something that is no entry (a new lineage's name, replication rule 7): the event
     /// is superseded from the start. `None`, and nothing is changed, where none can be made.
     pub fn burn_event(&mut self) -> Option<Event> {
         let (event, _) = self.next_event()?;

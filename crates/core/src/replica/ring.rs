@@ -1,5 +1,5 @@
-//! The recent changes, so that a catch-up costs what the difference costs: whoever lacks only
-//! ticks that the ring still holds is served from it, without a walk over the tree.
+//! The recent changes, so that the cost of a catch-up is that of the difference: a node that lacks
+//! only ticks that the ring still holds is served from it, without a walk over the tree.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::model::seen::Seen;
 const CHUNK: usize = 1024;
 /// Bytes of paths after which a chunk is full, however few changes it has.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Most full chunks: 131,072 changes; with 20 bytes of path each 5 MiB, and never more than 11.
-/// Whoever lacks more than that is served by a walk, which then costs about what the difference
-/// costs anyway.
+/// Most full chunks: 131,072 changes; with 20 bytes of path each 5 MiB, and never more than 11. A
+/// node that lacks more than that is served by a walk, which then costs about as much as the
+/// difference anyway.
 const CHUNKS_MAX: usize = 128;
 
-/// Some changes. Their paths are copied one behind the other: a reference to each would be
-/// counted somewhere in memory whenever a change comes and whenever one goes, and wait for it.
+/// Some changes. Their paths are copied one behind the other: a reference to each path would be
+/// counted somewhere in memory whenever a change comes or goes, which waits for that memory.
 #[derive(Clone, Default)]
 struct Chunk {
     /// With the end of its path in `paths`.
@@ -65,7 +65,7 @@ impl Ring {
         Self::default()
     }
 
-    /// A ring of a state that came from elsewhere: of what was seen until now it holds nothing.
+    /// A ring for a state that came from elsewhere: it holds nothing of what was seen until now.
     #[must_use]
     pub fn after(seen: &Seen) -> Self {
         let mut ring = Self::default();

@@ -1,7 +1,7 @@
-//! Sums over the entries of each virtual shard, kept up to date as the tree changes. No rule
-//! needs them: they are for those who compare nodes. So nothing is kept before somebody asks.
-//! Then changes are counted from that moment on, the entries of that moment are counted on a
-//! snapshot, outside of the guard, and both are joined: the sums are commutative.
+//! Sums over the entries of each virtual shard, kept up to date as the tree changes. No rule needs
+//! them: they are for comparing nodes. So nothing is kept before the first request. From then on
+//! changes are counted, the entries of that moment are counted on a snapshot, outside of the guard,
+//! and both are joined: the sums are commutative.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) struct Upkeep {
 
 #[derive(Default)]
 enum State {
-    /// Nobody has asked.
+    /// There was no request.
     #[default]
     Off,
     /// Changes since the count with that ticket began.
@@ -32,7 +32,7 @@ enum State {
     Kept(ShardSums),
 }
 
-/// A snapshot whose entries are to be counted, where that disturbs nobody.
+/// A snapshot whose entries are to be counted, outside of the guard.
 #[must_use]
 pub struct ShardCount {
     ticket: u64,
@@ -40,7 +40,7 @@ pub struct ShardCount {
     table: Arc<NodeTable>,
 }
 
-/// What was counted.
+/// The sums that were counted.
 #[must_use]
 pub struct CountedShards {
     ticket: u64,
@@ -89,7 +89,7 @@ impl Replica {
         ShardCount { ticket, tree: self.tree.clone(), table: Arc::clone(&self.table) }
     }
 
-    /// Takes what was counted; of a count that was forgotten, nothing.
+    /// Adds what was counted; nothing of a count that was forgotten.
     pub fn end_shard_count(&mut self, counted: &CountedShards) {
         let state = std::mem::take(&mut self.shards.state);
         self.shards.state = match state {

@@ -178,7 +178,7 @@ fn a_node_that_comes_back_knows_the_ids_of_its_entries() {
     let mut back = Replica::come_back(&a.image(&id("a")), &id("a")).unwrap();
     assert!(write_with_id(&mut back, Some(&[1])).unwrap().repeated.is_some());
     assert!(write_with_id(&mut back, None).is_err());
-    // What was overwritten before is not known any more: it is made again.
+    // A write that was overwritten before is not known any more: it is made again.
     write(&mut a, "k", Some(&[2]));
     let mut back = Replica::come_back(&a.image(&id("a")), &id("a")).unwrap();
     assert!(write_with_id(&mut back, Some(&[1])).unwrap().committed.is_some());
@@ -194,7 +194,7 @@ fn a_re_issue_keeps_the_id_and_the_event_and_a_deletion_in_its_place_does_not() 
     }
     write(&mut a, "j", None);
     purge(&mut a);
-    // b knows nothing of the purge: what it writes lies below.
+    // b knows nothing of the purge: its writes are below it.
     let event = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap().entry.newest();
     assert_eq!(catch_up(&mut b, &mut a).reissued.len(), 1);
     let entry = b.tree().get(path("k").as_bytes()).unwrap().clone();
@@ -238,7 +238,7 @@ fn preconditions_hold_or_nothing_changes() {
     assert_eq!(current.unwrap().value(), Some(&[1][..]), "what is there is told");
     assert!(attempt(newest(1), Some(&[0xcc, 1]), Some(&[3])).unwrap().changed);
     assert!(attempt(newest(2), None, None).unwrap().changed, "deleted");
-    // A deleted entry is new again, also for who still knows its chain.
+    // A deleted entry is new again, also for a client that still knows its chain.
     assert_eq!(attempt(newest(3), None, Some(&[4])).unwrap_err(), WriteError::IsNew);
     assert!(attempt(ChainCondition::MustBeNew, None, Some(&[4])).unwrap().changed);
 }
@@ -301,7 +301,7 @@ fn moved(from: &Replica, to: &mut Replica, seen: &Seen) -> Seen {
     to.intern_seen(&export_seen(from.table(), seen)).unwrap()
 }
 
-/// RULES 3, 4 and 8 from end to end, with `meanwhile` before X takes the step.
+/// Replication rules 3, 4 and 8 from end to end, with `meanwhile` before X takes the step.
 fn catch_up_with(
     x: &mut Replica,
     s: &mut Replica,
@@ -380,7 +380,7 @@ fn a_catch_up_brings_the_data_and_only_then_the_knowledge() {
     })
     .unwrap();
     assert_eq!(b.seen().contiguous(a_at_b).get(), 101);
-    // What came after the snapshot is still missing; the next catch-up brings just that.
+    // Changes after the snapshot are still missing; the next catch-up brings just those.
     assert_eq!(b.tree().len(), 10);
     catch_up(&mut b, &mut a);
     assert_eq!(content(&a), content(&b));
@@ -482,7 +482,7 @@ fn an_entry_that_came_after_the_names_is_asked_about_again() {
     }
     write(&mut a, "k", None);
     purge(&mut a);
-    // b has not heard of a tock above the mark: what it writes meanwhile lies below.
+    // b has not heard of a tock above the mark: its writes meanwhile are below it.
     let across = catch_up_with(&mut b, &mut a, |b, _| {
         write(b, "meanwhile", Some(&[7]));
     });
@@ -624,7 +624,7 @@ proptest! {
                 }
             }
         }
-        // Everybody, and two fresh nodes, get all changes in orders of their own, some twice.
+        // All nodes, and two fresh ones, get all changes, each in an order of its own, some twice.
         let makers = std::mem::take(&mut nodes);
         let mut readers: Vec<Replica> =
             ["e", "f"].iter().map(|n| Replica::new(&id(n), 1)).collect();
@@ -643,7 +643,7 @@ proptest! {
             contents.push(content(reader));
         }
         prop_assert_eq!(&contents[0], &contents[1]);
-        // The makers too, given what they lack.
+        // The makers too, given the changes that they lack.
         let mut makers = makers;
         for to in 0..makers.len() {
             let mut receiver = std::mem::replace(&mut makers[to], Replica::new(&id("z"), 1));

@@ -1,5 +1,5 @@
-//! Who watches what: finds the watchers of a changed path in time that depends on the path's
-//! depth, not on the number of watchers.
+//! Which client watches what: finds the watchers of a changed path in time that depends on the
+//! path's depth, not on the number of watchers.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ pub const WATCHES_MAX: usize = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WatchId(pub u64);
 
-/// What a watch wants to hear of.
+/// The changes that a watch asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchScope {
     /// The top of the watched subtree.
@@ -27,7 +27,7 @@ pub struct WatchScope {
 }
 
 impl WatchScope {
-    /// Whether a path that lies so many elements below the top is wanted.
+    /// Whether a path at this depth below the top is wanted.
     #[must_use]
     pub fn wants_depth(&self, depth: usize) -> bool {
         depth >= self.depth_min && self.depth_max.is_none_or(|max| depth <= max)
@@ -98,7 +98,7 @@ impl Watches {
         Some(id)
     }
 
-    /// Ends a watch; tells whether it was there.
+    /// Ends a watch; returns whether it existed.
     pub fn remove(&mut self, id: WatchId) -> bool {
         let Some(scope) = self.scopes.remove(&id) else { return false };
         if let Some(at_top) = self.by_top.get_mut(scope.top.as_bytes()) {
@@ -117,7 +117,7 @@ impl Watches {
         true
     }
 
-    /// The watches that want to hear of a change at a path, oldest first.
+    /// The watches that ask for a change at a path, oldest first.
     #[must_use]
     pub fn of(&self, path: &Path) -> Vec<WatchId> {
         let (mut found, mut groups) = (Vec::new(), 0);

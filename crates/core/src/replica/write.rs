@@ -1,4 +1,4 @@
-//! RULES 1: a change that a client of this node makes, with its preconditions.
+//! Replication rule 1: a change that a client of this node makes, with its preconditions.
 
 use super::write_ids::Made;
 use super::{Committed, Replica};
@@ -11,7 +11,7 @@ use crate::model::value::values_equal;
 use crate::model::write_id::WriteId;
 use crate::tree::Spot;
 
-/// What a client wants to be the case before its change is made (PROTOCOL, set_value).
+/// A client's precondition for its change (docs/client-protocol.md, "Actions").
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Precondition<'a> {
     /// What the entry's newest event must be.
@@ -23,7 +23,7 @@ pub struct Precondition<'a> {
 /// The `chain` field of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ChainCondition {
-    /// Not sent: whatever is there.
+    /// Not sent: any state will do.
     #[default]
     Any,
     /// nil: the entry must be new (not there, or deleted).
@@ -43,7 +43,7 @@ pub struct Write<'a> {
     pub value: Option<&'a [u8]>,
     /// What must be the case.
     pub precondition: Precondition<'a>,
-    /// Make no event when the value is there already.
+    /// Make no event if the value is already there.
     pub idempotent: bool,
     /// By this one the write is known when it comes again, here or at another node.
     pub write_id: Option<WriteId>,
@@ -52,7 +52,7 @@ pub struct Write<'a> {
 }
 
 impl<'a> Write<'a> {
-    /// A change that asks for nothing.
+    /// A change without preconditions.
     pub fn new(path: impl Into<PathBytes<'a>>, value: Option<&'a [u8]>) -> Self {
         Self {
             path: path.into(),
@@ -65,7 +65,7 @@ impl<'a> Write<'a> {
     }
 }
 
-/// What makes a change cheaper, and has no part in what it does.
+/// Hints that make a change cheaper, without any effect on its result.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// Where the path was found a moment ago.
@@ -90,15 +90,15 @@ pub struct Written {
     pub changed: bool,
     /// The version before; a tombstone or none if there was no value.
     pub old: Option<Entry>,
-    /// The version now; none only where nothing was there and nothing was to be deleted.
+    /// The version now; none only if there was no entry and nothing to delete.
     pub entry: Option<Entry>,
     /// Whether an event was made: `entry` is the new version.
     pub is_made: bool,
     /// The new version, where an event was made: to be logged, pushed and watched. The engine takes
     /// it.
     pub committed: Option<Committed>,
-    /// What was done when the write came for the first time: nothing was changed now. `changed`
-    /// and `old` tell nothing then; `entry` is what is there now.
+    /// The write was made when it came for the first time: nothing was changed now. `changed` and
+    /// `old` have no meaning then; `entry` is the present one.
     pub repeated: Option<Made>,
 }
 
@@ -120,7 +120,7 @@ pub enum WriteError {
     /// The old value is not the entry's, which perhaps has none.
     #[error("Data is different")]
     ValueMismatch {
-        /// What is there; none where there is no value.
+        /// The value, if there is one.
         current: Option<Entry>,
     },
     /// Another write has the same id: other path, other value, or a deletion.
@@ -134,14 +134,14 @@ pub enum WriteError {
 }
 
 impl Replica {
-    /// RULES 1: tock = max(own tock, the old entry's) + 1; chain = the new event, then the old
+    /// Replication rule 1: tock = max(own tock, the old entry's) + 1; chain = the new event, then the old
     /// chain without events of this incarnation, cut to the bound.
     ///
-    /// Deleting what is not there makes no event: a tombstone for nothing would only have to
-    /// be agreed away again.
+    /// Deleting an entry that does not exist makes no event: its tombstone would only have to be
+    /// purged again.
     ///
-    /// A write that was made already is known by its id, whatever it asks for: its preconditions
-    /// held when it was made.
+    /// A write that was already made is recognised by its id, whatever its preconditions: they held
+    /// when it was made.
     ///
     /// # Errors
     /// [`WriteError`]; nothing was changed.
@@ -157,8 +157,8 @@ impl Replica {
             (None, None) => true,
             _ => false,
         };
-        // An idempotent change that is made already is no change, whatever was asked of the
-        // entry before it: so it can be sent again by who does not know whether it arrived.
+        // An idempotent change that is already made is no change, whatever its preconditions: so a
+        // client that does not know whether it arrived can send it again.
         if !(same && write.idempotent && write.value.is_some()) {
             check_precondition(&write.precondition, old)?;
         }
@@ -178,7 +178,7 @@ impl Replica {
         let parts =
             EntryParts { value: write.value, chain: &chain, tock, origin: None, extra: &extra };
         let entry = Entry::new_in(write.hints.room, &parts);
-        // That of the tree where there is one: it need not be made.
+        // The tree's own path, if there is one: it need not be made.
         let path = there.map_or_else(|| write.path.to_path(), |(path, _)| path.clone());
         self.account_for_own(event, tock, &chain);
         if write.write_id.is_some() {
@@ -250,7 +250,8 @@ fn check_precondition(wanted: &Precondition<'_>, old: Option<&Entry>) -> Result<
     match (wanted.chain, live) {
         (ChainCondition::Any, _) | (ChainCondition::MustBeNew, None) => {}
         (ChainCondition::MustBeNew, Some(_)) => return Err(WriteError::AlreadyExists),
-        // A deleted entry counts as new, although it still has a chain (PROTOCOL, chain).
+        // A deleted entry counts as new, although it still has a chain (docs/client-protocol.md,
+        // "Actions").
         (ChainCondition::Newest(_) | ChainCondition::Unknown, None) => {
             return Err(WriteError::IsNew);
         }

@@ -1,9 +1,9 @@
-//! The ids of recent writes, by which one that is sent again is known.
+//! The ids of recent writes, by which a repeated one is recognised.
 //!
-//! Every write that comes here with an id is noted, whether it is made here, pushed, fetched or read
-//! from a file, also one that loses against another version. What is not kept beside the entries is
-//! made of them when a node comes back: then those that were overwritten meanwhile are not known
-//! any more.
+//! Every write that arrives with an id is noted, whether it is made here, pushed, fetched or read
+//! from a file, and also if it loses against another version. Ids are stored only with their
+//! entries; when a node comes back, the rest is rebuilt from them, and writes that were overwritten
+//! meanwhile are not known any more.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,7 +35,7 @@ pub struct Made {
 impl Made {
     fn of(path: &Path, entry: &Entry) -> Self {
         let content = content(path.as_bytes(), entry.value());
-        // Whoever re-issues a write is not who made it.
+        // A re-issue of a write was not necessarily made by the node that made the write.
         Self { event: entry.origin(), tock: entry.tock(), content }
     }
 
@@ -46,7 +46,8 @@ impl Made {
     }
 }
 
-/// Enough to tell a client's mistake: whoever wants two writes to look the same has better means.
+/// Enough to detect a client's mistake: a client that wants two writes to look the same has better
+/// means.
 fn content(path: &[u8], value: Option<&[u8]>) -> u64 {
     let path = xxh64(path, 0);
     value.map_or(!path, |value| xxh64(value, path))
@@ -61,8 +62,8 @@ pub(super) type Copies = SmallVec<[Event; 2]>;
 /// The recent ones.
 pub(super) struct WriteIds {
     made: HashMap<WriteId, Made, RandomState>,
-    /// Of writes that were made more than once, by nodes that did not know of each other's: the events
-    /// besides the first one's. Invariant: only ids that `made` has, too.
+    /// For writes that were made more than once, by nodes that did not know of each other's: the
+    /// events other than the first one's. Invariant: only ids that `made` has, too.
     copies: HashMap<WriteId, Copies, RandomState>,
     /// Oldest first. Invariant: the same ids as `made` has, at most [`WRITE_IDS_MAX`].
     order: VecDeque<WriteId>,

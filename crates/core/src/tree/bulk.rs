@@ -24,7 +24,7 @@ pub struct OrderBuilder {
 }
 
 impl EntriesBuilder {
-    /// Without entries yet, but with room for about so many; for the seed see [`Tree::new`].
+    /// Empty, with room for about the given number of entries; for the seed see [`Tree::new`].
     #[must_use]
     pub fn new(hash_seed: u64, expected: usize) -> Self {
         Self { entries: Filling::new(hasher(hash_seed), expected) }
@@ -37,8 +37,8 @@ impl EntriesBuilder {
 }
 
 impl OrderBuilder {
-    /// Adds the same; quickest in the order of paths. Whether it is a tombstone is told, because
-    /// whoever has sorted very many entries knows it without going to where the entry is.
+    /// Adds an entry; fastest in the order of paths. The caller says whether it is a tombstone,
+    /// because a caller that has sorted very many entries knows it without loading the entry.
     pub fn push(&mut self, path: &Path, entry: &Entry, is_tombstone: bool) {
         debug_assert_eq!(entry.is_tombstone(), is_tombstone);
         self.memory += Tree::path_cost(path) + entry.memory_bytes();
@@ -54,7 +54,7 @@ impl OrderBuilder {
 }
 
 impl Tree {
-    /// The tree of what was added to both.
+    /// The tree of the entries that were added to both.
     #[must_use]
     pub fn assemble(entries: EntriesBuilder, order: OrderBuilder) -> Self {
         let entries = entries.entries.finish();

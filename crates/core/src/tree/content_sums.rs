@@ -1,6 +1,6 @@
 //! Hashes over the contents of entries, and sums of them that are kept up to date with every change
-//! (RULES 10). Two nodes that have accounted for the same events at the same mark hold the same
-//! entries, unless one event stands for two contents; their sums tell.
+//! (replication rule 10). Two nodes that have accounted for the same events at the same mark hold
+//! the same entries, unless one event has two contents; comparing their sums shows that.
 //!
 //! A sum is kept per *bucket*, by the hash of the path, so that a difference is narrowed down to a
 //! thousandth of the entries with one message. The sums are commutative: whatever changes an entry
@@ -42,10 +42,10 @@ impl IncarnationKeys {
         self.keys.get(node.as_usize()).copied().unwrap_or_default()
     }
 
-    /// The hash of one version: of its path, its whole chain, tock and origin, and of its value and
-    /// whatever else its record holds. The same on every node that holds the same version. Of two
-    /// different versions the hashes are the same with a probability of 2^-64: good enough against
-    /// chance; nobody gains by making them so.
+    /// The hash of one version: of its path, whole chain, tock and origin, and of its value and all
+    /// other fields of its record. It is the same on every node that holds the same version. The
+    /// hashes of two different versions are equal with a probability of 2^-64: good enough against
+    /// chance, and nobody gains by forging one.
     ///
     /// Nodes compare sums of it, so it may not change. `path` is [`path_hash`].
     pub fn content_hash(&mut self, table: &NodeTable, path: u64, entry: &Entry) -> u64 {
@@ -96,9 +96,9 @@ fn mix(mut hash: u64) -> u64 {
 pub struct ReplacedHashes {
     /// Of the path.
     pub path: u64,
-    /// Of what was there.
+    /// Of the old version.
     pub old: Option<u64>,
-    /// Of what is there now.
+    /// Of the new version.
     pub new: Option<u64>,
 }
 

@@ -31,7 +31,7 @@ fn no_children<C>() -> [Option<C>; FAN] {
     [const { None }; FAN]
 }
 
-/// Which child of a node whose children have so many levels below them is on the way.
+/// The child that is on the way, of a node whose children have this many levels below them.
 fn turn(at: usize, level: u32) -> usize {
     (at >> (level * BITS)) % FAN
 }
@@ -100,7 +100,7 @@ impl<T: Clone> Directory<T> {
         }
     }
 
-    /// Adds an item behind the last.
+    /// Adds an item after the last.
     pub(super) fn push(&mut self, item: T) {
         if self.len == self.capacity() {
             let mut children = no_children();
@@ -128,7 +128,7 @@ impl<T: Clone> Directory<T> {
 
     /// Lets go of nodes that nothing is in any more.
     fn cut(&mut self) {
-        // The first item that is not there: where it is the first of a node, that one is empty.
+        // The first item that does not exist: if it is the first of a node, that node is empty.
         let (at, mut level) = (self.len, self.height);
         let mut node = Arc::make_mut(&mut self.root);
         while let Node::Inner(children) = node {
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// As many nodes as so many items need, with one empty one at most.
+    /// As many nodes as the given number of items needs, with at most one empty one.
     fn assert_tight(directory: &Directory<usize>) {
         let (mut needed, mut row) = (0, directory.len);
         for _ in 0..=directory.height {

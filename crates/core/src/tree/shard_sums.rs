@@ -1,7 +1,7 @@
-//! Sums over the entries of each virtual shard: how many there are, how big, and a hash over their
-//! contents, by which two nodes prove that they hold the same. The sums are commutative: whatever changes an entry
-//! takes the old version off and adds the new one, and a sum over a snapshot can be joined with
-//! one over what has changed since.
+//! Sums over the entries of each virtual shard: their number, their size, and a hash over their
+//! contents, by which two nodes prove that they hold the same. The sums are commutative: a change
+//! of an entry subtracts the old version and adds the new one, and a sum over a snapshot can be
+//! joined with one over the changes since.
 
 use std::ops::{AddAssign, SubAssign};
 

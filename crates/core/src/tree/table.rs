@@ -25,13 +25,14 @@ const SHRINK_BELOW: usize = 11;
 /// Hashes that a bucket holds in place; a few in a hundred buckets have more.
 const HASHES_IN_PLACE: usize = 20;
 
-/// A bucket's slots grow and shrink by so many.
+/// A bucket's slots grow and shrink by this number.
 const SLOTS_STEP: usize = 4;
 
 /// Most entries for which buckets are made beforehand: 300,000 buckets of 120 bytes.
 const EXPECTED_MAX: usize = 1 << 22;
 
-/// So many paths are looked up together: about as many loads as a processor has under way at once.
+/// This many paths are looked up together: about as many loads as a processor has under way at
+/// once.
 const LOOKED_UP_AT_ONCE: usize = 16;
 
 type Slot = (Path, Entry);
@@ -40,13 +41,14 @@ type Slot = (Path, Entry);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     hash: u32,
-    /// Which of its bucket's slots, if it is there.
+    /// Which of its bucket's slots, if it exists.
     at: Option<usize>,
     /// The table's arrangement when it was looked for.
     arrangement: u64,
 }
 
-/// Entries whose hashes lead to the same place. `hashes` and `slots` are alike in length and order.
+/// Entries whose hashes lead to the same bucket. `hashes` and `slots` have the same length and
+/// order.
 #[derive(Clone, Default)]
 struct Bucket {
     hashes: SmallVec<[u32; HASHES_IN_PLACE]>,
@@ -97,7 +99,7 @@ pub(super) struct Table {
     /// Never empty.
     buckets: Directory<Bucket>,
     len: usize,
-    /// Rises whenever an entry comes or goes: while it is the same, everything is where it was.
+    /// Rises whenever an entry comes or goes: while it is the same, every entry is where it was.
     arrangement: u64,
 }
 
@@ -145,14 +147,14 @@ impl Table {
             .unwrap_or_else(|| self.find(path))
     }
 
-    /// What is there. For a spot that was found since the last change.
+    /// The entry at a spot that was found since the last change.
     pub(super) fn get_at(&self, spot: &Spot) -> Option<(&Path, &Entry)> {
         let bucket = self.buckets.get(bucket_of(spot.hash, self.buckets.len()))?;
         let (path, entry) = bucket.slots.get(spot.at?)?;
         Some((path, entry))
     }
 
-    /// Looks up many paths; tells of each, by its place among them.
+    /// Looks up many paths; reports each result with the path's position among them.
     ///
     /// Each look-up waits for memory four or five times, one after the other. Here each step is done for
     /// some paths before the next one, so that the processor waits for all of them at once.
@@ -186,8 +188,8 @@ impl Table {
             for (key, slot) in keys.iter_mut().zip(&slots) {
                 let Some((_, (path, entry))) = slot else { continue };
                 *key = path.as_bytes();
-                // Whoever takes a reference counts it, and a counter is not changed before what
-                // came earlier is done: without this they would wait one after the other.
+                // Taking a reference counts it, and a counter is not changed before all earlier
+                // loads are done: without this they would wait one after the other.
                 touched ^= key.first().copied().unwrap_or_default() ^ entry.touch();
             }
             std::hint::black_box(touched);
@@ -208,8 +210,7 @@ impl Table {
         }
     }
 
-    /// Puts an entry at a path, which was looked for since the last change; gives back what was
-    /// there.
+    /// Puts an entry at a path that was looked up since the last change; returns the old one.
     pub(super) fn put(&mut self, spot: &Spot, path: &Path, entry: Entry) -> Option<Entry> {
         debug_assert_eq!(spot.arrangement, self.arrangement);
         let bucket = self.buckets.get_mut(bucket_of(spot.hash, self.buckets.len()))?;
@@ -225,14 +226,14 @@ impl Table {
         None
     }
 
-    /// Puts an entry at a path; gives back what was there.
+    /// Puts an entry at a path; returns the old one.
     #[cfg(test)]
     fn insert(&mut self, path: &Path, entry: Entry) -> Option<Entry> {
         let spot = self.find(path.as_bytes());
         self.put(&spot, path, entry)
     }
 
-    /// Takes an entry out; gives back what was there.
+    /// Takes an entry out and returns it.
     pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
         let hash = self.hash(path);
         let bucket = bucket_of(hash, self.buckets.len());
@@ -264,7 +265,7 @@ impl Table {
         self.buckets.push(added);
     }
 
-    /// Takes the last bucket away; what was in it goes back to where it came from.
+    /// Removes the last bucket; its content returns to where it came from.
     fn shrink(&mut self) {
         let Some(last) = self.buckets.pop() else { return };
         if let Some(target) = self.buckets.get_mut(buddy(self.buckets.len())) {
@@ -290,7 +291,7 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// For about so many entries. What is expected above [`EXPECTED_MAX`] is not believed.
+    /// For about the given number of entries. An expectation above [`EXPECTED_MAX`] is cut to it.
     pub(super) fn new(hasher: RandomState, expected: usize) -> Self {
         let buckets = expected.min(EXPECTED_MAX).div_ceil(GROW_ABOVE).max(1);
         Self { hasher, buckets: vec![Bucket::default(); buckets], len: 0 }
@@ -323,15 +324,15 @@ impl Filling {
     }
 }
 
-/// Where a hash leads to among so many buckets: its last bits, as many as number them all, or one
-/// bit less where that bucket is not there yet.
+/// The bucket that a hash leads to among the given number of buckets: its last bits, as many as
+/// number them all, or one bit less if that bucket does not exist yet.
 fn bucket_of(hash: u32, buckets: usize) -> usize {
     let mask = buckets.next_power_of_two() - 1;
     let at = hash as usize & mask;
     if at < buckets { at } else { at & (mask >> 1) }
 }
 
-/// Where the content of a bucket is while the bucket is not there: the same number without its
+/// Where the content of a bucket is while the bucket does not exist: the same number without its
 /// highest bit.
 fn buddy(bucket: usize) -> usize {
     bucket - (bucket.next_power_of_two() / if bucket.is_power_of_two() { 1 } else { 2 })

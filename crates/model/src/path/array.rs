@@ -75,8 +75,8 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Reads items up to the end, or so many, and checks them. `levels`: how deep they are allowed to nest,
-/// the array that they are in included. It bounds the recursion.
+/// Reads items up to the end, or a given number of them, and checks them. `levels` is how deep they
+/// may nest, including the array that they are in. It bounds the recursion.
 fn check_items(
     reader: &mut Reader<'_>,
     count: Option<usize>,

@@ -80,7 +80,7 @@ fn content_len(element: Element<'_>) -> usize {
         Element::Str(text) => text.len(),
         Element::Bin(bytes) => bytes.len(),
         Element::Nil | Element::Bool(_) | Element::Int(_) | Element::Float(_) => 0,
-        // Bounded, but perhaps in a wide form: its canonical form tells.
+        // Its length is bounded, but it may be in a wide form: only its canonical form says.
         Element::Array(_) => 0,
     }
 }

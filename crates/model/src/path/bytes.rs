@@ -10,7 +10,7 @@ use crate::value::Reader;
 use crate::value::skip::{SkipLimits, scalar_len, skip_value};
 use crate::value::write::{write_array_len, write_ext};
 
-/// The extension type of paths (PROTOCOL, framing).
+/// The extension type of paths (docs/client-protocol.md, "Framing").
 pub const EXT_PATH: i8 = 3;
 
 /// The order of paths, on canonical bytes: element by element (see [`Element::order`]), a path
@@ -18,7 +18,7 @@ pub const EXT_PATH: i8 = 3;
 pub fn cmp_paths(a: &[u8], b: &[u8]) -> Ordering {
     let same = common_bytes(a, b);
     let (Some(byte_a), Some(byte_b)) = (a.get(same), b.get(same)) else {
-        // Canonical elements end where they say, so equal bytes are equal elements.
+        // Canonical elements delimit themselves, so equal bytes are equal elements.
         return a.len().cmp(&b.len());
     };
     // The element in which they differ; nearly always it and those before it are short strings.
@@ -55,8 +55,8 @@ fn cmp_first_elements(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The beginning of a path as numbers, for sorting very many: where those of two paths differ, the
-/// paths are in the same order ([`cmp_paths`]); where they are equal, nothing is said.
+/// The beginning of a path as numbers, for sorting very many: if those of two paths differ, they
+/// order the paths ([`cmp_paths`]); if they are equal, the paths must be compared.
 pub fn order_prefix(path: &[u8]) -> OrderPrefix {
     let mut prefix = [0_u8; 24];
     let mut slots = prefix.iter_mut();
@@ -128,7 +128,7 @@ pub fn common_elements(a: &[u8], b: &[u8]) -> usize {
 
 /// Whether the path `bytes` is `prefix` or below it.
 pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
-    // Canonical elements end where they say, so equal bytes are equal elements.
+    // Canonical elements delimit themselves, so equal bytes are equal elements.
     bytes.starts_with(prefix)
 }
 
@@ -180,8 +180,8 @@ fn is_array(marker: u8) -> bool {
     matches!(marker, 0x90..=0x9f | 0xdc | 0xdd)
 }
 
-/// The length of the array that `rest` starts with; none for anything else. Apart from what is
-/// usual, so that only arrays cost what arrays cost.
+/// The length of the array that `rest` starts with; none for anything else. Kept apart from the
+/// usual elements, so that only arrays pay for arrays.
 #[inline]
 fn array_len(rest: &[u8]) -> Option<usize> {
     #[cold]
@@ -209,7 +209,7 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// The canonical bytes of what was not walked over yet.
+    /// The canonical bytes that were not walked over yet.
     pub fn rest(&self) -> &'a [u8] {
         self.reader.rest()
     }

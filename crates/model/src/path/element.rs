@@ -10,8 +10,8 @@ use crate::value::write::{
 };
 use crate::value::{Kind, Reader};
 
-/// One element of a path, or an item of an array that is one. Types are told apart: `true`, `1` and `1.0`
-/// are three elements.
+/// One element of a path, or an item of an array that is one. Types are distinct: `true`, `1` and
+/// `1.0` are three elements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Element<'a> {
     /// As an element only the first one: the system's own tree. In arrays anywhere.
@@ -111,8 +111,8 @@ impl<'a> Element<'a> {
     }
 
     /// The order of elements: by type (nil, booleans, integers, floats, strings, byte strings,
-    /// arrays), then by value; strings by their UTF-8 bytes, arrays item by item, one before those
-    /// that go on where it ends.
+    /// arrays), then by value; strings by their UTF-8 bytes, arrays item by item, a prefix before
+    /// longer arrays.
     pub fn order(&self, other: &Element<'_>) -> Ordering {
         match (self, other) {
             (Element::Bool(a), Element::Bool(b)) => a.cmp(b),
@@ -126,7 +126,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// Recurses as deep as the arrays nest, which is bounded where they are read.
+/// Recurses as deep as arrays nest, which is bounded when they are read.
 #[cold]
 fn order_arrays(a: &Array<'_>, b: &Array<'_>) -> Ordering {
     let (mut a, mut b) = (a.items(), b.items());

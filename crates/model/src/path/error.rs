@@ -3,7 +3,7 @@
 use crate::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX, PATH_NESTING_MAX};
 use crate::value::{ReadError, SkipError};
 
-/// The extension type of integers of 2^64 and above (PROTOCOL, framing).
+/// The extension type of integers of 2^64 and above (docs/client-protocol.md, "Framing").
 const EXT_BIG_INTEGER: i8 = 2;
 
 /// Why something is no path, or no longer one. Whatever was asked was not done, and nothing changed.

@@ -1,13 +1,13 @@
 //! Arrays in the text of paths: as DistKV writes tuples, in the words of Python.
 //!
 //! Items are quoted strings, byte strings (`b'…'`), numbers, `True`, `False`, `None`, and arrays in
-//! parentheses. Around the outermost items the parentheses are left out, as DistKV does: `'t',1`. It
-//! cannot read back what it writes so for an array of one item (`'t'` is a string), or for one that begins
-//! with a byte string (`:b` begins a binary number): those stand in parentheses here, `('t',)` and
-//! `(b't', 1)`, which it reads. What Python's grammar allows besides is refused: expressions, other
-//! prefixes and escapes than those that are written, strings side by side.
+//! parentheses. The parentheses around the outermost items are left out, as in DistKV: `'t',1`.
+//! DistKV cannot read back what it writes in this way for an array of one item (`'t'` is a string),
+//! or for one that begins with a byte string (`:b` begins a binary number). Here those are in
+//! parentheses, `('t',)` and `(b't', 1)`, which DistKV reads. The rest of Python's grammar is
+//! refused: expressions, other prefixes and escapes than those that are written, adjacent strings.
 //!
-//! This is the text before dots, colons and spaces are escaped in it.
+//! This is the text before its dots, colons and spaces are escaped.
 
 use std::fmt::Write;
 
@@ -31,7 +31,7 @@ pub enum ArrayTextProblem {
     /// A quote or a parenthesis without its counterpart.
     #[error("a quote or a parenthesis is not closed")]
     NotClosed,
-    /// A backslash before what has no meaning there.
+    /// A backslash before a character that cannot be escaped.
     #[error("'{0}' means nothing; a backslash itself is written twice")]
     BadEscape(String),
     /// Something other than ASCII in a byte string.
@@ -283,7 +283,7 @@ fn write_items(array: &Array<'_>, separator: &str, out: &mut String) {
     }
 }
 
-/// Recurses as deep as arrays nest, which is bounded where they are read.
+/// Recurses as deep as arrays nest, which is bounded when they are read.
 fn write_item(item: Element<'_>, out: &mut String) {
     match item {
         Element::Nil => out.push_str("None"),

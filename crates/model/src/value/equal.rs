@@ -23,8 +23,8 @@ pub fn values_equal(a: &[u8], b: &[u8]) -> bool {
     a.is_at_end() && b.is_at_end()
 }
 
-/// Compares the next head of both (with its content where it has no items) and steps behind
-/// it. The items of arrays and maps simply follow, so counting them is not needed.
+/// Compares the next head of both (with its content if it has no items) and steps past it. The
+/// items of arrays and maps simply follow, so counting them is not needed.
 fn heads_equal(a: &mut Reader<'_>, b: &mut Reader<'_>) -> Result<bool, super::ReadError> {
     let kind = a.peek_kind()?;
     if kind != b.peek_kind()? {

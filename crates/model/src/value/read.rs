@@ -1,8 +1,8 @@
-//! A typed reader over MessagePack bytes, without allocation: what the protocol decoders are
-//! made of.
+//! A typed reader over MessagePack bytes, without allocation; the protocol decoders are built on
+//! it.
 //!
-//! Each call takes one item, or leaves the reader where it was and says why not. Nothing here
-//! recurses, and no announced length is believed before its bytes are seen.
+//! Each call takes one item, or leaves the reader where it was and returns the reason. Nothing here
+//! recurses, and no announced length is trusted before its bytes are there.
 
 use std::fmt;
 
@@ -307,7 +307,7 @@ impl<'a> Reader<'a> {
         self.rest.first().copied().ok_or(ReadError::Truncated { expected })
     }
 
-    /// The error for an item that is not what was asked for.
+    /// The error for an item of another type than the requested one.
     fn wrong(&self, expected: &'static str) -> ReadError {
         match self.peek_kind() {
             Ok(found) => ReadError::WrongKind { expected, found },
@@ -373,7 +373,7 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// Moves on; callers have seen that the bytes are there.
+    /// Advances; callers have checked that the bytes are there.
     fn advance(&mut self, bytes: usize) {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }

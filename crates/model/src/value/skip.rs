@@ -1,9 +1,9 @@
-//! Finding the end of a MessagePack value without decoding it: iterative, in bounded memory,
-//! and refusing what is too deep or too large as soon as its head says so, not when its bytes
+//! Finds the end of a MessagePack value without decoding it: iteratively, in bounded memory, and
+//! refusing a value that is too deep or too large as soon as its head shows it, not when its bytes
 //! have all arrived.
 //!
-//! [`skip_value`] looks at bytes that are there; [`Skipper`] does the same for bytes that are
-//! still arriving, and goes on where it stopped instead of scanning anew at each chunk.
+//! [`skip_value`] works on bytes that are there; [`Skipper`] does the same for bytes that are still
+//! arriving, and continues where it stopped instead of scanning anew at each chunk.
 
 use crate::limits::{VALUE_BYTES_MAX, VALUE_DEPTH_MAX};
 
@@ -54,7 +54,7 @@ pub enum SkipError {
         /// Where the level too many begins, from the value's first byte.
         offset: usize,
     },
-    /// Longer than allowed, by what its heads announce; its bytes need not have arrived.
+    /// Longer than allowed according to its heads; its bytes need not have arrived.
     #[error("longer than {bytes_max} bytes, by the length announced at offset {offset}")]
     TooLarge {
         /// The limit that was in force.
@@ -79,8 +79,8 @@ pub fn skip_value(buf: &[u8], limits: SkipLimits) -> Result<usize, SkipError> {
     }
 }
 
-/// The length of the scalar that `buf` starts with, all of which must be there; none for arrays,
-/// maps and what is no MessagePack.
+/// The length of the scalar that `buf` starts with, which must be complete; none for arrays, maps
+/// and anything that is not MessagePack.
 #[inline]
 pub(crate) fn scalar_len(buf: &[u8]) -> Option<usize> {
     match head(buf, 0) {
@@ -99,13 +99,13 @@ pub struct Skipper {
     /// Where the value can end at the earliest: `offset`, and one byte for each item that must
     /// still come, on all levels together. Invariant: at most `bytes_max`, unless that is 0.
     least: usize,
-    /// As `least`, with what the head of the item at `offset` told, as far as that was there.
+    /// As `least`, plus what the available part of the head at `offset` announces.
     at_least: usize,
     /// Levels that are open.
     depth: usize,
     /// Items that must still come on the innermost level; 0 only once the value is whole.
     left: u32,
-    /// The same for the levels around it, outermost first, up to `depth`.
+    /// As above, for the levels around it, outermost first, up to `depth`.
     left_outside: [u32; SKIP_DEPTH_MAX],
 }
 
@@ -120,11 +120,11 @@ impl Skipper {
         Skipper { limits, offset: 0, least: 1, at_least: 1, depth: 0, left: 1, left_outside }
     }
 
-    /// Goes on with `buf`, which holds the value from its first byte as far as it has arrived
-    /// (it must never get shorter from call to call). `Some(length)` once the value is whole; what
-    /// follows it is not looked at. `None`: more is needed, [`Skipper::at_least`] in all.
+    /// Continues with `buf`, which holds the value from its first byte as far as it has arrived (it
+    /// must never get shorter from call to call). `Some(length)` once the value is complete; what
+    /// follows it is not read. `None`: more bytes are needed, [`Skipper::at_least`] in total.
     ///
-    /// An error stands: the value will not get better.
+    /// An error is final.
     pub fn advance(&mut self, buf: &[u8]) -> Result<Option<usize>, SkipError> {
         let SkipLimits { depth_max, bytes_max } = self.limits;
         let most = buf.len().min(bytes_max);
@@ -232,7 +232,7 @@ fn small_size(buf: &[u8], offset: usize) -> usize {
     SIZES.get(usize::from(marker)).copied().unwrap_or_default().into()
 }
 
-/// The same for what [`SIZES`] does not tell.
+/// As above, for types that [`SIZES`] does not cover.
 fn long_head(marker: u8, buf: &[u8], offset: usize) -> Head {
     match marker {
         0x80..=0x8f => Head::Items(1, 2 * usize::from(marker & 0x0f)),

@@ -50,7 +50,7 @@ pub fn write_str_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The head of a string of so many bytes, which must follow.
+/// The head of a string of the given number of bytes, which must follow.
 pub fn write_str_len(length: usize, out: &mut Vec<u8>) {
     match length {
         0..=31 => out.push(0xa0 | length as u8),

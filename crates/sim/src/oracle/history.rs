@@ -17,7 +17,7 @@ pub(crate) type EventNo = u32;
 /// No event.
 pub(crate) const NONE: EventNo = EventNo::MAX;
 
-/// The path of an event that is no entry's: the name of a lineage (RULES 7).
+/// The path of an event that is no entry's: the name of a lineage (replication rule 7).
 pub(crate) const NO_PATH: u32 = u32::MAX;
 
 /// An event's identity: which life, which tick.
@@ -165,7 +165,7 @@ impl History {
         event
     }
 
-    /// RULES 1: versions are ordered by (tock, name, incarnation, tick). Written down once more,
+    /// Replication rule 1: versions are ordered by (tock, name, incarnation, tick). Written down once more,
     /// so that it does not depend on what is being checked.
     pub(crate) fn compare(&self, a: EventNo, b: EventNo) -> Ordering {
         let (x, y) = (self.get(a), self.get(b));

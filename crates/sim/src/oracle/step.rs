@@ -1,5 +1,5 @@
 //! What is checked after every step of a node: that no event id stands for two changes, that its
-//! counters never go back, and the invariant (I) of RULES, "State", in its strong form.
+//! counters never go back, and the invariant (I) of docs/replication-rules.md, "State", in its strong form.
 
 use smallvec::SmallVec;
 
@@ -188,7 +188,7 @@ impl Oracle {
         event
     }
 
-    /// RULES 1: the new event, then the old chain without events of this incarnation, cut to the
+    /// Replication rule 1: the new event, then the old chain without events of this incarnation, cut to the
     /// bound.
     fn is_chain_right(&self, content: &Content, parents: &[EventNo]) -> bool {
         let Some((newest, older)) = content.chain.split_first() else { return false };

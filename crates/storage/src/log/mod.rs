@@ -1,16 +1,17 @@
-//! The event log: what happened to a node's state, batch by batch, as it happened.
+//! The event log: the changes of a node's state, batch by batch, in order.
 //!
 //! A log is a header frame ([`super::header`]) and frames of records ([`super::record`]). The
 //! payload of each of those begins with three numbers:
 //!
 //! | value | what |
 //! |---|---|
-//! | kind | 0: the batch goes on in the next frame; 1: the batch ends here; 2: the log was closed by a node that stopped |
+//! | kind | 0: the batch continues in the next frame; 1: the batch ends here; 2: the log was closed
+//! by a node that stopped |
 //! | time | when, milliseconds after the header's time; may be negative |
 //! | claim | a position up to which the file was synced when this was written |
 //!
-//! A batch is believed only when the frame that ends it is there. The first one has all that the
-//! node knows ([`super::knowledge`]), so that each log stands for itself; so has one of kind 2.
+//! A batch counts only if the frame that ends it is there. The first batch has all that the node
+//! knows ([`super::knowledge`]), so that each log is self-contained; so has one of kind 2.
 
 mod reader;
 mod writer;

@@ -1,4 +1,4 @@
-//! Reads an event log, batch by batch: at a start, and for whoever looks into one.
+//! Reads an event log, batch by batch: at a start, and for tools that inspect one.
 
 use std::io::Read;
 
@@ -22,7 +22,7 @@ pub struct LogReader {
     file_id: FileId,
     start: LogStart,
     nodes: Dictionary,
-    /// The position behind the last whole batch, or behind the header.
+    /// The position after the last complete batch, or after the header.
     end: u64,
     /// The frames that were read since belong to a batch whose end was not there yet.
     partial: LogBatch,
@@ -43,7 +43,7 @@ pub struct LogBatch {
     pub synced: u64,
     /// What happened to the tree, in order.
     pub ops: Vec<Op>,
-    /// What the node knew, where it was written down.
+    /// The node's knowledge, where it was written down.
     pub knowledge: Option<Knowledge>,
     /// Whether the node said with it that it stops.
     pub is_stop: bool,
@@ -95,7 +95,7 @@ impl LogReader {
         self.file_id
     }
 
-    /// What it starts from.
+    /// The state that it continues.
     #[must_use]
     pub fn start(&self) -> LogStart {
         self.start
@@ -119,7 +119,7 @@ impl LogReader {
         self.nodes.into_table()
     }
 
-    /// The position behind the last whole batch.
+    /// The position after the last complete batch.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
@@ -152,7 +152,7 @@ impl LogReader {
         }
     }
 
-    /// After an error of [`LogReader::next`]: what is behind the bad frame.
+    /// After an error of [`LogReader::next`]: what follows the invalid frame.
     pub(crate) fn look_beyond(&mut self) -> Result<Beyond, StorageError> {
         self.frames.look_beyond(|payload| {
             read_prefix(&mut Reader::new(payload)).map_or(0, |prefix| prefix.claim)
@@ -164,7 +164,7 @@ impl LogReader {
         StorageError::Damaged { file, kind: FileKind::Log, offset, problem }
     }
 
-    /// Takes in a frame; tells whether it ends a batch.
+    /// Takes in a frame; returns whether it ends a batch.
     fn read_frame(&mut self, offset: u64) -> Result<bool, FormatError> {
         let mut reader = Reader::new(self.frames.payload());
         let r = &mut reader;
@@ -198,7 +198,7 @@ impl LogReader {
     }
 }
 
-/// What each frame behind the header begins with.
+/// What each frame after the header begins with.
 struct Prefix {
     kind: u64,
     time: i64,

@@ -14,14 +14,13 @@ use crate::model::ids::NodeTable;
 use crate::model::value::{write_i64, write_u64};
 use crate::record::{write_entry, write_gone, write_node};
 
-/// Batches are gathered up to so many bytes before they are written, if nobody asks for it
-/// sooner. Fewer in tests, so that they have batches that are longer.
+/// Batches are gathered up to this many bytes before they are written, unless a write is requested
+/// sooner. Fewer in tests, so that they have longer batches.
 const BUFFER_BYTES: usize = if cfg!(test) { 128 << 10 } else { 1 << 20 };
 
 /// A log that is being written.
-///
-/// An error leaves the file with what was synced before, and possibly with some of the rest. Then
-/// nothing more can be appended: begin another log that starts from a snapshot.
+/// After an error the file has what was synced before, and possibly some of the rest. Then nothing
+/// more can be appended: begin another log that starts from a snapshot.
 pub struct LogWriter {
     file: Box<dyn DiskFile>,
     name: String,
@@ -118,7 +117,7 @@ impl LogWriter {
         self.framing.position()
     }
 
-    /// Up to where it is safe, in bytes.
+    /// The position up to which it is synced, in bytes.
     #[must_use]
     pub fn synced(&self) -> u64 {
         self.synced
@@ -168,7 +167,7 @@ impl LogWriter {
             return Ok(());
         }
         if let Err(error) = self.file.sync() {
-            // The system may have forgotten what it could not write: another sync proves nothing.
+            // The system may have dropped what it could not write: another sync proves nothing.
             self.failed = true;
             return Err(StorageError::io(&self.name, "sync")(error));
         }
@@ -176,7 +175,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Ends a log that another one goes on from: syncs it, and gives back how that one starts.
+    /// Ends a log that another one continues: syncs it, and returns how the other one starts.
     ///
     /// # Errors
     /// [`StorageError`]; the next log must start from a snapshot.
@@ -259,7 +258,7 @@ struct BatchFrames<'a> {
     claim: u64,
     /// Where the open frame's kind is.
     kind_at: usize,
-    /// The first failure. What comes after it is not written.
+    /// The first failure. Nothing is written after it.
     written: io::Result<()>,
 }
 

@@ -9,7 +9,7 @@ use crate::log::LogReader;
 use crate::replay::Replay;
 use crate::snapshot::{Progress, SnapshotReader, read_snapshot};
 
-/// What is begun with.
+/// The state to begin with.
 pub(super) struct Base {
     pub(super) replay: Replay,
     /// The snapshot's number; logs from this on are to be read.
@@ -58,7 +58,7 @@ pub(super) fn find(
     }
 }
 
-/// A snapshot's state; none if it is newer than what is wanted.
+/// A snapshot's state; none if it is newer than the wanted moment.
 fn load(
     disk: &dyn Disk,
     number: u64,

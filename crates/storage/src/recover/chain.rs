@@ -1,4 +1,4 @@
-//! Reads the logs of a start, one after the other, and judges what is not as it should be.
+//! Reads the logs of a start, one after the other, and judges deviations.
 
 use super::files::Files;
 use super::report::{Repair, Warning};
@@ -13,7 +13,7 @@ use crate::log::{LogBatch, LogReader, log_name};
 use crate::replay::Replay;
 use crate::snapshot::Progress;
 
-/// So many batches are read between two reports of progress.
+/// This many batches are read between two reports of progress.
 const REPORT_BATCHES: u64 = 1 << 12;
 
 /// The logs of a start.
@@ -27,14 +27,14 @@ pub(super) struct Chain<'a> {
     pub(super) last: Option<LastLog>,
     pub(super) found: Vec<Warning>,
     pub(super) cuts: Vec<Repair>,
-    /// Whether damage, and what is behind it, was left out.
+    /// Whether damage, and everything after it, was left out.
     pub(super) discarded: bool,
 }
 
 /// What is known of the last log that was read.
 pub(super) struct LastLog {
     pub(super) number: u64,
-    /// Where its last whole batch ends.
+    /// Where its last complete batch ends.
     pub(super) end: u64,
     /// Whether that says that the node stopped.
     pub(super) is_stop: bool,
@@ -73,7 +73,7 @@ pub(super) fn take_unborn(
     Ok(names)
 }
 
-/// Whether a log lacks its first batch, and nothing good is behind what is there.
+/// Whether a log lacks its first batch, and nothing valid follows what is there.
 fn is_unborn(disk: &dyn Disk, entry: &DiskEntry) -> Result<bool, StorageError> {
     let name = entry.name.as_str();
     let open = || disk.open(name).map_err(StorageError::io(name, "open"));
@@ -145,7 +145,8 @@ impl<'a> Chain<'a> {
             match self.read_log(*number, entry, from, may_be_torn, progress) {
                 Ok(Flow::GoOn) => {}
                 Ok(Flow::Enough) => break,
-                // What is behind a gap is later than what is wanted: else its snapshot were.
+                // What follows a gap is later than the wanted moment; otherwise its snapshot would
+                // be wanted.
                 Err(StorageError::NeedsSnapshot { .. })
                     if self.options.until.is_some() && self.last.is_some() =>
                 {
@@ -288,7 +289,7 @@ impl<'a> Chain<'a> {
         Ok(Flow::GoOn)
     }
 
-    /// Whether a batch is behind the wanted moment.
+    /// Whether a batch is after the wanted moment.
     fn is_later(&self, batch: &LogBatch) -> bool {
         match self.options.until {
             None => false,
@@ -316,7 +317,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// A log with something behind its last whole batch that is not whole.
+    /// A log with an incomplete part after its last complete batch.
     fn judge_tail(
         &mut self,
         entry: &DiskEntry,
@@ -338,9 +339,9 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Whether a bad frame is only the end of what was being written: nothing good is behind it. Or,
-/// as the system does not write in order: there is, but something between was never written, and
-/// nothing says that it had been synced.
+/// Whether an invalid frame is only the end of an interrupted write: nothing valid follows it. Or,
+/// since the system does not write in order: something valid follows, but a part in between was
+/// never written, and nothing says that it had been synced.
 fn is_torn(error: &StorageError, reader: &mut LogReader) -> Result<bool, StorageError> {
     let StorageError::Damaged { offset, .. } = error else { return Ok(false) };
     if !error.is_bad_frame() {

@@ -20,14 +20,14 @@ pub struct Files {
     pub logs: BTreeMap<u64, DiskEntry>,
     /// Damaged ones of either kind that were set aside: number and name.
     pub set_aside: Vec<(u64, String)>,
-    /// Left over by somebody who was interrupted.
+    /// Left over from an interrupted write.
     pub temporary: Vec<String>,
     /// The file `identity`.
     pub identity: Option<DiskEntry>,
 }
 
 impl Files {
-    /// Lists them. What has another name is nobody's business here.
+    /// Lists them. Files with other names are ignored.
     ///
     /// # Errors
     /// [`StorageError::Io`].
@@ -75,7 +75,8 @@ fn number_of(name: &str) -> Option<u64> {
     number_in(name, "snapshot-", ".dkv").or_else(|| number_in(name, "log-", ".dkv"))
 }
 
-/// The number in a name; only as it is written here, so that no two names have the same.
+/// The number in a name; only in the form in which names are written, so that no two names have the
+/// same number.
 fn number_in(name: &str, before: &str, behind: &str) -> Option<u64> {
     let digits = name.strip_prefix(before)?.strip_suffix(behind)?;
     let number: u64 = digits.parse().ok()?;

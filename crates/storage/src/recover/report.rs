@@ -1,4 +1,4 @@
-//! What a start tells an operator, and what it does to files.
+//! What a start reports to an operator, and what it does to files.
 
 use super::files::SET_ASIDE;
 use crate::disk::Disk;
@@ -45,7 +45,7 @@ pub enum Warning {
     /// A snapshot is damaged, but an older one and the logs had everything.
     #[error("{} (nothing is lost: the logs reach back to an older one; it is set aside)", .0.what())]
     BadSnapshot(Box<StorageError>),
-    /// Damage was discarded as told.
+    /// Damage was discarded on request.
     #[error("{} (left out, as you said, with what came after it)", .0.what())]
     Discarded(Box<StorageError>),
     /// No identity, but other files.
@@ -71,12 +71,12 @@ pub enum Warning {
     },
 }
 
-/// What is to be done to a file.
+/// What to do with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Repair {
-    /// Cut it to so many bytes.
+    /// Truncate it to this many bytes.
     Cut { name: String, bytes: u64 },
-    /// Give it a name that nobody reads.
+    /// Rename it, so that it is not read again.
     SetAside(String),
     /// Take it away.
     Remove(String),

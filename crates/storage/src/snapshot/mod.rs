@@ -15,12 +15,12 @@ const KNOWLEDGE: u64 = 3;
 const ENTRIES: u64 = 4;
 const END: u64 = 5;
 
-/// How far a long piece of work is. Told about once per frame.
+/// The progress of a long piece of work. Reported once per frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Entries that are done.
     pub entries: u64,
-    /// Of so many, where it is known.
+    /// The total, if it is known.
     pub total: u64,
     /// Bytes that are done.
     pub bytes: u64,

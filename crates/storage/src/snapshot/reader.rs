@@ -1,4 +1,4 @@
-//! Reads a snapshot, entry by entry: at a start, and for whoever looks into one.
+//! Reads a snapshot, entry by entry: at a start, and for tools that inspect one.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::record::{Dictionary, Record};
 use crate::replica::Committed;
 use crate::replica::come_back::ReplicaImage;
 
-/// A snapshot that is being read. It may be believed only when [`SnapshotReader::next`] has given
-/// `None`: only then all of it was seen and compared with what its last frame says.
+/// A snapshot that is being read. Its contents can be trusted only when [`SnapshotReader::next`]
+/// has returned `None`: only then has all of it been read and compared with its last frame.
 pub struct SnapshotReader {
     frames: FrameReader,
     header: FileHeader,
@@ -43,7 +43,7 @@ pub struct SnapshotReader {
 pub struct SnapshotSummary {
     /// Whose it is.
     pub header: FileHeader,
-    /// What its node knew; in the indices of `table`.
+    /// The node's knowledge; in the indices of `table`.
     pub knowledge: Knowledge,
     /// The incarnations that its node knew.
     pub table: NodeTable,
@@ -109,7 +109,7 @@ impl SnapshotReader {
         self.file_id
     }
 
-    /// What its node knew; in the indices of [`SnapshotReader::table`].
+    /// The node's knowledge; in the indices of [`SnapshotReader::table`].
     #[must_use]
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
@@ -127,11 +127,10 @@ impl SnapshotReader {
         Progress { entries: self.entries, total: self.total, bytes: self.frames.position() }
     }
 
-    /// The next entry, in the order of paths; `None` at the end of a snapshot that is whole and
-    /// good.
+    /// The next entry, in the order of paths; `None` at the end of a complete and valid snapshot.
     ///
     /// # Errors
-    /// [`StorageError`]; nothing that was read before may be believed either.
+    /// [`StorageError`]; then nothing that was read before can be trusted either.
     #[allow(
         clippy::should_implement_trait,
         reason = "what an iterator gave could be believed at once"
@@ -164,7 +163,7 @@ impl SnapshotReader {
         }
     }
 
-    /// An entry, or `None` behind the last frame's counts.
+    /// An entry, or `None` after the last frame's counts.
     fn read_next(&mut self) -> Result<Option<Committed>, FormatError> {
         let payload = self.frames.payload();
         let mut reader = Reader::new(payload.get(self.at..).unwrap_or_default());
@@ -206,7 +205,7 @@ impl SnapshotReader {
         Ok(r.finish()?)
     }
 
-    /// Behind the last frame there must be nothing.
+    /// Nothing may follow the last frame.
     fn finish(&mut self) -> Result<(), StorageError> {
         let end = self.frames.position();
         if !matches!(self.frames.next()?, Step::End) {
@@ -285,7 +284,7 @@ pub fn read_snapshot(
     Ok((header, Image { replica, group, decided }))
 }
 
-/// Reads a whole snapshot and keeps nothing of its entries.
+/// Reads a whole snapshot without keeping its entries.
 ///
 /// # Errors
 /// [`StorageError`] says what is wrong with it.

@@ -15,7 +15,7 @@ use crate::model::path::Path;
 use crate::model::value::write_u64;
 use crate::record::{write_entry, write_node};
 
-/// So much is handed to the system at once.
+/// Bytes that are handed to the system at once.
 const WRITE_BYTES: usize = 256 << 10;
 
 /// A snapshot that was written.
@@ -79,7 +79,7 @@ pub fn write_snapshot_as(
     let info = match written {
         Ok(info) => SnapshotInfo { name: name.to_owned(), ..info },
         Err(error) => {
-            // It takes room, and nobody else needs it. The first error is the one to tell.
+            // It takes room and is of no use. The first error is the one to report.
             let _ = disk.remove(&temporary);
             return Err(error);
         }
@@ -89,10 +89,10 @@ pub fn write_snapshot_as(
     Ok(info)
 }
 
-/// Writes a snapshot anywhere. `file` is what it is written to, if that is a file.
+/// Writes a snapshot anywhere. `file` is the file that it is written to, if it is one.
 ///
 /// # Errors
-/// As the writer says.
+/// Those of the writer.
 pub fn write_snapshot_to(
     out: &mut dyn Write,
     header: &FileHeader,
@@ -161,7 +161,7 @@ impl SnapshotFrames<'_> {
         write_u64(kind, self.framing.payload());
     }
 
-    /// Adds a record, in a new frame if the open one is long enough; tells whether it was.
+    /// Adds a record, in a new frame if the open one is long enough; returns whether it was.
     fn record(&mut self, kind: u64, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<bool> {
         let is_full = self.framing.is_full();
         if is_full {

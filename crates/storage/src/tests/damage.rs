@@ -73,7 +73,7 @@ impl Life {
             self.append(&batch);
         }
         let later = self.node.wait(500);
-        // What was deleted is purged.
+        // The deleted entries are purged.
         assert!(later.iter().any(|b| b.ops.iter().any(|op| matches!(op, Op::Gone { .. }))));
         for batch in later {
             self.append(&batch);
@@ -103,8 +103,8 @@ impl Life {
     }
 }
 
-/// Tries a damaged file; tells whether the start was refused. Otherwise the state is a state that
-/// the node had, and if it is not the last one, it says that something is missing.
+/// Tries a damaged file; returns whether the start was refused. Otherwise the state is one that the
+/// node had, and if it is not the last one, the start says that something is missing.
 fn judge(life: &Life, name: &str, content: &[u8], what: &str) -> Result<Recovered, StorageError> {
     let disk = life.disk.fork();
     disk.put(name, content);
@@ -116,7 +116,7 @@ fn judge(life: &Life, name: &str, content: &[u8], what: &str) -> Result<Recovere
     let is_told = !recovered.warnings.is_empty() || life.ends.contains(&(content.len() as u64));
     assert!(is_newest || is_told, "{what}: older without a warning");
     assert!(!recovered.stopped_cleanly, "{what}: seems to have stopped cleanly");
-    // The damage is repaired in one go, and then nothing is to be said any more.
+    // The damage is repaired in one go, and then there is nothing left to report.
     recovered.repair(&disk).unwrap();
     let again = start(&disk, &OPTIONS).unwrap();
     assert_eq!(listing(&again), found, "{what}");
@@ -169,7 +169,7 @@ fn any_flipped_byte_of_an_older_log_or_of_the_last_one_before_its_end_is_refused
                 Err(other) => panic!("{what}: {other}"),
             }
         }
-        // Only of the last frame of the last log can nobody say that it had been safe.
+        // Only for the last frame of the last log is it unknown whether it had been synced.
         assert!(if number == 3 { torn > 16 && torn < 300 } else { torn == 0 }, "{number}: {torn}");
     }
     // Nothing depends on a log that is older than the snapshot.
@@ -292,7 +292,7 @@ fn what_is_before_damage_can_be_gone_on_from_as_somebody_else() {
         let again = start(&disk, &OPTIONS).unwrap();
         assert_eq!(listing(&again), list_image(&image));
         assert!(again.warnings.is_empty() && again.keeps_store);
-        // And nobody goes from the old log to the new one.
+        // And nothing leads from the old log to the new one.
         let without = disk.fork();
         Disk::remove(&without, &snapshot_name(4)).unwrap();
         assert!(start(&without, &OPTIONS).is_err());

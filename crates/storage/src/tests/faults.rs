@@ -1,6 +1,6 @@
-//! A disk that fails, or fills, at any of its operations, and then loses its power. Whatever was
-//! synced is there afterwards, what was not is there in whole batches or not at all, and no tick is
-//! ever used twice.
+//! A disk that fails, or fills, at any of its operations, and then loses its power. Everything that
+//! was synced is there afterwards, the rest in whole batches or not at all, and no tick is ever
+//! used twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,14 +38,14 @@ impl Run {
         Self { disk, dir, node: None, log: None, number: 0, history, safe: 1, stopped: false }
     }
 
-    /// What a node does, from its start on. `Err` where it must give up.
+    /// What a node does, from its start on. `Err` if it must give up.
     fn work(&mut self) -> Result<(), StorageError> {
         self.start(7)?;
         for n in 0..3 {
             self.set(n, false)?;
         }
         self.set(3, true)?;
-        // Not synced by anybody but who closes the log.
+        // Synced only by the close of the log.
         self.set(10, false)?;
         self.rotate()?;
         let saved = self.image();
@@ -178,7 +178,7 @@ impl Run {
     }
 
     /// What a start after the crash finds: a state that the node had, none older than what was
-    /// safe.
+    /// synced.
     fn judge(&self, what: &str) -> Recovered {
         let recovered = start(&self.disk, &OPTIONS).unwrap_or_else(|e| panic!("{what}: {e}"));
         let found = listing(&recovered);
@@ -237,7 +237,7 @@ fn after_a_failure_at_any_operation_and_a_crash_nothing_that_was_safe_is_missing
             disk.set_fault(Some((at, fault)));
             let mut run = Run::new(disk.clone());
             let worked = run.work();
-            // A full disk still renames and removes; everything else that fails is told.
+            // A full disk still renames and removes; every other failure is reported.
             assert!(worked.is_err() || fault == Fault::Full, "{fault:?} at {at}");
             disk.set_fault(None);
             for seed in 0..SEEDS {
@@ -273,7 +273,7 @@ fn a_crash_between_any_two_operations_loses_nothing_that_was_safe() {
     }
 }
 
-/// A node comes back on what was found, works, is killed, and comes back with what it did.
+/// A node restarts with what was found, works, is killed, and restarts with what it did.
 fn go_on(disk: &MemoryDisk, recovered: &Recovered, what: &str) {
     let mut run = Run::new(disk.clone());
     run.history = vec![listing(recovered)];
@@ -299,8 +299,8 @@ fn a_log_that_was_begun_is_safe_also_outside_of_a_data_directory() {
     assert_eq!(disk.content("a.dkv"), Some(safe));
 }
 
-/// While a log cannot be written the node goes on; when there is room again it begins with a
-/// snapshot of what it has by then.
+/// While a log cannot be written the node continues; when there is room again it begins with a
+/// snapshot of its present state.
 #[test]
 fn logging_goes_on_with_a_snapshot_when_there_is_room_again() {
     for at in 1..=operations() {
@@ -348,7 +348,7 @@ fn an_incarnation_is_kept_after_a_proven_stop_only() {
         assert_eq!(keeps(&disk), (false, false), "{name}");
     }
     let disk = run.disk.fork();
-    // Something happens elsewhere on the disk, so that its clock goes on.
+    // Something happens elsewhere on the disk, so that its clock advances.
     crate::disk::Disk::create(&disk, "other").unwrap();
     disk.put("log-1.dkv", &disk.content("log-1.dkv").unwrap());
     assert_eq!(keeps(&disk), (false, true));
@@ -357,7 +357,7 @@ fn an_incarnation_is_kept_after_a_proven_stop_only() {
     run.start(8).unwrap();
     assert_eq!(run.node.as_ref().unwrap().incarnation(), 7);
     assert_eq!(keeps(&run.disk), (false, true));
-    // Whoever takes away what came since does not get it back.
+    // Removing the later files does not bring the earlier state back.
     let disk = run.disk.fork();
     crate::disk::Disk::remove(&disk, "log-2.dkv").unwrap();
     assert_eq!(keeps(&disk), (false, false));

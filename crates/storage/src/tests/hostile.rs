@@ -1,4 +1,4 @@
-//! Files that nobody wrote, or not this program: of later versions, empty, rubbish, and good frames
+//! Files that were not written by this program: of later versions, empty, rubbish, and valid frames
 //! around bad content.
 
 use std::io::Cursor;
@@ -65,7 +65,7 @@ fn a_file_of_a_later_version_says_so() {
         let result = if kind == FileKind::Log { read_log(bytes) } else { read_snap(bytes) };
         let error = result.unwrap_err();
         assert!(matches!(error, StorageError::FutureVersion { found: 2, known: 1, .. }), "{error}");
-        // Not even if told does a start go on without it: it holds what is newest.
+        // Not even with that option does a start continue without it: it holds the newest data.
         let options = crate::RecoverOptions { discard_damaged: true, ..OPTIONS };
         let disk = MemoryDisk::new();
         disk.put(if kind == FileKind::Log { "log-1.dkv" } else { "snapshot-1.dkv" }, bytes);
@@ -150,7 +150,7 @@ fn batch_payload(kind: u64, records: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// The record of an entry, from numbers and a path; `tail` is what comes behind its chain.
+/// The record of an entry, from numbers and a path; `tail` follows its chain.
 fn entry_record(
     kind: u64,
     path: &[u8],
@@ -314,7 +314,7 @@ proptest! {
         let mut bytes = Vec::new();
         let header = FileHeader { number: 1, ..header(1, 7) };
         write_snapshot_to(&mut bytes, &header, FileId::default(), &image, &mut |_| {}).unwrap();
-        // Behind the header, without heads and hashes.
+        // After the header, without heads and hashes.
         let mut records = Vec::new();
         let mut at = 0;
         while at < bytes.len() {

@@ -1,5 +1,5 @@
-//! The same on a real file system: what is only known there is which file is which, and when it
-//! was changed.
+//! The same tests on a real file system: only there are the identities of files and their times of
+//! change real.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ fn a_node_comes_back_as_itself_from_its_own_directory_only() {
     assert_eq!(found.store, 99);
     assert_eq!(list_image(&found.image.unwrap()), node.listing());
 
-    // A file put back over itself: the same file, but somebody has changed it.
+    // A file put back over itself: the same file, but it has been changed.
     let log = moved.join("log-2.dkv");
     let content = std::fs::read(&log).unwrap();
     let before = std::fs::metadata(&log).unwrap();

@@ -1,4 +1,5 @@
-//! How far back a directory reaches, and what goes when it should reach back less far.
+//! How far back a directory reaches, and which files are removed when it should reach back less
+//! far.
 
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ fn the_past_is_kept_by_number_by_age_and_within_a_size() {
     assert_eq!(kept(Keep { bytes: 0, ..all }), (4, 5));
     assert_eq!(kept(Keep::snapshots(3)), (2, 3));
     assert_eq!(kept(Keep::snapshots(5)), nothing, "nothing is the base before the first");
-    // Only what is known to be good makes anything else unnecessary.
+    // Only a snapshot that is known to be valid makes anything else unnecessary.
     let (disk, dir) = directory();
     dir.prune(4, &Keep::snapshots(1)).unwrap();
     assert_eq!(reaches(&disk), (2, 3));

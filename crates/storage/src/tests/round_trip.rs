@@ -183,7 +183,7 @@ fn a_log_that_is_being_written_is_followed() {
     for byte in bytes {
         shared.0.lock().push(byte);
         if reader.is_none() {
-            // A header that is not whole is an error; whoever follows tries again.
+            // An incomplete header is an error; a follower tries again.
             let source = Box::new(GrowingReader { all: shared.clone(), at: 0 });
             reader = LogReader::new("log-1.dkv", source).ok();
         }

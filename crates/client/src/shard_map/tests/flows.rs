@@ -14,7 +14,7 @@ fn refresh(world: &World, map: &Map, rows: Vec<ShardRow>) {
 fn a_row_splits() {
     let (world, map) = World::ready(vec![row(9, 0, u128::MAX)]);
     world.advance(seconds(4));
-    // Two callers are told that what they were predicted is not there any more.
+    // Two callers find that a predicted row does not exist any more.
     let first = map.predict(5).unwrap();
     let second = map.predict(u128::MAX).unwrap();
     let seen_at = map.now();
@@ -72,7 +72,7 @@ fn a_row_that_merges_while_its_split_is_fetched_is_fetched_once_more() {
     world.advance(seconds(4));
     map.invalidate(map.now(), Some(9));
     world.advance(seconds(1));
-    // The listing that comes is from before what is seen now.
+    // The arriving listing is older than the observation.
     map.invalidate(map.now(), Some(9));
     world.answer_all(two_rows());
     assert_eq!(map.state(), ShardMapState::Updating);
@@ -130,7 +130,7 @@ fn a_map_follows_a_table_that_keeps_changing() {
             match random.below(6) {
                 0 => truth.change(&mut random),
                 1 => {
-                    // Somebody finds that what was predicted is not so.
+                    // A caller finds that a prediction was wrong.
                     let place = u128::from(random.next()) << 64;
                     let predicted = map.predict(place);
                     if predicted.as_deref() != Some(truth.row_of(place)) {
@@ -149,7 +149,7 @@ fn a_map_follows_a_table_that_keeps_changing() {
                 assert!(row.start <= place && place <= row.end, "seed {seed}");
             }
         }
-        // The table stays as it is from now on, and all who find it wrong say so.
+        // The table stays as it is from now on, and all that find it wrong say so.
         for _ in 0..100 {
             world.advance(seconds(1));
             if let Some((predicted, _)) = map.snapshot().and_then(|table| {

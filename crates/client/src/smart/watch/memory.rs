@@ -1,5 +1,5 @@
-//! What a watch has delivered, so that it can go on at another node: per path the version that was
-//! delivered last. Bounded; what it cannot tell any more, it says.
+//! What a watch has delivered, so that it can continue at another node: the last delivered version
+//! of each path. Bounded; it reports if it cannot tell any more.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ const DELETIONS_MAX: usize = 8192;
 /// What an entry costs beside its path, about.
 const ENTRY_BYTES: usize = 160;
 
-/// How what has come compares with what was delivered.
+/// How an arriving version compares with the delivered one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
     /// It is new.
@@ -31,8 +31,8 @@ pub(super) enum Look {
 #[derive(Debug, Clone)]
 struct Delivered {
     version: Version,
-    /// Of the value: an event that is used twice, by two lives of a node that cannot be told apart, is
-    /// still not the same.
+    /// Of the value: an event that is used twice, by two lives of a node that cannot be told apart,
+    /// is recognised as different.
     hash: u64,
     is_deleted: bool,
     /// The last feed in which this was seen.
@@ -44,13 +44,13 @@ struct Delivered {
 pub(super) struct Memory {
     paths_max: usize,
     bytes_max: usize,
-    /// None after a bound was exceeded: nothing can be told until all starts over.
+    /// None after a bound was exceeded: nothing is known until everything starts over.
     delivered: Option<HashMap<Path, Delivered>>,
     bytes: usize,
     /// Oldest first; those that were written again since are skipped.
     deletions: VecDeque<(Path, u64)>,
-    /// The greatest tock of a deletion that was forgotten: what is not remembered and not newer may be
-    /// older than that.
+    /// The greatest tock of a deletion that was forgotten: a version that is not remembered and not
+    /// newer may be older than that deletion.
     forgotten: u64,
     /// The feed of now.
     feed: u32,
@@ -74,17 +74,17 @@ impl Memory {
         *self = Memory { feed: self.feed, ..Memory::new(self.paths_max, self.bytes_max) };
     }
 
-    /// Whether it can tell what was delivered.
+    /// Whether it knows what was delivered.
     pub(super) fn is_whole(&self) -> bool {
         self.delivered.is_some()
     }
 
-    /// Another node begins to tell its state.
+    /// Another node begins to send its state.
     pub(super) fn begin_feed(&mut self) {
         self.feed = self.feed.wrapping_add(1);
     }
 
-    /// Compares what has come, and notes that the path was seen in this feed.
+    /// Compares an arriving version, and notes that the path was seen in this feed.
     pub(super) fn look(&mut self, path: &Path, entry: &Entry, is_resuming: bool) -> Look {
         let Some(delivered) = &mut self.delivered else { return Look::New };
         let Some(version) = entry.version() else { return Look::New };
@@ -104,7 +104,7 @@ impl Memory {
         }
     }
 
-    /// Remembers what is delivered now.
+    /// Remembers a version that is delivered now.
     pub(super) fn on_delivered(&mut self, path: &Path, entry: &Entry) {
         let Some(version) = entry.version() else { return };
         let Some(delivered) = &mut self.delivered else { return };
@@ -129,7 +129,7 @@ impl Memory {
         }
     }
 
-    /// It is not there any more, and nobody can say since which version.
+    /// It is gone, and it is unknown since which version.
     pub(super) fn on_gone(&mut self, path: &Path) {
         if let Some(delivered) = &mut self.delivered
             && delivered.remove(path).is_some()

@@ -22,14 +22,14 @@ const LOOKS_AT_ONCE: usize = 64;
 pub(super) enum Settled {
     /// There is something newer.
     Newer(Entry),
-    /// The version that was delivered is there.
+    /// The node holds the version that was delivered.
     Same,
-    /// It was deleted, so long ago that nothing is left of it.
+    /// It was deleted so long ago that nothing is left of it.
     Gone {
         /// The node's tock, which is not less than that of the deletion.
         tock: u64,
     },
-    /// The node has not heard of what was delivered.
+    /// The node has not heard of the version that was delivered.
     Behind,
 }
 
@@ -41,8 +41,8 @@ pub(super) async fn settle(
     used: &Arc<PooledConnection>,
     doubts: &[(Path, Version)],
 ) -> Result<Vec<Settled>, ClientError> {
-    // First what the node knows, then what it has: what comes in between is found by the second. The
-    // other way round a version that comes in between would seem to have been deleted.
+    // First what the node knows, then what it has: a version that arrives in between is found by
+    // the second question. In the other order, such a version would seem to have been deleted.
     let is_known = knows_all(used, doubts.iter().map(|(_, version)| version)).await?;
     let mut found = Vec::with_capacity(doubts.len());
     for some in doubts.chunks(LOOKS_AT_ONCE) {
@@ -95,7 +95,7 @@ async fn knows_all(
     fields.raw("nodes", &nodes);
     let reply = used.connection().request("check_deleted", &fields).await?;
     let missing = reply.get("missing").map(|missing| map_items(missing).count());
-    // Who does not say it does not know it.
+    // A node that does not say so does not know it.
     Ok(missing == Some(0))
 }
 

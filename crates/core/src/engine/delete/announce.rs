@@ -1,5 +1,6 @@
-//! RULES 5: announcements of purges. A node that stands at `from` and has seen V applies them;
-//! each that was applied is kept for a while and offered, in order, to whoever is behind.
+//! Replication rule 5: announcements of purges. A node that stands at `from` and has seen V applies
+//! them; each applied announcement is kept for a while and offered, in order, to nodes that are
+//! behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use crate::model::tick_set::TickSet;
 use crate::protocol::peer::{PairById, PeerMessage};
 use crate::replica::purge::{PurgeDecision, TockPair};
 
-/// Announcements that wait for their V at most; who needs more goes by RULES 4.
+/// Most announcements that wait for their V; a node that needs more goes by replication rule 4.
 const WAITING_MAX: usize = 16;
 
 impl Engine {
@@ -80,7 +81,7 @@ impl Engine {
                 self.apply_and_pass_on(pair, out);
                 self.retry_waiting(out);
             }
-            // What is on its way may make it fit; if not, RULES 4 does.
+            // Changes on their way may make it fit; if not, replication rule 4 does.
             PurgeDecision::NotSeen | PurgeDecision::OtherMark => {
                 if self.delete.waiting.len() >= WAITING_MAX {
                     self.delete.waiting.pop_front();
@@ -106,7 +107,8 @@ impl Engine {
         }
     }
 
-    /// Where not all are linked with the coordinator, whoever applies a pair tells its peers, once.
+    /// If not all are linked with the coordinator, each node that applies a pair tells its peers,
+    /// once.
     fn apply_and_pass_on(&mut self, pair: TockPair, out: &mut Outbox) {
         let announcement = self.spread.is_tree().then(|| self.export_pair(&pair));
         self.apply_pair(pair, out);
@@ -129,12 +131,12 @@ impl Engine {
         }
         self.delete.kept.push_back(pair);
         self.note_knowledge();
-        // Whoever coordinates next need not begin at once.
+        // The next coordinator need not begin at once.
         self.delete.rests = true;
     }
 
-    /// Offers a peer that is behind the announcements that it missed, if they bring it here and
-    /// it can take them as far as is known. Tells whether it did.
+    /// Offers a peer that is behind the announcements that it missed, if they bring it up to this
+    /// node's mark and, as far as is known, it can apply them. Returns whether it did.
     pub(in crate::engine) fn offer_announcements(
         &mut self,
         link: LinkId,

@@ -1,5 +1,6 @@
-//! RULES 7: the member list. Who founds it, who coordinates, when it is changed as planned, and
-//! when by force, which starts a new lineage, named by an event of its maker.
+//! Replication rule 7: the member list. Which node founds it, which one coordinates, when it is
+//! changed as planned, and when by force, which starts a new lineage, named by an event of its
+//! maker.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,7 @@ pub enum ForgetError {
     /// It is not on the list.
     #[error("no member of the Delete group has that name; see `distkv-node members`")]
     NotAMember,
-    /// It is there.
+    /// It is linked.
     #[error("that node is up and linked; stop it first if it is to be forgotten")]
     IsHere,
     /// No event can be made now.
@@ -77,7 +78,7 @@ impl Engine {
             let since = self.delete.away.get(&member.name)?;
             Some((member.clone(), now.saturating_sub(*since)))
         });
-        // Before there is a list nothing is purged, so nobody is left out.
+        // Before there is a list nothing is purged, so no node is left out.
         let left_out = config.iter().flat_map(|config| self.newcomers(Some(config)));
         let lasts = |name: &NodeName| {
             let since = self.delete.left_out.get(name);
@@ -94,8 +95,8 @@ impl Engine {
         }
     }
 
-    /// Takes a member that will not come back off the list, by force. What it alone had agreed
-    /// to or deleted may come to be a new change when it comes back after all (RULES 8).
+    /// Removes a member that will not come back from the list, by force. Changes that only it had
+    /// agreed to or deleted may count as new when it comes back after all (replication rule 8).
     ///
     /// # Errors
     /// [`ForgetError`]; nothing was changed.
@@ -140,7 +141,7 @@ impl Engine {
         true
     }
 
-    /// Takes a list if it is greater than the one in force; tells whether it was.
+    /// Adopts a list if it is greater than the one in force; returns whether it was.
     pub(super) fn take_config(&mut self, config: GroupConfig, out: &mut Outbox) -> bool {
         if self.delete.config.as_ref().is_some_and(|current| !config.supersedes(current)) {
             return false;
@@ -168,7 +169,7 @@ impl Engine {
         self.delete.peers.iter().find(|(_, m)| *m == member).map(|(link, _)| *link)
     }
 
-    /// Whether a member is there: linked, or where that need not be, as SWIM sees it.
+    /// Whether a member is here: linked, or, if no link is needed, alive as SWIM sees it.
     fn is_here(&self, member: &Member) -> bool {
         let is_it = |id: &NodeId| {
             id.name == member.name && (member.durable || id.incarnation.0 == member.store)
@@ -227,7 +228,7 @@ impl Engine {
         if let Some(listed) = config.member(&me.name)
             && *listed != me
         {
-            // This node came back without the record of what it had agreed to (RULES 9).
+            // This node came back without the record of what it had agreed to (replication rule 9).
             let rest = config.members().iter().filter(|m| m.name != me.name).cloned().collect();
             self.force_change(rest, out);
             return;
@@ -275,7 +276,7 @@ impl Engine {
             self.force_change(vec![self.as_member()], out);
             return;
         }
-        // Whoever made this list is gone, with the purge from which on it is in force.
+        // The maker of this list is gone, with the purge from which on it is in force.
         let has_applied = |mark: &Mark| mark.component(&config.lineage).includes(&config.since);
         let is_stranded = config.members().contains(&self.as_member())
             && !has_applied(self.replica.mark())
@@ -300,7 +301,7 @@ impl Engine {
         others.all(|m| rank(&me) < rank(m))
     }
 
-    /// Tells a peer who this node is and which list it has.
+    /// Tells a peer this node's identity and its list.
     pub(in crate::engine) fn greet_group(&self, link: LinkId, out: &mut Outbox) {
         self.send(link, &PeerMessage::Group(self.group_hello()), out);
     }
@@ -317,7 +318,7 @@ impl Engine {
         }
     }
 
-    /// What may be left out of marks; tells whether anything was new.
+    /// Adds facts about what may be left out of marks; returns whether anything was new.
     pub(super) fn learn_implied(&mut self, implied: &[Implied]) -> bool {
         let is_news = self.replica.learn_implied(implied);
         if is_news {
@@ -336,7 +337,7 @@ impl Engine {
         if self.peers.get(link).is_some_and(|p| p.id.name == hello.member.name) {
             self.delete.peers.insert(link, hello.member.clone());
         }
-        // Passed on once by everybody: not all are linked to its maker.
+        // Every node passes it on once: not all are linked to its maker.
         let mut is_news = self.learn_implied(&hello.implied);
         if let Some(config) = &hello.config {
             is_news |= self.take_config(config.clone(), out);

@@ -1,6 +1,6 @@
-//! RULES 7: handing over. The only member of the list has no data directory and stops: it gives
-//! the list to a successor, in the same lineage. Otherwise its successor, or its own next life,
-//! would have to start another one.
+//! Replication rule 7: handing over. The only member of the list has no data directory and stops: it gives
+//! the list to a successor, in the same lineage. Otherwise its successor, or its own next life, would have
+//! to start another one.
 
 use super::{Engine, Member};
 use crate::engine::LinkId;
@@ -14,7 +14,7 @@ impl Engine {
         self.delete.round_due = 0;
     }
 
-    /// Whether nothing is left to hand over, or nobody is there to take it.
+    /// Whether there is nothing left to hand over, or no node to take it.
     #[must_use]
     pub fn has_handed_over(&self) -> bool {
         !self.ready || self.delete.config.as_ref().is_none_or(|c| self.successor(c).is_none())
@@ -37,7 +37,7 @@ impl Engine {
         self.first_ready_peer()
     }
 
-    /// Of those who are here, who takes a place that nobody else can take: one with data, if there is.
+    /// The node that takes over a place, of those that are here: one with data, if there is one.
     pub(super) fn first_ready_peer(&self) -> Option<Member> {
         let ready = |link: &LinkId| self.peers.get(*link).is_some_and(|p| p.ready);
         let here = self.delete.peers.iter().filter(|(link, _)| ready(link)).map(|(_, m)| m);

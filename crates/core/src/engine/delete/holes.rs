@@ -1,4 +1,4 @@
-//! RULES 7: V is a range 1..n per incarnation. A hole blocks the round until a full round of
+//! Replication rule 7: V is a range 1..n per incarnation. A hole blocks the round until a full round of
 //! catch-ups among all that can be reached has changed nothing; then it is *lost*: still unseen,
 //! named in the round, left out of V; if it turns up after all, it counts as new.
 

@@ -1,4 +1,4 @@
-//! RULES 7: who may purge, and how the Delete group agrees.
+//! Replication rule 7: which nodes must agree to a purge, and how the Delete group agrees.
 //!
 //! | part | where |
 //! |---|---|
@@ -7,7 +7,8 @@
 //! | nodes that are not on the list and were here lately | [`witness`] |
 //! | the only member stops: it hands over | [`hand_over`] |
 //! | a member leaves for good | [`retire`] |
-//! | announcements: applied, kept, offered to whoever is behind (RULES 5) | [`announce`] |
+//! | announcements: applied, kept, offered to nodes that are behind (replication rule 5) |
+//! [`announce`] |
 //! | holes in V: waiting for them, and giving them up as lost | [`holes`] |
 
 pub(super) mod announce;
@@ -34,7 +35,7 @@ pub use group::{ForgetError, GroupView};
 pub use retire::{RetireError, Retirement};
 pub use round::Decided;
 
-/// For so long a node that is away, and not on the list, has a say, unless told otherwise.
+/// By default, a node that is away and not on the list has a say for this long.
 pub const SAY_FOR_MS: Millis = 300_000;
 
 /// How the Delete group works. The defaults suit everybody but tests.
@@ -42,22 +43,22 @@ pub const SAY_FOR_MS: Millis = 300_000;
 pub struct DeleteSettings {
     /// The data directory's id; none for a node without one.
     pub store: Option<u64>,
-    /// A coordinator's turn, milliseconds, alike on all nodes: longer than a round takes.
+    /// A coordinator's turn, milliseconds, the same on all nodes: longer than a round takes.
     pub cycle_ms: Millis,
     /// Rounds begin this often while there is something to purge, milliseconds.
     pub interval_ms: Millis,
     /// Most tombstones that one round drops: they go under one guard.
     pub batch_max: usize,
-    /// How many announcements are kept for those who are behind.
+    /// How many announcements are kept for nodes that are behind.
     pub kept_max: usize,
-    /// A network without a member list waits so long for somebody who has one.
+    /// A network without a member list waits this long for a node that has one.
     pub found_after_ms: Millis,
-    /// In a network without data directories the one member is replaced when it was away for so
+    /// In a network without data directories the one member is replaced when it was away for this
     /// long.
     pub takeover_after_ms: Millis,
-    /// A hole that nobody could fill for so long is given up as lost.
+    /// A hole that could not be filled for this long is given up as lost.
     pub lost_after_ms: Millis,
-    /// For so long a node that is not on the list, and is away, keeps tombstones from being purged.
+    /// A node that is away and not on the list keeps tombstones from being purged for this long.
     pub say_for_ms: Millis,
 }
 
@@ -82,7 +83,7 @@ pub(super) struct DeleteGroup {
     settings: DeleteSettings,
     /// The greatest list that this node has heard of. Must be kept over a restart.
     config: Option<GroupConfig>,
-    /// Who every linked peer is, as a member.
+    /// Every linked peer, as a member.
     peers: BTreeMap<LinkId, Member>,
     /// Applied announcements, oldest first.
     kept: VecDeque<TockPair>,
@@ -112,7 +113,7 @@ pub(super) struct DeleteGroup {
     /// many as there are links, and this node.
     left_out: BTreeMap<NodeName, Millis>,
     witnesses: Witnesses,
-    /// Since when nobody here has applied the purge from which on the list is in force.
+    /// Since when no node here has applied the purge from which on the list is in force.
     stranded_since: Option<Millis>,
     /// This node is about to stop.
     hands_over: bool,
@@ -148,8 +149,8 @@ impl DeleteGroup {
         }
     }
 
-    /// This disk was copied, and somebody else is the member that it made this node: with an id
-    /// of its own it is a newcomer, so that two never go on in one lineage.
+    /// This disk was copied, and another node is the member that it made this node: with an id of
+    /// its own it is a newcomer, so that two nodes never continue in one lineage.
     pub(super) fn on_renewed(&mut self, incarnation: Incarnation, defects: Defects) {
         if defects.has(Defect::StoreKept) {
             return;
@@ -169,8 +170,8 @@ impl DeleteGroup {
     }
 }
 
-/// The id that the data directory of a node has from the moment on at which it goes on under this
-/// incarnation because somebody else uses the one before: it is another member of the group.
+/// The id that a node's data directory gets when the node continues under this incarnation, because
+/// another node uses its former one: it is another member of the group.
 #[must_use]
 pub fn store_after_renewal(incarnation: Incarnation) -> u64 {
     incarnation.0
@@ -202,7 +203,7 @@ impl Engine {
         self.delete.proposed.take_if(|p| p.link == link);
     }
 
-    /// A state was persisted: what waited for it goes on.
+    /// A state was persisted: whatever waited for it continues.
     pub(super) fn on_persisted(&mut self, token: u64, now: Millis, out: &mut Outbox) {
         if let Some(agreeing) = self.delete.agreeing.take_if(|a| a.token == token) {
             self.agree(&agreeing, out);
@@ -236,7 +237,7 @@ impl Engine {
         self.delete.config.as_ref()
     }
 
-    /// What must be kept over a restart besides the list.
+    /// What must survive a restart besides the list.
     pub(super) fn decided(&self) -> Option<Decided> {
         self.delete.deciding.as_ref().map(|d| d.decided.clone())
     }

@@ -1,10 +1,11 @@
-//! RULES 7: leaving for good. A member that will not come back has the list changed as planned, to one
-//! without it, while it is still here: so nobody waits for it afterwards, and nobody has to forget it.
+//! Replication rule 7: leaving for good. A member that will not come back has the list changed as
+//! planned, to one without it, while it is still here: so no node waits for it afterwards, and
+//! nobody has to forget it.
 //!
 //! It coordinates that one round itself, elected or not. The election only keeps coordinators from
-//! disturbing each other; that one purge at most begins at any mark rests on what members agree to.
-//! From the moment on at which the list is without it, it says of itself that it has no data directory:
-//! else the next coordinator would take it in again.
+//! disturbing each other; that at most one purge begins at any mark rests on what members agree to.
+//! As soon as the list is without it, it says of itself that it has no data directory; otherwise
+//! the next coordinator would take it in again.
 
 use std::collections::BTreeSet;
 
@@ -18,16 +19,16 @@ use crate::model::ids::NodeName;
 pub(super) enum Retiring {
     /// The list still has it.
     Asked,
-    /// The list is without it. Who has said that it knows that list.
+    /// The list is without it. The nodes that have confirmed that they know that list.
     Agreed { confirmed: BTreeSet<LinkId> },
 }
 
-/// The same, for whoever waits for it.
+/// As above, for callers that wait for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Retirement {
     /// All members, old and new, must agree. Of these some are not here, by name.
     Agreeing {
-        /// Who is not here.
+        /// The nodes that are away.
         away: Vec<NodeName>,
         /// All have agreed; this node's disk must confirm it, and then it cannot be undone.
         is_decided: bool,
@@ -35,7 +36,7 @@ pub enum Retirement {
     /// Agreed. Members that are here and have not said yet that they know it, by name, and changes of
     /// this node that are on no other node.
     Spreading {
-        /// Who has not said it yet.
+        /// The nodes that have not confirmed it yet.
         unconfirmed: Vec<NodeName>,
         /// How many changes.
         unshared: u64,
@@ -50,7 +51,7 @@ pub enum RetireError {
     /// The node has not caught up with its network yet.
     #[error("this node has not caught up with its network yet; try again when it has")]
     NotReady,
-    /// Nobody is here who could keep the data.
+    /// No node is here that could keep the data.
     #[error(
         "no other node of the network is linked to this one and serves clients, so nobody could keep \
          the data; `leave` without --for-good stops this node and keeps its data directory"
@@ -116,7 +117,7 @@ impl Engine {
         let open = here.filter(|(_, link)| !confirmed.contains(link));
         let unconfirmed: Vec<NodeName> = open.map(|(member, _)| member.name.clone()).collect();
         let unshared = self.unshared_changes();
-        // Without a list there is nobody to confirm it.
+        // Without a list no node can confirm it.
         let is_told = !confirmed.is_empty() || self.delete.config.is_none();
         if unconfirmed.is_empty() && unshared == 0 && is_told {
             return Some(Retirement::Done);
@@ -139,7 +140,7 @@ impl Engine {
         matches!(self.delete.retires, Some(Retiring::Agreed { .. }))
     }
 
-    /// The list without this node. Where that would be empty, with one of those who are here.
+    /// The list without this node. If that would be empty, it has one of the nodes that are here.
     pub(super) fn without_this(&self, config: &GroupConfig) -> Option<GroupConfig> {
         let me = self.as_listed();
         if !config.members().contains(&me) {
@@ -167,7 +168,7 @@ impl Engine {
         });
     }
 
-    /// A peer has told which list it has.
+    /// A peer has told its list.
     pub(super) fn note_confirmation(&mut self, link: LinkId, theirs: Option<&GroupConfig>) {
         let me = self.as_listed();
         let knows = match (theirs, &self.delete.config) {
@@ -183,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// A link is gone, and what was said over it may be, too.
+    /// A link is gone, and what was sent over it may be lost, too.
     pub(super) fn forget_confirmation(&mut self, link: LinkId) {
         if let Some(Retiring::Agreed { confirmed }) = &mut self.delete.retires {
             confirmed.remove(&link);

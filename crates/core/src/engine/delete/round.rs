@@ -1,4 +1,4 @@
-//! RULES 7: a round. The coordinator fixes `from`, `to` and V and proposes them; each member
+//! Replication rule 7: a round. The coordinator fixes `from`, `to` and V and proposes them; each member
 //! agrees after it has persisted what it agrees to; when all have agreed, the coordinator checks
 //! the same for itself, persists its decision, applies it and announces it. A planned change of
 //! the member list rides on a round that all old and new members agree to.
@@ -16,10 +16,10 @@ use crate::replica::purge::{PurgeDecision, TockPair};
 
 /// A round that not all have agreed to by then is given up; the next one tries again.
 const ROUND_TIMEOUT_MS: Millis = 5_000;
-/// A member that has not seen all of V waits for it so long before it disagrees: less than a round
-/// lasts.
+/// A member that has not seen all of V waits this long for it before it disagrees: less than a
+/// round lasts.
 const PATIENCE_MS: Millis = 2_000;
-/// After a round that failed the next one waits so long.
+/// The pause after a round that failed.
 const RETRY_MS: Millis = 1_000;
 /// The same where a node waits for being taken in, or for handing over.
 const RETRY_SOON_MS: Millis = 200;
@@ -29,7 +29,7 @@ pub(super) struct Round {
     id: RoundId,
     pair: TockPair,
     next: Option<GroupConfig>,
-    /// Who has not agreed yet.
+    /// The nodes that have not agreed yet.
     open: BTreeSet<Member>,
     began: Millis,
 }
@@ -81,14 +81,14 @@ impl Engine {
         if std::mem::take(&mut self.delete.rests) {
             self.delete.round_due = now + self.delete.settings.interval_ms;
         }
-        // Who is taken in, or takes over, need not wait for the next turn.
+        // A node that is taken in, or takes over, need not wait for the next turn.
         if now >= self.delete.round_due || (now >= self.delete.retry_due && self.admits_now()) {
             self.start_round(now, out);
         }
     }
 
-    /// Begins a round if this node coordinates, there is something to agree on, and all who must
-    /// agree are there.
+    /// Begins a round if this node coordinates, there is something to agree on, and all nodes that
+    /// must agree are here.
     fn start_round(&mut self, now: Millis, out: &mut Outbox) {
         if !self.ready || self.delete.round.is_some() || self.delete.deciding.is_some() {
             return;
@@ -177,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// What was proposed may fit by now.
+    /// The proposal may fit by now.
     pub(super) fn retry_proposed(&mut self, now: Millis, out: &mut Outbox) {
         let Some(Proposed { link, proposal, since }) = self.delete.proposed.take() else { return };
         match self.can_agree(&proposal) {
@@ -205,7 +205,7 @@ impl Engine {
             self.delete.agreeing = Some(agreeing);
             out.push(Output::Persist { token });
         } else {
-            // Nothing outlives this process: to restart is to be another member.
+            // Nothing outlives this process: after a restart it is another member.
             self.agree(&agreeing, out);
         }
     }
@@ -255,14 +255,14 @@ impl Engine {
         proposal.next.as_ref().is_some_and(|next| next.members().contains(&me))
     }
 
-    /// Whether a round of this node's own is under way, or decided and not applied yet. Until then it
-    /// agrees to nobody else's: of two coordinators that both agree to the other's round, each has
-    /// agreed before its own began, which cannot be. So one purge at most begins at any mark.
+    /// Whether a round of this node's own is under way, or decided and not applied yet. Until then
+    /// it agrees to no other: of two coordinators that both agree to the other's round, each has
+    /// agreed before its own began, which is impossible. So at most one purge begins at any mark.
     fn coordinates(&self) -> bool {
         self.delete.round.is_some() || self.delete.deciding.is_some()
     }
 
-    /// What was agreed to is persisted: the coordinator is told, if it still holds.
+    /// What was agreed to is persisted: the coordinator is told, if the agreement still holds.
     pub(super) fn agree(&mut self, agreeing: &Agreeing, out: &mut Outbox) {
         if self.replica.decide_agree(&agreeing.pair) != PurgeDecision::Apply {
             let disagree = PeerMessage::Disagree(agreeing.round.clone());
@@ -293,18 +293,19 @@ impl Engine {
 
     fn note_failure(&mut self, now: Millis) {
         self.delete.round_due = now + RETRY_MS.min(self.delete.settings.interval_ms);
-        // Several who leave for good disturb each other's rounds until one begins before the others.
+        // Several nodes that leave for good disturb each other's rounds until one begins before the
+        // others.
         let place = if self.wants_to_retire() { self.own_place() } else { 0 };
         self.delete.retry_due = now + RETRY_SOON_MS * (1 + place);
     }
 
-    /// Whether the list is to be changed: a node with data is here, or this one hands over.
+    /// Whether the list must be changed: a node with data is here, or this one hands over.
     fn admits_now(&self) -> bool {
         let config = self.delete.config.as_ref();
         config.is_some_and(|c| self.planned_change(c).is_some())
     }
 
-    /// All have agreed: checks the same for itself, and decides.
+    /// All have agreed: checks its own state in the same way, and decides.
     fn decide_round(&mut self, now: Millis, out: &mut Outbox) {
         let Some(round) = self.delete.round.take_if(|r| r.open.is_empty()) else { return };
         let config = self.delete.config.as_ref();
@@ -327,7 +328,7 @@ impl Engine {
         }
     }
 
-    /// Applies and announces what was decided and persisted.
+    /// Applies and announces the decision that was persisted.
     pub(super) fn carry_out_decision(&mut self, deciding: Deciding, now: Millis, out: &mut Outbox) {
         let Decided { pair, next } = deciding.decided;
         if self.replica.decide_purge(&pair) != PurgeDecision::Apply {
@@ -349,7 +350,7 @@ impl Engine {
     }
 }
 
-/// Who must agree: all old and all new members.
+/// The nodes that must agree: all old and all new members.
 fn participants(config: &GroupConfig, next: Option<&GroupConfig>) -> BTreeSet<Member> {
     let mut all: BTreeSet<Member> = config.members().iter().cloned().collect();
     all.extend(next.into_iter().flat_map(GroupConfig::members).cloned());

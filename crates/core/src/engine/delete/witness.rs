@@ -1,6 +1,6 @@
-//! RULES 7: nodes that were here lately have a say, though they are not on the list. A round waits
-//! for them for a bounded time, so that nothing is purged behind the back of a node whose link was
-//! cut for a moment. They cannot block for ever, and cannot decide anything.
+//! Replication rule 7: nodes that were here recently have a say, though they are not on the list. A
+//! round waits for them for a bounded time, so that nothing is purged before a node whose link was
+//! cut for a moment knows of the deletion. They cannot block for ever, and cannot decide anything.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Witness {
 pub(super) type Witnesses = BTreeMap<NodeName, Witness>;
 
 impl Engine {
-    /// Notes who is here, and forgets who was away for too long to have a say.
+    /// Notes which nodes are here, and forgets those that were away for too long to have a say.
     pub(super) fn note_witnesses(&mut self, config: &GroupConfig, now: Millis) {
         let is_ready = |link: &LinkId| self.peers.get(*link).is_some_and(|p| p.ready);
         for (_, member) in self.delete.peers.iter().filter(|(link, _)| is_ready(link)) {
@@ -33,8 +33,8 @@ impl Engine {
             }
         }
         let say_ms = self.delete.settings.say_for_ms;
-        // Where changes spread over a tree, links come and go while all are up: only neighbours are
-        // asked there, and nobody is waited for.
+        // If changes spread over a tree, links come and go while all are up: then only neighbours
+        // are asked, and no node is waited for.
         let is_tree = self.spread.is_tree();
         let mut witnesses = std::mem::take(&mut self.delete.witnesses);
         witnesses.retain(|name, witness| {
@@ -45,7 +45,7 @@ impl Engine {
         self.delete.witnesses = witnesses;
     }
 
-    /// A node has said that it leaves: nobody waits for it.
+    /// A node has said that it leaves: no node waits for it.
     pub(in crate::engine) fn forget_witness(&mut self, link: LinkId) {
         // Until its link is closed, it must not be noted again.
         if let Some(member) = self.delete.peers.remove(&link) {
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Who has a say besides the list.
+    /// The nodes that have a say besides the list.
     pub(super) fn witnesses(&self) -> impl Iterator<Item = &Member> {
         self.delete.witnesses.values().map(|witness| &witness.member)
     }

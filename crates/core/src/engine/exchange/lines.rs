@@ -1,12 +1,12 @@
 //! An image as lines of JSON ([`crate::protocol::lines`]), and back. An image of such a file knows of
 //! no change but those that its entries account for: the "other file" of RULES 9.
 //!
-//! Lines that were edited are changes that somebody made who had the file, and knew nothing later. So
-//! the file gets a node of its own, `edited`, under an incarnation that is made of its content: the same
-//! file brings the same changes everywhere, and another one others. Their tock is above all tocks of
-//! the file. A line with another value goes on from the version that it names. Of a line that names
-//! another version than it was written from (or another path) nothing is believed but its path and
-//! value: ticks that it made up would hide real changes for ever.
+//! Edited lines are changes by somebody who had the file, and knew nothing later. So the file gets
+//! a node of its own, `edited`, under an incarnation that is derived from its content: the same
+//! file brings the same changes everywhere, another file brings others. Their tock is above all
+//! tocks of the file. A line with another value continues the version that it names. If a line
+//! names another version than it was written from (or another path), only its path and value are
+//! used: ticks that it made up would hide real changes for ever.
 
 use std::sync::Arc;
 
@@ -40,7 +40,8 @@ impl LinesExport {
         Self { table, entries: Entries::below(&image.replica.tree, top), with_tombstones }
     }
 
-    /// Appends the next piece of the file; tells whether there is more, and how many lines came.
+    /// Appends the next piece of the file; returns whether there is more, and the number of lines
+    /// added.
     pub fn next_piece(&mut self, out: &mut Vec<u8>) -> (bool, u64) {
         let (from, mut lines) = (out.len(), 0);
         while out.len() - from < PIECE_BYTES {
@@ -57,7 +58,7 @@ impl LinesExport {
 /// Why lines make no image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinesImageError {
-    /// A line is not what it must be.
+    /// A line is malformed.
     #[error("line {line}: {error}")]
     Line {
         /// Its number, from 1.
@@ -198,7 +199,7 @@ impl LinesImport {
         Some(())
     }
 
-    /// The image. It is nobody's: `name` is for those who must put one into a file.
+    /// The image. It belongs to no node: `name` is for callers that must put one into a file.
     ///
     /// # Errors
     /// [`LinesImageError::TableFull`].

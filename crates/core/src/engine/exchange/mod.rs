@@ -1,6 +1,6 @@
 //! A node's state in the forms of others: the Python DistKV's saved states and change logs, and
 //! lines of JSON. An [`super::Image`] becomes such a file piece by piece, and such a file becomes an
-//! image, which [`super::Engine::load_image`] takes in (RULES 9).
+//! image, which [`super::Engine::load_image`] takes in (replication rule 9).
 //!
 //! | file | what |
 //! |---|---|
@@ -52,7 +52,7 @@ impl Entries {
         Self { walk: tree.walk(top), batch: Vec::new().into_iter() }
     }
 
-    /// Goes on behind everything below a path.
+    /// Continues after everything below a path.
     fn skip_subtree(&mut self, path: &Path) {
         self.walk.skip_subtree(path);
         self.batch = Vec::new().into_iter();

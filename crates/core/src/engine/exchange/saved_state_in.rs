@@ -1,5 +1,5 @@
 //! A saved state or a change log of the Python DistKV as an image. [`SavedFile`] says which lives its
-//! nodes are, it has no mark and no Delete group: the "other file" of RULES 9.
+//! nodes are, it has no mark and no Delete group: the "other file" of replication rule 9.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub fn image_of_saved_state(
     Ok(SavedImage { image, changes, unusable, cut_off })
 }
 
-/// Who wrote a file that does not say.
+/// The writer of a file that does not name one.
 const NOBODY: &str = "nobody";
 
 struct Reading {

@@ -1,11 +1,11 @@
-//! An image as a saved state of the Python DistKV: what it can hold, and an account of what it
+//! An image as a saved state of the Python DistKV: what that can hold, and an account of what it
 //! cannot.
 //!
-//! - Nodes have no incarnations there; the spelling of a life is what is taken for its name. A life
-//!   that owns nothing any more and is not its name's only one is left out.
-//! - Tombstones are told by their ticks alone, purges and the Delete group not at all.
-//! - An entry that the original would choke on ([`python`]) is left out; its ticks are told as
-//!   superseded, or a server would not start for missing them.
+//! - Nodes have no incarnations there; the spelling of a life serves as the name. A life that owns
+//!   no entries and is not the only one of its name is left out.
+//! - Tombstones are given by their ticks alone; purges and the Delete group are left out.
+//! - An entry that the original could not load ([`python`]) is left out; its ticks are given as
+//!   superseded, because a server would not start if they were missing.
 //! - Re-issues lose the event that first brought their value, which only means something here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::protocol::saved_state::SavedStateWriter;
 use crate::protocol::saved_state::python::{self, Inexpressible, RANK_LAST, rank_for_python};
 use crate::protocol::saved_state::writer::StateRecord;
 
-/// So many entries that are left out are named; of the others, only the number.
+/// At most this many entries that are left out are named; the rest is counted.
 pub const LEFT_OUT_NAMED_MAX: usize = 100;
 
 /// What became of an image.
@@ -37,8 +37,8 @@ pub struct ExportReport {
     pub named: Vec<(Path, Inexpressible)>,
     /// Lives of nodes of which the image knows several.
     pub lives: u64,
-    /// Changes that the image cannot account for: a server of the original that loads the file
-    /// wants them from others, and does not start without them unless it is told to.
+    /// Changes that the image cannot account for: a server of the original that loads the file asks
+    /// others for them, and does not start without them unless told otherwise.
     pub missing: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct SavedStateExport {
     /// The first record, until it is written.
     state: Option<StateRecord>,
     left_out: BTreeSet<Path>,
-    /// What is walked over now, and which entries of it come now.
+    /// The walk, and its next entries.
     entries: Entries,
     rank: u8,
     report: ExportReport,
@@ -109,14 +109,14 @@ impl SavedStateExport {
         }
     }
 
-    /// The writer of the file, with the names that it has given to nodes: what goes on with it as a
+    /// The writer of the file, with the names that it has given to nodes; used to continue it as a
     /// log.
     #[must_use]
     pub fn into_writer(self) -> SavedStateWriter {
         self.writer
     }
 
-    /// Appends the next piece of the file; tells whether there is more.
+    /// Appends the next piece of the file; returns whether there is more.
     pub fn next_piece(&mut self, out: &mut Vec<u8>) -> bool {
         let from = out.len();
         self.write_state(out);

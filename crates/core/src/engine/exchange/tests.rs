@@ -1,4 +1,4 @@
-//! Files of the original go in and come out again; what they cannot hold is told.
+//! Files of the original go in and come out again; what they cannot hold is reported.
 
 use super::entries_alone;
 use super::lines::{LinesExport, LinesImport};
@@ -151,7 +151,7 @@ fn a_log_can_be_read_up_to_a_tock() {
     let all = at(4432);
     assert_eq!((value(&all), all.changes.later), (Some(None), 0));
     assert!(at(4426).changes.later > 0);
-    // What the writer knew at the end is more than what is in it then.
+    // The writer's knowledge at the end is more than the file's content then.
     let before = at(4425).image.replica;
     let n1 = before.table.find("n1", before.id.incarnation).unwrap();
     assert!(!before.seen.get(n1).unwrap().contains(crate::model::ids::Tick::new(1360).unwrap()));
@@ -203,7 +203,7 @@ fn a_file_of_ours_accounts_for_no_event_that_it_does_not_hold() {
     }
     let loaded = loaded.image();
     assert_eq!((seen(&loaded, "n1", 0x1111), seen(&loaded, "n2", 0x2222)), (vec![2], vec![]));
-    // So whoever has the value still learns of the deletion from n2, not of its tick alone.
+    // So a node that has the value still learns of the deletion from n2, not only of its tick.
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! RULES 10 between engines: two contents for one event, however they came about, are found, told
-//! and repaired to one version everywhere.
+//! Replication rule 10 between engines: two contents for one event, however they came about, are found,
+//! told and repaired to one version everywhere.
 
 use super::net::Net;
 

@@ -1,4 +1,4 @@
-//! RULES 7, one clause at a time: a member and a coordinator, each alone with what a peer says.
+//! Replication rule 7, one clause at a time: a member and a coordinator, each alone with what a peer says.
 //! And the list in networks in memory: restarts, handing over, nodes that come with data.
 
 use super::net::{Net, SAY_FOR_MS};

@@ -1,4 +1,4 @@
-//! RULES 7: a node with data that will not come back leaves the list while it is here.
+//! Replication rule 7: a node with data that will not come back leaves the list while it is here.
 
 use super::net::{Net, SAY_FOR_MS};
 use crate::engine::delete::{DeleteSettings, RetireError, Retirement};

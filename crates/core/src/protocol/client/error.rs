@@ -93,7 +93,8 @@ impl ErrorCode {
 pub struct ClientError {
     /// For programs.
     pub code: ErrorCode,
-    /// For people; but clients of the original look for some words in it (PROTOCOL, errors).
+    /// For people; but clients of the original look for some words in it (docs/client-protocol.md,
+    /// "Actions").
     pub text: String,
 }
 

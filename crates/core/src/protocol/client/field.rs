@@ -21,7 +21,7 @@ const FIELDS_MAX: usize = 64;
 macro_rules! fields {
     ($($name:ident = $word:literal,)*) => {
         /// A field that has a meaning in some message. Others are ignored.
-        #[allow(missing_docs, reason = "the names are those of the wire; PROTOCOL explains them")]
+        #[allow(missing_docs, reason = "the names are those of docs/client-protocol.md")]
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Field {
             $($name,)*

@@ -1,5 +1,5 @@
-//! What clients and the node say to each other (PROTOCOL, the client protocol), pure: bytes to
-//! typed requests, borrowing from the buffer that they came in, and replies to bytes.
+//! The client protocol (docs/client-protocol.md), pure: bytes to typed requests, borrowing from the
+//! buffer that they came in, and replies to bytes.
 //!
 //! Messages are plain MessagePack maps one after the other, in both directions, without a length
 //! in front. MessagePack maps have an order on the wire, and the original's is fixed per kind of

@@ -1,6 +1,6 @@
-//! Path shortening (PROTOCOL): a stream's messages carry how many elements, after the request's
-//! path, they share with the message before, and only the rest of their path. Who reads them makes
-//! them whole again with a [`crate::model::lengthen::Lengthener`].
+//! Path shortening (docs/client-protocol.md, "Actions"): a stream's messages carry how many elements, after
+//! the request's path, they share with the message before, and only the rest of their path. Who reads them
+//! makes them whole again with a [`crate::model::lengthen::Lengthener`].
 
 use super::reply::MessageWriter;
 use crate::model::path::Path;

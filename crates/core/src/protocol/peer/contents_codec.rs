@@ -1,4 +1,4 @@
-//! Bytes of the messages with which two nodes compare and repair contents (RULES 10), and back.
+//! Bytes of the messages with which two nodes compare and repair contents (replication rule 10), and back.
 
 use super::field_codec::{bounded, read_id, read_mark, read_tick, read_tock, write_mark};
 use super::{ContentsAsk, ContentsList, ContentsTold, Listed, PeerError};

@@ -1,4 +1,4 @@
-//! Bytes to the Delete group's messages and back (RULES 5 and 7).
+//! Bytes to the Delete group's messages and back (replication rules 5 and 7).
 
 use super::field_codec::{
     bounded, read_component, read_seen, read_sum, read_tock, write_component, write_seen, write_sum,

@@ -60,7 +60,7 @@ pub enum PeerError {
 /// A change that is pushed to all peers at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeMessage<'a> {
-    /// The sender's mark at the very moment the entry was read (RULES 5).
+    /// The sender's mark at the very moment the entry was read (replication rule 5).
     pub mark: Mark,
     /// The sender waits for the acknowledgement (`copies`), so it should come at once.
     pub ack_wanted: bool,
@@ -68,7 +68,7 @@ pub struct ChangeMessage<'a> {
     pub record: Record<'a>,
 }
 
-/// What a node has accounted for. Hearing it makes ticks missing, never seen (RULES 3).
+/// What a node has accounted for. Hearing it makes ticks missing, never seen (replication rule 3).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Digest {
     /// The sender serves clients: it has caught up with the network.
@@ -82,12 +82,12 @@ pub struct Digest {
     /// What there is besides.
     pub unnamed: Unnamed,
     /// Sums over everything that was accounted for and that is held, of the moment of the digest;
-    /// only in full ones (RULES 10).
+    /// only in full ones (replication rule 10).
     pub contents: Option<ContentsTold>,
 }
 
 /// All that a node has accounted for and all that it holds, in two numbers. Where the first and the
-/// marks are the same, the second is, too, unless one event has two contents (RULES 10).
+/// marks are the same, the second is, too, unless one event has two contents (replication rule 10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentsTold {
     /// A sum over all that was accounted for.
@@ -96,7 +96,7 @@ pub struct ContentsTold {
     pub sum: u64,
 }
 
-/// Asks a peer to compare contents: its sums differ (RULES 10).
+/// Asks a peer to compare contents: its sums differ (replication rule 10).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContentsAsk {
     /// The asker's mark.
@@ -110,7 +110,7 @@ pub struct ContentsAsk {
     pub sums: Vec<(u16, u64)>,
 }
 
-/// What a node holds in some buckets (RULES 10).
+/// What a node holds in some buckets (replication rule 10).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContentsList {
     /// The sender's mark at the moment that the list is of.
@@ -145,7 +145,7 @@ pub struct Listed {
     pub hash: u64,
 }
 
-/// What a digest says of the incarnations that it does not name (RULES, "Sparing").
+/// What a digest says of the incarnations that it does not name (docs/replication-rules.md, "Optimizations").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unnamed {
     /// Nothing: it names what changed.
@@ -160,7 +160,7 @@ pub enum Unnamed {
     TooLong,
 }
 
-/// Step 1 of a catch-up: the asker's counters (RULES 3).
+/// Step 1 of a catch-up: the asker's counters (replication rule 3).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CatchUpAsk {
     /// Chosen by the asker; all that follows carries it. A newer ask on a link replaces the older.
@@ -175,7 +175,7 @@ pub struct CatchUpAsk {
 }
 
 /// Step 2 of a catch-up: what the answerer knows, at the moment of the snapshot from which it
-/// answers. The asker takes it over when all of the data is in, and not before (RULES 3).
+/// answers. The asker takes it over when all of the data is in, and not before (replication rule 3).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CatchUpKnown {
     /// Of the ask.
@@ -191,7 +191,7 @@ pub struct CatchUpKnown {
     pub more: bool,
 }
 
-/// Across a purge: entries of the asker that the answerer may have purged (RULES 4).
+/// Across a purge: entries of the asker that the answerer may have purged (replication rule 4).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CatchUpNames {
     /// Of the ask.
@@ -202,7 +202,7 @@ pub struct CatchUpNames {
     pub paths: Vec<Path>,
 }
 
-/// What has become of the named entries, by the snapshot (RULES 4).
+/// What has become of the named entries, by the snapshot (replication rule 4).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CatchUpVerdict {
     /// Of the ask.
@@ -224,7 +224,7 @@ pub struct ResyncStatus {
     pub is_done: bool,
 }
 
-/// A tock pair as it travels (RULES 5).
+/// A tock pair as it travels (replication rule 5).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairById {
     /// Of which succession of decisions.
@@ -244,7 +244,7 @@ pub struct PairById {
     pub rest: SeenSum,
 }
 
-/// A coordinator asks the Delete group's members to agree (RULES 7).
+/// A coordinator asks the Delete group's members to agree (replication rule 7).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposal {
     /// The round.
@@ -363,7 +363,7 @@ pub enum PeerMessage<'a> {
         /// Of the ask.
         id: u64,
     },
-    /// The receiver should catch up from the sender at once: there are re-issues (RULES 4d).
+    /// The receiver should catch up from the sender at once: there are re-issues (replication rule 4d).
     CatchUpInvite,
     /// There is no answer, or no more of it.
     CatchUpRefused {

@@ -19,7 +19,7 @@ use crate::tree::Tree;
 
 /// The extension type of times, by MessagePack itself.
 const EXT_TIME: i8 = -1;
-/// The extension type of objects (PROTOCOL, framing).
+/// The extension type of objects (docs/client-protocol.md, "Framing").
 const EXT_OBJECT: i8 = 5;
 /// Nanoseconds of a time are below this.
 const NANOS: u32 = 1_000_000_000;

@@ -1,5 +1,5 @@
-//! Writes saved states and change logs as the Python DistKV does (PROTOCOL, saved state and
-//! change log), record by record.
+//! Writes saved states and change logs as the Python DistKV does (docs/client-protocol.md, "Saved state and
+//! change log"), record by record.
 //!
 //! The makers of changes are lives of nodes, spelled as everywhere ([`crate::model::spelling`]): the
 //! original takes that for their names. Whose file it is, is told by the bare name, which no change

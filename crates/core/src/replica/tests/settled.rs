@@ -1,9 +1,10 @@
-//! What is settled by rule where two versions say nothing of each other: deletions that were purged and
-//! are undone, what cannot be put on top without an event, and writes that were made at two nodes.
+//! Cases in which a rule decides although the two versions do not name each other: purged deletions
+//! that are undone, versions that cannot be put on top without an event, and writes that were made
+//! at two nodes.
 
 use super::*;
 
-/// What a deletion's undoing is told as.
+/// How the undoing of a deletion is reported.
 fn undone(conflict: &crate::replica::apply::Conflict) -> (Option<Vec<u8>>, bool, Vec<u64>) {
     assert!(conflict.is_undone_deletion() && conflict.loser.is_tombstone());
     let ticks = conflict.loser.events().map(|e| e.tick.get()).collect();
@@ -101,7 +102,7 @@ fn a_change_that_knew_of_the_purged_deletion_is_no_conflict() {
     let late = write(&mut b, "own", Some(&[2])).unwrap();
     purge(&mut a);
     assert!(matches!(take(&b, &mut a, &late), Applied::Taken(_)));
-    // A deletion of what was deleted undoes nothing.
+    // Deleting a deleted entry undoes nothing.
     write(&mut a, "j", Some(&[1]));
     catch_up(&mut c, &mut a);
     write(&mut a, "j", None);
@@ -161,7 +162,7 @@ fn reissue_of_what_was_overwritten() -> (Replica, Path, Entry) {
     (b, reissue.path, entry)
 }
 
-/// The invariant (I), where nothing was purged.
+/// The invariant (I), without purges.
 fn assert_holds_what_is_seen(replica: &Replica, path: &Path, entry: &Entry) {
     let held = replica.tree().get(path.as_bytes()).unwrap();
     let is_below = held.compare(entry, replica.table()) == std::cmp::Ordering::Less;

@@ -1,10 +1,12 @@
-//! RULES 4, what the answerer says of the paths that it is asked about: a tombstone is something.
+//! Replication rule 4, what the answerer says of the paths that it is asked about: a tombstone is
+//! something.
 
 use super::*;
 use crate::model::defects::{Defect, Defects};
 
-/// What a node ends with that crosses a purge, and what it re-issued; its answerer holds tombstones at
-/// or below its own mark: they were not in V, because it made them where no member saw them.
+/// The state of a node after it has crossed a purge, and its re-issues; its answerer holds
+/// tombstones at or below its own mark: they were not in V, because it made them where no member
+/// saw them.
 fn cross(defects: Defects) -> ((Replica, Replica), Vec<String>) {
     let (mut member, mut s, mut x) = (node("m"), node("s"), node("x"));
     s.defects = defects;
