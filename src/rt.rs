@@ -134,6 +134,23 @@ pub async fn sleep(duration: Duration) {
     async_std::task::sleep(duration).await;
 }
 
+/// Keeps this thread from doing anything for a while. Not in a task: see [`sleep`].
+pub fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// Keeps this thread from ever doing anything again.
+pub fn stand_still() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Ends the process at once: nothing is dropped, flushed or waited for.
+pub fn exit_now(code: u8) -> ! {
+    signal_hook::low_level::exit(code.into())
+}
+
 /// Lets other tasks go first.
 pub async fn yield_now() {
     async_std::task::yield_now().await;

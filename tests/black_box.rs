@@ -166,8 +166,7 @@ fn the_checker_finds_every_planted_lie() {
         let folder = tempfile::tempdir().expect("a folder");
         // Cut once, so that there are conflicts.
         let stores = [world::Store::Memory; 3];
-        let (history, _) =
-            run::run_with(3, &[0, 0, 1], &stores, &[run::Fault::Cut], folder.path());
+        let (history, _) = run::run_with(3, &[0, 0, 1], &stores, &[run::Fault::Cut], folder.path());
         assert_eq!(checker::judge(&history), Vec::<String>::new(), "the truth");
         untold.retain(|(name, tell)| {
             let mut told = history.clone();

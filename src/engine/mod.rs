@@ -311,6 +311,12 @@ impl Engine {
         self.peers.iter().filter(|(_, p)| p.acked >= tick).count()
     }
 
+    /// Checks what must hold between two inputs, for tests and the simulator. Walks everything.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fn check(&self) {
+        self.replica.check();
+    }
+
     /// How many linked peers are known to hold a change: of this node's own those that have
     /// acknowledged it, of another's those that have accounted for it, and its maker.
     #[must_use]
@@ -318,8 +324,8 @@ impl Engine {
         if event.node == self.own() {
             return self.copies(event.tick);
         }
-        let maker = self.table().get(event.node);
-        self.peers.iter().filter(|(_, p)| p.seen.contains(event) || Some(&p.id) == maker).count()
+        let maker = self.table().id(event.node);
+        self.peers.iter().filter(|(_, p)| p.seen.contains(event) || p.id == *maker).count()
     }
 
     /// How many changes this node has made since its start that no other node has acknowledged, as
@@ -505,11 +511,10 @@ impl Engine {
 
     /// Tells watchers (and later the log) of a change.
     fn publish(&mut self, change: Committed, out: &mut Outbox) {
-        if !self.killed.is_empty()
-            && let Some(maker) = self.table().get(change.entry.newest().node).cloned()
-        {
+        if !self.killed.is_empty() {
             // It owns something now.
-            self.revive(&maker.name);
+            let maker = self.table().id(change.entry.newest().node).name.clone();
+            self.revive(&maker);
         }
         let watchers = self.watches.of(&change.path);
         if !watchers.is_empty() {

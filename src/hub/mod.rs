@@ -19,7 +19,6 @@ pub mod log_queue;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::sync::ShardedLock;
@@ -28,6 +27,7 @@ use parking_lot::Mutex;
 
 use crate::engine::{CloseReason, Engine, Input, LinkId, Outbox, Output, Report, ServeJob};
 use crate::model::ids::Millis;
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::tree::Tree;
 use crate::protocol::client::topic::topic_matches;
@@ -52,6 +52,10 @@ const FEW_LINKS: usize = 8;
 const REPORTS_MAX: usize = 4096;
 /// Most bytes of the conflicts among them (one may exceed it alone): each holds two values.
 const REPORTS_BYTES_MAX: usize = 16 << 20;
+
+/// Whoever panics under the exclusive guard leaves an engine of which nobody can say what holds: nobody
+/// enters it again. The program of a node ends at once (`cli/fail_stop.rs`).
+const NO_PANIC: &str = "nothing has panicked under the exclusive guard";
 
 /// The shared heart of a running node.
 pub struct Hub {
@@ -173,9 +177,7 @@ impl Hub {
 
     /// The first door: many at once. Keep it short; take snapshots out and walk them outside.
     pub fn read<R>(&self, read: impl FnOnce(&Engine) -> R) -> R {
-        // The engine does not panic half way through a change; a poisoned lock would only be
-        // the echo of a bug that was reported already, and refusing to serve would add to it.
-        read(&self.guarded.read().unwrap_or_else(PoisonError::into_inner).engine)
+        read(&self.guarded.read().or_broken(NO_PANIC).engine)
     }
 
     /// The second door: one at a time. What the engine wants done is queued, in order, before
@@ -193,7 +195,7 @@ impl Hub {
         let mut wakes = Wakes::default();
         let mut number = 0;
         let result = {
-            let mut guarded = self.guarded.write().unwrap_or_else(PoisonError::into_inner);
+            let mut guarded = self.guarded.write().or_broken(NO_PANIC);
             let Guarded { engine, outbox } = &mut *guarded;
             let result = change(engine, outbox);
             wakes.closing = self.closing.note(engine);

@@ -37,6 +37,7 @@ pub use error::{ElementProblem, PathError};
 
 use builder::check_place;
 
+use super::invariant::OrBroken;
 use super::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX};
 use super::shared_bytes::SharedBytes;
 use super::value::{Kind, ReadError, Reader};
@@ -166,7 +167,8 @@ impl Path {
             None => 0,
             Some(last) => self.element_ends().nth(last).unwrap_or(self.bytes.len()),
         };
-        Path { bytes: SharedBytes::from(self.bytes.get(..end).unwrap_or_default()) }
+        let bytes = self.bytes.get(..end).or_broken("an element ends within its path");
+        Path { bytes: SharedBytes::from(bytes) }
     }
 
     /// This path with `rest` below it, in a new path.

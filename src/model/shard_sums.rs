@@ -8,6 +8,7 @@ use std::ops::{AddAssign, SubAssign};
 use super::content_sums::{IncarnationKeys, ReplacedHashes, path_hash};
 use super::entry::Entry;
 use super::ids::NodeTable;
+use super::invariant::{OrBroken, costly_invariant};
 use super::path::Path;
 use super::shard::SHARD_COUNT;
 use super::shard_memo::recent_shard_of_bytes;
@@ -92,7 +93,11 @@ impl ShardSums {
         hashes: ReplacedHashes,
     ) {
         let shard = recent_shard_of_bytes(path.as_bytes());
-        let Some(sum) = self.sums.get_mut(usize::from(shard)) else { return };
+        costly_invariant!(
+            (old.is_some(), new.is_some()) == (hashes.old.is_some(), hashes.new.is_some()),
+            "a version is summed up with its hash"
+        );
+        let sum = self.sums.get_mut(usize::from(shard)).or_broken("there is a sum for each shard");
         if let Some((old, hash)) = old.zip(hashes.old) {
             *sum -= ShardSum::of(path, old, hash);
         }

@@ -306,6 +306,9 @@ impl Oracle {
         shadow: &mut Shadow,
         engine: &Engine,
     ) -> bool {
+        if engine.tree().len() <= PATHS_ALWAYS {
+            engine.check();
+        }
         if self.only_end {
             let sums = (engine.seen().count(), engine.contents_sum());
             let changed = shadow.sums != sums || shadow.mark != *engine.mark();
@@ -349,6 +352,7 @@ impl Oracle {
         self.dirty.clear();
         self.dirty.extend(0..self.history.paths().len() as u32);
         self.check_step(name, shadow, engine);
+        engine.check();
     }
 
     /// What is accounted for only ever grows, by events that were made, and has all own ticks.

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::{LAST, MORE, STOPPED, log_name};
 use crate::engine::Knowledge;
 use crate::model::ids::NodeTable;
+use crate::model::invariant::OrBroken;
 use crate::model::value::{write_i64, write_u64};
 use crate::storage::batch::{Batch, Op};
 use crate::storage::disk::{Disk, DiskFile, FileId};
@@ -291,9 +292,8 @@ impl BatchFrames<'_> {
 
     fn end(self, kind: u64) -> io::Result<()> {
         // All kinds are MessagePack integers of one byte.
-        if let Some(slot) = self.framing.payload().get_mut(self.kind_at) {
-            *slot = kind as u8;
-        }
+        let slot = self.framing.payload().get_mut(self.kind_at);
+        *slot.or_broken("an open frame begins with its kind") = kind as u8;
         self.framing.end();
         self.written
     }
