@@ -16,7 +16,7 @@ use crate::model::invariant::BROKEN;
 use crate::rt;
 
 /// How long saying why may take. Whoever reads standard error may have stopped reading.
-const LAST_WORDS_MAX: Duration = Duration::from_millis(300);
+const LAST_WORDS_MAX: Duration = Duration::from_millis(800);
 
 /// From now on, a panic ends the process with [`EXIT_BROKEN`].
 pub(super) fn install() {
@@ -32,9 +32,9 @@ pub(super) fn install() {
             rt::pause(LAST_WORDS_MAX);
             rt::exit_now(EXIT_BROKEN);
         });
-        // Where it was, and the way there if RUST_BACKTRACE wants it.
-        standard(info);
         let _ = std::io::stderr().lock().write_all(last_words(info).as_bytes());
+        // The way there, if RUST_BACKTRACE wants it: that takes long.
+        standard(info);
         rt::exit_now(EXIT_BROKEN);
     }));
 }
@@ -51,7 +51,7 @@ fn last_words(info: &PanicHookInfo<'_>) -> String {
     format!(
         "error: this node has found a defect of its own and ended: {what}{place}, version {}; restart it: \
          it continues from its data directory, if it has one, and fetches the rest from the other nodes; \
-         please report this line and those above it\n",
+         please report this line and those below it\n",
         env!("CARGO_PKG_VERSION"),
     )
 }
