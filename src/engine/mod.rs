@@ -61,6 +61,7 @@ use crate::model::entry::Entry;
 use crate::model::ids::{
     Event, Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
 };
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::model::shard_sums::ShardSums;
@@ -332,7 +333,8 @@ impl Engine {
     /// far as it knows. Those of an identity that it has given up are not counted.
     #[must_use]
     pub fn unshared_changes(&self) -> u64 {
-        self.replica.tick().get().saturating_sub(self.peers.shared().get())
+        let unshared = self.replica.tick().get().checked_sub(self.peers.shared().get());
+        unshared.or_broken("no peer has acknowledged more than was made")
     }
 
     /// How many peers are linked.

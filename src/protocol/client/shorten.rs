@@ -2,9 +2,13 @@
 //! path, they share with the message before, and only the rest of their path.
 
 use super::reply::MessageWriter;
+use crate::model::invariant::OrBroken;
 use crate::model::path::bytes::{common_prefix, encode_array, encode_ext3};
 use crate::model::path::{EXT_PATH, Path, PathError};
 use crate::model::value::{Kind, ReadError, Reader};
+
+/// What cutting a path's front off relies on.
+const BELOW: &str = "the paths of a stream are at or below its top";
 
 /// What the messages of one stream have in common.
 #[derive(Debug, Clone)]
@@ -32,7 +36,7 @@ impl Shortener {
     /// A message with this whole path was written without this shortener.
     pub fn pass(&mut self, whole: &Path) {
         self.last.clear();
-        self.last.extend_from_slice(whole.as_bytes().get(self.cut..).unwrap_or_default());
+        self.last.extend_from_slice(whole.as_bytes().get(self.cut..).or_broken(BELOW));
     }
 
     /// Adds `path` and `depth` for a whole path at or below the top. The path is an extension
@@ -44,9 +48,9 @@ impl Shortener {
 
     /// Adds `path` only, and returns what `depth` is, for messages where that stands elsewhere.
     pub fn write_path(&mut self, whole: &Path, message: &mut MessageWriter<'_>) -> usize {
-        let below = whole.as_bytes().get(self.cut..).unwrap_or_default();
+        let below = whole.as_bytes().get(self.cut..).or_broken(BELOW);
         let (shared, depth) = common_prefix(&self.last, below);
-        let rest = below.get(shared..).unwrap_or_default();
+        let rest = below.get(shared..).or_broken(BELOW);
         let out = message.key("path");
         if self.cut == 0 && shared == 0 {
             encode_ext3(rest, out)
@@ -103,7 +107,9 @@ impl Lengthener {
         let elements = self.ends.len();
         let kept = match usize::try_from(depth) {
             Ok(0) => 0,
-            Ok(depth) if depth <= elements => self.ends.get(depth - 1).copied().unwrap_or(0),
+            Ok(depth) if depth <= elements => {
+                *self.ends.get(depth - 1).or_broken("each element has its end")
+            }
             _ => return Err(LengthenError::Depth { depth, elements }),
         };
         let items = items(path)?;
