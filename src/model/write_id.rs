@@ -43,7 +43,9 @@ impl WriteId {
     pub fn taken_out_of(extra: &[u8]) -> Vec<u8> {
         match (Self::of_extra(extra), extra) {
             (Some(_), [count, ..]) if *count > 1 => {
-                let rest = extra.get(HEAD.len() + Self::BYTES..).or_broken("a write id that was read was there");
+                let rest = extra
+                    .get(HEAD.len() + Self::BYTES..)
+                    .or_broken("a write id that was read was there");
                 [&[count - 1], rest].concat()
             }
             (Some(_), _) => Vec::new(),

@@ -112,6 +112,7 @@ fn assert_children(tree: &Tree, model: &Model) {
         let top = path.prefix(2);
         walk.skip_subtree(&top);
         met.push(path);
+        assert!(met.len() <= model.len(), "a walk that goes round and round");
     }
     let mut firsts: Vec<&Path> = model.keys().collect();
     firsts.dedup_by_key(|path| path.prefix(2));
