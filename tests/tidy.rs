@@ -83,6 +83,24 @@ const IMPURE: &[&str] = &[
 const RUNTIME: &[&str] =
     &["async_executor", "async_io", "blocking::", "Instant::now", "SystemTime::now"];
 
+/// What a node is made of: these refuse what comes from outside, and never work around a defect of their own.
+const OF_A_NODE: &[&str] = &[
+    "model",
+    "protocol",
+    "actor",
+    "replica",
+    "membership",
+    "engine",
+    "storage",
+    "hub",
+    "server",
+    "node",
+];
+
+/// How a defect ends a thread, or is passed over, other than by `crates/model/src/invariant.rs`.
+const PANICS: &[&str] =
+    &["panic!(", "unreachable!(", "unimplemented!(", "debug_assert", "PoisonError", "catch_unwind"];
+
 const LINES_MAX: usize = 700;
 
 fn root() -> PathBuf {
@@ -222,6 +240,23 @@ fn only_one_file_names_the_runtime_and_the_clock() {
                     "{}:{number}: only crates/runtime/src/lib.rs may name {word}",
                     file.display()
                 ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_one_file_panics_on_purpose_and_none_goes_on_after_a_panic() {
+    let mut wrong = Vec::new();
+    for file in rust_files(&root().join("src")) {
+        let is_of_a_node = OF_A_NODE.contains(&module_of(&file).as_str());
+        if !is_of_a_node || is_test_file(&file) || file.ends_with("model/invariant.rs") {
+            continue;
+        }
+        for (number, line) in code_lines(&file) {
+            for word in PANICS.iter().filter(|w| line.contains(**w)) {
+                wrong.push(format!("{}:{number}: {word}; use model::invariant", file.display()));
             }
         }
     }

@@ -8,6 +8,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::error::CliError;
+use super::fail_stop;
 use super::logging::Logging;
 use super::output::{Output, shell_word};
 use super::serve::{
@@ -56,6 +57,7 @@ pub(super) struct DemoArgs {
 /// Starts the nodes, and returns when they have ended.
 pub(super) fn run(args: DemoArgs) -> Result<(), CliError> {
     let logging = Logging::start(Some(&args.log), "warn", None)?;
+    fail_stop::install();
     let ending = listen_for_signals(logging)?;
     raise_open_files();
     rt::block_on(async {

@@ -15,6 +15,10 @@ pub(super) const EXIT_USAGE: u8 = 2;
 /// The exit code of a node that its network refuses for good: starting it again does not help.
 pub(super) const EXIT_REFUSED: u8 = 3;
 
+/// The exit code of a node that has found a defect of its own: a broken invariant, or any other panic.
+/// It can be started again.
+pub(super) const EXIT_BROKEN: u8 = 4;
+
 /// The exit code of a `bench` that SIGINT or SIGTERM ended: 128 and the number of SIGINT, as shells
 /// have it.
 pub(super) const EXIT_INTERRUPTED: u8 = 130;

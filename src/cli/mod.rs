@@ -9,6 +9,7 @@ mod delete;
 mod demo;
 mod entry;
 mod error;
+mod fail_stop;
 mod files;
 mod get;
 mod import;
@@ -101,6 +102,8 @@ Exit codes:
   2  usage: an option, configuration file, path or value is not valid
   3  `run`, `join`: the network refuses the node until something is changed;
      its name is taken, or all peers are of another network
+  4  `run`, `join`, `demo`: the node has found a defect of its own and ended at
+     once; restart it, and report what it has printed
   130  `bench` was interrupted"
 );
 

@@ -9,6 +9,7 @@ use futures::future::{Either, select};
 use serde_json::json;
 
 use super::error::CliError;
+use super::fail_stop;
 use super::logging::Logging;
 use super::node_args::Prepared;
 use super::output::{Output, printable};
@@ -23,6 +24,7 @@ pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
 /// Starts a node, and returns when it has ended.
 pub(super) fn run(prepared: Prepared) -> Result<(), CliError> {
     let Prepared { config, logging, json, threads } = prepared;
+    fail_stop::install();
     rt::start(threads);
     let ending = listen_for_signals(logging)?;
     raise_open_files();

@@ -212,10 +212,9 @@ fn one_row_each(members: Vec<MemberInfo>) -> Vec<MemberInfo> {
 }
 
 fn myself(links: &Links, view: &StateView, since_ms: Millis) -> MemberInfo {
-    let id = view.table.get(view.own);
     MemberInfo {
         name: links.me.name.to_string(),
-        incarnation: id.map(|id| id.incarnation).unwrap_or_default(),
+        incarnation: view.table.id(view.own).incarnation,
         gossip: links.me.gossip_text(None),
         client: Some(links.me.client_text(None)),
         state: MemberState::Myself,

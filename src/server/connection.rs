@@ -24,6 +24,7 @@ use super::session::{Context, Decoded, HeavyJob, Session, Then};
 use super::stream::Produced;
 use crate::engine::Engine;
 use crate::model::ids::Millis;
+use crate::model::invariant::OrBroken;
 use crate::protocol::client::reply::{write_error, write_greeting};
 use crate::protocol::client::{ClientError, ErrorCode, decode};
 use crate::rt::{self, TcpStream};
@@ -260,7 +261,10 @@ impl Connection {
         let (done, then) = self.session.run(&cx, &batch, &mut self.out);
         self.shared.count_requests(done);
         let all = done == batch.messages.len();
-        let end = done.checked_sub(1).and_then(|last| batch.ends.get(last)).copied().unwrap_or(0);
+        let end = match done.checked_sub(1) {
+            None => 0,
+            Some(last) => *batch.ends.get(last).or_broken("each message of a batch has its end"),
+        };
         drop(batch);
         self.input.consume(end, all);
         Requests::after(then, self.input.has_more())

@@ -1,12 +1,16 @@
 //! Bytes of a connection that have arrived and are not carried out yet: a buffer that messages are
 //! cut from without scanning anything twice, and that is small while the client is idle.
 
+use crate::model::invariant::{OrBroken, invariant};
 use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{Kind, SkipError, SkipLimits, Skipper};
 use crate::protocol::client::{BadMessage, ClientError, ErrorCode, Fields, decode, decode_fields};
 
 use super::oversized::{Oversized, Progress};
 use super::session::Decoded;
+
+/// What looking at what has come relies on.
+const WITHIN: &str = "what has come is within the buffer";
 
 /// Bytes kept while nothing comes.
 const IDLE_BYTES: usize = 4 << 10;
@@ -104,12 +108,13 @@ impl Input {
                 self.buffer.resize(grown, 0);
             }
         }
-        self.buffer.get_mut(self.end..).unwrap_or_default()
+        self.buffer.get_mut(self.end..).or_broken(WITHIN)
     }
 
     /// Notes that this many bytes were read into the room.
     pub(super) fn filled(&mut self, bytes: usize) {
-        self.end = (self.end + bytes).min(self.buffer.len());
+        self.end += bytes;
+        invariant!(self.end <= self.buffer.len(), "what was read fits into the room for it");
         self.is_starved = false;
         self.at_end |= bytes == 0;
     }
@@ -133,7 +138,7 @@ impl Input {
         if self.oversized.is_some() {
             return self.throw_away();
         }
-        let arrived = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let arrived = self.buffer.get(self.start..self.end).or_broken(WITHIN);
         let limits = SkipLimits { depth_max: SKIP_DEPTH_MAX, bytes_max: self.message_bytes_max };
         let expected = (arrived.len() / MESSAGE_BYTES).clamp(1, BATCH_MESSAGES);
         let mut batch = Batch {
@@ -174,7 +179,9 @@ impl Input {
                     break;
                 }
             };
-            batch.messages.push(decode(arrived.get(at..end).unwrap_or_default()));
+            batch
+                .messages
+                .push(decode(arrived.get(at..end).or_broken("a message that is whole is here")));
             batch.ends.push(end);
             at = end;
         }
@@ -183,7 +190,7 @@ impl Input {
 
     /// Skips the part of an oversized message that has arrived; at its end, that is the batch.
     fn throw_away(&mut self) -> Option<Batch<'_>> {
-        let arrived = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let arrived = self.buffer.get(self.start..self.end).or_broken(WITHIN);
         let progress = self.oversized.as_mut()?.advance(arrived);
         let (end, bad) = match progress {
             Progress::More(bytes) => {

@@ -4,8 +4,12 @@
 
 use crate::hub::log_queue::LogFailure;
 use crate::model::ids::Tock;
+use crate::model::invariant::OrBroken;
 use crate::protocol::client::reply::{StreamTag, write_error_result, write_stream_error};
 use crate::protocol::client::{ClientError, ErrorCode};
+
+/// What withdrawing replies relies on.
+const NOTED: &str = "replies were noted in the order in which they stand in the output";
 
 /// Where in the output they are, in order.
 #[derive(Default)]
@@ -61,7 +65,7 @@ impl UnsyncedReplies {
         let mut at = 0;
         for UnsyncedReply { from, to, number, kind } in self.replies.drain(..) {
             if number > failure.synced {
-                kept.extend_from_slice(out.get(at..from).unwrap_or_default());
+                kept.extend_from_slice(out.get(at..from).or_broken(NOTED));
                 match kind {
                     Kind::Message(tag) => write_stream_error(&error, tag, tock, &mut kept),
                     Kind::Result => write_error_result(&error, &mut kept),
@@ -69,7 +73,7 @@ impl UnsyncedReplies {
                 at = to;
             }
         }
-        kept.extend_from_slice(out.get(at..).unwrap_or_default());
+        kept.extend_from_slice(out.get(at..).or_broken(NOTED));
         *out = kept;
     }
 }

@@ -5,6 +5,8 @@
 pub mod bulk;
 pub mod content_sums;
 mod directory;
+#[cfg(test)]
+mod map_tests;
 pub mod shard_sums;
 mod table;
 
@@ -18,6 +20,7 @@ use smallvec::SmallVec;
 use crate::model::SHARED_BYTES_HEAD;
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
+use crate::model::invariant::{OrBroken, Planted, invariant, is_planted};
 use crate::model::path::bytes::has_array;
 use crate::model::path::{Path, cmp_paths};
 pub(crate) use table::Spot;
@@ -29,6 +32,9 @@ use table::Table;
 const SLOT_BYTES: usize = 66;
 /// As above, for a tombstone's place in the index by tock.
 const TOMBSTONE_BYTES: usize = 32;
+
+/// Why a path of the order or of the index of tombstones is looked up without asking whether it is there.
+const IN_TABLE: &str = "table and order hold the same paths";
 
 /// A place in the order of paths.
 #[derive(Clone, Debug)]
@@ -216,10 +222,13 @@ impl Tree {
             None => {
                 self.memory += Self::path_cost(path);
                 self.has_array_paths = self.has_array_paths || has_array(path.as_bytes());
-                self.order.insert(path.clone());
+                let is_forgotten = is_planted(Planted::Order) && path.to_string() == "planted";
+                let before = if is_forgotten { None } else { self.order.insert(path.clone()) };
+                invariant!(before.is_none(), "a path that is new in the table is new in the order");
             }
         }
         self.note_new(path, new);
+        self.check_sizes();
         old
     }
 
@@ -227,9 +236,11 @@ impl Tree {
     pub fn remove(&mut self, path: &Path) -> Option<Entry> {
         let old = self.entries.remove(path.as_bytes())?;
         self.version += 1;
-        self.order.remove(path);
+        let before = self.order.remove(path);
+        invariant!(before.is_some(), "a path in the table is in the order");
         self.note_gone(path, Noted::of(&old));
-        self.memory -= Self::path_cost(path);
+        self.release(Self::path_cost(path));
+        self.check_sizes();
         Some(old)
     }
 
@@ -237,20 +248,63 @@ impl Tree {
         self.memory += new.bytes;
         if let Some(tock) = new.deleted_at {
             self.memory += TOMBSTONE_BYTES;
-            self.tombstones.insert((tock, path.clone()));
+            let before = self.tombstones.insert((tock, path.clone()));
+            invariant!(
+                before.is_none(),
+                "a tombstone that is new is not in the index of tombstones"
+            );
         } else {
             self.live += 1;
         }
     }
 
+    /// What two of its parts say of one thing must agree after every change.
+    fn check_sizes(&self) {
+        let len = self.entries.len();
+        invariant!(len == self.order.len(), "table and order hold the same paths");
+        invariant!(
+            len == self.live + self.tombstones.len(),
+            "an entry is live, or in the index of tombstones"
+        );
+    }
+
+    fn release(&mut self, bytes: usize) {
+        let memory = self.memory.checked_sub(bytes);
+        self.memory = memory.or_broken("an entry's memory was counted when it came");
+    }
+
+    /// Checks all of it, for tests and the simulator: table, order, index of tombstones and sums
+    /// say the same. Walks everything.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fn check(&self) {
+        self.entries.check();
+        self.check_sizes();
+        let (mut live, mut memory) = (0, 0);
+        for path in &self.order {
+            let (stored, entry) = self.entries.get(path.as_bytes()).or_broken(IN_TABLE);
+            invariant!(stored == path, "table and order hold the same paths");
+            memory += Self::cost(path, entry);
+            if entry.is_tombstone() {
+                let place = (entry.tock(), path.clone());
+                let is_noted = self.tombstones.contains(&place);
+                invariant!(is_noted, "a tombstone is in the index of tombstones, by its tock");
+            } else {
+                live += 1;
+            }
+        }
+        invariant!(live == self.live, "the live entries are counted");
+        invariant!(memory == self.memory, "a tree's memory is that of its entries");
+    }
+
     fn note_gone(&mut self, path: &Path, old: Noted) {
-        self.memory -= old.bytes;
+        self.release(old.bytes);
         self.replaced += old.bytes as u64;
         if let Some(tock) = old.deleted_at {
-            self.memory -= TOMBSTONE_BYTES;
-            self.tombstones.remove(&(tock, path.clone()));
+            self.release(TOMBSTONE_BYTES);
+            let before = self.tombstones.remove(&(tock, path.clone()));
+            invariant!(before.is_some(), "a tombstone is in the index of tombstones, by its tock");
         } else {
-            self.live -= 1;
+            self.live = self.live.checked_sub(1).or_broken("the live entries are counted");
         }
     }
 
@@ -265,7 +319,7 @@ impl Tree {
         self.tombstones
             .iter()
             .take_while(move |(tock, _)| *tock <= to)
-            .filter_map(|(_, path)| self.entries.get(path.as_bytes()))
+            .map(|(_, path)| self.entries.get(path.as_bytes()).or_broken(IN_TABLE))
     }
 
     /// What one entry adds to [`Tree::memory_bytes`].
@@ -291,7 +345,7 @@ impl Tree {
     fn range(&self, from: Place) -> impl Iterator<Item = (&Path, &Entry)> {
         self.order
             .range((Bound::Included(from), Bound::Unbounded))
-            .filter_map(|path| self.entries.get(path.as_bytes()))
+            .map(|path| self.entries.get(path.as_bytes()).or_broken(IN_TABLE))
     }
 
     /// A walk over a snapshot of a subtree, in order, that can be interrupted.
@@ -357,8 +411,8 @@ impl Walk {
             .collect();
         let mut batch: Vec<(Path, Entry)> = Vec::with_capacity(paths.len());
         tree.entries.get_many(paths.iter().map(|path| path.as_bytes()), |at, _, entry| {
-            let pair = paths.get(at).zip(entry);
-            batch.extend(pair.map(|(path, entry)| (Path::clone(path), entry.clone())));
+            let (path, entry) = paths.get(at).zip(entry).or_broken(IN_TABLE);
+            batch.push((Path::clone(path), entry.clone()));
         });
         self.next = match batch.last() {
             Some((path, _)) => Some(Place::Behind(path.clone())),

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 
 use super::client_memory::{Charge, ClientMemory};
+use crate::model::invariant::OrBroken;
 use crate::protocol::client::request::ChainLength;
 use crate::replica::Committed;
 use crate::replica::watch::WatchId;
@@ -66,15 +67,16 @@ impl Encoded {
     /// Adds the next change's message: what `write` puts at the buffer's end.
     pub fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
-        self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
+        let end = u32::try_from(self.bytes.len());
+        self.ends.push(end.or_broken("a bundle's messages take less than 4 GiB"));
     }
 
     /// The messages from a change on that is not the first one.
     pub fn messages(&self, from: usize) -> impl Iterator<Item = &[u8]> {
         let ends = self.ends.get(from.saturating_sub(1)..).unwrap_or_default();
-        ends.windows(2).filter_map(|pair| match pair {
-            [from, to] => self.bytes.get(*from as usize..*to as usize),
-            _ => None,
+        ends.iter().zip(ends.iter().skip(1)).map(|(from, to)| {
+            let message = self.bytes.get(*from as usize..*to as usize);
+            message.or_broken("a message ends within its bundle")
         })
     }
 

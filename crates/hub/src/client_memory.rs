@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use super::inbox::Inbox;
 use crate::model::ids::Millis;
+use crate::model::invariant::invariant;
 
 /// The default bound.
 pub const CLIENT_MEMORY: usize = 256 << 20;
@@ -155,7 +156,8 @@ impl ClientMemory {
     }
 
     pub(super) fn sub(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.held.fetch_sub(bytes, Ordering::Relaxed);
+        invariant!(bytes <= before, "what is given back was charged");
     }
 
     fn look(&self) {

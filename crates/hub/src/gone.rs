@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::client_memory::{Charge, ClientMemory};
+use crate::model::invariant::OrBroken;
 use crate::model::seen::Seen;
 use crate::replica::Committed;
 use crate::replica::watch::{WatchId, WatchScope};
@@ -106,7 +107,8 @@ impl GoneLog {
     pub(super) fn resume(&mut self, id: WatchId, tree: Tree) -> (Option<GoneWalk>, FreedChunks) {
         let Some(lapse) = self.lapses.remove(&id) else { return (None, Vec::new()) };
         let first = self.next - self.chunks.len() as u64;
-        let skipped = usize::try_from(lapse.from.saturating_sub(first)).unwrap_or(usize::MAX);
+        let skipped = lapse.from.checked_sub(first).or_broken("what a lapsed watch needs is kept");
+        let skipped = usize::try_from(skipped).or_broken("so many chunks are in memory");
         let chunks = self.chunks.iter().skip(skipped).cloned().collect();
         let Lapse { had, own, charge, .. } = lapse;
         let own = own.into_iter();
@@ -165,8 +167,7 @@ impl GoneLog {
     fn keep_bounds(&mut self) -> FreedChunks {
         let mut freed = Vec::new();
         while self.entries > GONE_LOG_MAX || self.bytes > GONE_LOG_BYTES_MAX {
-            let Some(chunk) = self.pop() else { break };
-            freed.push(chunk);
+            freed.push(self.pop().or_broken("what is counted is kept"));
         }
         let first = self.next - self.chunks.len() as u64;
         self.lapses.retain(|_, lapse| lapse.from >= first);

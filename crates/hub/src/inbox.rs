@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::bundle::{Bundle, ITEM_COST};
 use super::client_memory::{Charge, ClientMemory, STEP_BYTES};
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::Seen;
 use crate::replica::Committed;
@@ -154,6 +155,9 @@ impl WatchContent {
         self != Self::Changes
     }
 }
+
+/// What taking from a queue relies on.
+const COUNTED: &str = "what waits was counted when it was queued";
 
 /// The watch overflowed, and has not started over yet.
 enum Lapse {
@@ -410,10 +414,10 @@ impl Inbox {
             && let Some(item) = queue.items.pop_front()
         {
             bytes += item.cost();
-            queue.changes = queue.changes.saturating_sub(item.changes());
+            queue.changes = queue.changes.checked_sub(item.changes()).or_broken(COUNTED);
             items.push(item);
         }
-        queue.bytes = queue.bytes.saturating_sub(bytes);
+        queue.bytes = queue.bytes.checked_sub(bytes).or_broken(COUNTED);
         queue.taken = bytes;
         state.places -= items.len();
         state.account();
@@ -448,7 +452,7 @@ impl Inbox {
             bytes += message.cost();
             messages.push(message);
         }
-        queue.bytes = queue.bytes.saturating_sub(bytes);
+        queue.bytes = queue.bytes.checked_sub(bytes).or_broken(COUNTED);
         let dropped = std::mem::take(&mut queue.dropped);
         state.places -= messages.len();
         state.account();

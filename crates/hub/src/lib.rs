@@ -24,7 +24,6 @@ mod outputs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::sync::ShardedLock;
@@ -38,6 +37,7 @@ use crate::engine::{
     NO_LATER, Outbox, Output, Report,
 };
 use crate::model::ids::Millis;
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::replica::write::{Write, Written};
@@ -56,6 +56,11 @@ use outputs::{Aftermath, Monitor, Outputs, Wakes, split_dropped};
 pub const MONITORS_MAX: usize = 1 << 14;
 /// At most this many links are written to before a client gets its answer: each takes 5 to 10 µs.
 const FEW_LINKS: usize = 8;
+
+/// Whoever panics under the exclusive guard leaves an engine of which nobody can say what holds: nobody
+/// enters it again. The program of a node ends at once (`cli/fail_stop.rs`).
+const NO_PANIC: &str = "nothing has panicked under the exclusive guard";
+
 /// The shared heart of a running node.
 pub struct Hub {
     guarded: ShardedLock<Guarded>,
@@ -117,9 +122,7 @@ impl Hub {
 
     /// The first door: many at once. Keep it short; take snapshots out and walk them outside.
     pub fn read<R>(&self, read: impl FnOnce(&Engine) -> R) -> R {
-        // The engine does not panic half way through a change; a poisoned lock would only be
-        // the echo of a bug that was reported already, and refusing to serve would add to it.
-        read(&self.guarded.read().unwrap_or_else(PoisonError::into_inner).engine)
+        read(&self.guarded.read().or_broken(NO_PANIC).engine)
     }
 
     /// The second door, one at a time: carries out a change, and queues what the engine wants done, in
@@ -164,7 +167,7 @@ impl Hub {
         let mut wakes = Wakes::default();
         let mut number = 0;
         let result = {
-            let mut guarded = self.guarded.write().unwrap_or_else(PoisonError::into_inner);
+            let mut guarded = self.guarded.write().or_broken(NO_PANIC);
             let Guarded { engine, outbox } = &mut *guarded;
             let result = change(engine, outbox);
             wakes.closing = self.closing.note(engine);

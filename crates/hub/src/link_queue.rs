@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::engine::{CloseReason, ServeJob};
 use crate::model::defects::{Defect, Defects};
+use crate::model::invariant::OrBroken;
 
 /// Most bytes that wait for one peer. Above a burst of ten thousand small changes, and far
 /// below what would be felt with 48 peers that all stand still (one frame may exceed it alone).
@@ -230,7 +231,8 @@ impl LinkQueue {
             && let Some(Frames { bytes: frame, .. }) = state.frames.pop_front()
         {
             taken += frame.len();
-            state.bytes = state.bytes.saturating_sub(frame.len() + FRAME_COST);
+            let left = state.bytes.checked_sub(frame.len() + FRAME_COST);
+            state.bytes = left.or_broken("a frame's bytes were counted when it was queued");
             frames.push(frame);
         }
         if !frames.is_empty() {

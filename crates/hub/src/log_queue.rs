@@ -22,6 +22,7 @@ use event_listener::Event;
 use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Image;
+use crate::model::invariant::{OrBroken, invariant};
 use crate::storage::{Batch, Op};
 
 /// While more bytes than this wait, tasks that make changes wait. A disk that stands still for a
@@ -328,7 +329,7 @@ impl LogQueue {
             items.push(item);
         }
         let was_full = !self.has_room();
-        self.set_bytes(&mut state, |all| all.saturating_sub(bytes));
+        self.set_bytes(&mut state, |all| all.checked_sub(bytes).or_broken(COUNTED));
         let is_over = state.mode == Mode::Closed && items.is_empty();
         let requests = match state.mode {
             Mode::Failed => Vec::new(),
@@ -357,6 +358,7 @@ impl LogQueue {
 
     /// Up to this batch the log is written.
     pub fn publish_written(&self, number: u64) {
+        invariant!(number <= self.appended(), "the log has batches that were appended");
         self.written.fetch_max(number, Ordering::AcqRel);
     }
 
@@ -436,6 +438,9 @@ impl State {
         self.requests.drain(..too_many);
     }
 }
+
+/// What taking from the queue relies on.
+const COUNTED: &str = "what waits for the log was counted when it was queued";
 
 /// What an item costs in the queue.
 fn cost(item: &LogItem) -> usize {

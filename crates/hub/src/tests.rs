@@ -427,3 +427,22 @@ fn only_few_links_that_were_idle_make_who_changes_something_wait() {
         assert_eq!(hub.woke_few_links(), woken, "they have enough to do");
     }
 }
+
+#[test]
+fn after_a_panic_under_the_exclusive_guard_nobody_enters_again() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let hub = hub();
+    set(&hub, "a", Some(&[1]));
+    let under_guard = || hub.read(|_| panic!("while others read"));
+    assert!(catch_unwind(AssertUnwindSafe(under_guard)).is_err());
+    assert_eq!(hub.read(|engine| engine.tree().len()), 1, "nothing was half changed");
+    let under_guard = || hub.change(|_, _| panic!("half way through"));
+    assert!(catch_unwind(AssertUnwindSafe(under_guard)).is_err());
+    for entered in [
+        catch_unwind(AssertUnwindSafe(|| hub.read(|engine| engine.tree().len()))).err(),
+        catch_unwind(AssertUnwindSafe(|| hub.change(|engine, _| engine.tree().len()))).err(),
+    ] {
+        let text = entered.expect("nobody enters").downcast::<String>().unwrap();
+        assert!(text.starts_with("broken invariant: nothing has panicked under"), "{text}");
+    }
+}

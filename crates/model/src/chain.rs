@@ -5,6 +5,7 @@
 use smallvec::SmallVec;
 
 use super::ids::Event;
+use super::invariant::costly_invariant;
 use super::limits::CHAIN_LEN_MAX;
 
 /// Most events in a chain that is made here: [`CHAIN_LEN_MAX`], a constant of the protocol. The
@@ -75,6 +76,11 @@ impl Chain {
             }
             events.push(*old);
         }
+        costly_invariant!(
+            events.iter().filter(|other| other.node == event.node).count() == 1,
+            "a chain that is made here has one event of its maker"
+        );
+        costly_invariant!(events.len() <= CHAIN_LEN_MAX, "a chain has at most 8 events");
         Self { events, cut }
     }
 

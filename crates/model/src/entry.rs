@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::chain::Chain;
 use super::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
+use super::invariant::{OrBroken, invariant};
 use super::shared_bytes::{SHARED_BYTES_HEAD, SharedBytes};
 
 const HAS_VALUE: u8 = 1;
@@ -23,6 +24,8 @@ const EVENT: usize = 12;
 const PACKED_IN_PLACE: usize = 512;
 /// Bytes that come into the processor's caches together.
 const CACHE_LINE: usize = 64;
+/// What [`Entry`]'s layout says: whatever is read from one was put there by [`Entry::new`].
+const PACKED: &str = "an entry holds all that its layout says";
 /// Of a long value the processor sees by itself that one line is read after the other.
 const TOUCHED_LINES: usize = 4;
 
@@ -63,6 +66,7 @@ impl Entry {
     #[must_use]
     pub fn new_in(room: Option<Self>, parts: &EntryParts<'_>) -> Self {
         let value = parts.value.unwrap_or_default();
+        invariant!(u32::try_from(value.len()).is_ok(), "a value has less than 4 GiB");
         let events = parts.chain.events();
         let origin_len = if parts.origin.is_some() { EVENT } else { 0 };
         let mut data = SmallVec::<[u8; PACKED_IN_PLACE]>::new();
@@ -98,8 +102,8 @@ impl Entry {
     }
 
     fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
-        // Offsets come from `new`, so the default is never used; it spares a panic path.
-        self.data.get(at..at + N).and_then(|b| b.try_into().ok()).unwrap_or([0; N])
+        let bytes = self.data.get(at..).and_then(<[u8]>::first_chunk);
+        *bytes.or_broken(PACKED)
     }
 
     fn flag(&self, flag: u8) -> bool {
@@ -115,7 +119,7 @@ impl Entry {
     fn event_at(&self, at: usize) -> Event {
         Event {
             node: NodeIndex(u32::from_le_bytes(self.bytes(at))),
-            tick: Tick::new(u64::from_le_bytes(self.bytes(at + 4))).unwrap_or_default(),
+            tick: Tick::new(u64::from_le_bytes(self.bytes(at + 4))).or_broken(PACKED),
         }
     }
 
@@ -128,13 +132,13 @@ impl Entry {
     /// The change's tock.
     #[must_use]
     pub fn tock(&self) -> Tock {
-        Tock::new(u64::from_le_bytes(self.bytes(0))).unwrap_or_default()
+        Tock::new(u64::from_le_bytes(self.bytes(0))).or_broken(PACKED)
     }
 
     /// The value as raw MessagePack; none for a tombstone.
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
-        if self.flag(HAS_VALUE) { self.data.get(self.value_range()) } else { None }
+        self.flag(HAS_VALUE).then(|| self.data.get(self.value_range()).or_broken(PACKED))
     }
 
     /// Whether the entry is deleted.
@@ -163,8 +167,7 @@ impl Entry {
     /// The chain, unpacked.
     #[must_use]
     pub fn chain(&self) -> Chain {
-        Chain::from_events(self.events(), self.is_chain_cut())
-            .unwrap_or_else(|| Chain::first(self.newest()))
+        Chain::from_events(self.events(), self.is_chain_cut()).or_broken(PACKED)
     }
 
     /// The field that only a re-issue has.
@@ -184,7 +187,7 @@ impl Entry {
     /// Fields of the change record that this version does not know.
     #[must_use]
     pub fn extra(&self) -> &[u8] {
-        self.data.get(self.value_range().end..).unwrap_or_default()
+        self.data.get(self.value_range().end..).or_broken(PACKED)
     }
 
     /// Bytes of the value; 0 of a tombstone.
@@ -197,7 +200,7 @@ impl Entry {
     /// table.
     #[must_use]
     pub fn content_tail(&self) -> &[u8] {
-        self.data.get(self.value_range().start..).unwrap_or_default()
+        self.data.get(self.value_range().start..).or_broken(PACKED)
     }
 
     /// What watchers receive for a value that left the tree without an event (replication rule 4a):
@@ -224,7 +227,7 @@ impl Entry {
             Some(origin) => Some(translate(origin)?),
             None => None,
         };
-        let chain = Chain::from_events(events, self.is_chain_cut())?;
+        let chain = Chain::from_events(events, self.is_chain_cut()).or_broken(PACKED);
         let (value, tock, extra) = (self.value(), self.tock(), self.extra());
         Some(Self::new(&EntryParts { value, chain: &chain, tock, origin, extra }))
     }

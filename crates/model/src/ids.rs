@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use super::invariant::OrBroken;
 use super::limits::{COUNTER_LIMIT, NAME_BYTES_MAX};
 
 /// Most incarnations that a node's table holds. 65,536 at about 100 bytes each; beyond it a
@@ -114,6 +115,9 @@ macro_rules! counter {
         pub struct $name(u64);
 
         impl $name {
+            /// The greatest one: 2^62 - 1.
+            pub const MAX: Self = Self(COUNTER_LIMIT - 1);
+
             /// Takes a counter that came from outside; `None` at and above 2^62.
             #[must_use]
             pub fn new(value: u64) -> Option<Self> {
@@ -242,7 +246,7 @@ impl NodeTable {
         if self.ids.len() >= NODE_TABLE_MAX {
             return None;
         }
-        let index = NodeIndex(u32::try_from(self.ids.len()).ok()?);
+        let index = NodeIndex(self.ids.len() as u32);
         self.ids.push(id.clone());
         let lives = self.by_name.entry(id.name.clone()).or_default();
         lives.by_arrival.push(index);
@@ -250,13 +254,23 @@ impl NodeTable {
             ..=LIVES_SCANNED => {}
             count if count == LIVES_SCANNED + 1 => {
                 let all = lives.by_arrival.iter();
-                lives.by_incarnation = all
-                    .filter_map(|i| Some((self.ids.get(i.as_usize())?.incarnation, *i)))
-                    .collect();
+                let incarnation = |i: &NodeIndex| {
+                    let id = self.ids.get(i.as_usize());
+                    id.or_broken("a life by name is in the node table").incarnation
+                };
+                lives.by_incarnation = all.map(|i| (incarnation(i), *i)).collect();
             }
             _ => drop(lives.by_incarnation.insert(id.incarnation, index)),
         }
         Some(index)
+    }
+
+    /// Who an index of this table, or of one that it was cloned from, stands for. To be asked where an
+    /// index from elsewhere would be a defect: it ends the thread (see [`super::invariant`]).
+    #[must_use]
+    #[track_caller]
+    pub fn id(&self, index: NodeIndex) -> &NodeId {
+        self.get(index).or_broken("an index stands for an incarnation of its own node table")
     }
 
     /// The incarnation that an index stands for. An index from another table gives `None`.
@@ -283,21 +297,19 @@ impl NodeTable {
         if a.node == b.node {
             return a.tick.cmp(&b.tick);
         }
-        self.get(a.node).cmp(&self.get(b.node)).then(a.tick.cmp(&b.tick))
+        self.id(a.node).cmp(self.id(b.node)).then(a.tick.cmp(&b.tick))
     }
 
-    /// The spelling of an incarnation; `?` for an index from another table.
+    /// The spelling of an incarnation of this table.
     #[must_use]
     pub fn spell(&self, index: NodeIndex) -> String {
-        self.get(index).map_or_else(|| String::from("?"), NodeId::to_string)
+        self.id(index).to_string()
     }
 
-    /// The spelling of an event; `?` for one of another table.
+    /// The spelling of an event of an incarnation of this table.
     #[must_use]
     pub fn spell_event(&self, event: Event) -> String {
-        let tick = event.tick.get();
-        self.get(event.node)
-            .map_or_else(|| String::from("?"), |id| id.as_life().event(tick).to_string())
+        self.id(event.node).as_life().event(event.tick.get()).to_string()
     }
 }
 

@@ -212,6 +212,7 @@ mod tests {
     use crate::entry::EntryParts;
     use crate::ids::{NodeIndex, Tock};
     use crate::write_id::WriteId;
+    use proptest::prelude::*;
 
     fn event(node: u32, tick: u64) -> Event {
         Event { node: NodeIndex(node), tick: Tick::new(tick).unwrap() }
@@ -294,5 +295,43 @@ mod tests {
         assert_eq!(far.oldest(0, event(1, 9)), None);
         let all = read(&[0x91, 9]).unwrap();
         assert_eq!(all.oldest(0, event(1, 9)), None, "there is no tick 0");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_out_is_what_the_whole_history_says(
+            history in proptest::collection::vec((0u32..4, 1u64..200, any::<bool>()), 1..40),
+        ) {
+            let mut ticks = [0; 4];
+            // All changes of a path, oldest first, and whether each deleted it.
+            let mut events: Vec<(Event, bool)> = Vec::new();
+            let mut now: Option<Entry> = None;
+            for (node, further, deletes) in history {
+                let tick = &mut ticks[node as usize];
+                *tick += further;
+                let value = (!deletes).then_some(&[1][..]);
+                now = Some(match now {
+                    None => entry(value, &Chain::first(event(node, *tick)), &[]),
+                    Some(old) => on_top(&old, node, *tick, value),
+                });
+                events.push((event(node, *tick), deletes));
+                let entry = now.as_ref().unwrap();
+                let deletion = events.iter().rev().skip(1).position(|(_, deletes)| *deletes);
+                let since = deletion.map_or(0, |back| events.len() - 1 - back);
+                let left_out = LeftOut::of(entry);
+                for (at, newest) in entry.events().enumerate() {
+                    let mut own = events[since..].iter().map(|(event, _)| *event);
+                    let first = own.find(|event| event.node == newest.node);
+                    prop_assert_eq!(left_out.is_before_deletion(at), first.is_none());
+                    if let Some(first) = first {
+                        let oldest = left_out.oldest(at, newest).unwrap_or(newest);
+                        prop_assert_eq!(oldest, first, "of {:?} in {:?}", newest, events);
+                    }
+                }
+                // And what whoever takes it accounts for has all been there.
+                let made: Vec<Event> = events.iter().map(|(event, _)| *event).collect();
+                prop_assert!(accounted_events(entry).all(|event| made.contains(&event)));
+            }
+        }
     }
 }

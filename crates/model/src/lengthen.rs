@@ -2,6 +2,7 @@
 //! path, they share with the message before, and only the rest (`docs/client-protocol.md`). Clients
 //! and readers of the original's files need this; only nodes write such paths.
 
+use crate::invariant::OrBroken;
 use crate::path::{EXT_PATH, PathError};
 use crate::value::{Kind, ReadError, Reader};
 
@@ -51,7 +52,9 @@ impl Lengthener {
         let elements = self.ends.len();
         let kept = match usize::try_from(depth) {
             Ok(0) => 0,
-            Ok(depth) if depth <= elements => self.ends.get(depth - 1).copied().unwrap_or(0),
+            Ok(depth) if depth <= elements => {
+                *self.ends.get(depth - 1).or_broken("each element has its end")
+            }
             _ => return Err(LengthenError::Depth { depth, elements }),
         };
         let items = items(path)?;

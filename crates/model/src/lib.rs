@@ -6,6 +6,7 @@ pub mod entry;
 pub mod group;
 pub mod host_port;
 pub mod ids;
+pub mod invariant;
 pub mod left_out;
 pub mod lengthen;
 pub mod limits;

@@ -37,9 +37,13 @@ pub use error::{ElementProblem, PathError};
 
 use builder::check_place;
 
+use super::invariant::OrBroken;
 use super::limits::{PATH_BYTES_MAX, PATH_ELEMENTS_MAX};
 use super::shared_bytes::SharedBytes;
 use super::value::{Kind, ReadError, Reader};
+
+/// What reading elements relies on.
+const WITHIN: &str = "what was read is within the elements";
 
 /// A path, checked and canonical; cheap to clone.
 ///
@@ -166,7 +170,8 @@ impl Path {
             None => 0,
             Some(last) => self.element_ends().nth(last).unwrap_or(self.bytes.len()),
         };
-        Path { bytes: SharedBytes::from(self.bytes.get(..end).unwrap_or_default()) }
+        let bytes = self.bytes.get(..end).or_broken("an element ends within its path");
+        Path { bytes: SharedBytes::from(bytes) }
     }
 
     /// This path with `rest` below it, in a new path.
@@ -227,13 +232,13 @@ impl<'a> PathBytes<'a> {
     pub fn from_msgpack(elements: &'a [u8]) -> Result<PathBytes<'a>, PathError> {
         let (mut offset, mut count) = (0, 0);
         while let Some(&marker) = elements.get(offset) {
-            let rest = elements.get(offset..).unwrap_or_default();
+            let rest = elements.get(offset..).or_broken(WITHIN);
             let size = match short_string_len(marker, rest) {
                 Some(size) if count < PATH_ELEMENTS_MAX => size,
                 _ => match check_element(rest, count)? {
                     Some(size) => size,
                     None => {
-                        let kept = elements.get(..offset).unwrap_or_default();
+                        let kept = elements.get(..offset).or_broken(WITHIN);
                         return PathBytes::canonicalise(kept, count, elements);
                     }
                 },
@@ -344,7 +349,7 @@ impl<'a> PathBytes<'a> {
         elements: &'a [u8],
     ) -> Result<PathBytes<'a>, PathError> {
         let mut builder = PathBuilder::with_elements(kept, count);
-        let mut reader = Reader::new(elements.get(kept.len()..).unwrap_or_default());
+        let mut reader = Reader::new(elements.get(kept.len()..).or_broken(WITHIN));
         while !reader.is_at_end() {
             let index = builder.len();
             let element = Element::read(&mut reader).map_err(|problem| problem.at(index))?;
@@ -373,7 +378,7 @@ fn check_element(rest: &[u8], count: usize) -> Result<Option<usize>, PathError> 
     let element = Element::read(&mut reader).map_err(|problem| problem.at(count))?;
     check_place(element, count)?;
     let size = reader.position();
-    Ok(is_canonical(element, rest.get(..size).unwrap_or_default()).then_some(size))
+    Ok(is_canonical(element, rest.get(..size).or_broken(WITHIN)).then_some(size))
 }
 
 /// Whether `bytes` are the canonical form of the (normalised) element read from them.

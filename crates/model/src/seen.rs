@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ids::{Event, NodeId, NodeIndex, NodeTable, Tick};
+use super::invariant::OrBroken;
 pub use super::mark::{Lineage, Mark};
 use super::tick_set::TickSet;
 
@@ -153,7 +154,8 @@ impl Seen {
     /// The highest contiguous tick of an incarnation.
     #[must_use]
     pub fn contiguous(&self, node: NodeIndex) -> Tick {
-        self.get(node).and_then(|s| Tick::new(s.contiguous())).unwrap_or_default()
+        let contiguous = self.get(node).map_or(0, TickSet::contiguous);
+        Tick::new(contiguous).or_broken("ticks that were seen are below 2^62")
     }
 
     fn slot(&mut self, node: NodeIndex) -> &mut Arc<TickSet> {
@@ -184,7 +186,7 @@ pub fn export_some(
     seen: &Seen,
     nodes: impl IntoIterator<Item = NodeIndex>,
 ) -> SeenById {
-    let of = |node| Some((table.get(node)?.clone(), seen.get(node)?.clone()));
+    let of = |node| Some((table.id(node).clone(), seen.get(node)?.clone()));
     let mut result: SeenById = nodes.into_iter().filter_map(of).collect();
     result.sort_by(|a, b| a.0.cmp(&b.0));
     result

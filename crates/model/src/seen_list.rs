@@ -4,6 +4,7 @@
 //! 5).
 
 use super::ids::{NodeIndex, NodeTable};
+use super::invariant::OrBroken;
 use super::seen::{Seen, SeenById};
 use super::tick_set::TickSet;
 
@@ -55,7 +56,7 @@ pub fn export_part(
             next = Some(ListAt { node, tick: from });
             break;
         }
-        let Some(id) = table.get(node) else { continue };
+        let id = table.id(node);
         let (ticks, rest) = ticks.part(from, room);
         room -= ticks.range_count();
         if !ticks.is_empty() {
@@ -88,9 +89,7 @@ pub fn split_list(list: &SeenById, items_max: usize) -> Vec<SeenById> {
             let (part, next) = ticks.part(from, room - 1);
             room -= 1 + part.range_count();
             at = next;
-            if let Some(last) = parts.last_mut() {
-                last.push((id.clone(), part));
-            }
+            parts.last_mut().or_broken("there is a part").push((id.clone(), part));
         }
     }
     parts

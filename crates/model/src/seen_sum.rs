@@ -70,9 +70,7 @@ impl Share {
 pub fn sum_of_rest(table: &NodeTable, seen: &Seen, named: &BTreeSet<NodeIndex>) -> SeenSum {
     let mut sum = SeenSum::default();
     for (node, ticks) in seen.iter().filter(|(node, _)| !named.contains(node)) {
-        if let Some(id) = table.get(node) {
-            sum.add(Share::of(share_key(id), Some(ticks)));
-        }
+        sum.add(Share::of(share_key(table.id(node)), Some(ticks)));
     }
     sum
 }

@@ -9,6 +9,7 @@
 
 use xxhash_rust::xxh64::xxh64;
 
+use super::invariant::OrBroken;
 use super::path::{Element, Path, bytes};
 use super::value::Reader;
 
@@ -73,14 +74,15 @@ pub fn shard_of_hash(hash: u64) -> u16 {
 
 /// Below this path, in the system's own tree, are the preferences that operators have set.
 pub fn preferences_path() -> Path {
-    // Within all limits, so it cannot fail.
-    Path::from_elements([Element::Nil, Element::Str("shards")]).unwrap_or_default()
+    let path = Path::from_elements([Element::Nil, Element::Str("shards")]);
+    path.or_broken("the path of preferences is within all limits")
 }
 
 /// The entry that names the node which clients of a shard should prefer: its value is a string, the
 /// node's name.
 pub fn preference_path(shard: u16) -> Path {
-    preferences_path().push(Element::Int(i128::from(shard))).unwrap_or_default()
+    let path = preferences_path().push(Element::Int(i128::from(shard)));
+    path.or_broken("the path of a preference is within all limits")
 }
 
 /// xxHash64 with seed 0.

@@ -1,16 +1,23 @@
 //! A set of ticks of one incarnation, as sorted ranges. Gossip makes these sets nearly
 //! gap-free, so a set is almost always one range.
 
+#[cfg(test)]
+mod set_tests;
+
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
 use super::ids::Tick;
+use super::invariant::{OrBroken, costly_invariant};
 use super::limits::COUNTER_LIMIT;
 
 /// With this many ranges or more they are kept in a tree: while a node catches up, ticks arrive in
 /// the order of paths, and a set of a million of them has half a million ranges meanwhile.
 const RANGES_LISTED_MAX: usize = 512;
+
+/// The invariant of the ranges of a set.
+const SORTED: &str = "ranges of ticks rise and are apart";
 
 /// A set of ticks, kept as sorted, disjoint, non-adjacent half-open ranges.
 #[derive(Clone, Default, Debug)]
@@ -63,7 +70,7 @@ impl Ranges {
         match self {
             Self::Listed(ranges) => {
                 let first = ranges.partition_point(|(from, _)| *from < at);
-                RangeIter::Listed(ranges.get(first..).unwrap_or_default().iter())
+                RangeIter::Listed(ranges.get(first..).or_broken(SORTED).iter())
             }
             Self::Tree(ranges) => RangeIter::Tree(ranges.range(at..)),
         }
@@ -121,20 +128,22 @@ fn insert_listed(ranges: &mut SmallVec<[(u64, u64); 1]>, from: u64, to: u64) -> 
     let first = ranges.partition_point(|(_, end)| *end < from);
     let last = ranges.partition_point(|(start, _)| *start <= to);
     let (mut merged, mut before) = ((from, to), 0);
-    if let Some(touched) = ranges.get(first..last) {
-        for (start, end) in touched {
-            before += end - start;
-            merged = (merged.0.min(*start), merged.1.max(*end));
-        }
+    for (start, end) in ranges.get(first..last).or_broken(SORTED) {
+        before += end - start;
+        merged = (merged.0.min(*start), merged.1.max(*end));
     }
     if first < last {
-        if let Some(slot) = ranges.get_mut(first) {
-            *slot = merged;
-        }
+        *ranges.get_mut(first).or_broken(SORTED) = merged;
         ranges.drain(first + 1..last);
     } else {
         ranges.insert(first, merged);
     }
+    let is_apart = |pair: &[(u64, u64)]| matches!(pair, [(_, end), (start, _)] if end < start);
+    let around = first.saturating_sub(1)..ranges.len().min(first + 2);
+    costly_invariant!(
+        ranges.get(around).or_broken(SORTED).windows(2).all(is_apart),
+        "ranges of ticks rise and are apart"
+    );
     merged.1 - merged.0 - before
 }
 
@@ -153,6 +162,14 @@ fn insert_tree(ranges: &mut BTreeMap<u64, u64>, from: u64, to: u64) -> u64 {
         ranges.remove(&start);
     }
     ranges.insert(merged.0, merged.1);
+    costly_invariant!(
+        ranges.range(..merged.0).next_back().is_none_or(|(_, end)| *end < merged.0),
+        "ranges of ticks rise and are apart"
+    );
+    costly_invariant!(
+        ranges.range(merged.0 + 1..).next().is_none_or(|(start, _)| merged.1 < *start),
+        "ranges of ticks rise and are apart"
+    );
     merged.1 - merged.0 - before
 }
 
@@ -225,6 +242,14 @@ impl TickSet {
 
     /// Of ranges that are sorted, apart and in range.
     fn from_sorted(ranges: SmallVec<[(u64, u64); 1]>) -> Self {
+        costly_invariant!(
+            ranges.windows(2).all(|pair| matches!(pair, [(_, end), (start, _)] if end < start)),
+            "ranges of ticks rise and are apart"
+        );
+        costly_invariant!(
+            ranges.iter().all(|(from, to)| 0 < *from && from < to && *to <= COUNTER_LIMIT),
+            "a range of ticks is not empty, and within 1 and 2^62"
+        );
         let count = ranges.iter().map(|(from, to)| to - from).sum();
         Self { ranges: Ranges::from_sorted(ranges), count }
     }

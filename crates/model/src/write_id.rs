@@ -1,6 +1,8 @@
 //! The id that a client gives a write, so that a client that does not know whether the write was
 //! made can send it again, to any node.
 
+use super::invariant::OrBroken;
+
 /// The key under which a change record carries it. The first of those that nodes pass on as they are,
 /// so nodes that do not know it keep it, too.
 const KEY: u8 = 5;
@@ -41,7 +43,9 @@ impl WriteId {
     pub fn taken_out_of(extra: &[u8]) -> Vec<u8> {
         match (Self::of_extra(extra), extra) {
             (Some(_), [count, ..]) if *count > 1 => {
-                let rest = extra.get(HEAD.len() + Self::BYTES..).unwrap_or_default();
+                let rest = extra
+                    .get(HEAD.len() + Self::BYTES..)
+                    .or_broken("a write id that was read was there");
                 [&[count - 1], rest].concat()
             }
             (Some(_), _) => Vec::new(),

@@ -198,6 +198,18 @@ pub async fn sleep(duration: Duration) {
     Timer::after(duration).await;
 }
 
+/// Keeps this thread from doing anything for a while. Not in a task: see [`sleep`].
+pub fn pause(duration: Duration) {
+    thread::sleep(duration);
+}
+
+/// Keeps this thread from ever doing anything again.
+pub fn stand_still() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
 /// Lets other tasks go first.
 pub async fn yield_now() {
     let mut has_waited = false;

@@ -3,6 +3,7 @@
 //! nodes, [`super::steps`] writes and breaks things, [`super::healing`] ends it.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::describe;
 use super::disk::Saved;
@@ -156,13 +157,16 @@ impl<'a> Cluster<'a> {
 
     /// Runs to the end, or to the first thing that is wrong.
     pub(super) fn run(mut self) -> Outcome {
-        self.begin();
-        while self.phase != Phase::Over && self.oracle.failure().is_none() {
-            let Some(happening) = self.schedule.next() else { break };
-            self.happen(happening);
-            self.write_out();
-        }
-        let failure = self.oracle.take_failure().filter(|_| self.stats.undecided == 0);
+        // A broken invariant is a failure like any other: it has a seed, and a script.
+        let broken = catch_unwind(AssertUnwindSafe(|| self.run_to_end())).err();
+        let failure = match broken {
+            None => self.oracle.take_failure().filter(|_| self.stats.undecided == 0),
+            Some(panic) => {
+                let detail = panic.downcast_ref::<String>().cloned();
+                let detail = detail.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
+                Some(Failure { check: "a node panicked", detail: detail.unwrap_or_default() })
+            }
+        };
         if let Some(Failure { check, detail }) = &failure {
             note!(self, "WRONG: {check}: {detail}");
         }
@@ -172,6 +176,15 @@ impl<'a> Cluster<'a> {
         self.stats.needless_reports = self.oracle.needless_reports;
         let script = self.script.map(Script::into_lines).unwrap_or_default();
         Outcome { seed: self.seed, failure, steps: self.plan.steps, stats: self.stats, script }
+    }
+
+    fn run_to_end(&mut self) {
+        self.begin();
+        while self.phase != Phase::Over && self.oracle.failure().is_none() {
+            let Some(happening) = self.schedule.next() else { break };
+            self.happen(happening);
+            self.write_out();
+        }
     }
 
     fn begin(&mut self) {

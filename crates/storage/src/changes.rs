@@ -4,6 +4,7 @@
 use super::bulk::BulkTree;
 use crate::model::entry::Entry;
 use crate::model::ids::Event;
+use crate::model::invariant::OrBroken;
 use crate::model::path::{OrderPrefix, Path, order_prefix};
 use crate::tree::Tree;
 
@@ -126,7 +127,8 @@ impl Merging {
     /// their order; `base` must be as it was at those that did not come yet.
     fn next(&mut self, base: &Tree) -> Option<(Path, What)> {
         for (prefix, at) in self.keys.by_ref() {
-            let Some((path, what)) = self.changes.take(at) else { continue };
+            let change = self.changes.take(at);
+            let (path, what) = change.or_broken("each change is merged once");
             let before = match &self.last {
                 Some((last, what)) if self.prefix == Some(prefix) && *last == path => Some(what),
                 _ => None,

@@ -16,6 +16,7 @@ use std::io::Read;
 use xxhash_rust::xxh64::{Xxh64, xxh64};
 
 use super::error::{FormatError, StorageError};
+use crate::model::invariant::{OrBroken, invariant};
 
 /// Most bytes of a payload. The longest record is an entry with the longest value (4 MiB); a frame
 /// is closed as soon as it is longer than [`FRAME_BYTES_AIM`]. A reader never allocates more than
@@ -43,16 +44,20 @@ pub(super) fn begin_frame(out: &mut Vec<u8>) -> usize {
 
 /// Ends the frame that was begun at `at` in the buffer and is at `position` in the file.
 pub(super) fn end_frame(out: &mut Vec<u8>, at: usize, position: u64) {
-    let payload = out.get(at + HEAD_BYTES..).unwrap_or_default();
-    debug_assert!((1..=FRAME_BYTES_MAX).contains(&payload.len()));
+    let payload = out.get(at + HEAD_BYTES..).or_broken("a frame that is ended was begun");
+    // Else it would be on disk, and no start could read it.
+    invariant!(
+        (1..=FRAME_BYTES_MAX).contains(&payload.len()),
+        "a frame that is written can be read",
+        "{} bytes",
+        payload.len()
+    );
     let length = (payload.len() as u32).to_le_bytes();
     let hash = xxh64(payload, position).to_le_bytes();
-    if let Some((length_slot, check_slot)) =
-        out.get_mut(at..at + HEAD_BYTES).and_then(|head| head.split_at_mut_checked(4))
-    {
-        length_slot.copy_from_slice(&length);
-        check_slot.copy_from_slice(&check(length, position).to_le_bytes());
-    }
+    let head = out.get_mut(at..at + HEAD_BYTES).and_then(|head| head.split_at_mut_checked(4));
+    let (length_slot, check_slot) = head.or_broken("a frame has a head");
+    length_slot.copy_from_slice(&length);
+    check_slot.copy_from_slice(&check(length, position).to_le_bytes());
     out.extend_from_slice(&hash);
 }
 

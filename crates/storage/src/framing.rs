@@ -1,6 +1,7 @@
 //! Puts records into frames, in a buffer that is written out later.
 
 use super::frame::{FRAME_BYTES_AIM, begin_frame, end_frame};
+use crate::model::invariant::invariant;
 
 /// A buffer of frames that are to be appended to a file.
 pub(super) struct Framing {
@@ -29,7 +30,7 @@ impl Framing {
 
     /// The bytes were written: makes room for the next ones.
     pub(super) fn clear(&mut self) {
-        debug_assert!(self.open.is_none());
+        invariant!(self.open.is_none(), "no frame is open");
         self.base += self.out.len() as u64;
         self.out.clear();
     }
@@ -43,13 +44,13 @@ impl Framing {
 
     /// Begins a frame.
     pub(super) fn begin(&mut self) {
-        debug_assert!(self.open.is_none());
+        invariant!(self.open.is_none(), "no frame is open");
         self.open = Some(begin_frame(&mut self.out));
     }
 
     /// What the open frame's payload is appended to.
     pub(super) fn payload(&mut self) -> &mut Vec<u8> {
-        debug_assert!(self.open.is_some());
+        invariant!(self.open.is_some(), "a frame is open");
         &mut self.out
     }
 
@@ -58,7 +59,7 @@ impl Framing {
         self.open.is_some_and(|at| self.out.len() - at >= FRAME_BYTES_AIM)
     }
 
-    /// Ends the open frame.
+    /// Ends the open frame, if there is one.
     pub(super) fn end(&mut self) {
         if let Some(at) = self.open.take() {
             let position = self.base + at as u64;

@@ -24,6 +24,7 @@ use super::record::{
 use crate::engine::{Decided, Knowledge};
 use crate::model::group::{GROUP_MEMBERS_MAX, GroupConfig, Member};
 use crate::model::ids::{Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::mark::{Component, Lineage, Mark, PURGE_IDS_MAX, PurgeId};
 use crate::model::seen::Seen;
 use crate::model::tick_set::TickSet;
@@ -41,12 +42,12 @@ pub(super) fn write_knowledge(
     mut each: impl FnMut(&dyn Fn(&mut Vec<u8>)),
 ) {
     let id = &knowledge.id;
-    // A table that lacks the own incarnation does not happen; it would read back as an error.
     let own = table.find(id.name.as_str(), id.incarnation);
+    let own = own.or_broken("the own incarnation is in the node table");
     each(&|out| {
         write_array_len(6, out);
         write_u64(STATE, out);
-        write_u64(own.map_or(u64::MAX, |own| own.as_usize() as u64), out);
+        write_u64(own.as_usize() as u64, out);
         write_u64(knowledge.tick.get(), out);
         write_u64(knowledge.tock.get(), out);
         write_mark(&knowledge.mark, out);

@@ -17,9 +17,10 @@ use crate::engine::{Image, Input, Knowledge};
 use crate::hub::Hub;
 use crate::hub::log_queue::{Cut, CutPurpose, LogItem, LogQueue, Taken};
 use crate::model::ids::{Millis, NodeId, NodeTable};
+use crate::model::invariant::{Planted, invariant, is_planted};
 use crate::node::config::SyncPolicy;
 use crate::rt;
-use crate::storage::{Batch, DataDir, FileHeader, LogStart, LogWriter, StorageError};
+use crate::storage::{Batch, DataDir, FileHeader, LogStart, LogWriter, Op, StorageError};
 
 /// Under `every second`: a sync begins this long after the first write that it is for. With the
 /// time that the sync takes, that stays below a second on any disk that is not overloaded.
@@ -223,9 +224,19 @@ impl Logger {
 
     fn append(&mut self, number: u64, mut batch: Batch, now: Millis) -> Result<(), StorageError> {
         let Some(log) = &mut self.log else { return Ok(()) };
+        invariant!(
+            number == self.last + 1,
+            "a log's batches follow one another without a gap",
+            "{number} after {}",
+            self.last
+        );
         batch.time_ms = rt::wall_clock_ms();
         self.since_snapshot.bytes += log.append(&batch)?;
         self.last = number;
+        let has_planted = |op: &Op| matches!(op, Op::Put(put) if put.path.to_string() == "planted");
+        if is_planted(Planted::LogNumber) && batch.ops.iter().any(has_planted) {
+            self.last += 1;
+        }
         self.unsynced_since.get_or_insert(now);
         match &batch.knowledge {
             Some(knowledge) if knowledge.id != self.files.id => {

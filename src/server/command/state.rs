@@ -146,7 +146,7 @@ impl Session {
         let view = cx.hub.read(|engine| engine.view());
         let name = visible_name(&view, node)?;
         let in_use = |text| Err(ClientError::new(ErrorCode::InUse, text));
-        if view.table.get(view.own).is_some_and(|own| own.name == name) {
+        if view.table.id(view.own).name == name {
             if let Some(event) = view.owned_by(&[view.own]) {
                 return in_use(owns(&name, &view, event));
             }
@@ -283,7 +283,7 @@ fn visible_name(view: &StateView, text: &str) -> Result<NodeName, ClientError> {
         true => Some(visible_life(view, text)?),
         false => view.table.incarnations(text).first().copied(),
     };
-    let name = life.and_then(|life| view.table.get(life)).map(|id| id.name.clone());
+    let name = life.map(|life| view.table.id(life).name.clone());
     name.filter(|name| !view.killed.contains(name)).ok_or_else(|| unknown_node(text))
 }
 
@@ -416,7 +416,7 @@ fn write_tick_sets(
     let mut visible: Vec<_> = sets
         .iter()
         .filter(|(node, _)| !left_out.contains(node))
-        .filter_map(|(node, ticks)| Some((names.table.get(*node)?, *node, ticks)))
+        .map(|(node, ticks)| (names.table.id(*node), *node, ticks))
         .filter(|(id, ..)| !names.killed.contains(&id.name))
         .collect();
     visible.sort_by(|a, b| a.0.cmp(b.0));

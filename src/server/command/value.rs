@@ -9,6 +9,7 @@ use super::write_reply::{write_refusal, write_refused, write_reply};
 use crate::engine::{BatchMoment, BatchSlot, BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
+use crate::model::invariant::OrBroken;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
@@ -183,7 +184,7 @@ impl Session {
         let tock = cx.tock();
         let unsynced = &mut self.unsynced;
         self.copies.retain(|wait| {
-            let copies = counts.next().unwrap_or(0);
+            let copies = counts.next().or_broken("each write that waits was counted");
             if copies >= wait.wanted {
                 let from = out.len();
                 out.extend_from_slice(&wait.reply);
@@ -367,7 +368,7 @@ impl<'a> Job<'a> {
                 None
             }
             (Some(Outcome::Refused(error)), Some(write)) => {
-                let path = path.map(|path| path.to_path()).unwrap_or_default();
+                let path = path.or_broken("a write that was refused has a path").to_path();
                 let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
                 let names = names.or(looked_up.as_ref())?;
                 let error = write_refusal(&error, write, &path, names);

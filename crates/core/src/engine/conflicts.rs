@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::{Engine, Outbox, Output};
 use crate::model::ids::Event;
+use crate::model::invariant::{OrBroken, invariant};
 use crate::replica::apply::Conflict;
 
 /// Most conflicts that are kept. A healed split can find many more; the log has them all, the
@@ -28,6 +29,9 @@ pub struct FoundConflict {
     /// The two versions.
     pub conflict: Conflict,
 }
+
+/// What dropping the oldest relies on.
+const COUNTED: &str = "the bytes of conflicts are those of the list";
 
 /// See the module. Oldest first.
 #[derive(Default)]
@@ -53,9 +57,10 @@ impl Conflicts {
         let found = FoundConflict { number: self.last, conflict: conflict.clone() };
         self.list.push_back(Arc::new(found));
         while self.list.len() > CONFLICTS_MAX || self.bytes > CONFLICTS_BYTES_MAX {
-            let Some(oldest) = self.list.pop_front() else { break };
-            self.bytes -= cost(&oldest.conflict);
-            self.pairs.remove(&pair(&oldest.conflict));
+            let oldest = self.list.pop_front().or_broken(COUNTED);
+            self.bytes = self.bytes.checked_sub(cost(&oldest.conflict)).or_broken(COUNTED);
+            let was_paired = self.pairs.remove(&pair(&oldest.conflict));
+            invariant!(was_paired, "a conflict in the list is among the pairs");
         }
         Some(self.last)
     }

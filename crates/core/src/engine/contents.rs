@@ -27,6 +27,7 @@ use super::serve::ServeJob;
 use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeIndex, NodeName, NodeTable};
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::Mark;
 use crate::protocol::peer::{
@@ -103,11 +104,11 @@ impl ListJob {
                 break;
             };
             let hash = path_hash(path.as_bytes());
-            if !self.is_listed.get(usize::from(bucket_of(hash))).copied().unwrap_or(false) {
+            if !self.is_listed.get(usize::from(bucket_of(hash))).or_broken("there is each bucket") {
                 continue;
             }
             let newest = entry.newest();
-            let Some(maker) = self.place(newest.node) else { continue };
+            let maker = self.place(newest.node);
             bytes += path.as_bytes().len() + 40;
             let hash = self.keys.content_hash(&self.table, hash, &entry);
             let (tick, tock) = (newest.tick, entry.tock());
@@ -129,13 +130,13 @@ impl ListJob {
         done
     }
 
-    fn place(&mut self, node: NodeIndex) -> Option<usize> {
-        let place = self.places.get_mut(node.as_usize())?;
-        if place.is_none() {
-            self.head.makers.push(self.table.get(node)?.clone());
-            *place = Some(self.head.makers.len() - 1);
-        }
-        *place
+    fn place(&mut self, node: NodeIndex) -> usize {
+        let place = self.places.get_mut(node.as_usize());
+        let place = place.or_broken("the events of a tree are of incarnations in its node table");
+        *place.get_or_insert_with(|| {
+            self.head.makers.push(self.table.id(node).clone());
+            self.head.makers.len() - 1
+        })
     }
 }
 
@@ -224,7 +225,7 @@ impl Engine {
         let pairs = ours.iter().zip(&theirs).enumerate();
         let mut buckets: Vec<u16> = pairs
             .filter(|(_, (ours, theirs))| ours != theirs)
-            .filter_map(|(at, _)| u16::try_from(at).ok())
+            .map(|(at, _)| u16::try_from(at).or_broken("a bucket's number is below 1,024"))
             .collect();
         // Both are of one moment, and exact: changes on their way do not matter.
         let differs =

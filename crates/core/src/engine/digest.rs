@@ -21,6 +21,7 @@ use super::repair::HOLE_AFTER_MS;
 use super::{CloseReason, Engine, LinkId, Outbox, Output};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeId, NodeIndex, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::seen::{Seen, SeenById, export_seen, export_some};
 use crate::model::seen_list::split_list;
 use crate::model::seen_sum::{Extent, SeenSum, Share, share_key};
@@ -60,6 +61,9 @@ pub(super) struct Told {
     unnamed: Unnamed,
     contents: Option<ContentsTold>,
 }
+
+/// What look-ups in [`Extents::known`] rely on.
+const KNOWN: &str = "the incarnations of the node table are among the known ones";
 
 /// What the own sum is made of.
 #[derive(Default)]
@@ -172,7 +176,7 @@ impl Extents {
     }
 
     fn look_at(&mut self, node: NodeIndex, replica: &Replica, now: Millis) {
-        let Some(known) = self.known.get_mut(node.as_usize()) else { return };
+        let known = self.known.get_mut(node.as_usize()).or_broken(KNOWN);
         let ticks = replica.seen().get(node);
         let count = ticks.map_or(0, TickSet::count);
         if count == known.count {
@@ -207,15 +211,15 @@ impl Extents {
     /// The sum over all but these.
     fn without(&mut self, named: &BTreeSet<NodeIndex>, replica: &Replica) -> SeenSum {
         let mut sum = self.sum;
-        for known in named.iter().filter_map(|node| self.known.get(node.as_usize())) {
+        for node in named {
+            let known = self.known.get(node.as_usize()).or_broken(KNOWN);
             if let Shape::Whole(share) = known.shape {
                 sum.remove(share);
             }
         }
         for node in self.holed.iter().filter(|node| !named.contains(node)) {
-            if let Some(known) = self.known.get_mut(node.as_usize()) {
-                sum.add(known.share_now(replica.seen().get(*node), replica));
-            }
+            let known = self.known.get_mut(node.as_usize()).or_broken(KNOWN);
+            sum.add(known.share_now(replica.seen().get(*node), replica));
         }
         sum
     }
@@ -226,10 +230,8 @@ impl Extents {
     fn before_lately(&self, now_sum: SeenSum, named: &BTreeSet<NodeIndex>, now: Millis) -> SeenSum {
         let mut sum = now_sum;
         for (node, recent) in &self.recent {
-            if !named.contains(node)
-                && now.saturating_sub(recent.at) < RECENT_MS / 2
-                && let Some(known) = self.known.get(node.as_usize())
-            {
+            if !named.contains(node) && now.saturating_sub(recent.at) < RECENT_MS / 2 {
+                let known = self.known.get(node.as_usize()).or_broken(KNOWN);
                 sum.remove(known.share());
                 sum.add(recent.before);
             }
@@ -399,7 +401,7 @@ impl Engine {
             })
         };
         let mut parts = split_list(&told.seen, self.config.lists.digest_message);
-        let last = parts.pop().unwrap_or_default();
+        let last = parts.pop().or_broken("a list that is split has a part");
         let unnamed = match told.unnamed {
             Unnamed::Sum(_) => Unnamed::Follows,
             unnamed => unnamed,

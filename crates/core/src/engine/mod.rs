@@ -65,6 +65,7 @@ use crate::model::entry::Entry;
 use crate::model::ids::{
     Event, Incarnation, Millis, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock,
 };
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::protocol::peer::PeerMessage;
@@ -318,6 +319,12 @@ impl Engine {
         self.peers.iter().filter(|(_, p)| p.acked >= tick).count()
     }
 
+    /// Checks what must hold between two inputs, for tests and the simulator. Walks everything.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fn check(&self) {
+        self.replica.check();
+    }
+
     /// How many linked peers are known to hold a change: of this node's own those that have
     /// acknowledged it, of another's those that have accounted for it, and its maker.
     #[must_use]
@@ -325,15 +332,16 @@ impl Engine {
         if event.node == self.own() {
             return self.copies(event.tick);
         }
-        let maker = self.table().get(event.node);
-        self.peers.iter().filter(|(_, p)| p.seen.contains(event) || Some(&p.id) == maker).count()
+        let maker = self.table().id(event.node);
+        self.peers.iter().filter(|(_, p)| p.seen.contains(event) || p.id == *maker).count()
     }
 
     /// How many changes this node has made since its start that no other node has acknowledged, as
     /// far as it knows. Those of an identity that it has given up are not counted.
     #[must_use]
     pub fn unshared_changes(&self) -> u64 {
-        self.replica.tick().get().saturating_sub(self.peers.shared().get())
+        let unshared = self.replica.tick().get().checked_sub(self.peers.shared().get());
+        unshared.or_broken("no peer has acknowledged more than was made")
     }
 
     /// How many peers are linked.
@@ -496,11 +504,10 @@ impl Engine {
 
     /// Notifies watchers (and later the log) of a change.
     fn publish(&mut self, change: Committed, out: &mut Outbox) {
-        if !self.killed.is_empty()
-            && let Some(maker) = self.table().get(change.entry.newest().node).cloned()
-        {
+        if !self.killed.is_empty() {
             // It owns something now.
-            self.revive(&maker.name);
+            let maker = self.table().id(change.entry.newest().node).name.clone();
+            self.revive(&maker);
         }
         let watchers = self.watches.of(&change.path);
         if !watchers.is_empty() {

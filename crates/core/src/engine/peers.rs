@@ -287,7 +287,7 @@ impl Engine {
     }
 
     fn want_ack_of(&mut self, entry: &Entry) {
-        let Some(maker) = self.replica.table().get(entry.newest().node) else { return };
+        let maker = self.replica.table().id(entry.newest().node);
         let is_maker = |peer: &&mut Peer| peer.id == *maker;
         self.peers.links.values_mut().filter(is_maker).for_each(|peer| peer.ack_wanted = true);
     }

@@ -267,7 +267,7 @@ impl Engine {
             .iter()
             .filter_map(|(node, ticks)| {
                 let tick = Tick::new(ticks.contiguous()).filter(|t| *t > Tick::default())?;
-                Some((self.table().get(node)?.clone(), tick))
+                Some((self.table().id(node).clone(), tick))
             })
             .collect();
         // A table's order is the order of arrival, which differs from node to node.

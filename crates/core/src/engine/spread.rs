@@ -440,9 +440,9 @@ impl Engine {
             peer.edge.told.iter_mut().for_each(|told| told.eager = true);
         }
         self.spread.live.note(event, Some(link));
-        let maker = self.table().get(event.node);
+        let maker = self.table().id(event.node);
         let chosen = self.peers.iter().filter(|(to, peer)| {
-            *to != link && peer.edge.eager && peer.edge.relays && maker != Some(&peer.id)
+            *to != link && peer.edge.eager && peer.edge.relays && *maker != peer.id
         });
         let links: Vec<LinkId> = chosen.map(|(to, _)| to).collect();
         if links.is_empty() {

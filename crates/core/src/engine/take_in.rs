@@ -53,8 +53,8 @@ impl TakeIn {
     /// the end only.
     pub fn next_batch(&mut self, max: usize) -> Vec<(Path, Entry)> {
         let batch = self.walk.next_batch(max);
-        let ours = |(path, entry): (Path, Entry)| Some((path, self.map.entry(&entry)?));
-        batch.into_iter().filter_map(ours).collect()
+        let ours = |(path, entry): (Path, Entry)| (path, self.map.entry(&entry));
+        batch.into_iter().map(ours).collect()
     }
 
     /// The counts so far.

@@ -21,6 +21,7 @@ use super::codec::{
 };
 use super::error::CodecError;
 use super::identity::{Identity, NetworkName};
+use crate::model::invariant::invariant;
 use crate::model::limits::NAME_BYTES_MAX;
 
 /// Most bytes of a datagram, the later tag included: below what any path carries unfragmented
@@ -106,7 +107,7 @@ impl Envelope {
     /// A whole datagram.
     pub(super) fn seal(&self, kind: Kind, body: &[u8]) -> Vec<u8> {
         let network = self.network.as_str().as_bytes();
-        debug_assert!(body.len() <= self.body_bytes_max(), "a body that foca or we bounded");
+        invariant!(body.len() <= self.body_bytes_max(), "a body fits into its datagram");
         let mut bytes = Vec::with_capacity(FIXED_BYTES + network.len() + body.len());
         bytes.extend_from_slice(&MAGIC);
         // The name's length is at most NAME_BYTES_MAX, checked when it was made.

@@ -247,10 +247,7 @@ fn decode_event(text: &str) -> Option<(NodeId, Tick)> {
 }
 
 fn event_json(event: Event, table: &NodeTable) -> Json {
-    match table.get(event.node) {
-        Some(_) => table.spell_event(event).into(),
-        None => Json::Null,
-    }
+    table.spell_event(event).into()
 }
 
 /// Appends an entry's line, with its line break.
@@ -288,29 +285,25 @@ pub fn line_fields(path: &Path, entry: &Entry, table: &NodeTable) -> Map<String,
     if !entry.extra().is_empty() {
         fields.insert("extra".into(), BASE64.encode(entry.extra()).into());
     }
-    if let Some(version) = Version::of(entry, table) {
-        let (version, value) = (hash_of_version(path, &version), hash_of_value(entry.value()));
-        fields.insert("check".into(), format!("{version:016x}{value:016x}").into());
-    }
+    let version = hash_of_version(path, &Version::of(entry, table));
+    let value = hash_of_value(entry.value());
+    fields.insert("check".into(), format!("{version:016x}{value:016x}").into());
     fields
 }
 
 impl Version {
-    /// An entry's; `None` if the table does not know its nodes.
-    fn of(entry: &Entry, table: &NodeTable) -> Option<Version> {
-        let event = |event: Event| Some((table.get(event.node)?.clone(), event.tick));
-        Some(Version {
-            chain: entry.events().map(event).collect::<Option<_>>()?,
+    /// An entry's, whose events are in the table's indices.
+    fn of(entry: &Entry, table: &NodeTable) -> Version {
+        let event = |event: Event| (table.id(event.node).clone(), event.tick);
+        Version {
+            chain: entry.events().map(event).collect(),
             is_chain_cut: entry.is_chain_cut(),
             tock: entry.tock(),
-            origin: match entry.reissue_of() {
-                None => None,
-                Some(origin) => Some(event(origin)?),
-            },
+            origin: entry.reissue_of().map(event),
             extra: entry.extra().to_vec(),
             is_deletion: entry.is_tombstone(),
             standing: Standing::AsWritten,
-        })
+        }
     }
 
     /// The version that the line names, for something to be made on top of it, in terms of a table: all

@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::limits::{CHAIN_LEN_MAX, RECORD_EXTRA_BYTES_MAX};
 use crate::model::path::{Path, PathError};
 use crate::model::spelling::LifeRef;
@@ -163,7 +164,8 @@ impl<'a> Record<'a> {
                         return Err(RecordError::ExtraTooLong(length));
                     }
                     extra.push((keys - at) as u8);
-                    extra.extend_from_slice(before.get(..length).unwrap_or_default());
+                    let fields = before.get(..length);
+                    extra.extend_from_slice(fields.or_broken("what was read was there"));
                     break;
                 }
             }
@@ -201,7 +203,8 @@ impl<'a> Record<'a> {
             Some(origin) => Some(resolve(origin)?),
             None => None,
         };
-        let chain = Chain::from_events(events, self.chain_cut)?;
+        let chain = Chain::from_events(events, self.chain_cut);
+        let chain = chain.or_broken("a record that was read has 1 to 8 events");
         let (value, tock, extra) = (self.value, self.tock, &self.extra);
         let parts = EntryParts { value, chain: &chain, tock, origin, extra };
         Some(Entry::new_in(room, &parts))
@@ -256,8 +259,7 @@ fn read_chain<'a>(reader: &mut Reader<'a>) -> Result<ReadChain<'a>, RecordError>
     Ok((events, false))
 }
 
-/// Appends the record of a version. An incarnation that the table does not hold (which does not
-/// happen) would be written as `?`.
+/// Appends the record of a version, whose events are in the table's indices.
 pub fn encode_record(path: &[u8], entry: &Entry, table: &NodeTable, out: &mut Vec<u8>) {
     let (extra_count, extra) = match entry.extra().split_first() {
         Some((count, rest)) => (usize::from(*count), rest),
@@ -291,9 +293,9 @@ pub fn encode_record(path: &[u8], entry: &Entry, table: &NodeTable, out: &mut Ve
 
 fn write_event(event: Event, table: &NodeTable, out: &mut Vec<u8>) {
     write_array_len(3, out);
-    let id = table.get(event.node);
-    write_str(id.map_or("?", |id| id.name.as_str()), out);
-    write_u64(id.map_or(0, |id| id.incarnation.0), out);
+    let id = table.id(event.node);
+    write_str(id.name.as_str(), out);
+    write_u64(id.incarnation.0, out);
     write_u64(event.tick.get(), out);
 }
 

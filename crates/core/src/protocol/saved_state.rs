@@ -25,6 +25,7 @@ pub use node::SavedNode;
 pub use writer::SavedStateWriter;
 
 use crate::model::ids::{Tick, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::path::{Path, PathError};
@@ -202,7 +203,7 @@ impl SavedStateReader {
     pub fn next_record(&mut self) -> Result<Option<SavedRecord>, SavedStateError> {
         let at = self.offset;
         let failed = |problem| SavedStateError { offset: at, problem };
-        let rest = self.buffer.get(self.start..).unwrap_or_default();
+        let rest = self.buffer.get(self.start..).or_broken("what was read is within the buffer");
         if rest.is_empty() {
             return Ok(None);
         }
@@ -210,7 +211,7 @@ impl SavedStateReader {
             Some(length) => length,
             None => return Ok(None),
         };
-        let record = rest.get(..length).unwrap_or_default();
+        let record = rest.get(..length).or_broken("a record that is whole is here");
         let decoded = decode(record, at, &mut self.paths).map_err(failed)?;
         self.start += length;
         self.offset += length as u64;

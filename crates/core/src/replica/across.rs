@@ -9,6 +9,7 @@ use super::{Committed, Replica};
 use crate::model::defects::{Defect, Defects};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
+use crate::model::invariant::{COSTLY, costly_invariant, invariant};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 
@@ -204,9 +205,15 @@ impl Replica {
     pub(super) fn take_knowledge(&mut self, their: &Knowledge) {
         self.check_own_seen(&their.seen);
         self.seen.union_with(&their.seen);
+        let before = COSTLY.then(|| self.mark.clone());
         self.mark.raise_all(&their.mark);
+        costly_invariant!(
+            before.is_none_or(|before| before.ahead_of(&self.mark) == Tock::default()),
+            "a mark never goes back"
+        );
         if !self.defects.has(Defect::TockNotRaised) {
             self.hear_tock(their.tock.max(self.mark.top()));
+            invariant!(self.mark.top() <= self.tock, "the own tock is at least the mark");
         }
     }
 
@@ -260,20 +267,20 @@ impl Replica {
         mut drops: Vec<Path>,
         mut reissues: Vec<(Path, bool)>,
     ) -> Result<Across, AcrossFailure> {
-        if !reissues.is_empty() && !self.can_make_events() {
+        let floor = self.mark.top().max(their.mark.top());
+        if !reissues.is_empty() && !self.can_reissue(reissues.len(), floor) {
             return Err(AcrossFailure::NoEvent);
         }
         // The order of a hash map must not decide about ticks.
         drops.sort_unstable();
         reissues.sort_unstable();
-        let floor = self.mark.top().max(their.mark.top());
-        let dropped = drops.iter().filter_map(|path| self.drop_entry(path)).collect();
+        let dropped = drops.iter().map(|path| self.drop_entry(path)).collect();
         let mut across = Across { dropped, ..Across::default() };
         for (path, origin_seen) in &reissues {
             // What S has seen and does not hold was deleted there.
             let old = self.tree.get(path.as_bytes());
             let deleted = old.and_then(|old| self.deletion_undone_by(old, &their.seen));
-            let Some(committed) = self.reissue(path, floor, *origin_seen) else { continue };
+            let committed = self.reissue(path, floor, *origin_seen);
             if let Some(deleted) = deleted
                 && !committed.entry.is_tombstone()
             {

@@ -6,9 +6,13 @@ use crate::model::chain::Chain;
 use crate::model::defects::Defect;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
+use crate::model::invariant::{OrBroken, invariant};
 use crate::model::left_out::{LeftOut, accounted_events};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
+
+/// Whoever needs an event asks whether there is one before anything is accounted for.
+const ASKED: &str = "an event that was asked for can be made";
 
 /// What became of a version that arrived.
 #[must_use]
@@ -56,7 +60,8 @@ impl Conflict {
     /// there. The loser stands for that deletion: a tombstone with the tock 0, which no entry has,
     /// and a cut chain of the event that was deleted.
     pub(super) fn undone(path: &Path, winner: &Entry, deleted: Event, took_theirs: bool) -> Self {
-        let chain = Chain::from_events([deleted], true).unwrap_or_else(|| Chain::first(deleted));
+        let chain = Chain::from_events([deleted], true);
+        let chain = chain.or_broken("one event is a chain");
         let loser = Entry::new(&EntryParts {
             value: None,
             chain: &chain,
@@ -106,7 +111,7 @@ impl Replica {
         let Some((kept, ours)) = self.tree.get_at(&spot).map(|(p, e)| (p.clone(), e.clone()))
         else {
             if self.is_deleted_copy(path, theirs) {
-                if self.can_make_events() {
+                if self.next_event_above(theirs.tock()).is_some() {
                     return self.delete_copy(path, theirs);
                 }
                 if self.usurped {
@@ -173,7 +178,7 @@ impl Replica {
     /// Replication rule 2, a copy at an empty path: a plain tombstone on top of it.
     fn delete_copy(&mut self, path: &Path, theirs: &Entry) -> Applied {
         self.account_for_theirs(theirs);
-        let Some((event, tock)) = self.next_event() else { return Applied::Superseded };
+        let (event, tock) = self.next_event().or_broken(ASKED);
         let chain = theirs.chain().extended(event, self.chain_bound);
         let left_out = LeftOut::on_top_of(theirs, event, self.chain_bound);
         let extra = &left_out.put_into(&[])[..];
@@ -203,8 +208,7 @@ impl Replica {
     /// origin; tock = max(own tock, w's, l's) + 1.
     fn put_on_top(&mut self, path: &Path, lesser: &Entry, greater: &Entry) -> Applied {
         self.hear_tock(greater.tock().max(lesser.tock()));
-        // Asked for before anything was accounted for.
-        let Some((event, tock)) = self.next_event() else { return Applied::Superseded };
+        let (event, tock) = self.next_event().or_broken(ASKED);
         // As if the greater one had been made on top of the lesser: so no node takes them for
         // versions that do not know each other, or puts the greater one on top once more.
         let extended = |old: &Entry, event, tock| {
@@ -240,8 +244,13 @@ impl Replica {
 
     /// Takes the event and tock into use.
     pub(super) fn account_for_own(&mut self, event: Event, tock: Tock, chain: &Chain) {
+        invariant!(event.node == self.own, "an event that is made here is of this life");
+        invariant!(self.tick.next() == Some(event.tick), "own ticks are used one after the other");
+        invariant!(self.tock <= tock, "the own tock never goes back");
         self.tick = event.tick;
         self.tock = tock;
+        let is_new = self.seen.insert(event);
+        invariant!(is_new || !self.is_sound(), "no event is made twice");
         for event in chain.events() {
             self.seen.insert(*event);
         }

@@ -13,6 +13,7 @@ use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeTable, Tick, Tock};
+use crate::model::invariant::{OrBroken, invariant};
 use crate::model::meta::AUTH_PATH;
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
@@ -56,7 +57,7 @@ impl Replica {
     /// The state of this moment; `id` is this node's.
     #[must_use]
     pub fn image(&self, id: &NodeId) -> ReplicaImage {
-        debug_assert_eq!(self.table.get(self.own), Some(id));
+        invariant!(self.table.id(self.own) == id, "an image is of the life that its node is in");
         ReplicaImage {
             id: id.clone(),
             table: Arc::clone(&self.table),
@@ -116,7 +117,7 @@ impl Replica {
         let mut restored = Restored::default();
         // In the order of paths: ticks of re-issues must not depend on a hash map's.
         for (path, entry) in image.tree.subtree(&Path::root()) {
-            let Some(entry) = map.entry(entry) else { continue };
+            let entry = map.entry(entry);
             if restored.note(self.apply_on_behalf(path, &entry, &image.mark)) {
                 return Err(AcrossFailure::NoEvent);
             }
@@ -156,7 +157,8 @@ impl Replica {
             return Ok(Across::default());
         }
         let their = Knowledge { seen, mark: image.mark.clone(), tock: image.tock };
-        let newest_in_image = |path: &Path| map.event(image.tree.get(path.as_bytes())?.newest());
+        let newest_in_image =
+            |path: &Path| Some(map.event(image.tree.get(path.as_bytes())?.newest()));
         let answers = self.answers_of(&their, newest_in_image);
         self.step_across(&their, &answers)
     }
@@ -190,24 +192,28 @@ impl Replica {
 pub struct ImageMap(Vec<NodeIndex>);
 
 impl ImageMap {
-    /// An event of the image; `None` if that has no such incarnation.
+    fn node(&self, node: NodeIndex) -> NodeIndex {
+        let node = self.0.get(node.as_usize());
+        *node.or_broken("the events of an image are of incarnations in its node table")
+    }
+
+    /// An event of the image.
     #[must_use]
-    pub fn event(&self, event: Event) -> Option<Event> {
-        Some(Event { node: *self.0.get(event.node.as_usize())?, tick: event.tick })
+    pub fn event(&self, event: Event) -> Event {
+        Event { node: self.node(event.node), tick: event.tick }
     }
 
     /// An entry of the image.
     #[must_use]
-    pub fn entry(&self, entry: &Entry) -> Option<Entry> {
-        entry.translated(|event| self.event(event))
+    pub fn entry(&self, entry: &Entry) -> Entry {
+        let entry = entry.translated(|event| Some(self.event(event)));
+        entry.or_broken("each event of an image has its place")
     }
 
     fn seen(&self, theirs: &Seen) -> Seen {
         let mut seen = Seen::new();
         for (node, ticks) in theirs.iter() {
-            if let Some(node) = self.0.get(node.as_usize()) {
-                seen.union_node(*node, ticks);
-            }
+            seen.union_node(self.node(node), ticks);
         }
         seen
     }

@@ -15,6 +15,7 @@ use crate::model::chain::Chain;
 use crate::model::defects::Defect;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::Mark;
 use crate::tree::content_sums::ContentSums;
@@ -149,7 +150,8 @@ impl Replica {
         let (event, tock) = self.next_event_above(theirs.tock())?;
         let older = theirs.events().skip(1).filter(|older| older.node != event.node);
         let events = std::iter::once(event).chain(older);
-        let chain = Chain::from_events(events, theirs.is_chain_cut())?;
+        let chain = Chain::from_events(events, theirs.is_chain_cut());
+        let chain = chain.or_broken("a chain with another newest event is one");
         let entry = Entry::new(&EntryParts {
             value: theirs.value(),
             chain: &chain,

@@ -9,6 +9,7 @@ use super::across::{Across, AcrossFailure, Knowledge, NamesMax};
 use super::{Committed, Replica};
 use crate::model::defects::Defect;
 use crate::model::ids::{Event, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::tree::AllEntries;
 
@@ -178,9 +179,9 @@ impl Replica {
         self.drop_and_reissue(their, drops, reissues)
     }
 
-    /// Takes an entry out of the tree: replication rule 4a. No event is made for it.
-    pub(super) fn drop_entry(&mut self, path: &Path) -> Option<Committed> {
-        let entry = self.take_out(path)?;
-        Some(Committed { path: path.clone(), entry })
+    /// Takes an entry out of the tree, where there is one: replication rule 4a. No event is made for it.
+    pub(super) fn drop_entry(&mut self, path: &Path) -> Committed {
+        let entry = self.take_out(path).or_broken("what is dropped is held");
+        Committed { path: path.clone(), entry }
     }
 }

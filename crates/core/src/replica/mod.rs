@@ -38,6 +38,7 @@ use crate::model::chain::ChainBound;
 use crate::model::defects::{Defect, Defects};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::invariant::{OrBroken, costly_invariant, invariant};
 use crate::model::meta::{AUTH_PATH, Login, login};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen, SeenById};
@@ -100,7 +101,7 @@ impl Replica {
     #[must_use]
     pub fn new(id: &NodeId, hash_seed: u64) -> Self {
         let mut table = NodeTable::new();
-        let own = table.intern(id).unwrap_or(NodeIndex(0));
+        let own = table.intern(id).or_broken("an empty node table has room");
         let tree = Tree::new(hash_seed);
         Self {
             table: Arc::new(table),
@@ -208,7 +209,7 @@ impl Replica {
     /// same, whatever their indices. O(incarnations).
     #[must_use]
     pub fn seen_fingerprint(&self) -> u64 {
-        let ids = self.seen.iter().filter_map(|(node, ticks)| Some((self.table.get(node)?, ticks)));
+        let ids = self.seen.iter().map(|(node, ticks)| (self.table.id(node), ticks));
         ids.fold(0, |sum, (id, ticks)| sum.wrapping_add(fingerprint(share_key(id), ticks)))
     }
 
@@ -285,9 +286,20 @@ impl Replica {
 
     /// As above, at a path that was looked up since the last change; also returns what was there.
     fn commit_at(&mut self, spot: &Spot, path: Path, entry: Entry) -> (Committed, Option<Entry>) {
+        invariant!(entry.tock() <= self.tock, "the own tock is at least that of every entry");
+        costly_invariant!(
+            !self.is_sound() || self.seen.contains(entry.newest()),
+            "what is held is accounted for"
+        );
         self.ring.push(entry.newest(), &path);
         self.changed.note(&path);
         let old = self.tree.put(spot, &path, entry.clone());
+        costly_invariant!(
+            !self.is_sound()
+                || old.as_ref().is_none_or(|old| entry.compare(old, &self.table).is_ge()),
+            "a version is replaced by a greater one, or by another content of it",
+            "{old:?} by {entry:?} at {path}"
+        );
         self.note_change(&path, old.as_ref(), Some(&entry));
         (Committed { path, entry }, old)
     }
@@ -297,6 +309,33 @@ impl Replica {
         let entry = self.tree.remove(path)?;
         self.note_change(path, Some(&entry), None);
         Some(entry)
+    }
+
+    /// Whether no defect is planted: those break invariants, for the simulator's oracle to find.
+    fn is_sound(&self) -> bool {
+        self.defects == Defects::default()
+    }
+
+    /// Checks what must hold between two inputs, for tests and the simulator. Walks everything.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fn check(&self) {
+        self.tree.check();
+        let contents = ContentSums::of(&self.tree, &self.table);
+        invariant!(contents.buckets() == self.contents.buckets(), "the sums are over the tree");
+        invariant!(contents.total() == self.contents.total(), "the sums are over the tree");
+        let login = login_of(self.tree.get(AUTH_PATH));
+        invariant!(login == self.login, "the login is what the tree says");
+        if !self.is_sound() {
+            return;
+        }
+        invariant!(self.mark.top() <= self.tock, "the own tock is at least the mark");
+        let own = self.seen.contiguous(self.own);
+        invariant!(self.tick <= own, "all ticks that this life has used are accounted for");
+        for (path, entry) in self.tree.all() {
+            invariant!(entry.tock() <= self.tock, "the own tock is at least that of every entry");
+            let is_seen = self.seen.contains(entry.newest());
+            invariant!(is_seen, "what is held is accounted for", "{entry:?} at {path}");
+        }
     }
 
     /// Keeps the sums up to date: there was `old` at a path, and is `new` now.

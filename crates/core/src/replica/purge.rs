@@ -4,6 +4,7 @@
 use super::{Committed, Replica};
 use crate::model::defects::Defect;
 use crate::model::ids::Tock;
+use crate::model::invariant::invariant;
 use crate::model::mark::{Component, Implied, Lineage, Mark, PurgeId};
 use crate::model::seen::Seen;
 
@@ -106,6 +107,12 @@ impl Replica {
     /// Replication rule 5, carried out; only legal after [`PurgeDecision::Apply`]. Drops the tombstones
     /// that are in V with tock <= `to` and gives them back; mark = `to`, own tock >= `to`.
     pub fn apply_purge(&mut self, pair: &TockPair) -> Vec<Committed> {
+        let decision = self.decide_purge(pair);
+        invariant!(
+            decision == PurgeDecision::Apply,
+            "a purge is applied where its conditions hold",
+            "{decision:?}"
+        );
         let gone: Vec<Committed> = self
             .tree
             .tombstones_up_to(pair.to)
@@ -113,11 +120,13 @@ impl Replica {
             .map(|(path, entry)| Committed { path: path.clone(), entry: entry.clone() })
             .collect();
         for Committed { path, .. } in &gone {
-            self.take_out(path);
+            let entry = self.take_out(path);
+            invariant!(entry.is_some(), "what is purged is held");
         }
         pair.raise(&mut self.mark);
         if !self.defects.has(Defect::TockNotRaised) {
             self.hear_tock(pair.to);
+            invariant!(self.mark.top() <= self.tock, "the own tock is at least the mark");
         }
         gone
     }
@@ -138,8 +147,7 @@ impl Replica {
         tombstones_max: usize,
     ) -> Option<TockPair> {
         let from = self.mark.component(lineage);
-        let everything = Tock::new(u64::MAX >> 2).unwrap_or(self.tock);
-        let last = self.tree.tombstones_up_to(everything).take(tombstones_max.max(1)).last();
+        let last = self.tree.tombstones_up_to(Tock::MAX).take(tombstones_max.max(1)).last();
         let (_, last) = last?;
         let to = last.tock().max(self.above_mark()?);
         Some(self.pair_to(lineage, from, to, id))

@@ -6,7 +6,8 @@ use super::apply::{Applied, Conflict};
 use super::{Committed, Replica};
 use crate::model::defects::Defect;
 use crate::model::entry::{Entry, EntryParts};
-use crate::model::ids::{Event, Tock};
+use crate::model::ids::{Event, Tick, Tock};
+use crate::model::invariant::{OrBroken, invariant};
 use crate::model::left_out::LeftOut;
 use crate::model::path::Path;
 use crate::model::seen::Mark;
@@ -19,16 +20,12 @@ impl Replica {
     /// `origin_seen`: the side where the path is empty has seen the entry's origin. Then a value
     /// that is itself a re-issue was deleted there, and a plain tombstone is written instead.
     ///
-    /// `None`, and nothing is changed, if there is no entry or no event can be made.
-    pub(super) fn reissue(
-        &mut self,
-        path: &Path,
-        floor: Tock,
-        origin_seen: bool,
-    ) -> Option<Committed> {
-        let old = self.tree.get(path.as_bytes())?.clone();
-        let (event, _) = self.next_event()?;
-        let tock = floor.max(old.tock()).next()?;
+    /// There is an entry, and the event can be made ([`Replica::can_reissue`]).
+    pub(super) fn reissue(&mut self, path: &Path, floor: Tock, origin_seen: bool) -> Committed {
+        let old = self.tree.get(path.as_bytes()).or_broken("what is re-issued is held").clone();
+        let (event, _) = self.next_event().or_broken("a re-issue that was asked for can be made");
+        let tock = floor.max(old.tock()).next();
+        let tock = tock.or_broken("a re-issue that was asked for can be made");
         let dies = !old.is_tombstone()
             && old.reissue_of().is_some()
             && origin_seen
@@ -46,7 +43,15 @@ impl Replica {
             extra: &left_out.put_into(without_id.as_deref().unwrap_or(old.extra())),
         });
         self.account_for_own(event, self.tock.max(tock), &chain);
-        Some(self.commit(path.clone(), entry))
+        self.commit(path.clone(), entry)
+    }
+
+    /// Whether so many re-issues can be made, of entries whose tocks are at most `floor`.
+    pub(super) fn can_reissue(&self, count: usize, floor: Tock) -> bool {
+        let Some(above) = floor.next() else { return false };
+        let has_tock = self.tock.max(above).next().is_some();
+        let last = u64::try_from(count).ok().and_then(|count| self.tick.get().checked_add(count));
+        has_tock && last.and_then(Tick::new).is_some() && self.can_make_events()
     }
 
     /// Replication rule 8: a streamed entry of a sender that is behind this node in some lineage,
@@ -65,16 +70,14 @@ impl Replica {
         // This side is the one where the path is empty; what it had seen before counts.
         let origin_seen = theirs.reissue_of().is_some_and(|origin| self.seen.contains(origin));
         let reissues = was_empty && theirs.tock() <= purged_below;
-        if reissues && !self.can_make_events() {
+        if reissues && !self.can_reissue(1, self.mark.top()) {
             return Applied::Refused;
         }
         let applied = self.apply_unrefused(path, theirs);
         // If nothing was there, the conflict is that a deletion was undone.
         let is_in = matches!(applied, Applied::Taken(_) | Applied::Conflict(_));
-        if reissues
-            && is_in
-            && let Some(committed) = self.reissue(path, self.mark.top(), origin_seen)
-        {
+        if reissues && is_in {
+            let committed = self.reissue(path, self.mark.top(), origin_seen);
             let conflict = match applied {
                 Applied::Conflict(conflict) if !committed.entry.is_tombstone() => {
                     let winner = committed.entry.clone();
@@ -104,7 +107,8 @@ impl Replica {
     pub fn burn_event(&mut self) -> Option<Event> {
         let (event, _) = self.next_event()?;
         self.tick = event.tick;
-        self.seen.insert(event);
+        let is_new = self.seen.insert(event);
+        invariant!(is_new || !self.is_sound(), "no event is made twice");
         Some(event)
     }
 }

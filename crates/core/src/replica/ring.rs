@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::model::ids::{Event, NodeIndex};
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::Seen;
 
@@ -40,7 +41,7 @@ impl Chunk {
         let (event, end) = *self.events.get(at)?;
         let before = at.checked_sub(1).and_then(|before| self.events.get(before));
         let from = before.map_or(0, |(_, end)| *end);
-        Some((event, self.paths.get(from..end)?))
+        Some((event, self.paths.get(from..end).or_broken("a change's path is in its chunk")))
     }
 
     fn clear(&mut self) {
@@ -81,9 +82,8 @@ impl Ring {
             let next = self.take_oldest().unwrap_or_default();
             self.chunks.push_back(next);
         }
-        if let Some(open) = self.chunks.back_mut() {
-            Arc::make_mut(open).push(event, path.as_bytes());
-        }
+        let open = self.chunks.back_mut().or_broken("the last chunk is open");
+        Arc::make_mut(open).push(event, path.as_bytes());
     }
 
     /// Has the oldest chunk fall out, if there are enough; gives its room, if it can be used again.
@@ -104,9 +104,8 @@ impl Ring {
         if self.fallen.len() <= at {
             self.fallen.resize(at + 1, 0);
         }
-        if let Some(highest) = self.fallen.get_mut(at) {
-            *highest = (*highest).max(tick);
-        }
+        let highest = self.fallen.get_mut(at).or_broken("there was room made");
+        *highest = (*highest).max(tick);
     }
 
     /// A snapshot. Costs one reference per [`CHUNK`] changes.

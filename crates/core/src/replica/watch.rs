@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use ahash::RandomState;
 
+use crate::model::invariant::{OrBroken, invariant};
 use crate::model::path::Path;
 
 /// Most watches of one node, all clients together. Each costs a place here and a bounded queue
@@ -41,6 +42,9 @@ impl WatchScope {
             && self.wants_depth(path.len() - self.top.len())
     }
 }
+
+/// What ending a watch relies on.
+const BY_TOP: &str = "a watch is also found by the path that it watches";
 
 /// All watches, by the path that they watch.
 pub struct Watches {
@@ -101,18 +105,16 @@ impl Watches {
     /// Ends a watch; returns whether it existed.
     pub fn remove(&mut self, id: WatchId) -> bool {
         let Some(scope) = self.scopes.remove(&id) else { return false };
-        if let Some(at_top) = self.by_top.get_mut(scope.top.as_bytes()) {
-            if let Some(at) = at_top.iter().position(|alike| alike.scope == scope)
-                && let Some(alike) = at_top.get_mut(at)
-            {
-                alike.ids.remove(&id);
-                if alike.ids.is_empty() {
-                    at_top.swap_remove(at);
-                }
-            }
-            if at_top.is_empty() {
-                self.by_top.remove(scope.top.as_bytes());
-            }
+        let at_top = self.by_top.get_mut(scope.top.as_bytes()).or_broken(BY_TOP);
+        let at = at_top.iter().position(|alike| alike.scope == scope).or_broken(BY_TOP);
+        let alike = at_top.get_mut(at).or_broken(BY_TOP);
+        let was_there = alike.ids.remove(&id);
+        invariant!(was_there, "a watch is also found by the path that it watches");
+        if alike.ids.is_empty() {
+            at_top.swap_remove(at);
+        }
+        if at_top.is_empty() {
+            self.by_top.remove(scope.top.as_bytes());
         }
         true
     }
@@ -125,7 +127,7 @@ impl Watches {
             return found;
         }
         for end in std::iter::once(0).chain(path.element_ends()) {
-            let top = path.as_bytes().get(..end).unwrap_or_default();
+            let top = path.as_bytes().get(..end).or_broken("an element ends within its path");
             for alike in self.by_top.get(top).into_iter().flatten() {
                 if alike.scope.wants(path) {
                     groups += 1;

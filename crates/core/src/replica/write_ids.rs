@@ -13,6 +13,7 @@ use xxhash_rust::xxh64::xxh64;
 
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Tock};
+use crate::model::invariant::invariant;
 use crate::model::path::Path;
 use crate::model::write_id::WriteId;
 use crate::tree::Tree;
@@ -116,11 +117,16 @@ impl WriteIds {
         if self.order.len() >= WRITE_IDS_MAX
             && let Some(oldest) = self.order.pop_front()
         {
-            self.made.remove(&oldest);
+            let made = self.made.remove(&oldest);
+            invariant!(made.is_some(), "a write id in order is one that is known");
             self.copies.remove(&oldest);
         }
         self.order.push_back(id);
         self.made.insert(id, made);
+        invariant!(
+            self.order.len() == self.made.len(),
+            "the write ids in order are those that are known"
+        );
     }
 
     /// The events of all copies of an entry's write but its own; nearly always none.

@@ -5,6 +5,7 @@ use super::table::Filling;
 use super::{TOMBSTONE_BYTES, Tree, hasher};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
+use crate::model::invariant::{costly_invariant, invariant};
 use crate::model::path::Path;
 use crate::model::path::bytes::has_array;
 
@@ -40,7 +41,10 @@ impl OrderBuilder {
     /// Adds an entry; fastest in the order of paths. The caller says whether it is a tombstone,
     /// because a caller that has sorted very many entries knows it without loading the entry.
     pub fn push(&mut self, path: &Path, entry: &Entry, is_tombstone: bool) {
-        debug_assert_eq!(entry.is_tombstone(), is_tombstone);
+        costly_invariant!(
+            entry.is_tombstone() == is_tombstone,
+            "whether an entry is a tombstone is told as it is"
+        );
         self.memory += Tree::path_cost(path) + entry.memory_bytes();
         self.has_array_paths = self.has_array_paths || has_array(path.as_bytes());
         self.order.insert(path.clone());
@@ -59,8 +63,11 @@ impl Tree {
     pub fn assemble(entries: EntriesBuilder, order: OrderBuilder) -> Self {
         let entries = entries.entries.finish();
         let OrderBuilder { order, tombstones, live, memory, has_array_paths } = order;
-        debug_assert_eq!(entries.len(), order.len());
-        debug_assert_eq!(entries.len() - live, tombstones.len());
+        invariant!(entries.len() == order.len(), "table and order hold the same paths");
+        invariant!(
+            entries.len() == live + tombstones.len(),
+            "an entry is live, or in the index of tombstones"
+        );
         Self { entries, order, tombstones, live, memory, version: 1, replaced: 0, has_array_paths }
     }
 }

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Tree;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeIndex, NodeTable};
+use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen_sum::share_key;
 
@@ -38,8 +39,8 @@ impl IncarnationKeys {
     fn learn(&mut self, table: &NodeTable, node: NodeIndex) -> u64 {
         let unknown = table.iter().skip(self.keys.len());
         self.keys.extend(unknown.map(|(_, id)| share_key(id)));
-        // All events of a tree are in its table; one that is not would count the same anywhere.
-        self.keys.get(node.as_usize()).copied().unwrap_or_default()
+        let key = self.keys.get(node.as_usize());
+        *key.or_broken("the events of a tree are of incarnations in its node table")
     }
 
     /// The hash of one version: of its path, whole chain, tock and origin, and of its value and all
@@ -142,9 +143,9 @@ impl ContentSums {
         let mut hash = |entry: &Entry| self.keys.content_hash(table, path, entry);
         let (old, new) = (old.map(&mut hash), new.map(&mut hash));
         let change = new.unwrap_or(0).wrapping_sub(old.unwrap_or(0));
-        if let Some(sum) = self.buckets.get_mut(usize::from(bucket_of(path))) {
-            *sum = sum.wrapping_add(change);
-        }
+        let sum = self.buckets.get_mut(usize::from(bucket_of(path)));
+        let sum = sum.or_broken("there is a sum for each bucket");
+        *sum = sum.wrapping_add(change);
         self.total = self.total.wrapping_add(change);
         ReplacedHashes { path, old, new }
     }

@@ -7,10 +7,16 @@
 
 use triomphe::Arc;
 
+use crate::model::invariant::{OrBroken, costly_invariant};
+
 /// Bits of an item's number that choose the way at each level.
 const BITS: u32 = 6;
 /// Children of a node. When a snapshot shares it, a change copies one node of each level.
 const FAN: usize = 1 << BITS;
+
+/// What look-ups rely on.
+const FILLED: &str = "a directory has all of its items and the nodes on the way to them";
+const FAN_WIDE: &str = "a node has a place for each turn";
 
 #[derive(Clone)]
 enum Node<T> {
@@ -63,8 +69,14 @@ impl<T: Clone> Directory<T> {
         let (mut node, mut level) = (&*self.root, self.height);
         loop {
             match node {
-                Node::Inner(children) => node = children.get(turn(at, level))?.as_deref()?,
-                Node::Leaf(items) => return items.get(turn(at, 0))?.as_ref(),
+                Node::Inner(children) => {
+                    let child = children.get(turn(at, level)).and_then(Option::as_deref);
+                    node = child.or_broken(FILLED);
+                }
+                Node::Leaf(items) => {
+                    let item = items.get(turn(at, 0)).and_then(Option::as_ref);
+                    return Some(item.or_broken(FILLED));
+                }
             }
             level = level.saturating_sub(1);
         }
@@ -75,17 +87,18 @@ impl<T: Clone> Directory<T> {
         if at >= self.len {
             return None;
         }
-        self.slot(at)?.as_mut().map(Arc::make_mut)
+        Some(Arc::make_mut(self.slot(at).as_mut().or_broken(FILLED)))
     }
 
     /// An item's place, with the nodes on the way to it, which are made if they are not there. For
     /// numbers that fit.
-    fn slot(&mut self, at: usize) -> Option<&mut Option<Arc<T>>> {
+    fn slot(&mut self, at: usize) -> &mut Option<Arc<T>> {
+        costly_invariant!(at < self.capacity(), "there is room for an item that is added");
         let (mut node, mut level) = (Arc::make_mut(&mut self.root), self.height);
         loop {
             match node {
                 Node::Inner(children) => {
-                    let child = children.get_mut(turn(at, level))?;
+                    let child = children.get_mut(turn(at, level)).or_broken(FAN_WIDE);
                     level = level.saturating_sub(1);
                     let child = child.get_or_insert_with(|| {
                         Arc::new(match level {
@@ -95,7 +108,7 @@ impl<T: Clone> Directory<T> {
                     });
                     node = Arc::make_mut(child);
                 }
-                Node::Leaf(items) => return items.get_mut(turn(at, 0)),
+                Node::Leaf(items) => return items.get_mut(turn(at, 0)).or_broken(FAN_WIDE),
             }
         }
     }
@@ -104,26 +117,23 @@ impl<T: Clone> Directory<T> {
     pub(super) fn push(&mut self, item: T) {
         if self.len == self.capacity() {
             let mut children = no_children();
-            if let Some(first) = children.first_mut() {
-                *first = Some(Arc::clone(&self.root));
-            }
+            *children.first_mut().or_broken(FAN_WIDE) = Some(Arc::clone(&self.root));
             self.root = Arc::new(Node::Inner(children));
             self.height += 1;
         }
         let at = self.len;
-        if let Some(slot) = self.slot(at) {
-            *slot = Some(Arc::new(item));
-            self.len += 1;
-        }
+        let before = self.slot(at).replace(Arc::new(item));
+        costly_invariant!(before.is_none(), "there is nothing behind the last item");
+        self.len += 1;
     }
 
     /// Takes the last item away.
     pub(super) fn pop(&mut self) -> Option<Arc<T>> {
         let at = self.len.checked_sub(1)?;
-        let item = self.slot(at)?.take();
+        let item = self.slot(at).take().or_broken(FILLED);
         self.len = at;
         self.cut();
-        item
+        Some(item)
     }
 
     /// Lets go of nodes that nothing is in any more.
@@ -132,7 +142,7 @@ impl<T: Clone> Directory<T> {
         let (at, mut level) = (self.len, self.height);
         let mut node = Arc::make_mut(&mut self.root);
         while let Node::Inner(children) = node {
-            let Some(child) = children.get_mut(turn(at, level)) else { break };
+            let child = children.get_mut(turn(at, level)).or_broken(FAN_WIDE);
             if at % FAN.saturating_pow(level) == 0 {
                 *child = None;
                 break;
@@ -142,7 +152,7 @@ impl<T: Clone> Directory<T> {
         }
         while self.height > 0 && self.len <= FAN.saturating_pow(self.height) {
             let Node::Inner(children) = &*self.root else { break };
-            let Some(Some(first)) = children.first() else { break };
+            let first = children.first().and_then(Option::as_ref).or_broken(FILLED);
             self.root = Arc::clone(first);
             self.height -= 1;
         }

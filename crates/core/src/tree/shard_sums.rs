@@ -9,6 +9,7 @@ use super::Tree;
 use super::content_sums::{IncarnationKeys, ReplacedHashes, path_hash};
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
+use crate::model::invariant::{OrBroken, costly_invariant};
 use crate::model::path::Path;
 use crate::model::shard::SHARD_COUNT;
 use crate::model::shard_memo::recent_shard_of_bytes;
@@ -92,7 +93,11 @@ impl ShardSums {
         hashes: ReplacedHashes,
     ) {
         let shard = recent_shard_of_bytes(path.as_bytes());
-        let Some(sum) = self.sums.get_mut(usize::from(shard)) else { return };
+        costly_invariant!(
+            (old.is_some(), new.is_some()) == (hashes.old.is_some(), hashes.new.is_some()),
+            "a version is summed up with its hash"
+        );
+        let sum = self.sums.get_mut(usize::from(shard)).or_broken("there is a sum for each shard");
         if let Some((old, hash)) = old.zip(hashes.old) {
             *sum -= ShardSum::of(path, old, hash);
         }

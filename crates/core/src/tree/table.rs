@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use super::directory::Directory;
 use crate::model::entry::Entry;
+use crate::model::invariant::{OrBroken, costly_invariant, invariant};
 use crate::model::path::Path;
 
 /// Entries per bucket, on average, above which a bucket is added. Fewer cost memory, more cost time
@@ -47,6 +48,10 @@ pub(crate) struct Spot {
     arrangement: u64,
 }
 
+/// What look-ups rely on.
+const BUCKETS: &str = "each hash leads to a bucket";
+const ALIKE: &str = "a bucket's hashes and slots are alike";
+
 /// Entries whose hashes lead to the same bucket. `hashes` and `slots` have the same length and
 /// order.
 #[derive(Clone, Default)]
@@ -61,12 +66,11 @@ impl Bucket {
         loop {
             let rest = self.hashes.get(from..)?;
             let at = from + rest.iter().position(|h| *h == hash)?;
-            if let Some((found, entry)) = self.slots.get(at) {
-                // It is nearly always the right one: path and entry come together.
-                std::hint::black_box(entry.touch());
-                if found.as_bytes() == path {
-                    return Some(at);
-                }
+            let (found, entry) = self.slots.get(at).or_broken(ALIKE);
+            // It is nearly always the right one: path and entry come together.
+            std::hint::black_box(entry.touch());
+            if found.as_bytes() == path {
+                return Some(at);
             }
             from = at + 1;
         }
@@ -121,19 +125,24 @@ impl Table {
         self.hasher.hash_one(path) as u32
     }
 
+    /// The bucket that a hash leads to.
+    #[inline]
+    fn bucket(&self, hash: u32) -> &Bucket {
+        self.buckets.get(bucket_of(hash, self.buckets.len())).or_broken(BUCKETS)
+    }
+
     /// The entry at a path given as canonical bytes, with the path as it is stored.
     pub(super) fn get(&self, path: &[u8]) -> Option<(&Path, &Entry)> {
         let hash = self.hash(path);
-        let bucket = self.buckets.get(bucket_of(hash, self.buckets.len()))?;
-        let (path, entry) = bucket.slots.get(bucket.place(hash, path)?)?;
+        let bucket = self.bucket(hash);
+        let (path, entry) = bucket.slots.get(bucket.place(hash, path)?).or_broken(ALIKE);
         Some((path, entry))
     }
 
     /// Where a path is, or belongs.
     pub(super) fn find(&self, path: &[u8]) -> Spot {
         let hash = self.hash(path);
-        let bucket = self.buckets.get(bucket_of(hash, self.buckets.len()));
-        let at = bucket.and_then(|bucket| bucket.place(hash, path));
+        let at = self.bucket(hash).place(hash, path);
         Spot { hash, at, arrangement: self.arrangement }
     }
 
@@ -149,8 +158,11 @@ impl Table {
 
     /// The entry at a spot that was found since the last change.
     pub(super) fn get_at(&self, spot: &Spot) -> Option<(&Path, &Entry)> {
-        let bucket = self.buckets.get(bucket_of(spot.hash, self.buckets.len()))?;
-        let (path, entry) = bucket.slots.get(spot.at?)?;
+        invariant!(
+            spot.arrangement == self.arrangement,
+            "nothing has moved since a path was looked for"
+        );
+        let (path, entry) = self.bucket(spot.hash).slots.get(spot.at?).or_broken(ALIKE);
         Some((path, entry))
     }
 
@@ -174,14 +186,13 @@ impl Table {
             let mut buckets: [Option<(u32, &'t Bucket)>; LOOKED_UP_AT_ONCE] = Default::default();
             for (bucket, path) in buckets.iter_mut().zip(&paths) {
                 let hash = self.hash(path);
-                let place = bucket_of(hash, self.buckets.len());
-                *bucket = self.buckets.get(place).map(|bucket| (hash, bucket));
+                *bucket = Some((hash, self.bucket(hash)));
             }
             let mut slots: [Option<(usize, &'t Slot)>; LOOKED_UP_AT_ONCE] = Default::default();
             for (slot, bucket) in slots.iter_mut().zip(&buckets) {
                 let Some((hash, bucket)) = bucket else { continue };
                 let at = bucket.hashes.iter().position(|h| h == hash);
-                *slot = at.and_then(|at| Some((at, bucket.slots.get(at)?)));
+                *slot = at.map(|at| (at, bucket.slots.get(at).or_broken(ALIKE)));
             }
             let mut keys: [&'t [u8]; LOOKED_UP_AT_ONCE] = Default::default();
             let mut touched = 0;
@@ -195,14 +206,14 @@ impl Table {
             std::hint::black_box(touched);
             for (at, path) in paths.iter().enumerate() {
                 let (slot, key, bucket) = (slots.get(at), keys.get(at), buckets.get(at));
-                let Some((hash, bucket)) = bucket.copied().flatten() else { continue };
+                let (hash, bucket) = bucket.copied().flatten().or_broken(BUCKETS);
                 let place = match slot.copied().flatten() {
                     None => None,
                     Some((place, _)) if key == Some(path) => Some(place),
                     // Another path has the same hash.
                     Some(_) => bucket.place(hash, path),
                 };
-                let entry = place.and_then(|place| bucket.slots.get(place)).map(|(_, e)| e);
+                let entry = place.map(|place| &bucket.slots.get(place).or_broken(ALIKE).1);
                 let spot = Spot { hash, at: place, arrangement: self.arrangement };
                 found(first + at, spot, entry);
             }
@@ -212,9 +223,19 @@ impl Table {
 
     /// Puts an entry at a path that was looked up since the last change; returns the old one.
     pub(super) fn put(&mut self, spot: &Spot, path: &Path, entry: Entry) -> Option<Entry> {
-        debug_assert_eq!(spot.arrangement, self.arrangement);
-        let bucket = self.buckets.get_mut(bucket_of(spot.hash, self.buckets.len()))?;
-        if let Some((_, slot)) = spot.at.and_then(|at| bucket.slots.get_mut(at)) {
+        invariant!(
+            spot.arrangement == self.arrangement,
+            "nothing has moved since a path was looked for"
+        );
+        costly_invariant!(
+            self.hash(path.as_bytes()) == spot.hash,
+            "an entry is put where its own path was looked for"
+        );
+        let bucket = self.buckets.get_mut(bucket_of(spot.hash, self.buckets.len()));
+        let bucket = bucket.or_broken(BUCKETS);
+        if let Some(at) = spot.at {
+            let (there, slot) = bucket.slots.get_mut(at).or_broken(ALIKE);
+            costly_invariant!(there == path, "an entry replaces one of the same path");
             return Some(std::mem::replace(slot, entry));
         }
         bucket.push(spot.hash, (path.clone(), entry));
@@ -238,8 +259,8 @@ impl Table {
         let hash = self.hash(path);
         let bucket = bucket_of(hash, self.buckets.len());
         // Nothing is copied for one that is not there.
-        let at = self.buckets.get(bucket)?.place(hash, path)?;
-        let (_, entry) = self.buckets.get_mut(bucket)?.swap_remove(at);
+        let at = self.bucket(hash).place(hash, path)?;
+        let (_, entry) = self.buckets.get_mut(bucket).or_broken(BUCKETS).swap_remove(at);
         self.arrangement += 1;
         self.len -= 1;
         if self.buckets.len() > 1 && self.len < (self.buckets.len() - 1) * SHRINK_BELOW {
@@ -252,14 +273,13 @@ impl Table {
     fn grow(&mut self) {
         let new = self.buckets.len();
         let mut added = Bucket::default();
-        if let Some(source) = self.buckets.get_mut(buddy(new)) {
-            let mut at = 0;
-            while let Some(hash) = source.hashes.get(at).copied() {
-                if bucket_of(hash, new + 1) == new {
-                    added.push(hash, source.swap_remove(at));
-                } else {
-                    at += 1;
-                }
+        let source = self.buckets.get_mut(buddy(new)).or_broken(BUCKETS);
+        let mut at = 0;
+        while let Some(hash) = source.hashes.get(at).copied() {
+            if bucket_of(hash, new + 1) == new {
+                added.push(hash, source.swap_remove(at));
+            } else {
+                at += 1;
             }
         }
         self.buckets.push(added);
@@ -267,13 +287,32 @@ impl Table {
 
     /// Removes the last bucket; its content returns to where it came from.
     fn shrink(&mut self) {
-        let Some(last) = self.buckets.pop() else { return };
-        if let Some(target) = self.buckets.get_mut(buddy(self.buckets.len())) {
-            let last = Arc::unwrap_or_clone(last);
-            for (hash, slot) in last.hashes.into_iter().zip(last.slots) {
-                target.push(hash, slot);
-            }
+        let last = Arc::unwrap_or_clone(self.buckets.pop().or_broken(BUCKETS));
+        let target = self.buckets.get_mut(buddy(self.buckets.len())).or_broken(BUCKETS);
+        invariant!(last.hashes.len() == last.slots.len(), "a bucket's hashes and slots are alike");
+        for (hash, slot) in last.hashes.into_iter().zip(last.slots) {
+            target.push(hash, slot);
         }
+    }
+
+    /// Checks all of it, for tests and the simulator: every entry is found where its hash leads to.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub(super) fn check(&self) {
+        let mut len = 0;
+        for number in 0..self.buckets.len() {
+            let bucket = self.buckets.get(number).or_broken(BUCKETS);
+            invariant!(
+                bucket.hashes.len() == bucket.slots.len(),
+                "a bucket's hashes and slots are alike"
+            );
+            for (hash, (path, _)) in bucket.hashes.iter().zip(&bucket.slots) {
+                invariant!(*hash == self.hash(path.as_bytes()), "a slot stands at its path's hash");
+                let place = bucket_of(*hash, self.buckets.len());
+                invariant!(place == number, "a slot is in the bucket that its hash leads to");
+            }
+            len += bucket.slots.len();
+        }
+        invariant!(len == self.len, "a table's length is that of its buckets together");
     }
 
     /// All entries, in the order of the buckets.
@@ -301,13 +340,12 @@ impl Filling {
     pub(super) fn push(&mut self, path: Path, entry: Entry) {
         let hash = self.hasher.hash_one(path.as_bytes()) as u32;
         let at = bucket_of(hash, self.buckets.len());
-        if let Some(bucket) = self.buckets.get_mut(at) {
-            if bucket.slots.capacity() == 0 {
-                bucket.slots.reserve_exact(SHRINK_BELOW.next_multiple_of(SLOTS_STEP));
-            }
-            bucket.push(hash, (path, entry));
-            self.len += 1;
+        let bucket = self.buckets.get_mut(at).or_broken(BUCKETS);
+        if bucket.slots.capacity() == 0 {
+            bucket.slots.reserve_exact(SHRINK_BELOW.next_multiple_of(SLOTS_STEP));
         }
+        bucket.push(hash, (path, entry));
+        self.len += 1;
     }
 
     /// The table, with as many buckets as it should have.

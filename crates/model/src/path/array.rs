@@ -4,6 +4,7 @@
 use super::bytes::EXT_PATH;
 use super::element::Element;
 use super::error::ElementProblem;
+use crate::invariant::OrBroken;
 use crate::limits::{PATH_BYTES_MAX, PATH_NESTING_MAX};
 use crate::value::write::write_array_len;
 use crate::value::{Kind, Reader};
@@ -45,7 +46,7 @@ impl<'a> Array<'a> {
                 let start = ahead.position();
                 check_items(&mut ahead, Some(count), PATH_NESTING_MAX)?;
                 let length = ahead.position() - start;
-                Array::within_bounds(items.get(..length).unwrap_or_default())?
+                Array::within_bounds(items.get(..length).or_broken("what was read was there"))?
             }
             _ => Array::from_items(ahead.read_ext()?.1)?,
         };

@@ -301,6 +301,9 @@ impl Oracle {
 
     /// Looks at a node after it did something; tells whether what it holds or knows has changed.
     pub(crate) fn check_step(&mut self, name: &str, shadow: &mut Shadow, engine: &Engine) -> bool {
+        if engine.tree().len() <= PATHS_ALWAYS {
+            engine.check();
+        }
         if self.only_end {
             let sums = (engine.seen().count(), engine.contents_sum());
             let changed = shadow.sums != sums || shadow.mark != *engine.mark();
@@ -344,6 +347,7 @@ impl Oracle {
         self.dirty.clear();
         self.dirty.extend(0..self.history.paths().len() as u32);
         self.check_step(name, shadow, engine);
+        engine.check();
     }
 
     /// What is accounted for only ever grows, by events that were made, and has all own ticks.

@@ -11,6 +11,7 @@ use crate::framing::Framing;
 use crate::header::{Content, FileHeader, LogStart, write_header};
 use crate::knowledge::write_knowledge;
 use crate::model::ids::NodeTable;
+use crate::model::invariant::OrBroken;
 use crate::model::value::{write_i64, write_u64};
 use crate::record::{write_entry, write_gone, write_node};
 
@@ -290,9 +291,8 @@ impl BatchFrames<'_> {
 
     fn end(self, kind: u64) -> io::Result<()> {
         // All kinds are MessagePack integers of one byte.
-        if let Some(slot) = self.framing.payload().get_mut(self.kind_at) {
-            *slot = kind as u8;
-        }
+        let slot = self.framing.payload().get_mut(self.kind_at);
+        *slot.or_broken("an open frame begins with its kind") = kind as u8;
         self.framing.end();
         self.written
     }

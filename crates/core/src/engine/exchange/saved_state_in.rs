@@ -11,6 +11,7 @@ use super::super::load::SavedFile;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::seen::{Mark, Seen};
 use crate::model::tick_set::TickSet;
 use crate::model::value::Value;
@@ -127,8 +128,8 @@ impl Reading {
             self.seen.insert(event);
             events.push(event);
         }
-        // The reader gives 1 to CHAIN_LEN_MAX events.
-        let Some(chain) = Chain::from_events(events, saved.is_chain_cut) else { return Ok(()) };
+        let chain = Chain::from_events(events, saved.is_chain_cut);
+        let chain = chain.or_broken("an entry that was read from a file has 1 to 8 events");
         let entry = Entry::new(&EntryParts {
             value: saved.value.as_ref().map(Value::as_bytes),
             chain: &chain,
@@ -162,8 +163,8 @@ impl Reading {
             }
             let node = self.node(node)?;
             let entries = self.seen.get(node).map_or(0, TickSet::max);
-            // Within range: both are ticks, which end below 2^62.
-            let all = TickSet::range(1, tick.max(entries) + 1).unwrap_or_default();
+            let all = TickSet::range(1, tick.max(entries) + 1);
+            let all = all.or_broken("ticks that were read are below 2^62");
             self.seen.union_node(node, &all);
         }
         self.tock = self.tock.max(state.tock);

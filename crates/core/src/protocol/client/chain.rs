@@ -11,6 +11,7 @@ use super::reply::MessageWriter;
 use super::request::ChainLength;
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeIndex, NodeName, NodeTable};
+use crate::model::invariant::OrBroken;
 use crate::model::limits::CHAIN_LEN_MAX;
 use crate::model::spelling::LifeRef;
 use crate::model::value::{Reader, write_map_len, write_nil, write_str, write_str_len, write_u64};
@@ -88,10 +89,7 @@ pub struct Names<'a> {
 
 /// Appends the spelling of a life in a table as a string.
 pub fn write_maker(node: NodeIndex, table: &NodeTable, out: &mut Vec<u8>) {
-    match table.get(node) {
-        Some(id) => write_life(id.as_life(), out),
-        None => write_str("?", out),
-    }
+    write_life(table.id(node).as_life(), out);
 }
 
 /// Appends a life's spelling as a string.
@@ -102,8 +100,7 @@ pub fn write_life(life: LifeRef<'_>, out: &mut Vec<u8>) {
 
 impl Names<'_> {
     fn is_killed(&self, node: NodeIndex) -> bool {
-        !self.killed.is_empty()
-            && self.table.get(node).is_some_and(|id| self.killed.contains(&id.name))
+        !self.killed.is_empty() && self.killed.contains(&self.table.id(node).name)
     }
 
     /// Appends a life's spelling as a string; no allocation.
@@ -152,7 +149,7 @@ impl Names<'_> {
         message: &mut MessageWriter<'_>,
     ) {
         let events = self.visible(entry);
-        let Some((newest, older)) = events.split_first() else { return };
+        let (newest, older) = events.split_first().or_broken("a chain has a newest event");
         self.write_life(newest.node, message.key("node"));
         message.u64("tick", newest.tick.get());
         let cut = entry.is_chain_cut();

@@ -7,6 +7,7 @@ use super::error::ClientError;
 use super::request::ChainLength;
 use crate::model::entry::Entry;
 use crate::model::ids::{Tick, Tock};
+use crate::model::invariant::invariant;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{
     write_array_len, write_bin, write_bool, write_nil, write_str, write_u64,
@@ -40,7 +41,7 @@ impl<'o> MessageWriter<'o> {
 
     /// Adds a field whose value the caller writes into the buffer: exactly one.
     pub fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
-        debug_assert!(self.fields < FIELDS_MAX);
+        invariant!(self.fields < FIELDS_MAX, "a message has at most 15 fields");
         self.fields += 1;
         if let Some(head) = self.out.get_mut(self.head) {
             *head = 0x80 | self.fields;

@@ -6,6 +6,7 @@
 //! carry the first message of the key exchange.
 
 use crate::model::ids::{Incarnation, Millis, NodeName, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::limits;
 use crate::model::value::{
     ReadError, Reader, write_array_len, write_bool, write_map_len, write_str, write_u64,
@@ -386,7 +387,8 @@ impl Refusal {
             write_str(self.code.as_str(), out);
             write_str("text", out);
             let end = self.text.floor_char_boundary(TEXT_BYTES_MAX);
-            write_str(self.text.get(..end).unwrap_or_default(), out);
+            let text = self.text.get(..end).or_broken("a boundary lies within its text");
+            write_str(text, out);
             if let Some(holder) = &self.holder {
                 write_str("holder", out);
                 write_str(holder, out);

@@ -99,7 +99,7 @@ impl SavedStateWriter {
         if nodes.is_empty() {
             return BTreeSet::new();
         }
-        let names = nodes.iter().filter_map(|(node, _)| Some(&table.get(*node)?.name));
+        let names = nodes.iter().map(|(node, _)| &table.id(*node).name);
         names.chain([&self.own]).collect()
     }
 

@@ -157,7 +157,7 @@ fn reissue_of_what_was_overwritten() -> (Replica, Path, Entry) {
     let _ = take(&a, &mut c, &first);
     write(&mut b, "k", Some(&[2]));
     c.hear_tock(Tock::new(9).unwrap());
-    let reissue = c.reissue(&path("k"), Tock::new(9).unwrap(), false).unwrap();
+    let reissue = c.reissue(&path("k"), Tock::new(9).unwrap(), false);
     let entry = translate(&c, &mut b, &reissue.entry);
     (b, reissue.path, entry)
 }
@@ -257,4 +257,37 @@ fn a_copy_of_a_write_whose_deletion_was_purged_is_deleted() {
     let Applied::OnTopAgain(deletion) = take(&b, &mut a, &copy) else { panic!("it came back") };
     assert!(deletion.entry.is_tombstone());
     assert!(matches!(take(&a, &mut b, &deletion), Applied::Taken(_)));
+}
+
+#[test]
+fn a_copy_of_a_purged_write_with_the_last_tock_of_all_is_held_where_it_is_seen() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write_with_id(&mut a, Some(&[1])).unwrap();
+    write(&mut a, "k", None);
+    purge(&mut a);
+    // Above this tock there is no event that could delete it.
+    b.hear_tock(Tock::new(Tock::MAX.get() - 1).unwrap());
+    let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
+    let applied = take(&b, &mut a, &copy);
+    let entry = translate(&b, &mut a, &copy.entry);
+    assert!(a.seen().contains(entry.newest()));
+    assert_eq!(a.tree().get(path("k").as_bytes()), Some(&entry), "(I): {applied:?}");
+    a.check();
+}
+
+#[test]
+fn a_purge_above_which_there_is_no_tock_is_not_crossed_with_changes_that_would_have_to_be_above_it()
+{
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "old", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    a.hear_tock(Tock::new(Tock::MAX.get() - 1).unwrap());
+    write(&mut a, "old", None);
+    purge(&mut a);
+    assert_eq!(a.mark().top(), Tock::MAX);
+    write(&mut b, "new", Some(&[3]));
+    let crossed = catch_up_with(&mut b, &mut a, |_, _| {});
+    assert_eq!(crossed.err(), Some(AcrossFailure::NoEvent));
+    assert!(b.mark().is_empty(), "what was not carried across is still above the mark");
+    b.check();
 }
