@@ -103,7 +103,10 @@ if cargo nextest --version >/dev/null 2>&1; then
     tests nextest sim.log \
         cargo nextest run --locked --cargo-profile sim --test sim ${CI:+--profile ci}
 else
-    tests cargo rust.log cargo test --locked --workspace --lib --bins --tests --examples
+    tests cargo rust.log cargo test --locked --workspace --lib --bins --examples \
+        --test pure --test nodes --test program
+    step "the simulator"
+    tests cargo sim.log cargo test --locked --profile sim --test sim
 fi
 
 # They check what they show, and end with an error where it is otherwise.

@@ -1,6 +1,6 @@
 //! distkv: a masterless, gossip-replicated, in-memory key-value node.
 //!
-//! The layers, from the bottom; `tests/tidy.rs` enforces who may import whom.
+//! The layers, from the bottom; `tests/pure/tidy.rs` enforces who may import whom.
 //!
 //! | module | pure? | what |
 //! |---|---|---|

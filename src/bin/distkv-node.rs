@@ -7,7 +7,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // For `tests/fail_stop.rs`; a real node is built without.
+    // For `tests/program/fail_stop.rs`; a real node is built without.
     #[cfg(feature = "planted-defects")]
     if let Ok(word) = std::env::var("DISTKV_TEST_PLANT") {
         assert!(distkv::model::invariant::plant(&word), "no such invariant: {word}");

@@ -8,7 +8,7 @@
 //! Three forms: [`invariant!`] costs a comparison and is always on; [`costly_invariant!`] is on in builds with
 //! debug assertions, which are those of the tests and of the simulator (the profiles `dev` and `sim`);
 //! [`OrBroken::or_broken`] is for what is there if an invariant holds. This is the only file that may
-//! panic on purpose; `tests/tidy.rs` looks for others.
+//! panic on purpose; `tests/pure/tidy.rs` looks for others.
 
 use std::fmt;
 
@@ -93,7 +93,7 @@ impl<T, E: fmt::Debug> OrBroken for Result<T, E> {
     }
 }
 
-/// Invariants that the program's own tests have it break, to see it end (`tests/fail_stop.rs`). Nothing
+/// Invariants that the program's own tests have it break, to see it end (`tests/program/fail_stop.rs`). Nothing
 /// can be planted in a real node (feature `planted-defects`), where all of this is compiled to nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {

@@ -7,7 +7,7 @@
 //! ([`steps`]), then everything is mended ([`healing`]), and in the end all nodes must agree
 //! ([`oracle`]). A run that fails is made shorter ([`shrink()`]) and told as a script.
 //!
-//! `cargo run --release --example simulate` runs many seeds; `tests/sim.rs` runs some of them, and
+//! `cargo run --release --example simulate` runs many seeds; `tests/sim/seeds.rs` runs some of them, and
 //! shows that planted defects ([`crate::model::defects`]) are found.
 
 #![allow(

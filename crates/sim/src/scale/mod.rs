@@ -7,7 +7,7 @@
 //! `node/link` does it, simplified ([`wires`]). There is no bandwidth and no processor: a frame takes
 //! as long whatever its size, and handling takes no time.
 //!
-//! `cargo run --release --example cluster_scale` prints what is measured; `tests/scale.rs` checks it.
+//! `cargo run --release --example cluster_scale` prints what is measured; `tests/sim/scale.rs` checks it.
 
 mod figures;
 mod wires;

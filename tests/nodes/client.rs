@@ -1,0 +1,9 @@
+//! The smart client against real nodes in this process.
+
+mod batches;
+mod messages;
+mod ops;
+mod pool;
+mod reads;
+mod topology;
+mod watches;

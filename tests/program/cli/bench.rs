@@ -1,0 +1,191 @@
+//! The load generator against real nodes: that it measures, counts, and says what went wrong.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value as Json;
+
+use super::command::{Done, cli};
+use crate::processes::NodeProcess;
+
+/// A node on any free ports.
+const ANY: [&str; 4] = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+
+fn node() -> NodeProcess {
+    NodeProcess::start("n1", &[&["run"][..], &ANY].concat())
+}
+
+fn bench(arguments: &[&str]) -> Done {
+    cli(&[&["bench"], arguments].concat())
+}
+
+fn json(done: &Done) -> Json {
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    serde_json::from_str(&done.stdout).unwrap()
+}
+
+#[test]
+fn so_many_requests_are_made_and_counted() {
+    let node = node();
+    let address = node.client.to_string();
+    let load = ["--keys", "500", "-c", "3", "-d", "4", "--warm-up", "0s", "--connect", &address];
+    let all = json(&bench(&[&load[..], &["--count", "2000", "--json", "--keep"]].concat()));
+    assert_eq!((all["requests"].as_u64(), all["errors"].as_u64()), (Some(2_000), Some(0)));
+    let (reads, writes) = (&all["reads"]["count"], &all["writes"]["count"]);
+    assert_eq!(reads.as_u64().unwrap() + writes.as_u64().unwrap(), 2_000);
+    assert!(reads.as_u64() > Some(1_600), "{all}");
+    assert!(all["server_resident_bytes"].as_u64() > Some(1 << 20), "{all}");
+    // All keys are there, of 16 bytes, with values of 100.
+    let tree = cli(&["tree", "--json", "--connect", &address]);
+    assert_eq!(tree.stdout.lines().count(), 500);
+    assert!(tree.stdout.contains("\"distkv-bench.key-000000000499\""));
+
+    let skewed = ["--no-fill", "--distribution", "zipf", "--reads", "0", "--count", "500"];
+    let shown = bench(&[&load[..], &skewed].concat());
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    for part in ["writes  500", "errors  0", "PER SECOND", "P99.9", "latencies of writes", "server"]
+    {
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+    }
+    assert!(!shown.stdout.contains("latencies of reads"), "{}", shown.stdout);
+}
+
+#[test]
+fn changes_are_timed_from_node_to_node_and_to_many_watchers() {
+    let first = node();
+    let gossip = first.gossip.to_string();
+    let join = [&["join", &gossip][..], &ANY].concat();
+    let second = NodeProcess::start_in(&first.network, "n2", &join);
+    let (a, b) = (first.client.to_string(), second.client.to_string());
+    let between = ["propagation", "--connect", &a, "--watch", &b, "--changes", "50", "--json"];
+    let found = json(&bench(&between));
+    assert_eq!(found["latency"]["count"], 50);
+    assert!(found["latency"]["p50_us"].as_f64() > Some(1.0), "{found}");
+
+    let watch = ["watchers", "--count", "3", "--connect", &a, "--watch", &b];
+    let short = ["--duration", "500ms", "--warm-up", "100ms", "--json"];
+    let found = json(&bench(&[&watch[..], &short].concat()));
+    assert!(found["deliveries_per_second"].as_f64() > Some(1.0), "{found}");
+
+    let caught = bench(&["catch-up", &gossip, "--runs", "1", "--connect", &a]);
+    assert_eq!(caught.code, 0, "{}", caught.stderr);
+    assert!(
+        caught.stdout.contains(" of ") && caught.stdout.contains("median"),
+        "{}",
+        caught.stdout
+    );
+}
+
+#[test]
+fn the_generator_is_measured_without_a_server() {
+    let echo = json(&bench(&["echo", "--count", "1000", "--warm-up", "0s", "--json"]));
+    assert_eq!((echo["requests"].as_u64(), echo["errors"].as_u64()), (Some(1_000), Some(0)));
+}
+
+/// Few and short: what counts is that each figure is there.
+const SHORT: [&str; 7] =
+    ["compare", "--rounds", "1", "--duration=400ms", "--warm-up=100ms", "--keys", "3000"];
+
+#[test]
+fn every_figure_of_a_comparison_is_measured_for_this_program() {
+    let done = bench(&[&SHORT[..], &["--with", "redis,echo", "--json"]].concat());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let all: Vec<Json> =
+        done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (all[0]["program"].as_str(), all[0]["keys"].as_u64()),
+        (Some("distkv-node"), Some(3_000))
+    );
+    let ours = all[0]["figures"].as_object().unwrap();
+    assert_eq!(ours.len(), 28, "{ours:#?}");
+    for (name, figure) in ours {
+        let (min, median) = (figure["min"].as_f64().unwrap(), figure["median"].as_f64().unwrap());
+        // A short time may be less than what the system counts.
+        assert!(median >= min && (median > 0.0 || name.contains("CPU")), "{name}: {figure}");
+    }
+    let figures_of = |program: &str| {
+        all.iter().find(|line| line["program"] == program).map(|line| line["figures"].clone())
+    };
+    // All of WORK, each with three figures.
+    assert_eq!(figures_of("echo").unwrap().as_object().unwrap().len(), 18);
+    // Where it is installed.
+    match figures_of("redis-server") {
+        Some(figures) => assert_eq!(figures.as_object().unwrap().len(), 27, "{}", done.stderr),
+        None => assert!(done.stderr.contains("redis-server is not installed"), "{}", done.stderr),
+    }
+}
+
+#[test]
+fn a_comparison_s_table_can_be_pasted() {
+    let done = bench(&[&SHORT[..], &["--alone", "--only", "listing,fresh", "--markdown"]].concat());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", done.stdout);
+    assert_eq!(lines[..2], ["| FIGURE | distkv-node |", "| --- | --- |"]);
+    assert!(lines[2].starts_with("| fresh node"), "{}", lines[2]);
+}
+
+#[test]
+fn an_interrupted_comparison_leaves_nothing_behind() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_distkv-node"));
+    command.args(["bench", "compare", "--alone", "--only", "requests", "--duration", "60s"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = command.spawn().unwrap();
+    let pid = running.id();
+    let children = || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")));
+        let lists: Vec<String> = lists.map(Result::unwrap_or_default).collect();
+        lists.concat().split_whitespace().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let is_node = |pid: &String| {
+        let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.contains("distkv-bench-")
+    };
+    let mut nodes = Vec::new();
+    while nodes.is_empty() {
+        assert!(running.try_wait().unwrap().is_none());
+        nodes = children().into_iter().filter(is_node).collect();
+        std::thread::yield_now();
+    }
+    let words = fs::read_to_string(format!("/proc/{}/cmdline", nodes[0])).unwrap();
+    let network = words.split('\0').find(|word| word.starts_with("distkv-bench-")).unwrap();
+    let sent = Command::new("kill").arg(pid.to_string()).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert!(!nodes.iter().any(is_node), "{nodes:?} run on");
+    for parent in [Path::new("/dev/shm"), &std::env::temp_dir()] {
+        assert!(!parent.join(network).exists());
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_told() {
+    for (arguments, code, advice) in [
+        (&["--connections", "0"][..], 2, "--connections must be from 1"),
+        (&["--reads", "90"], 2, "from 0 to 1"),
+        (&["--value", "1G"], 2, "--value must be"),
+        (&["--target", "a b"], 2, "--target"),
+        (&["--target", "127.0.0.1:1"], 1, "cannot connect to 127.0.0.1:1"),
+        (&["watchers", "--count", "0"], 2, "--count must be"),
+        (&["propagation", "--watch", "x y"], 2, "--watch"),
+    ] {
+        let done = bench(arguments);
+        assert_eq!(done.code, code, "{arguments:?}: {}", done.stderr);
+        assert!(done.stderr.contains(advice), "{arguments:?}: {}", done.stderr);
+    }
+    // Something else listens there.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let talker = std::thread::spawn(move || {
+        use std::io::Write;
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream
+    });
+    let done = bench(&["--no-fill", "-c", "1", "--target", &address]);
+    assert_eq!(done.code, 1, "{}", done.stdout);
+    assert!(done.stderr.contains("does not speak the client protocol"), "{}", done.stderr);
+    drop(talker.join());
+}

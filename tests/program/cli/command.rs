@@ -1,0 +1,63 @@
+//! One command line, run to its end.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::fake::FakeNode;
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The program, with nothing of the environment that it would heed.
+pub(crate) fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_distkv-node"));
+    command.args(arguments);
+    command.env_remove("DISTKV_CONNECT").env_remove("DISTKV_LOG");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it with this environment and this standard input.
+pub(crate) fn run(arguments: &[&str], environment: &[(&str, &str)], input: &[u8]) -> Done {
+    let mut command = program(arguments);
+    command.envs(environment.iter().copied());
+    let mut child = command.spawn().unwrap();
+    // It need not read it.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    Done {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Runs it with a standard output that nobody reads any more.
+pub(crate) fn run_with_closed_output(arguments: &[&str]) -> Done {
+    let mut child = program(arguments).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    Done { code: output.status.code().unwrap(), stdout: String::new(), stderr }
+}
+
+/// Runs it alone.
+pub(crate) fn cli(arguments: &[&str]) -> Done {
+    run(arguments, &[], b"")
+}
+
+/// Runs it against a node.
+pub(crate) fn cli_with(node: &FakeNode, arguments: &[&str]) -> Done {
+    cli_with_input(node, arguments, b"")
+}
+
+/// Runs it against a node, with this standard input.
+pub(crate) fn cli_with_input(node: &FakeNode, arguments: &[&str], input: &[u8]) -> Done {
+    let address = node.address.to_string();
+    run(&[arguments, &["--connect", &address]].concat(), &[], input)
+}

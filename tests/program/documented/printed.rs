@@ -1,0 +1,141 @@
+//! The commands that README and each `--help` print.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::processes::PROGRAM;
+
+/// README.
+const README: &str = include_str!("../../../README.md");
+
+/// All commands of this program that are printed, without the comments behind them, each once.
+pub fn commands() -> BTreeSet<String> {
+    let mut found: BTreeSet<String> = readme().into_iter().filter(|c| is_ours(c)).collect();
+    add_help(&[], &mut found);
+    found
+}
+
+fn is_ours(command: &str) -> bool {
+    ["distkv-node ", "dk ", "alias dk=", "echo "].iter().any(|start| command.starts_with(start))
+}
+
+/// Those of README's blocks of shell commands, and those that are shown with their output.
+fn readme() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut blocks = README.split("```");
+    blocks.next();
+    while let (Some(block), Some(_)) = (blocks.next(), blocks.next()) {
+        let (language, body) = block.split_once('\n').unwrap();
+        let lines: Vec<&str> = body.lines().collect();
+        match language {
+            "sh" => found.extend(joined(&lines)),
+            "" => {
+                let typed = lines.iter().filter_map(|line| line.strip_prefix("$ "));
+                found.extend(typed.map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Those of a command's help, and of the commands below it.
+fn add_help(command: &[&str], found: &mut BTreeSet<String>) {
+    let output = Command::new(PROGRAM).args(command).arg("--help").env("COLUMNS", "80").output();
+    let help = String::from_utf8(output.unwrap().stdout).unwrap();
+    // Before that, there are commands' names and options.
+    let examples = match command {
+        [] => help.split_once("Begin with:\n").unwrap().1,
+        _ => help.split_once("Examples:\n").map_or("", |(_, rest)| rest),
+    };
+    let lines: Vec<&str> = examples.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    found.extend(joined(&lines).into_iter().filter(|command| is_ours(command)));
+    let Some((_, commands)) = help.split_once("\nCommands:\n") else { return };
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    for line in commands.lines().filter(|line| !line.starts_with("    ")) {
+        let name = line.split_whitespace().next().unwrap();
+        if name != "help" {
+            add_help(&[command, &[name]].concat(), found);
+        }
+    }
+}
+
+/// Commands, of which one may take several lines; without comments.
+fn joined(lines: &[&str]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in lines {
+        let line = line.split(" # ").next().unwrap().trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match found.last_mut().filter(|_| goes_on) {
+            Some(command) => {
+                let begun = command.trim_end_matches('\\').trim_end().to_owned();
+                *command = format!("{begun} {line}");
+            }
+            None => found.push(line.to_owned()),
+        }
+        goes_on = line.ends_with('\\') || line.ends_with('|');
+    }
+    found
+}
+
+/// The commands of README that are not this program's, and for each what is wrong with it, if
+/// anything is: what `cargo` is told to run must be there.
+pub fn cargo_problems() -> Vec<(String, Option<String>)> {
+    let others = readme().into_iter().filter(|command| !is_ours(command));
+    others.map(|command| (command.clone(), problem_of(&command))).collect()
+}
+
+fn problem_of(command: &str) -> Option<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let behind = |option: &str| {
+        let at = words.iter().position(|word| *word == option)?;
+        words.get(at + 1).copied()
+    };
+    let missing = |paths: &[PathBuf]| {
+        let is_there = paths.iter().any(|path| path.exists());
+        (!is_there).then(|| format!("there is none of {paths:?}"))
+    };
+    let script = words[0].trim_start_matches("./");
+    if script.ends_with(".sh") {
+        return missing(&[root.join(script)]);
+    }
+    if let Some(name) = behind("--example") {
+        let folder = root.join("examples").join(name);
+        return missing(&[folder.with_extension("rs"), folder.join("main.rs")]);
+    }
+    if let Some(name) = behind("--bench") {
+        return missing(&[root.join("benches").join(name).with_extension("rs")]);
+    }
+    if let Some(name) = behind("--test") {
+        let file = root.join("tests").join(name).with_extension("rs");
+        let filter = behind(name).filter(|word| !word.starts_with('-')).unwrap_or("");
+        return missing(std::slice::from_ref(&file))
+            .or_else(|| (!has_test(&file, filter)).then(|| format!("no test is named {filter}")));
+    }
+    if command.contains("cargo fuzz run") {
+        return missing(&[root
+            .join("fuzz/fuzz_targets")
+            .join(words.last().unwrap())
+            .with_extension("rs")]);
+    }
+    let known = ["cargo run --release -- demo", "cargo deny check advisories"];
+    (!known.contains(&command)).then(|| String::from("nobody knows what it is"))
+}
+
+/// Whether a test program, or the folder of its modules, has a test of such a name.
+fn has_test(file: &Path, filter: &str) -> bool {
+    let folder = file.with_extension("");
+    let modules = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let mut files = modules.chain([file.to_owned()]);
+    files.any(|file| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let mut names =
+            text.split("#[test]\nfn ").skip(1).map(|rest| rest.split('(').next().unwrap());
+        names.any(|name| name.contains(filter))
+    })
+}

@@ -1,0 +1,242 @@
+//! A real disk that fills up: a small tmpfs, in a mount namespace of the test's own, which the kernel
+//! takes away with the test.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rmpv::Value;
+
+use super::place::{Place, code, new_network, status, storage};
+use crate::processes::{NodeProcess, array, field, wait_until};
+
+/// Tells a test program that it runs inside of the test's own namespace, and where the disk is.
+const INSIDE: &str = "DISTKV_TEST_SMALL_DISK";
+/// The disk's size.
+const DISK_BYTES: u64 = 8 << 20;
+
+/// Runs `test`, which is the body of the test function named `name`, with a small disk.
+fn with_small_disk(name: &str, test: impl FnOnce(&Path)) {
+    if let Some(disk) = std::env::var_os(INSIDE) {
+        return test(&PathBuf::from(disk));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    let (disk, program) = (folder.path().to_str().unwrap(), program.to_str().unwrap());
+    let name = format!("{}::{name}", module_path!().split("::").last().unwrap());
+    // Mounts of the namespace are its own; when its last process ends they are gone.
+    let script = "mount -t tmpfs -o size=$1 none \"$2\" && exec \"$3\" --exact \"$4\" --nocapture";
+    let size = DISK_BYTES.to_string();
+    let mut complaints = Vec::new();
+    for way in [&["--mount"][..], &["--user", "--map-root-user", "--mount"]] {
+        let tried = Command::new("unshare")
+            .args(way)
+            .args(["sh", "-c", "mount -t tmpfs none /mnt"])
+            .output();
+        match tried {
+            Ok(output) if output.status.success() => {
+                let status = Command::new("unshare")
+                    .args(way)
+                    .args(["sh", "-c", script, "sh", &size, disk, program, &name])
+                    .env(INSIDE, disk)
+                    .stdin(Stdio::null())
+                    .status()
+                    .unwrap();
+                assert!(status.success(), "failed with its own small disk: {status}");
+                return;
+            }
+            Ok(output) => complaints.push(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => complaints.push(error.to_string()),
+        }
+    }
+    panic!(
+        "this test mounts a small disk in a namespace of its own, and cannot: {complaints:?}. It \
+         needs `unshare` (util-linux) and either root or a kernel that lets users make namespaces \
+         (`sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu \
+         `sysctl kernel.apparmor_restrict_unprivileged_userns=0`); in a container \
+         `--cap-add SYS_ADMIN --security-opt seccomp=unconfined`"
+    );
+}
+
+/// Leaves little room.
+fn fill(disk: &Path, leave: u64) -> PathBuf {
+    let ballast = disk.join("ballast");
+    File::create(&ballast).unwrap().write_all(&vec![0; (DISK_BYTES - leave) as usize]).unwrap();
+    ballast
+}
+
+fn set(client: &mut crate::processes::Client, key: u64) -> Value {
+    client.set(&["k", &key.to_string()], Value::Binary(vec![key as u8; 10_000]))
+}
+
+fn is_failing(client: &mut crate::processes::Client) -> bool {
+    !storage(client, "failed").is_nil()
+}
+
+fn warnings(client: &mut crate::processes::Client) -> String {
+    status(client, "warnings").to_string()
+}
+
+/// A line of the node's log has all of these words, soon.
+fn says(node: &NodeProcess, words: &[&str]) {
+    wait_until("it is in the log", || {
+        let is_it = |line: &String| words.iter().all(|word| line.contains(word));
+        node.log().iter().any(is_it).then_some(())
+    });
+}
+
+fn kill_and_look(place: &Place, mut node: NodeProcess, keys: impl Iterator<Item = u64>) {
+    node.kill();
+    let alone = place.run_alone();
+    let mut client = alone.connect();
+    for key in keys {
+        let value = client.get(&["k", &key.to_string()]);
+        let expected = Value::Binary(vec![key as u8; 10_000]);
+        assert_eq!(value, Some(expected), "{key}: {:#?}", alone.log());
+    }
+}
+
+#[test]
+fn under_every_batch_changes_are_refused_while_reads_and_peers_go_on() {
+    with_small_disk("under_every_batch_changes_are_refused_while_reads_and_peers_go_on", |disk| {
+        let place = Place::at(disk.join("data"), &new_network(), "n1", "every-batch");
+        let arguments = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+        let peer = NodeProcess::start_in(&place.network, "n2", &arguments);
+        let node = place.join(&[&peer]);
+        let (mut client, mut other) = (node.connect(), peer.connect());
+        let ballast = fill(disk, 1 << 20);
+        let mut acked = Vec::new();
+        let error = (0..1_000).find_map(|key| {
+            let reply = set(&mut client, key);
+            if code(&reply).is_none() {
+                acked.push(key);
+            }
+            code(&reply).map(|code| (key, code, reply))
+        });
+        let (key, error, reply) = error.expect("the disk is full");
+        assert_eq!(error, "storage_failed");
+        assert!(field(&reply, "error").unwrap().to_string().contains("made in memory"), "{reply}");
+        assert!(acked.len() > 20, "{}", acked.len());
+        // Refused before anything is changed, from now on.
+        let reply = set(&mut client, 5_000);
+        assert_eq!(code(&reply).as_deref(), Some("storage_failed"));
+        assert!(field(&reply, "error").unwrap().to_string().contains("nothing was changed"));
+        assert_eq!(client.get(&["k", "5000"]), None);
+        assert!(client.get(&["k", &key.to_string()]).is_some(), "reads go on");
+        let peers = other.set(&["peers"], Value::from(1));
+        assert_eq!(code(&peers), None);
+        wait_until("peers' changes go on", || client.get(&["peers"]));
+        assert!(is_failing(&mut client) && warnings(&mut client).contains("refused"));
+        says(&node, &["ERROR", "disk fails"]);
+
+        std::fs::remove_file(ballast).unwrap();
+        wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
+        assert!(!warnings(&mut client).contains("disk"));
+        let reply = set(&mut client, 6_000);
+        assert_eq!(code(&reply), None, "{reply}");
+        acked.extend([key, 6_000]);
+        kill_and_look(&place, node, acked.into_iter());
+    });
+}
+
+/// Under the policies that do not promise so much the node goes on without a log, and says so.
+fn goes_on(disk: &Path, sync: &'static str) {
+    let place = Place::at(disk.join("data"), &new_network(), "n1", sync);
+    let node = place.run();
+    let mut client = node.connect();
+    let ballast = fill(disk, 1 << 20);
+    let mut last = 0;
+    while !is_failing(&mut client) {
+        assert_eq!(code(&set(&mut client, last)), None);
+        last += 1;
+        assert!(last < 1_000, "the disk is full");
+    }
+    for _ in 0..20 {
+        assert_eq!(code(&set(&mut client, last)), None, "the node goes on");
+        last += 1;
+    }
+    assert!(warnings(&mut client).contains("nothing is logged"), "{}", warnings(&mut client));
+    says(&node, &["ERROR", "nothing is logged"]);
+    std::fs::remove_file(ballast).unwrap();
+    wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
+    assert_eq!(code(&set(&mut client, last)), None);
+    // What was not logged meanwhile is in the snapshot with which the log began anew.
+    let appended = storage(&mut client, "appended").as_u64();
+    wait_until("it is written", || {
+        (storage(&mut client, "written").as_u64() >= appended).then_some(())
+    });
+    kill_and_look(&place, node, 0..=last);
+}
+
+#[test]
+fn under_every_second_the_node_goes_on_without_a_log_and_begins_a_new_one() {
+    let name = "under_every_second_the_node_goes_on_without_a_log_and_begins_a_new_one";
+    with_small_disk(name, |disk| goes_on(disk, "every-second"));
+}
+
+#[test]
+fn under_never_the_node_goes_on_without_a_log_and_begins_a_new_one() {
+    let name = "under_never_the_node_goes_on_without_a_log_and_begins_a_new_one";
+    with_small_disk(name, |disk| goes_on(disk, "never"));
+}
+
+#[test]
+fn a_node_starts_on_a_full_disk_and_is_whole_when_there_is_room() {
+    with_small_disk("a_node_starts_on_a_full_disk_and_is_whole_when_there_is_room", |disk| {
+        let place = Place::at(disk.join("data"), &new_network(), "n1", "every-batch");
+        let mut node = place.run();
+        let mut client = node.connect();
+        (0..20).for_each(|key| assert_eq!(code(&set(&mut client, key)), None));
+        node.signal("TERM");
+        assert!(node.wait().success());
+        let ballast = disk.join("ballast");
+        let mut file = File::create(&ballast).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+        drop(file);
+        let node = place.run_alone();
+        let mut client = node.connect();
+        assert!(is_failing(&mut client));
+        assert!(client.get(&["k", "19"]).is_some());
+        assert_eq!(code(&set(&mut client, 20)).as_deref(), Some("storage_failed"));
+        std::fs::remove_file(ballast).unwrap();
+        wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
+        assert_eq!(code(&set(&mut client, 20)), None);
+        let deleted = client.call("delete_value", &[("path", array(&["k", "0"]))]);
+        assert_eq!(code(&deleted), None);
+        kill_and_look(&place, node, 1..=20);
+    });
+}
+
+#[test]
+fn on_a_full_disk_the_past_goes_before_anything_is_refused_for_long() {
+    let name = "on_a_full_disk_the_past_goes_before_anything_is_refused_for_long";
+    with_small_disk(name, |disk| {
+        let place = Place::at(disk.join("data"), &new_network(), "n1", "every-batch");
+        let node = place.run();
+        let mut client = node.connect();
+        // Each snapshot has 200 kB; all of them are kept, because they are young.
+        for _ in 0..8 {
+            (0..20).for_each(|key| assert_eq!(code(&set(&mut client, key)), None));
+            assert_eq!(code(&client.call("snapshot", &[])), None);
+        }
+        let snapshots = || {
+            let names = std::fs::read_dir(disk.join("data")).unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.filter(|name| name.starts_with("snapshot-")).count()
+        };
+        assert_eq!(snapshots(), 8);
+        let free =
+            |disk: &Path| rustix::fs::statvfs(disk).map(|s| s.f_bavail * s.f_frsize).unwrap();
+        let ballast = vec![0; (free(disk) - 100_000) as usize];
+        std::fs::write(disk.join("ballast"), ballast).unwrap();
+        let full = (0..100).find(|key| code(&set(&mut client, key % 20)).is_some());
+        assert!(full.is_some(), "the disk is full");
+        wait_until("it works again", || (!is_failing(&mut client)).then_some(()));
+        says(&node, &["the disk is full: old snapshots and logs were removed"]);
+        // The newest two, the one before them, and the one with which the log begins anew.
+        assert!((2..=4).contains(&snapshots()), "{}", snapshots());
+        assert_eq!(code(&set(&mut client, 3)), None);
+        kill_and_look(&place, node, 0..20);
+    });
+}

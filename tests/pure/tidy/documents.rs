@@ -1,0 +1,187 @@
+//! What people read: documents link to what exists, name files that exist, and are no longer than
+//! they should be; no file names a document that is not part of the project.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{root, rust_files, source_files};
+
+/// `ARCHITECTURE.md` can be read in one go.
+const ARCHITECTURE_BYTES_MAX: usize = 14_000;
+
+/// Where a word that names a file begins, seen from the root.
+const FOLDERS: &[&str] =
+    &["src/", "crates/", "tests/", "docs/", "examples/", "fuzz/", "benches/", ".ci/", "snapshots/"];
+
+/// Documents that were never part of the project, as references called them. Written apart, so that
+/// this file does not find itself.
+const FOREIGN: &[&str] = &[concat!("DES", "IGN"), concat!("RU", "LES"), concat!("PROTO", "COL")];
+
+fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// All documents.
+fn documents() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(root())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "md"))
+        .collect();
+    for folder in ["docs", "tests", "snapshots"] {
+        files.extend(files_below(&root().join(folder), "md"));
+    }
+    assert!(files.len() > 20, "only {} documents were found", files.len());
+    files
+}
+
+/// All files in which a reference may stand.
+fn texts() -> Vec<PathBuf> {
+    let mut files = documents();
+    files.extend(source_files());
+    for folder in ["tests", "examples", "benches", "fuzz/fuzz_targets"] {
+        files.extend(rust_files(&root().join(folder)));
+    }
+    files.extend(files_below(&root().join("tests"), "txt"));
+    // Its own test names what does not exist.
+    files.retain(|file| !file.ends_with("tests/pure/tidy/documents.rs"));
+    files
+}
+
+fn name_of(file: &Path) -> String {
+    file.strip_prefix(root()).unwrap().display().to_string()
+}
+
+/// Runs a check over files and fails with all that it finds.
+fn check(files: Vec<PathBuf>, find: impl Fn(&Path, &str) -> Vec<String>) {
+    let mut wrong = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let found = find(&file, &text);
+        wrong.extend(found.iter().map(|problem| format!("{}: {problem}", name_of(&file))));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Links of a document whose target does not exist.
+fn dead_links(file: &Path, text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(t, _)| t);
+    let files = targets.filter(|t| !t.starts_with("http") && !t.contains(char::is_whitespace));
+    let files = files.map(|target| target.split('#').next().unwrap()).filter(|t| !t.is_empty());
+    let dead = files.filter(|target| !file.parent().unwrap().join(target).exists());
+    dead.map(|target| format!("the link to {target} leads nowhere")).collect()
+}
+
+/// Paths that a document names, seen from the root, and that do not exist.
+fn dead_paths(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| c.is_whitespace() || "`()[],;|\"'".contains(c));
+    let paths = words.filter(|word| FOLDERS.iter().any(|start| word.starts_with(start)));
+    let paths = paths.map(|word| word.trim_end_matches(['.', ':']));
+    let dead = paths.filter(|path| !path.contains('*') && !root().join(path).exists());
+    dead.map(|path| format!("{path} does not exist")).collect()
+}
+
+fn is_word_char(c: char) -> bool {
+    c.is_alphanumeric() || "_-./".contains(c)
+}
+
+/// References to documents that do not exist, or to a part that they do not have.
+fn dead_references(file: &Path, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        for word in line.split(|c: char| !is_word_char(c)) {
+            let bare = word.trim_matches(['.', '/', '-']);
+            if FOREIGN.contains(&bare) || FOREIGN.contains(&bare.trim_end_matches(".md")) {
+                wrong.push(format!("line {}: {bare} is no document of this project", number + 1));
+            }
+        }
+        for (at, _) in line.match_indices(".md") {
+            let (before, behind) = line.split_at(at + 3);
+            let start = before.rfind(|c: char| !is_word_char(c)).map_or(0, |at| at + 1);
+            let name = &before[start..];
+            if behind.starts_with(is_word_char) && !behind.starts_with('.') || name.contains("//") {
+                continue;
+            }
+            let places = [root(), root().join("docs"), file.parent().unwrap().to_path_buf()];
+            let Some(document) = places.iter().map(|p| p.join(name)).find(|p| p.is_file()) else {
+                wrong.push(format!("line {}: {name} does not exist", number + 1));
+                continue;
+            };
+            let behind = behind.trim_start_matches(['`', ')']).strip_prefix(", \"");
+            if let Some((part, _)) = behind.and_then(|rest| rest.split_once('"'))
+                && !fs::read_to_string(document).unwrap().contains(part)
+            {
+                wrong.push(format!("line {}: {name} has no {part:?}", number + 1));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn links_lead_somewhere() {
+    check(documents(), dead_links);
+}
+
+#[test]
+fn documents_name_only_files_that_exist() {
+    check(documents(), |_, text| dead_paths(text));
+}
+
+#[test]
+fn references_name_documents_that_exist() {
+    check(texts(), dead_references);
+}
+
+#[test]
+fn architecture_is_short() {
+    let bytes = fs::metadata(root().join("ARCHITECTURE.md")).unwrap().len();
+    assert!(bytes <= ARCHITECTURE_BYTES_MAX as u64, "{bytes} bytes: move something to docs/");
+}
+
+#[test]
+fn decisions_are_numbered_and_listed() {
+    let folder = root().join("docs/decisions");
+    let index = fs::read_to_string(folder.join("README.md")).unwrap();
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name != "README.md");
+    names.sort();
+    for (at, name) in names.iter().enumerate() {
+        let number = format!("{:04}", at + 1);
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        let (title, _) = text.split_once('\n').unwrap();
+        let title = title.strip_prefix(&format!("# {number} "));
+        let row = title.map(|title| format!("| [{number}]({name}) | {title} |"));
+        assert!(row.is_some_and(|row| index.contains(&row)), "{name}: number, title or index");
+        for part in ["\n## Context\n", "\n## Decision\n", "\n## Consequences\n"] {
+            assert!(text.contains(part), "{name}: has no{part}");
+        }
+    }
+}
+
+#[test]
+fn what_leads_nowhere_is_noticed() {
+    let file = root().join("docs/x.md");
+    assert_eq!(dead_links(&file, "[a](bounds.md) [b](../README.md#start)"), Vec::<String>::new());
+    assert_eq!(dead_links(&file, "[a](gone.md)").len(), 1);
+    assert_eq!(dead_paths("see `src/lib.rs`: there, or src/*.rs").len(), 0);
+    assert_eq!(dead_paths("see `src/gone.rs`").len(), 1);
+    let good = "bounds.md, \"Membership\"; docs/bounds.md), \"Links\"; PROTOCOL_VERSION";
+    assert_eq!(dead_references(&file, good), Vec::<String>::new());
+    for bad in ["gone.md", "bounds.md, \"Gone\"", FOREIGN[0], &format!("({} 4)", FOREIGN[1])] {
+        assert_eq!(dead_references(&file, bad).len(), 1, "{bad}");
+    }
+}
