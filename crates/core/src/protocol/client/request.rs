@@ -44,7 +44,7 @@ pub enum ClientMessage<'a> {
     Request {
         /// Its number.
         seq: u64,
-        /// What is asked for.
+        /// The action.
         request: Request<'a>,
     },
 }
@@ -56,7 +56,7 @@ pub struct BadMessage {
     pub seq: Option<u64>,
     /// Whether the error must come within a stream ([`Action::errs_in_stream`]).
     pub in_stream: bool,
-    /// Whether the connection cannot go on: what comes next cannot be told from garbage.
+    /// Whether the connection cannot continue: the rest of the input may be garbage.
     pub is_fatal: bool,
     /// What is wrong.
     pub error: ClientError,
@@ -70,7 +70,7 @@ impl BadMessage {
     }
 }
 
-/// How much of a chain a reply holds: the first so many events.
+/// How much of a chain a reply holds: at most this many events, the newest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainLength(pub usize);
 
@@ -119,7 +119,7 @@ pub struct StateParts {
     pub present: bool,
     /// Ticks in the chains of tombstones.
     pub deleted: bool,
-    /// Ticks that somebody has and this node has not.
+    /// Ticks that a node has and this one has not.
     pub missing: bool,
     /// Ticks that this node has and some peer has not.
     pub remote_missing: bool,
@@ -135,13 +135,13 @@ pub struct StateParts {
     pub housekeepers: bool,
     /// Ours: how the healing of a split goes.
     pub resync: bool,
-    /// Ours: who must agree before tombstones go.
+    /// Ours: the nodes that must agree before tombstones are purged.
     pub delete_group: bool,
     /// Ours: how the node keeps its data on disk.
     pub storage: bool,
     /// Ours: what clients cost in memory.
     pub client_memory: bool,
-    /// Ours: also incarnations that are over and own nothing.
+    /// Ours: also retired incarnations that own no entries.
     pub over: bool,
 }
 
@@ -165,7 +165,7 @@ pub enum WatchConflicts {
     Only,
 }
 
-/// What is asked for.
+/// The parts that are requested.
 #[derive(Debug)]
 pub enum Request<'a> {
     /// `get_value` by path, `get_internal`.
@@ -186,7 +186,7 @@ pub enum Request<'a> {
     },
     /// `set_value`, `delete_value`, `set_internal`, `delete_internal`.
     Write(WriteRequest<'a>),
-    /// `delete_tree`: with a chain as a stream of what was deleted, else the number.
+    /// `delete_tree`: with a chain as a stream of the deleted entries, else their number.
     DeleteTree {
         /// The top.
         path: RequestPath<'a>,
@@ -215,9 +215,9 @@ pub enum Request<'a> {
         scope: TreeScope<'a>,
         /// First the state as it is.
         fetch: bool,
-        /// The client wants to know when the stream starts over because it was too slow.
+        /// The client asked to be told when the stream starts over because it was too slow.
         restart: bool,
-        /// Whether it wants to know of conflicts.
+        /// Whether the client asked for conflicts.
         conflicts: WatchConflicts,
     },
     /// `conflicts`.
@@ -226,7 +226,7 @@ pub enum Request<'a> {
         scope: TreeScope<'a>,
         /// Only those with a greater number; 0 for all.
         since: u64,
-        /// Only the last so many; none for all.
+        /// Only the last ones, up to this number; none for all.
         limit: Option<usize>,
     },
     /// `stop`; none for a task that cannot be one.
@@ -254,7 +254,7 @@ pub enum Request<'a> {
     },
     /// `check_deleted`: ticks by lives of nodes, in the order in which they were sent.
     CheckDeleted {
-        /// What is asked about.
+        /// The subject.
         nodes: Vec<(&'a str, TickSet)>,
     },
     /// `root`.
@@ -266,7 +266,7 @@ pub enum Request<'a> {
     MsgSend {
         /// Only strings, one or more; neither "+" nor "#".
         topic: Path,
-        /// What is sent.
+        /// The content.
         data: &'a [u8],
     },
     /// `msg_monitor`.
@@ -301,7 +301,7 @@ pub enum Request<'a> {
     Save {
         /// The file's name.
         file: &'a str,
-        /// Also what is below nil.
+        /// Also entries below nil.
         full: bool,
     },
     /// `log`; without a file no log any more.
@@ -383,7 +383,7 @@ impl Request<'_> {
             | Self::Update(_)
             | Self::Snapshot { .. }
             | Self::LogStart { .. }
-            // Before, nobody knows whether the network's data says that clients must log in.
+            // Until then it is not known whether the network's data says that clients must log in.
             | Self::MsgSend { .. }
             | Self::MsgMonitor { .. } => true,
             Self::Conflicts { .. }
@@ -404,15 +404,15 @@ impl Request<'_> {
     }
 }
 
-/// Decodes one message, all of whose bytes are there and nothing behind them.
+/// Decodes one complete message, with nothing behind it.
 ///
 /// # Errors
-/// [`BadMessage`], with the request's `seq` wherever in the message that stands.
+/// [`BadMessage`], with the request's `seq`, wherever in the message it is.
 pub fn decode(message: &[u8]) -> Result<ClientMessage<'_>, BadMessage> {
     decode_fields(&Fields::find(message).map_err(BadMessage::fatal)?)
 }
 
-/// The same of a message whose fields were found.
+/// As [`decode`], for a message whose fields were found.
 ///
 /// # Errors
 /// As [`decode`].
@@ -608,7 +608,7 @@ fn decode_conflicts<'a>(fields: &Fields<'a>) -> Result<Request<'a>, ClientError>
     let path = PathBytes::from_msgpack_value(raw)
         .map_err(|e| ClientError::bad_request(format!("bad field 'path': {e}")))?;
     let path = RequestPath { path, internal: false };
-    // Who made the versions belongs to a conflict.
+    // The makers of the versions belong to a conflict.
     let scope = scope_at(path, fields, 1)?;
     let since = fields.int_or_nil(Field::Since)?.unwrap_or(0);
     let limit = fields.int_or_nil(Field::Limit)?.filter(|limit| *limit >= 0);
