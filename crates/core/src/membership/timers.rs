@@ -13,8 +13,7 @@ use super::identity::Identity;
 use crate::model::ids::Millis;
 
 /// The event that is waited for. Timers that are due at the same time fire in this order; foca
-/// wants the
-/// indirect probe before the next direct one.
+/// wants the indirect probe before the next direct one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {
     IndirectProbe,
