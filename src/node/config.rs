@@ -39,7 +39,7 @@ pub const ROTATE_AFTER: Duration = Duration::from_secs(24 * 3600);
 pub const SNAPSHOT_AFTER: u64 = 256 << 20;
 /// By default, this many snapshots are kept: so a damaged one is no loss.
 pub const KEEP_SNAPSHOTS: usize = 2;
-/// By default, the state at any moment of the last days can be replayed, for this long.
+/// By default, the state at any moment of this last time can be replayed.
 pub const KEEP_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// But only while all files together take no more than this, by default.
 pub const KEEP_BYTES: u64 = 1 << 30;

@@ -11,7 +11,7 @@ impl Bits {
         self.words.get(number as usize / 64).is_some_and(|w| w >> (number % 64) & 1 == 1)
     }
 
-    /// Adds a number; tells whether it was new.
+    /// Adds a number; returns whether it was new.
     pub(super) fn insert(&mut self, number: u32) -> bool {
         let at = number as usize / 64;
         if self.words.len() <= at {

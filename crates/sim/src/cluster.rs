@@ -1,6 +1,6 @@
-//! A simulated cluster: what is in it, and the loop that takes one event after the other. What the
-//! events do is told apart: [`super::links`] moves frames, [`super::lives`] starts and stops
-//! nodes, [`super::steps`] writes and breaks things, [`super::healing`] ends it.
+//! A simulated cluster: its parts, and the loop that takes one event after the other. The effects
+//! of events are elsewhere: [`super::links`] moves frames, [`super::lives`] starts and stops nodes,
+//! [`super::steps`] writes and breaks things, [`super::healing`] ends it.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,13 +23,13 @@ use crate::replica::Committed;
 
 /// The virtual clock of a run begins here.
 const START_MS: Millis = 1_000;
-/// Streams of random numbers: of the plan, of healing; a step's come behind them.
+/// Streams of random numbers: of the plan, of healing; each step has its own after them.
 const PLAN_STREAM: u64 = 0;
 const HEALING_STREAM: u64 = 1;
 const STEP_STREAMS: u64 = 16;
 /// The network's numbers are of another family than those of the steps.
 const NETWORK_SEED: u64 = 0x5bd1_e995_7b93_1d01;
-/// Most nodes that join, besides those that are there from the start, and most copied disks.
+/// Most nodes that join, besides the initial ones, and most copied disks.
 pub(super) const EXTRA_NODES_MAX: usize = 3;
 
 /// What can happen.
@@ -49,9 +49,9 @@ pub(super) enum Happening {
     Notice(u32),
     /// An end has heard nothing for too long, if nothing gets through.
     Silence(u32),
-    /// A frozen node goes on.
+    /// A frozen node continues.
     Thaw { node: usize, process: u32 },
-    /// A fresh incarnation is there for who asked for one.
+    /// A fresh incarnation is ready for the node that asked for one.
     Renew { node: usize, process: u32 },
     /// What a node asked to be made safe is safe.
     Persisted { node: usize, process: u32, token: u64 },
@@ -66,9 +66,9 @@ pub(super) enum Happening {
 pub(super) enum Phase {
     /// Steps are being made.
     Running,
-    /// Everything is mended, and what is under way comes to its end.
+    /// Everything is repaired, and the remaining work is completed.
     Healing { since: Millis },
-    /// It is over.
+    /// The run has ended.
     Over,
 }
 
@@ -288,13 +288,13 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Gives an engine something that happened, does what it wants done, and looks at it.
+    /// Gives an engine an input, carries out its outputs, and checks it.
     pub(super) fn handle(&mut self, node: usize, input: Input<'_>) {
         let now = self.now();
         self.change(node, |engine, out| engine.handle(input, now, out));
     }
 
-    /// Changes an engine, does what it wants done, and looks at it.
+    /// Changes an engine, carries out its outputs, and checks it.
     pub(super) fn change<R>(
         &mut self,
         node: usize,
@@ -352,7 +352,8 @@ impl<'a> Cluster<'a> {
                     self.on_gone(node, "drops", &dropped);
                 }
                 Output::Persist { token } => self.persist(node, token),
-                // Nobody watches, monitors, logs or waits for copies here, and memory is no matter.
+                // Nobody watches, monitors, logs or waits for copies here, and memory does not
+                // matter.
                 Output::Knowledge
                 | Output::Notify { .. }
                 | Output::NotifyConflict { .. }

@@ -17,8 +17,7 @@ pub(super) struct Saved {
 /// A data directory, or the snapshot files of a node without one.
 #[derive(Default)]
 pub(super) struct Disk {
-    /// The data directory's id; none for a node without one, of which nobody relies on what it
-    /// keeps.
+    /// The data directory's id; none for a node without one, on whose data no other node relies.
     pub(super) store: Option<u64>,
     /// Oldest first.
     saved: Vec<Saved>,
@@ -40,7 +39,7 @@ impl Disk {
         }
     }
 
-    /// What was asked to be made safe is safe now; tells whether it was being written.
+    /// The requested state is synced now; returns whether it was being written.
     pub(super) fn finish_writing(&mut self, token: u64) -> bool {
         let Some(at) = self.writing.iter().position(|(t, _)| *t == token) else { return false };
         let (_, saved) = self.writing.remove(at);

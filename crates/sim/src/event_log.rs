@@ -1,6 +1,6 @@
 //! A simulated node's event log: what the hub writes into a real one, and the state that a restart
 //! builds from it. A log may end early: what was not synced when the machine stopped is lost, but
-//! nothing from before a moment that was made safe (replication rule 9).
+//! nothing from before a sync (replication rule 9).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::storage::{Batch, LogBatch, Replay};
 
 /// With more batches than this, the older half is put together.
 const BATCHES_MAX: usize = 256;
-/// The judge's knowledge is kept of one in so many places at which the log may end.
+/// The judge's knowledge is kept for one in this many places at which the log may end.
 const PLACES_EVERY: u64 = 4;
 /// Most of these places.
 const PLACES_MAX: usize = 8;
@@ -30,7 +30,7 @@ pub(super) struct EventLog {
     places: VecDeque<(u64, Shadow)>,
     /// Requests to make a state safe, and how long the log was then.
     asked: Vec<(u64, u64)>,
-    /// So much of it is safe.
+    /// This much of it is synced.
     safe: u64,
     hash_seed: u64,
 }
@@ -71,7 +71,7 @@ impl EventLog {
         }
     }
 
-    /// The state of now is to be made safe.
+    /// The present state must be synced.
     pub(super) fn note_asked(&mut self, token: u64) {
         self.asked.push((token, self.length()));
     }
@@ -89,13 +89,13 @@ impl EventLog {
         self.before + self.batches.len() as u64
     }
 
-    /// What all of it tells.
+    /// The state that all of it gives.
     pub(super) fn whole(&self) -> Option<Image> {
         self.image(self.batches.len())
     }
 
-    /// What is left of it where it ends at one of the places at which it may, `choice` says at which;
-    /// and what the judge knew there.
+    /// What is left of it if it ends at one of the possible places, which `choice` picks; and the
+    /// judge's knowledge there.
     pub(super) fn part(&self, choice: u64) -> Option<(Image, Shadow)> {
         let may_end = |(at, _): &&(u64, Shadow)| *at >= self.safe;
         let places: Vec<&(u64, Shadow)> = self.places.iter().filter(may_end).collect();
@@ -103,7 +103,7 @@ impl EventLog {
         Some((self.image((at - self.before) as usize)?, shadow.clone()))
     }
 
-    /// The state after so many of the batches that are kept.
+    /// The state after the given number of kept batches.
     fn image(&self, count: usize) -> Option<Image> {
         let mut replay = Replay::from_image(self.base.clone()?, self.hash_seed);
         let mut table = Arc::new(replay.lend_table());

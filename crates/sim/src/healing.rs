@@ -1,5 +1,5 @@
-//! The end of a run: everything is mended, what is under way comes to its end, and when nothing
-//! changes any more, the judge compares all. A network that does not come to rest has failed.
+//! The end of a run: everything is repaired, the remaining work is completed, and when nothing
+//! changes any more, the judge compares all nodes. A network that does not come to rest has failed.
 
 use super::cluster::{Cluster, Happening, Phase, note};
 use super::moment::Talk;
@@ -9,13 +9,13 @@ use crate::engine::Input;
 use crate::model::group::{GroupConfig, Member};
 use crate::model::ids::{Millis, NodeName};
 
-/// Nothing has changed for so long: it is over. Every node has said everything that it knows at
-/// least once in this time: full digests come every 5 s, and where a sum shows that something is
-/// lacking, the whole list is asked for after that, from one peer a second.
+/// If nothing has changed for this long, the run has ended. Every node has told all that it knows
+/// at least once in this time: full digests come every 5 s, and if a sum shows a difference, the
+/// whole list is requested after that, from one peer a second.
 const CALM_MS: Millis = 12_000;
 /// Healing that takes longer than this does not end.
 const HEALING_MS_MAX: Millis = 180_000;
-/// How often the judge looks whether it is over.
+/// How often the judge checks for the end.
 const JUDGE_INTERVAL_MS: Millis = 500;
 /// How often operators look.
 const OPERATE_MS: Millis = 2_000;
@@ -80,9 +80,10 @@ impl Cluster<'_> {
         self.nodes.iter().any(|n| n.is_up() && n.name == *name)
     }
 
-    /// Whether all tombstones are gone; they stay where a member of the Delete group is gone that
-    /// nobody takes off the list, and where the purge from which on the list is in force is gone with
-    /// all that had applied it, until somebody makes another list, which may be long after.
+    /// Whether all tombstones are gone. They stay if a member of the Delete group is gone that
+    /// nobody removes from the list, and if the purge from which on the list is in force is gone
+    /// with all nodes that had applied it, until a node makes another list, which may be long
+    /// after.
     fn is_purged_or_blocked(&self) -> bool {
         let engines = || self.nodes.iter().filter_map(|n| n.engine.as_ref());
         let groups = || engines().filter_map(|e| e.group());
@@ -112,7 +113,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// Looks whether it is over.
+    /// Checks for the end.
     pub(super) fn on_judge(&mut self) {
         let Phase::Healing { since } = self.phase else { return };
         let now = self.now();

@@ -1,11 +1,11 @@
 //! The simulator: whole clusters of real engines in one thread, with a virtual clock, a network
-//! that breaks, and nodes that come and go, all out of one seed; and a judge that keeps aside what
-//! really happened and says after every step what is wrong.
+//! that breaks, and nodes that come and go, all derived from one seed; and a judge that records
+//! what really happened and reports after every step what is wrong.
 //!
 //! Pure and deterministic: the same seed gives the same run. Each seed draws its own plan: the
-//! size, how fast the network is, how often what goes wrong ([`profile`]). Then come its steps
-//! ([`steps`]), then everything is mended ([`healing`]), and in the end all nodes must agree
-//! ([`oracle`]). A run that fails is made shorter ([`shrink()`]) and told as a script.
+//! size, the speed of the network, the frequency of faults ([`profile`]). Then come its steps
+//! ([`steps`]), then everything is repaired ([`healing`]), and in the end all nodes must agree
+//! ([`oracle`]). A failing run is shortened ([`shrink()`]) and printed as a script.
 //!
 //! `cargo run --release --example simulate` runs many seeds; `tests/sim/seeds.rs` runs some of them, and
 //! shows that planted defects ([`crate::model::defects`]) are found.
@@ -51,12 +51,12 @@ pub use stats::Stats;
 
 use cluster::Cluster;
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// What was wrong first, if anything was.
+    /// The first failure, if there was one.
     pub failure: Option<Failure>,
     /// How many steps the seed has.
     pub steps: usize,

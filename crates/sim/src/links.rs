@@ -1,5 +1,5 @@
-//! Links in motion: who dials whom, what is written and when, what arrives, and how links end.
-//! Does what a node's link tasks do, with the queue that they use.
+//! Links in motion: which node dials which, what is written and when, what arrives, and how links
+//! end. Does what a node's link tasks do, with the queue that they use.
 
 use super::cluster::{Cluster, Happening, note};
 use super::network::Network;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// Most pushes that are kept to come again.
 const ECHOES_MAX: usize = 16;
-/// No queue grows beyond this: what is said after an overflow is far shorter in networks as small as
-/// those whose queues are smaller.
+/// No queue grows beyond this: the messages after an overflow are far shorter in networks as small
+/// as those whose queues are smaller.
 const WIDENED_BYTES_MAX: usize = 1 << 17;
 
 impl Cluster<'_> {
@@ -41,7 +41,7 @@ impl Cluster<'_> {
         self.to_look.push_back(end);
     }
 
-    /// A catch-up is to be answered at an end.
+    /// A catch-up must be answered at an end.
     pub(super) fn serve(&mut self, end: u32, job: Box<ServeJob>) {
         if let Some(queue) = &self.network.end(end).queue {
             let _ = queue.serve(job);
@@ -97,9 +97,10 @@ impl Cluster<'_> {
         }
     }
 
-    /// What is said after an overflow must fit the queue, as it does in earnest
-    /// ([`crate::hub::link_queue::LINK_QUEUE_BYTES_MAX`]): otherwise it would overflow again at once,
-    /// for ever. How long it is depends on what happened, so a queue that was drawn too small grows.
+    /// The messages after an overflow must fit the queue, as in a real node
+    /// ([`crate::hub::link_queue::LINK_QUEUE_BYTES_MAX`]): otherwise it would overflow again at
+    /// once, for ever. Their length depends on what happened, so a queue that was drawn too small
+    /// grows.
     fn widen(&mut self, end: u32) {
         let Some(queue) = &mut self.network.end_mut(end).queue else { return };
         if !queue.is_lagging() {
@@ -281,7 +282,7 @@ impl Cluster<'_> {
         self.schedule.plan(at, Happening::Dial(a, b));
     }
 
-    /// Plans that a node links with everybody it has no link with.
+    /// Plans links of a node with all nodes that it has no link with.
     pub(super) fn dial_all(&mut self, node: usize) {
         for other in 0..self.nodes.len() {
             if other != node && !self.nodes[other].gone {
@@ -295,7 +296,8 @@ impl Cluster<'_> {
         self.nodes[node].ends.iter().copied().find(|end| self.network.peer(*end) == peer)
     }
 
-    /// One of two nodes dials the other. Who cannot be reached is dialled again when that changes.
+    /// One of two nodes dials the other. A node that cannot be reached is dialled again when that
+    /// changes.
     pub(super) fn on_dial(&mut self, a: usize, b: usize) {
         let can = |at: &super::node::Node| at.is_awake() && !at.gone;
         if !can(&self.nodes[a])
@@ -363,7 +365,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// An end is gone, with what waited there; its node is not told.
+    /// An end is gone, with its queue; its node is not told.
     pub(super) fn drop_end(&mut self, end: u32) -> usize {
         self.release_serve(end);
         let state = self.network.end_mut(end);
@@ -375,8 +377,8 @@ impl Cluster<'_> {
         node
     }
 
-    /// A connection breaks: each direction loses what is under way from some point on, and each
-    /// end that is open notices in its own time.
+    /// A connection breaks: each direction loses the data under way from some point on, and each
+    /// open end notices in its own time.
     pub(super) fn break_link(&mut self, end: u32) {
         for side in [end, Network::other(end)] {
             let arrives = self.rng.below(self.network.end(side).flight.len() + 1);

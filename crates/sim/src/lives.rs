@@ -165,7 +165,7 @@ impl Cluster<'_> {
         at.frozen = false;
         at.disk.writing.clear();
         self.changed_at = self.now();
-        // What is still under way to it arrives at nobody.
+        // Data still under way to it reaches no node.
         for end in self.network.ends() {
             if self.network.peer(end) == node {
                 self.plan_arrival(end);
@@ -189,7 +189,7 @@ impl Cluster<'_> {
         {
             way = Way::Old;
         }
-        // Somebody may start it as the first of a network, although there is one.
+        // It may be started as the first of a network, although there is one.
         let founds = rng.percent(self.plan.founds_percent);
         let choice = |from: &[Saved], rng: &mut Rng| from[rng.below(from.len())].clone();
         let state = match way {
@@ -208,8 +208,8 @@ impl Cluster<'_> {
         if self.has(Defect::TickReused) {
             incarnation = last.image.id().incarnation;
         }
-        // A resumed virtual machine, whatever else: the life that the state names goes on, although it
-        // may have made further ticks already.
+        // A resumed virtual machine, whatever else: the life that the state names continues,
+        // although it may have made further ticks already.
         let keeps = self.has(Defect::IncarnationKept) || self.options.focus == Focus::Rollbacks;
         if let Some(state) = state.as_ref().filter(|_| keeps) {
             incarnation = state.image.id().incarnation;
@@ -228,8 +228,8 @@ impl Cluster<'_> {
         Rng::new(self.seed ^ LUCK_SEED, self.now())
     }
 
-    /// What a node's log tells after a crash: all of it, or as much as there is without its end, which
-    /// was not synced.
+    /// What a node's log gives after a crash: all of it, or as much as there is without its
+    /// unsynced end.
     fn state_of_log(&mut self, node: usize, last: Saved) -> Saved {
         let mut luck = self.luck();
         let log = std::mem::take(&mut self.nodes[node].log);
@@ -278,7 +278,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// A file with somebody's state is fed into a node.
+    /// A file with some node's state is fed into a node.
     pub(super) fn load_file(&mut self, node: usize, number: usize) {
         let Some(file) = self.files.get(number).cloned() else { return };
         let at = &self.nodes[node];
@@ -331,9 +331,9 @@ impl Cluster<'_> {
     }
 
     /// A second machine starts with a copy of a node's disk: the same name and incarnation. Until
-    /// it has found out, it makes no changes, because then nobody could tell them apart. It is not
+    /// it has found out, it makes no changes, because then nothing could tell them apart. It is not
     /// the member of the Delete group that the original is: a copied record of what a member agreed
-    /// to would let two nodes agree for one (replication rule 7), and no rule could mend that.
+    /// to would let two nodes agree for one (replication rule 7), and no rule could repair that.
     pub(super) fn start_twin(&mut self, of: usize) {
         if self.nodes.len() >= self.slots() || self.nodes[of].twin.is_some() {
             return;
@@ -417,8 +417,9 @@ impl Cluster<'_> {
     }
 }
 
-/// What the state that a process's log tells has wrong, if anything. What has lost a conflict on
-/// arrival, and what was heard of the others' clocks, need not be in it: both come again.
+/// What is wrong with the state that a process's log gives, if anything. Versions that lost a
+/// conflict on arrival, and what was heard of the others' clocks, need not be in it: both come
+/// again.
 fn difference(told: &Image, true_one: &Image) -> Option<&'static str> {
     let (told_of, known) = (told.knowledge(), true_one.knowledge());
     let entries = |image: &Image| -> BTreeMap<_, _> {

@@ -1,9 +1,9 @@
-//! The wires: connections between nodes, with what waits at their ends and what is under way, and
-//! between whom nothing gets through.
+//! The wires: connections between nodes, with the data that waits at their ends and is under way,
+//! and the pairs of nodes between which nothing gets through.
 //!
-//! A connection keeps its order (TCP) while it stands. When it breaks, what is under way is cut
-//! somewhere, and each end notices in its own time; until then it writes into nothing, and what
-//! still comes for an end that has closed is dropped.
+//! A connection keeps its order (TCP) while it stands. When it breaks, the data under way is cut
+//! somewhere, and each end notices in its own time; until then its writes are lost, and data for an
+//! end that has closed is dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub(super) struct End {
     pub(super) open: bool,
     /// What waits to be written; the node's own code.
     pub(super) queue: Option<LinkQueue>,
-    /// What was written and is on its way to the other end, with the time of its arrival.
+    /// Data on its way to the other end, with the time of its arrival.
     pub(super) flight: VecDeque<(Millis, Arc<[u8]>)>,
     /// The latest time of arrival so far: nothing overtakes.
     pub(super) last_arrival: Millis,
     /// How long a frame takes from here, at least and at most.
     pub(super) delay_ms: (Millis, Millis),
-    /// The connection is broken: what is written now is lost.
+    /// The connection is broken: writes from now on are lost.
     pub(super) broken: bool,
     /// Nothing is written before this time.
     pub(super) stalled_until: Millis,
@@ -42,7 +42,7 @@ pub(super) struct End {
     pub(super) talk: Talk,
 }
 
-/// All connections that ever were, and who is cut off from whom.
+/// All connections that ever were, and which nodes are cut off from which.
 pub(super) struct Network {
     ends: Vec<End>,
     nodes: usize,
@@ -51,7 +51,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// For at most so many nodes.
+    /// For at most this many nodes.
     pub(super) fn new(nodes: usize) -> Self {
         Self { ends: Vec::new(), nodes, blocked: vec![false; nodes * nodes] }
     }
@@ -73,7 +73,7 @@ impl Network {
         0..self.ends.len() as u32
     }
 
-    /// Who sits at the other end.
+    /// The node at the other end.
     pub(super) fn peer(&self, end: u32) -> usize {
         self.end(Self::other(end)).node
     }

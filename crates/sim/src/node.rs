@@ -16,7 +16,7 @@ pub(super) struct Node {
     /// What the judge knows of it.
     pub(super) shadow: Shadow,
     pub(super) disk: Disk,
-    /// What its process has logged.
+    /// The log of its process.
     pub(super) log: EventLog,
     /// Its whole state when it went down.
     pub(super) last: Option<Saved>,
@@ -33,7 +33,7 @@ pub(super) struct Node {
     /// The other node of the same name, where a disk was copied.
     pub(super) twin: Option<usize>,
     /// It runs from a copied disk that had this tick, and has not found out yet: it must not make
-    /// changes, because nobody could tell them from the original's.
+    /// changes, because nothing could tell them from the original's.
     pub(super) copied_at: Option<Tick>,
 }
 

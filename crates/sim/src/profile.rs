@@ -1,5 +1,5 @@
-//! What a run is like: its family, what it seeks, and the plan that each seed draws for itself. No
-//! two seeds weigh things alike; that is what finds what happens rarely.
+//! The kind of a run: its family, what it looks for, and the plan that each seed draws for itself.
+//! No two seeds have the same weights; that is how rare cases are found.
 
 use super::rng::Rng;
 use super::steps::Step;
@@ -51,9 +51,9 @@ pub enum Focus {
     Forks,
     /// A Delete group of one member that comes back older than it was.
     Coordinators,
-    /// Nodes come back as the very life that an old state names, and copies of disks are used at once:
-    /// events are used twice. What must hold then is replication rule 10: nodes end with the same entries,
-    /// and say so where they had others.
+    /// Nodes come back as the very life that an old state names, and copies of disks are used at
+    /// once: events are used twice. What must hold then is replication rule 10: nodes end with the
+    /// same entries, and report where they had others.
     Rollbacks,
 }
 
@@ -195,7 +195,7 @@ impl Plan {
             },
             delay_ms: rng.pick(&[(0, 1), (1, 5), (5, 50), (20, 300), (0, 1_000)]),
             window: if overflows { 1 + rng.below(4) } else { 64 },
-            // What is said after an overflow must fit: a digest of a bigger network is longer.
+            // The messages after an overflow must fit: a digest of a bigger network is longer.
             queue_bytes: match (overflows, is_small) {
                 (false, _) => 1 << 22,
                 (true, true) => rng.pick(&[800, 1_200, 2_000]),
@@ -228,14 +228,14 @@ impl Plan {
             },
             has_disk,
             operator_forgets: rng.percent(75),
-            // The last one to be drawn: plans are otherwise what they were before there was it.
+            // The last one to be drawn, so that plans are otherwise as they were before it existed.
             lists: draw_lists(is_small, rng),
         }
     }
 }
 
-/// Lists that are as long as real ones, or so short that each is told in several parts. Each part is a
-/// round trip, so what has many entries needs longer ones to be done in time.
+/// Lists that are as long as real ones, or so short that each is sent in several parts. Each part
+/// is a round trip, so a large state needs longer ones to be done in time.
 fn draw_lists(is_small: bool, rng: &mut Rng) -> ListCaps {
     if rng.percent(30) {
         return ListCaps::default();

@@ -33,7 +33,7 @@ impl Rng {
         from + self.below(to.saturating_sub(from) as usize + 1) as u64
     }
 
-    /// True so many times of a hundred.
+    /// True this many times of a hundred.
     pub(super) fn percent(&mut self, percent: u32) -> bool {
         self.below(100) < percent as usize
     }
@@ -43,7 +43,7 @@ impl Rng {
         from[self.below(from.len())]
     }
 
-    /// An index, each as often as its weight says; 0 if all weights are 0.
+    /// An index, with the frequency of its weight; 0 if all weights are 0.
     pub(super) fn weighted(&mut self, weights: &[u32]) -> usize {
         let total: u32 = weights.iter().sum();
         let mut at = self.below(total as usize) as u32;

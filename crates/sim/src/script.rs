@@ -1,5 +1,4 @@
-//! The script of a run: what happened, in lines for people. Written only where somebody wants to
-//! read it.
+//! The script of a run: what happened, in lines for people. Written only on request.
 
 use crate::model::ids::Millis;
 

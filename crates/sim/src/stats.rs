@@ -58,7 +58,7 @@ stats! {
     catch_ups_failed: u64, sum;
     /// Conflicts that were reported.
     conflicts: u64, sum;
-    /// Those where the winner was made on top of the loser, which its cut chain does not tell.
+    /// Those where the winner was made on top of the loser, which its cut chain does not show.
     needless_reports: u64, sum;
     /// Tombstones that were purged, by node.
     purged: u64, sum;
@@ -76,10 +76,10 @@ stats! {
     blocked: u64, sum;
     /// Runs in which a copied disk was used for an event before its node met itself.
     undecided: u64, sum;
-    /// Times that a peer was found to hold something else although it had accounted for the same.
+    /// Times that a peer was found to hold other contents although it had accounted for the same.
     contents_differed: u64, sum;
     /// Entries that were repaired because of that.
     contents_mended: u64, sum;
-    /// Nodes that went on under a new incarnation.
+    /// Nodes that continued under a new incarnation.
     renewals: u64, sum;
 }

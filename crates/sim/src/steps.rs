@@ -1,5 +1,5 @@
-//! The steps of a run: what clients write, and what goes wrong. Each step has its own random
-//! numbers, so that leaving one out changes as little as possible of the others.
+//! The steps of a run: clients' writes, and faults. Each step has its own random numbers, so that
+//! leaving one out changes the others as little as possible.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ pub(super) struct Echo {
 const DRAWS: usize = 6;
 /// Most files that are kept.
 const FILES_MAX: usize = 3;
-/// So many nodes stay in any case.
+/// At least this many nodes stay.
 const NODES_MIN: usize = 2;
 
 impl Cluster<'_> {
@@ -184,7 +184,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// A node for a step: one that is up, or down for [`Step::Back`], if there is one at hand.
+    /// A node for a step: one that is up, or down for [`Step::Back`], if there is one.
     fn draw_node(&self, rng: &mut Rng, step: Step) -> usize {
         let mut node = 0;
         for _ in 0..4 {
@@ -338,7 +338,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// What follows from a change of who reaches whom.
+    /// The effects of a change of reachability.
     pub(super) fn after_block(&mut self) {
         for end in self.network.ends() {
             let (node, peer) = (self.network.end(end).node, self.network.peer(end));
@@ -406,7 +406,7 @@ impl Cluster<'_> {
         self.stats.forgotten += u64::from(matches!(result, Some(Ok(()))));
     }
 
-    /// Something goes wrong for who asks for, or answers, a catch-up.
+    /// A fault for a node that asks for, or answers, a catch-up.
     fn disturb(&mut self, rng: &mut Rng) {
         let serving: Vec<u32> =
             self.network.ends().filter(|end| self.network.end(*end).serving).collect();
@@ -440,7 +440,7 @@ impl Cluster<'_> {
         }
     }
 
-    /// For people: who reaches whom.
+    /// For people: which node reaches which.
     fn parts_label(&self) -> String {
         let mut parts: Vec<Vec<usize>> = Vec::new();
         for node in 0..self.nodes.len() {

@@ -81,8 +81,8 @@ pub enum Repeated {
     /// An earlier try had made it; nothing was changed now.
     Yes,
     /// It was made now, by a node that had not heard of it; an earlier try, at another node, may have
-    /// made it, too. The two are one change: no conflict, and neither beats what overwrote the other,
-    /// as far as nodes still know both ([`crate::replica::write_ids`]).
+    /// made it, too. The two are one change: there is no conflict, and neither beats a version that
+    /// overwrote the other, as far as nodes still know both.
     Maybe,
 }
 

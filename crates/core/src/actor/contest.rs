@@ -1,16 +1,16 @@
-//! Claims and which of two is the greater: collisions are resolved here, the same on everybody
-//! who hears both, in whatever order.
+//! Claims and which of two is the greater: collisions are resolved here, in the same way on every
+//! node that hears both, in whatever order.
 
 use crate::model::ids::NodeName;
 use crate::model::ping::{HISTORY_LEN_MAX, Ping, TURN_LIMIT};
 
-/// A history is a past from this turn on; a younger one is what members make that start before they
-/// hear each other, and meeting it is no healed split. Where pings are lost, or take long, and many
-/// start at once, it can take some turns until all have heard of one history; in each of them,
-/// somebody must have missed all claims of the other.
+/// A history is a past from this turn on. A younger one is what members make that start before they
+/// hear each other, and meeting it is no healed split. If pings are lost or slow, and many nodes
+/// start at once, it can take some turns until all have heard of one history; in each of them, a
+/// node must have missed all claims of the other.
 pub(crate) const PAST_TURNS_MIN: u64 = 8;
 
-/// Somebody's claim to a turn.
+/// A member's claim to a turn.
 ///
 /// Ordered by turn, then value (not ready is least), then holder: of two claims the greater one
 /// counts. The rest of the history decides only between the tellings of one claim that two
@@ -78,13 +78,13 @@ impl Claim {
         names.into_iter().any(|name| self.history().any(|own| own == name))
     }
 
-    /// Whether it stands for a group that has been going on for a while and has somebody ready:
-    /// only then is there anything to recover when another one is met.
+    /// Whether it stands for a group that has existed for a while and has a ready member: only then
+    /// is there anything to recover when another one is met.
     pub(crate) fn is_past(&self) -> bool {
         self.turn >= PAST_TURNS_MIN && self.value.is_some()
     }
 
-    /// What becomes of two pasts that share nothing: the greater one goes on, and its list takes
+    /// The result of two pasts that share nothing: the greater one continues, and its list takes
     /// from both sides in turn. One turn further than both, so that it beats each of them wherever
     /// it is heard. `None` when the turns are used up.
     pub(crate) fn merged(&self, other: &Self, list_len: usize) -> Option<Self> {
@@ -109,8 +109,8 @@ impl Claim {
         Self::new(turn, winner.value, &winner.holder, rest.into_iter())
     }
 
-    /// What becomes of two histories that share nothing, at least one of which is no past: one that
-    /// has somebody ready beats one that has not, then the greater one; the other is forgotten. Never
+    /// The result of two histories that share nothing, at least one of which is no past: one with a
+    /// ready member beats one without, then the greater one wins; the other is forgotten. Never
     /// less than either, so that it beats both wherever it is heard. `None` when the turns are used
     /// up.
     pub(crate) fn joined(&self, other: &Self) -> Option<Self> {

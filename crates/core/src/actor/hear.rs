@@ -102,8 +102,8 @@ impl Actor {
         }
     }
 
-    /// The list has met another history: others must hear of it, also those who hear only this side.
-    /// Those on the list speak first; the others only if they do not.
+    /// The list has met another history: others must hear of it, also those that hear only this
+    /// side. Those on the list speak first; the others only if they do not.
     fn remember_meeting(&mut self, theirs: &Claim, turn: u64, now: Millis) -> [Vec<NodeName>; 2] {
         let ours: Vec<_> = self.roster.names().cloned().collect();
         let sides = [ours, theirs.history().take(self.config.list_len).cloned().collect()];
@@ -118,8 +118,8 @@ impl Actor {
         sides
     }
 
-    /// What is told of meetings may concern this member's side, or a side that it met before, or
-    /// one that another of these meetings tells it of.
+    /// A reported meeting may concern this member's side, or a side that it met before, or one that
+    /// another of these meetings reports.
     fn hear_meetings(
         &mut self,
         ours: &Claim,
@@ -157,7 +157,7 @@ impl Actor {
         }
     }
 
-    /// For how long a meeting can be told.
+    /// For how long a meeting can be reported.
     fn telling_ms(&self) -> Millis {
         MEETING_TURNS * pacing::turn_ms_max(&self.config)
     }

@@ -1,4 +1,4 @@
-//! What an actor is made with, what comes out of it, and what can be asked.
+//! What an actor is made with, its outputs, and its queries.
 
 use crate::model::ids::{Millis, NodeName};
 use crate::model::ping::{ConfigVersion, GroupId, Ping};
@@ -8,8 +8,8 @@ use crate::model::ping::{ConfigVersion, GroupId, Ping};
 pub struct ActorConfig {
     /// Which election; pings of others are ignored.
     pub group: GroupId,
-    /// What all members must do alike, as far as this one knows. Values out of range are brought
-    /// into it.
+    /// The settings that all members must share, as far as this one knows. Values out of range are
+    /// brought into it.
     pub shared: ConfigVersion,
 }
 
@@ -25,7 +25,7 @@ pub enum Role {
 /// Something to be done outside, or to be known there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ActorOutput {
-    /// For everybody in the group who can be reached. Need not arrive.
+    /// For all members of the group that can be reached. Need not arrive.
     Send(Ping),
     /// Something happened.
     Event(ActorEvent),

@@ -1,40 +1,43 @@
-//! The election: who is on a short list, and who of it holds the tag. Pure and deterministic; it
-//! knows nothing of keys, and several groups run side by side, each with an [`Actor`] per member.
+//! The election: which members are on a short list, and which of them holds the tag. Pure and
+//! deterministic; it knows nothing of keys, and several groups run side by side, each with an
+//! [`Actor`] per member.
 //!
 //! # How it works
 //!
-//! Members take turns. Whose turn it is pings, and all others, hearing it, stay silent; one ping
-//! per cycle is all there is. A ping claims the next turn and carries the *history*: who took the
-//! last turns, newest first, each name once, up to a bounded number. That history is the elected
-//! list. When the list is full its members take turns among themselves, the oldest next, so that
-//! the list stays as it is; a newcomer gets a turn, and so comes on the list, while it has room.
+//! Members take turns. The member whose turn it is pings, and all others, hearing it, stay silent;
+//! there is only one ping per cycle. A ping claims the next turn and carries the *history*: the
+//! members that took the last turns, newest first, each name once, up to a bounded number. That
+//! history is the elected list. When the list is full its members take turns among themselves, the
+//! oldest next, so that the list stays as it is; a newcomer gets a turn, and so comes on the list,
+//! while it has room.
 //!
 //! - **Collisions.** Of two claims the greater one counts: by turn, then value, then name
-//!   (`contest`). So all who hear both follow the same one, in whatever order they came.
-//! - **Takeover.** Who is silent at its turn is waited for one gap; then the next on the list goes
-//!   on (`pacing` has the whole order). Who let three turns in a row pass is taken off the list
-//!   (`roster`), or at once, if it is known to be gone ([`Actor::on_member_down`]).
+//!   (`contest`). So all that hear both follow the same one, in whatever order they came.
+//! - **Takeover.** If a member is silent at its turn, the others wait one gap; then the next on the
+//!   list takes over (`pacing` has the whole order). A member that let three turns in a row pass is
+//!   taken off the list (`roster`), or at once if it is known to be gone
+//!   ([`Actor::on_member_down`]).
 //! - **Start.** A member listens for one to two cycles, then claims the first turn: one that is
 //!   alone elects itself, and of many that start together one does, the others fill the list.
-//! - **Ready.** One that is not ready says so with a ping without value. It claims a turn only if
-//!   nobody ready did for several cycles, and the first ready one that hears it takes over at once:
-//!   it holds the tag, and stays on the list, only where nobody ready is there. A holder that is
-//!   ready no longer loses the tag at once, and the next one goes on.
+//! - **Ready.** A member that is not ready says so with a ping without value. It claims a turn only
+//!   if no ready member did for several cycles, and the first ready one that hears it takes over at
+//!   once: it holds the tag, and stays on the list, only if there is no ready member. A holder that
+//!   is no longer ready loses the tag at once, and the next one takes over.
 //! - **Healed splits.** A history that shares no name with ours is that of another group:
-//!   [`ActorEvent::Recover`]. The two become one, the same on everybody who heard both; that they
-//!   met is told for some turns, so that also those report it who never heard the other history
-//!   itself (`reunion`). Nothing is recovered if one of the two has only started (fewer than eight
-//!   turns), or has nobody ready.
+//!   [`ActorEvent::Recover`]. The two become one, in the same way on every member that heard both.
+//!   The meeting is reported for some turns, so that members that never heard the other history
+//!   themselves report it, too (`reunion`). Nothing is recovered if one of the two has only started
+//!   (fewer than eight turns), or has no ready member.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! - If every ping arrives within half a gap, at most one member that can be heard by all holds the
-//!   tag at any time. There is none for one gap at each change of turns: a claim is contested first.
+//!   tag at any time. None does for one gap at each change of turns: a claim is contested first.
 //! - If pings are lost or late, or groups meet, more than one can hold it, each until it hears any
-//!   claim greater than its own. The greater one's holder says so again to whoever contests it, and
-//!   every turn repeats it.
-//! - While one can hear the others but not be heard by them, `Recover` is repeated every
-//!   dozen turns or so: the two sides meet again and again, and never become one.
+//!   claim greater than its own. The holder of the greater claim repeats it to a member that
+//!   contests it, and every turn repeats it.
+//! - While one can hear the others but not be heard by them, `Recover` is repeated about every
+//!   dozen turns: the two sides meet again and again, and never become one.
 //! - A split that is over before the lists of its sides have parted (three turns per name, at once
 //!   with [`Actor::on_member_down`]) is not noticed.
 //!
@@ -76,19 +79,19 @@ use crate::model::ping::{ConfigError, ConfigVersion, GroupId, Ping};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tag {
     Free,
-    /// Claimed; held from then on, if nobody contests it.
+    /// Claimed; held from then on, if no member contests it.
     Claimed(Millis),
     Held,
 }
 
-/// Why this member wants to say what it knows, out of turn.
+/// Why this member repeats what it knows, out of turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Occasion {
-    /// Somebody claimed what it holds.
+    /// Another member claimed what it holds.
     Contest,
     /// Two histories have met.
     Meeting,
-    /// Somebody has an older configuration.
+    /// Another member has an older configuration.
     Config,
 }
 
@@ -115,20 +118,20 @@ pub struct Actor {
     tag: Tag,
     /// When to claim the next turn (if passive: to forget the history); `None`: to be worked out.
     claim_at: Option<Millis>,
-    /// When to say what it knows out of turn.
+    /// When to repeat what it knows, out of turn.
     say_at: Option<(Millis, Occasion)>,
     said_at: Option<Millis>,
-    /// The turn's holder is gone: nobody need wait for the end of the cycle.
+    /// The turn's holder is gone: no member need wait for the end of the cycle.
     is_turn_over: bool,
-    /// The configuration was set here and must be told.
+    /// The configuration was set here and must be sent.
     has_new_config: bool,
     /// The members on the list as last reported.
     reported: BTreeSet<NodeName>,
 }
 
 impl Actor {
-    /// A member that is not ready, of value 0, and knows of nobody yet. `seed` should differ
-    /// between members: it keeps those that start together from claiming together.
+    /// A member that is not ready, of value 0, and knows no other yet. `seed` should differ between
+    /// members: it keeps those that start together from claiming together.
     #[must_use]
     pub fn new(config: ActorConfig, me: NodeName, role: Role, seed: u64) -> Self {
         Self {
@@ -249,8 +252,8 @@ impl Actor {
         }
     }
 
-    /// Takes a configuration that was set here, if it is greater than the present one, and tells
-    /// it; says whether it was taken.
+    /// Accepts a configuration that was set here, if it is greater than the present one, and sends
+    /// it; returns whether it was accepted.
     ///
     /// # Errors
     /// [`ConfigError`] names a value that is out of range. Nothing was changed.
@@ -265,7 +268,7 @@ impl Actor {
     }
 
     /// A hint: a member is known to be gone. It is taken off the list, and stays off until it is
-    /// heard itself; if it is its turn, the next one goes on at once. Takes effect with the next
+    /// heard itself; if it is its turn, the next one takes over at once. Takes effect with the next
     /// tick or ping.
     pub fn on_member_down(&mut self, name: &NodeName) {
         if *name == self.me {
@@ -350,7 +353,7 @@ impl Actor {
         self.claim_at = Some(at.max(now));
     }
 
-    /// This node stood still, the others went on: what it was about to do is long over.
+    /// This node stood still while the others continued: its plans are long outdated.
     fn on_stall(&mut self, now: Millis, out: &mut Vec<ActorOutput>) {
         self.untag(out);
         self.say_at = None;
@@ -362,7 +365,7 @@ impl Actor {
         let mut turn = 1;
         if let Some(last) = &self.claim {
             turn = last.turn() + 1;
-            // A ready one that follows one that is not waits for nobody.
+            // A ready member that follows one that is not ready waits for no other.
             if last.value().is_some() || !self.is_ready {
                 self.roster.on_turn(&self.me, self.config.list_len);
             }

@@ -1,4 +1,4 @@
-//! When it is whose turn: how long a member waits for others before it claims the next turn.
+//! The order of turns: how long a member waits for others before it claims the next turn.
 //!
 //! Measured from the last claim, in the order in which members get their chance:
 //!
@@ -16,17 +16,17 @@ use rand::rngs::SmallRng;
 use crate::model::ids::Millis;
 use crate::model::ping::ConfigVersion;
 
-/// Who is not on a full list waits for so many cycles: it must have missed several pings in a row
-/// by then, so that a few lost ones do not change the list.
+/// A member that is not on a full list waits for this many cycles: it must have missed several
+/// pings in a row by then, so that a few lost ones do not change the list.
 const STRANGER_CYCLES: Millis = 3;
-/// Who is not ready waits longer than all who are.
+/// A member that is not ready waits longer than all ready ones.
 const NOT_READY_CYCLES: Millis = 4;
-/// Without a claim for so many turns, a passive member forgets the history.
+/// Without a claim for this many turns, a passive member forgets the history.
 const FORGET_TURNS: Millis = 8;
-/// Those on a list that has room leave so many gaps to newcomers, who heard of the last turn late
-/// and whose ping takes its time again: with less, one that is far away would never get in.
+/// Members of a list that has room leave this many gaps to newcomers, which heard of the last turn
+/// late and whose ping takes time again: with less, one that is far away would never get in.
 const NEWCOMER_GAPS: usize = 2;
-/// Members of which no order is known spread over so many gaps.
+/// Members whose order is not known spread over this many gaps.
 const SPREAD_GAPS: Millis = 2;
 
 /// What the wait depends on.
@@ -77,8 +77,8 @@ pub(crate) fn turn_ms_max(config: &ConfigVersion) -> Millis {
     config.cycle_ms + config.gap_ms * (config.list_len + NEWCOMER_GAPS) as Millis
 }
 
-/// How long after a claim of its own a member holds the tag, if nobody contests it: everybody had
-/// the time to. One that is not ready waits for all who are.
+/// How long after a claim of its own a member holds the tag, if no other contests it: all had the
+/// time to. One that is not ready waits for all ready ones.
 pub(crate) fn tag_ms(is_ready: bool, config: &ConfigVersion) -> Millis {
     if is_ready { config.gap_ms } else { config.gap_ms * SPREAD_GAPS }
 }

@@ -1,5 +1,5 @@
-//! What is remembered of histories that met: so that each meeting is reported once, and so that
-//! those hear of it who never heard the other history themselves.
+//! The memory of histories that met: each meeting is reported once, and also reaches members that
+//! never heard the other history themselves.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use super::contest::{Claim, distinct};
 use crate::model::ids::{Millis, NodeName};
 use crate::model::ping::{Meeting, PING_MEETINGS_MAX, Ping};
 
-/// For so many turns a meeting is told, so that a few lost pings do not matter. What is told of the
-/// same names later than that is another meeting.
+/// A meeting is reported for this many turns, so that a few lost pings do not matter. A later
+/// report of the same names is another meeting.
 pub(crate) const MEETING_TURNS: u64 = 4;
 
 /// Most names remembered from meetings. When it is reached, further strangers are joined without a
@@ -19,13 +19,13 @@ pub(crate) const KNOWN_NAMES_MAX: usize = 512;
 /// How a name is remembered.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// What is told of its history until then is the meeting that is known.
+    /// Reports of its history until then are about the meeting that is known.
     told_until: Millis,
-    /// Its history, heard until then, has been met. Twice as long as the other: who notices that
-    /// two sides have met again must find that all whom it tells have forgotten the last time.
+    /// Its history, heard until then, has been met. Twice as long as the other: when a member
+    /// notices that two sides have met again, all that it tells must have forgotten the last time.
     heard_until: Millis,
-    /// It is gone since; when its history is heard again, that is another meeting. What is told of
-    /// the first one is still no news.
+    /// It has been gone since; when its history is heard again, that is another meeting. Reports of
+    /// the first one are still not new.
     is_over: bool,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Reunions {
     /// In the order in which they became known, the latest last.
     meetings: Vec<Meeting>,
     /// Goes by time, not by turns: these leap where histories meet, and names would be forgotten
-    /// while others still tell them.
+    /// while others still report them.
     known: BTreeMap<NodeName, Known>,
 }
 
-/// What is told of a meeting, as seen by one who hears of it.
+/// A reported meeting, as seen by a member that hears of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum MeetingNews {
     /// One side is ours, the other one was unknown: report it.
@@ -68,13 +68,13 @@ impl Reunions {
         self.known.retain(|_, known| now < known.heard_until);
     }
 
-    /// A claim to another turn is followed: tells no more of what is over by then.
+    /// A claim to another turn is followed: outdated meetings are reported no longer.
     pub(crate) fn on_turn(&mut self, turn: u64) {
         self.meetings.retain(|meeting| is_recent(meeting.turn, turn));
     }
 
-    /// The history leaps ahead by so many turns because it met another: what was told goes on
-    /// being told for as long as before.
+    /// The history leaps ahead by this many turns because it met another: reports continue for as
+    /// long as before.
     pub(crate) fn on_leap(&mut self, turns: u64) {
         for meeting in &mut self.meetings {
             meeting.turn = meeting.turn.saturating_add(turns);
@@ -91,8 +91,8 @@ impl Reunions {
         self.known.len() >= KNOWN_NAMES_MAX
     }
 
-    /// Remembers a meeting that was heard of or noticed now, and tells it. `telling_ms` is for how
-    /// long it can be told.
+    /// Remembers a meeting that was heard of or noticed now, and reports it. `telling_ms` is for
+    /// how long it can be reported.
     pub(crate) fn remember(&mut self, meeting: Meeting, now: Millis, telling_ms: Millis) {
         for name in meeting.sides.iter().flatten() {
             self.known.remove(name);
@@ -100,8 +100,8 @@ impl Reunions {
         self.pass_on(meeting, now, telling_ms);
     }
 
-    /// Tells a meeting on that is known: the joint list must not travel without it, or who gets
-    /// the list that way will not see that it came from two. Who is known stays known for as long
+    /// Passes on a known meeting: the joint list must not travel without it, or a member that gets
+    /// the list that way will not see that it came from two. A known side stays known for as long
     /// as before.
     pub(crate) fn pass_on(&mut self, meeting: Meeting, now: Millis, telling_ms: Millis) {
         self.note_sides(&meeting, now, telling_ms);
@@ -133,8 +133,8 @@ impl Reunions {
         }
     }
 
-    /// Judges what is told of a meeting; `turn` is the latest turn that teller or hearer know of,
-    /// `ours` the hearer's own history.
+    /// Judges a reported meeting; `turn` is the latest turn that reporter or hearer know of, `ours`
+    /// the hearer's own history.
     #[must_use]
     pub(crate) fn decide_news(
         &self,
@@ -163,8 +163,8 @@ impl Reunions {
     }
 }
 
-/// The meetings that a ping tells of and that are not over by its own claim, made orderly, the
-/// oldest first: a later one may have one of the sides that became one in an older one.
+/// The meetings of a ping that are not outdated by its own claim, sorted, the oldest first: a later
+/// one may have one of the sides that became one in an older one.
 pub(crate) fn recent(ping: &Ping, claim: &Claim) -> Vec<Meeting> {
     let meetings = ping.meetings.iter().take(PING_MEETINGS_MAX);
     let recent = meetings.filter(|meeting| is_recent(meeting.turn, claim.turn()));
@@ -185,7 +185,7 @@ fn is_alike(one: &Meeting, other: &Meeting) -> bool {
     (shares(a, c) && shares(b, d)) || (shares(a, d) && shares(b, c))
 }
 
-/// Whether a meeting of one turn is still told in another, later one.
+/// Whether a meeting of one turn is still reported in another, later one.
 fn is_recent(turn: u64, now: u64) -> bool {
     (turn..turn.saturating_add(MEETING_TURNS)).contains(&now)
 }

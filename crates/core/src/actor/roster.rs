@@ -1,5 +1,5 @@
-//! The elected list as this member sees it: who is on it, who took no turn lately, and when each
-//! was heard.
+//! The elected list as this member sees it: its members, those that took no turn recently, and when
+//! each was heard.
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ impl Roster {
         self.listed.iter().map(|listed| &listed.name)
     }
 
-    /// A name's place, 0 for who holds the turn.
+    /// A name's place; 0 for the holder of the turn.
     pub(crate) fn place(&self, name: &NodeName) -> Option<usize> {
         self.names().position(|listed| listed == name)
     }
@@ -55,7 +55,7 @@ impl Roster {
         self.gone.contains(name)
     }
 
-    /// Somebody was heard itself, so it is not gone.
+    /// A member was heard itself, so it is not gone.
     pub(crate) fn on_heard(&mut self, name: &NodeName, now: Millis) {
         self.gone.retain(|gone| gone != name);
         if let Some(listed) = self.listed.iter_mut().find(|listed| listed.name == *name) {
@@ -63,14 +63,14 @@ impl Roster {
         }
     }
 
-    /// Others who could not be heard until now have heard these lately.
+    /// Members that could not be heard until now have heard these recently.
     pub(crate) fn on_back<'a>(&mut self, names: impl IntoIterator<Item = &'a NodeName>) {
         for name in names {
             self.gone.retain(|gone| gone != name);
         }
     }
 
-    /// Somebody is known to be gone; whether it was on the list.
+    /// A member is known to be gone; returns whether it was on the list.
     pub(crate) fn on_gone(&mut self, name: &NodeName) -> bool {
         if !self.is_gone(name) {
             if self.gone.len() >= GONE_NAMES_MAX {
@@ -83,19 +83,19 @@ impl Roster {
         self.len() < before
     }
 
-    /// Somebody claimed the present turn, or a later one, so it lets none pass, whoever won.
+    /// A member claimed the present turn, or a later one, so it lets none pass, whoever won.
     pub(crate) fn on_took_part(&mut self, name: &NodeName) {
         if let Some(listed) = self.listed.iter_mut().find(|listed| listed.name == *name) {
             listed.missed = 0;
         }
     }
 
-    /// The next turn went to `holder`: those who had their chance before it let one pass.
+    /// The next turn went to `holder`: those that had their chance before it let one pass.
     pub(crate) fn on_turn(&mut self, holder: &NodeName, list_len: usize) {
         let waited_for = match self.place(holder) {
             Some(place) => place + 1,
             None if self.len() >= list_len => 0,
-            // A newcomer on a list with room comes before all who are listed.
+            // A newcomer on a list with room comes before all that are listed.
             None => self.len(),
         };
         for listed in self.listed.iter_mut().skip(waited_for) {
@@ -109,7 +109,7 @@ impl Roster {
         present.map(|listed| listed.name.clone())
     }
 
-    /// The list is what a claim says, without those who are gone.
+    /// The list of a claim, without members that are gone.
     pub(crate) fn follow(&mut self, claim: &Claim, list_len: usize, now: Millis) {
         let mut old = std::mem::take(&mut self.listed);
         for name in claim.history().take(list_len) {
@@ -128,12 +128,12 @@ impl Roster {
         }
     }
 
-    /// Forgets the list, not who is gone.
+    /// Forgets the list, but not which members are gone.
     pub(crate) fn clear(&mut self) {
         self.listed.clear();
     }
 
-    /// The configuration allows no more than so many.
+    /// The configuration allows no more than this many.
     pub(crate) fn truncate(&mut self, list_len: usize) {
         self.listed.truncate(list_len);
     }

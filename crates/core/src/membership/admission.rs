@@ -1,4 +1,4 @@
-//! Who may come in: an address has one identity, a name has one live node.
+//! Which nodes may come in: an address has one identity, a name has one live node.
 
 use foca::{Member, State};
 
@@ -11,8 +11,8 @@ pub(super) enum Admission {
     /// Let foca have it.
     Admit,
     /// Its address is known under an identity that beats the one it uses: a process restarted with
-    /// a random incarnation, or one that missed its own renewal. Told of the holder, it renews
-    /// itself above that.
+    /// a random incarnation, or one that missed its own renewal. When it learns of the holder, it
+    /// renews itself above that.
     AddrHeld(Identity),
     /// It is not a member, and another live member has its name.
     NameHeld(Identity),
@@ -37,7 +37,7 @@ pub(super) fn decide_admission<'a>(
         let is_live = member.state() != State::Down && !known.leaving;
         if known.addr == sender.addr {
             if known == sender {
-                // Alive, or declared down: then foca tells it so, and it renews itself.
+                // Alive, or declared down: then foca reports it, and it renews itself.
                 return Admission::Admit;
             }
             if known.beats(sender) {
@@ -67,8 +67,9 @@ pub(super) enum Rivalry {
     WeYield,
 }
 
-/// Decides between us and a rival. Who has its place in the network stays before who is only
-/// joining; else seniority decides. Both sides come to the same result from the same facts.
+/// Decides between us and a rival. A node that has its place in the network comes before one that
+/// is only joining; otherwise seniority decides. Both sides come to the same result from the same
+/// facts.
 pub(super) fn decide_rivalry(me: (&Identity, bool), rival: (&Identity, bool)) -> Rivalry {
     let we_yield = match (me.1, rival.1) {
         (true, false) => false,

@@ -13,7 +13,7 @@ use crate::model::ids::Millis;
 pub struct SwimConfig {
     /// The network's name; datagrams of any other are dropped.
     pub network: NetworkName,
-    /// One member is probed per period; who has not answered at its end is suspected.
+    /// One member is probed per period; one that has not answered at its end is suspected.
     pub probe_period_ms: Millis,
     /// How long a direct answer may take before others are asked to probe. Less than the period;
     /// the indirect way needs the rest of it.
@@ -40,7 +40,7 @@ pub struct SwimConfig {
 }
 
 impl SwimConfig {
-    /// Values for a LAN; the module documentation has what was measured with them.
+    /// Values for a LAN; the module documentation has the measurements with them.
     pub fn lan(network: NetworkName) -> Self {
         Self {
             network,

@@ -9,8 +9,8 @@
 //! body      by kind
 //! ```
 //!
-//! The network's whole name travels, not a hash of it: two networks then never mix, and the one
-//! who gets a stray datagram can say whose it was. A datagram has at most
+//! The network's whole name travels, not a hash of it: two networks then never mix, and the
+//! receiver of a stray datagram can say which network it is from. A datagram has at most
 //! [`DATAGRAM_BYTES_MAX`] bytes, of which [`TAG_BYTES`] are left free for an authentication tag.
 
 use std::net::SocketAddr;
@@ -45,12 +45,12 @@ pub(super) enum Kind {
     Swim,
     /// foca's bytes, from a node that has only just joined, or is trying to.
     SwimJoining,
-    /// The sender's name or address is held by somebody else: [`Conflict`].
+    /// The sender's name or address is held by another node: [`Conflict`].
     Conflict,
     /// A process leaves: its last identity.
     Bye,
-    /// The answer to a datagram of another network or version: nothing but the envelope, so that the
-    /// other side can tell its operator.
+    /// The answer to a datagram of another network or version: nothing but the envelope, so that
+    /// the other side can tell its operator.
     Stranger,
 }
 
@@ -77,12 +77,12 @@ impl Kind {
     }
 }
 
-/// What came out of an envelope.
+/// The content of an envelope.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opened<'a> {
     /// A datagram of this network.
     Ours { kind: Kind, body: &'a [u8] },
-    /// A datagram of another network; `kind` tells whether it is itself an answer.
+    /// A datagram of another network; `kind` says whether it is itself an answer.
     OtherNetwork { network: String, kind: Option<Kind> },
     /// A datagram of another protocol version. What follows the version is unknown.
     OtherVersion(u8),
@@ -141,15 +141,16 @@ impl Envelope {
     }
 }
 
-/// "Your name, or your address, is held by another": what a node is told that would otherwise
-/// only be ignored, and could not know why.
+/// "Your name, or your address, is held by another": sent to a node that would otherwise only be
+/// ignored, and could not know why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Conflict {
-    /// The address of whoever says so. Only the holder itself proves that the holder lives.
+    /// The address of the sender of this notice. Only the holder itself proves that the holder
+    /// lives.
     pub(super) sender: SocketAddr,
     /// Whom it is about; so that it is not taken for news about a later generation.
     pub(super) loser: Identity,
-    /// Who has the loser's address, or another live node with its name.
+    /// The node that has the loser's address, or another live node with its name.
     pub(super) holder: Identity,
     /// Whether the holder has its place in the network (true unless the holder itself denies it).
     pub(super) established: bool,

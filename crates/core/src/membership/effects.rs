@@ -55,8 +55,8 @@ impl Runtime<Identity> for Effects {
             | Notification::Rename(_, id) => self.touch(id),
             Notification::Active => self.became_active = true,
             Notification::Rejoin(_) => self.rejoined = true,
-            // Idle: the durable list goes on calling. Defunct: only when all generations are used
-            // up, which takes 2^31 renewals; see `GENERATION_LEARN_MAX`.
+            // Idle: the durable list keeps calling. Defunct: only when all generations are used up,
+            // which takes 2^31 renewals; see `GENERATION_LEARN_MAX`.
             Notification::Idle | Notification::Defunct => {}
         }
     }

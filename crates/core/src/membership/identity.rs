@@ -1,7 +1,8 @@
-//! Who a member is: its address, its name, its incarnation, and how often it had to renew itself.
+//! A member's identity: its address, its name, its incarnation, and how often it had to renew
+//! itself.
 //!
-//! foca keeps one identity per address. Where two claim the same address, [`Identity::rank`]
-//! decides, and it decides alike on every node.
+//! foca keeps one identity per address. If two claim the same address, [`Identity::rank`] decides,
+//! in the same way on every node.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -42,11 +43,11 @@ impl fmt::Display for NetworkName {
     }
 }
 
-/// One member of the network, as foca tells it from others.
+/// One member of the network, as foca identifies it.
 ///
-/// `name` and `incarnation` are what the engine knows a node by. `generation` belongs to SWIM
-/// alone: a process that was declared down, or that finds its address taken by what it was before
-/// a restart, takes a higher one and gets in again. It is a counter, never a clock.
+/// `name` and `incarnation` are the engine's identity of a node. `generation` belongs to SWIM
+/// alone: a process that was declared down, or that finds its address taken by its own identity of
+/// before a restart, takes a higher one and gets in again. It is a counter, never a clock.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The advertised gossip address; see [`canonical_addr`].
@@ -55,10 +56,10 @@ pub struct Identity {
     pub name: NodeName,
     /// The node's incarnation: a counter from its data directory, or a random number.
     pub incarnation: Incarnation,
-    /// How often this process renewed itself, or more where it learnt of a higher one.
+    /// How often this process renewed itself, or more if it learnt of a higher one.
     pub generation: u32,
-    /// Set on the last identity of a process that leaves, so that "left" can be told apart from
-    /// "failed" wherever the news travels. foca itself knows only "down".
+    /// Set on the last identity of a process that leaves, so that "left" and "failed" can be
+    /// distinguished wherever the news travels. foca itself knows only "down".
     pub(super) leaving: bool,
 }
 
@@ -97,7 +98,8 @@ impl Identity {
     }
 
     /// Of two live nodes of one name at different addresses, the one with the smaller seniority
-    /// stays: who renewed less often was declared down less often, the rest only breaks ties.
+    /// stays: the one that renewed less often was declared down less often; the rest only breaks
+    /// ties.
     pub(super) fn seniority(&self) -> (u32, Incarnation, SocketAddr) {
         (self.generation, self.incarnation, self.addr)
     }

@@ -1,4 +1,4 @@
-//! What goes into and comes out of a [`Swim`](super::Swim): plain data.
+//! The inputs and outputs of a [`Swim`](super::Swim): plain data.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::model::ids::{Incarnation, Millis, NodeName};
 pub enum SwimInput<'a> {
     /// A datagram came in. An empty one does nothing; send one to yourself to wake the owner.
     Datagram {
-        /// Where it came from.
+        /// Its sender.
         from: SocketAddr,
         /// All of it.
         bytes: &'a [u8],
@@ -38,7 +38,7 @@ pub enum SwimInput<'a> {
     Leave,
 }
 
-/// What the owner has to do, or to tell others, in this order.
+/// What the owner has to do, or to report to others, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwimOutput {
     /// Send a datagram. If that fails, drop it: everything that matters is repeated.
@@ -48,7 +48,7 @@ pub enum SwimOutput {
         /// All of it.
         bytes: Vec<u8>,
     },
-    /// A node is there.
+    /// A node is up.
     MemberUp {
         /// Its name.
         name: NodeName,
@@ -79,7 +79,7 @@ pub enum SwimOutput {
         holder: SocketAddr,
     },
     /// The others had declared us down, or still knew our address from before a restart, so we took
-    /// a new generation. They see us go up; nothing is to be done.
+    /// a new generation. They see us come up; nothing needs to be done.
     IdentityRenewed {
         /// The new generation.
         generation: u32,
@@ -87,14 +87,14 @@ pub enum SwimOutput {
     /// A datagram of another network came and was dropped. Reported once per sender and
     /// [`super::STRANGER_PERIOD_MS`]; the sender gets to know, too.
     NetworkMismatch {
-        /// Who sent it.
+        /// Its sender.
         from: SocketAddr,
         /// Its network's name.
         network: String,
     },
     /// A datagram of another version of this protocol came and was dropped. Reported as rarely.
     VersionMismatch {
-        /// Who sent it.
+        /// Its sender.
         from: SocketAddr,
         /// The version.
         version: u8,

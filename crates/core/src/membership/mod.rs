@@ -1,8 +1,8 @@
-//! Who is there: SWIM, by foca, wrapped as data in, data out. Pure: no socket, thread or clock.
+//! Membership: SWIM, by foca, wrapped as data in, data out. Pure: no socket, thread or clock.
 //!
-//! [`Swim::handle`] takes a [`SwimInput`] and the time and appends [`SwimOutput`]s. It meets the
-//! rest of the node only by [`SwimOutput::MemberUp`] and [`SwimOutput::MemberDown`], each given once
-//! per change, and it carries no data.
+//! [`Swim::handle`] takes a [`SwimInput`] and the time and appends [`SwimOutput`]s. Its only
+//! interface to the rest of the node is [`SwimOutput::MemberUp`] and [`SwimOutput::MemberDown`],
+//! each given once per change, and it carries no data.
 //!
 //! # Driving it
 //!
@@ -62,37 +62,40 @@
 //!
 //! # Rules
 //!
-//! - **Identity** is (address, name, incarnation, generation). foca keeps one per address, the one of
-//!   the highest (generation, incarnation). A process that is told that it is down takes the next
-//!   generation. One that restarted has a random incarnation and generation 0, and may be beaten by
-//!   what the others remember; foca would only ignore it. So who gets a datagram from a beaten
-//!   identity answers with a conflict notice that names the holder, and the restarted process renews
-//!   itself above the holder's generation and calls again: it is in after one round trip.
+//! - **Identity** is (address, name, incarnation, generation). foca keeps one per address, the one
+//!   of the highest (generation, incarnation). A process that is told that it is down takes the
+//!   next generation. One that restarted has a random incarnation and generation 0, and may be
+//!   beaten by what the others remember; foca would only ignore it. So a node that gets a datagram
+//!   from a beaten identity answers with a conflict notice that names the holder, and the restarted
+//!   process renews itself above the holder's generation and calls again: it is in after one round
+//!   trip.
 //! - **A renewal is not a change**; a new incarnation is [`DownReason::Replaced`] and then up.
-//! - **A name has one live node.** Members do not let in a newcomer whose name a live member has, and
-//!   say so; the newcomer asks the holder itself, whose answer is final ([`SwimOutput::Refused`]). If
-//!   the holder is silent it is either dead, which the members know in seconds and then let the
-//!   newcomer in, or cut off; so the newcomer gives up after [`REFUSAL_PATIENCE_MS`]. If both have
-//!   their place in the network (two halves met), who was declared down less often stays.
+//! - **A name has one live node.** Members do not let in a newcomer whose name a live member has,
+//!   and say so; the newcomer asks the holder itself, whose answer is final
+//!   ([`SwimOutput::Refused`]). If the holder is silent it is either dead, which the members know
+//!   in seconds and then let the newcomer in, or cut off; so the newcomer gives up after
+//!   [`REFUSAL_PATIENCE_MS`]. If both have their place in the network (two halves met), the one
+//!   that was declared down less often stays.
 //! - **The durable list of peers** never forgets a member that did not leave, except for one that
-//!   came up at another address. Always, also when foca is idle for lack of members, one of the
-//!   missing is called every second.
+//!   came up at another address. Even if foca is idle for lack of members, one of the missing peers
+//!   is called every second.
 //! - **Networks never mix**: each datagram carries the network's name.
-//! - Nothing is authenticated yet. Who can send datagrams to a member can forge anything; but not
+//! - Nothing is authenticated yet. A sender of datagrams to a member can forge anything, but cannot
 //!   make it panic or fill its memory.
 //!
 //! # Traps in foca 2.0, all met here
 //!
-//! - With no active members it is idle and calls nobody; after it has removed the dead, halves never
-//!   meet. Hence the durable list.
-//! - When a suspect's time is up it is told that it is down even if it has refuted that long ago, and
-//!   needlessly renews itself: at 2 % loss in a cluster of two, every 15 s. Such timers are not fired.
-//! - A suspicion is spread a few times when it is new and then no more, nor does an answer end it. A
-//!   suspect that missed the news stays one until the next lost probe finishes it. So suspects are
-//!   told directly, every second.
+//! - With no active members it is idle and calls no other node; after it has removed the dead,
+//!   halves never meet. Hence the durable list.
+//! - When a suspect's time is up it is told that it is down even if it has refuted that long ago,
+//!   and needlessly renews itself: at 2 % loss in a cluster of two, every 15 s. Such timers are not
+//!   fired.
+//! - A suspicion is spread a few times when it is new and then no more, nor does an answer end it.
+//!   A suspect that missed the news remains one until the next lost probe finishes it. So suspects
+//!   are told directly, every second.
 //! - Timers that became void stay with the caller; a peer could pile them up. Hence one slot each.
 //! - "Down" does not say why. Hence the leaving flag in the identity.
-//! - It takes calls only to the advertised address; see `readdress` in `receive.rs`.
+//! - It accepts calls only to the advertised address; see `readdress` in `receive.rs`.
 //!
 //! # Measured
 //!
@@ -106,9 +109,9 @@
 //! | 48 | 3.8 / 4.9 s | 0.4 s | 0.8 / 0.8 s | 403 |
 //! | 100 | 4.5 / 4.8 s | 0.7 s | 0.9 / 1.0 s | 405 |
 //!
-//! 2 % loss changes none of it, and for an hour nobody is taken for dead or renews itself; nor did
-//! anybody in half an hour at 20 %. Other settings, 5 nodes, suspicion of 3 s: probes every 500 / 200
-//! ms: 3.8 / 5.3 s; 600 / 200: 4.0 / 5.4 s; 700 / 300, gossip every 200 ms: 4.2 / 6.0 s.
+//! 2 % loss changes none of it, and for an hour no node is taken for dead or renews itself; nor in
+//! half an hour at 20 %. Other settings, 5 nodes, suspicion of 3 s: probes every 500 / 200 ms: 3.8
+//! / 5.3 s; 600 / 200: 4.0 / 5.4 s; 700 / 300, gossip every 200 ms: 4.2 / 6.0 s.
 
 mod admission;
 mod codec;

@@ -88,8 +88,9 @@ impl PeerList {
         self.peers.remove(addr);
     }
 
-    /// A member came up. If it was known at another address where nobody is now, it has moved: the
-    /// old address goes, else a network whose nodes get new addresses collects dead ones for ever.
+    /// A member came up. If it was known at another address where no node is now, it has moved: the
+    /// old address is removed; otherwise a network whose nodes get new addresses would collect dead
+    /// ones for ever.
     pub(super) fn on_up(&mut self, addr: SocketAddr, name: &NodeName) {
         self.peers.retain(|at, peer| *at == addr || peer.is_up || peer.name.as_ref() != Some(name));
         if self.peers.contains_key(&addr) || self.make_room(true) {

@@ -13,11 +13,11 @@ use super::io::SwimOutput;
 use super::swim::{MEMBERS_MAX, Phase, Swim};
 use crate::model::ids::Millis;
 
-/// A generation from a conflict notice is believed up to here. Above, the address is lost until the
+/// A generation from a conflict notice is accepted up to here. Above, the address is lost until the
 /// others forget it (`remove_down_after_ms`); but own renewals can then never run out.
 const GENERATION_LEARN_MAX: u32 = 1 << 31;
-/// How long a joiner whose name is taken goes on trying when the holder itself does not answer. It
-/// may have crashed just now, which the others know within 8 s.
+/// How long a joiner whose name is taken keeps trying when the holder itself does not answer. The
+/// holder may have crashed just now, which the others know within 8 s.
 pub const REFUSAL_PATIENCE_MS: Millis = 10_000;
 /// Refusals further apart than this have nothing to do with each other.
 const REFUSAL_GAP_MS: Millis = 5_000;
@@ -128,12 +128,12 @@ impl Swim {
         let renewed = self.effects.rejoined;
         self.settle(out);
         if renewed {
-            // Whoever told us that we are down can let us in at once.
+            // The node that told us that we are down can let us in at once.
             self.announce_to(sender.addr, out);
         }
     }
 
-    /// Somebody still thinks that we are there.
+    /// A node still takes us for a member.
     fn on_swim_gone(&mut self, body: &[u8], out: &mut Vec<SwimOutput>) {
         let Phase::Gone { last, .. } = &self.phase else { return };
         let Ok(header) = IdentityCodec.decode_header(body) else {
@@ -250,8 +250,8 @@ impl Swim {
     }
 }
 
-/// A call to another address than the one we advertise that reached us nevertheless: a host has
-/// many addresses and names, and who joins may know any of them. foca would not take it.
+/// A call to another address than the advertised one that reached us nevertheless: a host has many
+/// addresses and names, and a joining node may know any of them. foca would not accept it.
 fn readdress(header: &Header<Identity>, me: &Identity) -> Option<Vec<u8>> {
     if header.message != Message::Announce {
         return None;

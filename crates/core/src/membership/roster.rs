@@ -1,8 +1,8 @@
-//! What was reported about each member, so that every change is reported exactly once.
+//! The reported state of each member, so that every change is reported exactly once.
 //!
-//! foca's notifications only say where to look. What is reported is the difference between what
-//! foca now holds for an address and what was reported last; so a renewed generation is nothing, and
-//! a new incarnation is one node going down and another coming up, in whatever steps foca got there.
+//! foca's notifications only say where to look. The report is the difference between what foca now
+//! holds for an address and what was reported last; so a renewed generation is nothing, and a new
+//! incarnation is one node going down and another coming up, in whatever steps foca got there.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

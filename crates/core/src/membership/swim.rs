@@ -1,5 +1,5 @@
-//! The machine: foca, its timers, the durable list of peers and what was reported, behind one
-//! entry. How datagrams are judged is in `receive.rs`.
+//! The machine: foca, its timers, the durable list of peers and the reported state, behind one
+//! entry point. `receive.rs` judges datagrams.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use super::timers::Timers;
 use crate::model::ids::{Incarnation, Millis, NodeName};
 
 /// A node that joined counts as having its place in the network after this time as a member: by
-/// then everybody knows everybody, and a rival of its name would have been found.
+/// then all nodes know each other, and a rival of its name would have been found.
 pub const ESTABLISHED_AFTER_MS: Millis = 5_000;
 /// How often a leaving node says goodbye to every member, against packet loss.
 pub const BYE_TIMES: u32 = 3;
@@ -38,10 +38,10 @@ const STALL_MS: Millis = 1_000;
 
 /// For this long after a member came up, another is asked for its list of members with every call
 /// to a missing peer: one datagram does not hold the list of a large network, and when many nodes
-/// start at once, everybody's list is short.
+/// start at once, all lists are short.
 const FEED_AFTER_CHANGE_MS: Millis = 5_000;
-/// So much longer for each member, and of so many members one is asked at a time: an answer tells of
-/// some 25 at random, and what is left to find out grows rarer among what is known.
+/// That much longer for each member, and of this many members one is asked at a time: an answer
+/// names some 25 at random, and unknown members become rarer among known ones.
 const FEED_PER_MEMBER_MS: Millis = 20;
 const FEED_MEMBERS: usize = 125;
 
@@ -61,11 +61,11 @@ pub(super) enum Phase {
 /// Whether this node has its place in the network, should another have its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It knew of nobody when it started, and was never asked to join anybody.
+    /// It knew no peer when it started, and was never asked to join one.
     Founder,
-    /// It did or was, and nobody has let it in yet.
+    /// It knew a peer or was asked, and no member has let it in yet.
     Joining,
-    /// Somebody did, then.
+    /// A member did, at that time.
     Member { since: Millis },
 }
 
@@ -103,7 +103,7 @@ pub struct Swim {
 }
 
 impl Swim {
-    /// A machine that knows nobody. `seed` decides whom it probes when; give each node its own.
+    /// A machine that knows no peer. `seed` decides whom it probes when; give each node its own.
     ///
     /// # Errors
     /// [`MembershipError::Setting`] for settings that cannot work, [`MembershipError::Address`]
@@ -218,7 +218,7 @@ impl Swim {
         }
     }
 
-    /// Marks what goes out from now on with whether we have our place.
+    /// Marks outgoing datagrams from now on with whether we have our place.
     fn mark_place(&mut self) {
         self.effects.kind = if self.is_established() { Kind::Swim } else { Kind::SwimJoining };
     }
@@ -284,14 +284,14 @@ impl Swim {
     }
 
     /// Tells suspects of the suspicion directly, so that they can refute it. foca only spreads it a
-    /// few times when it is new; a suspect that missed that stays one, and the next lost probe
-    /// would finish it. That is so after a renewal of ours, for one.
+    /// few times when it is new; a suspect that missed that remains one, and the next lost probe
+    /// would finish it. That happens after a renewal of ours, for example.
     fn remind_suspects(&mut self, out: &mut Vec<SwimOutput>) {
         let suspects = self.foca.iter_members().filter(|m| m.state() == State::Suspect);
         for suspect in suspects {
             let header = Header {
                 src: self.foca.identity().clone(),
-                // The lowest says nothing new about us; foca does not tell the true one.
+                // The lowest says nothing new about us; foca does not reveal the true one.
                 src_incarnation: 0,
                 dst: suspect.id().clone(),
                 message: Message::Gossip,
@@ -309,8 +309,8 @@ impl Swim {
     }
 
     /// foca 2.0 tells a suspect that it is down when its time is up, even if it has long refuted
-    /// that; the healthy member then renews itself for nothing, at 2 % loss every few seconds. So
-    /// such a timer fires only where the suspicion still stands.
+    /// that; the healthy member then renews itself needlessly, at 2 % loss every few seconds. So
+    /// such a timer fires only if the suspicion still stands.
     fn is_worth_firing(&self, timer: &foca::Timer<Identity>) -> bool {
         let foca::Timer::ChangeSuspectToDown { member_id, incarnation, .. } = timer else {
             return true;
@@ -390,7 +390,7 @@ impl Swim {
         }
     }
 
-    /// Tells `loser` who has its name or address.
+    /// Tells `loser` which node has its name or address.
     pub(super) fn tell_conflict(
         &mut self,
         loser: &Identity,
@@ -408,7 +408,7 @@ impl Swim {
     }
 
     /// Leaves: tells every member directly, now and a few times more, since the process may end
-    /// before gossip would have gone round.
+    /// before gossip would have spread it.
     pub(super) fn say_goodbye(&mut self, out: &mut Vec<SwimOutput>) {
         let last = self.foca.identity().leaving();
         let targets = self.foca.iter_members().map(|member| member.id().addr).collect::<Vec<_>>();

@@ -12,8 +12,8 @@ use foca::Timer;
 use super::identity::Identity;
 use crate::model::ids::Millis;
 
-/// What is waited for. Timers that are due at the same time fire in this order; foca wants the
-/// indirect probe before the next direct one.
+/// The event that is waited for. Timers that are due at the same time fire in this order; foca
+/// wants the indirect probe before the next direct one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {
     IndirectProbe,
@@ -63,7 +63,7 @@ impl Timers {
         self.slots.values().map(|(at, _)| *at).min()
     }
 
-    /// Takes out what is due, in order.
+    /// Takes out the timers that are due, in order.
     pub(super) fn take_due(&mut self, now: Millis) -> Vec<Timer<Identity>> {
         let mut due: Vec<(Millis, Slot)> = self
             .slots
@@ -75,7 +75,7 @@ impl Timers {
         due.iter().filter_map(|(_, slot)| self.slots.remove(slot)).map(|(_, timer)| timer).collect()
     }
 
-    /// Gives every suspect that much longer: its answer could not be heard for so long.
+    /// Gives every suspect that much longer: its answer could not be heard for that long.
     pub(super) fn postpone_suspicions(&mut self, by: Millis) {
         for (slot, (at, _)) in &mut self.slots {
             if matches!(slot, Slot::SuspectToDown(_)) {

@@ -1,4 +1,4 @@
-//! How messages between nodes are cut apart on a stream: a length, a kind, a body.
+//! How messages between nodes are framed on a stream: a length, a kind, a body.
 //!
 //! ```text
 //! offset 0   u32, big endian   bytes that follow: 1 + the body's
@@ -6,8 +6,8 @@
 //! offset 5   …                 body: one MessagePack array
 //! ```
 //!
-//! The first frame of each side on a connection is its greeting, which is limited far more
-//! tightly; a later version authenticates and encrypts everything behind it.
+//! The first frame of each side on a connection is its greeting, which has a far lower limit; a
+//! later version will authenticate and encrypt everything after it.
 
 use crate::model::limits::VALUE_BYTES_MAX;
 
@@ -21,8 +21,8 @@ pub const GREETING_BYTES_MAX: usize = 4096;
 /// The size that messages of many items are cut to, in bytes.
 pub const PART_BYTES: usize = 16 << 10;
 
-/// What is wrong with a frame's header. The connection cannot go on: where the next frame
-/// begins is not known.
+/// What is wrong with a frame's header. The connection cannot continue: the place where the next
+/// frame begins is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The announced length is zero or above the limit.
@@ -49,7 +49,7 @@ pub struct Frame<'a> {
 /// Looks for a whole frame at the start of a buffer; `None` if more bytes are needed.
 ///
 /// # Errors
-/// A length out of range is told as soon as the header is there, before its bytes are.
+/// A length out of range is reported as soon as the header is there, before its bytes are.
 pub fn split_frame(buffer: &[u8], body_max: usize) -> Result<Option<Frame<'_>>, FrameError> {
     let Some((header, rest)) = buffer.split_first_chunk::<4>() else { return Ok(None) };
     let announced = u32::from_be_bytes(*header) as usize;

@@ -68,7 +68,7 @@ pub enum JsonError {
     /// Nested too deep to be a value.
     #[error("nested deeper than {VALUE_DEPTH_MAX}")]
     TooDeep,
-    /// One of the keys with a meaning has something else behind it than it must.
+    /// One of the keys with a meaning has a wrong value.
     #[error("\"{name}\" must have {expected} behind it")]
     Escape {
         /// The key.
@@ -174,7 +174,7 @@ fn big_integer(text: &str) -> Option<&str> {
             && token.parse::<i64>().is_err()
     };
     let mut rest = text;
-    // What is outside of strings, piece by piece.
+    // The text outside of strings, piece by piece.
     loop {
         let (outside, inside) = rest.split_once('"').unwrap_or((rest, ""));
         if let Some(token) = outside.split(|c| !is_part(c)).find(is_big) {
@@ -312,7 +312,7 @@ fn float_json(number: f64) -> Json {
 }
 
 fn ext_json(kind: i8, content: &[u8]) -> Json {
-    // Only what comes back in the same bytes takes a form other than the plain one.
+    // Only a form that comes back in the same bytes may replace the plain one.
     match (kind, content) {
         (EXT_PATH, _) => {
             if let Ok(path) = Path::from_canonical(content) {
@@ -347,7 +347,7 @@ fn map_json(pairs: Vec<(Json, Json)>) -> Json {
     Json::Object(text_keys.collect())
 }
 
-/// Which escape form a map has, and what stands behind its key.
+/// Which escape form a map has, and the value of its key.
 fn escape_of(map: &Map<String, Json>) -> Option<(&'static str, &Json)> {
     let (key, content) = map.iter().next().filter(|_| map.len() == 1)?;
     ESCAPES.iter().find(|name| *name == key).map(|name| (*name, content))

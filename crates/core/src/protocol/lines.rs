@@ -4,21 +4,23 @@
 //! |---|---|
 //! | `path` | in text form |
 //! | `value` | as [`super::json`] has it |
-//! | `msgpack` | only where `value` does not come back in the same bytes: those, in base64 |
+//! | `msgpack` | only if `value` does not come back in the same bytes: those, in base64 |
 //! | `deleted` | `true` in place of a value: a tombstone |
-//! | `chain` | the events that changed it, newest first, spelled as everywhere ([`crate::model::spelling`]) |
+//! | `chain` | the events that changed it, newest first, in their one spelling
+//! ([`crate::model::spelling`]) |
 //! | `cut` | `true` if the chain lost older events |
 //! | `tock` | the change's |
 //! | `origin` | of a re-issue: the event that first brought its value |
 //! | `extra` | fields of the change that this version does not know, in base64 |
-//! | `check` | two hashes, 16 digits each: of what says which version it is, and of its value |
+//! | `check` | two hashes, 16 digits each: of the fields that identify the version, and of its
+//! value |
 //!
-//! A line with all of that is a version of an entry, as a node holds it. One with `path` and `value`
-//! only says what somebody wants there. There is no line for what a node had accounted for: these
-//! files are made to be cut, filtered and edited, and knowledge without its data would be wrong.
+//! A line with all of that is a version of an entry, as a node holds it. One with only `path` and
+//! `value` says what somebody wants there. No line says what a node had accounted for: these files
+//! are made to be cut, filtered and edited, and knowledge without its data would be wrong.
 //!
-//! An event has one value, everywhere and for good. So a line that was edited is not the version that
-//! it names: `check` shows that ([`Standing`]), and what it says is a change of its own.
+//! An event has one value, everywhere and for good. So an edited line is not the version that it
+//! names: `check` shows that ([`Standing`]), and its content is a change of its own.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -45,7 +47,7 @@ pub const LINE_BYTES_MAX: usize = 10 * VALUE_BYTES_MAX + 8 * PATH_BYTES_MAX;
 pub struct Line {
     /// Where.
     pub path: Path,
-    /// What is there; none if it was deleted.
+    /// The value; none if it was deleted.
     pub value: Option<Value>,
 }
 
@@ -75,8 +77,8 @@ pub enum Standing {
     AsWritten,
     /// It has another value in the place of that version's.
     OtherValue,
-    /// Its path, chain, tock, or what else says which version it is, is not as it was written.
-    /// Nothing of that may be believed.
+    /// Its path, chain, tock, or another field that identifies the version, was changed. None of
+    /// these can be trusted.
     OtherVersion,
 }
 
@@ -114,7 +116,7 @@ pub enum LineError {
     NoVersion,
 }
 
-/// Reads what a line wants to be where. Whatever else is in it does not matter.
+/// Reads which value a line wants at which path. Its other fields do not matter.
 ///
 /// # Errors
 /// [`LineError`].
@@ -426,7 +428,7 @@ mod tests {
         ] {
             assert_eq!(standing(&edited(from, to)), Standing::OtherVersion, "{from} {to}");
         }
-        // Where nothing says which of two values is meant, nobody guesses.
+        // If nothing says which of two values is meant, neither is taken.
         let both = r#"{"path":"a","value":2,"msgpack":"zQAF"}"#;
         assert_eq!(decode_line(both), Err(LineError::TwoValues));
         let same = r#"{"path":"a","value":5,"msgpack":"zQAF"}"#;

@@ -124,7 +124,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads one record; the reader stands behind it afterwards.
+    /// Reads one record; afterwards the reader is positioned after it.
     ///
     /// # Errors
     /// [`RecordError`] says what is wrong.
@@ -188,8 +188,8 @@ impl<'a> Record<'a> {
         self.to_entry_with(None, |event| event.intern(table))
     }
 
-    /// The entry in local form, its events translated by `resolve`; `None` where that gives
-    /// `None`. `room`: see [`Entry::new_in`].
+    /// The entry in local form, its events translated by `resolve`; `None` if that returns `None`.
+    /// `room`: see [`Entry::new_in`].
     pub fn to_entry_with(
         &self,
         room: Option<Entry>,
@@ -299,8 +299,8 @@ fn write_event(event: Event, table: &NodeTable, out: &mut Vec<u8>) {
     write_u64(event.tick.get(), out);
 }
 
-/// Whether bytes from a file could be the unknown fields of a change: a count, and so many keys and
-/// values. They are passed on to peers as they are.
+/// Whether bytes from a file could be the unknown fields of a change: a count, and as many keys and
+/// values. They are passed on to peers unchanged.
 #[must_use]
 pub(crate) fn is_extra(extra: &[u8]) -> bool {
     let Some((count, rest)) = extra.split_first() else { return true };

@@ -1,5 +1,6 @@
-//! What the Python DistKV writes with `save` and `log` (docs/client-protocol.md, "Saved state and change
-//! log"), decoded piece by piece: MessagePack maps one after the other, without a header.
+//! The files that the Python DistKV writes with `save` and `log` (docs/client-protocol.md, "Saved
+//! state and change log"), decoded piece by piece: MessagePack maps one after the other, without a
+//! header.
 //!
 //! First a state record `{nodes, known, deleted, node, tock}`, which may come again at any
 //! point; then entries `{value, chain, tock, path, depth}` (saved state) or changes `{node,
@@ -7,15 +8,15 @@
 //! from the empty path. `known` are the superseded ticks only; a saved state has no tombstones,
 //! only `deleted`, the ticks in their chains.
 //!
-//! DistKV's nodes have no incarnations: whoever takes this in gives them one that is made of the
-//! file (`engine::load`).
+//! DistKV's nodes have no incarnations: a node that takes the file in gives them one that is
+//! derived from the file (`engine::load`).
 //!
 //! | file | what |
 //! |---|---|
-//! | this one | what a file is made of, and its reader |
-//! | [`node`] | who made a change, as a file names it |
+//! | this one | the parts of a file, and its reader |
+//! | [`node`] | the maker of a change, as a file names it |
 //! | [`writer`] | the other direction |
-//! | [`python`] | what the original can hold, and what it would choke on |
+//! | [`python`] | what the original can hold, and what it cannot load |
 
 mod node;
 pub mod python;
@@ -45,8 +46,8 @@ pub enum SavedRecord {
     State(SavedState),
     /// An entry, or a change.
     Entry(SavedEntry),
-    /// An entry that cannot be one here, such as one with a NaN in its path. Who reads the
-    /// file should say so and go on.
+    /// An entry that cannot be one here, such as one with a NaN in its path. The reader of the file
+    /// should report it and continue.
     Unusable {
         /// Where in the file.
         offset: u64,
@@ -58,7 +59,7 @@ pub enum SavedRecord {
 /// What the node that wrote the file knew when it did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedState {
-    /// Who wrote the file.
+    /// The writer of the file.
     pub node: SavedNode,
     /// Its tock.
     pub tock: Tock,
@@ -99,7 +100,7 @@ pub enum UnusableEntry {
     Value(#[from] ValueError),
 }
 
-/// Why a file cannot be read (on). What was read before it is good.
+/// Why a file cannot be read (any further). What was read before is valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {offset} of the saved state: {problem}")]
 pub struct SavedStateError {

@@ -1,4 +1,4 @@
-//! What is checked when the network has healed and nothing changes any more: all are equal,
+//! The checks when the network has healed and nothing changes any more: all nodes are equal,
 //! nothing acknowledged was lost silently, nothing deleted came back, nothing new was deleted.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::model::seen::export_seen;
 use crate::model::tick_set::TickSet;
 use crate::protocol::record::encode_record;
 
-/// A node that is there in the end.
+/// A node that is up in the end.
 pub(crate) struct Survivor<'a> {
     pub(crate) name: &'a str,
     pub(crate) shadow: &'a Shadow,
@@ -117,7 +117,7 @@ impl Oracle {
             .history
             .ancestors(held.chain(self.purged_tombstones()).chain(self.reported.iter()));
         let lost = owned.iter().find(|event| {
-            // Of a re-issue only what it carries on matters.
+            // Of a re-issue only the carried event matters.
             let origin = self.history.get(*event).origin;
             !accounted[origin as usize]
         });
@@ -169,8 +169,8 @@ impl Oracle {
         }
     }
 
-    /// Where there is no value any more: each value that a survivor had is below a tombstone, or
-    /// was known to it.
+    /// If there is no value any more: each value that a survivor had is below a tombstone, or was
+    /// known to it.
     fn check_deletion(
         &mut self,
         top: EventNo,
@@ -194,7 +194,7 @@ impl Oracle {
         }
     }
 
-    /// What is there was not replaced by anything that is known, and not deleted.
+    /// A present value was not replaced by any known version, and not deleted.
     fn check_no_resurrection(&mut self, top: EventNo, events: &[EventNo], known: &Bits) {
         let history = &self.history;
         // Events on top of it have greater numbers, and their parents are of the same path.
@@ -222,8 +222,9 @@ impl Oracle {
         }
     }
 
-    /// A value that there is although what it was made on top of had been deleted and purged: a
-    /// conflict was reported, here or of what it replaced, unless a chain was cut on the way.
+    /// A value that is there although the version that it was made on top of had been deleted and
+    /// purged: a conflict was reported, for it or for what it replaced, unless a chain was cut on
+    /// the way.
     fn check_undone(&mut self, top: EventNo, events: &[EventNo], seen: &Bits) {
         let below = self.marked_ancestors(top, events);
         let path = self.history.get(top).path;
@@ -233,7 +234,8 @@ impl Oracle {
             known.union_with(&self.marked_ancestors(event, events));
         }
         let is_undone = |deletion: &EventNo| {
-            // What nobody had seen who agreed to the purge, nobody can know to have been deleted.
+            // If no node that agreed to the purge had seen a version, no node can know that it was
+            // deleted.
             let is_covered = |event| {
                 let has = |p: &&Purge| p.tombstones.contains(deletion) && p.covered.contains(event);
                 self.purges.iter().any(|purge| has(&purge))
@@ -255,7 +257,7 @@ impl Oracle {
             return;
         }
         let lost = self.history.ancestors(self.reported.iter());
-        // What was made there after the purge may have lost to it: then that was told.
+        // A version made there after the purge may have lost to it: then that was reported.
         let is_lost = |deletion: &EventNo| {
             let told = self.reported.iter().filter(|e| self.history.get(*e).path == path);
             lost[*deletion as usize]

@@ -1,6 +1,6 @@
-//! What really happened: each event that any node made, with its whole, uncut history, kept
-//! aside from all engines. Events are numbered in the order in which they were made, so parents
-//! have smaller numbers than what was made on top of them.
+//! What really happened: each event that any node made, with its whole, uncut history, recorded
+//! apart from all engines. Events are numbered in the order in which they were made, so parents
+//! have smaller numbers than versions on top of them.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -29,8 +29,8 @@ pub(crate) struct Made {
     pub(crate) key: EventKey,
     pub(crate) path: u32,
     pub(crate) content: Content,
-    /// What it was made on top of: usually one version, two where an older one was put on top
-    /// of a re-issue again, none where nothing was there.
+    /// The versions that it was made on top of: usually one, two if an older one was put on top of
+    /// a re-issue again, none if there was no entry.
     pub(crate) parents: SmallVec<[EventNo; 2]>,
     /// The event that first brought its value; itself, if it is no re-issue.
     pub(crate) origin: EventNo,
@@ -73,7 +73,7 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new() -> Self {
-        // Nothing is walked, so the seeds matter to nobody; they are fixed all the same.
+        // Nothing is walked, so the seeds do not matter; they are fixed all the same.
         let hasher = RandomState::with_seeds(1, 2, 3, 4);
         Self {
             lives: Vec::new(),
@@ -165,8 +165,8 @@ impl History {
         event
     }
 
-    /// Replication rule 1: versions are ordered by (tock, name, incarnation, tick). Written down once more,
-    /// so that it does not depend on what is being checked.
+    /// Replication rule 1: versions are ordered by (tock, name, incarnation, tick). Written down a
+    /// second time, so that it does not depend on the code under test.
     pub(crate) fn compare(&self, a: EventNo, b: EventNo) -> Ordering {
         let (x, y) = (self.get(a), self.get(b));
         x.content.tock.cmp(&y.content.tock).then_with(|| {

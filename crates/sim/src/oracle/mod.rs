@@ -1,9 +1,9 @@
-//! The judge: keeps what really happened aside ([`history`]), and what each node should hold
-//! ([`shadow`]), and says what is wrong, after every step ([`step`]) and in the end ([`end`]).
-//!
+//! The judge: records what really happened ([`history`]), and what each node should hold
+//! ([`shadow`]), and reports what is wrong, after every step ([`step`]) and in the end ([`end`]).
 //! It sees what a shell sees: what is committed, which records arrive, which conflicts are
-//! reported; and it reads the engines' trees, tick sets and marks. It knows the rules only as
-//! what must hold, never as how it is done.
+//! It sees what a shell sees: commits, arriving records, reported conflicts; and it reads the
+//! engines' trees, tick sets and marks. It knows the rules only as properties that must hold, never
+//! as an implementation.
 
 mod end;
 pub(super) mod history;
@@ -21,7 +21,7 @@ use history::{EventNo, History};
 /// What went wrong, first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Which check found it; the same for the same kind of failure.
+    /// The check that found it; the same for the same kind of failure.
     pub check: &'static str,
     /// Where and with what.
     pub detail: String,
@@ -30,7 +30,7 @@ pub struct Failure {
 /// The judge of one run.
 pub(super) struct Oracle {
     pub(super) history: History,
-    /// Events are used twice on purpose, so nobody can say what one stands for: only the end is
+    /// Events are used twice on purpose, so it is unknown what one stands for: only the end is
     /// judged.
     pub(super) only_end: bool,
     chain_bound: ChainBound,

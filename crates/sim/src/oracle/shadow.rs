@@ -14,7 +14,7 @@ use crate::model::tick_set::TickSet;
 /// of this, too.
 #[derive(Clone, Default)]
 pub(crate) struct Shadow {
-    /// Who the engine's indices are.
+    /// The lives that the engine's indices stand for.
     pub(super) lives: Vec<u32>,
     /// What it had accounted for, by the engine's indices.
     pub(super) seen: Vec<TickSet>,
@@ -28,8 +28,8 @@ pub(crate) struct Shadow {
     pub(crate) owned: Bits,
     pub(super) tock: u64,
     pub(super) mark: Mark,
-    /// How many ticks were accounted for, and the sum over what was held; only where nothing else is
-    /// looked at.
+    /// How many ticks were accounted for, and the sum over what was held; only if nothing else is
+    /// checked.
     pub(super) sums: (u64, u64),
 }
 
@@ -60,7 +60,7 @@ impl Shadow {
         sets.flat_map(|(life, ticks)| ticks.iter().map(move |tick| (*life, tick)))
     }
 
-    /// Who a local index is; none for an index that the table did not have when it was synced.
+    /// The life of a local index; none for an index that the table did not have when it was synced.
     pub(super) fn life(&self, node: NodeIndex) -> Option<u32> {
         self.lives.get(node.as_usize()).copied()
     }

@@ -1,5 +1,6 @@
-//! What is checked after every step of a node: that no event id stands for two changes, that its
-//! counters never go back, and the invariant (I) of docs/replication-rules.md, "State", in its strong form.
+//! The checks after every step of a node: that no event id stands for two changes, that its
+//! counters never go back, and the invariant (I) of docs/replication-rules.md, "State", in its
+//! strong form.
 
 use smallvec::SmallVec;
 
@@ -16,7 +17,7 @@ use crate::protocol::record::Record;
 use crate::replica::Committed;
 use crate::replica::apply::Conflict;
 
-/// Up to so many paths all are looked at after every step.
+/// Up to this many paths, all are checked after every step.
 const PATHS_ALWAYS: usize = 4;
 
 type ChainKeys = SmallVec<[EventKey; 4]>;
@@ -42,8 +43,8 @@ impl<'a> Arrival<'a> {
 }
 
 impl Oracle {
-    /// Learns who the engine's indices are. To be called before anything else is asked about what
-    /// an engine did.
+    /// Learns which lives the engine's indices stand for. To be called before any other question
+    /// about what an engine did.
     pub(crate) fn sync_table(&mut self, shadow: &mut Shadow, engine: &Engine) {
         let table = engine.table();
         while shadow.lives.len() < table.len() {
@@ -299,7 +300,7 @@ impl Oracle {
         }
     }
 
-    /// Looks at a node after it did something; tells whether what it holds or knows has changed.
+    /// Checks a node after it did something; returns whether its entries or knowledge have changed.
     pub(crate) fn check_step(&mut self, name: &str, shadow: &mut Shadow, engine: &Engine) -> bool {
         if engine.tree().len() <= PATHS_ALWAYS {
             engine.check();
@@ -461,7 +462,7 @@ impl Oracle {
         self.purges.iter().flat_map(|p| p.tombstones.iter().copied())
     }
 
-    /// A state that a log tells: of what had been there, only what it accounts for is still there.
+    /// A state that a log gives: of the former entries, only what it accounts for is still there.
     pub(crate) fn own_what_was_seen(&self, saved: &mut Saved) {
         let mut owned = Bits::default();
         for (node, ticks) in saved.image.replica.seen.iter() {

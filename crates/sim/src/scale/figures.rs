@@ -1,4 +1,4 @@
-//! What is counted: messages and bytes by what they are for.
+//! The counters: messages and bytes by purpose.
 
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use crate::protocol::peer::PeerMessage;
@@ -10,7 +10,7 @@ pub enum Class {
     Datagram,
     /// Changes that are pushed.
     Change,
-    /// What is accounted for, and asking for it.
+    /// The seen ticks, and requests for them.
     Digest,
     /// Acknowledgements.
     Ack,

@@ -1,10 +1,10 @@
 //! Whole networks of up to a thousand nodes with a virtual clock, to see how membership and
 //! spreading behave as networks grow: time to form, time to spread, messages and bytes.
 //!
-//! Unlike the simulator above, whose networks break in all ways while a judge looks at every step,
+//! Unlike the simulator above, whose networks break in all ways while a judge checks every step,
 //! this one is plain: real engines and real SWIM machines, links that keep their order and take
-//! some time, datagrams that may be lost, cuts and crashes. Links are made and ended as
-//! `node/link` does it, simplified ([`wires`]). There is no bandwidth and no processor: a frame takes
+//! some time, datagrams that may be lost, cuts and crashes. Links are made and ended as in
+//! `node/link`, simplified ([`wires`]). Bandwidth and processors are not simulated: a frame takes
 //! as long whatever its size, and handling takes no time.
 //!
 //! `cargo run --release --example cluster_scale` prints what is measured; `tests/sim/scale.rs` checks it.
@@ -45,7 +45,7 @@ pub struct ScaleOptions {
     pub value_bytes: usize,
     /// Without it there is membership alone.
     pub has_data: bool,
-    /// So many of the first nodes have data directories: they are the Delete group.
+    /// This many of the first nodes have data directories: they are the Delete group.
     pub durable: usize,
 }
 
@@ -64,7 +64,7 @@ impl Default for ScaleOptions {
 }
 
 enum Happening {
-    /// A node's engine wants to know that time has passed.
+    /// A node's engine must be told that time has passed.
     Tick(usize),
     /// A node's SWIM does.
     Wake(usize),
@@ -166,8 +166,8 @@ impl Scale {
         self.grow_as(count, false);
     }
 
-    /// The same, of an earlier version: they want to be linked with all, and neither say nor
-    /// understand what is said of trees.
+    /// The same, of an earlier version: they want to be linked with all, and neither send nor
+    /// understand messages about trees.
     pub fn grow_old(&mut self, count: usize) {
         self.grow_as(count, true);
     }
@@ -252,13 +252,13 @@ impl Scale {
         self.sides = None;
     }
 
-    /// From now on so many of a thousand frames are lost on their way, which no link does: whatever
-    /// a lagging queue or a link that breaks may lose.
+    /// From now on this many of a thousand frames are lost on their way, which no link does: a
+    /// lagging queue or a breaking link may lose the same.
     pub fn drop_frames(&mut self, permille: u32) {
         self.dropping = (permille > 0).then_some(Dropping { permille });
     }
 
-    /// From now on so many changes per second are made, each at one of the first `writers` nodes.
+    /// From now on this many changes per second are made, each at one of the first `writers` nodes.
     pub fn write(&mut self, per_second: u64, writers: usize) {
         self.write_every = (per_second > 0).then(|| 1_000_000 / per_second);
         self.writers = writers;
@@ -316,7 +316,7 @@ impl Scale {
         all
     }
 
-    /// Who was reported down so far.
+    /// The nodes that were reported down so far.
     #[must_use]
     pub fn deaths(&self) -> &[Death] {
         &self.deaths
@@ -388,7 +388,7 @@ impl Scale {
                 None => living - 1,
                 Some(wanted) => wanted.len(),
             };
-            // Who wants to be linked with all is.
+            // A node that wants to be linked with all is.
             let is_wanted_by_old =
                 |peer: &&usize| self.nodes[**peer].is_old && !self.wants(engine, **peer);
             let wanted = wanted + has.keys().filter(is_wanted_by_old).count();

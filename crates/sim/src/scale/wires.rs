@@ -1,4 +1,4 @@
-//! Links of a big network: who dials whom, what is under way, how links end.
+//! Links of a big network: which node dials which, the data under way, how links end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::protocol::peer::PeerMessage;
 const LINKS_MAX: usize = 256;
 /// A node looks this often whom to dial.
 const DIAL_INTERVAL_US: Micros = 200_000;
-/// So much longer the one with the greater number waits.
+/// The one with the greater number waits this much longer.
 const COURTESY_US: Micros = 300_000;
 /// A piece of a catch-up's answer.
 const PIECE_BYTES: usize = 64 << 10;
@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// A connection of two nodes.
 pub(super) struct Wire {
     pub(super) nodes: [usize; 2],
-    /// Per direction: what is under way, and when.
+    /// Per direction: the data under way, and when it arrives.
     flight: [VecDeque<(Micros, Arc<[u8]>)>; 2],
     last: [Micros; 2],
     /// Whether each end believes that it stands.
@@ -36,7 +36,7 @@ pub(super) struct Dropping {
     pub(super) permille: u32,
 }
 
-/// A link's name at either end tells the wire and the side.
+/// A link's name at either end gives the wire and the side.
 fn link_id(wire: usize, side: usize) -> LinkId {
     LinkId((wire * 2 + side) as u64)
 }
@@ -190,7 +190,7 @@ impl Scale {
         self.handle(at, Input::LinkDown { link: link_id(wire, side) });
     }
 
-    /// A node closes its end; the other one notices when what is under way has come.
+    /// A node closes its end; the other one notices when the data under way has arrived.
     pub(super) fn close(&mut self, at: usize, link: LinkId) {
         let wire = link.0 as usize / 2;
         let hop = self.hop();

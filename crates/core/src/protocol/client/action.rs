@@ -25,7 +25,7 @@ macro_rules! actions {
                 None
             }
 
-            /// The name; where there are several, the first.
+            /// The name; if there are several, the first.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -53,7 +53,7 @@ actions! {
     Watch = "watch",
     /// Ends a stream.
     Stop = "stop",
-    /// Which ticks are there, superseded, deleted, missing.
+    /// Which ticks are present, superseded, deleted, missing.
     GetState = "get_state",
     /// A fresh tock.
     GetTock = "get_tock",
@@ -73,7 +73,7 @@ actions! {
     EnumInternal = "enum_internal",
     /// As `get_tree`, below nil.
     GetTreeInternal = "get_tree_internal",
-    /// Sends a message to whoever monitors its topic.
+    /// Sends a message to all monitors of its topic.
     MsgSend = "msg_send",
     /// Streams the messages of some topics.
     MsgMonitor = "msg_monitor",
@@ -113,7 +113,7 @@ actions! {
     Log = "log",
     /// Replays a stored change.
     Update = "update",
-    /// Makes this node believe what a node is said to have told. Refused.
+    /// Makes this node believe the claims of another node. Refused.
     FakeInfo = "fake_info",
     /// Makes all other nodes believe it. Refused.
     FakeInfoSend = "fake_info_send",
@@ -121,7 +121,7 @@ actions! {
     DiffieHellman = "diffie_hellman",
     /// Authorisation. Not here yet.
     Auth = "auth",
-    /// Which authentication method is in force; as the original, it does not tell.
+    /// Which authentication method is in force; like the original, it does not answer that.
     AuthInfo = "auth_info",
     /// Authorisation. Not here yet.
     AuthGet = "auth_get",
@@ -136,8 +136,8 @@ actions! {
 }
 
 impl Action {
-    /// Whether errors must come within a stream: clients of these wait for its start before
-    /// they look at anything else, and a bare error would leave them waiting for ever.
+    /// Whether errors must come within a stream: clients of these wait for its start before they
+    /// look at anything else, and a bare error would leave them waiting for ever.
     #[must_use]
     pub fn errs_in_stream(self) -> bool {
         matches!(

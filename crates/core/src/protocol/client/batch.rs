@@ -18,7 +18,7 @@ pub const BATCH_OPS_MAX: usize = 1_024;
 pub struct BatchRequest<'a> {
     /// At most [`BATCH_OPS_MAX`].
     count: usize,
-    /// So many MessagePack values.
+    /// This many MessagePack values.
     raw: &'a [u8],
 }
 
@@ -69,7 +69,7 @@ impl<'a> BatchOp<'a> {
         if !matches!(Reader::new(op).peek_kind(), Ok(Kind::Map)) {
             return Err(ClientError::bad_request("an operation of a batch must be a map"));
         }
-        // The message is one that can be read, so it is not closed for what is in here.
+        // The message itself can be read, so its connection is not closed because of its content.
         let fields = Fields::find(op).map_err(|e| ClientError::bad_request(e.text))?;
         let name = fields.text(Field::Action)?;
         let refused = || {

@@ -1,11 +1,11 @@
-//! Integers and flags of requests, read as the original's server takes them. It is Python: its clients
-//! send `False` for 0, `2.0` for 2, and for a flag whatever they have at hand.
+//! Integers and flags of requests, read as the original's server reads them. It is Python: its
+//! clients send `False` for 0, `2.0` for 2, and any value for a flag.
 
 use super::field::wrong_kind;
 use crate::model::path::EXT_PATH;
 use crate::model::value::{Kind, ReadError, Reader};
 
-/// Takes an integer. A boolean is 0 or 1, and a float without a fraction is that integer; floats
+/// Reads an integer. A boolean is 0 or 1, and a float without a fraction is that integer; floats
 /// beyond the range of `i128` become its ends.
 ///
 /// # Errors
@@ -28,7 +28,7 @@ pub(super) fn read_integer(reader: &mut Reader<'_>) -> Result<i128, ReadError> {
     Ok(number)
 }
 
-/// As [`read_integer`], for what is never negative.
+/// As [`read_integer`], for numbers that are never negative.
 ///
 /// # Errors
 /// There is something else, or an integer that `u64` cannot hold; the reader stays where it was.
@@ -41,7 +41,7 @@ pub(super) fn read_natural(reader: &mut Reader<'_>) -> Result<u64, ReadError> {
     Ok(number)
 }
 
-/// Whether Python takes a value for true: all but nil, false, zero, and what is empty.
+/// Whether Python takes a value for true: all but nil, false, zero, and empty values.
 ///
 /// # Errors
 /// The bytes hold no value.

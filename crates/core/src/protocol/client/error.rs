@@ -3,7 +3,7 @@
 /// The fixed word that every error carries as `code`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorCode {
-    /// A field is missing, or is not what it must be.
+    /// A field is missing or malformed.
     BadRequest,
     /// Not a MessagePack map at all; the connection is closed after this.
     BadMessage,
@@ -87,7 +87,7 @@ impl ErrorCode {
     }
 }
 
-/// An error for a client. Whether anything was changed is told by its code.
+/// An error for a client. Its code says whether anything was changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct ClientError {
@@ -104,7 +104,7 @@ impl ClientError {
         Self { code, text: text.into() }
     }
 
-    /// A field that is missing or is not what it must be.
+    /// A field that is missing or malformed.
     pub fn bad_request(text: impl Into<String>) -> Self {
         Self::new(ErrorCode::BadRequest, text)
     }

@@ -154,10 +154,10 @@ impl<'a> Fields<'a> {
         self.list.push((field, value));
     }
 
-    /// Finds the fields of a message, all of whose bytes are there (a skipper found its end).
+    /// Finds the fields of a complete message (a skipper found its end).
     ///
     /// # Errors
-    /// It is no map, or has more fields than make sense.
+    /// It is not a map, or has too many fields.
     pub fn find(message: &'a [u8]) -> Result<Self, ClientError> {
         let mut reader = Reader::new(message);
         let bad = |e: ReadError| {
@@ -209,8 +209,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A flag: false if it is not there, else whether Python takes the value for true (nil, 0 and
-    /// what is empty are false; a non-empty string is true, whatever it says).
+    /// A flag: false if it is absent, else whether Python takes the value for true (nil, 0 and
+    /// empty values are false; a non-empty string is true, whatever it says).
     ///
     /// # Errors
     /// The bytes hold no value.
@@ -300,7 +300,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The error for a field that is not what it must be.
+/// The error for a malformed field.
 pub(super) fn wrong(field: Field, error: &ReadError) -> ClientError {
     ClientError::bad_request(format!("bad field '{}': {error}", field.name()))
 }

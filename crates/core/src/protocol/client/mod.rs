@@ -47,6 +47,6 @@ pub use field::Fields;
 pub use reply::MessageWriter;
 pub use request::{BadMessage, ClientMessage, Request};
 
-/// The version of the original whose protocol this is: what the greeting names, because clients
-/// may look at it to find out what they can ask for.
+/// The version of the original whose protocol this is. The greeting names it, because clients may
+/// derive from it what they can ask for.
 pub const PROTOCOL_VERSION: [u64; 3] = [0, 65, 0];

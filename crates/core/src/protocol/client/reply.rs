@@ -32,7 +32,7 @@ impl<'o> MessageWriter<'o> {
         Self { out, head, fields: 0 }
     }
 
-    /// Goes on with a message that was begun elsewhere: its bytes so far.
+    /// Continues a message that was begun elsewhere: its bytes so far.
     pub fn resume(part: &[u8], out: &'o mut Vec<u8>) -> Self {
         let head = out.len();
         out.extend_from_slice(part);
@@ -112,7 +112,7 @@ impl<'o> MessageWriter<'o> {
     }
 }
 
-/// Which stream a message is of, and its number there where there is flow control.
+/// The stream that a message belongs to, and its number there under flow control.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamTag {
     /// The request.

@@ -51,7 +51,7 @@ pub struct BadMessage {
     pub seq: Option<u64>,
     /// Whether the error must come within a stream ([`Action::errs_in_stream`]).
     pub in_stream: bool,
-    /// Whether the connection cannot go on: what comes next cannot be told from garbage.
+    /// Whether the connection cannot continue: the rest of the input may be garbage.
     pub is_fatal: bool,
     /// What is wrong.
     pub error: ClientError,
@@ -65,7 +65,7 @@ impl BadMessage {
     }
 }
 
-/// How much of a chain a reply holds: the first so many events.
+/// How much of a chain a reply holds: at most this many events, the newest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainLength(pub usize);
 
@@ -114,7 +114,7 @@ pub struct StateParts {
     pub present: bool,
     /// Ticks in the chains of tombstones.
     pub deleted: bool,
-    /// Ticks that somebody has and this node has not.
+    /// Ticks that a node has and this one has not.
     pub missing: bool,
     /// Ticks that this node has and some peer has not.
     pub remote_missing: bool,
@@ -130,13 +130,13 @@ pub struct StateParts {
     pub housekeepers: bool,
     /// Ours: how the healing of a split goes.
     pub resync: bool,
-    /// Ours: who must agree before tombstones go.
+    /// Ours: the nodes that must agree before tombstones are purged.
     pub delete_group: bool,
     /// Ours: how the node keeps its data on disk.
     pub storage: bool,
     /// Ours: what clients cost in memory.
     pub client_memory: bool,
-    /// Ours: also incarnations that are over and own nothing.
+    /// Ours: also retired incarnations that own no entries.
     pub over: bool,
 }
 
@@ -192,7 +192,7 @@ pub enum Request<'a> {
     },
     /// `set_value`, `delete_value`, `set_internal`, `delete_internal`.
     Write(WriteRequest<'a>),
-    /// `delete_tree`: with a chain as a stream of what was deleted, else the number.
+    /// `delete_tree`: with a chain as a stream of the deleted entries, else their number.
     DeleteTree {
         /// The top.
         path: RequestPath<'a>,
@@ -221,9 +221,9 @@ pub enum Request<'a> {
         scope: TreeScope<'a>,
         /// First the state as it is.
         fetch: bool,
-        /// The client wants to know when the stream starts over because it was too slow.
+        /// The client asked to be told when the stream starts over because it was too slow.
         restart: bool,
-        /// Whether it wants to know of conflicts.
+        /// Whether the client asked for conflicts.
         conflicts: WatchConflicts,
     },
     /// `conflicts`.
@@ -232,7 +232,7 @@ pub enum Request<'a> {
         scope: TreeScope<'a>,
         /// Only those with a greater number; 0 for all.
         since: u64,
-        /// Only the last so many; none for all.
+        /// Only the last ones, up to this number; none for all.
         limit: Option<usize>,
     },
     /// `stop`; none for a task that cannot be one.
@@ -260,7 +260,7 @@ pub enum Request<'a> {
     },
     /// `check_deleted`: ticks by lives of nodes, in the order in which they were sent.
     CheckDeleted {
-        /// What is asked about.
+        /// The subject.
         nodes: Vec<(&'a str, TickSet)>,
     },
     /// `root`.
@@ -272,7 +272,7 @@ pub enum Request<'a> {
     MsgSend {
         /// Only strings, one or more; neither "+" nor "#".
         topic: Path,
-        /// What is sent.
+        /// The content.
         data: &'a [u8],
     },
     /// `msg_monitor`.
@@ -307,7 +307,7 @@ pub enum Request<'a> {
     Save {
         /// The file's name.
         file: &'a str,
-        /// Also what is below nil.
+        /// Also entries below nil.
         full: bool,
     },
     /// `log`; without a file no log any more.

@@ -10,19 +10,19 @@ use crate::model::value::Reader;
 pub struct ListShards {
     /// Which rows.
     pub rows: ShardRows,
-    /// At most so many of them; 1 or more.
+    /// At most this many of them; 1 or more.
     pub limit: usize,
 }
 
 /// The rows that are asked for, and behind which of them the reply begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShardRows {
-    /// Runs of shards with the same preference; behind the one that ends there.
+    /// Runs of shards with the same preference, after the one that ends there.
     Runs {
         /// The end of the last row that the client has.
         after: Option<u128>,
     },
-    /// Single shards with what is known of them; behind the one of that number.
+    /// Single shards with their counters, after the one of that number.
     Single {
         /// The last shard that the client has.
         after: Option<u16>,

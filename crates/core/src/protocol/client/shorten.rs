@@ -1,6 +1,6 @@
-//! Path shortening (docs/client-protocol.md, "Actions"): a stream's messages carry how many elements, after
-//! the request's path, they share with the message before, and only the rest of their path. Who reads them
-//! makes them whole again with a [`crate::model::lengthen::Lengthener`].
+//! Path shortening (docs/client-protocol.md, "Actions"): a stream's messages carry how many
+//! elements, after the request's path, they share with the message before, and only the rest of
+//! their path. A [`crate::model::lengthen::Lengthener`] restores whole paths.
 
 use super::reply::MessageWriter;
 use crate::model::path::Path;
@@ -42,7 +42,7 @@ impl Shortener {
         message.u64("depth", below as u64);
     }
 
-    /// Adds `path` only, and returns what `depth` is, for messages where that stands elsewhere.
+    /// Adds `path` only, and returns `depth`, for messages that have it in another place.
     pub fn write_path(&mut self, whole: &Path, message: &mut MessageWriter<'_>) -> usize {
         let below = whole.as_bytes().get(self.cut..).unwrap_or_default();
         let (shared, depth) = common_prefix(&self.last, below);

@@ -1,5 +1,4 @@
-//! Requests about what is stored in files: a change as a log has it, a snapshot's pieces, and the
-//! forms of files.
+//! Requests about files: a change as a log has it, a snapshot's pieces, and the formats of files.
 
 use super::error::ClientError;
 use super::field::{Field, Fields, wrong};
@@ -21,7 +20,7 @@ pub struct StoredChange<'a> {
 /// A piece of a snapshot that is uploaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RestorePiece<'a> {
-    /// The first: what was uploaded before and is not done is given up.
+    /// The first: an unfinished upload from before is given up.
     pub start: bool,
     /// Bytes of the snapshot.
     pub data: Option<&'a [u8]>,

@@ -1,8 +1,8 @@
 //! The topics of `msg_send` and `msg_monitor`.
 //!
-//! The original hands them to MQTT, so they are what MQTT makes of them: a list of *levels*, which are
-//! texts. A client's topic becomes that by joining its elements with `/` and splitting them there: `("a/b",)`
-//! and `("a", "b")` are the same topic, and monitors are told the second form.
+//! The original hands them to MQTT, so they follow MQTT: a topic is a list of *levels*, which are
+//! texts. A client's topic is converted by joining its elements with `/` and splitting them there:
+//! `("a/b",)` and `("a", "b")` are the same topic, and monitors receive the second form.
 
 use super::error::ClientError;
 use super::field::{Field, Fields};

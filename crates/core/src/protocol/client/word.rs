@@ -1,9 +1,9 @@
-//! The words of the protocol: names of fields and actions, told apart by one number each.
+//! The words of the protocol: names of fields and actions, distinguished by one number each.
 //!
-//! A message has half a dozen of them. Comparing each with all that there are, or all of its length,
-//! took longer than looking the entry up; a number is found among constants by a few comparisons.
+//! A message has half a dozen of them. Comparing each with all known words, or in full length, took
+//! longer than looking the entry up; a number is found among constants by a few comparisons.
 
-/// A number for a word. Other words may have the same one, so whoever finds one compares.
+/// A number for a word. Other words may have the same one, so a match must be compared.
 pub(super) const fn fold(word: &[u8]) -> u64 {
     let mixed = if let (Some(first), Some(last)) = (word.first_chunk(), word.last_chunk()) {
         u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(23)

@@ -20,7 +20,7 @@ pub(super) const CONTENTS_VERSIONS: u8 = 30;
 /// below.
 pub(crate) const LISTED_MAX: usize = 1 << 16;
 
-/// What a digest tells of contents: nil or absent, else `[seen, sum]`.
+/// What a digest says of contents: nil or absent, else `[seen, sum]`.
 pub(super) fn read_told(r: &mut Reader<'_>) -> Result<Option<ContentsTold>, PeerError> {
     if r.take_nil() {
         return Ok(None);

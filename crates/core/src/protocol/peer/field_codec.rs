@@ -93,8 +93,8 @@ pub(super) fn write_lineage(lineage: &Lineage, out: &mut Vec<u8>) {
     }
 }
 
-/// What is seen: array of `[name, incarnation, gap, length, gap, length …]`. The first gap
-/// counts from 0, each further one from the end of the range before it.
+/// A seen: array of `[name, incarnation, gap, length, gap, length …]`. The first gap counts from 0,
+/// each further one from the end of the range before it.
 pub(super) fn read_seen(r: &mut Reader<'_>) -> Result<SeenById, PeerError> {
     let count = bounded(r.read_array_len()?, "incarnations", NODE_TABLE_MAX)?;
     let mut seen = Vec::new();
@@ -138,8 +138,8 @@ pub(super) fn write_seen(seen: &SeenById, out: &mut Vec<u8>) {
     }
 }
 
-/// What a digest says of the rest: nil or absent, true where another part follows, false where
-/// it would be too long, else `[hash, count]`.
+/// What a digest says of the rest: nil or absent, true if another part follows, false if it would
+/// be too long, else `[hash, count]`.
 pub(super) fn read_unnamed(r: &mut Reader<'_>) -> Result<Unnamed, PeerError> {
     if r.take_nil() {
         return Ok(Unnamed::Unsaid);

@@ -18,8 +18,8 @@ const REFUSAL: u8 = 0x45;
 
 /// The peer protocol's version that this software speaks.
 pub const VERSION: u64 = 3;
-/// The oldest version that it still understands. In version 1 lists were clipped where they were too
-/// long: whoever spoke it took a part for the whole.
+/// The oldest version that it still understands. In version 1, lists that were too long were
+/// truncated, and the receiver took a part for the whole.
 pub const VERSION_OLDEST: u64 = 2;
 /// The first version whose speakers can read paths with arrays as elements; an older one closes the
 /// link when it gets such a path. So a node that holds one speaks no older version.
@@ -37,7 +37,7 @@ pub const LIMITS: [u64; 5] = [
     limits::VALUE_DEPTH_MAX as u64,
 ];
 
-/// Who a node is and what it speaks.
+/// A node's identity and the versions that it speaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Oldest and newest version of the peer protocol that the sender speaks.
@@ -59,9 +59,9 @@ pub struct Hello {
     /// For how long it has served clients, milliseconds; 0 while it does not. Of two living nodes
     /// of one name, the one that has served longer keeps it.
     pub serving_ms: Millis,
-    /// Of a sender that is not ready: whether it may begin without anybody to catch up from, and
-    /// if so, its tock (0 without data). None of a node that waits until it has joined. Where all
-    /// wait, as after a power cut, the one with the greatest tock begins: [`Self::begins_before`].
+    /// Of a sender that is not ready: whether it may begin without a node to catch up from, and if
+    /// so, its tock (0 without data). None of a node that waits until it has joined. If all wait,
+    /// as after a power failure, the one with the greatest tock begins: [`Self::begins_before`].
     pub may_begin: Option<Tock>,
     /// [`LIMITS`] as the sender knows them.
     pub limits: Vec<u64>,
@@ -334,8 +334,8 @@ impl Hello {
         Ok(())
     }
 
-    /// Whether this node begins rather than that one, where neither serves clients yet and
-    /// nobody else does: whoever has seen most goes first, then the smaller name.
+    /// Whether this node begins rather than that one, if neither serves clients yet and no other
+    /// node does: the one with the greater tock first, then the smaller name.
     #[must_use]
     pub fn begins_before(&self, other: &Self) -> bool {
         match (self.may_begin, other.may_begin) {
@@ -345,8 +345,8 @@ impl Hello {
         }
     }
 
-    /// Whether of two living nodes of one name this one keeps it: the one that has served clients
-    /// for longer. Both sides of a connection come to the same.
+    /// Whether, of two living nodes of one name, this one keeps it: the one that has served clients
+    /// for longer. Both sides of a connection come to the same result.
     #[must_use]
     pub fn keeps_name_against(&self, other: &Self) -> bool {
         let rank = |of: &Self| (of.ready, of.serving_ms, std::cmp::Reverse(of.incarnation));

@@ -33,7 +33,7 @@ pub enum PeerError {
     /// A list that is longer than anything honest.
     #[error("a peer's message has {count} {what}; at most {max} are allowed")]
     TooMany {
-        /// What was counted.
+        /// The list that is too long.
         what: &'static str,
         /// How many there were.
         count: usize,
@@ -79,7 +79,7 @@ pub struct Digest {
     pub mark: Mark,
     /// What changed since the last digest, or all that is worth its bytes.
     pub seen: SeenById,
-    /// What there is besides.
+    /// What it says of the incarnations that it does not name.
     pub unnamed: Unnamed,
     /// Sums over everything that was accounted for and that is held, of the moment of the digest;
     /// only in full ones (replication rule 10).
@@ -124,7 +124,7 @@ pub struct ContentsList {
     pub last: bool,
     /// The sender wants the receiver's own entries of these buckets listed in turn.
     pub answer_wanted: bool,
-    /// Who made the listed versions.
+    /// The makers of the listed versions.
     pub makers: Vec<NodeId>,
     /// The versions.
     pub entries: Vec<Listed>,
@@ -135,7 +135,7 @@ pub struct ContentsList {
 pub struct Listed {
     /// Where.
     pub path: Path,
-    /// Who made it: a place in [`ContentsList::makers`]. Invariant: there is one.
+    /// Its maker: a position in [`ContentsList::makers`]. Invariant: it exists.
     pub maker: usize,
     /// With which tick.
     pub tick: Tick,
@@ -155,8 +155,8 @@ pub enum Unnamed {
     Follows,
     /// All that are named in no part of this digest sum up to this. A count of 0: there are none.
     Sum(SeenSum),
-    /// The answer to [`PeerMessage::DigestWanted`] where the whole list is too long: whoever wants
-    /// to know has to catch up, which tells it in parts.
+    /// The answer to [`PeerMessage::DigestWanted`] if the whole list is too long: the node that
+    /// asked has to catch up, which delivers the list in parts.
     TooLong,
 }
 
@@ -168,7 +168,7 @@ pub struct CatchUpAsk {
     /// The asker's mark.
     pub mark: Mark,
     /// Per incarnation the tick up to which the asker has accounted for all. May name some
-    /// incarnations only: more is told of those that are left out.
+    /// incarnations only: for those that are left out the answer says more.
     pub contiguous: Vec<(NodeId, Tick)>,
     /// The asker does not want announcements of purges: those that it got did not help.
     pub no_announcements: bool,
@@ -239,8 +239,8 @@ pub struct PairById {
     pub base: Vec<(Lineage, Component)>,
     /// V: what one has to have seen, of the incarnations that are named.
     pub seen: SeenById,
-    /// V of all others sums up to this: an incarnation's part of V is named whole or not at all.
-    /// Whoever has another sum does not know V, and can neither agree to it nor apply it.
+    /// V of all others sums up to this: an incarnation's part of V is named whole or not at all. A
+    /// node with another sum does not know V, and can neither agree to it nor apply it.
     pub rest: SeenSum,
 }
 
@@ -249,13 +249,13 @@ pub struct PairById {
 pub struct Proposal {
     /// The round.
     pub round: RoundId,
-    /// What it is about. The holes in V are those that nobody could fill: they are lost.
+    /// The purge. The holes in V are those that could not be filled: they are lost.
     pub pair: PairById,
     /// A planned change of the member list that takes effect with the announcement.
     pub next: Option<GroupConfig>,
 }
 
-/// Who a node is in the Delete group, and the member list that it knows.
+/// A node's identity in the Delete group, and the member list that it knows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupHello {
     /// The sender, as a member.
@@ -284,28 +284,29 @@ pub enum RefuseReason {
     Other(u64),
 }
 
-/// What the sender thinks of this link, in a network in which not all are linked with all. Of
-/// whoever never says it nothing of all this is expected.
+/// What the sender thinks of this link, in a network in which not all are linked with all. A node
+/// that never sends it is not expected to follow any of this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
     /// The sender wants the link to stand. One that neither side wants is closed.
     pub wanted: bool,
-    /// Changes should be pushed over the link, by both sides; else digests tell of them.
+    /// Changes should be pushed over the link, by both sides; otherwise digests report them.
     pub eager: bool,
-    /// The sender passes on what it is pushed. Who does not pushes its own changes to everybody.
+    /// The sender passes on changes that are pushed to it. A node that does not pushes its own
+    /// changes to all.
     pub relays: bool,
 }
 
 /// A message that is passed on from link to link until all have it, each node taking it once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Relayed<'a> {
-    /// Who said it.
+    /// The node that said it.
     pub origin: NodeId,
     /// Counts what that life of the origin has had passed on, from 1: a second copy is known by it.
     pub number: u64,
     /// Over all links; else over those over which changes are pushed.
     pub wide: bool,
-    /// What was said: one whole frame, as a peer that is linked with the origin would get it.
+    /// Its message: one whole frame, as a peer that is linked with the origin would get it.
     pub frame: &'a [u8],
 }
 
@@ -372,7 +373,7 @@ pub enum PeerMessage<'a> {
         /// Why.
         reason: RefuseReason,
     },
-    /// A message that a client sends to whoever monitors its topic; kept nowhere.
+    /// A client's message for all monitors of its topic; stored nowhere.
     Topic {
         /// Canonical path elements.
         topic: Path,
@@ -383,7 +384,7 @@ pub enum PeerMessage<'a> {
     KillNode(NodeName),
     /// The sender goes away on purpose.
     Leave,
-    /// A turn of an election is claimed, or what is known of one.
+    /// A turn of an election is claimed, or a known claim is repeated.
     Ping(Ping),
     /// How far the sender is with asking the other side.
     Resync(ResyncStatus),
@@ -404,7 +405,7 @@ pub enum PeerMessage<'a> {
     Announce(PairById),
     /// What the sender thinks of this link.
     Edge(Edge),
-    /// Passed on for somebody who may have no link to the receiver.
+    /// Passed on for a node that may have no link to the receiver.
     Relayed(Relayed<'a>),
     /// The sums over contents differ; these are the sender's.
     ContentsAsk(ContentsAsk),

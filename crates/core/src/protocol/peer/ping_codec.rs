@@ -1,4 +1,4 @@
-//! Bytes to the pings of an election and back. What is in them is judged by `actor`.
+//! Bytes to the pings of an election and back. `actor` judges their content.
 
 use super::PeerError;
 use super::field_codec::bounded;
@@ -10,7 +10,7 @@ use crate::model::value::{Reader, write_array_len, write_nil, write_str, write_u
 
 /// A later version may have longer lists; those of an honest one still stay below.
 const NAMES_MAX: usize = 4 * HISTORY_LEN_MAX;
-/// The same for meetings.
+/// The same limit for meetings.
 const MEETINGS_MAX: usize = 4 * PING_MEETINGS_MAX;
 
 /// `[group, sender, turn, value, history, meetings, [version, cycle, gap, list length]]`.

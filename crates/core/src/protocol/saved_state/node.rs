@@ -1,12 +1,12 @@
-//! Who made a change, as a file names it.
+//! The maker of a change, as a file names it.
 
 use std::fmt;
 
 use crate::model::ids::{Incarnation, NodeId, NodeName};
 use crate::model::spelling::SpellingError;
 
-/// A node of a file: a name, as the Python DistKV gives it, or one life of a node, spelled as
-/// everywhere, in files that were written here. DistKV takes both for names.
+/// A node of a file: a name, as the Python DistKV writes it, or one life of a node, in its
+/// spelling, in files that were written here. DistKV takes both for names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SavedNode {
     name: NodeName,

@@ -1,14 +1,15 @@
-//! What the Python DistKV can hold. A file that has anything else in it does not load there at
-//! all, so such entries are left out of files that are written for it, and told of.
+//! What the Python DistKV can hold. It does not load a file with anything else at all, so such
+//! entries are left out of files that are written for it, and reported.
 //!
-//! - `true`, `1` and `1.0` are the same element of a path there, also within arrays. Of entries whose paths differ in
-//!   nothing else the one with the integer is kept, then the one with the boolean.
+//! - `true`, `1` and `1.0` are the same element of a path there, also within arrays. Of entries
+//!   whose paths differ only in that, the one with the integer is kept, then the one with the
+//!   boolean.
 //! - A string must be UTF-8; a map's key must not be or hold a map, and `true`, `1` and `1.0` are
 //!   one key; extensions must be of a type from 0 to 127 or a valid time (-1), a path (3) must be
 //!   made of whole elements, and objects (5) name a class that the reader may not have.
 //! - In the system's own tree, some places take only what fits there.
 //!
-//! What a type in the system's own tree thinks of its own examples is left to the reader.
+//! Whether a type in the system's own tree accepts its own examples is left to the reader.
 
 use std::collections::HashSet;
 
@@ -23,11 +24,11 @@ const EXT_TIME: i8 = -1;
 const EXT_OBJECT: i8 = 5;
 /// Nanoseconds of a time are below this.
 const NANOS: u32 = 1_000_000_000;
-/// Paths that are the same in Python are looked for among so many at once. More exist only where
+/// Paths that are the same in Python are searched among this many at once. More exist only if
 /// somebody made them on purpose.
 const VARIANTS_MAX: usize = 64;
-/// The same for one array, whose forms cannot be looked for item by item. Seven items that are 0 or 1
-/// have fewer.
+/// The limit for one array, whose forms cannot be searched item by item. Seven items that are 0 or
+/// 1 have fewer.
 const ARRAY_FORMS_MAX: usize = 4_096;
 
 /// Why an entry cannot be in a file for the original.
@@ -83,12 +84,12 @@ fn same_in_python(tree: &Tree, path: &Path) -> Option<Path> {
         .filter(|other| other != path)
 }
 
-/// The integer that an element is in Python, and its place among those that are the same.
+/// The integer that an element is in Python, and its rank among the elements that are the same.
 fn integer_of(element: Element<'_>) -> Option<(i128, u8)> {
     match element {
         Element::Int(number) => Some((number, 0)),
         Element::Bool(value) => Some((i128::from(value), 1)),
-        // Within these bounds a float with nothing behind the dot is exact as an integer.
+        // Within these bounds a float without a fraction is exact as an integer.
         Element::Float(number) if number.fract() == 0.0 && number.abs() < 1e30 => {
             Some((number as i128, 2))
         }
@@ -188,7 +189,7 @@ fn read_value(reader: &mut Reader<'_>) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Reads a map's key, and appends bytes that are the same for keys that are the same in Python.
+/// Reads a map's key, and appends bytes that are the same for keys that are equal in Python.
 fn read_key(reader: &mut Reader<'_>, same: &mut Vec<u8>) -> Result<(), Unreadable> {
     match reader.peek_kind()? {
         Kind::Map => Err(Unreadable("a map as the key of a map")),

@@ -95,7 +95,7 @@ fn an_entry_that_cannot_be_one_here_is_named_and_does_no_harm_to_the_next() {
     assert_eq!(file.unusable.len(), 1);
     assert!(*offset > 0 && *offset < at_array as u64);
     assert!(reason.to_string().contains("map"), "{reason}");
-    // Behind it, shortened against it.
+    // After it, shortened against it.
     assert_eq!(at(&file, "h7bbb7033.pe.0").len(), 1);
 }
 
@@ -205,7 +205,7 @@ fn chains_are_cut_to_what_a_chain_may_be() {
     assert_eq!((file.entries[0].chain.len(), file.entries[0].is_chain_cut), (CHAIN_LEN_MAX, true));
 }
 
-/// Writes a file's changes again, each with what it took the place of.
+/// Writes a file's changes again, each with the version that it replaced.
 fn rewrite_log(file: &File) -> Vec<u8> {
     use crate::model::chain::Chain;
     use crate::model::entry::{Entry, EntryParts};
@@ -254,7 +254,7 @@ fn a_change_log_comes_out_as_it_went_in() {
         entries.iter().map(|e| SavedEntry { offset: 0, chain: chain(e), ..e.clone() }).collect()
     };
     assert_eq!(comparable(&again.entries, true), comparable(&file.entries, false));
-    // Behind the deletion: which ticks are gone, the replaced change's among them.
+    // After the deletion: which ticks are gone, including the replaced change's.
     let gone = again.states.iter().find(|state| !state.deleted.is_empty()).unwrap();
     let ticks: Vec<u64> = gone.deleted[0].1.iter().collect();
     assert_eq!((again.states.len(), ticks), (2, vec![1359, 1361]));

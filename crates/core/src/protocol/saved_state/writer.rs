@@ -1,17 +1,17 @@
 //! Writes saved states and change logs as the Python DistKV does (docs/client-protocol.md, "Saved state and
 //! change log"), record by record.
 //!
-//! The makers of changes are lives of nodes, spelled as everywhere ([`crate::model::spelling`]): the
-//! original takes that for their names. Whose file it is, is told by the bare name, which no change
-//! has: so a life in such a file is always one of ours, and what a server of the original adds under
-//! the bare name is never taken for a change of one of them.
+//! The makers of changes are lives of nodes, in their spelling ([`crate::model::spelling`]), which
+//! the original takes for their names. The bare name says whose file it is, and no change has it:
+//! so a life in such a file is always one of ours, and changes that a server of the original adds
+//! under the bare name are never taken for changes of one of them.
 //!
-//! Where the original's own logs cannot be read back by the original, these differ from them in ways
-//! that it takes. When it loads a log it skips deletions, their paths too, and so mistakes the
-//! shortened paths behind them: here no path is shortened against a deletion's. A state record
-//! behind it names the ticks that are deleted; of that it takes notice, but it then forgets, with
-//! the entry, all that is below it, and what is above it with nothing else below: so that is
-//! written once more, as it was.
+//! If the original cannot read back its own logs, these differ from them in ways that it accepts.
+//! When it loads a log it skips deletions together with their paths, and so misreads the shortened
+//! paths after them: here no path is shortened against a deletion's. A state record after the
+//! deletion names the deleted ticks, which the original uses. But with the entry it then drops all
+//! entries below it, and entries above it with nothing else below: so those are written once more,
+//! as they were.
 
 use std::collections::BTreeSet;
 
@@ -89,8 +89,9 @@ impl SavedStateWriter {
         message.str("node", self.own.as_str()).tock(state.tock);
     }
 
-    /// The names of all nodes of which lives stand in the file. The original starts a server on a
-    /// file only if the file names it: so these are there too, as nodes that have not written yet.
+    /// The names of all nodes of which the file has lives. The original starts a server on a file
+    /// only if the file names the server: so these are there, too, as nodes that have not written
+    /// yet.
     fn bare_names<'t>(
         &'t self,
         nodes: &[(NodeIndex, Option<Tick>)],
@@ -121,9 +122,9 @@ impl SavedStateWriter {
         self.paths.add_path(path, &mut message);
     }
 
-    /// Appends a change of a log. `replaced` is what the change took the place of, where that is
-    /// known, and `tree` is the state with the change. Tells whether the original takes notice of
-    /// it: not of the deletion of an entry with very much below it.
+    /// Appends a change of a log. `replaced` is the version that the change replaced, if it is
+    /// known, and `tree` is the state with the change. Returns whether the original accepts it: not
+    /// the deletion of an entry with very much below it.
     pub fn write_change(
         &mut self,
         path: &Path,
@@ -194,8 +195,8 @@ impl SavedStateWriter {
     }
 }
 
-/// What the original forgets when it is told that an entry is deleted, parents first; none if that
-/// is too much to be written again.
+/// The entries that the original drops when an entry is deleted, parents first; none if they are
+/// too many to be written again.
 fn forgotten_with(path: &Path, tree: &Tree) -> Option<Vec<(Path, Entry)>> {
     if path.is_root() {
         // The root stays, with all below it.
