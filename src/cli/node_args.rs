@@ -186,9 +186,9 @@ struct NodeArgs {
     /// 2s where no peer is known]
     ///
     /// Until then it carries out no requests (see --ready-wait), so that nobody takes a node that lacks
-    /// the data for a network that has none. A node that knows of no peer and has no data waits for nodes that call it. One
-    /// that knows of no peer and has data waits for nobody; one that joins and has no data waits until
-    /// it has joined.
+    /// the data for a network that has none. A node that knows of no peer and has no data waits for nodes
+    /// that call it. One that knows of no peer and has data waits for nobody; one that joins and has no
+    /// data waits until it has joined.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     peer_wait: Option<Duration>,
 
@@ -239,7 +239,7 @@ struct NodeArgs {
     max_connections: Option<usize>,
 
     /// Maximum number of open requests per client connection: watches, listings, writes that wait
-    /// for copies     /// [default: 16384]
+    /// for copies [default: 16384]
     #[arg(long, value_name = "N")]
     max_requests: Option<usize>,
 
@@ -303,8 +303,7 @@ struct DataArgs {
     log_rotate_after: Option<Duration>,
 
     /// Make a snapshot after this many bytes of log, but not before the log is as long as the last
-    /// snapshot
-    /// [default: 256MiB]
+    /// snapshot [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     snapshot_after: Option<usize>,
 
