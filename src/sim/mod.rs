@@ -24,6 +24,7 @@ mod event_log;
 mod healing;
 mod links;
 mod lives;
+mod members;
 mod network;
 mod node;
 mod oracle;
