@@ -157,13 +157,6 @@ impl Cluster<'_> {
         }
     }
 
-    /// Whether all nodes that are up are linked with each other.
-    fn is_meshed(&self) -> bool {
-        let up = self.nodes.iter().filter(|n| n.is_up());
-        let count = up.clone().count();
-        up.clone().all(|n| n.ends.len() + 1 == count)
-    }
-
     fn judge_end(&mut self) {
         for node in &mut self.nodes {
             if let Some(engine) = &node.engine {

@@ -29,6 +29,7 @@ mod event_log;
 mod healing;
 mod links;
 mod lives;
+mod members;
 mod moment;
 mod network;
 mod node;

@@ -304,6 +304,7 @@ impl Cluster<'_> {
             || !can(&self.nodes[b])
             || self.network.is_cut(a, b)
             || self.nodes[a].name == self.nodes[b].name
+            || !self.is_wanted(a, b)
         {
             return;
         }

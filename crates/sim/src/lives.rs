@@ -87,6 +87,7 @@ impl Cluster<'_> {
         state: Option<&Saved>,
         founds: bool,
     ) {
+        let full_mesh_max = self.full_mesh_max(node);
         let at = &mut self.nodes[node];
         let id = NodeId { name: at.name.clone(), incarnation };
         let mut delete = DeleteSettings { store: at.disk.store, ..self.plan.delete.clone() };
@@ -100,6 +101,7 @@ impl Cluster<'_> {
             defects: self.options.defects,
             delete,
             lists: self.plan.lists,
+            full_mesh_max,
             ..Config::new(id, self.plan.hash_seed ^ node as u64)
         };
         at.shadow = Shadow::default();
@@ -129,6 +131,7 @@ impl Cluster<'_> {
     fn begin_process(&mut self, node: usize) {
         let at = &mut self.nodes[node];
         at.process += 1;
+        at.wanted = None;
         at.frozen = false;
         at.serving = 0;
         let process = at.process;
@@ -142,6 +145,7 @@ impl Cluster<'_> {
         if self.nodes[node].process != process || !self.nodes[node].is_awake() {
             return;
         }
+        self.look_at_members(node);
         self.handle(node, Input::Tick);
         let at = self.now() + self.plan.tick_ms;
         self.schedule.plan(at, Happening::Tick { node, process });

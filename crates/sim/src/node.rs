@@ -1,5 +1,8 @@
 //! One simulated node: its engine while it runs, its disk, and the ends of its links.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::disk::{Disk, Saved};
 use super::event_log::EventLog;
 use super::oracle::shadow::Shadow;
@@ -26,6 +29,8 @@ pub(super) struct Node {
     pub(super) frozen: bool,
     /// It never comes back.
     pub(super) gone: bool,
+    /// With whom it wanted links when it last dialled; none: with everybody.
+    pub(super) wanted: Option<Arc<BTreeSet<NodeName>>>,
     /// The ends of the links that stand, as it sees them.
     pub(super) ends: Vec<u32>,
     /// Catch-ups that it is answering.
@@ -50,6 +55,7 @@ impl Node {
             process: 0,
             frozen: false,
             gone: false,
+            wanted: None,
             ends: Vec::new(),
             serving: 0,
             twin: None,

@@ -11,6 +11,10 @@ use crate::model::ids::Millis;
 use crate::model::seen_list::ListMax;
 use crate::replica::across::NamesMax;
 
+/// In so many of a hundred runs there is membership, and networks above some size are not linked all
+/// with all.
+const TREES_PERCENT: u32 = 25;
+
 /// What to simulate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -25,7 +29,7 @@ pub struct Options {
 /// How big a simulated network is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Family {
-    /// 3 to 5 nodes, 1 to 3 paths, chains cut at 2, 30 to 80 steps, no membership: the size at
+    /// 3 to 5 nodes, 1 to 3 paths, chains cut at 2, 30 to 80 steps: the size at
     /// which the rules were checked with a model. A million of them take minutes.
     #[default]
     Small,
@@ -136,6 +140,8 @@ pub(super) struct Plan {
     pub(super) operator_forgets: bool,
     /// How long lists to peers are.
     pub(super) lists: ListCaps,
+    /// Up to how many nodes all are linked with all; none: there is no membership, and all are.
+    pub(super) full_mesh_max: Option<usize>,
 }
 
 impl Plan {
@@ -228,8 +234,11 @@ impl Plan {
             },
             has_disk,
             operator_forgets: rng.percent(75),
-            // The last one to be drawn, so that plans are otherwise as they were before it existed.
+            // Drawn last, so that plans are otherwise as they were before these existed.
             lists: draw_lists(is_small, rng),
+            full_mesh_max: rng
+                .percent(TREES_PERCENT)
+                .then(|| rng.pick(if is_small { &[1, 2, 3] } else { &[1, 4, 9] })),
         }
     }
 }

@@ -210,4 +210,14 @@ mod tests {
         ping.history.clear();
         assert_eq!(Claim::from_ping(&ping), None);
     }
+    #[test]
+    fn a_claim_names_nobody_twice_and_no_more_than_fit() {
+        let all: Vec<NodeName> =
+            (0..40).map(|at| NodeName::new(&format!("n{at}")).unwrap()).collect();
+        let others = all.iter().chain(&all).cloned();
+        let claim = Claim::new(1, Some(0), &all[3], others).unwrap();
+        let named: Vec<&NodeName> = claim.history().collect();
+        assert_eq!(named.len(), HISTORY_LEN_MAX);
+        assert_eq!(named.iter().collect::<std::collections::BTreeSet<_>>().len(), named.len());
+    }
 }

@@ -227,6 +227,8 @@ mod tests {
             (meeting(102, "a", "x"), 101),
             (meeting(u64::MAX, "a", "x"), 101),
             (meeting(101, "", "x"), 101),
+            (meeting(101, "", "a"), 101),
+            (meeting(101, "x", ""), 101),
             (meeting(101, "a", ""), 101),
             (meeting(101, "a", "x a"), 101),
             (meeting(101, "x a", "x"), 101),
@@ -309,5 +311,17 @@ mod tests {
         assert_eq!(reunions.known.len(), KNOWN_NAMES_MAX);
         assert_eq!(reunions.meetings.len(), PING_MEETINGS_MAX);
         assert!(reunions.is_full());
+    }
+    #[test]
+    fn meetings_that_share_one_side_only_are_told_apart() {
+        let mut reunions = Reunions::default();
+        reunions.remember(meeting(101, "a", "x"), 0, 500);
+        reunions.pass_on(meeting(102, "b", "x"), 0, 500);
+        reunions.pass_on(meeting(103, "a", "y"), 0, 500);
+        let told = [meeting(101, "a", "x"), meeting(102, "b", "x"), meeting(103, "a", "y")];
+        assert_eq!(reunions.meetings(), told);
+        reunions.pass_on(meeting(104, "x", "a"), 0, 500);
+        assert_eq!(reunions.meetings()[0].turn, 104, "the first one, from its other side");
+        assert_eq!(reunions.meetings().len(), 3);
     }
 }

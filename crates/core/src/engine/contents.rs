@@ -367,3 +367,48 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Config, Input};
+    use crate::model::ids::{Incarnation, NodeId};
+    use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
+    use crate::replica::write::Write;
+
+    #[test]
+    fn a_list_comes_in_frames_of_a_bounded_size() {
+        const ENTRIES: usize = 300;
+        const FRAME_BYTES: usize = 2_000;
+        let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
+        let mut engine = Engine::new(Config::new(id, 1));
+        engine.handle(Input::Found, 0, &mut Outbox::new());
+        for at in 0..ENTRIES {
+            let path: Path = format!("p.{at}").parse().unwrap();
+            engine.write(Write::new(path, Some(&[1])), false, &mut Outbox::new()).unwrap();
+        }
+        let head = ContentsList {
+            mark: Mark::default(),
+            differs: false,
+            buckets: (0..BUCKET_COUNT as u16).collect(),
+            last: false,
+            answer_wanted: false,
+            makers: Vec::new(),
+            entries: Vec::new(),
+        };
+        let mut job = ListJob::new(engine.tree(), engine.replica.table(), head);
+        let (mut listed, mut done) = (0, false);
+        while !done {
+            let mut frame = Vec::new();
+            done = job.next_frame(FRAME_BYTES, &mut frame);
+            assert!(frame.len() < 2 * FRAME_BYTES, "{} bytes", frame.len());
+            let Some(split) = split_frame(&frame, BODY_BYTES_MAX).unwrap() else { continue };
+            let Some(PeerMessage::ContentsList(list)) = PeerMessage::decode(&split).unwrap() else {
+                panic!("not a list");
+            };
+            assert_eq!(list.last, done);
+            listed += list.entries.len();
+        }
+        assert_eq!(listed, ENTRIES);
+    }
+}

@@ -316,4 +316,27 @@ mod tests {
         ));
         assert_eq!((value(&original, "k"), value(&original, "l")), (Some(1), Some(2)));
     }
+    #[test]
+    fn what_a_peer_rightly_holds_of_this_life_is_no_reason_to_renew() {
+        let mut maker = Replica::new(&id("m", 1), 1);
+        let mut observer = Replica::new(&id("o", 1), 2);
+        write(&mut maker, "k", Some(&[1]));
+        let _ = push(&maker, &mut observer, "k");
+        assert!(matches!(compare(&mut observer, &mut maker, "k"), ContentsApplied::Nothing));
+        assert!(!maker.is_usurped());
+    }
+
+    #[test]
+    fn the_own_tock_is_never_below_that_of_a_version_that_was_repaired() {
+        let (mut a, mut b) = (Replica::new(&id("o", 1), 1), Replica::new(&id("p", 1), 2));
+        for (heard, observer) in [(0, &mut a), (50, &mut b)] {
+            let mut maker = Replica::new(&id("m", 1), 1);
+            maker.hear_tock(Tock::new(heard).unwrap());
+            write(&mut maker, "k", Some(&[heard as u8]));
+            let _ = push(&maker, observer, "k");
+        }
+        assert!(matches!(compare(&mut b, &mut a, "k"), ContentsApplied::Mended(_)));
+        assert_eq!(value(&a, "k"), Some(50));
+        assert!(a.tock() > Tock::new(50).unwrap());
+    }
 }

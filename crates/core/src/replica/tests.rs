@@ -1,7 +1,9 @@
 //! The promise that everything rests on: any set of changes, applied in any order, with
 //! duplicates, gives the same tree on every node.
 
+mod reissue;
 mod settled;
+mod usurped;
 mod verdicts;
 
 use std::collections::BTreeMap;

@@ -83,10 +83,10 @@ impl Engine {
             }
             // Changes on their way may make it fit; if not, replication rule 4 does.
             PurgeDecision::NotSeen | PurgeDecision::OtherMark => {
-                if self.delete.waiting.len() >= WAITING_MAX {
-                    self.delete.waiting.pop_front();
-                }
                 if !self.delete.waiting.contains(&pair) {
+                    if self.delete.waiting.len() >= WAITING_MAX {
+                        self.delete.waiting.pop_front();
+                    }
                     self.delete.waiting.push_back(pair);
                 }
             }
@@ -174,5 +174,49 @@ impl Engine {
             self.send(link, &PeerMessage::Announce(pair), out);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Config;
+    use crate::model::ids::{Event, Incarnation, NodeName};
+    use crate::model::mark::{Component, Lineage};
+    use crate::model::seen::Seen;
+
+    /// An announcement up to a tock, whose V this node has not seen.
+    fn announced(engine: &mut Engine, to: u64) -> PairById {
+        let id = NodeId { name: NodeName::new("c").unwrap(), incarnation: Incarnation(1) };
+        let node = engine.replica.intern(&id).unwrap();
+        let mut seen = Seen::new();
+        seen.insert(Event { node, tick: Tick::new(1).unwrap() });
+        let pair = TockPair {
+            lineage: Lineage::default(),
+            from: Component::default(),
+            to: Tock::new(to).unwrap(),
+            id: None,
+            base: Vec::new(),
+            seen,
+        };
+        engine.export_pair(&pair)
+    }
+
+    #[test]
+    fn announcements_that_wait_are_bounded_and_one_that_comes_twice_waits_once() {
+        let id = NodeId { name: NodeName::new("b").unwrap(), incarnation: Incarnation(1) };
+        let mut engine = Engine::new(Config::new(id, 1));
+        let mut hear = |to: u64| {
+            let pair = announced(&mut engine, to);
+            engine.on_announce(&pair, &mut Outbox::new());
+            engine.delete.waiting.iter().map(|pair| pair.to.get()).collect::<Vec<_>>()
+        };
+        let last = 2 + 2 * WAITING_MAX as u64;
+        let latest: Vec<u64> = (last + 1 - WAITING_MAX as u64..=last).collect();
+        for to in 2..=last {
+            hear(to);
+        }
+        assert_eq!(hear(last), latest);
+        assert_eq!(hear(latest[3]), latest, "nothing gives way to what waits already");
     }
 }

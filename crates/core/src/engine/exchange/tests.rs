@@ -349,3 +349,65 @@ fn an_edited_line_says_what_its_chain_leaves_out() {
     assert_eq!(entry.value(), Some(&[5][..]));
     assert!(LeftOut::of(&entry).is_before_deletion(1));
 }
+
+fn lines_of(image: &Image) -> Vec<String> {
+    let mut text = Vec::new();
+    LinesExport::new(image, &Path::root(), true).next_piece(&mut text);
+    String::from_utf8(text).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn image_from(lines: &[String]) -> Image {
+    let mut import = LinesImport::new();
+    lines.iter().for_each(|line| import.take(line).unwrap());
+    import.finish(NodeName::new("file").unwrap()).unwrap()
+}
+
+fn entry_of(image: &Image, path: &str) -> Entry {
+    let path: Path = path.parse().unwrap();
+    image.replica.tree.get(path.as_bytes()).unwrap().clone()
+}
+
+#[test]
+fn each_edited_line_of_each_file_is_a_change_of_its_own_above_what_it_replaces() {
+    let mut engine = node("n1", 7);
+    for value in 1..4 {
+        set(&mut engine, "a", &[value]);
+        set(&mut engine, "b", &[value]);
+    }
+    let (image, lines) = (engine.image(), lines_of(&engine.image()));
+    let edited = |value: &str| -> Vec<String> {
+        let edit = |line: &String| line.replace("\"value\":3", &format!("\"value\":{value}"));
+        lines.iter().map(edit).collect()
+    };
+    let files = [image_from(&edited("8")), image_from(&edited("9"))];
+    let maker =
+        |file: &Image, entry: &Entry| file.replica.table.get(entry.newest().node).unwrap().clone();
+    for file in &files {
+        let [a, b] = ["a", "b"].map(|path| entry_of(file, path));
+        assert_eq!(maker(file, &a).name.as_str(), "edited");
+        assert_ne!(a.newest(), b.newest(), "two changes");
+        for (path, entry) in [("a", &a), ("b", &b)] {
+            assert!(entry.tock() > entry_of(&image, path).tock(), "{path}");
+            assert!(file.replica.tock >= entry.tock(), "{path}");
+        }
+    }
+    let makers = files.each_ref().map(|file| maker(file, &entry_of(file, "a")));
+    assert_ne!(makers[0], makers[1], "one event must not stand for what two files say");
+    let unchanged = image_from(&lines);
+    assert!(unchanged.replica.tock >= entry_of(&unchanged, "a").tock());
+}
+
+#[test]
+fn of_two_versions_in_files_the_greater_stays_whichever_comes_first() {
+    let mut engine = node("n1", 7);
+    set(&mut engine, "a", b"\x01");
+    let old = engine.image();
+    set(&mut engine, "a", b"\x02");
+    let new = engine.image();
+    for images in [[&old, &new], [&new, &old]] {
+        let lines = images.map(lines_of).concat();
+        assert_eq!(entry_of(&image_from(&lines), "a").value(), Some(&b"\x02"[..]));
+        let states = images.map(|image| export(image).0).concat();
+        assert_eq!(entry_of(&image_of(&states).image, "a").value(), Some(&b"\x02"[..]));
+    }
+}

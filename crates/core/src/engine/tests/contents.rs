@@ -2,6 +2,7 @@
 //! told and repaired to one version everywhere.
 
 use super::net::Net;
+use crate::engine::Report;
 
 /// Nodes 1 to 4, of which two have heard of other changes of one life of `n0` than the other two:
 /// its disk was copied, or set back. Both of `n0` are gone.
@@ -144,4 +145,21 @@ fn a_running_copy_whose_tick_never_falls_behind_is_found() {
     assert!(net.renewals() > 0);
     assert_eq!(net.content(0), net.content(1));
     assert_eq!((net.value(0, "k"), net.value(0, "l")), (Some(vec![1]), Some(vec![2])));
+}
+
+#[test]
+fn a_difference_is_told_once_at_each_of_the_two_nodes() {
+    let mut net = forked(&[("k", Some(1)), ("m", Some(1))], &[("k", Some(2)), ("m", Some(2))]);
+    net.connect(1, 3);
+    net.settle();
+    net.settle();
+    let told = net.reports.iter().filter_map(|(node, report)| match report {
+        Report::ContentsDiffer { peer } => Some((*node, peer.to_string())),
+        _ => None,
+    });
+    let mut told: Vec<_> = told.collect();
+    told.sort_unstable();
+    assert_eq!(told, [(1, "n3".to_owned()), (3, "n1".to_owned())]);
+    assert_eq!(differed(&net), 2);
+    assert_eq!(net.content(1), net.content(3));
 }

@@ -7,6 +7,7 @@ mod delete_group;
 mod deletion;
 mod digest;
 mod endless;
+mod killed;
 mod lists;
 mod log;
 mod net;
@@ -15,6 +16,9 @@ mod retire;
 use net::Net;
 
 use super::*;
+use crate::model::mark::Mark;
+use crate::model::tick_set::TickSet;
+use crate::protocol::peer::{Digest, Unnamed};
 use crate::replica::write::Write;
 
 fn write<'a>(path: &str, value: Option<&'a [u8]>) -> Write<'a> {
@@ -261,4 +265,53 @@ fn while_a_peer_cannot_read_arrays_in_paths_clients_make_none() {
     engine.bar_array_paths(false);
     engine.write(write("a:'t',1.b", Some(&[1])), false, &mut out).unwrap();
     assert!(engine.tree().has_array_paths());
+}
+
+/// What a peer's digest says of another life of the node: that it made so many changes.
+fn digest_of(id: &NodeId, ticks: u64) -> Digest {
+    Digest {
+        ready: true,
+        tock: Tock::default(),
+        mark: Mark::default(),
+        seen: vec![(id.clone(), TickSet::range(1, ticks + 1).unwrap())],
+        unnamed: Unnamed::Unsaid,
+        contents: None,
+    }
+}
+
+#[test]
+fn who_meets_itself_asks_for_a_new_incarnation_once_each_time() {
+    let id = |name: &str, incarnation| NodeId {
+        name: NodeName::new(name).unwrap(),
+        incarnation: Incarnation(incarnation),
+    };
+    let mut engine = Engine::new(Config::new(id("n1", 1), 1));
+    let asks = |engine: &mut Engine, input: Input<'_>| {
+        let mut out = Outbox::new();
+        engine.handle(input, 0, &mut out);
+        out.drain().filter(|output| matches!(output, Output::NeedIncarnation)).count()
+    };
+    assert_eq!(asks(&mut engine, Input::Found), 0);
+    for life in 1..3 {
+        let link = LinkId(life);
+        assert_eq!(asks(&mut engine, Input::LinkUp { link, peer: id("n2", 1) }), 0);
+        let messages = vec![PeerMessage::Digest(digest_of(&id("n1", life), 5))];
+        assert_eq!(asks(&mut engine, Input::Messages { link, messages }), 1);
+        assert_eq!(asks(&mut engine, Input::Tick), 0, "it waits for the one");
+        assert_eq!(asks(&mut engine, Input::Renewed { incarnation: Incarnation(life + 1) }), 0);
+        assert_eq!(asks(&mut engine, Input::LinkDown { link }), 0);
+    }
+}
+
+#[test]
+fn who_founds_or_has_caught_up_says_once_that_it_is_ready() {
+    let mut net = Net::new(1);
+    net.write(0, "a", Some(&[1])).unwrap();
+    let joiner = net.join();
+    assert_eq!(net.ready, [0]);
+    net.connect(0, joiner);
+    net.settle();
+    assert_eq!(net.ready, [0, joiner]);
+    net.handle(0, Input::Found);
+    assert_eq!(net.ready, [0, joiner]);
 }

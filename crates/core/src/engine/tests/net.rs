@@ -39,6 +39,10 @@ pub(super) struct Net {
     /// The newest events of all losers that were reported.
     losers: Vec<EventKey>,
     renewals: usize,
+    /// Who said that it is ready, in turn.
+    pub(super) ready: Vec<usize>,
+    /// What nodes reported, but for conflicts.
+    pub(super) reports: Vec<(usize, Report)>,
     rng: u64,
     /// Every event that was made.
     made: BTreeSet<EventKey>,
@@ -75,6 +79,8 @@ impl Net {
             next_incarnation: 1,
             losers: Vec::new(),
             renewals: 0,
+            ready: Vec::new(),
+            reports: Vec::new(),
             rng: 1,
             made: BTreeSet::new(),
             cloned: false,
@@ -315,6 +321,8 @@ impl Net {
                 Output::Report(Report::Conflict(c)) => {
                     self.losers.push(self.key(node, &c.loser));
                 }
+                Output::Report(report) => self.reports.push((node, report)),
+                Output::Ready => self.ready.push(node),
                 _ => {}
             }
         }
@@ -460,6 +468,14 @@ impl Net {
 
     pub(super) fn begin_hand_over(&mut self, node: usize) {
         self.nodes[node].engine.begin_hand_over();
+    }
+
+    /// A client removes a node from all views; tells whether it is removed.
+    pub(super) fn kill_node(&mut self, node: usize, name: &str) -> bool {
+        let (mut out, name) = (Outbox::new(), NodeName::new(name).unwrap());
+        let killed = self.nodes[node].engine.kill_node(&name, &mut out);
+        self.perform(node, out);
+        killed
     }
 
     /// A node is to leave for good.

@@ -1,7 +1,7 @@
 //! Replication rule 7: a node with data that will not come back leaves the list while it is here.
 
 use super::net::{Net, SAY_FOR_MS};
-use crate::engine::delete::{DeleteSettings, RetireError, Retirement};
+use crate::engine::delete::{DeleteSettings, ForgetError, RetireError, Retirement};
 use crate::engine::*;
 
 /// Nodes with data directories, all of them members.
@@ -121,4 +121,28 @@ fn two_who_leave_at_once_both_go_and_everybody_ends_with_the_same_list() {
     net.write(1, "k", None).unwrap();
     net.pass(25_000);
     assert_eq!(net.engine(2).tree().tombstone_len(), 0);
+}
+
+#[test]
+fn what_was_confirmed_over_a_link_that_is_gone_is_confirmed_again() {
+    let mut net = members(3);
+    net.retire(0).unwrap();
+    net.pass_until(|net| is_done(net, 0));
+    assert!(!net.engine_mut(0).cancel_retirement(), "what is agreed stays");
+    assert!(is_done(&net, 0));
+    net.disconnect(0, 1);
+    net.disconnect(0, 2);
+    assert!(!is_done(&net, 0), "nobody who is here knows it");
+    net.connect(0, 1);
+    assert!(!is_done(&net, 0), "it has not said so over this link");
+    net.pass_until(|net| is_done(net, 0));
+}
+
+#[test]
+fn nobody_forgets_itself() {
+    let mut net = members(2);
+    net.disconnect(0, 1);
+    net.pass(1_000);
+    assert_eq!(net.forget(0, "n0"), Err(ForgetError::IsHere));
+    assert_eq!(net.group(0), ["n0", "n1"]);
 }
