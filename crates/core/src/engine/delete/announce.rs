@@ -219,4 +219,24 @@ mod tests {
         assert_eq!(hear(last), latest);
         assert_eq!(hear(latest[3]), latest, "nothing gives way to what waits already");
     }
+
+    #[test]
+    fn of_a_life_that_is_named_v_has_what_is_named_and_no_more() {
+        let id =
+            |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        let mut engine = Engine::new(Config::new(id("b"), 1));
+        let mut pair = announced(&mut engine, 5);
+        let [c, d] = ["c", "d"].map(|name| engine.replica.intern(&id(name)).unwrap());
+        for (node, ticks) in [(c, 3), (d, 2)] {
+            for tick in 1..=ticks {
+                engine.replica.account_for(Event { node, tick: Tick::new(tick).unwrap() });
+            }
+        }
+        let named = BTreeSet::from([c]);
+        pair.rest = sum_of_rest(engine.replica.table(), engine.replica.seen(), &named);
+        let v = engine.intern_pair(&pair).unwrap().seen;
+        // What this node has seen besides nobody has agreed on: its tombstones must stay.
+        assert_eq!(v.get(c), TickSet::range(1, 2).as_ref());
+        assert_eq!(v.get(d), TickSet::range(1, 3).as_ref());
+    }
 }
