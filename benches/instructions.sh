@@ -4,7 +4,7 @@
 #
 #   benches/instructions.sh [PROFILE]
 #
-# PROFILE is a profile of Cargo.toml: bench (the default), or sim, which is built sooner.
+# PROFILE is a profile of Cargo.toml: bench (the default), or measure, which is built sooner.
 set -eu
 cd "$(dirname "$0")/.."
 profile=${1:-bench}
