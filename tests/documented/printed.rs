@@ -44,7 +44,10 @@ fn readme() -> Vec<String> {
 fn add_help(command: &[&str], found: &mut BTreeSet<String>) {
     let output = Command::new(PROGRAM).args(command).arg("--help").env("COLUMNS", "80").output();
     let help = String::from_utf8(output.unwrap().stdout).unwrap();
-    assert!(!help.contains("///"), "{command:?}: the slashes of a comment are in the help:\n{help}");
+    assert!(
+        !help.contains("///"),
+        "{command:?}: the slashes of a comment are in the help:\n{help}"
+    );
     // Before that, there are commands' names and options.
     let examples = match command {
         [] => help.split_once("Begin with:\n").unwrap().1,
