@@ -144,7 +144,7 @@ impl Change for SayFarewell {
 }
 
 /// From now on this node makes no event: the record that proves where its incarnation stopped is being
-/// written (replication rule "no event twice"). For good.
+/// written (ARCHITECTURE.md, "No event twice"). For good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StopMakingEvents;
 

@@ -100,7 +100,7 @@ impl Engine {
     }
 
     /// From now on no event is made here, whoever asks for it: the record that proves where this
-    /// incarnation stopped is being written (DESIGN, rule "no event twice"). For good.
+    /// incarnation stopped is being written (ARCHITECTURE.md, "No event twice"). For good.
     pub(super) fn stop_making_events(&mut self) {
         self.replica.stop_making_events();
     }

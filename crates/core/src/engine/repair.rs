@@ -1,5 +1,5 @@
-//! RULES 3 and 4 in motion, the asking side: when to ask whom for a catch-up, and the four steps
-//! of one: counters out, known in; missing out, data in; across a purge names out, verdicts in;
+//! Replication rules 3 and 4 in motion, the asking side: when to ask whom for a catch-up, and the four
+//! steps of one: counters out, known in; missing out, data in; across a purge names out, verdicts in;
 //! then the step. Lists that are too long for a message go in parts: the asker asks for each when
 //! it has dealt with the one before it, so that neither side has more than one on its way. One
 //! catch-up is under way at a time; a hole that one peer does not fill is mended with another.

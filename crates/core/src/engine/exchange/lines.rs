@@ -1,5 +1,5 @@
 //! An image as lines of JSON ([`crate::protocol::lines`]), and back. An image of such a file knows of
-//! no change but those that its entries account for: the "other file" of RULES 9.
+//! no change but those that its entries account for: the "other file" of replication rule 9.
 //!
 //! Edited lines are changes by somebody who had the file, and knew nothing later. So the file gets
 //! a node of its own, `edited`, under an incarnation that is derived from its content: the same
