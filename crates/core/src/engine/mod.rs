@@ -96,7 +96,8 @@ pub struct Config {
     /// Clients are served although the data says that they must log in.
     pub ignore_auth: bool,
     /// Bytes of entries from which on client writes that need more memory are refused; deletions,
-    /// and changes that do not make their entry bigger, are taken. None for no limit. Changes from peers are always taken: refusing them would be divergence.
+    /// and changes that do not make their entry bigger, are taken. None for no limit. Changes from
+    /// peers are always taken: refusing them would be divergence.
     pub memory_max: Option<usize>,
     /// How the Delete group works.
     pub delete: DeleteSettings,

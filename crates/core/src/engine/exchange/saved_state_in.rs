@@ -145,7 +145,8 @@ impl Reading {
         Ok(())
     }
 
-    /// All ticks of its own nodes ([`SavedFile::is_own`]) are accounted for, up to the highest that the file names: also
+    /// All ticks of its own nodes ([`SavedFile::is_own`]) are accounted for, up to the highest that the
+    /// file names: also
     /// those of tombstones, of entries that cannot exist here, and any that the writer itself was
     /// missing. Nothing but this file could ever bring them.
     fn take_state(&mut self, state: &SavedState) -> Result<(), SavedImageError> {

@@ -1,4 +1,4 @@
-//! RULES 6: when a re-issue is a deletion, and when it carries its value on.
+//! Replication rule 6: when a re-issue is a deletion, and when it carries its value on.
 
 use super::*;
 
