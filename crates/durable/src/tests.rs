@@ -174,6 +174,25 @@ fn after_a_clean_stop_the_node_has_what_it_had_in_a_new_life() {
     }
 }
 
+#[test]
+fn what_a_start_has_read_is_safe_although_the_process_that_wrote_it_was_killed_before_it_synced() {
+    for sync in POLICIES {
+        let disk = MemoryDisk::new();
+        let mut killed = World::must_start(&disk, SyncPolicy::Never);
+        killed.set("a", 1);
+        killed.step();
+        drop(killed);
+        // The system still has it, and so has the next process; which then says how long that log is.
+        let mut world = World::must_start(&disk, sync);
+        assert_eq!(world.value("a"), Some(1));
+        world.step();
+        drop(world);
+        disk.crash(&mut || false);
+        let world = World::start(&disk, &config(sync));
+        assert_eq!(world.expect("its own directory can be read").value("a"), Some(1));
+    }
+}
+
 /// An event of a node, wherever it is known.
 fn is_known(world: &World, id: &NodeId, tick: u64) -> bool {
     world.hub.read(|engine| {

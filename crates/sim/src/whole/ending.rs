@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::view::{Version, contents, knows};
 use super::{Happening, Phase, Whole, note};
 use crate::durable::SyncPolicy;
-use crate::engine::Engine;
+use crate::engine::{Engine, Image};
 use crate::model::group::Member;
 use crate::model::ids::{Millis, NodeId, NodeName};
 use crate::model::path::Path;
@@ -223,15 +223,9 @@ impl Whole<'_> {
                         let detail = format!("{label}: {}", first_difference(held, &found));
                         return self.judge.fail("a disk holds something else than its node", detail);
                     }
-                    let knowledge = |image: &crate::engine::Image| {
-                        let seen = crate::model::seen::export_seen(
-                            &image.replica.table,
-                            &image.replica.seen,
-                        );
-                        (seen, image.replica.mark.top(), image.group.clone())
-                    };
-                    if knowledge(&image) != knowledge(&live) {
-                        let detail = format!("{label}: {:?}", knowledge(&image).0);
+                    let knowledge = |image: &Image| (image.replica.mark.top(), image.group.clone());
+                    if knowledge(&image) != knowledge(&live) || !is_seen_by(&image, &live) {
+                        let detail = format!("{label}: {:?}", knowledge(&image));
                         return self.judge.fail("a disk knows something else than its node", detail);
                     }
                     self.stats.disks_compared += 1;
@@ -239,6 +233,17 @@ impl Whole<'_> {
             }
         }
     }
+}
+
+/// Whether all that a disk says was seen was. It may say less: what came and lost is seen, and is in no
+/// log; it is fetched again.
+fn is_seen_by(image: &Image, live: &Image) -> bool {
+    let (table, of) = (&image.replica.table, &live.replica);
+    image.replica.seen.iter().filter(|(_, ticks)| !ticks.is_empty()).all(|(node, ticks)| {
+        let id = table.get(node);
+        let there = id.and_then(|id| of.table.find(id.name.as_str(), id.incarnation));
+        there.and_then(|there| of.seen.get(there)).is_some_and(|seen| seen.contains_all(ticks))
+    })
 }
 
 fn first_difference(a: &BTreeMap<Path, Version>, b: &BTreeMap<Path, Version>) -> String {

@@ -167,7 +167,7 @@ impl Judge {
                 wrong = Some(("a change that a client was told of is unknown", detail()));
             } else if now.map_or(mark_top, |now| now.tock) < acked.tock {
                 wrong = Some(("a change that a client was told of is undone", detail()));
-            } else if self.is_lost(event, acked, now) {
+            } else if self.is_lost(event, acked, now, mark_top) {
                 wrong = Some(("a change is lost, and nobody was told", detail()));
             } else if acked.value.is_none()
                 && number.is_some()
@@ -188,7 +188,13 @@ impl Judge {
 
     /// Whether a change is neither there nor replaced by somebody who knew it, and no conflict tells of
     /// its path.
-    fn is_lost(&self, event: &EventId, acked: &Acked, now: Option<&Version>) -> bool {
+    fn is_lost(
+        &self,
+        event: &EventId,
+        acked: &Acked,
+        now: Option<&Version>,
+        mark_top: u64,
+    ) -> bool {
         let (life, tick) = event;
         let is_there = match now {
             Some(now) => {
@@ -197,6 +203,10 @@ impl Judge {
             }
             None => acked.value.is_none(),
         };
+        if acked.value.is_none() && acked.tock <= mark_top {
+            // Purged, perhaps; whether what it had deleted is back is asked elsewhere.
+            return false;
+        }
         let replaced = self.replaced.get(&(acked.path.clone(), life.clone()));
         !is_there && replaced.is_none_or(|to| to < tick) && !self.disputed.contains(&acked.path)
     }

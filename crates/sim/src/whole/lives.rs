@@ -238,7 +238,9 @@ impl Whole<'_> {
             End::Killed => log.written(),
         };
         let promises_second = sync == Some(SyncPolicy::EverySecond) && !process.was_slow;
-        for told in &process.told {
+        // What came from elsewhere and lost here is known, and in no log.
+        let logged = process.told.iter().filter(|told| process.committed.contains(&told.event));
+        for told in logged {
             let is_old = now > told.at + SECOND_MS + self.plan.disk_ms.1 * 3;
             if told.number <= safe {
                 self.slots[slot].must.insert(told.event.clone());

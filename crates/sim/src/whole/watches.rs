@@ -91,11 +91,11 @@ impl Watcher {
             // An entry that was dropped is told as a deletion with the event that it had.
             let is_drop = version.value.is_none()
                 && self.told.get(&path).is_some_and(|told| told.event == version.event);
-            if !is_drop {
-                let next = stream.expected.pop_front();
-                if next.as_ref() != Some(&(path.clone(), version.clone())) {
-                    return Err(format!("{path} {version:?} is told, and {next:?} is next"));
-                }
+            let next = stream.expected.front();
+            if next == Some(&(path.clone(), version.clone())) {
+                stream.expected.pop_front();
+            } else if !is_drop {
+                return Err(format!("{path} {version:?} is told, and {next:?} is next"));
             }
         }
         match self.told.get(&path) {
@@ -105,6 +105,12 @@ impl Watcher {
                 return if is_own {
                     Err(format!("{path} {version:?} is told after {told:?}"))
                 } else {
+                    if let Some(stream) = &mut self.stream
+                        && is_live
+                        && !stream.behind.contains(&path)
+                    {
+                        stream.behind.push(path);
+                    }
                     Ok(false)
                 };
             }
