@@ -73,8 +73,13 @@ pub(super) fn save(
 ) -> Result<SnapshotInfo, StorageError> {
     let began: Millis = system.now();
     if settings.defects.has(Defect::PruneBeforeSnapshot) {
-        // What a defect leaves undone is its own matter.
-        let _ = dir.prune(header.number, &settings.keep(system.wall_clock_ms()));
+        let files = dir.disk().list().unwrap_or_default();
+        let number_of = |name: &str| name.split(['-', '.']).nth(1)?.parse::<u64>().ok();
+        let is_older = |name: &str| number_of(name).is_some_and(|number| number < header.number);
+        for file in files.iter().filter(|file| is_older(&file.name)) {
+            // What a defect leaves undone is its own matter.
+            let _ = dir.disk().remove(&file.name);
+        }
     }
     let info = match dir.save(header, image, &mut |_| {}) {
         Err(error) if error.is_full() && make_room(dir, settings) => {

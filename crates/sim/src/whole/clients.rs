@@ -254,7 +254,7 @@ impl Whole<'_> {
         {
             request.made.push(done.event.clone());
             if let Some(number) = request.value {
-                self.judge.note_made(number);
+                self.judge.note_made(number, done.event.clone());
             }
         }
         let appended = log.map_or(0, |log| log.appended());

@@ -16,6 +16,8 @@ use crate::model::path::Path;
 const CALM_MS: Millis = 12_000;
 /// Healing that takes longer than this does not end.
 const HEALING_MS_MAX: Millis = 240_000;
+/// The slowest watch reads nothing for so long then.
+const SLOW_WATCH_MS: Millis = 20_000;
 const JUDGE_INTERVAL_MS: Millis = 500;
 const OPERATE_MS: Millis = 3_000;
 
@@ -28,6 +30,13 @@ impl Whole<'_> {
         self.cut.clear();
         for wire in &mut self.wires {
             wire.ends.iter_mut().for_each(|end| end.stalled_until = 0);
+        }
+        // Some go on reading only when much has been purged.
+        for watcher in 0..self.watchers.len() {
+            if self.rng.percent(50) {
+                let until = self.now() + self.rng.within(0, SLOW_WATCH_MS);
+                self.watchers[watcher].pause(until);
+            }
         }
         self.end_namesakes();
         for slot in 0..self.slots.len() {

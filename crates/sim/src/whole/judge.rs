@@ -32,8 +32,8 @@ pub(super) struct Judge {
     /// By path and life, up to which tick its changes were replaced by somebody who knew them.
     replaced: BTreeMap<(Path, NodeId), u64>,
     acked: BTreeMap<EventId, Acked>,
-    /// How often each value was written.
-    made: BTreeMap<u32, u32>,
+    /// The events that wrote each value: more than one where a write was sent again.
+    made: BTreeMap<u32, Vec<EventId>>,
     /// Paths where a conflict was reported, and how many there were.
     disputed: BTreeSet<Path>,
     pub(super) conflicts: u64,
@@ -118,8 +118,8 @@ impl Judge {
     }
 
     /// A value was written once more.
-    pub(super) fn note_made(&mut self, value: u32) {
-        *self.made.entry(value).or_default() += 1;
+    pub(super) fn note_made(&mut self, value: u32, event: EventId) {
+        self.made.entry(value).or_default().push(event);
     }
 
     /// The changes that clients were told of, without those that are lost.
@@ -132,6 +132,11 @@ impl Judge {
         if let Some(acked) = self.acked.get_mut(event) {
             acked.is_excused = true;
         }
+    }
+
+    /// Whether an event set a value.
+    pub(super) fn is_value(&self, event: &EventId) -> bool {
+        self.events.get(event).is_some_and(|(_, _, value)| value.is_some())
     }
 
     /// The events of a life.
@@ -172,7 +177,7 @@ impl Judge {
             } else if acked.value.is_none()
                 && number.is_some()
                 && number == acked.old
-                && number.is_some_and(|number| self.made.get(&number) == Some(&1))
+                && number.is_some_and(|number| self.made.get(&number).is_some_and(|m| m.len() == 1))
                 && !self.disputed.contains(&acked.path)
             {
                 wrong = Some(("what was deleted has come back, and nobody was told", detail()));
@@ -195,7 +200,6 @@ impl Judge {
         now: Option<&Version>,
         mark_top: u64,
     ) -> bool {
-        let (life, tick) = event;
         let is_there = match now {
             Some(now) => {
                 let number = now.value.as_deref().map(super::clients::number_of);
@@ -207,7 +211,13 @@ impl Judge {
             // Purged, perhaps; whether what it had deleted is back is asked elsewhere.
             return false;
         }
-        let replaced = self.replaced.get(&(acked.path.clone(), life.clone()));
-        !is_there && replaced.is_none_or(|to| to < tick) && !self.disputed.contains(&acked.path)
+        let is_replaced = |(life, tick): &EventId| {
+            let to = self.replaced.get(&(acked.path.clone(), life.clone()));
+            to.is_some_and(|to| to >= tick)
+        };
+        // Copies of one write are one change.
+        let copies = acked.value.and_then(|value| self.made.get(&value));
+        let is_replaced = is_replaced(event) || copies.into_iter().flatten().any(is_replaced);
+        !is_there && !is_replaced && !self.disputed.contains(&acked.path)
     }
 }

@@ -296,10 +296,10 @@ impl Whole<'_> {
         self.give_way(if since(a) > since(b) { a } else { b });
     }
 
-    /// A node ends because its name is in use, and nobody starts it again: it stands in for nobody.
+    /// A node ends because its name is in use. Whoever runs it tries again.
     pub(super) fn give_way(&mut self, slot: usize) {
         note!(self, "{} gives way", self.slots[slot].label);
-        self.lose(slot);
+        self.kill(slot, End::Killed);
     }
 
     /// A node does not come back, and its disk is lost.
@@ -498,6 +498,9 @@ impl Whole<'_> {
             && process.logger.as_ref().is_some_and(|l| l.state().view().save_failure.is_some());
         if has_died {
             self.slots[slot].disk.set_fault(None);
+            return self.kill(slot, End::PowerCut);
+        }
+        if !self.is_healing() && self.rng.percent(self.plan.cuts_after_save) {
             return self.kill(slot, End::PowerCut);
         }
         self.touch(slot);

@@ -59,15 +59,15 @@ impl Whole<'_> {
                 SwimOutput::Send { to, bytes } => self.send_datagram(slot, to, bytes),
                 SwimOutput::MemberUp { name, incarnation, addr } => {
                     if let Some(process) = &mut self.slots[slot].process {
-                        process.up.insert(name.clone(), addr);
+                        process.up.insert(addr, name.clone());
                     }
                     self.handle(slot, Input::MemberUp { member: NodeId { name, incarnation } });
                 }
                 SwimOutput::MemberDown { name, incarnation, addr, .. } => {
                     if let Some(process) = &mut self.slots[slot].process
-                        && process.up.get(&name) == Some(&addr)
+                        && process.up.get(&addr) == Some(&name)
                     {
-                        process.up.remove(&name);
+                        process.up.remove(&addr);
                     }
                     self.handle(slot, Input::MemberDown { member: NodeId { name, incarnation } });
                 }

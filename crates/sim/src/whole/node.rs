@@ -40,7 +40,7 @@ pub(super) struct Process {
     pub(super) swim: Swim,
     pub(super) wake_at: Option<Millis>,
     /// Who is there, as SWIM says.
-    pub(super) up: BTreeMap<NodeName, SocketAddr>,
+    pub(super) up: BTreeMap<SocketAddr, NodeName>,
     /// The links that stand as it sees them: by place, the wire.
     pub(super) links: BTreeMap<usize, usize>,
     pub(super) dialling: BTreeSet<usize>,

@@ -99,6 +99,8 @@ pub(super) struct Plan {
     pub(super) disk_ms: (Millis, Millis),
     pub(super) delete: DeleteSettings,
     pub(super) silence_ms: Millis,
+    /// After so many of a hundred snapshots the power fails, before anything else is written.
+    pub(super) cuts_after_save: u32,
     /// Of a hundred answers to clients so many are lost.
     pub(super) lost_answers: u32,
     /// Of a hundred writes so many are deletions.
@@ -162,6 +164,7 @@ impl Plan {
                 say_for_ms: rng.pick(&[0, 500, 3_000]),
             },
             silence_ms: rng.pick(&[2_000, 6_000, 15_000]),
+            cuts_after_save: rng.pick(&[0, 0, 5, 20]),
             lost_answers: rng.pick(&[0, 5, 20]),
             deletions: rng.pick(&[5, 20, 40]),
             hash_seed: rng.next(),

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::judge::Judge;
 use super::view::{Version, knows, version};
 use super::{Happening, Whole, note};
 use crate::hub::Resumption;
@@ -85,12 +86,11 @@ impl Watcher {
 
     /// The client is told something. What it was told before, or is older, it knows already: only
     /// another node may tell it that.
-    fn tell(&mut self, item: Item) -> Result<bool, String> {
+    fn tell(&mut self, item: Item, judge: &Judge) -> Result<bool, String> {
         let Item { path, version, is_live } = item;
         if is_live && let Some(stream) = &mut self.stream {
             // An entry that was dropped is told as a deletion with the event that it had.
-            let is_drop = version.value.is_none()
-                && self.told.get(&path).is_some_and(|told| told.event == version.event);
+            let is_drop = version.value.is_none() && judge.is_value(&version.event);
             let next = stream.expected.front();
             if next == Some(&(path.clone(), version.clone())) {
                 stream.expected.pop_front();
@@ -147,12 +147,12 @@ impl Whole<'_> {
     pub(super) fn on_watch(&mut self, watcher: usize) {
         let now = self.now();
         let at = self.watchers[watcher].stream.as_ref().map(|s| (s.slot, s.process));
-        if now >= self.watchers[watcher].paused_until || self.is_healing() {
+        if now >= self.watchers[watcher].paused_until {
             let is_lost = match at {
                 Some((slot, process)) => self.slots[slot].running(process).is_none(),
                 None => true,
             };
-            let moves = !self.is_healing() && self.rng.percent(1);
+            let moves = !self.is_healing() && self.rng.below(400) == 0;
             if is_lost || moves {
                 self.move_watch(watcher);
             } else if let Some((slot, process)) = at
@@ -284,7 +284,7 @@ impl Whole<'_> {
             && let Some((_, items)) = stream.held.pop_front()
         {
             for item in items {
-                match watch.tell(item) {
+                match watch.tell(item, &self.judge) {
                     Ok(is_news) => told += u64::from(is_news),
                     Err(detail) => {
                         let detail = format!("at {}: {detail}", self.slots[slot].label);
@@ -345,7 +345,8 @@ impl Whole<'_> {
         self.watchers.iter().all(|watch| {
             let Some(stream) = &watch.stream else { return false };
             let process = self.slots[stream.slot].process.as_ref();
-            process.is_some_and(|p| watch.is_at(stream.slot, p.number))
+            watch.paused_until + READ_MS.1 * 2 <= self.schedule.now()
+                && process.is_some_and(|p| watch.is_at(stream.slot, p.number))
                 && stream.held.is_empty()
                 && stream.behind.is_empty()
         })

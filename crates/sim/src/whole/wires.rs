@@ -72,14 +72,11 @@ impl Whole<'_> {
         let addresses: Vec<_> = self.slots.iter().map(|slot| slot.addr).collect();
         let own = self.slots[slot].name.clone();
         let Some(process) = self.slots[slot].running(number) else { return };
-        let place = |name: &NodeName| {
-            let addr = process.up.get(name)?;
-            addresses.iter().position(|other| other == addr)
-        };
-        let mut wanted: Vec<usize> = process.hub.read(|engine| match engine.wanted_links() {
-            Some(names) => names.iter().filter_map(place).collect(),
-            None => process.up.keys().filter_map(place).collect(),
-        });
+        let names = process.hub.read(|engine| engine.wanted_links().cloned());
+        let is_wanted = |name: &NodeName| names.as_ref().is_none_or(|names| names.contains(name));
+        let up = process.up.iter().filter(|(_, name)| is_wanted(name));
+        let place = |addr| addresses.iter().position(|other| other == addr);
+        let mut wanted: Vec<usize> = up.filter_map(|(addr, _)| place(addr)).collect();
         if process.links.is_empty() {
             // Those that it was told of, and those that it knew.
             wanted.extend(0..addresses.len());
