@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo run --release --example simulate -- --small --seeds 1000000
 //! cargo run --release --example simulate -- --small --trace 4711
+//! cargo run --release --example simulate -- --nodes --seeds 1000
 //! cargo run --release --example simulate -- --small --seeds 2000 --defect ties_by_arrival
 //! ```
 
@@ -40,6 +41,9 @@ struct Arguments {
     /// Whole networks: 2 to 50 nodes, up to 3,000 paths.
     #[arg(long, conflicts_with = "small")]
     whole: bool,
+    /// Whole nodes: 1 to 7, with disks, membership and clients, of which the others have engines alone.
+    #[arg(long, conflicts_with_all = ["small", "whole"])]
+    nodes: bool,
     /// How many seeds.
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
@@ -111,7 +115,11 @@ struct Found {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let defects = arguments.defect.iter().fold(Defects::default(), |all, d| all.with(*d));
-    let family = if arguments.whole { Family::Whole } else { Family::Small };
+    let family = match (arguments.nodes, arguments.whole) {
+        (true, _) => Family::Nodes,
+        (_, true) => Family::Whole,
+        _ => Family::Small,
+    };
     let options = Options { family, focus: arguments.profile, defects };
     if let Some(seed) = arguments.trace {
         return trace(seed, &options, arguments.whole_script);

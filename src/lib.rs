@@ -13,6 +13,7 @@
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
 //! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |
 //! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
+//! | [`durable`] | yes | what a data directory's node starts with, and who writes its log |
 //! | [`server`] | no | client connections |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
@@ -22,6 +23,7 @@
 
 pub use distkv_client as client;
 pub use distkv_core::{actor, engine, membership, protocol, replica, tree};
+pub use distkv_durable as durable;
 pub use distkv_hub as hub;
 pub use distkv_model as model;
 pub use distkv_runtime as rt;

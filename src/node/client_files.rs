@@ -112,6 +112,10 @@ impl Disk for OneFile {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    fn sync_file(&self, _: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::engine::exchange::saved_state_out::SavedStateExport;
 use crate::engine::{Image, Knowledge};
 use crate::hub::Hub;
 use crate::hub::log_queue::{CutPurpose, LogItem, LogQueue, Taken};
+use crate::model::defects::Defects;
 use crate::model::ids::{Millis, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
@@ -70,7 +71,7 @@ impl ClientLog {
     ) -> Result<Self, String> {
         // A problem with the name is reported before anything is begun.
         drop(files.begin(&order.name).map_err(|error| error.to_string())?);
-        let queue = Arc::new(LogQueue::bounded(false, QUEUE_BYTES_MAX));
+        let queue = Arc::new(LogQueue::bounded(false, QUEUE_BYTES_MAX, Defects::default()));
         let failure = Arc::new(Mutex::new(None));
         let name = order.name.clone();
         hub.add_extra_log(&queue);

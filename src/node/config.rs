@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use distkv_durable::SyncPolicy;
+
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::ids::NodeName;
@@ -138,39 +140,6 @@ impl DataConfig {
             keep_bytes: KEEP_BYTES,
             discard_damaged: false,
         }
-    }
-}
-
-/// When changes are made safe from a power cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum SyncPolicy {
-    /// When the system likes.
-    Never,
-    /// Within a second.
-    #[default]
-    EverySecond,
-    /// Before anybody hears of them.
-    EveryBatch,
-}
-
-impl SyncPolicy {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Never, Self::EverySecond, Self::EveryBatch];
-
-    /// The word that options, files and replies have for it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Never => "never",
-            Self::EverySecond => "every-second",
-            Self::EveryBatch => "every-batch",
-        }
-    }
-
-    /// The policy of a word.
-    #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.word() == word)
     }
 }
 

@@ -220,8 +220,10 @@ impl Node {
         client_files: Option<ClientFiles>,
     ) -> Result<(Self, TcpListener), NodeError> {
         let Ports { gossip, client, client_addr, advertised } = ports;
-        let (hub, durable) = match prepared {
-            Some(prepared) => prepared.into_hub().map(|(hub, durable)| (hub, Some(durable)))?,
+        let (hub, durable) = match prepared.zip(config.data.as_ref()) {
+            Some((prepared, data)) => {
+                durable::launch(prepared, data).map(|(hub, durable)| (hub, Some(durable)))?
+            }
             None => {
                 let incarnation = Incarnation::of_random(rt::random_u64());
                 let id = NodeId { name: config.name.clone(), incarnation };
@@ -344,7 +346,7 @@ impl Drop for Node {
 async fn open_data(config: &Config) -> Result<Option<Opened>, NodeError> {
     let Some(data) = config.data.clone() else { return Ok(None) };
     let (network, name) = (config.network.clone(), config.name.clone());
-    rt::spawn_blocking(move || Opened::open(&data, &network, &name).map(Some)).await
+    rt::spawn_blocking(move || durable::open(&data, &network, &name).map(Some)).await
 }
 
 /// Whether two names are of one directory.
@@ -371,7 +373,8 @@ fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> 
 /// Begins with the state that was read. From then on the directory records what leaves the node.
 async fn prepare(config: &Config, opened: Opened) -> Result<Prepared, NodeError> {
     let (name, config) = (config.name.clone(), config.clone());
-    rt::spawn_blocking(move || opened.prepare(&name, |id| engine_config(&config, id))).await
+    let prepare = move || opened.prepare(&name, |id| engine_config(&config, id));
+    rt::spawn_blocking(prepare).await.map_err(|_| NodeError::TableFull)
 }
 
 fn engine_config(config: &Config, id: NodeId) -> crate::engine::Config {

@@ -18,7 +18,21 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("replica", &["model", "tree"]),
     ("membership", &["model", "protocol"]),
     ("engine", &["model", "tree", "protocol", "actor", "replica"]),
-    ("sim", &["model", "tree", "protocol", "replica", "engine", "hub", "membership", "storage"]),
+    (
+        "sim",
+        &[
+            "model",
+            "tree",
+            "protocol",
+            "replica",
+            "engine",
+            "hub",
+            "membership",
+            "storage",
+            "durable",
+        ],
+    ),
+    ("durable", &["model", "engine", "hub", "storage"]),
     ("hub", &["model", "tree", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "tree", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),
@@ -35,6 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "engine",
             "storage",
             "hub",
+            "durable",
             "server",
             "rt",
         ],
@@ -45,7 +60,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// Modules without a clock, randomness, sockets, files or the environment.
 const PURE: &[&str] =
-    &["model", "tree", "protocol", "actor", "replica", "membership", "engine", "sim"];
+    &["model", "tree", "protocol", "actor", "replica", "membership", "engine", "durable", "sim"];
 
 /// What a pure module must not name outside of its tests.
 const IMPURE: &[&str] = &[

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::client_memory::{Charge, ClientMemory};
+use crate::model::defects::{Defect, Defects};
 use crate::model::invariant::OrBroken;
 use crate::model::seen::Seen;
 use crate::replica::Committed;
@@ -71,6 +72,7 @@ pub(super) struct GoneLog {
     lapses: BTreeMap<WatchId, Lapse>,
     /// Where all of this is counted.
     memory: Arc<ClientMemory>,
+    defects: Defects,
 }
 
 /// Memory that should be freed where no task waits for it.
@@ -88,8 +90,8 @@ fn lapse_cost(had: &Seen, own: &[Committed]) -> usize {
 
 impl GoneLog {
     /// An empty one, whose memory is counted there.
-    pub(super) fn charged_to(memory: &Arc<ClientMemory>) -> Self {
-        Self { memory: Arc::clone(memory), ..Self::default() }
+    pub(super) fn charged_to(memory: &Arc<ClientMemory>, defects: Defects) -> Self {
+        Self { memory: Arc::clone(memory), defects, ..Self::default() }
     }
 
     /// A watch overflowed: `had` is what its client has had or will not miss, `own` the
@@ -109,8 +111,11 @@ impl GoneLog {
         let first = self.next - self.chunks.len() as u64;
         let skipped = lapse.from.checked_sub(first).or_broken("what a lapsed watch needs is kept");
         let skipped = usize::try_from(skipped).or_broken("so many chunks are in memory");
-        let chunks = self.chunks.iter().skip(skipped).cloned().collect();
-        let Lapse { had, own, charge, .. } = lapse;
+        let mut chunks: Vec<Chunk> = self.chunks.iter().skip(skipped).cloned().collect();
+        let Lapse { had, mut own, charge, .. } = lapse;
+        if self.defects.has(Defect::ResumeSkipsGone) {
+            (own, chunks) = (Vec::new(), Vec::new());
+        }
         let own = own.into_iter();
         let walk = GoneWalk { own, chunks, next: (0, 0), had, tree, _charge: charge };
         (Some(walk), self.forget())
@@ -370,7 +375,7 @@ mod tests {
     #[test]
     fn what_is_kept_for_lapsed_watches_counts_until_the_last_of_them_is_through() {
         let memory = Arc::new(ClientMemory::default());
-        let mut log = GoneLog::charged_to(&memory);
+        let mut log = GoneLog::charged_to(&memory, Defects::default());
         let own = vec![deletion("a.own", 1)];
         let bytes = log.begin(WatchId(1), seen([1]), own.clone());
         assert_eq!(bytes, SET_BYTES + cost(&own[0]));

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::bundle::{Bundle, ITEM_COST};
 use super::client_memory::{Charge, ClientMemory, STEP_BYTES};
+use crate::model::defects::{Defect, Defects};
 use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::Seen;
@@ -61,6 +62,22 @@ pub struct Inbox {
     state: Mutex<State>,
     /// Fires when something came.
     pub changed: Event,
+    limits: WatchLimits,
+}
+
+/// How much may wait for one watch.
+#[derive(Clone, Copy)]
+struct WatchLimits {
+    changes: usize,
+    bytes: usize,
+    defects: Defects,
+}
+
+impl Default for WatchLimits {
+    fn default() -> Self {
+        let defects = Defects::default();
+        Self { changes: WATCH_QUEUE_MAX, bytes: WATCH_QUEUE_BYTES_MAX, defects }
+    }
 }
 
 #[derive(Default)]
@@ -118,11 +135,11 @@ impl WatchItem {
 
 impl WatchQueue {
     /// Returns the item if there is no room.
-    fn push(&mut self, item: WatchItem) -> Result<Pushed, WatchItem> {
+    fn push(&mut self, item: WatchItem, limits: &WatchLimits) -> Result<Pushed, WatchItem> {
         let was_empty = self.items.is_empty();
         let (cost, changes) = (item.cost(), item.changes());
-        let is_full = self.changes + changes > WATCH_QUEUE_MAX;
-        if is_full || self.bytes + cost > WATCH_QUEUE_BYTES_MAX {
+        let is_full = self.changes + changes > limits.changes;
+        if is_full || self.bytes + cost > limits.bytes {
             return Err(item);
         }
         self.changes += changes;
@@ -249,6 +266,13 @@ impl Inbox {
         Self::default()
     }
 
+    /// One in which fewer changes and bytes wait for each watch, for simulations.
+    #[cfg(any(test, feature = "planted-defects"))]
+    #[must_use]
+    pub fn bounded(changes: usize, bytes: usize, defects: Defects) -> Self {
+        Self { limits: WatchLimits { changes, bytes, defects }, ..Self::default() }
+    }
+
     /// Charges the account with the queues' content from now on. Queued content charges itself.
     pub(super) fn charge_to(&self, memory: &Arc<ClientMemory>) {
         self.state.lock().memory = Some(Arc::clone(memory));
@@ -299,7 +323,7 @@ impl Inbox {
             Some(Lapse::Settled) => return Pushed::Quietly,
         }
         let item = WatchItem::Changes(Arc::clone(bundle));
-        match queue.push(item) {
+        match queue.push(item, &self.limits) {
             Ok(pushed) => {
                 state.places += 1;
                 state.account();
@@ -318,8 +342,12 @@ impl Inbox {
                         dropped.add(&bundle);
                     }
                 }
-                queue.lapse = Some(Lapse::New(dropped));
                 (queue.changes, queue.bytes) = (0, 0);
+                if self.limits.defects.has(Defect::WatchNotLapsed) {
+                    state.places -= places;
+                    return Pushed::Quietly;
+                }
+                queue.lapse = Some(Lapse::New(dropped));
                 state.places -= places;
                 state.account();
                 state.note_ready(QueueId::Watch(id));

@@ -36,6 +36,8 @@ use crate::engine::{
     BatchMoment, BatchSlot, BatchTerms, Change, CloseReason, Engine, EngineWriteError, LinkId,
     NO_LATER, Outbox, Output, Report,
 };
+#[cfg(any(test, feature = "planted-defects"))]
+use crate::model::defects::Defects;
 use crate::model::ids::Millis;
 use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
@@ -102,7 +104,7 @@ impl Hub {
     #[must_use]
     pub fn with_log(engine: Engine, log: Option<Arc<LogQueue>>) -> Self {
         let client_memory = Arc::new(ClientMemory::default());
-        let gone = GoneLog::charged_to(&client_memory);
+        let gone = GoneLog::charged_to(&client_memory, engine.defects());
         let outputs =
             Outputs { client_memory: Arc::clone(&client_memory), gone, ..Outputs::default() };
         Self {
@@ -381,10 +383,20 @@ impl Hub {
     /// A new link's name and queue; nothing is queued for it before [`Input::LinkUp`] was
     /// handled. Remove it with [`Hub::remove_link`].
     pub fn add_link(&self) -> (LinkId, Arc<LinkQueue>) {
+        self.add_queue(LinkQueue::new())
+    }
+
+    /// The same with another bound, which simulations set.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fn add_bounded_link(&self, bytes_max: usize, defects: Defects) -> (LinkId, Arc<LinkQueue>) {
+        self.add_queue(LinkQueue::bounded(bytes_max, defects))
+    }
+
+    fn add_queue(&self, queue: LinkQueue) -> (LinkId, Arc<LinkQueue>) {
         let mut outputs = self.outputs.lock();
         let link = LinkId(outputs.next_link);
         outputs.next_link += 1;
-        let queue = Arc::new(LinkQueue::new());
+        let queue = Arc::new(queue);
         outputs.links.insert(link, Arc::clone(&queue));
         (link, queue)
     }

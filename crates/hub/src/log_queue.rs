@@ -22,6 +22,7 @@ use event_listener::Event;
 use parking_lot::{Condvar, Mutex};
 
 use crate::engine::Image;
+use crate::model::defects::{Defect, Defects};
 use crate::model::invariant::{OrBroken, invariant};
 use crate::storage::{Batch, Op};
 
@@ -91,6 +92,7 @@ pub struct LogQueue {
     /// Whether nothing unsynced may be seen outside (sync policy `every batch`).
     gates: bool,
     bytes_max: usize,
+    defects: Defects,
     state: Mutex<State>,
     appended: AtomicU64,
     written: AtomicU64,
@@ -154,15 +156,16 @@ impl LogQueue {
     /// A queue for a log. `gates`: nothing may be seen outside before it is synced.
     #[must_use]
     pub fn new(gates: bool) -> Self {
-        Self::bounded(gates, LOG_QUEUE_BYTES_MAX)
+        Self::bounded(gates, LOG_QUEUE_BYTES_MAX, Defects::default())
     }
 
-    /// With another bound, for tests.
+    /// With another bound, for tests and simulations.
     #[must_use]
-    pub fn bounded(gates: bool, bytes_max: usize) -> Self {
+    pub fn bounded(gates: bool, bytes_max: usize, defects: Defects) -> Self {
         Self {
             gates,
             bytes_max,
+            defects,
             state: Mutex::default(),
             appended: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -281,7 +284,11 @@ impl LogQueue {
         state.items.push_back(LogItem::Batch { number, batch, persist });
         self.set_bytes(&mut state, |bytes| bytes + cost);
         let mut garbage = VecDeque::new();
-        if state.bytes > self.bytes_max.saturating_mul(HARD_FACTOR) {
+        let is_too_much = state.bytes > self.bytes_max.saturating_mul(HARD_FACTOR);
+        if is_too_much && self.defects.has(Defect::LogQueueDrops) {
+            garbage = std::mem::take(&mut state.items);
+            self.set_bytes(&mut state, |_| 0);
+        } else if is_too_much {
             let why = format!("{} bytes wait for the disk, which does not keep up", state.bytes);
             garbage = self.fail_locked(&mut state, &why);
         }
@@ -317,7 +324,8 @@ impl LogQueue {
     #[must_use]
     pub fn take(&self, patience: Duration) -> Taken {
         let mut state = self.state.lock();
-        if state.items.is_empty() && !state.called && state.mode != Mode::Closed {
+        let is_idle = state.items.is_empty() && !state.called && state.mode != Mode::Closed;
+        if is_idle && !patience.is_zero() {
             self.work.wait_for(&mut state, patience);
         }
         state.called = false;
@@ -514,7 +522,7 @@ mod tests {
 
     #[test]
     fn who_makes_changes_waits_for_room_and_goes_on_when_there_is_some() {
-        let queue = Arc::new(LogQueue::bounded(false, 1_000));
+        let queue = Arc::new(LogQueue::bounded(false, 1_000, Defects::default()));
         assert_eq!(now(queue.room()), Some(()));
         push(&queue, 1_000, &[]);
         assert!(!queue.has_room());
@@ -574,7 +582,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_does_not_keep_up_ends_logging_and_not_the_memory() {
-        let queue = LogQueue::bounded(false, 1_000);
+        let queue = LogQueue::bounded(false, 1_000, Defects::default());
         for number in 1..=4 {
             assert_eq!(push(&queue, 1_000, &[]), (number, 0));
         }
@@ -584,7 +592,7 @@ mod tests {
 
     #[test]
     fn at_the_end_nobody_waits_for_what_will_not_come() {
-        let queue = Arc::new(LogQueue::bounded(true, 100));
+        let queue = Arc::new(LogQueue::bounded(true, 100, Defects::default()));
         push(&queue, 200, &[]);
         let (first, second) = (Arc::clone(&queue), Arc::clone(&queue));
         let synced = rt::spawn(async move { first.until_synced(1).await });

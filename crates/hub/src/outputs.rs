@@ -11,6 +11,7 @@ use super::inbox::{Inbox, MonitorId, Pushed, TopicMessage};
 use super::link_queue::{LinkQueue, QueuedTotal, Together};
 use super::log_queue::{LogItem, LogQueue};
 use crate::engine::{Engine, LinkId, Outbox, Output, Report, ServeJob};
+use crate::model::defects::Defect;
 use crate::model::path::Path;
 use crate::protocol::client::topic::topic_matches;
 use crate::replica::Committed;
@@ -181,7 +182,11 @@ impl Outputs {
         for (id, inbox) in aftermath.lapsed {
             let Some(mut lost) = inbox.settle(id) else { continue };
             lost.deletions.retain(|d| engine.tree().get(d.path.as_bytes()).is_none());
-            let had = engine.seen().difference(&lost.events);
+            let had = if engine.defects().has(Defect::ResumeSkipsLost) {
+                engine.seen().clone()
+            } else {
+                engine.seen().difference(&lost.events)
+            };
             inbox.note_kept(id, self.gone.begin(id, had, lost.deletions));
         }
     }

@@ -69,6 +69,26 @@ pub enum Defect {
     DecisionForgotten,
     /// Replication rule 9: a copied directory stays the same member of the Delete group.
     StoreKept,
+    /// A batch of the log is said to be safe when it is written and not synced.
+    BatchBeforeSync,
+    /// A snapshot's seen is that of a later moment than its entries.
+    SnapshotKnowsMore,
+    /// What a snapshot makes unnecessary is removed before the snapshot is made.
+    PruneBeforeSnapshot,
+    /// A start goes on as the life that its data directory names.
+    LifeReused,
+    /// A log's queue that is full drops what waits, and logging goes on as if nothing were missing.
+    LogQueueDrops,
+    /// A watch's queue that overflows is emptied, and the watch does not start over.
+    WatchNotLapsed,
+    /// A watch that starts over is not told what has left the tree meanwhile.
+    ResumeSkipsGone,
+    /// A watch that starts over is taken to have had what its queue dropped.
+    ResumeSkipsLost,
+    /// In a network that is not linked all with all, no links are wanted between two halves of it.
+    OverlayLosesWay,
+    /// A log that begins anew after a failure of the disk does so without a snapshot's data.
+    AnewWithoutData,
 }
 
 impl Defect {
@@ -104,6 +124,16 @@ impl Defect {
         Self::CoordinatorUnchecked,
         Self::DecisionForgotten,
         Self::StoreKept,
+        Self::BatchBeforeSync,
+        Self::SnapshotKnowsMore,
+        Self::PruneBeforeSnapshot,
+        Self::LifeReused,
+        Self::LogQueueDrops,
+        Self::WatchNotLapsed,
+        Self::ResumeSkipsGone,
+        Self::ResumeSkipsLost,
+        Self::OverlayLosesWay,
+        Self::AnewWithoutData,
     ];
 }
 
@@ -111,7 +141,7 @@ impl Defect {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Defects {
     #[cfg(any(test, feature = "planted-defects"))]
-    bits: u32,
+    bits: u64,
 }
 
 impl Defects {
@@ -119,7 +149,7 @@ impl Defects {
     #[cfg(any(test, feature = "planted-defects"))]
     #[must_use]
     pub fn with(self, defect: Defect) -> Self {
-        Self { bits: self.bits | 1 << defect as u32 }
+        Self { bits: self.bits | 1 << defect as u64 }
     }
 
     /// Whether a defect is planted.
@@ -130,7 +160,7 @@ impl Defects {
     )]
     pub fn has(self, defect: Defect) -> bool {
         #[cfg(any(test, feature = "planted-defects"))]
-        return self.bits & 1 << defect as u32 != 0;
+        return self.bits & 1 << defect as u64 != 0;
         #[cfg(not(any(test, feature = "planted-defects")))]
         false
     }

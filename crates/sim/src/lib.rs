@@ -16,7 +16,8 @@
     reason = "this is a test: what cannot be is its own mistake, and should end it at once"
 )]
 
-use distkv_core::{engine, membership, protocol, replica};
+use distkv_core::{engine, membership, protocol, replica, tree};
+use distkv_durable as durable;
 use distkv_hub as hub;
 use distkv_model as model;
 use distkv_storage as storage;
@@ -44,6 +45,7 @@ mod stats;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use oracle::Failure;
 pub use profile::{Family, Focus, Options};
@@ -76,5 +78,8 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 /// Runs one seed without some of its steps (true: left out), and writes the script if wanted.
 #[must_use]
 pub fn run_without(seed: u64, options: &Options, skipped: &[bool], wants_script: bool) -> Outcome {
-    Cluster::new(seed, options, skipped, wants_script).run()
+    match options.family {
+        Family::Nodes => whole::run(seed, options, skipped, wants_script),
+        Family::Small | Family::Whole => Cluster::new(seed, options, skipped, wants_script).run(),
+    }
 }

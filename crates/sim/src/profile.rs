@@ -35,6 +35,9 @@ pub enum Family {
     Small,
     /// 2 to 50 nodes, 3 to 3,000 paths, chains as long as the protocol has them, up to 400 steps.
     Whole,
+    /// Whole nodes, 1 to 7: hub, log, disk, membership and clients, of which the others have engines and
+    /// links alone ([`super::whole`]). The focus is of no matter.
+    Nodes,
 }
 
 /// What a run seeks.

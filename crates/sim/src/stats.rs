@@ -82,4 +82,27 @@ stats! {
     contents_mended: u64, sum;
     /// Nodes that continued under a new incarnation.
     renewals: u64, sum;
+    /// Of whole nodes: requests that wrote.
+    client_writes: u64, sum;
+    /// Requests that were sent again, and those of them that the node knew.
+    retried: u64, sum;
+    /// See above.
+    repeated: u64, sum;
+    /// Requests that were refused before anything was done.
+    refused: u64, sum;
+    /// Changes that clients were told of.
+    acknowledged: u64, sum;
+    /// Versions that watches were told.
+    watch_items: u64, sum;
+    /// Watches that overflowed and started over, and those that went on at another node.
+    watch_restarts: u64, sum;
+    /// See above.
+    watches_moved: u64, sum;
+    /// Times that logging failed.
+    disk_failures: u64, sum;
+    /// Snapshots that were written.
+    snapshots: u64, sum;
+    /// Disks that were read at the end, as a start would after a power cut, and held the same as their
+    /// node.
+    disks_compared: u64, sum;
 }

@@ -78,6 +78,10 @@ impl Disk for Directory {
         file.sync_all()
     }
 
+    fn sync_file(&self, name: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).open(self.path.join(name))?.sync_all()
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
@@ -143,6 +147,8 @@ mod tests {
         assert_eq!((entry.name.as_str(), entry.bytes), ("b", 4));
         assert!(entry.id.is_same(&first));
         disk.truncate("b", 2).unwrap();
+        disk.sync_file("b").unwrap();
+        assert!(disk.sync_file("nothing").is_err());
         disk.remove("copy").unwrap();
         assert_eq!(disk.list().unwrap().len(), 1);
         let mut content = Vec::new();

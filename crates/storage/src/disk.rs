@@ -45,6 +45,12 @@ pub trait Disk: Send + Sync {
     /// As the system says.
     fn truncate(&self, name: &str, bytes: u64) -> io::Result<()>;
 
+    /// Makes safe all that is in a file, whoever has written it.
+    ///
+    /// # Errors
+    /// As the system says.
+    fn sync_file(&self, name: &str) -> io::Result<()>;
+
     /// Makes safe which files there are, under which names.
     ///
     /// # Errors

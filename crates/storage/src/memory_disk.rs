@@ -281,6 +281,16 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn sync_file(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.count(false)?;
+        let number = state.number(name)?;
+        if let Some(file) = state.files.get_mut(&number) {
+            file.safe.clone_from(&file.content);
+        }
+        Ok(())
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.count(false)?;

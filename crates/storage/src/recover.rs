@@ -141,6 +141,13 @@ pub fn recover(
     let is_prepared =
         image.is_some() && is_whole && files.identity.is_none() && files.logs.is_empty();
     let next = next_log(&files, from, last.as_ref(), image.is_some(), discarded);
+    if let LogStart::After { number, .. } = next.start
+        && let Some(entry) = files.logs.get(&number)
+    {
+        // The process that wrote it may have been killed before it had synced the end; the next log
+        // says how long it is, so it must not get shorter when the power fails.
+        repairs.push(Repair::Sync(entry.name.clone()));
+    }
     if !is_whole && options.until.is_some() {
         repairs.clear();
     }
@@ -274,8 +281,8 @@ fn next_log(
 }
 
 impl Recovered {
-    /// Makes the directory what was recovered: truncates incomplete ends, and removes leftovers. To
-    /// be called before anything is written there.
+    /// Makes the directory what was recovered: truncates incomplete ends, removes leftovers, and syncs the
+    /// log that the next one goes on from. To be called before anything is written there.
     ///
     /// # Errors
     /// [`StorageError`]; some of it may be done. The call can be repeated.

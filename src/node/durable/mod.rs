@@ -1,59 +1,46 @@
-//! A node's data directory while the node runs: the state that it starts with ([`open`]), the
-//! thread that writes the event log and has snapshots made ([`logger`], [`saver`]), and the status
-//! for operators ([`state`]).
-//!
-//! The engine's changes come through the hub's queue ([`crate::hub::log_queue`]). The files are
-//! [`crate::storage`]'s.
-
-mod logger;
-mod open;
-mod saver;
-pub(super) mod state;
-#[cfg(test)]
-mod tests;
+//! The data directory of a running node: opens it, and gives [`distkv_durable`]'s log a thread, a clock
+//! and threads for snapshots; tells operators how it is.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use distkv_durable::state::{LogState, SnapshotWish};
+pub(super) use distkv_durable::{LogSettings, Logger, Opened, Prepared, SaveJob, System};
 use parking_lot::Mutex;
 
-pub(super) use open::{Opened, Prepared};
-use state::{LogState, SnapshotWish};
-
+use super::error::NodeError;
 use crate::hub::Hub;
-use crate::hub::log_queue::LogQueue;
-use crate::model::ids::Millis;
+use crate::hub::log_queue::{LOG_QUEUE_BYTES_MAX, LogQueue};
+use crate::model::defects::Defects;
+use crate::model::ids::{Millis, NodeName};
 use crate::node::config::{DataConfig, SyncPolicy};
 use crate::rt;
 use crate::server::{SnapshotStatus, StorageStatus};
-use crate::storage::Keep;
-use logger::Logger;
+use crate::storage::DataDir;
 
 /// A disk that does nothing for this long counts as failed. Some take seconds for a sync under
 /// load; peers close a link that is silent for 15 s.
 const STALL_MS: Millis = 20_000;
 
-/// How the log's thread works.
-#[derive(Clone, Copy, Debug)]
-struct LogSettings {
-    sync: SyncPolicy,
-    rotate_bytes: u64,
-    rotate_after_ms: Millis,
-    snapshot_after: u64,
-    keep_snapshots: usize,
-    keep_for_ms: Millis,
-    keep_bytes: u64,
-}
+/// The system that this process runs on.
+struct RealSystem;
 
-impl LogSettings {
-    /// How much history to keep, at this moment.
-    fn keep(&self) -> Keep {
-        Keep {
-            snapshots: self.keep_snapshots,
-            since_ms: rt::wall_clock_ms().saturating_sub(self.keep_for_ms),
-            bytes: self.keep_bytes,
-        }
+impl System for RealSystem {
+    fn now(&self) -> Millis {
+        rt::now()
+    }
+
+    fn wall_clock_ms(&self) -> u64 {
+        rt::wall_clock_ms()
+    }
+
+    fn random(&self) -> u64 {
+        rt::random_u64()
+    }
+
+    fn save(&self, job: SaveJob) {
+        job.spawn_by(|work| rt::spawn_background_thread("snapshot", work).map(drop));
     }
 }
 
@@ -67,8 +54,46 @@ impl From<&DataConfig> for LogSettings {
             keep_snapshots: config.keep_snapshots,
             keep_for_ms: super::millis(config.keep_for),
             keep_bytes: config.keep_bytes,
+            discard_damaged: config.discard_damaged,
+            queue_bytes: LOG_QUEUE_BYTES_MAX,
+            defects: Defects::default(),
         }
     }
+}
+
+/// Opens and reads a data directory. Takes as long as that takes.
+///
+/// # Errors
+/// [`NodeError::Storage`].
+pub(super) fn open(
+    config: &DataConfig,
+    network: &str,
+    name: &NodeName,
+) -> Result<Opened, NodeError> {
+    let failed = |source| NodeError::Storage { dir: config.dir.clone(), source: Box::new(source) };
+    let dir = DataDir::open(&config.dir).map_err(failed)?;
+    if let Some(folder) = dir.left() {
+        tracing::warn!(
+            "the node of this data directory has left its network for good, so this start begins with \
+             nothing; what was there is in {}",
+            folder.display()
+        );
+    }
+    Opened::read(dir, LogSettings::from(config), (network, name), Arc::new(RealSystem))
+        .map_err(failed)
+}
+
+/// The hub of a node that can begin, with its log running.
+///
+/// # Errors
+/// [`NodeError::System`]: there is no thread for it.
+pub(super) fn launch(
+    prepared: Prepared,
+    config: &DataConfig,
+) -> Result<(Arc<Hub>, Durable), NodeError> {
+    let (hub, logger) = prepared.into_logger();
+    let failed = |source| NodeError::System { what: "the log's thread", source };
+    Ok((hub, Durable::launch(logger, config).map_err(failed)?))
 }
 
 /// The running log of a node with a data directory.

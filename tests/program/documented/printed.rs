@@ -116,10 +116,10 @@ fn problem_of(command: &str) -> Option<String> {
         return missing(&[root.join("benches").join(name).with_extension("rs")]);
     }
     if let Some(name) = behind("--test") {
-        let file = root.join("tests").join(name).with_extension("rs");
+        let folder = root.join("tests").join(name);
         let filter = behind(name).filter(|word| !word.starts_with('-')).unwrap_or("");
-        return missing(std::slice::from_ref(&file))
-            .or_else(|| (!has_test(&file, filter)).then(|| format!("no test is named {filter}")));
+        return missing(&[folder.join("main.rs")])
+            .or_else(|| (!has_test(&folder, "", filter)).then(|| format!("no test {filter}")));
     }
     if command.contains("cargo fuzz run") {
         return missing(&[root
@@ -131,15 +131,18 @@ fn problem_of(command: &str) -> Option<String> {
     (!known.contains(&command)).then(|| String::from("nobody knows what it is"))
 }
 
-/// Whether a test program, or the folder of its modules, has a test of such a name.
-fn has_test(file: &Path, filter: &str) -> bool {
-    let folder = file.with_extension("");
-    let modules = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
-    let mut files = modules.chain([file.to_owned()]);
-    files.any(|file| {
-        let text = std::fs::read_to_string(file).unwrap_or_default();
+/// Whether a folder of modules has a test whose whole name (`module::function`) has that in it.
+fn has_test(folder: &Path, module: &str, filter: &str) -> bool {
+    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        let path = entry.path();
+        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let module = format!("{module}{stem}::");
+        if path.is_dir() {
+            return has_test(&path, &module, filter);
+        }
+        let text = std::fs::read_to_string(path).unwrap_or_default();
         let mut names =
             text.split("#[test]\nfn ").skip(1).map(|rest| rest.split('(').next().unwrap());
-        names.any(|name| name.contains(filter))
+        names.any(|name| format!("{module}{name}").contains(filter))
     })
 }

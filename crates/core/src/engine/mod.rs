@@ -291,6 +291,12 @@ impl Engine {
         self.config.read_only
     }
 
+    /// What was planted in this node; nothing, but in tests and simulations.
+    #[must_use]
+    pub fn defects(&self) -> Defects {
+        self.config.defects
+    }
+
     /// Counts since the start.
     #[must_use]
     pub fn counters(&self) -> EngineCounters {

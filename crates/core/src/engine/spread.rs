@@ -27,6 +27,7 @@ use std::sync::Arc;
 use super::overlay::{Mesh, neighbours};
 use super::peers::{Peer, Taken};
 use super::{CloseReason, Engine, EngineWriteError, LinkId, Outbox, Output, encode};
+use crate::model::defects::Defect;
 use crate::model::entry::Entry;
 use crate::model::group::{GROUP_MEMBERS_MAX, GroupConfig};
 use crate::model::ids::{Event, Millis, NodeId, NodeIndex, NodeName, Tick};
@@ -271,6 +272,10 @@ impl Engine {
         let wanted = (mesh == Mesh::Tree).then(|| {
             let mut wanted = neighbours(own, others.iter().copied());
             wanted.extend(self.group_links());
+            if self.config.defects.has(Defect::OverlayLosesWay) {
+                let half = |name: &NodeName| name.as_str().bytes().map(u32::from).sum::<u32>() % 2;
+                wanted.retain(|name| half(name) == half(own));
+            }
             Arc::new(wanted)
         });
         if mesh == Mesh::Full && self.spread.mesh == Mesh::Tree {

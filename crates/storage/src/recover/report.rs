@@ -80,6 +80,8 @@ pub(super) enum Repair {
     SetAside(String),
     /// Take it away.
     Remove(String),
+    /// Make safe what was read of it.
+    Sync(String),
 }
 
 impl Repair {
@@ -92,6 +94,7 @@ impl Repair {
                 .rename(name, &format!("{name}{SET_ASIDE}"))
                 .map_err(StorageError::io(name, "set aside")),
             Self::Remove(name) => disk.remove(name).map_err(StorageError::io(name, "remove")),
+            Self::Sync(name) => disk.sync_file(name).map_err(StorageError::io(name, "sync")),
         }
     }
 }

@@ -9,17 +9,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::LogSettings;
 use super::saver::{SaveJob, save};
 use super::state::LogState;
+use super::{LogSettings, SyncPolicy, System};
 use crate::engine::delete::store_after_renewal;
-use crate::engine::{Image, Input, Knowledge};
+use crate::engine::{Config, Image, Input, Knowledge};
 use crate::hub::Hub;
 use crate::hub::log_queue::{Cut, CutPurpose, LogItem, LogQueue, Taken};
+use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeId, NodeTable};
 use crate::model::invariant::{Planted, invariant, is_planted};
-use crate::node::config::SyncPolicy;
-use crate::rt;
 use crate::storage::{Batch, DataDir, FileHeader, LogStart, LogWriter, Op, StorageError};
 
 /// Under `every second`: a sync begins this long after the first write that it is for. With the
@@ -68,6 +67,7 @@ pub(super) struct LogFiles {
     pub(super) store: u64,
     /// The greatest number that was used.
     pub(super) number: u64,
+    pub(super) system: Arc<dyn System>,
 }
 
 impl LogFiles {
@@ -82,13 +82,13 @@ impl LogFiles {
             network: self.network.clone(),
             id: self.id.clone(),
             store: self.store,
-            time_ms: rt::wall_clock_ms(),
+            time_ms: self.system.wall_clock_ms(),
         }
     }
 }
 
-/// The thread's state.
-pub(super) struct Logger {
+/// Writes a node's log, one [`Logger::step`] after the other.
+pub struct Logger {
     hub: Arc<Hub>,
     queue: Arc<LogQueue>,
     state: Arc<LogState>,
@@ -123,11 +123,9 @@ pub(super) struct Logger {
     /// The last snapshot's length.
     snapshot_bytes: u64,
     save_at: Millis,
-    /// What carries out a snapshot; tests do it at once.
-    saver: fn(SaveJob),
     /// Not before this time is said again that the disk is slow.
     complain_at: Millis,
-    clock: fn() -> Millis,
+    system: Arc<dyn System>,
 }
 
 impl Logger {
@@ -142,6 +140,7 @@ impl Logger {
     ) -> Self {
         let state = Arc::new(LogState::default());
         state.update(|view| view.store = files.store);
+        let system = Arc::clone(&files.system);
         Self {
             hub,
             queue,
@@ -149,7 +148,7 @@ impl Logger {
             settings,
             files,
             log,
-            begun: rt::now(),
+            begun: system.now(),
             last: 0,
             last_before: 0,
             unsynced_since: None,
@@ -165,34 +164,37 @@ impl Logger {
             before_snapshot: Logged::default(),
             snapshot_bytes: found.snapshot_bytes,
             save_at: 0,
-            saver: SaveJob::spawn,
             complain_at: 0,
-            clock: rt::now,
+            system,
         }
     }
 
-    pub(super) fn queue(&self) -> Arc<LogQueue> {
+    /// What it takes from.
+    #[must_use]
+    pub fn queue(&self) -> Arc<LogQueue> {
         Arc::clone(&self.queue)
     }
 
-    pub(super) fn state(&self) -> Arc<LogState> {
+    /// What it tells.
+    #[must_use]
+    pub fn state(&self) -> Arc<LogState> {
         Arc::clone(&self.state)
     }
 
     /// Works until the node has ended.
-    pub(super) fn run(mut self) {
+    pub fn run(mut self) {
         self.measure();
         let mut patience = Duration::ZERO;
         while self.step(patience) {
-            patience = Duration::from_millis(self.patience((self.clock)()));
+            patience = Duration::from_millis(self.patience());
         }
     }
 
     /// Does what there is to do; waits for something that long. False when there will be nothing
     /// any more.
-    pub(super) fn step(&mut self, patience: Duration) -> bool {
+    pub fn step(&mut self, patience: Duration) -> bool {
         let Taken { items, requests, failures, is_over } = self.queue.take(patience);
-        let now = (self.clock)();
+        let now = self.system.now();
         if failures != self.failures {
             self.failures = failures;
             let failure = self.queue.failure();
@@ -230,7 +232,7 @@ impl Logger {
             "{number} after {}",
             self.last
         );
-        batch.time_ms = rt::wall_clock_ms();
+        batch.time_ms = self.system.wall_clock_ms();
         self.since_snapshot.bytes += log.append(&batch)?;
         self.last = number;
         let has_planted = |op: &Op| matches!(op, Op::Put(put) if put.path.to_string() == "planted");
@@ -301,6 +303,12 @@ impl Logger {
     /// Has a snapshot made of the state at the beginning of the present log.
     fn save(&mut self, image: Image) {
         let Some(log) = &self.log else { return };
+        let mut image = image;
+        if self.settings.defects.has(Defect::SnapshotKnowsMore) {
+            let later = self.hub.read(crate::engine::Engine::image);
+            image.replica.seen = later.replica.seen;
+            image.replica.table = later.replica.table;
+        }
         self.before_snapshot = std::mem::take(&mut self.since_snapshot);
         let job = SaveJob {
             dir: Arc::clone(&self.files.dir),
@@ -310,8 +318,9 @@ impl Logger {
             state: Arc::clone(&self.state),
             queue: Arc::clone(&self.queue),
             wishes: self.state.take_wishes(),
+            system: Arc::clone(&self.system),
         };
-        (self.saver)(job);
+        self.system.save(job);
     }
 
     /// Begins with a snapshot and a log that starts from it. Batches queued meanwhile wait.
@@ -320,7 +329,13 @@ impl Logger {
             self.note_renewal(image.id());
         }
         let header = self.files.next_header();
-        let info = save(&self.files.dir, &header, image, &self.settings)?;
+        let mut image = image.clone();
+        if self.settings.defects.has(Defect::AnewWithoutData) {
+            image.replica.tree =
+                crate::engine::Engine::new(Config::new(image.id().clone(), 0)).image().replica.tree;
+        }
+        let image = &image;
+        let info = save(&self.files.dir, &header, image, &self.settings, &*self.system)?;
         let (start, table) = (LogStart::Snapshot, &image.replica.table);
         let log = self.files.dir.begin_log(&header, start, &image.knowledge(), table)?;
         self.snapshot_bytes = info.bytes;
@@ -344,7 +359,7 @@ impl Logger {
         };
         let (knowledge, table, header) =
             (image.knowledge(), &image.replica.table, log.header().clone());
-        self.files.dir.stop(log, rt::wall_clock_ms(), &knowledge, table)?;
+        self.files.dir.stop(log, self.system.wall_clock_ms(), &knowledge, table)?;
         if self.state.leaves_for_good() {
             self.files.dir.note_left(&header)?;
             self.state.update(|view| view.has_left = true);
@@ -360,6 +375,9 @@ impl Logger {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.flush()?;
         self.queue.publish_written(self.last);
+        if self.settings.defects.has(Defect::BatchBeforeSync) {
+            self.queue.publish_synced(self.last);
+        }
         let due = self.unsynced_since.is_some_and(|since| match self.settings.sync {
             SyncPolicy::Never => false,
             SyncPolicy::EverySecond => now.saturating_sub(since) >= SYNC_AFTER_MS,
@@ -367,7 +385,7 @@ impl Logger {
         });
         if due || self.is_recovering || !self.requests.is_empty() {
             log.sync()?;
-            let took_ms = (self.clock)().saturating_sub(now);
+            let took_ms = self.system.now().saturating_sub(now);
             self.note_synced();
             self.complain(took_ms);
         }
@@ -376,7 +394,7 @@ impl Logger {
 
     /// A disk that is slow makes clients wait, or is about to fail: an operator should know.
     fn complain(&mut self, took_ms: Millis) {
-        let now = (self.clock)();
+        let now = self.system.now();
         if took_ms >= SLOW_MS && now >= self.complain_at {
             self.complain_at = now + COMPLAIN_INTERVAL_MS;
             tracing::warn!(took_ms, "the disk is slow: it took so long to write and sync the log");
@@ -398,7 +416,7 @@ impl Logger {
             self.queue.publish_synced(self.last);
         }
         for token in std::mem::take(&mut self.requests) {
-            self.hub.handle(Input::Persisted { token }, rt::now());
+            self.hub.handle(Input::Persisted { token }, self.system.now());
         }
     }
 
@@ -410,7 +428,7 @@ impl Logger {
 
     /// Logging has failed, here or elsewhere.
     fn on_failed(&mut self, why: &str) {
-        let now = (self.clock)();
+        let now = self.system.now();
         self.log = None;
         self.unsynced_since = None;
         self.is_recovering = false;
@@ -502,8 +520,10 @@ impl Logger {
         }
     }
 
-    /// How long there is nothing to do if nothing comes.
-    fn patience(&self, now: Millis) -> Millis {
+    /// For how many milliseconds there is nothing to do if nothing comes.
+    #[must_use]
+    pub fn patience(&self) -> Millis {
+        let now = self.system.now();
         let left = |at: Millis| at.saturating_sub(now);
         let mut patience = IDLE_MS;
         if let Some(since) = self.unsynced_since
@@ -538,18 +558,9 @@ impl Logger {
 
 #[cfg(test)]
 impl Logger {
-    /// Snapshots are made like this from now on.
-    pub(super) fn save_at_once(&mut self, saver: fn(SaveJob)) {
-        self.saver = saver;
-    }
-
     /// The pause after a failure is over.
     pub(super) fn retry_now(&mut self) {
         self.retry_at = 0;
-    }
-
-    pub(super) fn set_clock(&mut self, clock: fn() -> Millis) {
-        self.clock = clock;
     }
 
     pub(super) fn open_requests(&self) -> &[u64] {

@@ -4,16 +4,16 @@
 use std::io;
 use std::sync::Arc;
 
-use super::LogSettings;
 use super::state::{LogState, SnapshotWish};
+use super::{LogSettings, System};
 use crate::engine::Image;
 use crate::hub::log_queue::LogQueue;
+use crate::model::defects::Defect;
 use crate::model::ids::Millis;
-use crate::rt;
 use crate::storage::{DataDir, FileHeader, SnapshotInfo, StorageError};
 
 /// A snapshot to be made.
-pub(super) struct SaveJob {
+pub struct SaveJob {
     pub(super) dir: Arc<DataDir>,
     pub(super) header: FileHeader,
     pub(super) image: Image,
@@ -23,16 +23,12 @@ pub(super) struct SaveJob {
     pub(super) queue: Arc<LogQueue>,
     /// The callers that wait for it.
     pub(super) wishes: Vec<SnapshotWish>,
+    pub(super) system: Arc<dyn System>,
 }
 
 impl SaveJob {
-    /// Does it on a thread of its own.
-    pub(super) fn spawn(self) {
-        self.spawn_by(|work| rt::spawn_background_thread("snapshot", work).map(drop));
-    }
-
-    /// Runs it as `spawn` does; waiting callers are told if there is no thread for it.
-    pub(super) fn spawn_by(self, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) {
+    /// Runs it where `spawn` says; waiting callers are told if there is no thread for it.
+    pub fn spawn_by(self, spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>) {
         let (state, queue) = (Arc::clone(&self.state), Arc::clone(&self.queue));
         let wishes = self.wishes.clone();
         state.update(|view| view.is_saving = true);
@@ -49,9 +45,9 @@ impl SaveJob {
     }
 
     /// Does it here.
-    pub(super) fn run(self) {
-        let Self { dir, header, image, settings, state, queue, wishes } = self;
-        let saved = save(&dir, &header, &image, &settings);
+    pub fn run(self) {
+        let Self { dir, header, image, settings, state, queue, wishes, system } = self;
+        let saved = save(&dir, &header, &image, &settings, &*system);
         // The last holder of much of an old state, perhaps.
         drop(image);
         let told = saved.map_err(|error| error.to_string());
@@ -73,22 +69,32 @@ pub(super) fn save(
     header: &FileHeader,
     image: &Image,
     settings: &LogSettings,
+    system: &dyn System,
 ) -> Result<SnapshotInfo, StorageError> {
-    let began: Millis = rt::now();
+    let began: Millis = system.now();
+    if settings.defects.has(Defect::PruneBeforeSnapshot) {
+        let files = dir.disk().list().unwrap_or_default();
+        let number_of = |name: &str| name.split(['-', '.']).nth(1)?.parse::<u64>().ok();
+        let is_older = |name: &str| number_of(name).is_some_and(|number| number < header.number);
+        for file in files.iter().filter(|file| is_older(&file.name)) {
+            // What a defect leaves undone is its own matter.
+            let _ = dir.disk().remove(&file.name);
+        }
+    }
     let info = match dir.save(header, image, &mut |_| {}) {
         Err(error) if error.is_full() && make_room(dir, settings) => {
             dir.save(header, image, &mut |_| {})?
         }
         saved => saved?,
     };
-    let removed = match dir.prune(info.number, &settings.keep()) {
+    let removed = match dir.prune(info.number, &settings.keep(system.wall_clock_ms())) {
         Ok(removed) => removed.len(),
         Err(error) => {
             tracing::warn!("old files could not be removed: {error}");
             0
         }
     };
-    let took_ms = rt::now().saturating_sub(began);
+    let took_ms = system.now().saturating_sub(began);
     let (file, entries, bytes) = (&info.name, info.entries, info.bytes);
     tracing::info!(file, entries, bytes, took_ms, removed, "made a snapshot");
     Ok(info)

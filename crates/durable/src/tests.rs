@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::logger::Logger;
-use super::open::Opened;
-use super::saver::SaveJob;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use super::state::LogView;
+use super::{LogSettings, Logger, Opened, SaveJob, SyncPolicy, System};
 use crate::engine::{self, Input, Output};
 use crate::hub::Hub;
 use crate::hub::log_queue::LogQueue;
+use crate::model::defects::Defects;
 use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick};
 use crate::model::path::Path;
-use crate::node::config::{DataConfig, SyncPolicy};
 use crate::replica::write::Write;
 use crate::storage::memory_disk::{Fault, MemoryDisk};
 use crate::storage::{DataDir, Disk};
@@ -22,22 +22,77 @@ struct World {
     hub: Arc<Hub>,
     queue: Arc<LogQueue>,
     logger: Logger,
+    system: Arc<TestSystem>,
 }
 
-fn config(sync: SyncPolicy) -> DataConfig {
-    DataConfig { sync, ..DataConfig::new("unused".into()) }
+/// A clock that stands where it is put, and snapshots that are made at once, if there is a thread for
+/// them.
+#[derive(Default)]
+struct TestSystem {
+    now: AtomicU64,
+    has_no_thread: AtomicBool,
+}
+
+impl TestSystem {
+    fn set_clock(&self, now: u64) {
+        self.now.store(now, Ordering::Relaxed);
+    }
+
+    fn refuse_threads(&self, refuse: bool) {
+        self.has_no_thread.store(refuse, Ordering::Relaxed);
+    }
+}
+
+impl System for TestSystem {
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    fn wall_clock_ms(&self) -> u64 {
+        1_700_000_000_000 + self.now()
+    }
+
+    /// Other numbers for each life.
+    fn random(&self) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn save(&self, job: SaveJob) {
+        if self.has_no_thread.load(Ordering::Relaxed) {
+            job.spawn_by(|_| Err(std::io::ErrorKind::WouldBlock.into()));
+        } else {
+            job.run();
+        }
+    }
+}
+
+fn config(sync: SyncPolicy) -> LogSettings {
+    LogSettings {
+        sync,
+        rotate_bytes: 64 << 20,
+        rotate_after_ms: 24 * 3_600_000,
+        snapshot_after: 256 << 20,
+        keep_snapshots: 2,
+        keep_for_ms: 7 * 86_400_000,
+        keep_bytes: 1 << 30,
+        discard_damaged: false,
+        queue_bytes: 64 << 20,
+        defects: Defects::default(),
+    }
 }
 
 impl World {
-    fn start(disk: &MemoryDisk, config: &DataConfig) -> Option<Self> {
+    fn start(disk: &MemoryDisk, config: &LogSettings) -> Option<Self> {
         let dir = DataDir::on(Arc::new(disk.clone()));
         let name = NodeName::new("n1").unwrap();
-        let opened = Opened::read(dir, config, "net", &name).ok()?;
+        let system = Arc::new(TestSystem::default());
+        let asked: Arc<dyn System> = Arc::<TestSystem>::clone(&system);
+        let opened = Opened::read(dir, *config, ("net", &name), asked).ok()?;
         let prepared = opened.prepare(&name, |id| engine::Config::new(id, 1)).ok()?;
-        let (hub, mut logger) = prepared.into_logger();
-        logger.save_at_once(SaveJob::run);
+        let (hub, logger) = prepared.into_logger();
         hub.handle(Input::Found, 0);
-        Some(Self { queue: logger.queue(), hub, logger })
+        Some(Self { queue: logger.queue(), hub, logger, system })
     }
 
     fn must_start(disk: &MemoryDisk, sync: SyncPolicy) -> Self {
@@ -119,6 +174,25 @@ fn after_a_clean_stop_the_node_has_what_it_had_in_a_new_life() {
     }
 }
 
+#[test]
+fn what_a_start_has_read_is_safe_although_the_process_that_wrote_it_was_killed_before_it_synced() {
+    for sync in POLICIES {
+        let disk = MemoryDisk::new();
+        let mut killed = World::must_start(&disk, SyncPolicy::Never);
+        killed.set("a", 1);
+        killed.step();
+        drop(killed);
+        // The system still has it, and so has the next process; which then says how long that log is.
+        let mut world = World::must_start(&disk, sync);
+        assert_eq!(world.value("a"), Some(1));
+        world.step();
+        drop(world);
+        disk.crash(&mut || false);
+        let world = World::start(&disk, &config(sync));
+        assert_eq!(world.expect("its own directory can be read").value("a"), Some(1));
+    }
+}
+
 /// An event of a node, wherever it is known.
 fn is_known(world: &World, id: &NodeId, tick: u64) -> bool {
     world.hub.read(|engine| {
@@ -180,14 +254,14 @@ fn each_policy_syncs_when_it_should() {
     assert!(batch.is_synced(numbers[4]) && before.failures == 0);
 
     let mut second = World::must_start(&MemoryDisk::new(), SyncPolicy::EverySecond);
-    second.logger.set_clock(|| 1_000);
+    second.system.set_clock(1_000);
     let number = second.set("a", 1);
     second.step();
     assert!(!second.is_synced(number));
-    second.logger.set_clock(|| 1_499);
+    second.system.set_clock(1_499);
     second.step();
     assert!(!second.is_synced(number));
-    second.logger.set_clock(|| 1_500);
+    second.system.set_clock(1_500);
     second.step();
     assert!(second.is_synced(number));
 }
@@ -195,11 +269,11 @@ fn each_policy_syncs_when_it_should() {
 #[test]
 fn logs_and_snapshots_follow_each_other_and_old_ones_go() {
     let disk = MemoryDisk::new();
-    let config = DataConfig {
+    let config = LogSettings {
         rotate_bytes: 500,
         snapshot_after: 1_200,
         keep_snapshots: 2,
-        keep_for: Duration::ZERO,
+        keep_for_ms: 0,
         ..config(SyncPolicy::Never)
     };
     let mut world = World::start(&disk, &config).unwrap();
@@ -222,11 +296,11 @@ fn logs_and_snapshots_follow_each_other_and_old_ones_go() {
 #[test]
 fn many_small_logs_end_in_a_snapshot_and_an_empty_one_in_nothing() {
     let disk = MemoryDisk::new();
-    let config = DataConfig { rotate_after: Duration::from_secs(10), ..config(SyncPolicy::Never) };
+    let config = LogSettings { rotate_after_ms: 10_000, ..config(SyncPolicy::Never) };
     let mut world = World::start(&disk, &config).unwrap();
-    world.logger.set_clock(|| 1_000);
+    world.system.set_clock(1_000);
     world.step();
-    world.logger.set_clock(|| 1_000_000);
+    world.system.set_clock(1_000_000);
     (0..5).for_each(|_| assert!(world.step()));
     assert_eq!(world.view().log.unwrap().0, 1, "there is nothing in it");
     world.set("a", 1);
@@ -247,10 +321,7 @@ fn many_small_logs_end_in_a_snapshot_and_an_empty_one_in_nothing() {
 fn a_wish_is_told_that_there_was_no_thread_for_the_snapshot() {
     let disk = MemoryDisk::new();
     let mut world = World::must_start(&disk, SyncPolicy::EverySecond);
-    fn refuse(job: SaveJob) {
-        job.spawn_by(|_| Err(std::io::ErrorKind::WouldBlock.into()));
-    }
-    world.logger.save_at_once(refuse);
+    world.system.refuse_threads(true);
     let (wish, answer) = std::sync::mpsc::sync_channel(1);
     assert!(world.logger.state().wish(wish));
     while world.step() && world.view().save_failure.is_none() {}
@@ -258,7 +329,7 @@ fn a_wish_is_told_that_there_was_no_thread_for_the_snapshot() {
     let why = answer.try_recv().unwrap().unwrap_err();
     assert!(why.contains("no thread"), "{why}");
     assert!(!world.view().is_saving);
-    world.logger.save_at_once(SaveJob::run);
+    world.system.refuse_threads(false);
     let (wish, answer) = std::sync::mpsc::sync_channel(1);
     assert!(world.logger.state().wish(wish));
     while answer.try_recv().is_err() {
@@ -434,7 +505,7 @@ struct Run {
 /// Writes, rotates and saves, on a disk that fails from the operation `at` on; comes back in the
 /// middle if it does. `None`: it did not even start.
 fn run(disk: &MemoryDisk, sync: SyncPolicy, at: u64, fault: Fault) -> Option<Run> {
-    let config = DataConfig { rotate_bytes: 300, snapshot_after: 700, ..config(sync) };
+    let config = LogSettings { rotate_bytes: 300, snapshot_after: 700, ..config(sync) };
     disk.set_fault(Some((at, fault)));
     let mut world = World::start(disk, &config)?;
     let mut safe = Vec::new();

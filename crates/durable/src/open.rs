@@ -4,15 +4,13 @@
 use std::sync::Arc;
 
 use super::logger::{Found, LogFiles, Logged, Logger};
-use super::{Durable, LogSettings};
+use super::{LogSettings, SyncPolicy, System};
 use crate::engine::delete::DeleteSettings;
 use crate::engine::{self, Engine, Image, Knowledge, Outbox, Output};
 use crate::hub::Hub;
 use crate::hub::log_queue::LogQueue;
+use crate::model::defects::Defect;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
-use crate::node::config::{DataConfig, SyncPolicy};
-use crate::node::error::NodeError;
-use crate::rt;
 use crate::storage::recover::Files;
 use crate::storage::{
     Batch, DataDir, FileHeader, LogStart, LogWriter, NextLog, Op, RecoverOptions, Recovered,
@@ -23,21 +21,26 @@ use crate::storage::{
 const PROGRESS_INTERVAL_MS: Millis = 5_000;
 
 /// A data directory that was opened and read.
-pub(in crate::node) struct Opened {
+pub struct Opened {
     dir: DataDir,
-    config: DataConfig,
+    settings: LogSettings,
+    system: Arc<dyn System>,
     network: String,
     recovered: Recovered,
     found: Found,
 }
 
 /// A node that can begin: its log records everything that may leave it from now on.
-pub(in crate::node) struct Prepared {
+pub struct Prepared {
     engine: Engine,
     queue: Arc<LogQueue>,
     log: PendingLog,
-    config: DataConfig,
 }
+
+/// More incarnations are in the directory than the node's table holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the data directory names more incarnations than a node can know")]
+pub struct TableFull;
 
 /// What the log's thread begins with.
 struct PendingLog {
@@ -48,57 +51,40 @@ struct PendingLog {
 }
 
 impl Opened {
-    /// Opens and reads a data directory. Takes as long as that takes.
+    /// Reads a data directory. Takes as long as that takes.
     ///
     /// # Errors
-    /// [`NodeError::Storage`].
-    pub(in crate::node) fn open(
-        config: &DataConfig,
-        network: &str,
-        name: &NodeName,
-    ) -> Result<Self, NodeError> {
-        let failed = |source| NodeError::Storage { dir: config.dir.clone(), source };
-        let dir = DataDir::open(&config.dir).map_err(Box::new).map_err(failed)?;
-        if let Some(folder) = dir.left() {
-            tracing::warn!(
-                "the node of this data directory has left its network for good, so this start begins with \
-                 nothing; what was there is in {}",
-                folder.display()
-            );
-        }
-        Self::read(dir, config, network, name).map_err(Box::new).map_err(failed)
-    }
-
-    /// Reads a data directory.
-    pub(super) fn read(
+    /// [`StorageError`]; the node must not start with this directory.
+    pub fn read(
         dir: DataDir,
-        config: &DataConfig,
-        network: &str,
-        name: &NodeName,
+        settings: LogSettings,
+        (network, name): (&str, &NodeName),
+        system: Arc<dyn System>,
     ) -> Result<Self, StorageError> {
         let options = RecoverOptions {
-            discard_damaged: config.discard_damaged,
-            hash_seed: rt::random_u64(),
-            new_store: rt::random_u64(),
+            discard_damaged: settings.discard_damaged,
+            hash_seed: system.random(),
+            new_store: system.random(),
             until: None,
         };
-        let began = rt::now();
+        let began = system.now();
         let mut told = began;
         let recovered = dir.recover(network, name.as_str(), &options, &mut |file, progress| {
-            let now = rt::now();
+            let now = system.now();
             if now.saturating_sub(told) >= PROGRESS_INTERVAL_MS {
                 told = now;
                 tracing::info!(file, entries = progress.entries, "reading the data directory");
             }
         })?;
-        tell(&recovered, rt::now().saturating_sub(began));
+        tell(&recovered, system.now().saturating_sub(began));
         let found = look(&dir);
-        let (config, network) = (config.clone(), network.to_owned());
-        Ok(Self { dir, config, network, recovered, found })
+        let network = network.to_owned();
+        Ok(Self { dir, settings, system, network, recovered, found })
     }
 
     /// Whether there was anything.
-    pub(in crate::node) fn has_data(&self) -> bool {
+    #[must_use]
+    pub fn has_data(&self) -> bool {
         self.recovered.image.is_some()
     }
 
@@ -106,22 +92,31 @@ impl Opened {
     /// engine is made under an identity.
     ///
     /// # Errors
-    /// [`NodeError::TableFull`].
-    pub(in crate::node) fn prepare(
+    /// [`TableFull`]; nothing was written.
+    pub fn prepare(
         self,
         name: &NodeName,
         configure: impl Fn(NodeId) -> engine::Config,
-    ) -> Result<Prepared, NodeError> {
-        let Self { dir, config, network, recovered, found } = self;
+    ) -> Result<Prepared, TableFull> {
+        let Self { dir, settings, system, network, recovered, found } = self;
         let Recovered { image, store, next, .. } = recovered;
-        // Replication rule 9: never the incarnation that the directory names, however that life
-        // ended. The directory may have been set back to an earlier moment, and cannot know it.
-        let id =
-            NodeId { name: name.clone(), incarnation: Incarnation::of_random(rt::random_u64()) };
+        // Replication rule 9: never the one that the directory names, however that life ended. The directory may
+        // have been set back to an earlier moment, and nothing in it could tell.
+        let mut id =
+            NodeId { name: name.clone(), incarnation: Incarnation::of_random(system.random()) };
+        if let Some(image) = &image
+            && settings.defects.has(Defect::LifeReused)
+        {
+            id = image.id().clone();
+        }
         let (engine, gone) = begin_engine(&configure, id.clone(), store, image.as_ref())?;
         let dir = Arc::new(dir);
-        let files = LogFiles { dir, network, id, store, number: next.number };
-        let queue = Arc::new(LogQueue::new(config.sync == SyncPolicy::EveryBatch));
+        let files = LogFiles { dir, network, id, store, number: next.number, system };
+        let queue = Arc::new(LogQueue::bounded(
+            settings.sync == SyncPolicy::EveryBatch,
+            settings.queue_bytes,
+            settings.defects,
+        ));
         let begun = match &image {
             // The decision is carried out in the log as in the engine: after it began with what the
             // directory holds. A crash in between does it again.
@@ -131,9 +126,8 @@ impl Opened {
             Some(_) | None => begin_log(&files, &engine, next),
         };
         let log = begun.map_err(|error| queue.fail(&error.to_string()));
-        let settings = LogSettings::from(&config);
         let log = PendingLog { settings, files, log: log.ok(), found };
-        Ok(Prepared { engine, queue, log, config })
+        Ok(Prepared { engine, queue, log })
     }
 }
 
@@ -146,22 +140,12 @@ impl PendingLog {
 
 impl Prepared {
     /// The hub, and the writer of its log.
-    pub(super) fn into_logger(self) -> (Arc<Hub>, Logger) {
+    #[must_use]
+    pub fn into_logger(self) -> (Arc<Hub>, Logger) {
         let Self { engine, queue, log, .. } = self;
         let hub = Arc::new(Hub::with_log(engine, Some(Arc::clone(&queue))));
         let logger = log.logger(&hub, queue);
         (hub, logger)
-    }
-
-    /// The hub, with its log running.
-    ///
-    /// # Errors
-    /// [`NodeError::System`]: there is no thread for it.
-    pub(in crate::node) fn into_hub(self) -> Result<(Arc<Hub>, Durable), NodeError> {
-        let config = self.config.clone();
-        let (hub, logger) = self.into_logger();
-        let failed = |source| NodeError::System { what: "the log's thread", source };
-        Ok((hub, Durable::launch(logger, &config).map_err(failed)?))
     }
 }
 
@@ -171,12 +155,12 @@ fn begin_engine(
     id: NodeId,
     store: u64,
     image: Option<&Image>,
-) -> Result<(Engine, Vec<Op>), NodeError> {
+) -> Result<(Engine, Vec<Op>), TableFull> {
     let mut config = configure(id);
     config.delete = DeleteSettings { store: Some(store), ..config.delete };
     let Some(image) = image else { return Ok((Engine::new(config), Vec::new())) };
     let mut out = Outbox::new();
-    let engine = Engine::restore(config, image, &mut out).ok_or(NodeError::TableFull)?;
+    let engine = Engine::restore(config, image, &mut out).ok_or(TableFull)?;
     let mut ops = Vec::new();
     for output in out.drain() {
         if let Output::Gone { purged, dropped } = output {

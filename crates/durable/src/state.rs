@@ -10,7 +10,7 @@ use crate::storage::{Disk, Moment, SnapshotInfo};
 
 /// Shared by the log's thread, the savers, and the code that displays it.
 #[derive(Default)]
-pub(in crate::node) struct LogState {
+pub struct LogState {
     inner: Mutex<Inner>,
     ended: Event,
 }
@@ -29,37 +29,38 @@ struct Inner {
 
 /// How the log is, for operators.
 #[derive(Clone, Debug, Default)]
-pub(in crate::node) struct LogView {
+pub struct LogView {
     /// The store's id.
-    pub(in crate::node) store: u64,
+    pub store: u64,
     /// The number and length of the log that is written; none while there is none, because the disk fails.
-    pub(in crate::node) log: Option<(u64, u64)>,
+    pub log: Option<(u64, u64)>,
     /// Bytes of all logs and snapshots but the log that is written; none if the disk does not tell.
-    pub(in crate::node) older_bytes: Option<u64>,
+    pub older_bytes: Option<u64>,
     /// How far back the files reach.
-    pub(in crate::node) past: Option<Moment>,
+    pub past: Option<Moment>,
     /// Bytes that were logged since the last snapshot.
-    pub(in crate::node) since_snapshot: u64,
+    pub since_snapshot: u64,
     /// The newest good snapshot, and when it was begun, milliseconds since 1970.
-    pub(in crate::node) snapshot: Option<(SnapshotInfo, u64)>,
+    pub snapshot: Option<(SnapshotInfo, u64)>,
     /// A snapshot is being made.
-    pub(in crate::node) is_saving: bool,
+    pub is_saving: bool,
     /// Why the last snapshot was not made.
-    pub(in crate::node) save_failure: Option<String>,
+    pub save_failure: Option<String>,
     /// Since when logging fails.
-    pub(in crate::node) failing_since: Option<Millis>,
+    pub failing_since: Option<Millis>,
     /// How often logging has failed.
-    pub(in crate::node) failures: u64,
+    pub failures: u64,
     /// The directory says that the node has left its network for good.
-    pub(in crate::node) has_left: bool,
+    pub has_left: bool,
 }
 
 /// Callers that asked for a snapshot get its result here.
-pub(in crate::node) type SnapshotWish = std::sync::mpsc::SyncSender<Result<SnapshotInfo, String>>;
+pub type SnapshotWish = std::sync::mpsc::SyncSender<Result<SnapshotInfo, String>>;
 
 impl LogState {
     /// How the log is.
-    pub(in crate::node) fn view(&self) -> LogView {
+    #[must_use]
+    pub fn view(&self) -> LogView {
         self.inner.lock().view.clone()
     }
 
@@ -80,7 +81,7 @@ impl LogState {
     }
 
     /// When the log ends, the directory is to say that the node does not come back.
-    pub(super) fn leave_for_good(&self) {
+    pub fn leave_for_good(&self) {
         self.inner.lock().leaves_for_good = true;
     }
 
@@ -89,7 +90,8 @@ impl LogState {
     }
 
     /// Requests a snapshot; false if there will be none any more.
-    pub(in crate::node) fn wish(&self, wish: SnapshotWish) -> bool {
+    #[must_use]
+    pub fn wish(&self, wish: SnapshotWish) -> bool {
         let mut inner = self.inner.lock();
         if !inner.is_over {
             inner.wishes.push(wish);
@@ -125,7 +127,7 @@ impl LogState {
     }
 
     /// The log's thread has ended: tasks that wait for it, or for a snapshot, wait no longer.
-    pub(super) fn note_end(&self) {
+    pub fn note_end(&self) {
         let mut inner = self.inner.lock();
         inner.is_over = true;
         inner.wishes.clear();
@@ -134,7 +136,7 @@ impl LogState {
     }
 
     /// Waits until the log's thread has ended.
-    pub(super) async fn ended(&self) {
+    pub async fn ended(&self) {
         loop {
             let listener = self.ended.listen();
             if self.inner.lock().is_over {
