@@ -1,5 +1,7 @@
 //! `delete`: one entry, or all below it.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::{Value as Json, json};
 
@@ -12,6 +14,9 @@ use crate::model::path::Path;
 
 /// Entries below a deleted one are counted up to this many; `1000` means 1000 or more.
 const BELOW_MAX: u64 = 1000;
+/// How long a node may take to delete a subtree unless `--timeout` says so: a million entries take
+/// seconds, on a disk that must sync them longer.
+const RECURSIVE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Delete an entry, or with --recursive all below it too
 #[derive(Debug, Clone, Args)]
@@ -24,6 +29,8 @@ Examples:
 Without --recursive, entries below the path stay, and their number is printed. With --json: \
 path, changed, chain, tock, and below, the number of entries below the path if there are any \
 (1000 means 1000 or more).
+
+With --recursive, the node may take 10 minutes, unless --timeout says otherwise.
 
 Exit code: 0 it is gone (or was not there), 1 refused or the node cannot be asked, 2 usage.")]
 pub(super) struct DeleteArgs {
@@ -45,10 +52,11 @@ pub(super) struct DeleteArgs {
     pub(super) remote: RemoteArgs,
 }
 
-pub(super) async fn run(args: DeleteArgs) -> Result<(), CliError> {
+pub(super) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     let path = args.path.to_string();
     let mut output = Output::new(args.remote.json);
     if args.recursive {
+        args.remote.answer = Some(RECURSIVE_TIMEOUT);
         let (reach, fields) = (args.remote.reach().await?, Fields::at(&args.path));
         let kind = RequestKind::WriteOnce;
         let reply = reach.request("delete_tree", fields, &args.path, kind).await?;

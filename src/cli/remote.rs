@@ -41,6 +41,11 @@ pub(super) struct RemoteArgs {
     /// Print JSON, for programs: one object, or one per line
     #[arg(long)]
     pub(super) json: bool,
+
+    /// How long an answer may take unless `--timeout` says so: for requests that do much. Connecting is
+    /// not part of it.
+    #[arg(skip)]
+    pub(super) answer: Option<Duration>,
 }
 
 /// A connection to the node, and how long it may take.
@@ -56,6 +61,7 @@ impl RemoteArgs {
             connect: if self.connect.is_empty() { before.connect } else { self.connect },
             timeout: self.timeout.or(before.timeout),
             json: self.json || before.json,
+            answer: self.answer.or(before.answer),
         }
     }
 
@@ -71,7 +77,9 @@ impl RemoteArgs {
             // Who waits at a terminal wants to know why.
             let options = Options { connect_timeout: share, window: None, nowait: true };
             match Connection::connect(address, options).await {
-                Ok(connection) => return Ok(Remote { connection, timeout }),
+                Ok(connection) => {
+                    return Ok(Remote { connection, timeout: self.answer_timeout() });
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -83,13 +91,14 @@ impl RemoteArgs {
         if self.addresses()?.len() < 2 {
             return Ok(Reach::Node(self.connect().await?));
         }
-        Ok(Reach::Cluster(self.client().await?, self.timeout_or_default()))
+        Ok(Reach::Cluster(self.client().await?, self.answer_timeout()))
     }
 
     /// A client of the cluster that the addresses are of.
     pub(super) async fn client(&self) -> Result<Client, CliError> {
         let timeout = self.timeout_or_default();
-        let retry = RetryPolicy { total_deadline: timeout, ..RetryPolicy::default() };
+        let total_deadline = self.answer_timeout();
+        let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
         let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
         Ok(Client::connect(self.addresses()?, config).await?)
     }
@@ -102,6 +111,10 @@ impl RemoteArgs {
     /// How long the node may take.
     pub(super) fn timeout_or_default(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT)
+    }
+
+    fn answer_timeout(&self) -> Duration {
+        self.timeout.or(self.answer).unwrap_or(TIMEOUT)
     }
 
     /// Whether an address was typed.
@@ -311,6 +324,7 @@ mod tests {
             connect: connect.map(str::to_owned).into_iter().collect(),
             timeout: None,
             json,
+            answer: None,
         };
         assert_eq!(of(Some("a"), false).or(of(Some("b"), true)), of(Some("a"), true));
         assert_eq!(of(None, true).or(of(Some("b"), false)), of(Some("b"), true));
