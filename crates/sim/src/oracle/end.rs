@@ -28,9 +28,10 @@ impl Oracle {
         if self.only_end {
             return survivors.iter().for_each(|survivor| self.check_same(first, survivor));
         }
-        let mut owned = Bits::default();
+        let (mut owned, mut emptied) = (Bits::default(), Bits::default());
         for survivor in survivors {
             owned.union_with(&survivor.shadow.owned);
+            emptied.union_with(&survivor.shadow.emptied);
         }
         for survivor in survivors {
             self.check_at_rest(survivor, &owned);
@@ -40,7 +41,7 @@ impl Oracle {
             return;
         }
         self.check_nothing_lost(first.shadow, &owned);
-        self.check_paths(first.shadow, &owned);
+        self.check_paths(first.shadow, &owned, &emptied);
     }
 
     /// Ready, with nothing under way and nothing missing that a survivor had. (What only nodes had
@@ -132,7 +133,7 @@ impl Oracle {
         }
     }
 
-    fn check_paths(&mut self, end: &Shadow, owned: &Bits) {
+    fn check_paths(&mut self, end: &Shadow, owned: &Bits, emptied: &Bits) {
         let mut known = owned.clone();
         for key in end.seen_keys() {
             if let Some(event) = self.history.find(key) {
@@ -164,7 +165,7 @@ impl Oracle {
                 self.check_no_resurrection(top, events, &known);
             }
             if !is_dead {
-                self.check_undone(top, events, &known);
+                self.check_undone(top, events, &known, emptied);
             }
         }
     }
@@ -225,7 +226,7 @@ impl Oracle {
     /// A value that is there although the version that it was made on top of had been deleted and
     /// purged: a conflict was reported, for it or for what it replaced, unless a chain was cut on
     /// the way.
-    fn check_undone(&mut self, top: EventNo, events: &[EventNo], seen: &Bits) {
+    fn check_undone(&mut self, top: EventNo, events: &[EventNo], seen: &Bits, emptied: &Bits) {
         let below = self.marked_ancestors(top, events);
         let path = self.history.get(top).path;
         // Of what was before a deletion that it knew it is known that it was deleted.
@@ -242,10 +243,15 @@ impl Oracle {
             };
             let shared =
                 |event| below.contains(event) && !known.contains(event) && is_covered(event);
+            let before = self.marked_ancestors(*deletion, events);
+            // Where all that had purged it are gone with their memory, nobody is left to notice.
+            if !emptied.contains(*deletion) && !before.iter().any(|event| emptied.contains(event)) {
+                return false;
+            }
             self.history.get(*deletion).path == path
                 && seen.contains(*deletion)
                 && !below.contains(*deletion)
-                && self.marked_ancestors(*deletion, events).iter().any(shared)
+                && before.iter().any(shared)
         };
         let undone: Vec<EventNo> = self.purged_tombstones().filter(is_undone).collect();
         // Also where what undid it was a re-issue of something that was overwritten since.

@@ -26,6 +26,9 @@ pub(crate) struct Shadow {
     pub(super) tops: Vec<EventNo>,
     /// All events whose data has been here.
     pub(crate) owned: Bits,
+    /// The versions that left its tree without an event: purged, or dropped because they had been purged
+    /// elsewhere. Only where that happened can it be noticed that a deletion is undone.
+    pub(super) emptied: Bits,
     pub(super) tock: u64,
     pub(super) mark: Mark,
     /// How many ticks were accounted for, and the sum over what was held; only if nothing else is

@@ -268,6 +268,9 @@ impl Oracle {
                 let label = self.history.label(shadow.held(path));
                 self.fail("an entry is said to be gone that was not there", label);
             }
+            if let Some(event) = event {
+                shadow.emptied.insert(event);
+            }
             shadow.set_held(path, NONE);
             self.dirty.push(path);
         }
