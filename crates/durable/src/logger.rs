@@ -320,7 +320,8 @@ impl Logger {
         let header = self.files.next_header();
         let mut image = image.clone();
         if self.settings.defects.has(Defect::AnewWithoutData) {
-            image.replica.tree = crate::engine::Engine::new(Config::new(image.id().clone(), 0)).image().replica.tree;
+            image.replica.tree =
+                crate::engine::Engine::new(Config::new(image.id().clone(), 0)).image().replica.tree;
         }
         let image = &image;
         let info = save(&self.files.dir, &header, image, &self.settings, &*self.system)?;

@@ -454,11 +454,7 @@ impl Hub {
 
     /// The same with another bound, which simulations set.
     #[cfg(any(test, feature = "planted-defects"))]
-    pub fn add_bounded_link(
-        &self,
-        bytes_max: usize,
-        defects: Defects,
-    ) -> (LinkId, Arc<LinkQueue>) {
+    pub fn add_bounded_link(&self, bytes_max: usize, defects: Defects) -> (LinkId, Arc<LinkQueue>) {
         self.add_queue(LinkQueue::bounded(bytes_max, defects))
     }
 

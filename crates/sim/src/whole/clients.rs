@@ -3,6 +3,7 @@
 //! as a server's connection lets it: when everything that it could tell of is safe, or as an error when
 //! that cannot be made safe.
 
+use super::judge::Acked;
 use super::node::Told;
 use super::view::{self, EventId};
 use super::{Happening, Whole, note};
@@ -24,6 +25,8 @@ const TRIES_MAX: u32 = 8;
 
 /// A change that a client wants.
 struct Request {
+    /// Another one for each request; also the value that it writes.
+    number: u32,
     path: Path,
     /// None deletes.
     value: Option<u32>,
@@ -140,10 +143,10 @@ impl Whole<'_> {
     fn want(&mut self, client: usize) {
         let at = self.rng.below(self.plan.paths);
         let path: Path = format!("k:{}:{at}", at % 2).parse().expect("it is a path");
-        self.values += 1;
-        self.writes += 1;
+        self.requests += 1;
+        let number = self.requests;
         let deletes = self.rng.percent(self.plan.deletions);
-        let value = (!deletes).then_some(self.values);
+        let value = (!deletes).then_some(number);
         let condition = match self.rng.below(10) {
             0 if !deletes => Condition::New,
             1 => self.guess(&path).map_or(Condition::Any, Condition::Value),
@@ -152,11 +155,19 @@ impl Whole<'_> {
         };
         let id = self.rng.percent(85).then(|| {
             let mut bytes = [0; WriteId::BYTES];
-            bytes[..4].copy_from_slice(&self.writes.to_be_bytes());
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
             WriteId(bytes)
         });
-        self.clients[client].request =
-            Some(Request { path, value, condition, id, tries: 0, waiting: None, made: Vec::new() });
+        self.clients[client].request = Some(Request {
+            number,
+            path,
+            value,
+            condition,
+            id,
+            tries: 0,
+            waiting: None,
+            made: Vec::new(),
+        });
     }
 
     /// What some node has at a path.
@@ -219,10 +230,7 @@ impl Whole<'_> {
             _ => ChainCondition::Any,
         };
         let write = Write {
-            precondition: Precondition {
-                chain,
-                value: expected.as_ref().map(<[u8; 5]>::as_slice),
-            },
+            precondition: Precondition { chain, value: expected.as_ref().map(<[u8; 5]>::as_slice) },
             idempotent: request.condition == Condition::Idempotent,
             write_id: request.id,
             ..Write::new(request.path.clone(), value.as_ref().map(<[u8; 5]>::as_slice))
@@ -246,19 +254,23 @@ impl Whole<'_> {
             return self.fail_client("a write is made twice where its id is known", detail);
         }
         self.stats.repeated += u64::from(is_repeat);
-        let done = written.as_ref().and_then(|written| {
-            process.hub.read(|engine| done_of(engine, written))
-        });
+        let done = written
+            .as_ref()
+            .and_then(|written| process.hub.read(|engine| done_of(engine, written)));
         if let (Some(written), Some(done)) = (&written, &done)
             && written.is_made
         {
             request.made.push(done.event.clone());
-            if let Some(number) = request.value {
-                self.judge.note_made(number, done.event.clone());
-            }
+            self.judge.note_made(request.number, done.event.clone());
         }
         let appended = log.map_or(0, |log| log.appended());
-        let number = if done.is_none() { 0 } else if is_repeat { appended } else { number };
+        let number = if done.is_none() {
+            0
+        } else if is_repeat {
+            appended
+        } else {
+            number
+        };
         request.waiting = Some(Waiting {
             slot,
             process: process.number,
@@ -276,7 +288,13 @@ impl Whole<'_> {
                 request.value,
                 request.condition,
                 request.id.map(|id| u32::from_be_bytes([id.0[0], id.0[1], id.0[2], id.0[3]])),
-                if is_repeat { "known" } else if written.is_some() { "done" } else { "refused" }
+                if is_repeat {
+                    "known"
+                } else if written.is_some() {
+                    "done"
+                } else {
+                    "refused"
+                }
             );
             self.note(&text);
         }
@@ -318,15 +336,12 @@ impl Whole<'_> {
             return self.plan.think_ms;
         };
         process.told.push(Told { number, at: now, event: done.event.clone() });
-        let (path, value) = (request.path.clone(), request.value);
-        self.clients[client].own = Some(OwnWrite {
-            slot,
-            process: process.number,
-            path: path.clone(),
-            tock: done.tock,
-        });
+        let (path, value, request) = (request.path.clone(), request.value, request.number);
+        self.clients[client].own =
+            Some(OwnWrite { slot, process: process.number, path: path.clone(), tock: done.tock });
         note!(self, "client {client} is told that {path} = {value:?}");
-        self.judge.ack(done.event, path, done.tock, value, done.old);
+        let Done { event, tock, old } = done;
+        self.judge.ack(event, Acked { request, path, tock, value, old, is_excused: false });
         self.stats.acknowledged += 1;
         self.clients[client].request = None;
         self.rng.within(1, self.plan.think_ms * 2)

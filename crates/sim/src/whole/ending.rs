@@ -230,12 +230,16 @@ impl Whole<'_> {
                     let found = contents(&image.replica.table, &image.replica.tree);
                     if found != *held {
                         let detail = format!("{label}: {}", first_difference(held, &found));
-                        return self.judge.fail("a disk holds something else than its node", detail);
+                        return self
+                            .judge
+                            .fail("a disk holds something else than its node", detail);
                     }
                     let knowledge = |image: &Image| (image.replica.mark.top(), image.group.clone());
                     if knowledge(&image) != knowledge(&live) || !is_seen_by(&image, &live) {
                         let detail = format!("{label}: {:?}", knowledge(&image));
-                        return self.judge.fail("a disk knows something else than its node", detail);
+                        return self
+                            .judge
+                            .fail("a disk knows something else than its node", detail);
                     }
                     self.stats.disks_compared += 1;
                 }

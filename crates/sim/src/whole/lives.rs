@@ -10,14 +10,14 @@ use super::node::{BACKUPS_MAX, Process, Slot};
 use super::system::SimSystem;
 use super::{Happening, Whole, note};
 use crate::durable::{LogSettings, Logger, Opened, SyncPolicy, System};
-use crate::engine::changes::{ForgetMember, SayFarewell};
+use crate::engine::changes::{ForgetMember, LoadImage, SayFarewell};
 use crate::engine::{self, Engine, Input, NO_LATER, TICK_INTERVAL_MS};
 use crate::hub::Hub;
 use crate::hub::log_queue::LogQueue;
 use crate::membership::SwimInput;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::storage::memory_disk::{Fault, MemoryDisk};
-use crate::storage::{DataDir, Disk};
+use crate::storage::{DataDir, Disk, RecoverOptions};
 
 /// A first node founds its network when it has waited so long for one that is there.
 const FOUND_AFTER_MS: Millis = 400;
@@ -244,7 +244,8 @@ impl Whole<'_> {
             let is_old = now > told.at + SECOND_MS + self.plan.disk_ms.1 * 3;
             if told.number <= safe {
                 self.slots[slot].must.insert(told.event.clone());
-            } else if sync == Some(SyncPolicy::EveryBatch) || (promises_second && is_old && !has_failed)
+            } else if sync == Some(SyncPolicy::EveryBatch)
+                || (promises_second && is_old && !has_failed)
             {
                 let (id, tick) = &told.event;
                 let detail = format!(
@@ -259,7 +260,8 @@ impl Whole<'_> {
             let own = process.hub.read(|engine| engine.id().clone());
             let mine: Vec<_> = self.judge.made_by(&own).collect();
             for event in mine {
-                let is_known = |other: &Slot| other.process.as_ref().is_some_and(|p| p.knows(&event));
+                let is_known =
+                    |other: &Slot| other.process.as_ref().is_some_and(|p| p.knows(&event));
                 if self.slots.iter().any(is_known) {
                     self.slots[slot].must.insert(event);
                 }
@@ -337,6 +339,27 @@ impl Whole<'_> {
         at.must.clear();
         self.stats.restored += 1;
         note!(self, "{}: its directory is set back", self.slots[slot].label);
+    }
+
+    /// A running node takes in what an old copy of some directory holds.
+    pub(super) fn restore(&mut self, slot: usize) {
+        let backups = self
+            .slots
+            .iter()
+            .flat_map(|at| at.backups.iter().map(|disk| (at.name.clone(), disk.clone())));
+        let backups: Vec<_> = backups.collect();
+        let Some((name, disk)) = backups.get(self.rng.below(backups.len())) else { return };
+        let Ok(image) = read_disk(disk, name) else { return };
+        let now = self.now();
+        let Some(process) = &self.slots[slot].process else { return };
+        if !process.is_ready() || process.frozen {
+            return;
+        }
+        let taken = process.hub.handle(LoadImage(&image), now);
+        let label = &self.slots[slot].label;
+        note!(self, "{label} takes in an old state of {name}: {:?}", taken.map(drop));
+        self.stats.files_loaded += 1;
+        self.touch(slot);
     }
 
     /// A copy of a directory is taken into use at another place, beside its original or for it.
@@ -566,15 +589,16 @@ impl Whole<'_> {
         let at = &self.slots[slot];
         let disk = at.disk.fork();
         disk.crash(&mut || false);
-        let dir = DataDir::on(Arc::new(disk) as Arc<dyn Disk>);
-        let options = crate::storage::RecoverOptions {
-            discard_damaged: false,
-            hash_seed: 1,
-            new_store: 1,
-            until: None,
-        };
-        let recovered = dir.recover("net", at.name.as_str(), &options, &mut |_, _| {});
-        let image = recovered.map_err(|error| error.to_string())?.image;
-        image.ok_or_else(|| "there is nothing".to_owned())
+        read_disk(&disk, &at.name)
     }
+}
+
+/// What a directory holds.
+fn read_disk(disk: &MemoryDisk, name: &NodeName) -> Result<engine::Image, String> {
+    let dir = DataDir::on(Arc::new(disk.fork()) as Arc<dyn Disk>);
+    let options =
+        RecoverOptions { discard_damaged: false, hash_seed: 1, new_store: 1, until: None };
+    let recovered = dir.recover("net", name.as_str(), &options, &mut |_, _| {});
+    let image = recovered.map_err(|error| error.to_string())?.image;
+    image.ok_or_else(|| "there is nothing".to_owned())
 }

@@ -64,9 +64,9 @@ pub(super) struct Process {
 impl Process {
     /// Whether everything up to this batch may be seen outside, or waiting would help nobody.
     pub(super) fn is_safe(&self, number: u64) -> bool {
-        self.log.as_ref().is_none_or(|log| {
-            !log.gates() || log.synced() >= number || log.failure().is_some()
-        })
+        self.log
+            .as_ref()
+            .is_none_or(|log| !log.gates() || log.synced() >= number || log.failure().is_some())
     }
 
     /// The last batch of now, where outsiders must wait for it.

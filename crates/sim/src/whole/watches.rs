@@ -106,7 +106,6 @@ impl Watcher {
                     Err(format!("{path} {version:?} is told after {told:?}"))
                 } else {
                     if let Some(stream) = &mut self.stream
-                        && is_live
                         && !stream.behind.contains(&path)
                     {
                         stream.behind.push(path);
@@ -197,9 +196,8 @@ impl Whole<'_> {
             items.push(Item { path: path.clone(), version, is_live: false });
         }
         // What it does not show was deleted, or is not known here yet.
-        let unseen = watch.told.iter().filter(|(path, told)| {
-            told.value.is_some() && !seen.contains(*path)
-        });
+        let unseen =
+            watch.told.iter().filter(|(path, told)| told.value.is_some() && !seen.contains(*path));
         let behind = unseen.map(|(path, _)| path.clone()).chain(older).collect();
         let is_first = watch.told.is_empty();
         watch.stream = Some(Stream {
