@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use distkv::engine::Config;
 use distkv::hub::log_queue::{LogItem, LogQueue};
+use distkv::model::defects::Defects;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
 use distkv::server::ServerConfig;
 
@@ -20,7 +21,7 @@ struct Gated {
 impl Gated {
     fn start(gates: bool, bytes_max: usize) -> Self {
         let id = NodeId { name: NodeName::new("n1").unwrap(), incarnation: Incarnation(1) };
-        let log = Arc::new(LogQueue::bounded(gates, bytes_max));
+        let log = Arc::new(LogQueue::bounded(gates, bytes_max, Defects::default()));
         let node =
             Node::logged(Config::new(id, 1), ServerConfig::default(), Some(Arc::clone(&log)));
         node.hub.handle(distkv::engine::Input::Found, 0);

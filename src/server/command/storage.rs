@@ -137,10 +137,8 @@ impl Session {
         let from = out.len();
         let mut message = MessageWriter::new(out);
         message.bool("changed", is_made);
-        if let Some(entry) = &entry {
-            if let Some(names) = &moment.names {
-                names.names().write_chain(entry, ChainLength(1), message.key("chain"));
-            }
+        if let (Some(entry), Some(names)) = (&entry, &moment.names) {
+            names.names().write_chain(entry, ChainLength(1), message.key("chain"));
         }
         message.tock(entry.as_ref().map_or(tock, |entry| entry.tock())).u64("seq", seq);
         if is_made {

@@ -9,6 +9,7 @@
 //! connection.
 
 mod clients;
+mod disks;
 mod ending;
 mod faults;
 mod judge;
