@@ -41,7 +41,11 @@ fn assert_agree(options: &Options, from: u64, count: u64) {
 
 /// The defect is found within so many seeds, and the seed that shows it is good without it.
 fn assert_found(defect: Defect, focus: Focus, seeds: u64) {
-    let options = |defects| Options { family: Family::Small, focus, defects };
+    assert_found_in(Family::Small, defect, focus, seeds);
+}
+
+fn assert_found_in(family: Family, defect: Defect, focus: Focus, seeds: u64) {
+    let options = |defects| Options { family, focus, defects };
     // Seed 2,293 finds this one; to look at all seeds before it takes minutes.
     let first = if defect == Defect::CoordinatorOlder { 2_240 } else { 0 };
     let found = first_failure(&options(Defects::default().with(defect)), first, seeds);
@@ -60,6 +64,12 @@ fn small_networks_come_to_agree() {
 fn whole_networks_come_to_agree() {
     let options = Options { family: Family::Whole, ..Options::default() };
     assert_agree(&options, 0, 1_000);
+}
+
+#[test]
+fn whole_nodes_keep_what_users_are_promised() {
+    let options = Options { family: Family::Nodes, ..Options::default() };
+    assert_agree(&options, 0, 400);
 }
 
 #[test]
@@ -126,6 +136,29 @@ found! {
     a_list_clipped_across_a_purge_is_found: KnownClipped, Any, 2_000;
     sums_that_leave_the_ticks_out_are_found: SumsWithoutTicks, Any, 2_000;
     a_purged_deletion_undone_in_silence_is_found: UndoneInSilence, Any, 2_000;
+}
+
+/// The same of defects outside of the engine, sought in whole nodes.
+macro_rules! found_in_nodes {
+    ($($name:ident: $defect:ident, $seeds:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            assert_found_in(Family::Nodes, Defect::$defect, Focus::Any, $seeds);
+        }
+    )*};
+}
+
+found_in_nodes! {
+    a_batch_that_is_told_before_its_sync_is_found: BatchBeforeSync, 100;
+    a_snapshot_whose_seen_is_newer_than_its_data_is_found: SnapshotKnowsMore, 1_500;
+    files_that_are_removed_before_the_snapshot_is_there_are_found: PruneBeforeSnapshot, 300;
+    a_life_that_is_used_again_after_a_restart_is_found: LifeReused, 100;
+    a_log_queue_that_drops_and_goes_on_is_found: LogQueueDrops, 1_500;
+    a_watch_that_overflows_in_silence_is_found: WatchNotLapsed, 100;
+    a_watch_that_is_not_told_what_is_gone_is_found: ResumeSkipsGone, 200;
+    a_watch_that_starts_over_too_late_is_found: ResumeSkipsLost, 200;
+    an_overlay_that_falls_apart_is_found: OverlayLosesWay, 400;
+    a_log_that_begins_anew_without_its_data_is_found: AnewWithoutData, 200;
 }
 
 /// What other tests find, and no seed that was run: 20,000 of any focus for all of them, and 8,000 that

@@ -255,6 +255,42 @@ fn a_network_that_lost_everything_makes_it_start_over() {
     });
 }
 
+/// What the next node told later, and older than what had been told, was taken for known, for ever.
+#[test]
+fn a_network_that_lost_a_deletion_and_goes_on_below_it_makes_it_start_over() {
+    block_on(async {
+        let mut config = loopback(NodeName::new("alone").unwrap(), Vec::new());
+        let node = Node::start(config.clone()).await.unwrap();
+        node.ready().await.unwrap();
+        config.client = node.client_addr().to_string();
+        let patience = Duration::from_millis(200);
+        let client = Client::connect(
+            [node.client_addr().into()],
+            ClientConfig::new().watch_patience(patience),
+        );
+        let client = client.await.unwrap();
+        for value in 0..20 {
+            client.put(&at(1), &value).await.unwrap();
+        }
+        let mut watch = client.watch(&path("w"), FETCH).await.unwrap();
+        let mut mirror = BTreeMap::new();
+        follow(&mut watch, &mut mirror, |event| *event == WatchEvent::UpToDate).await;
+        client.delete(&at(1)).await.unwrap();
+        assert_eq!(change(&mut watch).await.value, None);
+        node.shutdown().await;
+        drop(node);
+        let node = Node::start(config).await.unwrap();
+        node.ready().await.unwrap();
+        let is_resumed = |event: &WatchEvent| matches!(event, WatchEvent::Resumed { .. });
+        follow(&mut watch, &mut mirror, is_resumed).await;
+        client.put(&at(1), &9).await.unwrap();
+        follow(&mut watch, &mut mirror, |event| *event == WatchEvent::Restarted).await;
+        follow(&mut watch, &mut mirror, |event| *event == WatchEvent::UpToDate).await;
+        assert_eq!(mirror, BTreeMap::from([(at(1), 9)]));
+        node.shutdown().await;
+    });
+}
+
 #[test]
 fn more_than_it_remembers_makes_it_start_over() {
     block_on(async {

@@ -126,8 +126,15 @@ enum Phase {
     Searching(Searching),
     /// The state comes.
     Fetching(Opened),
-    /// The state has come; of these paths it is not known what became of them.
-    Settling { opened: Opened, doubts: Vec<(Path, Version)>, until: Millis, asking: Asking },
+    /// The state has come; of these paths it is not known what became of them. `was_live`: changes came
+    /// already.
+    Settling {
+        opened: Opened,
+        doubts: Vec<(Path, Version)>,
+        until: Millis,
+        asking: Asking,
+        was_live: bool,
+    },
     /// Changes come.
     Live(Opened),
     /// It ended with this.
@@ -255,7 +262,7 @@ impl Watch {
         &mut self,
         opened: Opened,
         doubts: Vec<(Path, Version)>,
-        until: Millis,
+        (until, was_live): (Millis, bool),
         delay: Duration,
     ) {
         let (client, used) = (Arc::clone(&self.client), Arc::clone(&opened.used));
@@ -265,7 +272,7 @@ impl Watch {
             let patience = client.config.retry.try_deadline;
             rt::timeout(patience, settle(&used, &asked)).await
         });
-        self.phase = Phase::Settling { opened, doubts, until, asking };
+        self.phase = Phase::Settling { opened, doubts, until, asking, was_live };
     }
 
     fn on_stream(
@@ -320,9 +327,27 @@ impl Watch {
             Look::New => self.deliver(path, entry, is_fetching),
             Look::Known => count(&self.client.counts.watch_repeats),
             Look::Older if is_fetching && self.older.len() <= DOUBTS_MAX => self.older.push(path),
-            Look::Older => {}
+            Look::Older => self.doubt(path),
             Look::Doubtful => self.start_over(),
         }
+    }
+
+    /// A change came that is older than what was delivered: another node has told that, and this one has
+    /// not heard of it yet, or it is lost with that node.
+    fn doubt(&mut self, path: Path) {
+        let Some(version) = self.memory.version(&path).cloned() else { return };
+        match std::mem::replace(&mut self.phase, Phase::Lost) {
+            Phase::Live(opened) => {
+                let until = self.patience_ends();
+                let doubts = vec![(path, version)];
+                self.begin_settling(opened, doubts, (until, true), Duration::ZERO);
+            }
+            phase => self.phase = phase,
+        }
+    }
+
+    fn patience_ends(&self) -> Millis {
+        rt::now().saturating_add(millis(self.client.config.watch_patience))
     }
 
     fn deliver(&mut self, path: Path, entry: Entry, is_fetching: bool) {
@@ -357,15 +382,14 @@ impl Watch {
         if doubts.is_empty() {
             self.go_live(opened);
         } else {
-            let patience = self.client.config.watch_patience;
-            let until = rt::now().saturating_add(millis(patience));
-            self.begin_settling(opened, doubts, until, Duration::ZERO);
+            let until = self.patience_ends();
+            self.begin_settling(opened, doubts, (until, false), Duration::ZERO);
         }
     }
 
     fn on_settled(&mut self, settled: Vec<Settled>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Lost);
-        let Phase::Settling { opened, doubts, until, .. } = phase else {
+        let Phase::Settling { opened, doubts, until, was_live, .. } = phase else {
             self.phase = phase;
             return;
         };
@@ -385,10 +409,12 @@ impl Watch {
                 Settled::Behind => behind.push((path, version)),
             }
         }
-        if behind.is_empty() {
+        if behind.is_empty() && was_live {
+            self.phase = Phase::Live(opened);
+        } else if behind.is_empty() {
             self.go_live(opened);
         } else if rt::now() < until {
-            self.begin_settling(opened, behind, until, LOOK_INTERVAL);
+            self.begin_settling(opened, behind, (until, was_live), LOOK_INTERVAL);
         } else {
             self.start_over();
         }

@@ -25,6 +25,9 @@ pub(super) struct Effects {
     pub(super) became_active: bool,
     /// foca took a new identity by itself.
     pub(super) rejoined: bool,
+    /// We have a new identity, and no member has let it in yet: until one does, foca does not probe, also
+    /// where it believes members to be up.
+    pub(super) is_outside: bool,
 }
 
 impl Effects {
@@ -37,7 +40,13 @@ impl Effects {
             touched: Vec::new(),
             became_active: false,
             rejoined: false,
+            is_outside: false,
         }
+    }
+
+    /// We have a new identity.
+    pub(super) fn note_rejoined(&mut self) {
+        (self.rejoined, self.is_outside) = (true, true);
     }
 
     fn touch(&mut self, identity: &Identity) {
@@ -53,10 +62,10 @@ impl Runtime<Identity> for Effects {
             Notification::MemberUp(id)
             | Notification::MemberDown(id)
             | Notification::Rename(_, id) => self.touch(id),
-            Notification::Active => self.became_active = true,
-            Notification::Rejoin(_) => self.rejoined = true,
-            // Idle: the durable list keeps calling. Defunct: only when all generations are used up,
-            // which takes 2^31 renewals; see `GENERATION_LEARN_MAX`.
+            Notification::Active => (self.became_active, self.is_outside) = (true, false),
+            Notification::Rejoin(_) => self.note_rejoined(),
+            // Idle: the durable list goes on calling. Defunct: only when all generations are used
+            // up, which takes 2^31 renewals; see `GENERATION_LEARN_MAX`.
             Notification::Idle | Notification::Defunct => {}
         }
     }

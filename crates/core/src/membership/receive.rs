@@ -208,7 +208,7 @@ impl Swim {
         }
         let Some(renewed) = me.renewed_above(holder.generation) else { return };
         if self.foca.change_identity(renewed, &mut self.effects).is_ok() {
-            self.effects.rejoined = true;
+            self.effects.note_rejoined();
         }
         self.settle(out);
         self.announce_to(conflict.sender, out);

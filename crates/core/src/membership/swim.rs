@@ -277,6 +277,10 @@ impl Swim {
             if self.now < self.feed_until {
                 let times = 1 + self.foca.num_members() / FEED_MEMBERS;
                 (0..times).for_each(|_| self.ask_for_feed(out));
+            } else if self.effects.is_outside {
+                // Who told us that we are down, or had our name, may have refused us, and those that we
+                // believe to be up are not on the list of those that are called.
+                self.ask_for_feed(out);
             }
             self.remind_suspects(out);
             self.remove_long_down();

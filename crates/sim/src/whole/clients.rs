@@ -3,6 +3,7 @@
 //! as a server's connection lets it: when everything that it could tell of is safe, or as an error when
 //! that cannot be made safe.
 
+use super::judge::Acked;
 use super::node::Told;
 use super::view::{self, EventId};
 use super::{Happening, Whole, note};
@@ -24,6 +25,8 @@ const TRIES_MAX: u32 = 8;
 
 /// A change that a client wants.
 struct Request {
+    /// Another one for each request; also the value that it writes.
+    number: u32,
     path: Path,
     /// None deletes.
     value: Option<u32>,
@@ -140,10 +143,10 @@ impl Whole<'_> {
     fn want(&mut self, client: usize) {
         let at = self.rng.below(self.plan.paths);
         let path: Path = format!("k:{}:{at}", at % 2).parse().expect("it is a path");
-        self.values += 1;
-        self.writes += 1;
+        self.requests += 1;
+        let number = self.requests;
         let deletes = self.rng.percent(self.plan.deletions);
-        let value = (!deletes).then_some(self.values);
+        let value = (!deletes).then_some(number);
         let condition = match self.rng.below(10) {
             0 if !deletes => Condition::New,
             1 => self.guess(&path).map_or(Condition::Any, Condition::Value),
@@ -152,11 +155,19 @@ impl Whole<'_> {
         };
         let id = self.rng.percent(85).then(|| {
             let mut bytes = [0; WriteId::BYTES];
-            bytes[..4].copy_from_slice(&self.writes.to_be_bytes());
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
             WriteId(bytes)
         });
-        self.clients[client].request =
-            Some(Request { path, value, condition, id, tries: 0, waiting: None, made: Vec::new() });
+        self.clients[client].request = Some(Request {
+            number,
+            path,
+            value,
+            condition,
+            id,
+            tries: 0,
+            waiting: None,
+            made: Vec::new(),
+        });
     }
 
     /// What some node has at a path.
@@ -250,9 +261,7 @@ impl Whole<'_> {
             && written.is_made
         {
             request.made.push(done.event.clone());
-            if let Some(number) = request.value {
-                self.judge.note_made(number, done.event.clone());
-            }
+            self.judge.note_made(request.number, done.event.clone());
         }
         let appended = log.map_or(0, |log| log.appended());
         let number = if done.is_none() {
@@ -327,11 +336,12 @@ impl Whole<'_> {
             return self.plan.think_ms;
         };
         process.told.push(Told { number, at: now, event: done.event.clone() });
-        let (path, value) = (request.path.clone(), request.value);
+        let (path, value, request) = (request.path.clone(), request.value, request.number);
         self.clients[client].own =
             Some(OwnWrite { slot, process: process.number, path: path.clone(), tock: done.tock });
         note!(self, "client {client} is told that {path} = {value:?}");
-        self.judge.ack(done.event, path, done.tock, value, done.old);
+        let Done { event, tock, old } = done;
+        self.judge.ack(event, Acked { request, path, tock, value, old, is_excused: false });
         self.stats.acknowledged += 1;
         self.clients[client].request = None;
         self.rng.within(1, self.plan.think_ms * 2)

@@ -134,7 +134,14 @@ impl Whole<'_> {
             return Some("a node is not ready, or catches up".into());
         }
         if !self.is_meshed() {
-            return Some("not all are linked that want to be".into());
+            let of = |at: &super::node::Slot| {
+                let process = at.process.as_ref()?;
+                let up: Vec<_> =
+                    process.up.iter().map(|(addr, name)| format!("{name}@{addr}")).collect();
+                Some(format!("{} sees {up:?}, linked with {:?}", at.label, process.links.keys()))
+            };
+            let all: Vec<String> = self.slots.iter().filter_map(of).collect();
+            return Some(format!("not all are linked that want to be: {}", all.join("; ")));
         }
         if self.engines(|engine| engine.tree().tombstone_len()).iter().any(|count| *count > 0) {
             return Some("tombstones stay".into());

@@ -56,6 +56,7 @@ impl Whole<'_> {
             Fault::BackUp => self.back_up(slot),
             Fault::SetBack => self.set_back(slot),
             Fault::Copy => self.copy(slot),
+            Fault::Restore => self.restore(slot),
             Fault::Lose => {
                 // Somebody must stay.
                 if self.slots.iter().filter(|slot| !slot.gone).count() > 1 {

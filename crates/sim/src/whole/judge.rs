@@ -12,14 +12,16 @@ use crate::storage::{Batch, Op};
 
 /// A change that a client was told of.
 pub(super) struct Acked {
-    path: Path,
-    tock: u64,
+    /// The request that it was.
+    pub(super) request: u32,
+    pub(super) path: Path,
+    pub(super) tock: u64,
     /// None for a deletion.
-    value: Option<u32>,
+    pub(super) value: Option<u32>,
     /// What was there before, as far as its client was told.
-    old: Option<u32>,
+    pub(super) old: Option<u32>,
     /// It is lost, in a way that users are told of.
-    is_excused: bool,
+    pub(super) is_excused: bool,
 }
 
 /// See the module.
@@ -32,7 +34,7 @@ pub(super) struct Judge {
     /// By path and life, up to which tick its changes were replaced by somebody who knew them.
     replaced: BTreeMap<(Path, NodeId), u64>,
     acked: BTreeMap<EventId, Acked>,
-    /// The events that wrote each value: more than one where a write was sent again.
+    /// The events that each request made: more than one where it was sent again.
     made: BTreeMap<u32, Vec<EventId>>,
     /// Paths where a conflict was reported, and how many there were.
     disputed: BTreeSet<Path>,
@@ -107,21 +109,13 @@ impl Judge {
     }
 
     /// A client was told that its change is made.
-    pub(super) fn ack(
-        &mut self,
-        event: EventId,
-        path: Path,
-        tock: u64,
-        value: Option<u32>,
-        old: Option<u32>,
-    ) {
-        let acked = Acked { path, tock, value, old, is_excused: false };
+    pub(super) fn ack(&mut self, event: EventId, acked: Acked) {
         self.acked.entry(event).or_insert(acked);
     }
 
-    /// A value was written once more.
-    pub(super) fn note_made(&mut self, value: u32, event: EventId) {
-        self.made.entry(value).or_default().push(event);
+    /// A request was carried out once more.
+    pub(super) fn note_made(&mut self, request: u32, event: EventId) {
+        self.made.entry(request).or_default().push(event);
     }
 
     /// The changes that clients were told of, without those that are lost.
@@ -218,7 +212,7 @@ impl Judge {
             to.is_some_and(|to| to >= tick)
         };
         // Copies of one write are one change.
-        let copies = acked.value.and_then(|value| self.made.get(&value));
+        let copies = self.made.get(&acked.request);
         let is_replaced = is_replaced(event) || copies.into_iter().flatten().any(is_replaced);
         !is_there && !is_replaced && !self.disputed.contains(&acked.path)
     }

@@ -1,4 +1,4 @@
-//! Starts and ends of processes, what becomes of their directories, and the turns of the log's thread.
+//! Starts and ends of processes, and what their directories must have after that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::membership::machine;
-use super::node::{BACKUPS_MAX, Process, Slot};
+use super::node::{Process, Slot};
 use super::system::SimSystem;
 use super::{Happening, Whole, note};
 use crate::durable::{LogSettings, Logger, Opened, SyncPolicy, System};
@@ -16,8 +16,8 @@ use crate::hub::Hub;
 use crate::hub::log_queue::LogQueue;
 use crate::membership::SwimInput;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
-use crate::storage::memory_disk::{Fault, MemoryDisk};
-use crate::storage::{DataDir, Disk};
+use crate::storage::DataDir;
+use crate::storage::memory_disk::MemoryDisk;
 
 /// A first node founds its network when it has waited so long for one that is there.
 const FOUND_AFTER_MS: Millis = 400;
@@ -29,8 +29,6 @@ const LOOK_MS: Millis = 250;
 const RESTART_MS: Millis = 500;
 /// `every-second` keeps its promise with this much to spare for the disk and the thread's turns.
 const SECOND_MS: Millis = 1_000;
-/// The thread's turns while there is nothing to do.
-const IDLE_MS: Millis = 1_000;
 
 /// How a process ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -316,50 +314,6 @@ impl Whole<'_> {
         self.give_up_lost(slot);
     }
 
-    pub(super) fn back_up(&mut self, slot: usize) {
-        let at = &mut self.slots[slot];
-        if at.sync.is_none() || at.backups.len() >= BACKUPS_MAX || at.is_up() && at.disk_fails {
-            return;
-        }
-        let copy = if self.rng.percent(50) { at.disk.copy() } else { at.disk.fork() };
-        copy.set_fault(None);
-        at.backups.push(copy);
-        note!(self, "{}: its directory is backed up", self.slots[slot].label);
-    }
-
-    /// An old copy of a directory takes its place.
-    pub(super) fn set_back(&mut self, slot: usize) {
-        let at = self.rng.below(self.slots[slot].backups.len());
-        let Some(backup) = self.slots[slot].backups.get(at).map(MemoryDisk::copy) else { return };
-        self.kill(slot, End::PowerCut);
-        let at = &mut self.slots[slot];
-        at.disk = backup;
-        at.disk_fails = false;
-        // Nobody promises anything of what came after.
-        at.must.clear();
-        self.stats.restored += 1;
-        note!(self, "{}: its directory is set back", self.slots[slot].label);
-    }
-
-    /// A copy of a directory is taken into use at another place, beside its original or for it.
-    pub(super) fn copy(&mut self, slot: usize) {
-        let at = &self.slots[slot];
-        let copies = self.slots.len() - self.plan.nodes.len();
-        if at.sync.is_none() || at.gone || copies >= super::COPIES_MAX || at.disk_fails {
-            return;
-        }
-        let (name, sync, founds) = (at.name.as_str().to_owned(), at.sync, at.founds);
-        let disk = at.disk.copy();
-        disk.set_fault(None);
-        if self.rng.percent(50) {
-            self.lose(slot);
-        }
-        let copy = self.add_slot(&name, "'", sync, founds);
-        self.slots[copy].disk = disk;
-        note!(self, "{} is a copy of {}", self.slots[copy].label, self.slots[slot].label);
-        self.start(copy);
-    }
-
     /// A node that is not ready looks whether it may begin alone: nobody that it is linked with serves,
     /// and of those that wait as it does it has seen most.
     pub(super) fn on_begin(&mut self, slot: usize, number: u64) {
@@ -419,119 +373,6 @@ impl Whole<'_> {
         self.schedule.plan(now + TICK_INTERVAL_MS, Happening::Tick { slot, process: number });
     }
 
-    /// Plans the next turn of the log's thread: soon if there is something in the queue.
-    pub(super) fn plan_log(&mut self, slot: usize, number: u64) {
-        let (least, most) = if self.is_healing() { (0, 1) } else { self.plan.disk_ms };
-        let pause = self.rng.within(least, most);
-        let now = self.schedule.now();
-        let Some(process) = self.slots[slot].running(number) else { return };
-        let (Some(logger), Some(log)) = (&process.logger, &process.log) else { return };
-        process.system.turn(now);
-        let has_work = log.bytes() > 0 || log.is_behind();
-        let patience = if has_work { pause } else { logger.patience().min(IDLE_MS) };
-        let at = (now + patience).max(process.disk_stalled_until).max(now + 1);
-        if process.log_planned.is_none_or(|planned| planned > at || planned < now) {
-            process.log_planned = Some(at);
-            self.schedule.plan(at, Happening::Log { slot, process: number });
-        }
-    }
-
-    /// A turn of the log's thread.
-    pub(super) fn on_log(&mut self, slot: usize, number: u64) {
-        let now = self.now();
-        let disk_fails = self.slots[slot].disk_fails;
-        let Some(process) = self.slots[slot].running(number) else { return };
-        if process.log_planned != Some(now) {
-            return;
-        }
-        process.log_planned = None;
-        if process.frozen {
-            return;
-        }
-        let Some(logger) = &mut process.logger else { return };
-        let failures = process.log.as_ref().map_or(0, |log| log.failures());
-        process.system.turn(now);
-        logger.step(Duration::ZERO);
-        let jobs = process.system.take_jobs();
-        let has_failed = process.failures() > failures;
-        let (is_saving, dies) = (!jobs.is_empty(), process.dies_with_disk);
-        process.jobs.extend(jobs);
-        if has_failed {
-            self.stats.disk_failures += 1;
-            note!(self, "{}: logging fails", self.slots[slot].label);
-        }
-        if has_failed && !disk_fails && !dies {
-            self.check_failure(slot);
-        }
-        if is_saving {
-            let pause = self.rng.within(self.plan.disk_ms.0, self.plan.disk_ms.1 * 20);
-            let at = self.now() + pause;
-            self.schedule.plan(at, Happening::Save { slot, process: number });
-        }
-        if has_failed && dies {
-            self.slots[slot].disk.set_fault(None);
-            return self.kill(slot, End::PowerCut);
-        }
-        self.touch(slot);
-    }
-
-    /// Logging may fail only where the disk does, or does not keep up.
-    fn check_failure(&mut self, slot: usize) {
-        let at = &self.slots[slot];
-        let Some(failure) = at.process.as_ref().and_then(|p| p.log.as_ref()?.failure()) else {
-            return;
-        };
-        if !failure.why.contains("told to fail") && !failure.why.contains("keep up") {
-            let detail = format!("{}: {}", at.label, failure.why);
-            self.judge.fail("logging fails on a disk that works", detail);
-        }
-    }
-
-    /// The thread that makes a snapshot.
-    pub(super) fn on_save(&mut self, slot: usize, number: u64) {
-        let now = self.now();
-        let Some(process) = self.slots[slot].running(number) else { return };
-        process.system.turn(now);
-        for job in std::mem::take(&mut process.jobs) {
-            job();
-            self.stats.snapshots += 1;
-        }
-        let has_died = process.dies_with_disk
-            && process.logger.as_ref().is_some_and(|l| l.state().view().save_failure.is_some());
-        if has_died {
-            self.slots[slot].disk.set_fault(None);
-            return self.kill(slot, End::PowerCut);
-        }
-        if !self.is_healing() && self.rng.percent(self.plan.cuts_after_save) {
-            return self.kill(slot, End::PowerCut);
-        }
-        self.touch(slot);
-    }
-
-    /// The disk begins to fail.
-    pub(super) fn fail_disk(&mut self, slot: usize, fault: Fault, within: u64, dies: bool) {
-        let at = &mut self.slots[slot];
-        let Some(process) = &mut at.process else { return };
-        let first = at.disk.operations() + 1 + self.rng.below(within as usize) as u64;
-        at.disk.set_fault(Some((first, fault)));
-        process.dies_with_disk |= dies;
-        process.was_slow = true;
-        at.disk_fails |= !dies;
-        note!(self, "{}: its disk is {fault:?} from operation {first} on", self.slots[slot].label);
-        if !dies {
-            let at = self.now() + self.rng.within(100, 6_000);
-            self.schedule.plan(at, Happening::MendDisk(slot));
-        }
-    }
-
-    pub(super) fn mend_disk(&mut self, slot: usize) {
-        if std::mem::take(&mut self.slots[slot].disk_fails) {
-            note!(self, "{}: its disk works again", self.slots[slot].label);
-            self.slots[slot].disk.set_fault(None);
-        }
-        self.touch(slot);
-    }
-
     pub(super) fn freeze(&mut self, slot: usize) {
         let until = self.now() + self.rng.within(100, 8_000);
         let Some(process) = &mut self.slots[slot].process else { return };
@@ -561,22 +402,5 @@ impl Whole<'_> {
             self.stats.forgotten += 1;
             self.touch(slot);
         }
-    }
-
-    /// What a restart would find on a node's disk now, if its power failed.
-    pub(super) fn recovered(&self, slot: usize) -> Result<engine::Image, String> {
-        let at = &self.slots[slot];
-        let disk = at.disk.fork();
-        disk.crash(&mut || false);
-        let dir = DataDir::on(Arc::new(disk) as Arc<dyn Disk>);
-        let options = crate::storage::RecoverOptions {
-            discard_damaged: false,
-            hash_seed: 1,
-            new_store: 1,
-            until: None,
-        };
-        let recovered = dir.recover("net", at.name.as_str(), &options, &mut |_, _| {});
-        let image = recovered.map_err(|error| error.to_string())?.image;
-        image.ok_or_else(|| "there is nothing".to_owned())
     }
 }

@@ -54,6 +54,7 @@ impl Whole<'_> {
                 self.schedule.plan(wake, Happening::Swim { slot, process: number });
             }
         }
+        let mut is_refused = false;
         for output in out {
             match output {
                 SwimOutput::Send { to, bytes } => self.send_datagram(slot, to, bytes),
@@ -71,15 +72,16 @@ impl Whole<'_> {
                     }
                     self.handle(slot, Input::MemberDown { member: NodeId { name, incarnation } });
                 }
-                SwimOutput::Refused { .. } => {
-                    note!(self, "{} is refused: its name is in use", self.slots[slot].label);
-                    self.give_way(slot);
-                    return;
-                }
+                SwimOutput::Refused { .. } => is_refused = true,
                 SwimOutput::IdentityRenewed { .. }
                 | SwimOutput::NetworkMismatch { .. }
                 | SwimOutput::VersionMismatch { .. } => {}
             }
+        }
+        // Its last words are among what was sent.
+        if is_refused {
+            note!(self, "{} is refused: its name is in use", self.slots[slot].label);
+            self.give_way(slot);
         }
     }
 

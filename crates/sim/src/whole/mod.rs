@@ -9,6 +9,7 @@
 //! connection.
 
 mod clients;
+mod disks;
 mod ending;
 mod faults;
 mod judge;
@@ -120,8 +121,8 @@ struct Whole<'a> {
     /// Nodes in which something may have happened.
     touched: VecDeque<usize>,
     processes: u64,
-    values: u32,
-    writes: u32,
+    /// How many requests clients had.
+    requests: u32,
 }
 
 /// Adds a line to the script, which is made only if there is one.
@@ -160,8 +161,7 @@ impl<'a> Whole<'a> {
             changed_at: START_MS,
             touched: VecDeque::new(),
             processes: 0,
-            values: 0,
-            writes: 0,
+            requests: 0,
             plan,
         }
     }

@@ -31,6 +31,8 @@ pub(super) enum Fault {
     SetBack,
     /// A copy of a directory is taken into use somewhere else.
     Copy,
+    /// A running node takes in the state of an old copy.
+    Restore,
     /// A node is lost, with its disk.
     Lose,
     /// An operator takes a node that is away off the Delete group's list.
@@ -52,7 +54,7 @@ pub(super) enum Fault {
 }
 
 /// All of them, and how often each is drawn in a calm mixture.
-pub(super) const FAULTS: [(Fault, u32); 18] = [
+pub(super) const FAULTS: [(Fault, u32); 19] = [
     (Fault::PowerCut, 6),
     (Fault::Kill, 4),
     (Fault::Stop, 3),
@@ -71,6 +73,7 @@ pub(super) const FAULTS: [(Fault, u32); 18] = [
     (Fault::Jump, 1),
     (Fault::Mend, 6),
     (Fault::SlowWatch, 8),
+    (Fault::Restore, 2),
 ];
 
 /// The plan of a run.

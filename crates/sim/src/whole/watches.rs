@@ -106,7 +106,6 @@ impl Watcher {
                     Err(format!("{path} {version:?} is told after {told:?}"))
                 } else {
                     if let Some(stream) = &mut self.stream
-                        && is_live
                         && !stream.behind.contains(&path)
                     {
                         stream.behind.push(path);

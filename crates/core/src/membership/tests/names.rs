@@ -119,6 +119,25 @@ fn a_process_that_was_stopped_while_another_took_its_name_elsewhere_has_to_go() 
 }
 
 #[test]
+fn a_process_that_stood_still_comes_back_when_who_took_its_name_meanwhile_is_gone() {
+    for seed in 0..10 {
+        let mut net = Net::joined(seed, 4);
+        net.run_for(6_000);
+        net.stop(3);
+        net.times_until_down("n3", 8_000);
+        let heir = net.start("n3");
+        net.join(heir, 0);
+        net.run_for(1_000);
+        // It hears that it is down, takes another identity, and is refused because of its name.
+        net.go_on(3);
+        net.run_for(300);
+        net.kill(heir);
+        net.run_until_all_see_all(20_000);
+        assert_eq!(refused(&net, 3), None);
+    }
+}
+
+#[test]
 fn a_restarted_node_that_finds_its_name_taken_is_the_joiner() {
     for seed in 0..10 {
         let mut net = Net::joined(seed, 4);
