@@ -46,8 +46,11 @@ fn from_elsewhere(hub: &Hub, at: &str, value: Option<&[u8]>) {
 
 fn closed() -> Node {
     let node = Node::found("n1");
-    node.connect().set("secret", 42);
+    let mut early = node.connect();
+    early.set("secret", 42);
     from_elsewhere(&node.hub, AUTH, Some(PASSWORD));
+    // Until those that were connected are cut off: a client that comes just before that is cut off, too.
+    while early.receive().is_some() {}
     node
 }
 
