@@ -20,6 +20,7 @@ pub mod gone;
 pub mod inbox;
 pub mod link_queue;
 pub mod log_queue;
+mod taken_out;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -36,7 +37,6 @@ use crate::engine::{
     BatchMoment, BatchSlot, BatchTerms, Change, CloseReason, Engine, EngineWriteError, LinkId,
     NO_LATER, Outbox, Output, Report, ServeJob,
 };
-use crate::model::defects::Defect;
 #[cfg(any(test, feature = "planted-defects"))]
 use crate::model::defects::Defects;
 use crate::model::ids::Millis;
@@ -46,7 +46,6 @@ use crate::replica::Committed;
 use crate::replica::catch_up::CatchUpSnapshot;
 use crate::replica::watch::{WatchId, WatchScope};
 use crate::replica::write::{Write, Written};
-use crate::storage::{Batch, Op};
 use crate::tree::Tree;
 use bundle::Collecting;
 use client_memory::ClientMemory;
@@ -56,6 +55,8 @@ use gone::{FreedChunks, GoneLog};
 use inbox::{Inbox, MonitorId, Pushed, TopicMessage, WatchContent};
 use link_queue::{LinkQueue, QueuedTotal, Together};
 use log_queue::{CutPurpose, LogItem, LogQueue};
+pub use taken_out::batch_of;
+use taken_out::{seen_without, split_dropped};
 
 /// Most monitors of topics, all clients together.
 pub const MONITORS_MAX: usize = 1 << 14;
@@ -688,48 +689,10 @@ impl Outputs {
         for (id, inbox) in aftermath.lapsed {
             let Some(mut lost) = inbox.settle(id) else { continue };
             lost.deletions.retain(|d| engine.tree().get(d.path.as_bytes()).is_none());
-            let had = if engine.defects().has(Defect::ResumeSkipsLost) {
-                engine.seen().clone()
-            } else {
-                engine.seen().difference(&lost.events)
-            };
+            let had = seen_without(engine, &lost.events);
             inbox.note_kept(id, self.gone.begin(id, had, lost.deletions));
         }
     }
-}
-
-/// What a log needs of a moment's outputs, and the requests to make that moment's state safe; none
-/// if there is nothing.
-pub fn batch_of(engine: &Engine, outbox: &Outbox) -> Option<(Batch, Vec<u64>)> {
-    let (mut ops, mut persist, mut is_told) = (Vec::new(), Vec::new(), false);
-    for output in outbox.iter() {
-        match output {
-            Output::Commit(change) => ops.push(Op::Put(change.clone())),
-            Output::Gone { purged, dropped } => {
-                ops.extend(purged.iter().chain(dropped).map(Op::gone));
-            }
-            Output::Knowledge => is_told = true,
-            Output::Persist { token } => persist.push(*token),
-            _ => {}
-        }
-    }
-    let knowledge = (is_told || !persist.is_empty()).then(|| engine.knowledge());
-    if ops.is_empty() && knowledge.is_none() {
-        return None;
-    }
-    let table = Arc::clone(engine.table());
-    Some((Batch { time_ms: 0, table, ops, knowledge }, persist))
-}
-
-/// Of entries that were dropped: what tells watchers of those with a value, and the tombstones, of
-/// which watchers were told when they were made.
-fn split_dropped(dropped: Vec<Committed>) -> (Vec<Committed>, Vec<Committed>) {
-    let (tombstones, mut values): (Vec<_>, Vec<_>) =
-        dropped.into_iter().partition(|change| change.entry.is_tombstone());
-    for change in &mut values {
-        change.entry = change.entry.without_value();
-    }
-    (values, tombstones)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
 use crate::replica::apply::Conflict;
+use crate::storage::{Batch, Op};
 
 fn hub() -> Hub {
     let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
