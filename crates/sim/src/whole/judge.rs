@@ -181,7 +181,9 @@ impl Judge {
             } else if acked.value.is_none()
                 && number.is_some()
                 && number == acked.old
-                && number.is_some_and(|number| self.made.get(&number).is_some_and(|m| m.len() == 1))
+                // A copy of a change does not beat what came on top of the first one.
+                && number.is_some_and(|number| self.is_made_once(number))
+                && self.is_made_once(acked.request)
                 && !self.has_lost(event, acked)
                 && !number.is_some_and(|n| self.undone.contains(&(acked.path.clone(), n)))
             {
@@ -224,6 +226,10 @@ impl Judge {
         let copies = self.made.get(&acked.request);
         let is_replaced = is_replaced(event) || copies.into_iter().flatten().any(is_replaced);
         !is_there && !is_replaced && !self.has_lost(event, acked)
+    }
+
+    fn is_made_once(&self, request: u32) -> bool {
+        self.made.get(&request).is_some_and(|made| made.len() == 1)
     }
 
     /// Whether a conflict that a change, or a copy of it, has lost was reported.
