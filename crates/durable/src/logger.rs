@@ -201,7 +201,15 @@ impl Logger {
             self.on_failed(failure.as_ref().map_or("unknown", |failure| &failure.why));
         }
         self.requests.extend(requests);
-        let done = items.into_iter().try_for_each(|item| self.carry_out(item, now));
+        let mut items = items.into_iter();
+        let done = items.by_ref().try_for_each(|item| self.carry_out(item, now));
+        // What comes behind a failure is in no log, but in the snapshot with which logging begins anew;
+        // who wants it to be safe is told then.
+        for item in items {
+            if let LogItem::Batch { persist, .. } = item {
+                self.note_requests(persist);
+            }
+        }
         if let Err(error) = done.and_then(|()| self.make_safe(now)) {
             self.fail(&error.to_string());
         }
@@ -215,13 +223,17 @@ impl Logger {
     fn carry_out(&mut self, item: LogItem, now: Millis) -> Result<(), StorageError> {
         match item {
             LogItem::Batch { number, batch, persist } => {
-                self.requests.extend(persist);
-                let too_many = self.requests.len().saturating_sub(REQUESTS_MAX);
-                self.requests.drain(..too_many);
+                self.note_requests(persist);
                 self.append(number, batch, now)
             }
             LogItem::Cut(cut) => self.cut(*cut, now),
         }
+    }
+
+    fn note_requests(&mut self, requests: Vec<u64>) {
+        self.requests.extend(requests);
+        let too_many = self.requests.len().saturating_sub(REQUESTS_MAX);
+        self.requests.drain(..too_many);
     }
 
     fn append(&mut self, number: u64, mut batch: Batch, now: Millis) -> Result<(), StorageError> {

@@ -421,6 +421,22 @@ fn while_the_disk_fails_what_is_on_it_is_told_and_no_log() {
 }
 
 #[test]
+fn a_request_behind_what_the_disk_refused_is_not_forgotten() {
+    let disk = MemoryDisk::new();
+    let mut world = World::must_start(&disk, SyncPolicy::Never);
+    disk.set_fault(Some((1, Fault::Full)));
+    // The next log cannot be begun, and the request was taken from the queue together with that.
+    world.hub.cut_log(crate::hub::log_queue::CutPurpose::Rotate);
+    world.hub.queue(Output::Persist { token: 7 });
+    world.step();
+    assert!(world.queue.failure().is_some());
+    assert_eq!(world.logger.open_requests(), [7]);
+    disk.set_fault(None);
+    (0..3).for_each(|_| assert!(world.step()));
+    assert!(world.queue.failure().is_none() && world.logger.open_requests().is_empty());
+}
+
+#[test]
 fn what_is_purged_at_a_start_is_purged_in_the_log_too() {
     let disk = MemoryDisk::new();
     let mut world = World::must_start(&disk, SyncPolicy::EveryBatch);

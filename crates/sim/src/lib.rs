@@ -7,6 +7,9 @@
 //! ([`steps`]), then everything is repaired ([`healing`]), and in the end all nodes must agree
 //! ([`oracle`]). A failing run is shortened ([`shrink()`]) and printed as a script.
 //!
+//! [`whole`] does the same with whole nodes: hub, log, disk, membership and clients, with a judge of its
+//! own that asks for what users are promised.
+//!
 //! `cargo run --release --example simulate` runs many seeds; `tests/sim/seeds.rs` runs some of them, and
 //! shows that planted defects ([`crate::model::defects`]) are found.
 

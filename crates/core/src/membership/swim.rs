@@ -58,6 +58,9 @@ pub(super) enum Phase {
     },
 }
 
+/// After a renewal, members that do not let us in for so long are taken for gone.
+const OUTSIDE_PATIENCE_MS: Millis = 10_000;
+
 /// Whether this node has its place in the network, should another have its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -88,6 +91,8 @@ pub struct Swim {
     down_since: BTreeMap<SocketAddr, (Identity, Millis)>,
     announce_period_ms: Millis,
     remove_down_after_ms: Millis,
+    /// Since when nobody has let us in under a new identity.
+    outside_since: Option<Millis>,
     /// Up to when other members are asked for their lists.
     feed_until: Millis,
     feeds: usize,
@@ -129,6 +134,7 @@ impl Swim {
             timers: Timers::default(),
             roster: Roster::default(),
             down_since: BTreeMap::new(),
+            outside_since: None,
             announce_period_ms: config.announce_period_ms,
             remove_down_after_ms: config.remove_down_after_ms,
             feed_until: 0,
@@ -282,9 +288,29 @@ impl Swim {
                 // believe to be up are not on the list of those that are called.
                 self.ask_for_feed(out);
             }
+            self.give_up_silent(out);
             self.remind_suspects(out);
             self.remove_long_down();
         }
+    }
+
+    /// Nobody lets us in under a new identity: those that we believe to be up are not there, and foca, which
+    /// does not probe, would never find out. Until then a node that came with one of their names is refused.
+    fn give_up_silent(&mut self, out: &mut Vec<SwimOutput>) {
+        if !self.effects.is_outside {
+            self.outside_since = None;
+            return;
+        }
+        let since = *self.outside_since.get_or_insert(self.now);
+        if self.now.saturating_sub(since) < OUTSIDE_PATIENCE_MS {
+            return;
+        }
+        self.outside_since = None;
+        let silent: Vec<_> =
+            self.foca.iter_members().map(|member| Member::down(member.id().clone())).collect();
+        // For us alone: others know better. An error would be about one of them, which then stays.
+        let _ = self.foca.apply_many(silent.into_iter(), false, &mut self.effects);
+        self.settle(out);
     }
 
     /// Tells suspects of the suspicion directly, so that they can refute it. foca only spreads it a

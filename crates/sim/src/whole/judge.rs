@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::view::{EventId, Version, event_id, version};
 use crate::Failure;
 use crate::engine::Report;
-use crate::model::ids::NodeId;
+use crate::model::ids::{NodeId, NodeTable};
 use crate::model::path::Path;
 use crate::storage::{Batch, Op};
 
@@ -36,8 +36,10 @@ pub(super) struct Judge {
     acked: BTreeMap<EventId, Acked>,
     /// The events that each request made: more than one where it was sent again.
     made: BTreeMap<u32, Vec<EventId>>,
-    /// Paths where a conflict was reported, and how many there were.
-    disputed: BTreeSet<Path>,
+    /// The newest events of what lost in conflicts that were reported.
+    losers: BTreeSet<EventId>,
+    /// Values that were reported to undo a deletion which had been purged, and where.
+    undone: BTreeSet<(Path, u32)>,
     pub(super) conflicts: u64,
     pub(super) purged: u64,
 }
@@ -85,11 +87,17 @@ impl Judge {
     }
 
     /// A node has told its operators this; says whether it changes anything.
-    pub(super) fn on_report(&mut self, report: &Report) -> bool {
+    pub(super) fn on_report(&mut self, table: &NodeTable, report: &Report) -> bool {
         match report {
             Report::Conflict(conflict) => {
                 self.conflicts += 1;
-                self.disputed.insert(conflict.path.clone());
+                self.losers.insert(event_id(table, conflict.loser.newest()));
+                if conflict.is_undone_deletion()
+                    && let Some(value) = conflict.winner.value()
+                {
+                    let number = super::clients::number_of(value);
+                    self.undone.insert((conflict.path.clone(), number));
+                }
                 true
             }
             Report::ContentsDiffer { peer } => {
@@ -173,8 +181,11 @@ impl Judge {
             } else if acked.value.is_none()
                 && number.is_some()
                 && number == acked.old
-                && number.is_some_and(|number| self.made.get(&number).is_some_and(|m| m.len() == 1))
-                && !self.disputed.contains(&acked.path)
+                // A copy of a change does not beat what came on top of the first one.
+                && number.is_some_and(|number| self.is_made_once(number))
+                && self.is_made_once(acked.request)
+                && !self.has_lost(event, acked)
+                && !number.is_some_and(|n| self.undone.contains(&(acked.path.clone(), n)))
             {
                 wrong = Some(("what was deleted has come back, and nobody was told", detail()));
             }
@@ -187,8 +198,8 @@ impl Judge {
         }
     }
 
-    /// Whether a change is neither there nor replaced by somebody who knew it, and no conflict tells of
-    /// its path.
+    /// Whether a change is neither there nor replaced by somebody who knew it, and no conflict tells that
+    /// it lost.
     fn is_lost(
         &self,
         event: &EventId,
@@ -214,6 +225,16 @@ impl Judge {
         // Copies of one write are one change.
         let copies = self.made.get(&acked.request);
         let is_replaced = is_replaced(event) || copies.into_iter().flatten().any(is_replaced);
-        !is_there && !is_replaced && !self.disputed.contains(&acked.path)
+        !is_there && !is_replaced && !self.has_lost(event, acked)
+    }
+
+    fn is_made_once(&self, request: u32) -> bool {
+        self.made.get(&request).is_some_and(|made| made.len() == 1)
+    }
+
+    /// Whether a conflict that a change, or a copy of it, has lost was reported.
+    fn has_lost(&self, event: &EventId, acked: &Acked) -> bool {
+        let copies = self.made.get(&acked.request).into_iter().flatten();
+        copies.chain([event]).any(|event| self.losers.contains(event))
     }
 }

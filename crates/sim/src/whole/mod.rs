@@ -24,6 +24,7 @@ mod wires;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use clients::Client;
 use judge::Judge;
@@ -288,7 +289,8 @@ impl<'a> Whole<'a> {
         let label = self.slots[slot].label.clone();
         let Some(process) = &mut self.slots[slot].process else { return };
         let (reports, _) = process.hub.take_reports();
-        let own = process.hub.read(|engine| engine.id().clone());
+        let (own, table) =
+            process.hub.read(|engine| (engine.id().clone(), Arc::clone(engine.table())));
         let items = process.observer.take(std::time::Duration::ZERO).items;
         let mut is_news = false;
         for item in items {
@@ -317,7 +319,7 @@ impl<'a> Whole<'a> {
             self.changed_at = self.schedule.now();
         }
         for report in reports {
-            let change = self.judge.on_report(&report);
+            let change = self.judge.on_report(&table, &report);
             if change {
                 self.changed_at = self.schedule.now();
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{Happening, Whole, note};
 use crate::engine::{Input, LinkId, ServeJob};
 use crate::hub::link_queue::{LinkQueue, LinkWork};
+use crate::membership::SwimInput;
 use crate::model::ids::{Millis, NodeName};
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use crate::protocol::peer::PeerMessage;
@@ -165,6 +166,10 @@ impl Whole<'_> {
         self.changed_at = self.now();
         note!(self, "{} and {} are linked", self.slots[from].label, self.slots[to].label);
         for ((slot, link), peer) in links.into_iter().zip(ids) {
+            // A greeting tells membership where its sender is.
+            let addr = self.slots[if slot == from { to } else { from }].addr;
+            let name = Some(peer.name.clone());
+            self.give_swim(slot, SwimInput::KnownPeer { name, addr });
             self.handle(slot, Input::LinkUp { link, peer });
         }
     }

@@ -138,6 +138,34 @@ fn a_process_that_stood_still_comes_back_when_who_took_its_name_meanwhile_is_gon
 }
 
 #[test]
+fn a_process_that_stood_still_while_all_others_went_finds_who_came_in_their_place() {
+    for seed in 0..10 {
+        let mut net = Net::joined(seed, 3);
+        net.run_for(6_000);
+        net.stop(0);
+        net.times_until_down("n0", 8_000);
+        net.kill(1);
+        net.run_for(8_000);
+        let moved = net.start("n1");
+        net.join(moved, 2);
+        let namesake = net.start("n0");
+        net.join(namesake, 2);
+        net.run_for(1_000);
+        // It takes another identity, and is refused because of its name; then nobody of before is left.
+        net.go_on(0);
+        net.run_for(300);
+        net.kill(namesake);
+        net.kill(2);
+        // A link between the two tells them where the other one is.
+        for (at, other) in [(0, moved), (moved, 0)] {
+            let (name, addr) = (net.swim(other).identity().name.clone(), net.nodes[other].addr);
+            net.give(at, SwimInput::KnownPeer { name: Some(name), addr });
+        }
+        net.run_until_all_see_all(30_000);
+    }
+}
+
+#[test]
 fn a_restarted_node_that_finds_its_name_taken_is_the_joiner() {
     for seed in 0..10 {
         let mut net = Net::joined(seed, 4);
