@@ -161,11 +161,7 @@ impl<'a> Cluster<'a> {
         let broken = catch_unwind(AssertUnwindSafe(|| self.run_to_end())).err();
         let failure = match broken {
             None => self.oracle.take_failure().filter(|_| self.stats.undecided == 0),
-            Some(panic) => {
-                let detail = panic.downcast_ref::<String>().cloned();
-                let detail = detail.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
-                Some(Failure { check: "a node panicked", detail: detail.unwrap_or_default() })
-            }
+            Some(panic) => Some(Failure::of_panic(&*panic)),
         };
         if let Some(Failure { check, detail }) = &failure {
             note!(self, "WRONG: {check}: {detail}");

@@ -11,6 +11,7 @@ pub(super) mod shadow;
 pub(super) mod step;
 
 use smallvec::SmallVec;
+use std::any::Any;
 
 use super::bits::Bits;
 use crate::model::chain::ChainBound;
@@ -25,6 +26,15 @@ pub struct Failure {
     pub check: &'static str,
     /// Where and with what.
     pub detail: String,
+}
+
+impl Failure {
+    /// A node panicked: most likely it found an invariant broken.
+    pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> Self {
+        let detail = panic.downcast_ref::<String>().cloned();
+        let detail = detail.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
+        Self { check: "a node panicked", detail: detail.unwrap_or_default() }
+    }
 }
 
 /// The judge of one run.

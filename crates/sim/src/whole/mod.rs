@@ -24,6 +24,7 @@ mod wires;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use clients::Client;
@@ -36,7 +37,7 @@ use wires::Wire;
 use super::rng::Rng;
 use super::schedule::Schedule;
 use super::script::Script;
-use super::{Options, Outcome, Stats};
+use super::{Failure, Options, Outcome, Stats};
 use crate::engine::Input;
 use crate::hub::log_queue::LogItem;
 use crate::model::ids::Millis;
@@ -168,6 +169,21 @@ impl<'a> Whole<'a> {
     }
 
     fn run(mut self, skipped: &[bool]) -> Outcome {
+        // A broken invariant is a failure like any other.
+        let broken = catch_unwind(AssertUnwindSafe(|| self.run_to_end(skipped))).err();
+        let failure =
+            broken.map(|panic| Failure::of_panic(&*panic)).or_else(|| self.judge.failure.take());
+        if let Some(failure) = &failure {
+            note!(self, "WRONG: {}: {}", failure.check, failure.detail);
+        }
+        self.stats.virtual_ms = self.now() - START_MS;
+        self.stats.events = self.judge.event_count();
+        self.stats.conflicts = self.judge.conflicts;
+        let script = self.script.map(Script::into_lines).unwrap_or_default();
+        Outcome { seed: self.seed, failure, steps: self.plan.steps, stats: self.stats, script }
+    }
+
+    fn run_to_end(&mut self, skipped: &[bool]) {
         self.begin();
         let mut happened = 0;
         while self.phase != Phase::Over && self.judge.failure.is_none() {
@@ -179,15 +195,6 @@ impl<'a> Whole<'a> {
             self.happen(happening, skipped);
             self.settle();
         }
-        let failure = self.judge.failure.take();
-        if let Some(failure) = &failure {
-            note!(self, "WRONG: {}: {}", failure.check, failure.detail);
-        }
-        self.stats.virtual_ms = self.now() - START_MS;
-        self.stats.events = self.judge.event_count();
-        self.stats.conflicts = self.judge.conflicts;
-        let script = self.script.map(Script::into_lines).unwrap_or_default();
-        Outcome { seed: self.seed, failure, steps: self.plan.steps, stats: self.stats, script }
     }
 
     fn begin(&mut self) {
