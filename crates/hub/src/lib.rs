@@ -380,7 +380,7 @@ impl Hub {
         }
     }
 
-    /// A new link's name and queue; nothing is queued for it before [`Input::LinkUp`] was
+    /// A new link's name and queue; nothing is queued for it before [`crate::engine::Input::LinkUp`] was
     /// handled. Remove it with [`Hub::remove_link`].
     pub fn add_link(&self) -> (LinkId, Arc<LinkQueue>) {
         self.add_queue(LinkQueue::new())
@@ -401,7 +401,7 @@ impl Hub {
         (link, queue)
     }
 
-    /// Removes a link's queue. The engine is told with [`Input::LinkDown`].
+    /// Removes a link's queue. The engine is told with [`crate::engine::Input::LinkDown`].
     pub fn remove_link(&self, link: LinkId) {
         let mut outputs = self.outputs.lock();
         if let Some(queue) = outputs.links.remove(&link) {
@@ -467,7 +467,7 @@ impl Hub {
         Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
     }
 
-    /// Adds a monitor for the topics that match a pattern ([`topic_matches`]). `None` when there
+    /// Adds a monitor for the topics that match a pattern ([`distkv_core::protocol::client::topic::topic_matches`]). `None` when there
     /// are too many.
     pub fn monitor(&self, pattern: Path, inbox: &Arc<Inbox>) -> Option<MonitorId> {
         let mut outputs = self.outputs.lock();

@@ -266,7 +266,7 @@ impl NodeTable {
     }
 
     /// Who an index of this table, or of one that it was cloned from, stands for. To be asked where an
-    /// index from elsewhere would be a defect: it ends the thread (see [`super::invariant`]).
+    /// index from elsewhere would be a defect: it ends the thread (see [`mod@super::invariant`]).
     #[must_use]
     #[track_caller]
     pub fn id(&self, index: NodeIndex) -> &NodeId {

@@ -1,4 +1,4 @@
-//! Typed requests, borrowing from the bytes that they came in. [`decode`](super::decode) reads them.
+//! Typed requests, borrowing from the bytes that they came in. [`decode`](mod@super::decode) reads them.
 
 use super::action::Action;
 use super::batch::BatchRequest;
