@@ -27,6 +27,10 @@ fn parse(text: &str) -> Option<u64> {
     if let Some(seconds) = text.strip_prefix('@') {
         return parse_seconds(seconds);
     }
+    // The calendar takes a second 60 for the one before it; here it is more likely a slip.
+    if text.contains(":60") {
+        return None;
+    }
     let moment = text.parse::<Timestamp>().ok().or_else(|| {
         let civil: DateTime = text.parse().ok()?;
         TimeZone::UTC.to_timestamp(civil).ok()
@@ -88,6 +92,7 @@ mod tests {
             "2026-11-21T9",
             "2026-11-21T24:00",
             "2026-11-21T09:60",
+            "2026-11-21T09:14:60",
             "1969-12-31",
             "2026-11-21T09:14+2",
             "2026-11-21-1",
