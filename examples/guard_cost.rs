@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use distkv::engine::{BatchSlot, BatchTerms, Operation, WriteOp};
+use distkv::engine::{BatchTerms, Operation, WriteOp};
 use distkv::engine::{Config, Engine, Input, Outbox};
 use distkv::hub::Hub;
 use distkv::model::ids::{Incarnation, NodeId, NodeName};
@@ -63,8 +63,7 @@ fn path(number: u64) -> Path {
 /// As the server does it.
 fn set_all(hub: &Hub, paths: &[Path], value: &[u8]) {
     let op = |path| Operation::Write(WriteOp::new(Write::new(path, Some(value))));
-    let mut slots: Vec<_> = paths.iter().map(|path| BatchSlot::new(op(path))).collect();
-    black_box(hub.write_batch(&mut slots, BatchTerms { room: usize::MAX, with_names: false }));
+    black_box(hub.write_batch(paths.iter().map(op), BatchTerms::WHOLE));
 }
 
 /// Nanoseconds that this thread has run, and that it waited for a core.

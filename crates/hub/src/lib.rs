@@ -29,12 +29,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::sync::ShardedLock;
 use event_listener::Event;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::engine::batch::write_one;
 use crate::engine::changes::{AddWatch, EndWatch, StopMakingEvents};
 use crate::engine::{
-    BatchMoment, BatchSlot, BatchTerms, Change, CloseReason, Engine, EngineWriteError, LinkId,
-    NO_LATER, Outbox, Output, Report,
+    BatchDone, BatchTerms, Change, CloseReason, Engine, EngineWriteError, LinkId, NO_LATER,
+    Operation, Outbox, Output, Report,
 };
 #[cfg(any(test, feature = "planted-defects"))]
 use crate::model::defects::Defects;
@@ -133,21 +134,25 @@ impl Hub {
         self.change(|engine, out| engine.handle(change, now, out)).0
     }
 
-    /// The same, with the number of the log's batch that has the change: 0 if nothing of it is logged.
+    /// Carries out a change, and tells the number of the log's batch that has it: 0 if nothing of it is
+    /// logged.
     pub fn handle_logged<C: Change>(&self, change: C, now: Millis) -> (C::Answer, u64) {
         self.change(|engine, out| engine.handle(change, now, out))
     }
 
-    /// The same for clients' operations ([`Engine::write_batch`]).
-    pub fn write_batch(
+    /// Carries out clients' operations ([`Engine::write_batch`]), and tells the number of the log's batch
+    /// that has their changes: 0 if there are none, or no log.
+    pub fn write_batch<'a>(
         &self,
-        slots: &mut [BatchSlot<'_>],
+        ops: impl IntoIterator<Item = Operation<'a>>,
         terms: BatchTerms,
-    ) -> (BatchMoment, u64) {
-        self.change(|engine, out| engine.write_batch(slots, terms, out))
+    ) -> (BatchDone, u64) {
+        // Put together before the guard is taken.
+        let mut ops: SmallVec<[Operation<'a>; 2]> = ops.into_iter().collect();
+        self.change(|engine, out| engine.write_batch(&mut ops, terms, out))
     }
 
-    /// The same for one write that is no client's. `ack_wanted`: peers are to acknowledge it at once.
+    /// Makes one change that is no client's. `ack_wanted`: peers are to acknowledge it at once.
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.

@@ -4,9 +4,10 @@
 
 use super::value::{Job, Lookup};
 use super::write_reply::write_refused;
-use crate::engine::{BatchSlot, BatchTerms, Engine, Operation, Outcome};
+use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
+use crate::model::invariant::OrBroken;
 use crate::model::value::write_array_len;
 use crate::protocol::client::batch::{BatchOp, BatchRequest};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
@@ -192,26 +193,23 @@ fn carry_out_part(cx: &Context<'_>, part: &mut [Op<'_>], bytes: &mut usize) -> M
             Moment::of(engine)
         });
     }
-    // What a part may take of the reply is known from those before it; within one part it ends with the
-    // operation that exceeds it.
-    let terms = BatchTerms { room: REPLY_BYTES_MAX.saturating_sub(*bytes), with_names: true };
-    let has_room = *bytes <= REPLY_BYTES_MAX;
-    let mut slots: Vec<BatchSlot<'_>> = part
-        .iter()
-        .map(|op| BatchSlot::new(if has_room { op.op() } else { Operation::Nothing }))
-        .collect();
-    let (moment, logged) = cx.hub.write_batch(&mut slots, terms);
-    let results: Vec<_> = slots.into_iter().map(BatchSlot::into_result).collect();
-    let done = if has_room { moment.done } else { 0 };
-    for (at, (op, result)) in part.iter_mut().zip(results).enumerate() {
-        if at >= done {
+    if *bytes > REPLY_BYTES_MAX {
+        part.iter_mut().for_each(Op::refuse_for_room);
+        return cx.hub.read(Moment::of);
+    }
+    let terms = BatchTerms { room: REPLY_BYTES_MAX - *bytes, with_names: true };
+    let (done, logged) = cx.hub.write_batch(part.iter().map(Op::op), terms);
+    let BatchDone { outcomes, tock, is_ready, names } = done;
+    let mut outcomes = outcomes.into_iter();
+    for op in part {
+        let Some(outcome) = outcomes.next() else {
             op.refuse_for_room();
             continue;
-        }
-        *bytes += result.as_ref().map_or(0, Outcome::reply_bytes);
-        op.take(result, moment.is_ready, logged);
+        };
+        *bytes += outcome.as_ref().map_or(0, Outcome::reply_bytes);
+        op.take(outcome, is_ready, logged);
     }
-    Moment { tock: moment.tock, names: moment.names.unwrap_or_else(|| cx.hub.read(NodeNames::of)) }
+    Moment { tock, names: names.or_broken("the names of nodes were wanted") }
 }
 
 fn no_room() -> ClientError {

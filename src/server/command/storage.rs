@@ -7,14 +7,15 @@
 use std::sync::Arc;
 
 use super::admin::LongMap;
-use crate::engine::{BatchSlot, BatchTerms, Operation, Outcome, WriteOp};
+use crate::engine::{BatchDone, BatchTerms, Operation, WriteOp};
 use crate::model::ids::Tock;
+use crate::model::invariant::OrBroken;
 use crate::model::value::write_nil;
 use crate::protocol::client::reply::{StreamTag, write_error};
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::stored::StoredChange;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
-use crate::replica::write::Write;
+use crate::replica::write::{Write, Written};
 use crate::server::info::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus};
 use crate::server::session::{Context, Session, Then};
 
@@ -123,21 +124,16 @@ impl Session {
         cx.check_storage()?;
         let write = Write { idempotent: true, ..Write::new(&path, change.value) };
         let op = WriteOp { tock: Some(change.tock), ..WriteOp::new(write) };
-        let mut slots = [BatchSlot::new(Operation::Write(op))];
-        let terms = BatchTerms { room: usize::MAX, with_names: true };
-        let (moment, number) = cx.hub.write_batch(&mut slots, terms);
-        let [slot] = slots;
-        let (entry, is_made) = match slot.into_result() {
-            Some(Outcome::Written(written)) => (written.entry, written.is_made),
-            Some(Outcome::Refused(error)) => return Err(super::value::engine_error(&error)),
-            // A write has no other result.
-            Some(Outcome::Found(_) | Outcome::Tock(_)) | None => (None, false),
-        };
-        let tock = moment.tock;
+        let terms = BatchTerms { with_names: true, ..BatchTerms::WHOLE };
+        let (done, number) = cx.hub.write_batch([Operation::Write(op)], terms);
+        let BatchDone { outcomes, tock, names, .. } = done;
+        let outcome = outcomes.into_iter().flatten().next().or_broken("a batch has its outcomes");
+        let Written { entry, is_made, .. } =
+            outcome.into_written().map_err(|error| super::value::engine_error(&error))?;
         let from = out.len();
         let mut message = MessageWriter::new(out);
         message.bool("changed", is_made);
-        if let (Some(entry), Some(names)) = (&entry, &moment.names) {
+        if let (Some(entry), Some(names)) = (&entry, &names) {
             names.names().write_chain(entry, ChainLength(1), message.key("chain"));
         }
         message.tock(entry.as_ref().map_or(tock, |entry| entry.tock())).u64("seq", seq);

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::spare;
 pub(in crate::server) use super::write_reply::engine_error;
 use super::write_reply::{write_refusal, write_refused, write_reply};
-use crate::engine::{BatchMoment, BatchSlot, BatchTerms, Engine, Operation, Outcome, WriteOp};
+use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
 use crate::model::invariant::OrBroken;
@@ -147,10 +147,13 @@ impl Session {
             jobs.iter_mut().for_each(|job| job.refuse(&error));
         }
         let with_names = jobs.iter().any(|job| job.write.is_some_and(|w| !w.reply_chain.is_none()));
-        let (moment, number) = carry_out(cx, &mut jobs, BatchTerms { room, with_names });
-        let BatchMoment { done, tock, names, .. } = moment;
+        let terms = BatchTerms { room, with_names };
+        let (done, number) = cx.hub.write_batch(jobs.iter().map(Job::op), terms);
+        let BatchDone { outcomes, tock, names, .. } = done;
+        let done = outcomes.len();
         let sample = Sample::new(done);
-        for (at, job) in jobs.into_iter().take(done).enumerate() {
+        for (at, (mut job, outcome)) in jobs.into_iter().zip(outcomes).enumerate() {
+            job.outcome = outcome;
             let (from, seq) = (out.len(), job.seq);
             let number = job.logged_as(cx, number);
             job.count(cx, sample.weight(at));
@@ -272,18 +275,6 @@ pub(super) struct Job<'a> {
     pub(super) write: Option<&'a WriteRequest<'a>>,
     pub(super) path: Result<Option<WholePath<'a>>, ClientError>,
     pub(super) outcome: Option<Outcome>,
-}
-
-/// Carries out jobs under one guard. Tells of which moment the replies are, and the number of the log's
-/// batch.
-fn carry_out(cx: &Context<'_>, jobs: &mut [Job<'_>], terms: BatchTerms) -> (BatchMoment, u64) {
-    let mut slots: SmallVec<[BatchSlot<'_>; 2]> =
-        jobs.iter().map(|job| BatchSlot::new(job.op())).collect();
-    let moment = cx.hub.write_batch(&mut slots, terms);
-    let results: SmallVec<[Option<Outcome>; 2]> =
-        slots.into_iter().map(BatchSlot::into_result).collect();
-    jobs.iter_mut().zip(results).for_each(|(job, result)| job.outcome = result);
-    moment
 }
 
 impl<'a> Job<'a> {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use super::walk::{Look, ScopeWalk};
 use super::{Emit, Framing, Garbage, Progress, Source};
-use crate::engine::{BatchSlot, BatchTerms, Operation, Outcome, WriteOp};
+use crate::engine::{BatchTerms, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
 use crate::model::value::write_array_len;
@@ -59,18 +59,16 @@ fn delete_batch(
     cx.check_storage().map_err(|error| (error, 0))?;
     let mut deleted = Vec::with_capacity(paths.len());
     let write = |path| Operation::Write(WriteOp::new(Write::new(path, None)));
-    let mut slots: Vec<_> = paths.iter().map(|path| BatchSlot::new(write(path))).collect();
-    let (_, number) =
-        cx.hub.write_batch(&mut slots, BatchTerms { room: usize::MAX, with_names: false });
-    let results: Vec<_> = slots.into_iter().map(BatchSlot::into_result).collect();
+    let (done, number) = cx.hub.write_batch(paths.iter().map(write), BatchTerms::WHOLE);
+    let written = done.outcomes.into_iter().flatten().map(Outcome::into_written);
     let mut result = Ok(());
-    for (path, done) in paths.into_iter().zip(results) {
-        match done {
-            Some(Outcome::Written(Written {
-                entry: Some(tombstone), is_made: true, old, ..
-            })) => deleted.push(Deleted { path, old, tombstone, number: 0 }),
-            Some(Outcome::Refused(error)) => result = Err(error),
-            _ => {}
+    for (path, written) in paths.into_iter().zip(written) {
+        match written {
+            Ok(Written { entry: Some(tombstone), is_made: true, old, .. }) => {
+                deleted.push(Deleted { path, old, tombstone, number: 0 });
+            }
+            Ok(_) => {}
+            Err(error) => result = Err(error),
         }
     }
     for deleted in &mut deleted {

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::{Engine, EngineWriteError, Outbox};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeName, NodeTable, Tick, Tock};
+use crate::model::invariant::OrBroken;
 use crate::model::spelling::LifeRef;
 use crate::protocol::client::chain::Names;
 use crate::replica::write::{ChainCondition, Write, Written};
@@ -17,13 +18,6 @@ use crate::tree::Spot;
 /// So many operations are looked up together: their entries are in the processor's caches then, else
 /// each operation waits for its own.
 const LOOKED_UP_AT_ONCE: usize = 16;
-
-/// One operation of a batch and, once the batch was carried out, its result.
-#[derive(Debug)]
-pub struct BatchSlot<'a> {
-    op: Operation<'a>,
-    result: Option<Outcome>,
-}
 
 /// What a client wants.
 #[derive(Debug)]
@@ -69,11 +63,11 @@ pub enum Outcome {
     Tock(Tock),
 }
 
-/// What a batch's replies are written with: the state of its moment.
-#[derive(Clone)]
-pub struct BatchMoment {
-    /// So many operations were carried out; for the rest there was no room.
-    pub done: usize,
+/// What came of a batch, and what its replies are written with: the state of its moment.
+pub struct BatchDone {
+    /// What came of each operation, in order; none for [`Operation::Nothing`]. They are fewer than the
+    /// operations if there was no room for the rest, which was not carried out.
+    pub outcomes: SmallVec<[Option<Outcome>; 2]>,
     /// The node's tock.
     pub tock: Tock,
     /// Whether the node serves clients.
@@ -90,6 +84,11 @@ pub struct BatchTerms {
     pub room: usize,
     /// Whether replies will name nodes.
     pub with_names: bool,
+}
+
+impl BatchTerms {
+    /// All of it, however much the results are.
+    pub const WHOLE: Self = Self { room: usize::MAX, with_names: false };
 }
 
 /// The names under which clients see nodes, at one moment. Cheap to clone.
@@ -113,24 +112,12 @@ impl NodeNames {
     }
 }
 
-impl<'a> BatchSlot<'a> {
-    /// An operation to be carried out.
-    #[must_use]
-    pub fn new(op: Operation<'a>) -> Self {
-        Self { op, result: None }
-    }
-
-    /// Its result; none if it was not carried out.
-    #[must_use]
-    pub fn into_result(self) -> Option<Outcome> {
-        self.result
-    }
-
+impl Operation<'_> {
     fn path(&self) -> Option<&[u8]> {
-        match &self.op {
-            Operation::Get(path) => Some(path),
-            Operation::Write(op) => Some(op.write.path.as_bytes()),
-            Operation::Nothing | Operation::MintTock => None,
+        match self {
+            Self::Get(path) => Some(path),
+            Self::Write(op) => Some(op.write.path.as_bytes()),
+            Self::Nothing | Self::MintTock => None,
         }
     }
 }
@@ -154,39 +141,53 @@ impl Outcome {
         };
         entry.map_or(0, Entry::memory_bytes)
     }
+
+    /// What came of a write. Not for other operations.
+    ///
+    /// # Errors
+    /// [`EngineWriteError`]; nothing was changed.
+    pub fn into_written(self) -> Result<Written, EngineWriteError> {
+        let written = match self {
+            Self::Written(written) => Some(Ok(written)),
+            Self::Refused(error) => Some(Err(error)),
+            Self::Found(_) | Self::Tock(_) => None,
+        };
+        written.or_broken("a write is made or refused")
+    }
 }
 
 impl Engine {
-    /// Carries out operations in order, as far as the terms allow.
+    /// Carries out operations in order, as far as the terms allow. It takes the operations out of `ops`.
     pub fn write_batch(
         &mut self,
-        slots: &mut [BatchSlot<'_>],
+        ops: &mut [Operation<'_>],
         terms: BatchTerms,
         out: &mut Outbox,
-    ) -> BatchMoment {
-        let (mut bytes, mut done) = (0, 0);
-        'all: for slots in slots.chunks_mut(LOOKED_UP_AT_ONCE) {
-            let mut spots = self.find_spots(slots).into_iter();
-            for slot in slots {
+    ) -> BatchDone {
+        let mut outcomes = SmallVec::with_capacity(ops.len());
+        let mut bytes = 0;
+        'all: for ops in ops.chunks_mut(LOOKED_UP_AT_ONCE) {
+            let mut spots = self.find_spots(ops).into_iter();
+            for op in ops {
                 if bytes > terms.room {
                     break 'all;
                 }
-                let spot = if slot.path().is_some() { spots.next() } else { None };
-                slot.result =
-                    self.carry_out(std::mem::replace(&mut slot.op, Operation::Nothing), spot, out);
-                bytes += slot.result.as_ref().map_or(0, Outcome::reply_bytes);
-                done += 1;
+                let spot = if op.path().is_some() { spots.next() } else { None };
+                let op = std::mem::replace(op, Operation::Nothing);
+                let outcome = self.carry_out(op, spot, out);
+                bytes += outcome.as_ref().map_or(0, Outcome::reply_bytes);
+                outcomes.push(outcome);
             }
         }
         let names = terms.with_names.then(|| NodeNames::of(self));
-        BatchMoment { done, tock: self.tock(), is_ready: self.is_ready(), names }
+        BatchDone { outcomes, tock: self.tock(), is_ready: self.is_ready(), names }
     }
 
     /// Where the paths of some operations are now: a hint only, since those before may move them.
-    fn find_spots(&self, slots: &[BatchSlot<'_>]) -> SmallVec<[Spot; LOOKED_UP_AT_ONCE]> {
+    fn find_spots(&self, ops: &[Operation<'_>]) -> SmallVec<[Spot; LOOKED_UP_AT_ONCE]> {
         let mut spots = SmallVec::new();
-        if slots.len() > 1 {
-            let paths = slots.iter().filter_map(BatchSlot::path);
+        if ops.len() > 1 {
+            let paths = ops.iter().filter_map(Operation::path);
             self.tree().find_many(paths, |spot| spots.push(spot));
         }
         spots

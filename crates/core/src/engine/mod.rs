@@ -39,7 +39,7 @@ mod write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use batch::{BatchMoment, BatchSlot, BatchTerms, NodeNames, Operation, Outcome, WriteOp};
+pub use batch::{BatchDone, BatchTerms, NodeNames, Operation, Outcome, WriteOp};
 pub use changes::Change;
 pub use closed::Closed;
 use conflicts::Conflicts;

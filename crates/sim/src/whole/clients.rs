@@ -7,7 +7,7 @@ use super::judge::Acked;
 use super::node::Told;
 use super::view::{self, EventId};
 use super::{Happening, Whole, note};
-use crate::engine::{BatchSlot, BatchTerms, Engine, Operation, Outcome, WriteOp};
+use crate::engine::{BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::hub::Hub;
 use crate::model::ids::Millis;
 use crate::model::path::Path;
@@ -114,11 +114,9 @@ impl Client {
 
 /// Makes a change at a hub; tells what became of it, and the number of the log's batch.
 fn write_at(hub: &Hub, write: Write<'_>) -> (Option<Outcome>, u64) {
-    let mut slots = [BatchSlot::new(Operation::Write(WriteOp::new(write)))];
-    let terms = BatchTerms { room: usize::MAX, with_names: false };
-    let (_, number) = hub.write_batch(&mut slots, terms);
-    let [slot] = slots;
-    (slot.into_result(), number)
+    let op = Operation::Write(WriteOp::new(write));
+    let (done, number) = hub.write_batch([op], BatchTerms::WHOLE);
+    (done.outcomes.into_iter().next().flatten(), number)
 }
 
 impl Whole<'_> {
