@@ -21,6 +21,7 @@ pub mod inbox;
 pub mod link_queue;
 pub mod log_queue;
 mod outputs;
+pub mod policy_watch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ use link_queue::{LinkQueue, QueuedTotal};
 use log_queue::{CutPurpose, LogQueue};
 pub use outputs::batch_of;
 use outputs::{Aftermath, Monitor, Outputs, Wakes, split_dropped};
+use policy_watch::PolicyWatch;
 
 /// Most monitors of topics, all clients together.
 pub const MONITORS_MAX: usize = 1 << 14;
@@ -82,6 +84,8 @@ pub struct Hub {
     pub cluster_changed: Event,
     /// Whether no client is served.
     pub closing: Closing,
+    /// Which policies the data states.
+    pub policies: PolicyWatch,
     needs_incarnation: AtomicBool,
     /// How often a few idle links got something to write.
     woke_few_links: AtomicU64,
@@ -117,6 +121,7 @@ impl Hub {
             became_ready: Event::new(),
             cluster_changed: Event::new(),
             closing: Closing::of(&engine),
+            policies: PolicyWatch::of(&engine),
             needs_incarnation: AtomicBool::new(false),
             woke_few_links: AtomicU64::new(0),
             guarded: ShardedLock::new(Guarded { engine, outbox: Outbox::new() }),
@@ -178,6 +183,7 @@ impl Hub {
             let Guarded { engine, outbox } = &mut *guarded;
             let result = change(engine, outbox);
             wakes.closing = self.closing.note(engine);
+            wakes.policies = self.policies.note(engine);
             if !outbox.is_empty() {
                 number = self.drain(engine, outbox, &mut wakes);
                 outbox.shrink();
@@ -379,6 +385,9 @@ impl Hub {
         }
         if wakes.closing {
             self.closing.changed.notify(usize::MAX);
+        }
+        if wakes.policies {
+            self.policies.changed.notify(usize::MAX);
         }
         if wakes.cluster {
             self.cluster_changed.notify(usize::MAX);

@@ -61,6 +61,7 @@ pub(super) struct Wakes {
     pub(super) ready: bool,
     pub(super) cluster: bool,
     pub(super) closing: bool,
+    pub(super) policies: bool,
     /// What was replaced, and must not be dropped under the guard.
     pub(super) garbage: Vec<ServeJob>,
     /// The same.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::changes::{MintTock, SendTopic};
-use crate::engine::{Config, Input, TICK_INTERVAL_MS};
+use crate::engine::{Config, Input, TICK_INTERVAL_MS, WriteOp};
 use crate::gone::{GONE_LOG_MAX, GoneLook};
 use crate::inbox::{WATCH_QUEUE_MAX, Waiting, WatchItem};
 use crate::log_queue::LogItem;
@@ -445,4 +445,28 @@ fn after_a_panic_under_the_exclusive_guard_nobody_enters_again() {
         let text = entered.expect("nobody enters").downcast::<String>().unwrap();
         assert!(text.starts_with("broken invariant: nothing has panicked under"), "{text}");
     }
+}
+
+#[test]
+fn what_was_checked_against_policies_that_are_out_of_date_is_not_carried_out() {
+    let hub = hub();
+    let paths = ["a", ":n.acl.x", "b"];
+    let value = [0xa1, b'r'];
+    let op = |path: &&str| Operation::Write(WriteOp::new(write(path, Some(&value))));
+    let checked = Some(hub.policies.now());
+    let terms = BatchTerms { checked, ..BatchTerms::WHOLE };
+    let listening = hub.policies.changed.listen();
+    let (done, _) = hub.write_batch(paths.iter().map(op), terms);
+    // The change of the policy itself was allowed; what comes after it must be checked again.
+    assert_eq!((done.outcomes.len(), done.is_outdated), (2, true));
+    assert!(
+        event_listener::Listener::wait_timeout(listening, std::time::Duration::ZERO).is_some(),
+        "its listeners were woken"
+    );
+    let (done, _) = hub.write_batch(paths.iter().skip(2).map(op), terms);
+    assert_eq!((done.outcomes.len(), done.is_outdated), (0, true));
+    assert!(hub.read(|engine| engine.get(&[0xa1, b'b']).is_none()));
+    let terms = BatchTerms { checked: Some(hub.policies.now()), ..terms };
+    let (done, _) = hub.write_batch(paths.iter().skip(2).map(op), terms);
+    assert_eq!((done.outcomes.len(), done.is_outdated), (1, false));
 }

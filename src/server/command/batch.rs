@@ -197,9 +197,9 @@ fn carry_out_part(cx: &Context<'_>, part: &mut [Op<'_>], bytes: &mut usize) -> M
         part.iter_mut().for_each(Op::refuse_for_room);
         return cx.hub.read(Moment::of);
     }
-    let terms = BatchTerms { room: REPLY_BYTES_MAX - *bytes, with_names: true };
+    let terms = BatchTerms { room: REPLY_BYTES_MAX - *bytes, with_names: true, checked: None };
     let (done, logged) = cx.hub.write_batch(part.iter().map(Op::op), terms);
-    let BatchDone { outcomes, tock, is_ready, names } = done;
+    let BatchDone { outcomes, tock, is_ready, names, .. } = done;
     let mut outcomes = outcomes.into_iter();
     for op in part {
         let Some(outcome) = outcomes.next() else {

@@ -147,7 +147,7 @@ impl Session {
             jobs.iter_mut().for_each(|job| job.refuse(&error));
         }
         let with_names = jobs.iter().any(|job| job.write.is_some_and(|w| !w.reply_chain.is_none()));
-        let terms = BatchTerms { room, with_names };
+        let terms = BatchTerms { room, with_names, checked: None };
         let (done, number) = cx.hub.write_batch(jobs.iter().map(Job::op), terms);
         let BatchDone { outcomes, tock, names, .. } = done;
         let done = outcomes.len();

@@ -12,6 +12,7 @@ use crate::model::ids::{Event, NodeName, NodeTable, Tick, Tock};
 use crate::model::invariant::OrBroken;
 use crate::model::spelling::LifeRef;
 use crate::protocol::client::chain::Names;
+use crate::replica::Policies;
 use crate::replica::write::{ChainCondition, Write, Written};
 use crate::tree::Spot;
 
@@ -66,12 +67,15 @@ pub enum Outcome {
 /// What came of a batch, and what its replies are written with: the state of its moment.
 pub struct BatchDone {
     /// What came of each operation, in order; none for [`Operation::Nothing`]. They are fewer than the
-    /// operations if there was no room for the rest, which was not carried out.
+    /// operations if the rest was not carried out: there was no room for it, or [`Self::is_outdated`].
     pub outcomes: SmallVec<[Option<Outcome>; 2]>,
     /// The node's tock.
     pub tock: Tock,
     /// Whether the node serves clients.
     pub is_ready: bool,
+    /// The policies are not those of [`BatchTerms::checked`] any more, so what has no outcome was not
+    /// carried out: to be checked, and handed in, again.
+    pub is_outdated: bool,
     /// The names of nodes, if they were wanted.
     pub names: Option<NodeNames>,
 }
@@ -84,11 +88,14 @@ pub struct BatchTerms {
     pub room: usize,
     /// Whether replies will name nodes.
     pub with_names: bool,
+    /// The policies that the operations were checked against: from where they are others, perhaps because
+    /// of an operation of this batch, nothing is carried out. None for what needs no check.
+    pub checked: Option<Policies>,
 }
 
 impl BatchTerms {
     /// All of it, however much the results are.
-    pub const WHOLE: Self = Self { room: usize::MAX, with_names: false };
+    pub const WHOLE: Self = Self { room: usize::MAX, with_names: false, checked: None };
 }
 
 /// The names under which clients see nodes, at one moment. Cheap to clone.
@@ -165,11 +172,12 @@ impl Engine {
         out: &mut Outbox,
     ) -> BatchDone {
         let mut outcomes = SmallVec::with_capacity(ops.len());
-        let mut bytes = 0;
+        let (mut bytes, mut is_outdated) = (0, false);
         'all: for ops in ops.chunks_mut(LOOKED_UP_AT_ONCE) {
             let mut spots = self.find_spots(ops).into_iter();
             for op in ops {
-                if bytes > terms.room {
+                is_outdated = terms.checked.is_some_and(|checked| checked != self.policies());
+                if is_outdated || bytes > terms.room {
                     break 'all;
                 }
                 let spot = if op.path().is_some() { spots.next() } else { None };
@@ -180,7 +188,7 @@ impl Engine {
             }
         }
         let names = terms.with_names.then(|| NodeNames::of(self));
-        BatchDone { outcomes, tock: self.tock(), is_ready: self.is_ready(), names }
+        BatchDone { outcomes, tock: self.tock(), is_ready: self.is_ready(), is_outdated, names }
     }
 
     /// Where the paths of some operations are now: a hint only, since those before may move them.

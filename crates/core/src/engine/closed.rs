@@ -3,6 +3,7 @@
 
 use super::Engine;
 use crate::model::meta::Login;
+use crate::replica::Policies;
 
 /// The node serves no clients: its data says that they must log in, and they cannot.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -33,6 +34,13 @@ impl Engine {
     #[must_use]
     pub fn login(&self) -> Option<&Login> {
         self.replica.login()
+    }
+
+    /// How often the data that says who may do what has changed. Whoever has checked something against it
+    /// is out of date when this is another.
+    #[must_use]
+    pub fn policies(&self) -> Policies {
+        self.replica.policies()
     }
 
     /// Whether clients are served although the data says that they must log in.

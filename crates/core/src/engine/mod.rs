@@ -69,6 +69,7 @@ use crate::model::invariant::OrBroken;
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
 use crate::protocol::peer::PeerMessage;
+pub use crate::replica::Policies;
 use crate::replica::watch::{WatchId, WatchScope, Watches};
 use crate::replica::{Committed, Replica};
 use crate::tree::Tree;

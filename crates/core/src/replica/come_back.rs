@@ -8,7 +8,7 @@ use super::crossing::Changed;
 use super::ring::Ring;
 use super::shards::Upkeep;
 use super::write_ids::WriteIds;
-use super::{Committed, Replica, login_of};
+use super::{Committed, Policies, Replica, login_of};
 use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;
 use crate::model::entry::Entry;
@@ -99,6 +99,7 @@ impl Replica {
             defects: Defects::default(),
             contents,
             login: login_of(image.tree.get(AUTH_PATH)),
+            policies: Policies::default(),
             shards: Upkeep::default(),
             room: None,
         })

@@ -22,6 +22,7 @@ pub mod come_back;
 pub mod contents;
 pub mod crossing;
 pub mod decide;
+mod policies;
 pub mod purge;
 pub mod reissue;
 pub mod ring;
@@ -46,6 +47,7 @@ use crate::model::seen_sum::{fingerprint, share_key};
 use crate::tree::content_sums::ContentSums;
 use crate::tree::{Spot, Tree};
 use crossing::Changed;
+pub use policies::Policies;
 use ring::Ring;
 use shards::Upkeep;
 use write_ids::WriteIds;
@@ -81,6 +83,7 @@ pub struct Replica {
     contents: ContentSums,
     /// Invariant: what the entry at [`AUTH_PATH`] says.
     login: Option<Login>,
+    policies: Policies,
     /// Not part of the state: it is computed from the tree on the first request.
     shards: Upkeep,
     /// Nor this: the entry that was overwritten last, for [`Entry::new_in`].
@@ -120,6 +123,7 @@ impl Replica {
             defects: Defects::default(),
             contents: ContentSums::default(),
             login: None,
+            policies: Policies::default(),
             shards: Upkeep::default(),
             room: None,
         }
@@ -166,6 +170,12 @@ impl Replica {
     #[must_use]
     pub fn login(&self) -> Option<&Login> {
         self.login.as_ref()
+    }
+
+    /// How often the data that says who may do what has changed.
+    #[must_use]
+    pub fn policies(&self) -> Policies {
+        self.policies
     }
 
     /// The ticks that are accounted for.
@@ -343,6 +353,7 @@ impl Replica {
         if path.as_bytes() == AUTH_PATH {
             self.login = login_of(new);
         }
+        self.policies.note_change(path.as_bytes());
         let hashes = self.contents.replace(&self.table, path, old, new);
         self.shards.note(path, old, new, hashes);
     }
