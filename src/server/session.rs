@@ -379,7 +379,7 @@ impl Session {
             Request::AuthInfo => self.auth_info(cx, seq, out),
             Request::TestAcl(test) => self.test_acl(cx, seq, test, out),
             Request::Forge => self.forge(action),
-            Request::NotImplemented => self.not_implemented(action),
+            Request::Auth(_) => self.not_implemented(action),
         };
         result.unwrap_or_else(|error| {
             self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);

@@ -117,19 +117,19 @@ actions! {
     FakeInfo = "fake_info",
     /// Makes all other nodes believe it. Refused.
     FakeInfoSend = "fake_info_send",
-    /// Authorisation. Not here yet.
+    /// Agrees on a key under which passwords are sent.
     DiffieHellman = "diffie_hellman",
-    /// Authorisation. Not here yet.
+    /// The client says who it is.
     Auth = "auth",
     /// Which authentication method is in force; like the original, it does not answer that.
     AuthInfo = "auth_info",
-    /// Authorisation. Not here yet.
+    /// Whether there is a user.
     AuthGet = "auth_get",
-    /// Authorisation. Not here yet.
+    /// Makes a user, or changes one.
     AuthSet = "auth_set",
-    /// Authorisation. Not here yet.
+    /// Streams the users.
     AuthList = "auth_list",
-    /// Authorisation. Not here yet.
+    /// Which method logins must use.
     SetAuthTyp = "set_auth_typ",
     /// What an access list allows.
     TestAcl = "test_acl",

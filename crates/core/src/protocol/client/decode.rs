@@ -1,6 +1,7 @@
 //! How a client's message is decoded into a typed [`Request`].
 
 use super::action::Action;
+use super::auth::decode_auth;
 use super::batch::BatchRequest;
 use super::coerce::{read_integer, read_natural};
 use super::error::{ClientError, ErrorCode};
@@ -167,7 +168,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         | Action::AuthGet
         | Action::AuthSet
         | Action::AuthList
-        | Action::SetAuthTyp => Request::NotImplemented,
+        | Action::SetAuthTyp => Request::Auth(decode_auth(action, fields)?),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::model::value::skip::SKIP_DEPTH_MAX;
 use crate::model::value::{ReadError, Reader, SkipError, SkipLimits, skip_value};
 
 // Each has its bit; the last of them is the greatest.
-const _: () = assert!((Field::WithData as u32) < u64::BITS);
+const _: () = assert!((Field::WithData as u32) < u128::BITS);
 
 /// Most fields of a message that have a meaning here. More can only be repetitions.
 const FIELDS_MAX: usize = 64;
@@ -78,8 +78,11 @@ fields! {
     Full = "full",
     Housekeepers = "housekeepers",
     Idem = "idem",
+    Kind = "kind",
+    Ident = "ident",
     Known = "known",
     Last = "last",
+    Length = "length",
     Limit = "limit",
     Max = "max",
     MaxDepth = "max_depth",
@@ -90,17 +93,23 @@ fields! {
     Node = "node",
     NodeDrop = "node_drop",
     Nodes = "nodes",
+    Nonce = "nonce",
     NoWait = "nowait",
     Ops = "ops",
     Over = "over",
+    Password = "password",
     Path = "path",
     Present = "present",
     Prev = "prev",
+    Pubkey = "pubkey",
+    Proof = "proof",
     QLen = "qlen",
     Raw = "raw",
     RemoteMissing = "remote_missing",
     Restart = "restart",
     Resync = "resync",
+    Secret = "secret",
+    Role = "role",
     Seq = "seq",
     Since = "since",
     Start = "start",
@@ -112,6 +121,7 @@ fields! {
     Timeout = "timeout",
     Tock = "tock",
     Topic = "topic",
+    Typ = "typ",
     Value = "value",
     Wid = "wid",
     WithAuth = "with_auth",
@@ -123,7 +133,7 @@ fields! {
 pub struct Fields<'a> {
     list: SmallVec<[(Field, &'a [u8]); 8]>,
     /// One bit for each field: those that are in the list.
-    present: u64,
+    present: u128,
 }
 
 impl<'a> Fields<'a> {
@@ -150,7 +160,7 @@ impl<'a> Fields<'a> {
     }
 
     fn push(&mut self, field: Field, value: &'a [u8]) {
-        self.present |= 1 << field as u32;
+        self.present |= 1_u128 << field as u32;
         self.list.push((field, value));
     }
 
@@ -187,7 +197,7 @@ impl<'a> Fields<'a> {
     /// A field's bytes: one MessagePack value. Of a field that comes twice, the last.
     #[must_use]
     pub fn get(&self, field: Field) -> Option<&'a [u8]> {
-        if self.present & (1 << field as u32) == 0 {
+        if self.present & (1_u128 << field as u32) == 0 {
             return None;
         }
         self.list.iter().rev().find(|(f, _)| *f == field).map(|(_, raw)| *raw)

@@ -12,6 +12,7 @@
 //! | `coerce` | integers and flags, as Python takes them |
 //! | [`request`] | typed requests |
 //! | [`mod@decode`] | how they are decoded |
+//! | [`auth`] | those of them that are about logins and users |
 //! | [`batch`] | many of them in one request |
 //! | [`mod@write`] | the change of one entry |
 //! | [`topic`] | the topics of messages, and which patterns match them |
@@ -22,6 +23,7 @@
 //! | [`reply`] | the writer of messages, and the replies that are not of one action only |
 
 pub mod action;
+pub mod auth;
 pub mod batch;
 pub mod chain;
 mod coerce;

@@ -1,6 +1,7 @@
 //! Typed requests, borrowing from the bytes that they came in. [`decode`](mod@super::decode) reads them.
 
 use super::action::Action;
+use super::auth::AuthRequest;
 use super::batch::BatchRequest;
 use super::error::ClientError;
 use super::shards::ListShards;
@@ -346,8 +347,8 @@ pub enum Request<'a> {
     TestAcl(AclTest<'a>),
     /// `fake_info`, `fake_info_send`.
     Forge,
-    /// An action that this version does not have.
-    NotImplemented,
+    /// `diffie_hellman`, `auth`, `auth_list`, `auth_get`, `auth_set`, `set_auth_typ`.
+    Auth(AuthRequest<'a>),
 }
 
 impl Request<'_> {
@@ -392,7 +393,7 @@ impl Request<'_> {
             | Self::Leave { .. }
             | Self::AuthInfo
             | Self::Forge
-            | Self::NotImplemented => false,
+            | Self::Auth(_) => false,
         }
     }
 }
