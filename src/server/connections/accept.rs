@@ -1,7 +1,7 @@
 //! Accepting clients' connections, and refusing those beyond the limit: with an error if there is
 //! room for that, at once in any case, and with an occasional line in the log.
 //!
-//! The limit leaves descriptors for the node itself (`node/descriptors.rs`). If there is none left
+//! The limit leaves descriptors for the node itself (`node/lifecycle/file_descriptors.rs`). If there is none left
 //! all the same, because other programs have used all that the system has, a spare one is given up
 //! for a moment: so a client is closed, and does not wait for an answer that never comes.
 

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::client_files::{ClientFiles, OneFile};
-use super::config::SyncPolicy;
+use super::files::{ClientFiles, OneFile};
 use crate::engine::exchange::saved_state_out::SavedStateExport;
 use crate::engine::{Image, Knowledge};
 use crate::hub::Hub;
@@ -20,6 +19,7 @@ use crate::model::defects::Defects;
 use crate::model::ids::{Millis, Tick, Tock};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
+use crate::node::config::SyncPolicy;
 use crate::protocol::saved_state::{SavedStateWriter, python};
 use crate::replica::Committed;
 use crate::rt;
@@ -40,18 +40,18 @@ const WRITE_BYTES: usize = 256 << 10;
 
 /// The source of the log, and its file.
 #[derive(Clone, Debug)]
-pub(super) struct ClientLogOrder {
-    pub(super) name: String,
-    pub(super) format: FileFormat,
+pub(in crate::node) struct ClientLogOrder {
+    pub(in crate::node) name: String,
+    pub(in crate::node) format: FileFormat,
     /// First the state as it is.
-    pub(super) fetch: bool,
-    pub(super) sync: SyncPolicy,
-    pub(super) network: String,
+    pub(in crate::node) fetch: bool,
+    pub(in crate::node) sync: SyncPolicy,
+    pub(in crate::node) network: String,
 }
 
 /// A log that is being written.
-pub(super) struct ClientLog {
-    pub(super) name: String,
+pub(in crate::node) struct ClientLog {
+    pub(in crate::node) name: String,
     queue: Arc<LogQueue>,
     /// Why it has ended, if it has.
     failure: Arc<Mutex<Option<String>>>,
@@ -64,7 +64,7 @@ impl ClientLog {
     ///
     /// # Errors
     /// Why it could not be started.
-    pub(super) fn start(
+    pub(in crate::node) fn start(
         hub: &Arc<Hub>,
         files: &Arc<ClientFiles>,
         order: ClientLogOrder,
@@ -100,12 +100,12 @@ impl ClientLog {
     }
 
     /// Why it has ended, if it has failed.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(in crate::node) fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
 
     /// Ends it; changes up to now are written. Waits for that, for a while.
-    pub(super) fn end(self, hub: &Hub) {
+    pub(in crate::node) fn end(self, hub: &Hub) {
         hub.remove_extra_log(&self.queue);
         // Nothing is ever sent: it is closed, or it takes too long.
         let _ = self.over.lock().recv_timeout(END_PATIENCE);

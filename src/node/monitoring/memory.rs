@@ -12,14 +12,14 @@ const QUIET_MS: Millis = 10_000;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct MemoryWatch {
+pub(in crate::node) struct MemoryWatch {
     is_over: bool,
     warned_at: Option<Millis>,
 }
 
 impl MemoryWatch {
     /// To be called about every second.
-    pub(super) fn look(&mut self, excess: Option<MemoryExcess>, now: Millis) {
+    pub(in crate::node) fn look(&mut self, excess: Option<MemoryExcess>, now: Millis) {
         match self.notice(excess.is_some(), now) {
             Some(true) => tracing::warn!("{}", excess.map(MemoryExcess::text).unwrap_or_default()),
             Some(false) => tracing::info!("entries are below --max-memory again"),

@@ -13,7 +13,7 @@ const SHOWN_START_BYTES: usize = 64;
 
 /// Writes the line. Whatever paths and values hold, it stays one line, without sequences that
 /// drive a terminal: texts are quoted with escapes.
-pub(super) fn log_conflict(conflict: &Conflict, table: &NodeTable) {
+pub(in crate::node) fn log_conflict(conflict: &Conflict, table: &NodeTable) {
     let (winner, loser) = (&conflict.winner, &conflict.loser);
     if conflict.is_undone_deletion() {
         tracing::warn!(

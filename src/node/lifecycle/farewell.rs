@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::link::Links;
 use crate::engine::Engine;
 use crate::model::ids::Millis;
+use crate::node::link::Links;
 use crate::rt;
 
 /// The time between two looks, besides those when an acknowledgement comes.
@@ -13,7 +13,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits until another node has every change that this one has made since its start; not if no peer
 /// is linked, and not beyond `deadline`.
-pub(super) async fn wait_for_copies(links: &Links, deadline: Millis) {
+pub(in crate::node) async fn wait_for_copies(links: &Links, deadline: Millis) {
     loop {
         let acknowledged = links.hub.acknowledged.listen();
         let is_done = links.hub.read(Engine::unshared_changes) == 0;
@@ -25,7 +25,7 @@ pub(super) async fn wait_for_copies(links: &Links, deadline: Millis) {
 }
 
 /// Says how many changes leave the network with this node.
-pub(super) fn tell_of_changes(links: &Links, is_durable: bool) {
+pub(in crate::node) fn tell_of_changes(links: &Links, is_durable: bool) {
     let changes = links.hub.read(Engine::unshared_changes);
     if changes == 0 {
         return;

@@ -1,5 +1,5 @@
-//! What clients may have this node write: files in the directory for that ([`super::client_files`]),
-//! snapshots in the data directory, one log beside the node's own ([`super::client_log`]).
+//! What clients may have this node write: files in the directory for that ([`super::files`]),
+//! snapshots in the data directory, one log beside the node's own ([`super::log`]).
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use std::sync::mpsc::sync_channel;
 
 use parking_lot::Mutex;
 
-use super::client_files::{ClientFileError, ClientFiles};
-use super::client_log::{ClientLog, ClientLogOrder};
-use super::config::SyncPolicy;
-use super::durable::Durable;
+use super::files::{ClientFileError, ClientFiles};
+use super::log::{ClientLog, ClientLogOrder};
 use crate::engine::exchange::saved_state_out::SavedStateExport;
 use crate::engine::{Engine, Image};
 use crate::hub::Hub;
 use crate::model::path::Path;
+use crate::node::config::SyncPolicy;
+use crate::node::durable::Durable;
 use crate::rt;
 use crate::server::{ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport};
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId, verify_snapshot};
 
 /// See the module.
-pub(super) struct Saving {
+pub(in crate::node) struct Saving {
     hub: Arc<Hub>,
     network: String,
     durable: Option<Arc<Durable>>,
@@ -34,7 +34,7 @@ pub(super) struct Saving {
 
 impl Saving {
     /// `sync`: when logs of clients are made safe.
-    pub(super) fn new(
+    pub(in crate::node) fn new(
         hub: Arc<Hub>,
         network: String,
         durable: Option<Arc<Durable>>,
@@ -46,7 +46,7 @@ impl Saving {
     }
 
     /// Does it. Takes as long as that takes.
-    pub(super) fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
+    pub(in crate::node) fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
         match job {
             FileJob::Snapshot => self.snapshot(),
             FileJob::Save { name, format, internal } => {
@@ -66,12 +66,12 @@ impl Saving {
     }
 
     /// Ends the file being written, because the node stops. May wait for the disk.
-    pub(super) fn end(&self) {
+    pub(in crate::node) fn end(&self) {
         self.end_log();
     }
 
     /// The log that a client started, and why it has ended if it has failed.
-    pub(super) fn client_log(&self) -> Option<ClientLogStatus> {
+    pub(in crate::node) fn client_log(&self) -> Option<ClientLogStatus> {
         let log = self.log.lock();
         log.as_ref().map(|log| ClientLogStatus { file: log.name.clone(), failure: log.failure() })
     }

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::link::Links;
 use crate::engine::Engine;
 use crate::model::ids::Millis;
 use crate::model::seen::Mark;
+use crate::node::link::Links;
 use crate::rt;
 use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
 
@@ -20,7 +20,7 @@ const WARN_AFTER_MS: Millis = 60_000;
 const WARN_AGAIN_MS: Millis = 600_000;
 
 /// Looks every second, until the node ends.
-pub(super) async fn watch_purging(links: Arc<Links>) {
+pub(in crate::node) async fn watch_purging(links: Arc<Links>) {
     let mut watch = PurgeWatch::default();
     let (mut left_out, mut grown) = (Lasting::told_at_once(), Lasting::default());
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use super::config::Config;
-use super::descriptors::Shares;
-use super::durable::Durable;
-use super::identity::SOFTWARE;
-use super::link::{LinkInfo, Links};
-use super::retire;
-use super::saving::Saving;
-use super::stop::StopReason;
+use super::file_jobs::Saving;
 use crate::engine::Engine;
 use crate::engine::view::StateView;
 use crate::membership;
 use crate::model::ids::Millis;
+use crate::node::config::Config;
+use crate::node::durable::Durable;
+use crate::node::lifecycle::file_descriptors::Shares;
+use crate::node::lifecycle::leave_for_good;
+use crate::node::lifecycle::stop::StopReason;
+use crate::node::link::{LinkInfo, Links};
+use crate::node::membership::identity::SOFTWARE;
 use crate::rt::{self, TcpListener};
 use crate::server::{
     FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
@@ -23,7 +23,7 @@ use crate::server::{
 };
 
 /// Starts to serve clients at a port that was opened before.
-pub(super) fn open(
+pub(in crate::node) fn open(
     listener: TcpListener,
     address: SocketAddr,
     links: &Arc<Links>,
@@ -173,7 +173,7 @@ impl NodeInfo for ClientPortInfo {
 
     fn leave_for_good(&self, patience_ms: Millis) -> Result<(), LeaveRefusal> {
         let is_gone = || LeaveRefusal::NotReady(String::from("this node is ending already"));
-        retire::leave_for_good(&*self.links.upgrade().ok_or_else(is_gone)?, patience_ms)
+        leave_for_good::leave_for_good(&*self.links.upgrade().ok_or_else(is_gone)?, patience_ms)
     }
 
     fn storage(&self) -> Option<StorageStatus> {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Timing;
-use super::config::Start;
-use super::error::NodeError;
-use super::link::{Links, Refused};
-use super::load::{self, Loaded};
 use super::stop::StopReason;
 use crate::engine::changes::InitRoot;
 use crate::engine::{Engine, Input};
 use crate::model::ids::{Millis, Tock};
 use crate::model::value::Value;
+use crate::node::Timing;
+use crate::node::clients::load::{self, Loaded};
+use crate::node::config::Start;
+use crate::node::error::NodeError;
+use crate::node::link::{Links, Refused};
 use crate::rt;
 
 /// How often what keeps a node from being ready is written to the log.
@@ -21,7 +21,7 @@ const PROGRESS_INTERVAL_MS: Millis = 5_000;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a node does to come to serve; everything that can fail beforehand has been done.
-pub(super) enum Plan {
+pub(in crate::node) enum Plan {
     /// Be the first of a network, or join an existing one.
     Run { init: Option<Value>, loaded: Option<Loaded> },
     /// Join.
@@ -35,7 +35,7 @@ pub(super) enum Plan {
 impl Plan {
     /// # Errors
     /// [`NodeError::Load`].
-    pub(super) async fn make(start: &Start, has_data: bool) -> Result<Self, NodeError> {
+    pub(in crate::node) async fn make(start: &Start, has_data: bool) -> Result<Self, NodeError> {
         Ok(match start {
             Start::Join if has_data => Self::GoOn { init: None },
             Start::Join => Self::Join,
@@ -63,7 +63,7 @@ impl Plan {
 
     /// How long the node looks for its network before it continues alone. Not at all if it has data
     /// and knows no peer: all others have left, or there never were any.
-    pub(super) fn patience_ms(&self, links: &Links, timing: &Timing) -> Millis {
+    pub(in crate::node) fn patience_ms(&self, links: &Links, timing: &Timing) -> Millis {
         match (self, links.addresses().is_empty()) {
             (Self::Join, _) => Millis::MAX,
             (_, false) => timing.no_answer_ms,
@@ -73,7 +73,7 @@ impl Plan {
     }
 
     /// What the node tells peers that wait, too; see `Hello::may_begin`. `tock`: its own.
-    pub(super) fn may_begin(&self, tock: Tock) -> Option<Tock> {
+    pub(in crate::node) fn may_begin(&self, tock: Tock) -> Option<Tock> {
         match self {
             Self::Join => None,
             Self::Run { loaded: None, .. } => Some(Tock::default()),
@@ -83,7 +83,7 @@ impl Plan {
     }
 
     /// Brings the node to serve clients.
-    pub(super) async fn carry_out(self, links: &Arc<Links>, timing: &Timing) {
+    pub(in crate::node) async fn carry_out(self, links: &Arc<Links>, timing: &Timing) {
         self.begin(links, timing).await;
         if links.hub.read(Engine::is_ready) {
             links.me.note_serving(rt::now());

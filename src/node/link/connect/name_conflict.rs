@@ -1,9 +1,9 @@
 //! That another living node has our name: what others say of it, which may be out of date, and what
 //! the holder says itself, which is sure.
 
-use super::Links;
 use crate::model::ids::Millis;
-use crate::node::stop::StopReason;
+use crate::node::lifecycle::stop::StopReason;
+use crate::node::link::Links;
 use crate::protocol::peer::greeting::Hello;
 use crate::rt;
 

@@ -14,25 +14,25 @@ pub(super) const CROSSING_MS: Millis = 2_000;
 
 /// One end of a connection whose greetings fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Party<'a> {
-    pub(super) incarnation: Incarnation,
+pub(in crate::node::link) struct Party<'a> {
+    pub(in crate::node::link) incarnation: Incarnation,
     /// The gossip address of its greeting.
-    pub(super) gossip: &'a str,
+    pub(in crate::node::link) gossip: &'a str,
     /// Whether this node dialled it.
-    pub(super) dialled: bool,
+    pub(in crate::node::link) dialled: bool,
 }
 
 /// What SWIM knows of a live node of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LiveMember {
-    pub(super) incarnation: Incarnation,
-    pub(super) addr: SocketAddr,
+pub(in crate::node::link) struct LiveMember {
+    pub(in crate::node::link) incarnation: Incarnation,
+    pub(in crate::node::link) addr: SocketAddr,
 }
 
 /// What to do with a new connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
-pub(super) enum Admission {
+pub(in crate::node::link) enum Admission {
     /// It is the first.
     Take,
     /// It takes the place of the link that stands.
@@ -45,7 +45,7 @@ pub(super) enum Admission {
 
 /// Decides about a new connection between this node (`own`) and the one named `peer`.
 /// `candidate_addrs` is what the candidate's gossip address resolves to.
-pub(super) fn decide_admission(
+pub(in crate::node::link) fn decide_admission(
     own: &NodeName,
     peer: &NodeName,
     candidate: &Party<'_>,

@@ -13,19 +13,19 @@ use crate::protocol::peer::greeting::{
 use crate::rt;
 
 /// This software's version, for operators.
-pub(super) const SOFTWARE: &str = env!("CARGO_PKG_VERSION");
+pub(in crate::node) const SOFTWARE: &str = env!("CARGO_PKG_VERSION");
 /// Most bytes of other members' addresses in a greeting, which must fit its frame.
 const PEERS_BYTES_MAX: usize = 2048;
 
 /// The constant part of this node's identity. Its incarnation is the engine's, because it may
 /// change.
-pub(super) struct Myself {
-    pub(super) name: NodeName,
-    pub(super) network: String,
+pub(in crate::node) struct Myself {
+    pub(in crate::node) name: NodeName,
+    pub(in crate::node) network: String,
     /// The bound client port.
-    pub(super) client: SocketAddr,
+    pub(in crate::node) client: SocketAddr,
     /// The bound gossip port.
-    pub(super) gossip: SocketAddr,
+    pub(in crate::node) gossip: SocketAddr,
     advertised: Advertised,
     /// Where `advertised` leaves it open: the address that SWIM uses, once it is known.
     route: Mutex<Option<IpAddr>>,
@@ -36,7 +36,7 @@ pub(super) struct Myself {
 }
 
 impl Myself {
-    pub(super) fn new(
+    pub(in crate::node) fn new(
         name: NodeName,
         network: String,
         client: SocketAddr,
@@ -56,22 +56,22 @@ impl Myself {
     }
 
     /// From now on this node serves clients.
-    pub(super) fn note_serving(&self, now: Millis) {
+    pub(in crate::node) fn note_serving(&self, now: Millis) {
         self.serving_since.lock().get_or_insert(now);
     }
 
     /// Says whether this node may begin without anybody to catch up from, and with which tock.
     /// Whether it may begin a network.
-    pub(super) fn may_begin(&self) -> bool {
+    pub(in crate::node) fn may_begin(&self) -> bool {
         self.may_begin.lock().is_some()
     }
 
-    pub(super) fn set_may_begin(&self, tock: Option<Tock>) {
+    pub(in crate::node) fn set_may_begin(&self, tock: Option<Tock>) {
         *self.may_begin.lock() = tock;
     }
 
     /// The address for SWIM, if it is known yet.
-    pub(super) fn swim_addr(&self) -> Option<SocketAddr> {
+    pub(in crate::node) fn swim_addr(&self) -> Option<SocketAddr> {
         match &self.advertised {
             Advertised::Fixed { addr, .. } => Some(*addr),
             Advertised::Route { port } => self.route.lock().map(|ip| SocketAddr::new(ip, *port)),
@@ -80,7 +80,7 @@ impl Myself {
 
     /// A peer is reached from this local address, or reached us at it. Returns the new address for
     /// SWIM if it is the first that is known, or the first that other hosts could use.
-    pub(super) fn learn_route(&self, local: IpAddr) -> Option<SocketAddr> {
+    pub(in crate::node) fn learn_route(&self, local: IpAddr) -> Option<SocketAddr> {
         let Advertised::Route { port } = &self.advertised else { return None };
         let local = local.to_canonical();
         let mut route = self.route.lock();
@@ -98,7 +98,7 @@ impl Myself {
 
     /// The address at which peers reach this node, for a peer whose connection has this local
     /// address.
-    pub(super) fn gossip_text(&self, local: Option<IpAddr>) -> String {
+    pub(in crate::node) fn gossip_text(&self, local: Option<IpAddr>) -> String {
         match (&self.advertised, self.swim_addr()) {
             (Advertised::Fixed { text, .. }, _) => text.to_string(),
             (Advertised::Route { .. }, Some(addr)) => HostPort::from(addr).to_string(),
@@ -111,7 +111,7 @@ impl Myself {
 
     /// The address at which clients reach this node: the bound one, or, if bound to all addresses,
     /// the host of the gossip address.
-    pub(super) fn client_text(&self, local: Option<IpAddr>) -> String {
+    pub(in crate::node) fn client_text(&self, local: Option<IpAddr>) -> String {
         if is_host(self.client.ip().to_canonical()) {
             return HostPort::from(self.client).to_string();
         }
@@ -121,7 +121,7 @@ impl Myself {
     }
 
     /// The greeting for a connection with this local address. `peers`: addresses of members.
-    pub(super) fn hello(
+    pub(in crate::node) fn hello(
         &self,
         hub: &Hub,
         local: Option<IpAddr>,

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::link::Links;
 use super::stop::StopReason;
 use crate::engine::changes::{BeginRetirement, CancelRetirement};
 use crate::engine::delete::{RetireError, Retirement};
 use crate::engine::{Engine, TICK_INTERVAL_MS};
 use crate::model::ids::{Millis, NodeName};
+use crate::node::link::Links;
 use crate::rt;
 use crate::server::LeaveRefusal;
 
@@ -21,7 +21,10 @@ const SETTLING_MS: Millis = 5_000;
 ///
 /// # Errors
 /// [`LeaveRefusal`] says whether the node is still a member.
-pub(super) fn leave_for_good(links: &Links, patience_ms: Millis) -> Result<(), LeaveRefusal> {
+pub(in crate::node) fn leave_for_good(
+    links: &Links,
+    patience_ms: Millis,
+) -> Result<(), LeaveRefusal> {
     let begun = links.hub.handle(BeginRetirement, rt::now());
     begun.map_err(|error| match error {
         RetireError::NotReady => LeaveRefusal::NotReady(error.to_string()),

@@ -3,15 +3,15 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::error::NodeError;
-pub(super) use crate::model::host_port::HostPort;
+pub(in crate::node) use crate::model::host_port::HostPort;
+use crate::node::error::NodeError;
 use crate::rt;
 
 /// Reads a setting's address.
 ///
 /// # Errors
 /// [`NodeError::Address`].
-pub(super) fn parse_setting(
+pub(in crate::node) fn parse_setting(
     what: &'static str,
     text: &str,
     port: u16,
@@ -27,7 +27,7 @@ pub(super) fn parse_setting(
 ///
 /// # Errors
 /// [`NodeError::Resolve`].
-pub(super) async fn resolve_setting(
+pub(in crate::node) async fn resolve_setting(
     what: &'static str,
     address: &HostPort,
 ) -> Result<Vec<SocketAddr>, NodeError> {
@@ -40,7 +40,7 @@ pub(super) async fn resolve_setting(
 
 /// The address of this node's gossip port, as advertised.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Advertised {
+pub(in crate::node) enum Advertised {
     /// The same for all peers.
     Fixed {
         /// For greetings; a host name is resolved again by each peer at each attempt.
@@ -61,7 +61,7 @@ impl Advertised {
     ///
     /// # Errors
     /// [`NodeError::Address`] for an address that nobody could connect to, [`NodeError::Resolve`].
-    pub(super) async fn decide(
+    pub(in crate::node) async fn decide(
         setting: Option<&str>,
         bound: SocketAddr,
     ) -> Result<Self, NodeError> {
@@ -104,7 +104,7 @@ pub(super) fn is_host(ip: IpAddr) -> bool {
 }
 
 /// The local address of the route to a peer; nothing is sent for it.
-pub(super) fn route_to(peer: SocketAddr) -> Option<IpAddr> {
+pub(in crate::node) fn route_to(peer: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match peer {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

@@ -4,7 +4,7 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use super::link::{GREETINGS_MAX, LINKS_MAX};
+use crate::node::link::{GREETINGS_MAX, LINKS_MAX};
 use crate::server::REFUSALS_MAX;
 
 /// Standard streams, the reactor, ports, the log, a snapshot that is written and read again, files
@@ -13,20 +13,20 @@ const OWN_FILES: usize = 32;
 
 /// What of the descriptors is for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Shares {
+pub(in crate::node) struct Shares {
     /// How many the system allows.
-    pub(super) limit: usize,
+    pub(in crate::node) limit: usize,
     /// Client connections.
-    pub(super) clients: usize,
+    pub(in crate::node) clients: usize,
     /// Connections of clients that are told that there are too many.
-    pub(super) refusals: usize,
+    pub(in crate::node) refusals: usize,
     /// Connections to the gossip port that have not greeted.
-    pub(super) strangers: usize,
+    pub(in crate::node) strangers: usize,
 }
 
 impl Shares {
     /// With the system's present limit, for a node that wants this many clients.
-    pub(super) fn now(clients_wanted: usize) -> Self {
+    pub(in crate::node) fn now(clients_wanted: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Self::of(usize::try_from(limit).unwrap_or(usize::MAX), clients_wanted)
     }

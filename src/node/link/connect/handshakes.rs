@@ -14,7 +14,7 @@ use crate::rt;
 pub(in crate::node) const GREETINGS_MAX: usize = 256;
 
 /// All of a node's greetings under way.
-pub(super) struct Greetings {
+pub(in crate::node::link) struct Greetings {
     /// Most strangers.
     bound: AtomicUsize,
     /// Connections that were made to us and have not greeted yet.
@@ -38,12 +38,12 @@ impl Default for Greetings {
 
 impl Greetings {
     /// There may be no more strangers than this: descriptors are scarce.
-    pub(super) fn bound(&self, strangers: usize) {
+    pub(in crate::node::link) fn bound(&self, strangers: usize) {
         self.bound.store(strangers, Ordering::Relaxed);
     }
 
     /// A slot for a stranger, if there are not too many.
-    pub(super) fn slot(&self) -> Option<Slot<'_>> {
+    pub(in crate::node::link) fn slot(&self) -> Option<Slot<'_>> {
         let slot = Slot(self);
         // Taken even if it is too many; then it is given back at once.
         let before = self.strangers.fetch_add(1, Ordering::AcqRel);
@@ -51,13 +51,13 @@ impl Greetings {
     }
 
     /// We are greeting a peer that we dialled there, until the returned value is dropped.
-    pub(super) fn begin(&self, addr: SocketAddr) -> UnderWay<'_> {
+    pub(in crate::node::link) fn begin(&self, addr: SocketAddr) -> UnderWay<'_> {
         self.dialled.lock().push(addr);
         UnderWay { greetings: self, addr }
     }
 
     /// Waits until we are not greeting anybody there (any more), or for `patience`.
-    pub(super) async fn over(&self, addr: SocketAddr, patience: Duration) {
+    pub(in crate::node::link) async fn over(&self, addr: SocketAddr, patience: Duration) {
         let wait = async {
             loop {
                 let listener = self.ended.listen();
@@ -72,7 +72,7 @@ impl Greetings {
 }
 
 /// A slot among the connections that have not greeted yet.
-pub(super) struct Slot<'a>(&'a Greetings);
+pub(in crate::node::link) struct Slot<'a>(&'a Greetings);
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
@@ -81,7 +81,7 @@ impl Drop for Slot<'_> {
 }
 
 /// We are greeting a peer.
-pub(super) struct UnderWay<'a> {
+pub(in crate::node::link) struct UnderWay<'a> {
     greetings: &'a Greetings,
     addr: SocketAddr,
 }

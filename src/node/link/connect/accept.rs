@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::greet::{read_greeting, send_hello, send_refusal};
-use super::{LinkEnd, Links, is_worth_a_warning, tune};
-use crate::node::address::HostPort;
+use crate::node::link::{LinkEnd, Links, is_worth_a_warning, tune};
+use crate::node::membership::address::HostPort;
 use crate::protocol::peer::greeting::{Greeting, RefusalCode};
 use crate::rt::{self, TcpListener, TcpStream};
 

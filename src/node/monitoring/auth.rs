@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::link::Links;
 use crate::engine::{Closed, Engine};
 use crate::model::ids::Millis;
+use crate::node::link::Links;
 use crate::rt;
 use crate::server::unenforced_warnings;
 
@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const SAY_AGAIN_MS: Millis = 600_000;
 
 /// Looks until the node ends.
-pub(super) async fn watch_auth(links: Arc<Links>) {
+pub(in crate::node) async fn watch_auth(links: Arc<Links>) {
     let mut watch = AuthWatch::default();
     loop {
         let changed = links.hub.closing.changed.listen();

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::HostPort;
-use super::link::{Links, Origin};
 use super::peer_file::{self, KnownPeer};
 use super::swim::{Notice, Roster};
 use crate::engine::Input;
 use crate::membership::MemberState;
 use crate::model::ids::{NodeId, NodeName};
+use crate::node::link::{Links, Origin};
 use crate::rt;
 
 /// The peer file is written at most this often.
@@ -25,7 +25,7 @@ const PEERS_MAX: usize = crate::membership::PEERS_MAX;
 type Told = BTreeMap<NodeId, SocketAddr>;
 
 /// Follows SWIM until the node ends.
-pub(super) async fn follow_members(links: Arc<Links>, mut file: Option<PeerFile>) {
+pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<PeerFile>) {
     let mut told = Told::new();
     while !links.stop.is_finished() {
         let listener = links.swim.listen();
@@ -101,7 +101,7 @@ fn on_notice(links: &Links, notice: Notice) {
 }
 
 /// The list of known peers on disk.
-pub(super) struct PeerFile {
+pub(in crate::node) struct PeerFile {
     path: PathBuf,
     /// By name, with the address as peers write it: a host name if they advertise one.
     named: BTreeMap<NodeName, String>,
@@ -113,7 +113,7 @@ pub(super) struct PeerFile {
 
 impl PeerFile {
     /// `loaded`: its content.
-    pub(super) fn new(path: PathBuf, loaded: Vec<KnownPeer>) -> Self {
+    pub(in crate::node) fn new(path: PathBuf, loaded: Vec<KnownPeer>) -> Self {
         let named = loaded.iter().filter_map(|p| Some((p.name.clone()?, p.address.clone())));
         let unnamed = loaded.iter().filter(|p| p.name.is_none()).cloned();
         Self {

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use xxhash_rust::xxh64::Xxh64;
 
-use super::error::NodeError;
 use crate::engine::changes::{LoadEntries, LoadState};
 use crate::engine::load::{LoadError, SavedFile};
 use crate::hub::Hub;
+use crate::node::error::NodeError;
 use crate::protocol::saved_state::{
     SavedEntry, SavedRecord, SavedState, SavedStateProblem, SavedStateReader,
 };
@@ -25,7 +25,7 @@ const UNUSABLE_NAMED_MAX: usize = 20;
 
 /// What a file holds. It is read whole before anything of it is used: a file that is bad half
 /// way must not leave half of it in the network.
-pub(super) struct Loaded {
+pub(in crate::node) struct Loaded {
     file: SavedFile,
     entries: Vec<SavedEntry>,
     states: Vec<SavedState>,
@@ -35,7 +35,7 @@ pub(super) struct Loaded {
 ///
 /// # Errors
 /// [`NodeError::Load`] says where the file is bad.
-pub(super) async fn read(path: &Path) -> Result<Loaded, NodeError> {
+pub(in crate::node) async fn read(path: &Path) -> Result<Loaded, NodeError> {
     let path = path.to_owned();
     rt::spawn_blocking(move || {
         read_file(&path).map_err(|why| {
@@ -93,7 +93,7 @@ fn read_file(path: &Path) -> Result<Loaded, String> {
 ///
 /// # Errors
 /// [`LoadError`]; entries taken in before stay.
-pub(super) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> {
+pub(in crate::node) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> {
     let count = loaded.entries.len();
     for entries in loaded.entries.chunks(ENTRIES_PER_GUARD) {
         if let Some(log) = hub.log() {

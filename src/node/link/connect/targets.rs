@@ -51,7 +51,7 @@ pub(in crate::node) enum Origin {
 
 /// The result of a dial.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Dialled {
+pub(in crate::node::link) enum Dialled {
     /// A link stands, with that peer; or one stood already.
     Linked(NodeName),
     /// Our own address.
@@ -69,12 +69,12 @@ pub(super) enum Dialled {
 
 /// How things stand with a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(in crate::node::link) enum Standing {
     /// It has no link.
     Unlinked,
     /// It has none and needs none: others pass on its messages.
     Unwanted,
-    /// Its link is in doubt, see [`super::signs`].
+    /// Its link is in doubt, see [`crate::node::link::signs`].
     Doubtful,
     /// It has a link, and needs no other.
     Linked,
@@ -122,18 +122,18 @@ pub(in crate::node) struct Trouble {
 }
 
 /// All addresses.
-pub(super) struct Targets {
+pub(in crate::node::link) struct Targets {
     own: NodeName,
     targets: BTreeMap<String, Target>,
 }
 
 impl Targets {
-    pub(super) fn new(own: NodeName) -> Self {
+    pub(in crate::node::link) fn new(own: NodeName) -> Self {
         Self { own, targets: BTreeMap::new() }
     }
 
     /// Adds an address; does nothing if it is known or there are too many.
-    pub(super) fn add(
+    pub(in crate::node::link) fn add(
         &mut self,
         address: &str,
         origin: Origin,
@@ -181,7 +181,12 @@ impl Targets {
     }
 
     /// SWIM reports that a member is up.
-    pub(super) fn on_member_up(&mut self, address: &str, name: &NodeName, now: Millis) {
+    pub(in crate::node::link) fn on_member_up(
+        &mut self,
+        address: &str,
+        name: &NodeName,
+        now: Millis,
+    ) {
         self.add(address, Origin::Learned, Some(name.clone()), now);
         let wait = FRESH_MS + if self.own > *name { COURTESY_MS } else { 0 };
         if let Some(target) = self.targets.get_mut(address) {
@@ -195,7 +200,7 @@ impl Targets {
     }
 
     /// SWIM says that a member is gone; `left` on purpose.
-    pub(super) fn on_member_down(&mut self, address: &str, left: bool) {
+    pub(in crate::node::link) fn on_member_down(&mut self, address: &str, left: bool) {
         let Some(target) = self.targets.get_mut(address) else { return };
         target.live = false;
         if left && target.origin == Origin::Learned {
@@ -205,7 +210,7 @@ impl Targets {
 
     /// The addresses to dial now, which count as being dialled from here on, and when to ask
     /// again (none: nothing is waiting for its time).
-    pub(super) fn take_due(
+    pub(in crate::node::link) fn take_due(
         &mut self,
         standing: impl Fn(&NodeName) -> Standing,
         now: Millis,
@@ -279,7 +284,7 @@ impl Targets {
     }
 
     /// Whether this node was given no address but its own. Returns the one found out last.
-    pub(super) fn only_own(&self) -> Option<Refused> {
+    pub(in crate::node::link) fn only_own(&self) -> Option<Refused> {
         let configured = self.targets.iter().filter(|(_, t)| t.origin == Origin::Configured);
         let own: Option<Vec<Refused>> = configured
             .map(|(address, target)| {
@@ -293,7 +298,7 @@ impl Targets {
 
     /// Whether each address that this node was given, besides its own, refuses it for good; none if
     /// it was given none. Returns the last one to refuse.
-    pub(super) fn refused_by_all(&self) -> Option<Refused> {
+    pub(in crate::node::link) fn refused_by_all(&self) -> Option<Refused> {
         let is_other = |t: &Target| t.origin == Origin::Configured && t.own_since.is_none();
         let configured = self.targets.iter().filter(|(_, t)| is_other(t));
         let refusals: Option<Vec<Refused>> = configured
@@ -307,7 +312,7 @@ impl Targets {
 
     /// Whether there is nobody to be called: of the addresses that this node was told of, besides its own,
     /// each has a host name that does not exist, or refuses it for good. One with such a name.
-    pub(super) fn unknown_by_all(&self) -> Option<Refused> {
+    pub(in crate::node::link) fn unknown_by_all(&self) -> Option<Refused> {
         let is_other = |t: &Target| t.origin == Origin::Configured && t.own_since.is_none();
         let others = self.targets.iter().filter(|(_, t)| is_other(t));
         let mut hopeless_since = 0;
@@ -323,7 +328,7 @@ impl Targets {
     }
 
     /// A link to that peer is gone after `lived_ms`.
-    pub(super) fn on_link_end(
+    pub(in crate::node::link) fn on_link_end(
         &mut self,
         name: &NodeName,
         lived_ms: Millis,
@@ -345,7 +350,7 @@ impl Targets {
     }
 
     /// That peer went away on purpose. If it comes back, it calls, or SWIM sees it.
-    pub(super) fn on_farewell(&mut self, name: &NodeName, now: Millis) {
+    pub(in crate::node::link) fn on_farewell(&mut self, name: &NodeName, now: Millis) {
         for target in self.targets.values_mut().filter(|t| t.name.as_ref() == Some(name)) {
             target.lost_at = None;
             target.due = now + BACKOFF_MAX_MS;
@@ -353,7 +358,7 @@ impl Targets {
     }
 
     /// What keeps the addresses that were tried from answering.
-    pub(super) fn troubles(&self) -> Vec<Trouble> {
+    pub(in crate::node::link) fn troubles(&self) -> Vec<Trouble> {
         self.targets
             .iter()
             .filter_map(|(address, t)| {
@@ -363,7 +368,7 @@ impl Targets {
     }
 
     /// All addresses, for the log.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::node::link) fn addresses(&self) -> impl Iterator<Item = &str> {
         self.targets.keys().map(String::as_str)
     }
 }

@@ -7,9 +7,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::address::HostPort;
-use super::config::GOSSIP_PORT;
-use super::error::NodeError;
 use crate::model::ids::NodeName;
+use crate::node::config::GOSSIP_PORT;
+use crate::node::error::NodeError;
 
 /// Most bytes that are read: 1,024 peers with the longest host names fit.
 const FILE_BYTES_MAX: u64 = 512 << 10;
@@ -18,17 +18,17 @@ const PEERS_MAX: usize = 1024;
 
 /// One known peer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct KnownPeer {
+pub(in crate::node) struct KnownPeer {
     /// `host:port`
-    pub(super) address: String,
-    pub(super) name: Option<NodeName>,
+    pub(in crate::node) address: String,
+    pub(in crate::node) name: Option<NodeName>,
 }
 
 /// Reads the list; an empty one if there is no such file.
 ///
 /// # Errors
 /// [`NodeError::PeerFile`] names the line.
-pub(super) fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
+pub(in crate::node) fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
     let bad = |line, why| Err(NodeError::PeerFile { path: path.to_owned(), line, why });
     let text = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -75,7 +75,7 @@ pub(super) fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
 ///
 /// # Errors
 /// What the system said; the old file is as it was.
-pub(super) fn store(path: &Path, peers: &[KnownPeer]) -> io::Result<()> {
+pub(in crate::node) fn store(path: &Path, peers: &[KnownPeer]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let beside = path.with_file_name(name);

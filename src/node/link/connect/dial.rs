@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::future::{Either, select};
 
 use super::greet::{read_greeting, send_hello};
-use super::{Dialled, Link, Links, Origin, Standing, is_worth_a_warning, tune};
 use crate::model::ids::NodeName;
-use crate::node::address::{HostPort, route_to};
 use crate::node::config::GOSSIP_PORT;
+use crate::node::link::{Dialled, Link, Links, Origin, Standing, is_worth_a_warning, tune};
+use crate::node::membership::address::{HostPort, route_to};
 use crate::protocol::peer::greeting::{Greeting, Refusal, RefusalCode};
 use crate::rt::{self, TcpStream};
 

@@ -35,14 +35,14 @@ const RETRY_AFTER_REFUSAL_MS: Millis = 2_000;
 
 /// The members as SWIM sees them: one moment, never changed.
 #[derive(Default)]
-pub(super) struct Roster {
+pub(in crate::node) struct Roster {
     /// All known members, those that are down included.
-    pub(super) members: Vec<MemberInfo>,
+    pub(in crate::node) members: Vec<MemberInfo>,
 }
 
 /// Something for the log, or for the code that decides about the node's fate.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Notice {
+pub(in crate::node) enum Notice {
     /// Another live node has this node's name.
     NameInUse { holder: SocketAddr },
     /// A node of another network called.
@@ -83,13 +83,13 @@ struct Shared {
 
 /// The other threads' end. Clones share it.
 #[derive(Clone)]
-pub(super) struct SwimHandle {
+pub(in crate::node) struct SwimHandle {
     shared: Arc<Shared>,
 }
 
 impl SwimHandle {
     /// Starts the thread, which waits for [`SwimHandle::become_member`]. `seed`: random.
-    pub(super) fn start(
+    pub(in crate::node) fn start(
         socket: UdpSocket,
         name: NodeName,
         config: SwimConfig,
@@ -129,12 +129,12 @@ impl SwimHandle {
     }
 
     /// The present members.
-    pub(super) fn roster(&self) -> Arc<Roster> {
+    pub(in crate::node) fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.shared.roster.lock())
     }
 
     /// Datagrams that were sent since the start, and their bytes.
-    pub(super) fn sent(&self) -> (u64, u64) {
+    pub(in crate::node) fn sent(&self) -> (u64, u64) {
         let (count, bytes) = &self.shared.sent;
         (count.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     }
@@ -145,37 +145,37 @@ impl SwimHandle {
     }
 
     /// Fires at the next new roster or notice; listen first, then look.
-    pub(super) fn listen(&self) -> EventListener {
+    pub(in crate::node) fn listen(&self) -> EventListener {
         self.shared.changed.listen()
     }
 
     /// Takes this identity from now on; an earlier one is given up.
-    pub(super) fn become_member(&self, addr: SocketAddr, incarnation: Incarnation) {
+    pub(in crate::node) fn become_member(&self, addr: SocketAddr, incarnation: Incarnation) {
         self.command(Command::Become { addr, incarnation });
     }
 
     /// There is, or was, a peer at that address.
-    pub(super) fn known_peer(&self, name: Option<NodeName>, addr: SocketAddr) {
+    pub(in crate::node) fn known_peer(&self, name: Option<NodeName>, addr: SocketAddr) {
         self.command(Command::Input(SwimInput::KnownPeer { name, addr }));
     }
 
     /// Get into the network of the node at that address.
-    pub(super) fn join(&self, addr: SocketAddr) {
+    pub(in crate::node) fn join(&self, addr: SocketAddr) {
         self.command(Command::Input(SwimInput::Join(addr)));
     }
 
     /// Says farewell to all members; the thread ends afterwards.
-    pub(super) fn leave(&self) {
+    pub(in crate::node) fn leave(&self) {
         self.command(Command::Input(SwimInput::Leave));
     }
 
     /// Ends the thread now, as a crash would.
-    pub(super) fn stop(&self) {
+    pub(in crate::node) fn stop(&self) {
         self.command(Command::Stop);
     }
 
     /// Waits until the thread has ended.
-    pub(super) async fn ended(&self) {
+    pub(in crate::node) async fn ended(&self) {
         loop {
             let listener = self.shared.changed.listen();
             if self.shared.ended.load(std::sync::atomic::Ordering::Acquire) {

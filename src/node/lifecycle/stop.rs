@@ -62,7 +62,7 @@ pub enum StopReason {
 
 /// Shared by all tasks of a node. Clones are the same signal.
 #[derive(Clone, Default)]
-pub(super) struct Stop {
+pub(in crate::node) struct Stop {
     shared: Arc<Shared>,
 }
 
@@ -79,41 +79,41 @@ struct Shared {
 
 impl Stop {
     /// Asks for the node's end; the first reason counts.
-    pub(super) fn request(&self, reason: StopReason) {
+    pub(in crate::node) fn request(&self, reason: StopReason) {
         self.shared.reason.lock().get_or_insert(reason);
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.changed.notify(usize::MAX);
     }
 
     /// Ends all tasks.
-    pub(super) fn finish(&self) {
+    pub(in crate::node) fn finish(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.changed.notify(usize::MAX);
     }
 
     /// Whether the node is going away.
-    pub(super) fn is_requested(&self) -> bool {
+    pub(in crate::node) fn is_requested(&self) -> bool {
         self.shared.leaving.load(Ordering::Acquire)
     }
 
     /// Whether tasks should end.
-    pub(super) fn is_finished(&self) -> bool {
+    pub(in crate::node) fn is_finished(&self) -> bool {
         self.shared.stopped.load(Ordering::Acquire)
     }
 
     /// Why the node ends, if it does.
-    pub(super) fn reason(&self) -> Option<StopReason> {
+    pub(in crate::node) fn reason(&self) -> Option<StopReason> {
         self.shared.reason.lock().clone()
     }
 
     /// Waits until the node is going away.
-    pub(super) async fn requested(&self) {
+    pub(in crate::node) async fn requested(&self) {
         self.wait(Self::is_requested).await;
     }
 
     /// Waits until tasks should end.
-    pub(super) async fn finished(&self) {
+    pub(in crate::node) async fn finished(&self) {
         self.wait(Self::is_finished).await;
     }
 
@@ -129,7 +129,7 @@ impl Stop {
 
     /// The future's output, or `None` when tasks should end before it is done; then it was
     /// dropped.
-    pub(super) async fn or<F: Future>(&self, future: F) -> Option<F::Output> {
+    pub(in crate::node) async fn or<F: Future>(&self, future: F) -> Option<F::Output> {
         match select(pin!(future), pin!(self.finished())).await {
             Either::Left((output, _)) => Some(output),
             Either::Right(((), _)) => None,

@@ -31,7 +31,7 @@ const LIST_BYTES_MAX: u64 = 64 << 10;
 
 /// Why a client's file is not written. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ClientFileError {
+pub(in crate::node) enum ClientFileError {
     /// The name is none that a client may give.
     #[error(
         "{0:?} cannot be a file's name here: give 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or \
@@ -59,14 +59,14 @@ pub(super) enum ClientFileError {
 }
 
 /// The directory.
-pub(super) struct ClientFiles {
+pub(in crate::node) struct ClientFiles {
     directory: OwnedFd,
     /// Held while names are given.
     names: Mutex<()>,
 }
 
 /// A file that has no name yet. Dropped without one, it is removed.
-pub(super) struct NewFile<'a> {
+pub(in crate::node) struct NewFile<'a> {
     files: &'a ClientFiles,
     name: String,
     temporary: String,
@@ -75,13 +75,13 @@ pub(super) struct NewFile<'a> {
 }
 
 /// A file as the whole disk of a writer of one file: any name stands for it.
-pub(super) struct OneFile {
+pub(in crate::node) struct OneFile {
     file: Mutex<Option<File>>,
 }
 
 impl OneFile {
     /// For a file that is open and empty.
-    pub(super) fn new(file: File) -> Self {
+    pub(in crate::node) fn new(file: File) -> Self {
         Self { file: Mutex::new(Some(file)) }
     }
 }
@@ -157,7 +157,7 @@ impl ClientFiles {
     ///
     /// # Errors
     /// It is none, or may not be used.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(in crate::node) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
         let files = Self { directory, names: Mutex::new(()) };
@@ -184,7 +184,7 @@ impl ClientFiles {
     ///
     /// # Errors
     /// [`ClientFileError`].
-    pub(super) fn begin(&self, name: &str) -> Result<NewFile<'_>, ClientFileError> {
+    pub(in crate::node) fn begin(&self, name: &str) -> Result<NewFile<'_>, ClientFileError> {
         check_name(name)?;
         // Once now, so that nothing is written in vain, and again when it gets its name.
         self.check_place(name).map(drop)?;
@@ -274,18 +274,18 @@ impl ClientFiles {
 
 impl NewFile<'_> {
     /// To write to.
-    pub(super) fn file(&mut self) -> &mut File {
+    pub(in crate::node) fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
     /// To read the written file, from its beginning.
-    pub(super) fn reader(&self) -> Result<File, ClientFileError> {
+    pub(in crate::node) fn reader(&self) -> Result<File, ClientFileError> {
         let file = self.files.open_at(&self.temporary, OFlags::RDONLY);
         file.map_err(failed(&self.name))
     }
 
     /// Another handle of the same file, to go on writing when it has its name.
-    pub(super) fn handle(&self) -> Result<File, ClientFileError> {
+    pub(in crate::node) fn handle(&self) -> Result<File, ClientFileError> {
         self.file.try_clone().map_err(failed(&self.name))
     }
 
@@ -293,7 +293,7 @@ impl NewFile<'_> {
     ///
     /// # Errors
     /// [`ClientFileError`]; then nothing of it stays.
-    pub(super) fn finish(mut self) -> Result<(), ClientFileError> {
+    pub(in crate::node) fn finish(mut self) -> Result<(), ClientFileError> {
         let (files, name) = (self.files, self.name.clone());
         self.file.sync_all().map_err(failed(&name))?;
         let metadata = self.file.metadata().map_err(failed(&name))?;

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-use super::address::{parse_setting, resolve_setting};
-use super::error::NodeError;
+use crate::node::error::NodeError;
+use crate::node::membership::address::{parse_setting, resolve_setting};
 use crate::rt::TcpListener;
 
 /// How many times to look for a port that is free for both TCP and UDP. An attempt fails only if
@@ -12,18 +12,21 @@ use crate::rt::TcpListener;
 const FREE_PORT_ATTEMPTS: usize = 64;
 
 /// The gossip port.
-pub(super) struct GossipSockets {
-    pub(super) tcp: TcpListener,
-    pub(super) udp: UdpSocket,
+pub(in crate::node) struct GossipSockets {
+    pub(in crate::node) tcp: TcpListener,
+    pub(in crate::node) udp: UdpSocket,
     /// With the port that was taken.
-    pub(super) addr: SocketAddr,
+    pub(in crate::node) addr: SocketAddr,
 }
 
 /// Opens the gossip port.
 ///
 /// # Errors
 /// [`NodeError`] says which address failed and why.
-pub(super) async fn bind_gossip(text: &str, port: u16) -> Result<GossipSockets, NodeError> {
+pub(in crate::node) async fn bind_gossip(
+    text: &str,
+    port: u16,
+) -> Result<GossipSockets, NodeError> {
     const WHAT: &str = "gossip";
     let address = parse_setting(WHAT, text, port)?;
     let addrs = resolve_setting(WHAT, &address).await?;
@@ -53,7 +56,7 @@ pub(super) async fn bind_gossip(text: &str, port: u16) -> Result<GossipSockets, 
 ///
 /// # Errors
 /// [`NodeError`] says which address failed and why.
-pub(super) async fn bind_client(
+pub(in crate::node) async fn bind_client(
     text: &str,
     port: u16,
 ) -> Result<(TcpListener, SocketAddr), NodeError> {

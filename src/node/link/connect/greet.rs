@@ -18,7 +18,7 @@ const SHOWN_BYTES_MAX: usize = 24;
 
 /// Why a greeting did not come about.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum GreetError {
+pub(in crate::node::link) enum GreetError {
     #[error("it did not say who it is within {} s", GREETING_TIMEOUT.as_secs())]
     Silent,
     #[error("it closed the connection without a greeting")]
@@ -41,7 +41,7 @@ impl GreetError {
     }
 
     /// A fixed word, so that the same complaint is logged once.
-    pub(super) fn reason(&self) -> &'static str {
+    pub(in crate::node::link) fn reason(&self) -> &'static str {
         match self {
             Self::Silent => "silent",
             Self::Closed => "closed",
