@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::command::{Done, program, run};
+use crate::cli::command::{Done, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 fn at(client: SocketAddr, arguments: &[&str]) -> Done {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value as Json;
 
-use super::command::{Done, cli, run};
+use crate::cli::command::{Done, cli, run};
 use crate::processes::NodeProcess;
 
 fn verify(a: &NodeProcess, b: &NodeProcess, arguments: &[&str]) -> Done {

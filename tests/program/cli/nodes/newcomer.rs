@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::command::{Done, cli, program, run};
+use crate::cli::command::{Done, cli, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 fn at(node: &NodeProcess, arguments: &[&str]) -> Done {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use super::command::{Done, cli, program, run};
+use crate::cli::command::{Done, cli, program, run};
 use crate::processes::{NodeProcess, array, field, wait_until};
 
 fn at(node: &NodeProcess, arguments: &[&str]) -> Done {

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use super::command::{Done, cli, program, run};
+use crate::cli::command::{Done, cli, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 const DISTKV_FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use super::command::{Done, program, run};
+use crate::cli::command::{Done, program, run};
 use crate::processes::{Client, NodeProcess, PATIENCE, array, field, wait_until};
 
 /// The key that every node of a test's network has.

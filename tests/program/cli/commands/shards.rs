@@ -3,8 +3,8 @@
 use distkv::client::{Fields, Message};
 use serde_json::Value as Json;
 
-use super::command::{cli, cli_with, run};
-use super::fake::{FakeNode, changed, error};
+use crate::cli::command::{cli, cli_with, run};
+use crate::cli::fake::{FakeNode, changed, error};
 use crate::processes::{NodeProcess, wait_until};
 
 /// A node's rows: shard, entries, reads, preferred node.

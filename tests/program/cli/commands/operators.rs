@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use distkv::client::{Fields, Message};
 
-use super::command::{cli, cli_with, cli_with_input};
-use super::fake::{FakeNode, error};
+use crate::cli::command::{cli, cli_with, cli_with_input};
+use crate::cli::fake::{FakeNode, error};
 
 /// What a node says while n3 is missed.
 const WARNING: &str = "n3 (for 5 min) of the Delete group is away";

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use distkv::protocol::client::Action;
 use rmpv::Value;
 
-use super::command::{Done, cli, run};
+use crate::cli::command::{Done, cli, run};
 use crate::processes::{Client, NodeProcess, array, field, wait_until};
 
 /// A state that a Python server saved while its clients had to log in by password; and its change log.

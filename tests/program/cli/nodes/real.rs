@@ -10,7 +10,7 @@ use distkv::model::path::Path;
 use distkv::rt;
 use serde_json::Value as Json;
 
-use super::command::{Done, cli, program, run};
+use crate::cli::command::{Done, cli, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 /// Ports that nobody else has.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use super::command::{Done, cli, run};
+use crate::cli::command::{Done, cli, run};
 use crate::processes::{NodeProcess, wait_until};
 
 const DISTKV_FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files");

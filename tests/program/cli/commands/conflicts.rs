@@ -2,8 +2,8 @@
 
 use distkv::client::{Fields, Message};
 
-use super::command::{cli_with, run};
-use super::fake::{FakeNode, error, state};
+use crate::cli::command::{cli_with, run};
+use crate::cli::fake::{FakeNode, error, state};
 use crate::processes::{NodeProcess, wait_until};
 
 /// One version: its value, the nodes of its chain (ticks count up from 5), its tock.

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::command::run;
+use crate::cli::command::run;
 use crate::processes::{NodeProcess, wait_until};
 
 /// As they are typed, as they are shown, in the order of paths.
