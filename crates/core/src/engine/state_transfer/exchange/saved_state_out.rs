@@ -10,9 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::Image;
-use super::super::view::{ChainTicks, TickSets};
-use super::{Entries, PIECE_BYTES};
+use crate::engine::Image;
+use crate::engine::exchange::{Entries, PIECE_BYTES};
+use crate::engine::view::{ChainTicks, TickSets};
 use crate::model::entry::Entry;
 use crate::model::ids::{NodeIndex, NodeTable, Tick};
 use crate::model::path::Path;

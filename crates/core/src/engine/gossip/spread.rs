@@ -15,7 +15,7 @@
 //! A node that does not pass on changes (it is of an earlier version, or still takes the network
 //! for small) is linked with all; its links are not part of the tree.
 //!
-//! A fresh link is eager. Whether a link is wanted at all is decided in [`super::overlay`]; it
+//! A fresh link is eager. Whether a link is wanted at all is decided in [`crate::engine::overlay`]; it
 //! stays as long as one side wants it. Messages to all (elections, a resync's progress) go over all
 //! links in an envelope with a number ([`Relayed`]), because they must arrive even if no change
 //! would show that the tree is broken. Announcements of purges, member lists and removed names are
@@ -24,9 +24,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::overlay::{Mesh, neighbours};
 use super::peers::{Peer, Taken};
-use super::{CloseReason, Engine, EngineWriteError, LinkId, Outbox, Output, encode};
+use crate::engine::overlay::{Mesh, neighbours};
+use crate::engine::{CloseReason, Engine, EngineWriteError, LinkId, Outbox, Output, encode};
 use crate::model::defects::Defect;
 use crate::model::entry::Entry;
 use crate::model::group::{GROUP_MEMBERS_MAX, GroupConfig};
@@ -54,7 +54,7 @@ const ORIGINS_MAX: usize = 1_024;
 const WINDOW: u64 = 64;
 
 /// What both sides of a link think of it.
-pub(super) struct LinkEdge {
+pub(in crate::engine) struct LinkEdge {
     /// Changes are pushed over it.
     eager: bool,
     /// The peer knows of edges.
@@ -84,17 +84,17 @@ impl Default for LinkEdge {
 
 /// This node's part in passing on.
 #[derive(Default)]
-pub(super) struct Spread {
+pub(in crate::engine) struct Spread {
     mesh: Mesh,
     /// The nodes to be linked with; none: with all.
     wanted: Option<Arc<BTreeSet<NodeName>>>,
     /// The wanted links must be computed anew.
-    pub(super) stale: bool,
+    pub(in crate::engine) stale: bool,
     look_due: Millis,
     graft_due: Millis,
     /// A change came that will not be pushed to any peer: the next digest of changes is for all
     /// links.
-    pub(super) tell_all: bool,
+    pub(in crate::engine) tell_all: bool,
     live: Live,
     /// The last number of an own message that is passed on.
     number: u64,
@@ -103,7 +103,7 @@ pub(super) struct Spread {
 
 impl Spread {
     /// Whether this node passes on changes that are pushed to it.
-    pub(super) fn is_tree(&self) -> bool {
+    pub(in crate::engine) fn is_tree(&self) -> bool {
         self.mesh == Mesh::Tree
     }
 }
@@ -219,11 +219,11 @@ impl Engine {
     }
 
     /// Whether a node of that name is up although it has no link, which it need not have.
-    pub(super) fn is_there_unlinked(&self, name: &NodeName) -> bool {
+    pub(in crate::engine) fn is_there_unlinked(&self, name: &NodeName) -> bool {
         self.spread.is_tree() && self.is_member(name)
     }
 
-    pub(super) fn is_member(&self, name: &NodeName) -> bool {
+    pub(in crate::engine) fn is_member(&self, name: &NodeName) -> bool {
         self.members.iter().any(|member| member.name == *name)
     }
 
@@ -335,7 +335,7 @@ impl Engine {
     }
 
     /// Changes are pushed over this link from now on, by both sides.
-    pub(super) fn graft(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn graft(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
         let is_due = now >= self.spread.graft_due;
         let Some(peer) = self.peers.get_mut(link) else { return };
         if !self.spread.is_tree() || !peer.edge.relays || !is_due {
@@ -383,7 +383,7 @@ impl Engine {
     }
 
     /// A change of this node goes to all over whose links changes are pushed.
-    pub(super) fn push_own(&mut self, event: Event, frame: Arc<[u8]>, out: &mut Outbox) {
+    pub(in crate::engine) fn push_own(&mut self, event: Event, frame: Arc<[u8]>, out: &mut Outbox) {
         if self.spread.is_tree() {
             self.spread.live.note(event, None);
         }
@@ -406,7 +406,7 @@ impl Engine {
     }
 
     /// A change was taken in that had been pushed over a link. None: it had been before that.
-    pub(super) fn pass_on(
+    pub(in crate::engine) fn pass_on(
         &mut self,
         link: LinkId,
         change: &ChangeMessage<'_>,
@@ -461,7 +461,12 @@ impl Engine {
     }
 
     /// Sends something to all nodes, linked or not. `wide`: over all links; else over the tree.
-    pub(super) fn flood(&mut self, message: &PeerMessage<'_>, wide: bool, out: &mut Outbox) {
+    pub(in crate::engine) fn flood(
+        &mut self,
+        message: &PeerMessage<'_>,
+        wide: bool,
+        out: &mut Outbox,
+    ) {
         if !self.spread.is_tree() {
             return self.broadcast(message, out);
         }

@@ -1,7 +1,7 @@
 //! Never fail open: a node whose data says that clients must log in serves none, because they cannot
 //! log in yet. Peers are served: the data is the network's, and another node may know how.
 
-use super::Engine;
+use crate::engine::Engine;
 use crate::model::meta::Login;
 
 /// The node serves no clients: its data says that they must log in, and they cannot.

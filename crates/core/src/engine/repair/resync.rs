@@ -1,5 +1,5 @@
 //! Healing a split (docs/replication.md): which node asks which other, and in which order. The
-//! exchange itself is the catch-up in four steps of [`super::repair`]; this lets a whole network do
+//! exchange itself is the catch-up in four steps of [`super::ask`]; this lets a whole network do
 //! it without every node asking the other side at once.
 //!
 //! When two histories of the housekeepers' election meet that share nothing, a split has healed
@@ -9,13 +9,13 @@
 //! before it, and nodes that are no housekeepers wait longest. So in the end any node asks any
 //! other, and nothing depends on the election.
 
-use super::{Engine, LinkId, Outbox, Output, Report};
+use crate::engine::{Engine, LinkId, Outbox, Output, Report};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeName, Tock};
 use crate::protocol::peer::{PeerMessage, ResyncStatus};
 
 /// How long each waits for the one before it on the list.
-pub(super) const PATIENCE_MS: Millis = 700;
+pub(in crate::engine) const PATIENCE_MS: Millis = 700;
 /// How often the driving housekeeper reports its progress.
 const STATUS_INTERVAL_MS: Millis = 250;
 /// A resync lasts at least this long: until then the last of the other side may have come.
@@ -23,7 +23,7 @@ const LASTS_MS_MIN: Millis = 2_000;
 
 /// A split that is healing, as this node sees it.
 #[derive(Default)]
-pub(super) struct Resync {
+pub(in crate::engine) struct Resync {
     healing: Option<Healing>,
 }
 
@@ -62,7 +62,7 @@ pub struct ResyncView {
 
 impl Resync {
     /// Whether this node leaves asking to others for now.
-    pub(super) fn holds(&self, now: Millis) -> bool {
+    pub(in crate::engine) fn holds(&self, now: Millis) -> bool {
         self.healing.as_ref().is_some_and(|h| now < h.hold_until)
     }
 
@@ -133,7 +133,7 @@ impl Engine {
     }
 
     /// A housekeeper reports its progress.
-    pub(super) fn on_resync_status(
+    pub(in crate::engine) fn on_resync_status(
         &mut self,
         name: NodeName,
         status: ResyncStatus,
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// The driving housekeeper is gone: the next need not wait for its silence.
-    pub(super) fn on_resync_link_down(&mut self, name: &NodeName, now: Millis) {
+    pub(in crate::engine) fn on_resync_link_down(&mut self, name: &NodeName, now: Millis) {
         if self.config.defects.has(Defect::ResyncStops) {
             return;
         }
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_resync_tick(&mut self, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_resync_tick(&mut self, now: Millis, out: &mut Outbox) {
         let Some(healing) = &self.resync.healing else { return };
         let (began, due) = (healing.began, now >= healing.status_due && now >= healing.hold_until);
         if due

@@ -2,8 +2,8 @@
 //! splits, and the Delete group's coordinator. `actor` elects; this feeds it and acts on its
 //! results.
 
-use super::{Engine, LinkId, Outbox, Output, Report};
 use crate::actor::{Actor, ActorConfig, ActorEvent, ActorOutput, Role};
+use crate::engine::{Engine, LinkId, Outbox, Output, Report};
 use crate::model::ids::{Millis, NodeName};
 use crate::model::ping::{ConfigVersion, GroupId, Ping};
 use crate::protocol::peer::PeerMessage;
@@ -15,14 +15,14 @@ const DELETE_GROUP: GroupId = GroupId(2);
 const DELETE_GAPS: Millis = 10;
 
 /// This node's part in both elections.
-pub(super) struct Elections {
+pub(in crate::engine) struct Elections {
     housekeepers: Actor,
     delete: Actor,
 }
 
 impl Elections {
     /// The seed keeps nodes that start together from claiming a turn together.
-    pub(super) fn new(name: &NodeName, seed: u64, delete_cycle_ms: Millis) -> Self {
+    pub(in crate::engine) fn new(name: &NodeName, seed: u64, delete_cycle_ms: Millis) -> Self {
         let gap_ms = delete_cycle_ms / DELETE_GAPS;
         let delete =
             ConfigVersion { version: 0, cycle_ms: delete_cycle_ms, gap_ms, list_len: 4 }.clamped();
@@ -48,11 +48,11 @@ impl Engine {
     }
 
     /// Whether this node coordinates the Delete group now.
-    pub(super) fn is_elected_coordinator(&self) -> bool {
+    pub(in crate::engine) fn is_elected_coordinator(&self) -> bool {
         self.elections.delete.is_tagged()
     }
 
-    pub(super) fn on_election_tick(&mut self, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_election_tick(&mut self, now: Millis, out: &mut Outbox) {
         let me = self.as_member();
         let is_member = self.group().is_some_and(|config| config.members().contains(&me));
         let role = if is_member { Role::Active } else { Role::Passive };
@@ -66,7 +66,7 @@ impl Engine {
         self.on_delete_election(&mut outputs, out);
     }
 
-    pub(super) fn on_ping(&mut self, ping: &Ping, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_ping(&mut self, ping: &Ping, now: Millis, out: &mut Outbox) {
         let mut outputs = Vec::new();
         match ping.group {
             HOUSEKEEPERS => {
@@ -83,14 +83,14 @@ impl Engine {
 
     /// Tells a peer whose link has just come up what this node knows, so that a healed split is
     /// noticed at once.
-    pub(super) fn greet_elections(&self, link: LinkId, out: &mut Outbox) {
+    pub(in crate::engine) fn greet_elections(&self, link: LinkId, out: &mut Outbox) {
         for actor in [&self.elections.housekeepers, &self.elections.delete] {
             self.send(link, &PeerMessage::Ping(actor.greeting()), out);
         }
     }
 
     /// A node cannot be reached any more: no node need wait for its turn.
-    pub(super) fn on_name_gone(&mut self, name: &NodeName) {
+    pub(in crate::engine) fn on_name_gone(&mut self, name: &NodeName) {
         if self.is_linked(name) || self.is_there_unlinked(name) {
             return;
         }

@@ -1,7 +1,7 @@
 //! A node's whole state at one moment, as data: what a restart needs, and what a snapshot file
 //! holds (replication rule 9).
 
-use super::{Config, Decided, Engine, Outbox, Output};
+use crate::engine::{Config, Decided, Engine, Outbox, Output};
 use crate::model::group::GroupConfig;
 use crate::model::ids::{NodeId, Tick, Tock};
 use crate::model::seen::{Mark, Seen};
@@ -88,12 +88,12 @@ impl Engine {
 
     /// Knowledge that a log cannot derive from entries alone has changed: the shell is told at the
     /// end of the operation ([`Engine::tell_knowledge`]).
-    pub(super) fn note_knowledge(&mut self) {
+    pub(in crate::engine) fn note_knowledge(&mut self) {
         self.knowledge_changed = true;
     }
 
     /// Every door that may have changed it ends with this.
-    pub(super) fn tell_knowledge(&mut self, out: &mut Outbox) {
+    pub(in crate::engine) fn tell_knowledge(&mut self, out: &mut Outbox) {
         if std::mem::take(&mut self.knowledge_changed) {
             out.push(Output::Knowledge);
         }
@@ -101,7 +101,7 @@ impl Engine {
 
     /// From now on no event is made here, whoever asks for it: the record that proves where this
     /// incarnation stopped is being written (ARCHITECTURE.md, "No event twice"). For good.
-    pub(super) fn stop_making_events(&mut self) {
+    pub(in crate::engine) fn stop_making_events(&mut self) {
         self.replica.stop_making_events();
     }
 

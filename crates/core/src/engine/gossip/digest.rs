@@ -17,8 +17,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::repair::HOLE_AFTER_MS;
-use super::{CloseReason, Engine, LinkId, Outbox, Output};
+use crate::engine::repair::ask::HOLE_AFTER_MS;
+use crate::engine::{CloseReason, Engine, LinkId, Outbox, Output};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, NodeId, NodeIndex, Tock};
 use crate::model::invariant::OrBroken;
@@ -56,7 +56,7 @@ const LIST_INTERVAL_MS: Millis = 2_000;
 
 /// What a node tells: incarnations by name, and the number of the others.
 #[derive(Default)]
-pub(super) struct Told {
+pub(in crate::engine) struct Told {
     seen: SeenById,
     unnamed: Unnamed,
     contents: Option<ContentsTold>,
@@ -67,7 +67,7 @@ const KNOWN: &str = "the incarnations of the node table are among the known ones
 
 /// What the own sum is made of.
 #[derive(Default)]
-pub(super) struct Extents {
+pub(in crate::engine) struct Extents {
     /// By index, as they were when last looked at. Invariant: `sum` is over the shares of those
     /// without holes.
     known: Vec<Known>,
@@ -141,7 +141,7 @@ fn share_of(key: u64, ticks: Option<&TickSet>, replica: &Replica) -> Share {
 impl Extents {
     /// Something of this incarnation may have been accounted for. A hint: what is not noted is
     /// found by looking around.
-    pub(super) fn note(&mut self, node: NodeIndex) {
+    pub(in crate::engine) fn note(&mut self, node: NodeIndex) {
         // Nearly always the same as before.
         if self.noted_last != Some(node) {
             self.noted_last = Some(node);
@@ -201,7 +201,7 @@ impl Extents {
     }
 
     /// [`Replica::seen_fingerprint`], as far as was looked at: what costs nearly nothing.
-    pub(super) fn fingerprint(&mut self, replica: &Replica) -> u64 {
+    pub(in crate::engine) fn fingerprint(&mut self, replica: &Replica) -> u64 {
         if replica.has(Defect::SumsWithoutTicks) {
             return replica.seen_fingerprint();
         }
@@ -242,7 +242,7 @@ impl Extents {
 
 /// What a peer's digests have said of the incarnations that they do not name.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(in crate::engine) struct Heard {
     /// Named so far in a digest of which parts follow.
     named: BTreeSet<NodeIndex>,
     /// Everything that this sum of the peer covers is in what it is known to have seen.
@@ -258,12 +258,12 @@ pub(super) struct Heard {
 
 impl Heard {
     /// Whether only a catch-up can tell what it has.
-    pub(super) fn wants_catch_up(&self, now: Millis) -> bool {
+    pub(in crate::engine) fn wants_catch_up(&self, now: Millis) -> bool {
         self.too_long.is_some_and(|(_, from)| now >= from)
     }
 
     /// All that it had when it was asked is known now.
-    pub(super) fn has_caught_up(&mut self) {
+    pub(in crate::engine) fn has_caught_up(&mut self) {
         if let Some((sum, _)) = self.too_long.take() {
             self.understood = Some(sum);
         }
@@ -272,20 +272,20 @@ impl Heard {
 
 /// When which digest is due, for all peers.
 #[derive(Default)]
-pub(super) struct Schedule {
+pub(in crate::engine) struct Schedule {
     /// When the last digest went out.
     told_at: Millis,
     full_due: Millis,
     /// No whole list is asked for before this time.
     want_due: Millis,
     /// The latest time that was heard of.
-    pub(super) now: Millis,
+    pub(in crate::engine) now: Millis,
 }
 
 impl Engine {
     /// What is accounted for here, for others. Nothing while this node is not ready: no node
     /// fetches from it, its state is incomplete, and it makes no changes.
-    pub(super) fn told_seen(&mut self) -> Told {
+    pub(in crate::engine) fn told_seen(&mut self) -> Told {
         if !self.ready {
             return Told::default();
         }
@@ -372,7 +372,7 @@ impl Engine {
     }
 
     /// Sends a full digest to one peer.
-    pub(super) fn send_digest(&mut self, link: LinkId, out: &mut Outbox) {
+    pub(in crate::engine) fn send_digest(&mut self, link: LinkId, out: &mut Outbox) {
         let told = self.told_seen();
         self.send_told(link, &told, out);
     }
@@ -383,7 +383,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn broadcast_digest(&mut self, told: &Told, out: &mut Outbox) {
+    pub(in crate::engine) fn broadcast_digest(&mut self, told: &Told, out: &mut Outbox) {
         for message in self.digests(told) {
             self.broadcast(&message, out);
         }

@@ -23,8 +23,8 @@
 
 use std::sync::Arc;
 
-use super::serve::ServeJob;
-use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
+use super::answer::ServeJob;
+use crate::engine::{CloseReason, Engine, LinkId, Outbox, Output, Report};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeIndex, NodeName, NodeTable};
 use crate::model::invariant::OrBroken;
@@ -55,7 +55,7 @@ type BothSums = (Box<[u64]>, Box<[u64]>);
 
 /// How a peer's contents compare, as far as is known.
 #[derive(Default)]
-pub(super) struct PeerContents {
+pub(in crate::engine) struct PeerContents {
     /// When it was last asked to compare.
     asked_at: Option<Millis>,
     /// Since when its sum could not be compared with this node's.
@@ -69,7 +69,7 @@ pub(super) struct PeerContents {
 
 /// Lists what was held at one moment in some buckets. Owns its snapshot, so it outlives the engine's
 /// guard.
-pub(super) struct ListJob {
+pub(in crate::engine) struct ListJob {
     walk: AllEntries,
     table: Arc<NodeTable>,
     keys: IncarnationKeys,
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// What a full digest says at this moment.
-    pub(super) fn contents_told(&mut self) -> Option<ContentsTold> {
+    pub(in crate::engine) fn contents_told(&mut self) -> Option<ContentsTold> {
         if !self.ready || !self.replica.compares_contents() {
             return None;
         }
@@ -174,7 +174,7 @@ impl Engine {
     }
 
     /// A peer's full digest has come.
-    pub(super) fn on_contents_told(
+    pub(in crate::engine) fn on_contents_told(
         &mut self,
         link: LinkId,
         mark: &Mark,
@@ -211,7 +211,12 @@ impl Engine {
     }
 
     /// A peer's sums have arrived: the versions that this node holds where they differ are listed.
-    pub(super) fn on_contents_ask(&mut self, link: LinkId, ask: &ContentsAsk, out: &mut Outbox) {
+    pub(in crate::engine) fn on_contents_ask(
+        &mut self,
+        link: LinkId,
+        ask: &ContentsAsk,
+        out: &mut Outbox,
+    ) {
         if !self.ready || !self.replica.compares_contents() {
             return;
         }
@@ -279,7 +284,12 @@ impl Engine {
     }
 
     /// A peer lists what it holds: versions that this node lacks are requested.
-    pub(super) fn on_contents_list(&mut self, link: LinkId, list: ContentsList, out: &mut Outbox) {
+    pub(in crate::engine) fn on_contents_list(
+        &mut self,
+        link: LinkId,
+        list: ContentsList,
+        out: &mut Outbox,
+    ) {
         if !self.ready || !self.replica.compares_contents() {
             return;
         }
@@ -309,7 +319,12 @@ impl Engine {
     }
 
     /// A peer lacks what this node holds at some paths.
-    pub(super) fn on_contents_want(&mut self, link: LinkId, paths: &[Path], out: &mut Outbox) {
+    pub(in crate::engine) fn on_contents_want(
+        &mut self,
+        link: LinkId,
+        paths: &[Path],
+        out: &mut Outbox,
+    ) {
         let (mut entries, mut bytes): (Vec<(Path, Entry)>, usize) = (Vec::new(), 0);
         for path in paths {
             let Some(entry) = self.replica.tree().get(path.as_bytes()) else { continue };
@@ -327,7 +342,7 @@ impl Engine {
     }
 
     /// What this node lacked has come.
-    pub(super) fn on_contents_versions(
+    pub(in crate::engine) fn on_contents_versions(
         &mut self,
         link: LinkId,
         mark: &Mark,

@@ -9,7 +9,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::{Engine, Outbox, Output};
+use crate::engine::{Engine, Outbox, Output};
 use crate::model::ids::Event;
 use crate::model::invariant::{OrBroken, invariant};
 use crate::replica::apply::Conflict;
@@ -106,7 +106,7 @@ impl Engine {
 
     /// Adds a conflict that was found, and notifies the watchers of its path; after the change that
     /// it made, if it made one.
-    pub(super) fn record_conflict(&mut self, conflict: &Conflict, out: &mut Outbox) {
+    pub(in crate::engine) fn record_conflict(&mut self, conflict: &Conflict, out: &mut Outbox) {
         let Some(number) = self.conflicts.record(conflict) else { return };
         let watchers = self.watches.of(&conflict.path);
         if !watchers.is_empty() {
@@ -117,7 +117,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::engine::conflicts::*;
     use crate::model::chain::Chain;
     use crate::model::entry::{Entry, EntryParts};
     use crate::model::ids::{NodeIndex, Tick, Tock};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::contents::ListJob;
-use super::{Engine, LinkId, Outbox, Output};
+use crate::engine::{Engine, LinkId, Outbox, Output};
 use crate::model::ids::{Millis, NodeIndex, Tick, Tock};
 use crate::model::seen::{SeenById, export_seen};
 use crate::model::seen_list::{ListAt, ListMax};
@@ -20,7 +20,7 @@ use crate::replica::catch_up::{Behind, CatchUpSnapshot, CatchUpStream, Verdict};
 const IDLE_MS: Millis = 60_000;
 
 /// A peer that is being answered.
-pub(super) struct Serving {
+pub(in crate::engine) struct Serving {
     id: u64,
     snapshot: Arc<CatchUpSnapshot>,
     heard: Millis,
@@ -70,7 +70,7 @@ impl ServeJob {
     }
 
     /// A list of contents.
-    pub(super) fn list(job: ListJob) -> Self {
+    pub(in crate::engine) fn list(job: ListJob) -> Self {
         Self { id: NO_ASK, work: Work::List(Box::new(job)) }
     }
 
@@ -120,7 +120,7 @@ impl ServeJob {
 
 impl Engine {
     /// Step 1 came in; step 2 goes out, with the snapshot from which all the rest is answered.
-    pub(super) fn on_catch_up_ask(
+    pub(in crate::engine) fn on_catch_up_ask(
         &mut self,
         link: LinkId,
         ask: &CatchUpAsk,
@@ -182,7 +182,7 @@ impl Engine {
     }
 
     /// The asker has dealt with the last part: the next part of what is known goes out.
-    pub(super) fn on_catch_up_more(
+    pub(in crate::engine) fn on_catch_up_more(
         &mut self,
         link: LinkId,
         id: u64,
@@ -197,7 +197,7 @@ impl Engine {
     }
 
     /// Step 3 came in: the data goes out.
-    pub(super) fn on_catch_up_missing(
+    pub(in crate::engine) fn on_catch_up_missing(
         &mut self,
         link: LinkId,
         id: u64,
@@ -212,7 +212,7 @@ impl Engine {
     }
 
     /// Replication rule 4: the asker names entries that may have been purged here.
-    pub(super) fn on_catch_up_names(
+    pub(in crate::engine) fn on_catch_up_names(
         &mut self,
         link: LinkId,
         names: CatchUpNames,
@@ -227,7 +227,7 @@ impl Engine {
         out.push(Output::Serve { link, job: Box::new(ServeJob { id, work }) });
     }
 
-    pub(super) fn on_catch_up_done(&mut self, link: LinkId, id: u64, out: &mut Outbox) {
+    pub(in crate::engine) fn on_catch_up_done(&mut self, link: LinkId, id: u64, out: &mut Outbox) {
         let is_it = |serving: &Serving| serving.id == id;
         if self.peers.get(link).and_then(|p| p.serving.as_ref()).is_some_and(is_it) {
             self.stop_serving(link, out);
@@ -240,7 +240,7 @@ impl Engine {
         Some(serving)
     }
 
-    pub(super) fn stop_serving(&mut self, link: LinkId, out: &mut Outbox) {
+    pub(in crate::engine) fn stop_serving(&mut self, link: LinkId, out: &mut Outbox) {
         if let Some(peer) = self.peers.get_mut(link)
             && let Some(serving) = peer.serving.take()
         {
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Lets go of snapshots whose askers are silent.
-    pub(super) fn on_serve_tick(&mut self, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_serve_tick(&mut self, now: Millis, out: &mut Outbox) {
         for (_, peer) in self.peers.iter_mut() {
             let idle = |s: &mut Serving| now.saturating_sub(s.heard) >= IDLE_MS;
             if let Some(serving) = peer.serving.take_if(idle) {

@@ -7,8 +7,8 @@
 //! Each answer brings this node further, or a timer must run out before it asks that peer again: two
 //! nodes that answer each other at once, without getting anywhere, would never stop. `tests/endless.rs`.
 
-use super::take_in::TOUCHED_AT_ONCE;
-use super::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};
+use crate::engine::take_in::TOUCHED_AT_ONCE;
+use crate::engine::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};
 use crate::model::defects::Defect;
 use crate::model::ids::{Millis, Tock};
 use crate::model::seen::{Mark, Seen};
@@ -22,7 +22,7 @@ use crate::replica::crossing::Crossing;
 
 /// A tick that a peer has and that is missing here is a hole after this time; until then it is
 /// probably on its way. Longer than a push takes, shorter than anybody notices.
-pub(super) const HOLE_AFTER_MS: Millis = 200;
+pub(in crate::engine) const HOLE_AFTER_MS: Millis = 200;
 /// The same where changes are passed on: a dozen links, each of which may take a while.
 const HOLE_AFTER_RELAYED_MS: Millis = 300;
 /// A catch-up that was silent for this long is given up.
@@ -32,14 +32,14 @@ pub(super) const AVOID_MS: Millis = 1_000;
 
 /// The catch-up under way, as the asking side.
 #[derive(Default)]
-pub(super) struct Repair {
+pub(in crate::engine) struct Repair {
     active: Option<Active>,
     next_id: u64,
 }
 
 impl Repair {
     /// Whether none is under way.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::engine) fn is_idle(&self) -> bool {
         self.active.is_none()
     }
 }
@@ -114,7 +114,7 @@ impl Engine {
         })
     }
 
-    pub(super) fn on_repair_tick(&mut self, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_repair_tick(&mut self, now: Millis, out: &mut Outbox) {
         if let Some(active) = &self.repair.active
             && now.saturating_sub(active.heard) >= SILENCE_MS
         {
@@ -123,7 +123,12 @@ impl Engine {
         self.start_repair(now, out);
     }
 
-    pub(super) fn on_repair_link_down(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_repair_link_down(
+        &mut self,
+        link: LinkId,
+        now: Millis,
+        out: &mut Outbox,
+    ) {
         if self.repair.active.as_ref().is_some_and(|a| a.link == link) {
             self.fail_repair(CatchUpFailure::LinkDown, now, out);
             self.start_repair(now, out);
@@ -131,7 +136,7 @@ impl Engine {
     }
 
     /// Asks the best peer for a catch-up, if one is needed and none is under way.
-    pub(super) fn start_repair(&mut self, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn start_repair(&mut self, now: Millis, out: &mut Outbox) {
         if self.repair.active.is_some() || self.replica.is_usurped() {
             return;
         }
@@ -230,7 +235,7 @@ impl Engine {
 
     /// Step 2: what the answerer knows, or a part of it. It makes ticks missing, never seen (replication
     /// rule 3).
-    pub(super) fn on_catch_up_known(
+    pub(in crate::engine) fn on_catch_up_known(
         &mut self,
         link: LinkId,
         known: &CatchUpKnown,
@@ -239,7 +244,7 @@ impl Engine {
     ) {
         let Some(mut their) = self.told_so_far(link, known.id) else { return };
         let Some(part) = self.replica.intern_seen(&known.seen) else {
-            out.push(Output::Close { link, reason: super::CloseReason::TableFull });
+            out.push(Output::Close { link, reason: crate::engine::CloseReason::TableFull });
             return;
         };
         self.replica.check_own_seen(&part);
@@ -304,7 +309,7 @@ impl Engine {
     }
 
     /// Step 4: data.
-    pub(super) fn on_catch_up_part(
+    pub(in crate::engine) fn on_catch_up_part(
         &mut self,
         link: LinkId,
         id: u64,
@@ -335,7 +340,7 @@ impl Engine {
                     reissued |= taken.reissued;
                 }
                 None => {
-                    let reason = super::CloseReason::TableFull;
+                    let reason = crate::engine::CloseReason::TableFull;
                     out.push(Output::Close { link, reason });
                     return;
                 }
@@ -351,7 +356,7 @@ impl Engine {
     }
 
     /// The data is complete: by count, so that a part that was lost is noticed.
-    pub(super) fn on_catch_up_end(
+    pub(in crate::engine) fn on_catch_up_end(
         &mut self,
         link: LinkId,
         id: u64,
@@ -369,7 +374,7 @@ impl Engine {
     }
 
     /// Replication rule 4: answers to names.
-    pub(super) fn on_catch_up_verdict(
+    pub(in crate::engine) fn on_catch_up_verdict(
         &mut self,
         link: LinkId,
         verdict: &CatchUpVerdict,
@@ -469,7 +474,12 @@ impl Engine {
     }
 
     /// The answerer invites: it has re-issues for this node.
-    pub(super) fn on_catch_up_invite(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_catch_up_invite(
+        &mut self,
+        link: LinkId,
+        now: Millis,
+        out: &mut Outbox,
+    ) {
         if let Some(peer) = self.peers.get_mut(link) {
             peer.invited = true;
             peer.avoid_until = 0;
@@ -477,7 +487,7 @@ impl Engine {
         self.start_repair(now, out);
     }
 
-    pub(super) fn on_catch_up_refused(
+    pub(in crate::engine) fn on_catch_up_refused(
         &mut self,
         link: LinkId,
         id: u64,

@@ -72,7 +72,7 @@ fn place(name: &NodeName, ring: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::engine::overlay::*;
     use std::collections::{BTreeMap, VecDeque};
 
     type Graph = BTreeMap<NodeName, BTreeSet<NodeName>>;

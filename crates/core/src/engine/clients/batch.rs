@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Engine, EngineWriteError, Outbox};
+use crate::engine::{Engine, EngineWriteError, Outbox};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeName, NodeTable, Tick, Tock};
 use crate::model::invariant::OrBroken;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::super::Image;
-use super::super::load::SavedFile;
+use crate::engine::Image;
+use crate::engine::load::SavedFile;
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::contents::PeerContents;
 use super::digest::{Extents, Heard, Schedule};
-use super::serve::Serving;
 use super::spread::LinkEdge;
-use super::take_in::TOUCHED_AT_ONCE;
-use super::{CloseReason, Engine, LinkId, Outbox, Output, Report};
+use crate::engine::repair::answer::Serving;
+use crate::engine::repair::contents::PeerContents;
+use crate::engine::take_in::TOUCHED_AT_ONCE;
+use crate::engine::{CloseReason, Engine, LinkId, Outbox, Output, Report};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, NodeId, NodeIndex, Tick};
 use crate::model::path::Path;
@@ -22,17 +22,17 @@ use crate::replica::apply::{Applied, Conflict};
 /// How often acknowledgements go out that no write waits for.
 pub(super) const ACK_INTERVAL_MS: Millis = 100;
 /// One linked peer.
-pub(super) struct Peer {
-    pub(super) id: NodeId,
+pub(in crate::engine) struct Peer {
+    pub(in crate::engine) id: NodeId,
     /// The ticks that it said it has accounted for. Only ever grows while the link stands.
-    pub(super) seen: Seen,
+    pub(in crate::engine) seen: Seen,
     /// The latest that it said of its purges.
-    pub(super) mark: Mark,
+    pub(in crate::engine) mark: Mark,
     /// Whether it serves clients.
-    pub(super) ready: bool,
+    pub(in crate::engine) ready: bool,
     /// This node's ticks up to here are accounted for there. Never goes back, except to 0 when
     /// this node takes a new incarnation.
-    pub(super) acked: Tick,
+    pub(in crate::engine) acked: Tick,
     /// Its acknowledgements are of the present incarnation: that is the one it was greeted
     /// with. Digests name the incarnation, acknowledgements don't.
     acks_count: bool,
@@ -40,85 +40,85 @@ pub(super) struct Peer {
     ack_sent: Tick,
     ack_wanted: bool,
     /// Ticks that it has and that were missing here, and since when.
-    pub(super) suspect: Option<(Millis, Seen)>,
+    pub(in crate::engine) suspect: Option<(Millis, Seen)>,
     /// No catch-up is asked of it before this time.
-    pub(super) avoid_until: Millis,
+    pub(in crate::engine) avoid_until: Millis,
     /// Since when its mark has been ahead of this node's.
-    pub(super) ahead_since: Option<Millis>,
+    pub(in crate::engine) ahead_since: Option<Millis>,
     /// It has re-issues for this node (replication rule 4d), or must be asked for another reason.
-    pub(super) invited: bool,
+    pub(in crate::engine) invited: bool,
     /// This node's mark, at which the announcements that it sent did not help. As long as this node
     /// stands there, it asks for the data itself.
-    pub(super) announced_in_vain: Option<Mark>,
+    pub(in crate::engine) announced_in_vain: Option<Mark>,
     /// The snapshot from which it is being answered.
-    pub(super) serving: Option<Serving>,
+    pub(in crate::engine) serving: Option<Serving>,
     /// What its digests have said of the incarnations that they do not name.
-    pub(super) heard: Heard,
+    pub(in crate::engine) heard: Heard,
     /// What both sides think of the link.
-    pub(super) edge: LinkEdge,
+    pub(in crate::engine) edge: LinkEdge,
     /// How its contents compare.
-    pub(super) contents: PeerContents,
+    pub(in crate::engine) contents: PeerContents,
 }
 
 /// What became of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Taken {
+pub(in crate::engine) struct Taken {
     /// It was refused (replication rule 2).
-    pub(super) refused: bool,
+    pub(in crate::engine) refused: bool,
     /// It was re-issued on the sender's behalf (replication rule 8).
-    pub(super) reissued: bool,
+    pub(in crate::engine) reissued: bool,
 }
 
 /// All linked peers.
 #[derive(Default)]
-pub(super) struct Peers {
+pub(in crate::engine) struct Peers {
     links: BTreeMap<LinkId, Peer>,
     /// The part of the own seen that digests name.
-    pub(super) extents: Extents,
-    pub(super) schedule: Schedule,
+    pub(in crate::engine) extents: Extents,
+    pub(in crate::engine) schedule: Schedule,
     ack_due: Millis,
     /// This node's ticks up to here are accounted for at some peer, or were made before its start.
     shared: Tick,
 }
 
 impl Peers {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (LinkId, &Peer)> {
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = (LinkId, &Peer)> {
         self.links.iter().map(|(link, peer)| (*link, peer))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (LinkId, &mut Peer)> {
+    pub(in crate::engine) fn iter_mut(&mut self) -> impl Iterator<Item = (LinkId, &mut Peer)> {
         self.links.iter_mut().map(|(link, peer)| (*link, peer))
     }
 
-    pub(super) fn get(&self, link: LinkId) -> Option<&Peer> {
+    pub(in crate::engine) fn get(&self, link: LinkId) -> Option<&Peer> {
         self.links.get(&link)
     }
 
-    pub(super) fn get_mut(&mut self, link: LinkId) -> Option<&mut Peer> {
+    pub(in crate::engine) fn get_mut(&mut self, link: LinkId) -> Option<&mut Peer> {
         self.links.get_mut(&link)
     }
 
     /// Something of this incarnation may have been accounted for: digests should name it.
-    pub(super) fn note_change(&mut self, node: NodeIndex) {
+    pub(in crate::engine) fn note_change(&mut self, node: NodeIndex) {
         self.extents.note(node);
     }
 
     /// Some peer has accounted for this node's ticks up to that one.
-    pub(super) fn note_shared(&mut self, tick: Tick) {
+    pub(in crate::engine) fn note_shared(&mut self, tick: Tick) {
         self.shared = self.shared.max(tick);
     }
 
     /// See [`Engine::unshared_changes`].
-    pub(super) fn shared(&self) -> Tick {
+    pub(in crate::engine) fn shared(&self) -> Tick {
         self.shared
     }
 
     /// This node has a new incarnation, of which no peer has acknowledged anything.
-    pub(super) fn on_renewed(&mut self) {
+    pub(in crate::engine) fn on_renewed(&mut self) {
         self.shared = Tick::default();
         for peer in self.links.values_mut() {
             peer.acked = Tick::default();
@@ -130,11 +130,11 @@ impl Peers {
 impl Engine {
     /// Says whether a linked peer cannot read paths with arrays as elements. As long as one is there,
     /// clients make no such entries: a first one would cut that peer off.
-    pub(super) fn bar_array_paths(&mut self, barred: bool) {
+    pub(in crate::engine) fn bar_array_paths(&mut self, barred: bool) {
         self.array_paths_barred = barred;
     }
 
-    pub(super) fn on_link_up(&mut self, link: LinkId, id: NodeId, out: &mut Outbox) {
+    pub(in crate::engine) fn on_link_up(&mut self, link: LinkId, id: NodeId, out: &mut Outbox) {
         self.replica.intern(&id);
         self.revive(&id.name);
         let peer = Peer {
@@ -164,7 +164,7 @@ impl Engine {
         self.send_digest(link, out);
     }
 
-    pub(super) fn on_link_down(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_link_down(&mut self, link: LinkId, now: Millis, out: &mut Outbox) {
         self.stop_serving(link, out);
         if let Some(peer) = self.peers.links.remove(&link) {
             self.on_resync_link_down(&peer.id.name, now);
@@ -175,7 +175,7 @@ impl Engine {
         self.on_repair_link_down(link, now, out);
     }
 
-    pub(super) fn on_messages(
+    pub(in crate::engine) fn on_messages(
         &mut self,
         link: LinkId,
         messages: Vec<PeerMessage<'_>>,
@@ -293,7 +293,7 @@ impl Engine {
     }
 
     /// Replication rule 2 for a record from a peer. `None` when the node table is full.
-    pub(super) fn take_record(
+    pub(in crate::engine) fn take_record(
         &mut self,
         record: &Record<'_>,
         mark: &Mark,
@@ -305,7 +305,7 @@ impl Engine {
 
     /// Replication rule 8 for a streamed record of a sender on another lineage. `None` when the node table
     /// is full.
-    pub(super) fn take_record_on_behalf(
+    pub(in crate::engine) fn take_record_on_behalf(
         &mut self,
         record: &Record<'_>,
         mark: &Mark,
@@ -317,7 +317,7 @@ impl Engine {
         Some(self.publish_applied(applied, out))
     }
 
-    pub(super) fn intern_record(&mut self, record: &Record<'_>) -> Option<Entry> {
+    pub(in crate::engine) fn intern_record(&mut self, record: &Record<'_>) -> Option<Entry> {
         let replica = &mut self.replica;
         record.to_entry_with(replica.take_room(), |event| {
             let node = replica.intern_name(event.name, event.incarnation)?;
@@ -326,7 +326,7 @@ impl Engine {
     }
 
     /// Replication rule 2 for a version that is not of this node's making.
-    pub(super) fn take_entry(
+    pub(in crate::engine) fn take_entry(
         &mut self,
         path: &Path,
         entry: &Entry,
@@ -338,14 +338,18 @@ impl Engine {
         self.publish_applied(applied, out)
     }
 
-    pub(super) fn note_chain(&mut self, entry: &Entry) {
+    pub(in crate::engine) fn note_chain(&mut self, entry: &Entry) {
         for event in entry.events() {
             self.peers.note_change(event.node);
         }
     }
 
     /// Notifies clients here of what became of a version.
-    pub(super) fn publish_applied(&mut self, applied: Applied, out: &mut Outbox) -> Taken {
+    pub(in crate::engine) fn publish_applied(
+        &mut self,
+        applied: Applied,
+        out: &mut Outbox,
+    ) -> Taken {
         let mut taken = Taken::default();
         match applied {
             Applied::AlreadyKnown | Applied::Superseded => {}
@@ -394,7 +398,7 @@ impl Engine {
     }
 
     /// Reports what the step of replication rule 4 did.
-    pub(super) fn publish_across(&mut self, across: Across, out: &mut Outbox) {
+    pub(in crate::engine) fn publish_across(&mut self, across: Across, out: &mut Outbox) {
         if !across.dropped.is_empty() {
             self.counters.dropped += across.dropped.len() as u64;
             out.push(Output::Gone { purged: Vec::new(), dropped: across.dropped });
@@ -443,7 +447,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_tick(&mut self, now: Millis, out: &mut Outbox) {
+    pub(in crate::engine) fn on_tick(&mut self, now: Millis, out: &mut Outbox) {
         if now >= self.peers.ack_due {
             self.peers.ack_due = now + ACK_INTERVAL_MS;
             let links: Vec<LinkId> = self.peers.links.keys().copied().collect();

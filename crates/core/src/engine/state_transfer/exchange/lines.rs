@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::super::Image;
-use super::{Entries, PIECE_BYTES};
+use crate::engine::Image;
+use crate::engine::exchange::{Entries, PIECE_BYTES};
 use crate::model::chain::{Chain, ChainBound};
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeId, NodeName, NodeTable, Tick, Tock};

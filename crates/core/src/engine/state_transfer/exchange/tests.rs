@@ -1,9 +1,9 @@
 //! Files of the original go in and come out again; what they cannot hold is reported.
 
-use super::entries_alone;
-use super::lines::{LinesExport, LinesImport};
-use super::saved_state_in::{SavedImage, image_of_saved_state};
-use super::saved_state_out::{ExportReport, SavedStateExport};
+use crate::engine::exchange::entries_alone;
+use crate::engine::exchange::lines::{LinesExport, LinesImport};
+use crate::engine::exchange::saved_state_in::{SavedImage, image_of_saved_state};
+use crate::engine::exchange::saved_state_out::{ExportReport, SavedStateExport};
 use crate::engine::load::SavedFile;
 use crate::engine::{Config, Engine, Image, Input, Outbox};
 use crate::model::entry::Entry;
@@ -14,8 +14,9 @@ use crate::protocol::saved_state::python::Inexpressible;
 use crate::protocol::saved_state::{SavedNode, SavedRecord, SavedState, SavedStateReader};
 use crate::replica::write::{ChainCondition, Precondition, Write};
 
-const SAVED: &[u8] = include_bytes!("../../../../../tests/fixtures/distkv-files/saved-state.bin");
-const LOG: &[u8] = include_bytes!("../../../../../tests/fixtures/distkv-files/change-log.bin");
+const SAVED: &[u8] =
+    include_bytes!("../../../../../../tests/fixtures/distkv-files/saved-state.bin");
+const LOG: &[u8] = include_bytes!("../../../../../../tests/fixtures/distkv-files/change-log.bin");
 
 fn image_of(content: &[u8]) -> SavedImage {
     image_of_saved_state(content, None).unwrap()
@@ -92,7 +93,7 @@ fn the_original_s_files_come_out_as_they_went_in() {
 
 #[test]
 fn arrays_in_paths_go_through_all_kinds_of_files() {
-    let arrays = include_bytes!("../../../../../tests/fixtures/distkv-files/arrays-state.bin");
+    let arrays = include_bytes!("../../../../../../tests/fixtures/distkv-files/arrays-state.bin");
     let read = image_of(arrays);
     assert_eq!((read.unusable.len(), read.image.replica.tree.live_len()), (0, 34));
     let (written, report) = export(&read.image);

@@ -1,6 +1,6 @@
 //! A node's state in the forms of others: the Python DistKV's saved states and change logs, and
-//! lines of JSON. An [`super::Image`] becomes such a file piece by piece, and such a file becomes an
-//! image, which [`super::Engine::load_image`] takes in (replication rule 9).
+//! lines of JSON. An [`crate::engine::Image`] becomes such a file piece by piece, and such a file becomes an
+//! image, which [`crate::engine::Engine::load_image`] takes in (replication rule 9).
 //!
 //! | file | what |
 //! |---|---|
@@ -14,7 +14,7 @@ pub mod saved_state_out;
 #[cfg(test)]
 mod tests;
 
-use super::Image;
+use crate::engine::Image;
 use crate::model::entry::Entry;
 use crate::model::left_out::accounted_events;
 use crate::model::path::Path;

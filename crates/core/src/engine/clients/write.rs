@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Closed, Engine, Outbox};
+use crate::engine::{Closed, Engine, Outbox};
 use crate::model::path::Path;
 use crate::model::path::bytes::has_array;
 use crate::protocol::peer::encode_change;
@@ -86,7 +86,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.
-    pub(super) fn write(
+    pub(in crate::engine) fn write(
         &mut self,
         write: Write<'_>,
         ack_wanted: bool,
@@ -134,7 +134,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineWriteError`]; nothing was changed.
-    pub(super) fn init_root(
+    pub(in crate::engine) fn init_root(
         &mut self,
         value: &[u8],
         out: &mut Outbox,
@@ -168,7 +168,12 @@ impl Engine {
 
     /// Pushes a change of this node to all peers, encoded once. The mark is the one of this
     /// very moment (replication rule 5).
-    pub(super) fn push_change(&mut self, change: &Committed, ack_wanted: bool, out: &mut Outbox) {
+    pub(in crate::engine) fn push_change(
+        &mut self,
+        change: &Committed,
+        ack_wanted: bool,
+        out: &mut Outbox,
+    ) {
         self.peers.note_change(change.entry.newest().node);
         if self.peers.is_empty() {
             return;

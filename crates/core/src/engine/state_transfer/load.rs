@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::{Engine, Outbox};
+use crate::engine::{Engine, Outbox};
 use crate::model::chain::Chain;
 use crate::model::entry::{Entry, EntryParts};
 use crate::model::ids::{Event, Incarnation, NodeIndex, Tick};
@@ -93,7 +93,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError`]; this entry was not taken in.
-    pub(super) fn load_entry(
+    pub(in crate::engine) fn load_entry(
         &mut self,
         file: &SavedFile,
         saved: &SavedEntry,
@@ -127,7 +127,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError`]; nothing of the state was taken in.
-    pub(super) fn load_state(
+    pub(in crate::engine) fn load_state(
         &mut self,
         file: &SavedFile,
         state: &SavedState,
@@ -173,13 +173,14 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::engine::load::*;
     use crate::engine::{Config, Input};
     use crate::model::ids::{NodeId, NodeName};
     use crate::protocol::saved_state::{SavedRecord, SavedStateReader};
 
-    const SAVED: &[u8] = include_bytes!("../../../../tests/fixtures/distkv-files/saved-state.bin");
-    const LOG: &[u8] = include_bytes!("../../../../tests/fixtures/distkv-files/change-log.bin");
+    const SAVED: &[u8] =
+        include_bytes!("../../../../../tests/fixtures/distkv-files/saved-state.bin");
+    const LOG: &[u8] = include_bytes!("../../../../../tests/fixtures/distkv-files/change-log.bin");
 
     fn file(content: &[u8]) -> SavedFile {
         SavedFile::new(xxhash_rust::xxh64::xxh64(content, 0), None)

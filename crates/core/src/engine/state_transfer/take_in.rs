@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Engine, Image, Outbox};
+use crate::engine::{Engine, Image, Outbox};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
 use crate::model::seen::Mark;
@@ -19,7 +19,7 @@ use crate::tree::Walk;
 
 /// Records that are brought into the caches before the first of them is taken in. Few enough that
 /// the first is still there when the last has come.
-pub(super) const TOUCHED_AT_ONCE: usize = 64;
+pub(in crate::engine) const TOUCHED_AT_ONCE: usize = 64;
 /// Entries that [`Engine::load_image`] looks up at once.
 const BATCH: usize = 256;
 
@@ -73,7 +73,10 @@ impl TakeIn {
 impl Engine {
     /// Has what records are about in the processor's caches, all at once: else each that is taken in
     /// waits for its own.
-    pub(super) fn touch<'r, 'b: 'r>(&self, records: impl Iterator<Item = &'r Record<'b>>) {
+    pub(in crate::engine) fn touch<'r, 'b: 'r>(
+        &self,
+        records: impl Iterator<Item = &'r Record<'b>>,
+    ) {
         let paths: SmallVec<[&[u8]; TOUCHED_AT_ONCE]> =
             records.map(|record| record.path.as_bytes()).collect();
         if paths.len() < 2 {
@@ -86,7 +89,10 @@ impl Engine {
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: it knows more nodes than there is room for.
-    pub(super) fn begin_take_in(&mut self, image: Image) -> Result<TakeIn, AcrossFailure> {
+    pub(in crate::engine) fn begin_take_in(
+        &mut self,
+        image: Image,
+    ) -> Result<TakeIn, AcrossFailure> {
         let map = self.replica.begin_take_in(&image.replica)?;
         let walk = image.replica.tree.walk(&Path::root());
         Ok(TakeIn { image, map, walk, counts: TakenIn::default() })
@@ -96,7 +102,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: events are needed for it, and this node cannot make any now.
-    pub(super) fn take_in_some(
+    pub(in crate::engine) fn take_in_some(
         &mut self,
         state: &mut TakeIn,
         entries: &[(Path, Entry)],
@@ -142,7 +148,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`AcrossFailure`]; no knowledge was taken in.
-    pub(super) fn end_take_in(
+    pub(in crate::engine) fn end_take_in(
         &mut self,
         state: &TakeIn,
         out: &mut Outbox,
@@ -169,7 +175,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`AcrossFailure`]; entries may have been taken in, but no knowledge.
-    pub(super) fn load_image(
+    pub(in crate::engine) fn load_image(
         &mut self,
         image: &Image,
         out: &mut Outbox,

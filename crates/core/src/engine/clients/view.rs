@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Engine, LinkId};
+use crate::engine::{Engine, LinkId};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
 use crate::model::path::Path;
