@@ -5,44 +5,21 @@
 //! | this one | the port: binding, accepting, stopping |
 //! | [`config`] | what one client may do |
 //! | [`info`] | what the port must know about the rest of the node |
-//! | `accept` | accepting connections, and refusing those beyond the limit |
-//! | `connection` | one client: the loop that moves bytes |
-//! | `input` | cutting messages from what arrives |
-//! | `oversized` | a message that is too deep or too long: skipped as it arrives |
-//! | `session` | one client's state; batches of requests, without I/O |
+//! | `connections` | accepting connections, moving their bytes, and the session of each |
 //! | `command` | what the actions do, one file per family |
-//! | `patience` | requests that wait for the node to be ready |
-//! | `unsynced` | replies that are sent only when the changes that they tell of are on disk |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
-//! | [`purge_block`] | warnings about the Delete group, such as a member that is away and blocks
-//! purging |
-//! | `relief` | closes the worst reader when clients take too much memory |
-//! | `tally` | warnings that come in floods, as one line with a count |
-//! | `restoring` | a snapshot that a client uploads |
-//! | [`shards`] | how much is read and written in each virtual shard |
-//! | `cluster` | the nodes of the network, with an epoch; sent whenever they change |
-//! | `standing` | which incarnations are in chains, kept for a while |
+//! | `snapshot_upload` | a snapshot that a client uploads |
+//! | `cluster` | what clients and operators are told of the network: nodes, shards, what blocks purging |
 //! | [`authorise`] | the hook that every request passes |
 
-mod accept;
 pub mod authorise;
 mod cluster;
 mod command;
 pub mod config;
-mod connection;
+mod connections;
 pub mod info;
-mod input;
-mod oversized;
-mod patience;
-pub mod purge_block;
-mod relief;
-mod restoring;
-mod session;
-pub mod shards;
-mod standing;
+mod snapshot_upload;
 mod stream;
-mod tally;
-mod unsynced;
 
 use std::io;
 use std::net::SocketAddr;
@@ -55,7 +32,8 @@ use crossbeam_utils::CachePadded;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-pub use command::unenforced::unenforced_warnings;
+pub use cluster::{purge_block, shards};
+pub use command::access::unenforced::unenforced_warnings;
 pub use config::ServerConfig;
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo,
@@ -104,14 +82,14 @@ pub(crate) struct Shared {
     hub: Arc<Hub>,
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
-    cluster: cluster::Cluster,
+    cluster: cluster::nodes::Cluster,
     heavy: Semaphore,
-    standing: Arc<standing::Standing>,
+    standing: Arc<cluster::chain_incarnations::Standing>,
     shards: Arc<shards::ShardManager>,
     /// Snapshots that are being made for clients.
     downloads: Arc<AtomicUsize>,
     /// The snapshot that is being uploaded.
-    upload_turn: Arc<restoring::UploadTurn>,
+    upload_turn: Arc<snapshot_upload::UploadTurn>,
     /// Fires when the server stops.
     stopping: Event,
     is_stopping: AtomicBool,
@@ -127,8 +105,8 @@ pub(crate) struct Shared {
     accepted: AtomicU64,
     refused: AtomicU64,
     /// For the log: clients that were refused, and clients that were closed for the memory of all.
-    refused_tally: tally::Tally,
-    closed_tally: tally::Tally,
+    refused_tally: connections::throttled_warning::Tally,
+    closed_tally: connections::throttled_warning::Tally,
     requests: [CachePadded<AtomicU64>; STRIPES],
 }
 
@@ -235,7 +213,7 @@ impl Server {
             hub,
             config,
             info,
-            cluster: cluster::Cluster::default(),
+            cluster: cluster::nodes::Cluster::default(),
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             shards: Arc::default(),
@@ -250,15 +228,16 @@ impl Server {
             refusals: AtomicUsize::new(0),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            refused_tally: tally::Tally::default(),
-            closed_tally: tally::Tally::default(),
+            refused_tally: connections::throttled_warning::Tally::default(),
+            closed_tally: connections::throttled_warning::Tally::default(),
             requests: Default::default(),
         });
-        let accepting = Mutex::new(Some(rt::spawn(accept::accept(listener, Arc::clone(&shared)))));
+        let accepting =
+            Mutex::new(Some(rt::spawn(connections::accept::accept(listener, Arc::clone(&shared)))));
         shared.hub.client_memory().set_max(shared.config.client_memory_max);
-        let _detached = rt::spawn(relief::relieve(Arc::clone(&shared)));
-        let _detached = rt::spawn(cluster::follow(Arc::clone(&shared)));
-        let _detached = rt::spawn(relief::shut_out(Arc::clone(&shared)));
+        let _detached = rt::spawn(connections::memory_pressure::relieve(Arc::clone(&shared)));
+        let _detached = rt::spawn(cluster::nodes::follow(Arc::clone(&shared)));
+        let _detached = rt::spawn(connections::memory_pressure::shut_out(Arc::clone(&shared)));
         Self { address: bound, shared, accepting }
     }
 

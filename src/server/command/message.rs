@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::changes::SendTopic;
 use crate::model::path::Path;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
-use crate::server::session::{Context, Session, Then};
+use crate::server::connections::session::{Context, Session, Then};
 use crate::server::stream::MonitorSource;
 
 impl Session {
