@@ -3,9 +3,9 @@
 //! what really happened and reports after every step what is wrong.
 //!
 //! Pure and deterministic: the same seed gives the same run. Each seed draws its own plan: the
-//! size, the speed of the network, the frequency of faults ([`profile`]). Then come its steps
-//! ([`engines::steps`]), then everything is repaired ([`engines::healing`]), and in the end all nodes must agree
-//! ([`oracle`]). A failing run is shortened ([`shrink()`]) and printed as a script.
+//! size, the speed of the network, the frequency of faults ([`profile`]). Then come its steps, then
+//! everything is repaired ([`engines`]), and in the end all nodes must agree ([`oracle`]). A failing run
+//! is shortened ([`shrink()`]) and printed as a script ([`reporting`]).
 //!
 //! [`whole`] does the same with whole nodes: hub, log, disk, membership and clients, with a judge of its
 //! own that asks for what users are promised.

@@ -1,18 +1,14 @@
 //! A node's data on disk, which survives a restart and a power failure: snapshots, event logs, and
 //! the data directory that contains them. `docs/storage-format.md` draws the files.
 //!
-//! | file | what |
+//! | folder | what |
 //! |---|---|
-//! | [`disk`] | the interface of a disk; [`directory`] a real one, `memory_disk` one for tests |
-//! | [`frame`] | frames: lengths and hashes, the same in all files; [`format::framing`] puts records into them |
-//! | [`header`] | the first frame: what a file is, and whose |
-//! | [`format::record`], [`format::knowledge`] | what is in the other frames |
-//! | [`batch`] | what one change of the engine does: the unit of a log |
+//! | `disks` | the interface of a disk ([`disk`]); a real one ([`directory`]); one in memory for tests |
+//! | `format` | frames, headers, and the records in them, the same in all files; a log's unit ([`batch`]) |
 //! | [`log`] | the event log |
 //! | [`snapshot`] | the snapshot |
-//! | [`recover()`] | what a start finds, and what of it can be trusted |
-//! | [`past`] | how far back a directory reaches, and which files may be removed |
-//! | [`data_dir`] | the directory: lock, identity, numbers, pruning; `left` for one whose node left for good |
+//! | `recovery` | what a start finds, and what of it can be trusted ([`recover()`]) |
+//! | `directory_state` | the directory ([`data_dir`]): lock, identity, which files there are and may go ([`past`]) |
 //!
 //! Nothing here runs by itself: there is no clock, no randomness, and only one thread, which helps
 //! a start ([`recovery::bulk`]). Files go through [`disk::Disk`], so that every failure can be tried.

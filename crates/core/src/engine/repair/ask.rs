@@ -5,7 +5,7 @@
 //! catch-up is under way at a time; a hole that one peer does not fill is mended with another.
 //!
 //! Each answer brings this node further, or a timer must run out before it asks that peer again: two
-//! nodes that answer each other at once, without getting anywhere, would never stop. `tests/endless.rs`.
+//! nodes that answer each other at once, without getting anywhere, would never stop. `engine/tests/endless.rs`.
 
 use crate::engine::take_in::TOUCHED_AT_ONCE;
 use crate::engine::{CatchUpFailure, Engine, LinkId, Outbox, Output, Report};

@@ -1,4 +1,5 @@
-//! Typed requests, borrowing from the bytes that they came in. [`decode`](mod@crate::protocol::client::decode) reads them.
+//! Typed requests, borrowing from the bytes that they came in.
+//! [`decode`](mod@crate::protocol::client::decode) reads them.
 
 use crate::model::ids::{Millis, Tick};
 use crate::model::path::{Path, PathBytes};
