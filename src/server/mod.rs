@@ -10,9 +10,9 @@
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | `snapshot_upload` | a snapshot that a client uploads |
 //! | `cluster` | what clients and operators are told of the network: nodes, shards, what blocks purging |
-//! | [`authorise`] | the hook that every request passes |
+//! | [`access`] | who a client is, and what it may do |
 
-pub mod authorise;
+pub mod access;
 mod cluster;
 mod command;
 pub mod config;
@@ -41,7 +41,10 @@ pub use info::{
 };
 pub use purge_block::PurgeBlock;
 
+use crate::engine::Policies;
 use crate::hub::Hub;
+use access::{Access, Identity};
+
 use crate::rt::{self, Task, TcpListener, TcpStream};
 
 /// Jobs at once that walk the whole tree for a client; others wait.
@@ -125,6 +128,15 @@ impl Shared {
     async fn room(&self) {
         if let Some(log) = self.hub.log() {
             log.room().await;
+        }
+    }
+
+    /// What a client may do, of the policies at this moment.
+    fn access_of(&self, identity: &Identity, policies: Policies) -> Access {
+        match identity {
+            Identity::KeyHolder => Access::everything(policies),
+            _ if !self.hub.closing.is_closed() => Access::everything(policies),
+            Identity::Unknown | Identity::User { .. } => Access::nothing(policies),
         }
     }
 

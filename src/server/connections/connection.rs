@@ -19,7 +19,7 @@ use futures::io::{AsyncRead, AsyncWriteExt};
 use socket2::SockRef;
 
 use super::input::Input;
-use super::session::{Context, Decoded, HeavyJob, Session, Then};
+use super::session::{Decoded, HeavyJob, Session, Then};
 use crate::engine::Engine;
 use crate::model::ids::Millis;
 use crate::model::invariant::OrBroken;
@@ -237,13 +237,9 @@ impl Connection {
         });
     }
 
-    fn context<'c>(shared: &'c Shared) -> Context<'c> {
-        Context { hub: &shared.hub, shared, now: rt::now() }
-    }
-
     /// Carries out a batch of requests, or a part of it: first those that have waited.
     fn take_requests(&mut self) -> Requests {
-        let cx = Self::context(&self.shared);
+        let cx = self.session.context(&self.shared, rt::now());
         let due = self.session.patience.take_due(&cx);
         if let Some(first) = due.first() {
             let window = first.window;
@@ -306,7 +302,7 @@ impl Connection {
         if !self.session.copies.is_empty() && self.wakes.acknowledged.is_none() {
             self.wakes.acknowledged = Some(self.shared.hub.acknowledged.listen());
         }
-        let cx = Self::context(&self.shared);
+        let cx = self.session.context(&self.shared, rt::now());
         let produced = self.session.produce(&cx, &mut self.out);
         self.drop_garbage();
         produced == Produced::More
@@ -322,7 +318,8 @@ impl Connection {
     /// Runs a long job elsewhere; only a few at a time.
     async fn run_heavy(&mut self, job: HeavyJob) -> io::Result<()> {
         self.flush().await?;
-        let _permit = self.shared.heavy.acquire().await;
+        let shared = Arc::clone(&self.shared);
+        let _permit = shared.heavy.acquire().await;
         let HeavyJob { seq, work, is_innocuous } = job;
         let error = match rt::spawn_work("request", work) {
             Ok(work) => match work.done().await {
@@ -422,7 +419,7 @@ impl Connection {
 
     /// Waits until there is something to do; returns at once if bytes are available.
     async fn wait(&mut self) -> io::Result<()> {
-        let cx = Self::context(&self.shared);
+        let cx = self.session.context(&self.shared, rt::now());
         let deadline = self.session.next_deadline(&cx);
         let woken = match deadline.map(|deadline| until(deadline, cx.now)) {
             None => poll_fn(|cx| self.poll_wake(cx)).await?,
@@ -475,7 +472,7 @@ impl Connection {
     /// The client sends nothing any more: open requests are ended, or finished if possible. Returns
     /// whether nothing is left.
     async fn finish_after_end(&mut self) -> io::Result<bool> {
-        let cx = Self::context(&self.shared);
+        let cx = self.session.context(&self.shared, rt::now());
         self.session.end_endless(&cx, &mut self.out);
         self.flush().await?;
         Ok(self.session.is_quiet())
@@ -483,7 +480,7 @@ impl Connection {
 
     /// The server stops: ends all streams and says so.
     async fn end(&mut self) -> io::Result<()> {
-        let cx = Self::context(&self.shared);
+        let cx = self.session.context(&self.shared, rt::now());
         self.session.end_all(&cx, &mut self.out);
         if self.session.sent_away {
             self.flush().await?;
@@ -498,8 +495,9 @@ impl Connection {
         Ok(())
     }
 
-    fn is_shut_out(&self) -> bool {
-        self.session.is_shut_out(&Self::context(&self.shared))
+    fn is_shut_out(&mut self) -> bool {
+        let cx = self.session.context(&self.shared, rt::now());
+        self.session.is_shut_out(&cx)
     }
 
     /// No client is served any more: says so, and drops pending output.
@@ -538,7 +536,7 @@ impl Connection {
     }
 
     fn close(&mut self) {
-        let cx = Self::context(&self.shared);
+        let cx = self.session.context(&self.shared, rt::now());
         self.session.abandon(&cx);
         self.drop_garbage();
     }

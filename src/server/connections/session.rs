@@ -23,7 +23,9 @@ use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
 use crate::server::Shared;
-use crate::server::authorise::{Identity, authorise};
+use crate::server::access::authorise::{Target, authorise};
+use crate::server::access::{Access, Identity, Role};
+use crate::server::command::access::acl::is_there;
 use crate::server::command::data::value::CopiesWait;
 use crate::server::snapshot_upload::Upload;
 use crate::server::stream::{
@@ -34,10 +36,13 @@ use crate::server::stream::{
 const STREAM_BYTES: usize = 1 << 10;
 
 /// What a session works with.
+#[derive(Clone)]
 pub(in crate::server) struct Context<'c> {
     pub(in crate::server) hub: &'c Hub,
     pub(in crate::server) shared: &'c Shared,
     pub(in crate::server) now: Millis,
+    /// What the client may do, of the policies at this moment.
+    pub(in crate::server) access: Access,
 }
 
 impl Context<'_> {
@@ -98,6 +103,8 @@ impl Then {
 /// See the module.
 pub(in crate::server) struct Session {
     pub(in crate::server) identity: Identity,
+    /// What follows from that; of the policies when it was last needed.
+    access: Access,
     /// Where requests' paths begin.
     pub(in crate::server) root: Path,
     /// The window of streams that are opened from now on; none for no flow control.
@@ -159,6 +166,7 @@ impl Session {
         let account = memory.open(&inbox, now);
         Self {
             identity: Identity::default(),
+            access: Access::unknown(),
             root: Path::root(),
             window: None,
             inbox,
@@ -208,7 +216,7 @@ impl Session {
         arrived: Option<&Batch<'_>>,
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
-        if cx.hub.closing.is_closed() {
+        if cx.access.role == Role::Stranger {
             return self.refuse_all(cx, batch, out);
         }
         let limit = cx.shared.output_limit();
@@ -238,14 +246,22 @@ impl Session {
                     ..
                 }) if !cx.has_room() => return (done, Then::NeedsRoom),
                 Ok(ClientMessage::Request { request: Request::Get { .. }, .. }) => {
-                    done += self.run_reads(cx, rest, out);
+                    let ran = self.run_reads(cx, rest, out);
+                    if ran == 0 {
+                        return (done, Then::Continue);
+                    }
+                    done += ran;
                     continue;
                 }
                 Ok(ClientMessage::Request {
                     request: Request::Write(_) | Request::GetTock,
                     ..
                 }) => {
-                    done += self.run_writes(cx, rest, out);
+                    let ran = self.run_writes(cx, rest, out);
+                    if ran == 0 {
+                        return (done, Then::Continue);
+                    }
+                    done += ran;
                     continue;
                 }
                 _ => {}
@@ -311,10 +327,24 @@ impl Session {
         (batch.len(), Then::Continue)
     }
 
+    /// What requests, and streams, are carried out with at this moment.
+    pub(in crate::server) fn context<'c>(
+        &mut self,
+        shared: &'c Shared,
+        now: Millis,
+    ) -> Context<'c> {
+        // Before anything is read: what is read later may be of later policies, and is checked again then.
+        let policies = shared.hub.policies.now();
+        if self.access.policies != policies {
+            self.access = shared.access_of(&self.identity, policies);
+        }
+        Context { hub: &shared.hub, shared, now, access: self.access.clone() }
+    }
+
     /// Whether this client was served, and no client is any more: its connection ends, and what
     /// waits for it is not sent.
     pub(super) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
-        self.is_served && cx.hub.closing.is_closed()
+        self.is_served && cx.access.role == Role::Stranger
     }
 
     /// The client's length of windows; 0 for no flow control.
@@ -383,8 +413,8 @@ impl Session {
             }
             Request::AuthInfo => self.auth_info(cx, seq, out),
             Request::TestAcl(test) => self.test_acl(cx, seq, test, out),
-            Request::Forge => self.forge(action),
-            Request::Auth(_) => self.not_implemented(action),
+            Request::Forge => self.forge(cx, action),
+            Request::Auth(_) => self.not_implemented(cx, action),
         };
         result.unwrap_or_else(|error| {
             self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
@@ -392,8 +422,8 @@ impl Session {
         })
     }
 
-    fn not_implemented(&self, action: Action) -> Result<Then, ClientError> {
-        self.authorise(action, None)?;
+    fn not_implemented(&self, cx: &Context<'_>, action: Action) -> Result<Then, ClientError> {
+        self.authorise(cx, action, Target::Node)?;
         let text = format!(
             "'{}' is not implemented in this version: clients cannot log in, so every client may do \
              everything; nothing was changed",
@@ -403,8 +433,8 @@ impl Session {
     }
 
     /// `fake_info` and its sibling would have nodes account for ticks whose changes they never got.
-    fn forge(&self, action: Action) -> Result<Then, ClientError> {
-        self.authorise(action, None)?;
+    fn forge(&self, cx: &Context<'_>, action: Action) -> Result<Then, ClientError> {
+        self.authorise(cx, action, Target::Node)?;
         let text = format!(
             "'{}' is refused, nothing was changed: a node that believes it has ticks which it never \
              got loses their changes for good; ask 'get_state' with 'missing' and leave the rest to \
@@ -436,18 +466,21 @@ impl Session {
         }
     }
 
-    /// Whether this session may do that; see [`authorise`].
+    /// Whether this client may do that; see [`authorise`].
     pub(in crate::server) fn authorise(
         &self,
+        cx: &Context<'_>,
         action: Action,
-        path: Option<&[u8]>,
+        target: Target<'_>,
     ) -> Result<(), ClientError> {
-        authorise(&self.identity, action, path).map_err(ClientError::from)
+        let looks = |path: &Path| cx.hub.read(|engine| is_there(engine.tree(), path));
+        authorise(&cx.access, action, target, looks).map_err(ClientError::from)
     }
 
     /// A request's whole path, after the hook has allowed it.
     pub(in crate::server) fn resolve<'a>(
         &self,
+        cx: &Context<'_>,
         action: Action,
         path: &'a RequestPath<'a>,
     ) -> Result<WholePath<'a>, ClientError> {
@@ -460,7 +493,7 @@ impl Session {
             })?;
             WholePath::Joined(joined)
         };
-        self.authorise(action, Some(whole.as_bytes()))?;
+        self.authorise(cx, action, Target::Path(whole.as_bytes()))?;
         Ok(whole)
     }
 

@@ -108,7 +108,7 @@ impl Rights {
         let mut cursor = self.root();
         for (depth, element) in element_slices(path).enumerate() {
             let letters = cursor.letters();
-            if letters != Letters::ALL {
+            if !letters.has(Letters::PASS | Letters::NEW) {
                 let letter = if is_there(depth + 1) { Letters::PASS } else { Letters::NEW };
                 if !letters.has(letter) {
                     return Err(Missing { depth, letter });

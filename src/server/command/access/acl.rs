@@ -59,7 +59,7 @@ fn has_value(tree: &Tree, path: &Path) -> bool {
 }
 
 /// Whether there is something at a path, or below it.
-fn is_there(tree: &Tree, path: &Path) -> bool {
+pub(in crate::server) fn is_there(tree: &Tree, path: &Path) -> bool {
     tree.subtree(path).take(LOOKED_AT_MAX).any(|(_, entry)| entry.value().is_some())
 }
 

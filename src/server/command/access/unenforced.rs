@@ -9,6 +9,7 @@ use crate::model::meta::{AUTH_PATH, Family, login};
 use crate::model::path::{Element, Path};
 use crate::protocol::client::request::AclTest;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::authorise::Target;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::tree::Tree;
 
@@ -91,7 +92,7 @@ impl Session {
         seq: u64,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::AuthInfo, None)?;
+        self.authorise(cx, Action::AuthInfo, Target::Node)?;
         MessageWriter::new(out).u64("seq", seq).tock(cx.tock());
         Ok(Then::Continue)
     }
@@ -105,7 +106,7 @@ impl Session {
         test: &AclTest<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        let path = self.resolve(Action::TestAcl, &test.path)?.to_path();
+        let path = self.resolve(cx, Action::TestAcl, &test.path)?.to_path();
         Self::check_ready(cx)?;
         let (tree, tock) = cx.hub.read(|engine| (engine.tree().clone(), engine.tock()));
         let access = match test.acl {

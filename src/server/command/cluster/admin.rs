@@ -13,6 +13,7 @@ use crate::model::value::{
 use crate::protocol::client::chain::write_life;
 use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::authorise::Target;
 use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::info::{ClientLogStatus, LeaveRefusal, MemberInfo, NodeStatus, StorageStatus};
@@ -77,7 +78,7 @@ impl Session {
         seq: u64,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::Status, None)?;
+        self.authorise(cx, Action::Status, Target::Node)?;
         let status = cx.shared.info.status();
         let mut map = LongMap::default();
         cx.hub.read(|engine| {
@@ -119,7 +120,7 @@ impl Session {
         seq: u64,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::Members, None)?;
+        self.authorise(cx, Action::Members, Target::Node)?;
         let mut members = cx.shared.info.members();
         let (roles, tock) = cx.hub.read(|engine| (Roles::of(engine, cx.now), engine.tock()));
         roles.add_who_is_away(&mut members);
@@ -143,7 +144,7 @@ impl Session {
         seq: u64,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::Leave, None)?;
+        self.authorise(cx, Action::Leave, Target::Node)?;
         // The answer is in the output, which is written before the connection ends.
         write_result(&[0xc3], seq, cx.tock(), out);
         self.sent_away = true;
@@ -160,7 +161,7 @@ impl Session {
         seq: u64,
         patience_ms: u64,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::Leave, None)?;
+        self.authorise(cx, Action::Leave, Target::Node)?;
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
         // If it stays, this only keeps the connection open when the node ends for another reason.
         self.sent_away = true;

@@ -11,6 +11,7 @@ use crate::model::seen::Mark;
 use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::authorise::Target;
 use crate::server::command::error_text::shown;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::info::{MemberInfo, MemberState};
@@ -103,7 +104,7 @@ impl Session {
         node: &str,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::ForgetMember, None)?;
+        self.authorise(cx, Action::ForgetMember, Target::Node)?;
         let name = NodeName::new(node).map_err(|error| {
             ClientError::bad_request(format!("bad field 'node', '{}': {error}", shown(node)))
         })?;

@@ -2,6 +2,7 @@
 //! a node that has not caught up yet answers too.
 
 use crate::protocol::client::{Action, ClientError, MessageWriter};
+use crate::server::access::authorise::Target;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::stream::ClusterSource;
 
@@ -13,7 +14,7 @@ impl Session {
         seq: u64,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::Cluster, None)?;
+        self.authorise(cx, Action::Cluster, Target::Node)?;
         let view = cx.shared.cluster.look(cx.hub, &*cx.shared.info);
         let mut message = MessageWriter::new(out);
         view.write(&mut message);
@@ -27,7 +28,7 @@ impl Session {
         cx: &Context<'_>,
         seq: u64,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::WatchCluster, None)?;
+        self.authorise(cx, Action::WatchCluster, Target::Node)?;
         self.check_room(cx, seq)?;
         let id = cx.shared.cluster.watch(&self.inbox);
         // The first view is not older than the request.

@@ -14,6 +14,7 @@ use crate::model::shard::{SHARD_COUNT, preference_path, preferences_path};
 use crate::model::value::{Reader, write_array_len};
 use crate::protocol::client::shards::{ListShards, ShardRows};
 use crate::protocol::client::{Action, ClientError, MessageWriter};
+use crate::server::access::authorise::Target;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::shards::{ShardManager, ShardUse};
 use crate::tree::Tree;
@@ -31,7 +32,7 @@ impl Session {
         asked: ListShards,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::ListShards, None)?;
+        self.authorise(cx, Action::ListShards, Target::Node)?;
         Self::check_ready(cx)?;
         let moment = Moment::of(cx.hub);
         let shards = Arc::clone(&cx.shared.shards);

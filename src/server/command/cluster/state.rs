@@ -20,6 +20,7 @@ use crate::protocol::client::chain::{Names, parse_life};
 use crate::protocol::client::reply::{write_error, write_result, write_ticks};
 use crate::protocol::client::request::{ChainLength, StateParts, tick_of};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::authorise::Target;
 use crate::server::command::error_text::shown;
 use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Session, Then};
@@ -34,7 +35,7 @@ impl Session {
         parts: StateParts,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::GetState, None)?;
+        self.authorise(cx, Action::GetState, Target::Node)?;
         // A fresh tock, as in the original: it says of which moment the answer is.
         cx.hub.handle(MintTock, cx.now);
         let mut moment = cx.hub.read(|engine| Moment::of(engine, parts, cx.now));
@@ -76,7 +77,7 @@ impl Session {
         tick: i128,
         chain: ChainLength,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::GetValue, None)?;
+        self.authorise(cx, Action::GetValue, Target::Node)?;
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
         let node = visible_life(&view, node)?;
@@ -86,14 +87,13 @@ impl Session {
         if !view.seen.contains(event) {
             return Err(missing());
         }
-        let (identity, root) = (self.identity.clone(), self.root.clone());
+        let (access, root) = (cx.access.clone(), self.root.clone());
         Ok(heavy(seq, view.tock, move |reply| {
             let missing = format!("no entry has the tick {tick}");
             let missing = || ClientError::new(ErrorCode::NotFound, missing);
             let (path, entry) = view.by_event(event).ok_or_else(missing.clone())?;
-            let whole = Some(path.as_bytes());
-            crate::server::authorise::authorise(&identity, Action::GetValue, whole)?;
-            let below = path.strip_prefix(&root).ok_or_else(missing)?;
+            let below = path.strip_prefix(&root).filter(|_| access.may_read(path.as_bytes()));
+            let below = below.ok_or_else(missing)?;
             let mut message = MessageWriter::new(reply);
             message.entry(&entry, chain, names(&view));
             let key = message.key("path");
@@ -116,7 +116,7 @@ impl Session {
         max: Option<usize>,
         current: bool,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::EnumNode, None)?;
+        self.authorise(cx, Action::EnumNode, Target::Node)?;
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
         let node = visible_life(&view, node)?;
@@ -140,7 +140,7 @@ impl Session {
         seq: u64,
         node: &str,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::KillNode, None)?;
+        self.authorise(cx, Action::KillNode, Target::Node)?;
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
         let name = visible_name(&view, node)?;
@@ -179,7 +179,7 @@ impl Session {
         seq: u64,
         nodes: &[(&str, TickSet)],
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::CheckDeleted, None)?;
+        self.authorise(cx, Action::CheckDeleted, Target::Node)?;
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
         let mut asked = TickSets::new();

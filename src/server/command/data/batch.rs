@@ -33,14 +33,14 @@ impl<'a> Op<'a> {
             Err(error) => Self::Refused(error.clone()),
             Ok(BatchOp::Get { path, chain }) => {
                 let action = if path.internal { Action::GetInternal } else { Action::GetValue };
-                let path = session.resolve(action, path);
+                let path = session.resolve(cx, action, path);
                 let seq = 0; // that of the batch is not its own
                 let lookup = Lookup { seq, chain: *chain, path, found: None };
                 Self::Read { lookup, ready: false }
             }
             Ok(BatchOp::Write(write)) => {
-                let path = session.resolve_write(cx, write).map(Some);
-                let job = Job { seq: None, write: Some(write), path, outcome: None };
+                let permit = session.resolve_write(cx, write).map(Some);
+                let job = Job { seq: None, write: Some(write), permit, outcome: None };
                 Self::Write { job, number: 0 }
             }
         }
@@ -125,7 +125,37 @@ impl Session {
         if has_writes && !cx.has_room() {
             return Then::NeedsRoom;
         }
-        let mut ops: Vec<Op<'_>> = ops.iter().map(|op| Op::new(self, cx, op)).collect();
+        let (mut bytes, mut done, mut moment) = (0, Vec::with_capacity(ops.len()), None);
+        let mut current = cx.clone();
+        while let Some(rest) = ops.get(done.len()..).filter(|rest| !rest.is_empty()) {
+            let mut part = self.begin(&current, rest.get(..GUARD_OPS).unwrap_or(rest));
+            let carried_out = carry_out_part(&current, &mut part, &mut bytes);
+            done.extend(part.into_iter().take(carried_out.done));
+            moment = Some(carried_out.moment);
+            if carried_out.is_outdated {
+                // Users or access lists have changed, perhaps by this very batch: the rest is checked anew.
+                current = self.context(cx.shared, cx.now);
+            }
+        }
+        let moment = moment.unwrap_or_else(|| cx.hub.read(Moment::of));
+        let mut message = MessageWriter::new(out);
+        let results = message.key("results");
+        write_array_len(done.len(), results);
+        let sample = Sample::new(done.len());
+        for (at, op) in done.into_iter().enumerate() {
+            self.write_result(cx, op, sample.weight(at), &moment, results);
+        }
+        message.u64("seq", seq).tock(moment.tock);
+        Then::Continue
+    }
+
+    /// Operations before they are carried out: those that are not allowed are refused.
+    fn begin<'a>(
+        &self,
+        cx: &Context<'_>,
+        ops: &'a [Result<BatchOp<'a>, ClientError>],
+    ) -> Vec<Op<'a>> {
+        let mut ops: Vec<Op<'a>> = ops.iter().map(|op| Op::new(self, cx, op)).collect();
         if let Err(error) = cx.check_storage() {
             for op in &mut ops {
                 if let Op::Write { job, .. } = op {
@@ -133,20 +163,7 @@ impl Session {
                 }
             }
         }
-        let (mut bytes, mut moment) = (0, None);
-        for part in ops.chunks_mut(GUARD_OPS) {
-            moment = Some(carry_out_part(cx, part, &mut bytes));
-        }
-        let moment = moment.unwrap_or_else(|| cx.hub.read(Moment::of));
-        let mut message = MessageWriter::new(out);
-        let results = message.key("results");
-        write_array_len(ops.len(), results);
-        let sample = Sample::new(ops.len());
-        for (at, op) in ops.into_iter().enumerate() {
-            self.write_result(cx, op, sample.weight(at), &moment, results);
-        }
-        message.u64("seq", seq).tock(moment.tock);
-        Then::Continue
+        ops
     }
 
     /// `weight`: as how many requests it counts.
@@ -181,27 +198,46 @@ impl Session {
     }
 }
 
+/// What became of some operations.
+struct CarriedOut {
+    /// So many of them are done, or refused.
+    done: usize,
+    /// The rest is not, because the policies are others by now.
+    is_outdated: bool,
+    moment: Moment,
+}
+
 /// Carries out some operations under one guard: the exclusive one if there is a write among them.
-fn carry_out_part(cx: &Context<'_>, part: &mut [Op<'_>], bytes: &mut usize) -> Moment {
+fn carry_out_part(cx: &Context<'_>, part: &mut [Op<'_>], bytes: &mut usize) -> CarriedOut {
+    let all = part.len();
     if !part.iter().any(|op| matches!(op, Op::Write { .. })) {
         return cx.hub.read(|engine| {
+            let moment = Moment::of(engine);
+            if engine.policies() != cx.access.policies {
+                return CarriedOut { done: 0, is_outdated: true, moment };
+            }
             for op in part {
                 if op.has_room(*bytes) {
                     *bytes += op.read(engine);
                 }
             }
-            Moment::of(engine)
+            CarriedOut { done: all, is_outdated: false, moment }
         });
     }
     if *bytes > REPLY_BYTES_MAX {
         part.iter_mut().for_each(Op::refuse_for_room);
-        return cx.hub.read(Moment::of);
+        return CarriedOut { done: all, is_outdated: false, moment: cx.hub.read(Moment::of) };
     }
-    let terms = BatchTerms { room: REPLY_BYTES_MAX - *bytes, with_names: true, checked: None };
+    let terms = BatchTerms {
+        room: REPLY_BYTES_MAX - *bytes,
+        with_names: true,
+        checked: Some(cx.access.policies),
+    };
     let (done, logged) = cx.hub.write_batch(part.iter().map(Op::op), terms);
-    let BatchDone { outcomes, tock, is_ready, names, .. } = done;
+    let BatchDone { outcomes, tock, is_ready, is_outdated, names } = done;
+    let done = if is_outdated { outcomes.len() } else { all };
     let mut outcomes = outcomes.into_iter();
-    for op in part {
+    for op in part.iter_mut().take(done) {
         let Some(outcome) = outcomes.next() else {
             op.refuse_for_room();
             continue;
@@ -209,7 +245,8 @@ fn carry_out_part(cx: &Context<'_>, part: &mut [Op<'_>], bytes: &mut usize) -> M
         *bytes += outcome.as_ref().map_or(0, Outcome::reply_bytes);
         op.take(outcome, is_ready, logged);
     }
-    Moment { tock, names: names.or_broken("the names of nodes were wanted") }
+    let moment = Moment { tock, names: names.or_broken("the names of nodes were wanted") };
+    CarriedOut { done, is_outdated, moment }
 }
 
 fn no_room() -> ClientError {

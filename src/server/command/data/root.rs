@@ -14,7 +14,7 @@ impl Session {
         path: &RequestPath<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        let root = self.resolve(Action::Root, path)?.to_path();
+        let root = self.resolve(cx, Action::Root, path)?.to_path();
         Self::check_ready(cx)?;
         let (entry, names, tock) = cx.hub.read(|engine| {
             (engine.get(root.as_bytes()).cloned(), NodeNames::of(engine), engine.tock())

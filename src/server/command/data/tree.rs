@@ -32,7 +32,7 @@ impl Session {
         empty: bool,
     ) -> Result<Then, ClientError> {
         let action = if scope.path.internal { Action::GetTreeInternal } else { Action::GetTree };
-        let scope_of = self.watch_scope(action, scope)?;
+        let scope_of = self.watch_scope(cx, action, scope)?;
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let (tree, names) = cx.hub.read(|engine| (engine.tree().clone(), NodeNames::of(engine)));
@@ -57,11 +57,12 @@ impl Session {
     /// The part of the tree that a request means.
     pub(super) fn watch_scope(
         &self,
+        cx: &Context<'_>,
         action: Action,
         scope: &TreeScope<'_>,
     ) -> Result<WatchScope, ClientError> {
         Ok(WatchScope {
-            top: self.resolve(action, &scope.path)?.to_path(),
+            top: self.resolve(cx, action, &scope.path)?.to_path(),
             depth_min: scope.depth_min,
             depth_max: scope.depth_max,
         })
@@ -78,7 +79,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         let action = if path.internal { Action::EnumInternal } else { Action::Enum };
-        let top = self.resolve(action, path)?.to_path();
+        let top = self.resolve(cx, action, path)?.to_path();
         Self::check_ready(cx)?;
         let (tree, tock) = cx.hub.read(|engine| (engine.tree().clone(), engine.tock()));
         let list = move |batches| list_children(&tree, &top, with_data, empty, batches);
@@ -103,7 +104,7 @@ impl Session {
         path: &RequestPath<'_>,
         chain: ChainLength,
     ) -> Result<Then, ClientError> {
-        let top = self.resolve(Action::DeleteTree, path)?.to_path();
+        let top = self.resolve(cx, Action::DeleteTree, path)?.to_path();
         if path.path.is_root() || top == Path::system_root() {
             return Err(ClientError::new(ErrorCode::IsRoot, "You can't delete the root node"));
         }

@@ -1,6 +1,7 @@
 //! `get_value`, `set_value`, `delete_value`, their internal forms, and `get_tock`: the hot path.
 //! Runs of them take the guard once.
 
+use distkv_access::acl::Letters;
 use smallvec::SmallVec;
 
 use super::recycled_entry;
@@ -17,6 +18,7 @@ use crate::protocol::client::{
     Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
 };
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
+use crate::server::access::authorise::Denied;
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, not_ready,
 };
@@ -74,7 +76,7 @@ fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
 
 impl Session {
     /// Carries out the reads at the start of a batch: looks all up under one shared guard, then
-    /// encodes. Returns how many.
+    /// encodes. Returns how many: fewer if there is no room for more, or the policies are others by now.
     pub(in crate::server) fn run_reads(
         &self,
         cx: &Context<'_>,
@@ -85,18 +87,20 @@ impl Session {
         let mut lookups: SmallVec<[Lookup<'_>; 2]> = gets
             .map(|(seq, path, chain)| {
                 let action = if path.internal { Action::GetInternal } else { Action::GetValue };
-                Lookup { seq, chain, path: self.resolve(action, path), found: None }
+                Lookup { seq, chain, path: self.resolve(cx, action, path), found: None }
             })
             .collect();
         let room = cx.shared.output_limit().saturating_sub(out.len());
         let with_names = lookups.iter().any(|l| !l.chain.is_none());
         let (ready, tock, names, done) = cx.hub.read(|engine| {
             let (mut bytes, mut done) = (0, 0);
+            // What is looked up must not be of later policies than what allows it.
+            let is_current = engine.policies() == cx.access.policies;
             'all: for lookups in lookups.chunks_mut(LOOKED_UP_AT_ONCE) {
                 find_all(lookups, engine);
                 for lookup in lookups {
                     // One may exceed the room, so that there is always progress.
-                    if bytes > room {
+                    if !is_current || bytes > room {
                         break 'all;
                     }
                     bytes += lookup.found.as_ref().map_or(0, Entry::memory_bytes);
@@ -121,7 +125,7 @@ impl Session {
     }
 
     /// Carries out the writes (and requests for a tock) at the start of a batch, under one
-    /// exclusive guard. Returns how many.
+    /// exclusive guard. Returns how many, as [`Self::run_reads`].
     pub(in crate::server) fn run_writes(
         &mut self,
         cx: &Context<'_>,
@@ -133,15 +137,15 @@ impl Session {
             .iter()
             .map_while(as_write)
             .map(|(seq, write)| {
-                let path = write.map(|write| {
-                    let path = self.resolve_write(cx, write)?;
+                let permit = write.map(|write| {
+                    let permit = self.resolve_write(cx, write)?;
                     if write.copies > 0 {
                         waiting += 1;
                         self.check_count(cx, waiting)?;
                     }
-                    Ok(path)
+                    Ok(permit)
                 });
-                Job { seq: Some(seq), write, path: path.transpose(), outcome: None }
+                Job { seq: Some(seq), write, permit: permit.transpose(), outcome: None }
             })
             .collect();
         let room = cx.shared.output_limit().saturating_sub(out.len());
@@ -149,7 +153,7 @@ impl Session {
             jobs.iter_mut().for_each(|job| job.refuse(&error));
         }
         let with_names = jobs.iter().any(|job| job.write.is_some_and(|w| !w.reply_chain.is_none()));
-        let terms = BatchTerms { room, with_names, checked: None };
+        let terms = BatchTerms { room, with_names, checked: Some(cx.access.policies) };
         let (done, number) = cx.hub.write_batch(jobs.iter().map(Job::op), terms);
         let BatchDone { outcomes, tock, names, .. } = done;
         let done = outcomes.len();
@@ -167,15 +171,29 @@ impl Session {
         done
     }
 
-    /// A write's whole path, if the write is allowed.
+    /// A write's whole path, if the write is allowed, and on which terms.
     pub(super) fn resolve_write<'a>(
         &self,
         cx: &Context<'_>,
         write: &'a WriteRequest<'a>,
-    ) -> Result<WholePath<'a>, ClientError> {
-        let path = self.resolve(write.action, &write.path)?;
+    ) -> Result<Permit<'a>, ClientError> {
+        let path = self.resolve(cx, write.action, &write.path)?;
         self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
-        Ok(path)
+        if cx.access.rights.is_everything() {
+            return Ok(Permit { path, over_value: None, hides_old: false });
+        }
+        let letters = cx.access.rights.letters(path.as_bytes());
+        let hides_old = !letters.has(Letters::READ);
+        if hides_old && (write.prev.is_some() || write.idempotent) {
+            // Its outcome would tell what is there.
+            return Err(Denied::Path { action: write.action }.into());
+        }
+        let over_value = match (letters.has(Letters::WRITE), letters.has(Letters::CREATE)) {
+            _ if write.value.is_none() => None,
+            (true, true) => None,
+            (may_change, _) => Some(may_change),
+        };
+        Ok(Permit { path, over_value, hides_old })
     }
 
     /// Answers the writes whose copies are confirmed, or that have waited for them long enough.
@@ -270,25 +288,35 @@ impl Lookup<'_> {
     }
 }
 
+/// A write that is allowed.
+pub(in crate::server::command) struct Permit<'a> {
+    /// The whole path.
+    pub(in crate::server::command) path: WholePath<'a>,
+    /// Only where there is a value, or else only where there is none.
+    pub(in crate::server::command) over_value: Option<bool>,
+    /// The reply must not tell what was there.
+    pub(in crate::server::command) hides_old: bool,
+}
+
 /// A write, or a request for a tock, on its way.
 pub(in crate::server::command) struct Job<'a> {
     /// None for one of a batch.
     pub(in crate::server::command) seq: Option<u64>,
     pub(in crate::server::command) write: Option<&'a WriteRequest<'a>>,
-    pub(in crate::server::command) path: Result<Option<WholePath<'a>>, ClientError>,
+    pub(in crate::server::command) permit: Result<Option<Permit<'a>>, ClientError>,
     pub(in crate::server::command) outcome: Option<Outcome>,
 }
 
 impl<'a> Job<'a> {
     /// Its whole path, if it is one that may be made.
     fn path(&self) -> Option<&WholePath<'a>> {
-        self.path.as_ref().ok()?.as_ref()
+        self.permit.as_ref().ok()?.as_ref().map(|permit| &permit.path)
     }
 
     /// It is not to be made, unless it only asks for a tock.
     pub(in crate::server::command) fn refuse(&mut self, error: &ClientError) {
-        if self.write.is_some() && self.path.is_ok() {
-            self.path = Err(error.clone());
+        if self.write.is_some() && self.permit.is_ok() {
+            self.permit = Err(error.clone());
         }
     }
 
@@ -307,9 +335,9 @@ impl<'a> Job<'a> {
 
     /// What the engine is to do.
     pub(in crate::server::command) fn op(&self) -> Operation<'_> {
-        let (write, path) = match (self.write, &self.path) {
+        let (write, permit) = match (self.write, &self.permit) {
             (None, _) => return Operation::MintTock,
-            (Some(write), Ok(Some(path))) => (write, path),
+            (Some(write), Ok(Some(permit))) => (write, permit),
             (Some(_), _) => return Operation::Nothing,
         };
         let (chain, newest) = match &write.chain {
@@ -319,7 +347,7 @@ impl<'a> Job<'a> {
         };
         Operation::Write(WriteOp {
             write: Write {
-                path: path.to_bytes(),
+                path: permit.path.to_bytes(),
                 value: write.value,
                 precondition: Precondition { chain, value: write.prev },
                 idempotent: write.idempotent,
@@ -328,6 +356,7 @@ impl<'a> Job<'a> {
             },
             newest,
             copies: write.copies,
+            over_value: permit.over_value,
             tock: None,
         })
     }
@@ -348,20 +377,22 @@ impl<'a> Job<'a> {
         tock: Tock,
         out: &mut Vec<u8>,
     ) -> Option<CopiesWait> {
-        let path = match self.path {
+        let permit = match self.permit {
             Err(error) => {
                 write_refused(&error, self.seq, tock, out);
                 return None;
             }
-            Ok(path) => path,
+            Ok(permit) => permit,
         };
+        let hides_old = permit.as_ref().is_some_and(|permit| permit.hides_old);
         match (self.outcome, self.write) {
             (Some(Outcome::Tock(tock)), _) => {
                 MessageWriter::new(out).tock(tock).seq(self.seq);
                 None
             }
             (Some(Outcome::Refused(error)), Some(write)) => {
-                let path = path.or_broken("a write that was refused has a path").to_path();
+                let permit = permit.or_broken("a write that was refused was permitted");
+                let path = permit.path.to_path();
                 let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
                 let names = names.or(looked_up.as_ref())?;
                 let error = write_refusal(&error, write, &path, names);
@@ -373,13 +404,13 @@ impl<'a> Job<'a> {
                 let event = written.repeated.map(|made| made.event).or(newest);
                 match event.filter(|_| write.copies > 0).zip(self.seq) {
                     None => {
-                        write_reply(self.seq, write, &written, names, tock, out);
+                        write_reply(self.seq, write, hides_old, &written, names, tock, out);
                         recycled_entry::give(written.old);
                         None
                     }
                     Some((event, seq)) => {
                         let mut reply = Vec::new();
-                        write_reply(self.seq, write, &written, names, tock, &mut reply);
+                        write_reply(self.seq, write, hides_old, &written, names, tock, &mut reply);
                         let timeout = write.copies_timeout;
                         let deadline = cx.now.saturating_add(timeout);
                         let wanted = write.copies;

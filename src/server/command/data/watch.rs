@@ -33,7 +33,7 @@ impl Session {
             WatchConflicts::With => WatchContent::ChangesAndConflicts,
             WatchConflicts::Only => WatchContent::Conflicts,
         };
-        let watched = self.watch_scope(Action::Watch, scope)?;
+        let watched = self.watch_scope(cx, Action::Watch, scope)?;
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         // Before the watch begins: so the list has all that is found from then on.
@@ -66,7 +66,7 @@ impl Session {
         since: u64,
         limit: Option<usize>,
     ) -> Result<Then, ClientError> {
-        let watched = self.watch_scope(Action::Conflicts, scope)?;
+        let watched = self.watch_scope(cx, Action::Conflicts, scope)?;
         self.check_room(cx, seq)?;
         let (feed, names) = cx.hub.read(|engine| {
             let feed = ConflictFeed::recent(engine.conflicts(), &watched, since, limit);

@@ -23,10 +23,11 @@ pub(super) fn write_refused(error: &ClientError, seq: Option<u64>, tock: Tock, o
 }
 
 /// The reply of a write that was carried out; a result within a batch's without `seq`. `names`:
-/// needed where a chain is asked for.
+/// needed where a chain is asked for. `hides_old`: the client may not read what was there.
 pub(in crate::server::command) fn write_reply(
     seq: Option<u64>,
     write: &WriteRequest<'_>,
+    hides_old: bool,
     written: &Written,
     names: Option<&NodeNames>,
     tock: Tock,
@@ -42,8 +43,9 @@ pub(in crate::server::command) fn write_reply(
         // Nothing done because of `idem`: the original has another order here.
         message.tock(tock);
     }
-    message.bool("changed", written.changed);
+    message.bool("changed", written.changed || (hides_old && written.is_made));
     if !was_there
+        && !hides_old
         && write.chain == ChainField::Any
         && write.prev.is_none()
         && let Some(value) = written.old.as_ref().and_then(Entry::value)
@@ -128,6 +130,7 @@ pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
     let code = match error {
         EngineWriteError::NotReady | EngineWriteError::Leaving => ErrorCode::NotReady,
         EngineWriteError::ReadOnly => ErrorCode::ReadOnly,
+        EngineWriteError::NotPermitted => ErrorCode::Denied,
         EngineWriteError::Closed(_) => ErrorCode::AuthRequired,
         EngineWriteError::MemoryFull { .. } => ErrorCode::MemoryFull,
         EngineWriteError::TooManyCopies { .. } | EngineWriteError::OlderPeers => {

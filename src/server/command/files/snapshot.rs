@@ -15,6 +15,7 @@ use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::stored::RestorePiece;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::rt;
+use crate::server::access::authorise::Target;
 use crate::server::connections::session::{Context, HeavyJob, Session, Then};
 use crate::server::snapshot_upload::Upload;
 use crate::server::stream::{DownloadSlot, SnapshotSource};
@@ -28,7 +29,7 @@ impl Session {
         cx: &Context<'_>,
         seq: u64,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::GetSnapshot, None)?;
+        self.authorise(cx, Action::GetSnapshot, Target::Node)?;
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let slot = DownloadSlot::take(&cx.shared.downloads)?;
@@ -99,7 +100,7 @@ impl Session {
     }
 
     fn check_may_restore(&self, cx: &Context<'_>) -> Result<(), ClientError> {
-        self.authorise(Action::Restore, None)?;
+        self.authorise(cx, Action::Restore, Target::Node)?;
         if !self.is_local && !cx.shared.config.remote_restore {
             let text = "a snapshot is taken only from the machine that this node runs on: run \
                 `snapshot restore` there, or start the node with --remote-restore";

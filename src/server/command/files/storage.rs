@@ -15,6 +15,7 @@ use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::stored::StoredChange;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{Write, Written};
+use crate::server::access::authorise::Target;
 use crate::server::command::cluster::admin::LongMap;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::info::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus};
@@ -95,7 +96,7 @@ impl Session {
         action: Action,
         job: FileJob,
     ) -> Result<Then, ClientError> {
-        self.authorise(action, None)?;
+        self.authorise(cx, action, Target::Node)?;
         Self::check_ready(cx)?;
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
         Ok(Then::heavy(seq, move || {
@@ -119,7 +120,7 @@ impl Session {
         change: &StoredChange<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        let path = self.resolve(Action::Update, &change.path)?.to_path();
+        let path = self.resolve(cx, Action::Update, &change.path)?.to_path();
         self.writer(cx).check(path.as_bytes(), change.value.is_some())?;
         cx.check_storage()?;
         let write = Write { idempotent: true, ..Write::new(&path, change.value) };

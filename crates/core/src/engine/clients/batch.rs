@@ -47,6 +47,9 @@ pub struct WriteOp<'a> {
     pub newest: Option<(LifeRef<'a>, u64)>,
     /// So many peers are to have the change before the client is told; 0 for none.
     pub copies: usize,
+    /// Make it only if there is a value, or else only if there is none: what the client may do depends on
+    /// that.
+    pub over_value: Option<bool>,
     /// Make it only if this is greater than the tock of what is there, or could have been there.
     pub tock: Option<Tock>,
 }
@@ -133,7 +136,7 @@ impl<'a> WriteOp<'a> {
     /// A change for which no copies are asked.
     #[must_use]
     pub fn new(write: Write<'a>) -> Self {
-        Self { write, newest: None, copies: 0, tock: None }
+        Self { write, newest: None, copies: 0, over_value: None, tock: None }
     }
 }
 
@@ -227,7 +230,13 @@ impl Engine {
         spot: Option<Spot>,
         out: &mut Outbox,
     ) -> Result<Written, EngineWriteError> {
-        let WriteOp { mut write, newest, copies, tock } = op;
+        let WriteOp { mut write, newest, copies, over_value, tock } = op;
+        if let Some(wanted) = over_value {
+            let there = self.get(write.path.as_bytes()).and_then(Entry::value);
+            if there.is_some() != wanted {
+                return Err(EngineWriteError::NotPermitted);
+            }
+        }
         write.hints.spot = spot;
         if let Some((life, tick)) = newest {
             write.precondition.chain = self.local_condition(life, tick);

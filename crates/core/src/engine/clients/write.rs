@@ -49,6 +49,9 @@ pub enum EngineWriteError {
     /// Clients must log in, and cannot.
     #[error(transparent)]
     Closed(#[from] Closed),
+    /// The client may set a value only where there is one, or only where there is none.
+    #[error("the access list of this session does not permit 'set_value' here; nothing was done")]
+    NotPermitted,
     /// The node's memory limit is reached, and the change needs more memory.
     #[error(
         "this node's memory limit ({max} bytes) is reached, and this change needs more memory; \
