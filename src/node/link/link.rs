@@ -204,7 +204,7 @@ impl Link {
         self.signs.lock().take_wanted()
     }
 
-    /// Whether it is in doubt, as the node named `own` sees it: see [`super::signs`].
+    /// Whether it is in doubt, as the node named `own` sees it: see [`super::liveness`].
     pub(super) fn is_doubtful(&self, own: &NodeName, now: Millis) -> bool {
         let courtesy = if *own > self.peer.name { DOUBT_COURTESY_MS } else { 0 };
         self.signs.lock().is_doubtful(courtesy, now)

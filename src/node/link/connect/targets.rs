@@ -74,7 +74,7 @@ pub(in crate::node::link) enum Standing {
     Unlinked,
     /// It has none and needs none: others pass on its messages.
     Unwanted,
-    /// Its link is in doubt, see [`crate::node::link::signs`].
+    /// Its link is in doubt, see [`crate::node::link::liveness`].
     Doubtful,
     /// It has a link, and needs no other.
     Linked,

@@ -9,7 +9,7 @@
 //! | the lesser of the two nodes | `ContentsAsk` | its sums by bucket |
 //! | the other | `ContentsList` | the versions that it holds in buckets that differ |
 //! | the node that gets a list | `ContentsWant` | paths at which it lacks a listed version
-//! ([`Replica::lacks`]) |
+//! ([`crate::replica::Replica::lacks`]) |
 //! | the other | `ContentsVersions` | the whole versions, which are taken in by replication rule 10 |
 //! | the lesser node, after the last list | `ContentsList` | the versions that it holds in the same
 //! buckets |

@@ -1,5 +1,5 @@
 //! A node's state in the forms of others: the Python DistKV's saved states and change logs, and
-//! lines of JSON. An [`Image`](crate::engine::Image) becomes such a file piece by piece, and such a
+//! lines of JSON. An [`Image`] becomes such a file piece by piece, and such a
 //! file becomes an image, which [`Engine::load_image`](crate::engine::Engine::load_image) takes in (replication rule 9).
 //!
 //! | file | what |
