@@ -154,7 +154,6 @@ impl<V> Patterns<V> {
         nodes.find_map(|node| node.value.as_ref())
     }
 
-
     /// The value of exactly this pattern.
     pub(crate) fn get(&self, pattern: &[Element<'_>]) -> Option<&V> {
         let mut node = self.nodes.first()?;

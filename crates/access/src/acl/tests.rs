@@ -212,7 +212,8 @@ fn wildcards_as_names_of_entries_are_matched_by_any_wildcard() {
 #[test]
 fn nothing_but_everything_reaches_below_nil() {
     let below = [":n", ":n.auth", ":n.acl.x"];
-    for rights in [Rights::all_data(), rights(&[("#", "rwcdxena"), ("n", "r")]), Rights::nothing()] {
+    for rights in [Rights::all_data(), rights(&[("#", "rwcdxena"), ("n", "r")]), Rights::nothing()]
+    {
         for at in below {
             assert_eq!(letters(&rights, at), "");
             assert_eq!(rights.explain(path(at).as_bytes()).because, Because::System);
