@@ -8,6 +8,7 @@
 //! | module | table | from |
 //! |---|---|---|
 //! | [`acl`] | [`acl::Rights`]: which letters hold at a path | one access list |
+//! | [`users`] | [`users::Directory`]: users, roles, their rights | `:n.auth`, `:n.acl` |
 //!
 //! Whatever cannot be read, or is past a bound, grants nothing.
 
@@ -15,3 +16,4 @@ pub mod acl;
 pub mod dh;
 mod patterns;
 pub mod secret;
+pub mod users;

@@ -43,7 +43,7 @@ impl Sent {
         Self::new(Sha256::digest(password.as_bytes()).into())
     }
 
-    fn as_bytes(&self) -> &[u8; 32] {
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
