@@ -9,9 +9,11 @@
 //! |---|---|---|
 //! | [`acl`] | [`acl::Rights`]: which letters hold at a path | one access list |
 //! | [`users`] | [`users::Directory`]: users, roles, their rights | `:n.auth`, `:n.acl` |
-//! | [`types`] | [`types::Types`]: which values fit where | `:n.type`, `:n.match` |
 //!
 //! Whatever cannot be read, or is past a bound, grants nothing.
 
 pub mod acl;
+pub mod dh;
 mod patterns;
+pub mod secret;
+pub mod users;
