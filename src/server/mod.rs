@@ -41,9 +41,8 @@ pub use info::{
 };
 pub use purge_block::PurgeBlock;
 
-use crate::engine::Policies;
 use crate::hub::Hub;
-use access::{Access, Identity};
+use access::{Access, Identity, Users};
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
 
@@ -85,6 +84,7 @@ pub(crate) struct Shared {
     hub: Arc<Hub>,
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
+    users: Users,
     cluster: cluster::nodes::Cluster,
     heavy: Semaphore,
     standing: Arc<cluster::chain_incarnations::Standing>,
@@ -132,12 +132,8 @@ impl Shared {
     }
 
     /// What a client may do, of the policies at this moment.
-    fn access_of(&self, identity: &Identity, policies: Policies) -> Access {
-        match identity {
-            Identity::KeyHolder => Access::everything(policies),
-            _ if !self.hub.closing.is_closed() => Access::everything(policies),
-            Identity::Unknown | Identity::User { .. } => Access::nothing(policies),
-        }
+    fn access_of(&self, identity: &Identity) -> Access {
+        self.users.access_of(&self.hub, identity, self.hub.closing.is_closed())
     }
 
     fn begin_to_stop(&self) {
@@ -226,6 +222,7 @@ impl Server {
             config,
             info,
             cluster: cluster::nodes::Cluster::default(),
+            users: Users::default(),
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             shards: Arc::default(),

@@ -2,7 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | this one | [`Identity`]: how a client has shown who it is; [`Access`]: what follows from that at present |
+//! | this one | [`Identity`]: how a client has shown who it is; [`Access`]: what follows from that at present;
+//! [`Users`]: the data that says so, compiled |
 //! | [`authorise`] | the hook that every request passes |
 //!
 //! A session makes its [`Access`] of the present policies before each batch of requests and each turn of its
@@ -15,8 +16,12 @@ pub mod authorise;
 use std::sync::Arc;
 
 use distkv_access::acl::{Letters, Rights};
+use distkv_access::users::{Directory, Role};
+use parking_lot::Mutex;
 
-use crate::engine::Policies;
+use crate::engine::{Engine, Policies};
+use crate::hub::Hub;
+use crate::model::path::{Element, Path};
 
 /// How a client has shown who it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,24 +40,11 @@ pub enum Identity {
     },
 }
 
-/// What a client may do with the node as a whole. Each may do what those before it may.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Role {
-    /// It must log in first.
-    Stranger,
-    /// It may use data, as its access list allows.
-    User,
-    /// It may see how the node and the network are.
-    Operator,
-    /// It may do everything.
-    Admin,
-}
-
 /// What a client may do.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// With the node as a whole.
-    pub role: Role,
+    /// With the node as a whole; none: it must log in first.
+    pub role: Option<Role>,
     /// With the data.
     pub rights: Arc<Rights>,
     /// The policies that say so.
@@ -80,12 +72,77 @@ impl Access {
     /// Of a client that need not log in, or of an admin.
     #[must_use]
     pub fn everything(policies: Policies) -> Self {
-        Self { role: Role::Admin, rights: Arc::new(Rights::everything()), policies }
+        Self { role: Some(Role::Admin), rights: Arc::new(Rights::everything()), policies }
     }
 
     /// Of a client that must log in first.
     #[must_use]
     pub fn nothing(policies: Policies) -> Self {
-        Self { role: Role::Stranger, rights: Arc::new(Rights::nothing()), policies }
+        Self { role: None, rights: Arc::new(Rights::nothing()), policies }
+    }
+
+    /// Of a user.
+    #[must_use]
+    fn of_user(directory: &Directory, method: &str, name: &str, policies: Policies) -> Self {
+        match directory.user(method, name) {
+            Some(user) => {
+                Self { role: Some(user.role), rights: directory.rights_of(user), policies }
+            }
+            // Removed, or revoked.
+            None => Self::nothing(policies),
+        }
+    }
+
+    /// Whether the client must log in before anything else.
+    #[must_use]
+    pub fn is_stranger(&self) -> bool {
+        self.role.is_none()
+    }
+}
+
+/// The users and access lists of the tree, compiled on demand and kept until they change.
+#[derive(Default)]
+pub struct Users {
+    kept: Mutex<Option<(Policies, Arc<Directory>)>>,
+}
+
+impl Users {
+    /// The present ones, with the policies that they are of. Walks the users and lists if they are others than
+    /// the last time.
+    #[must_use]
+    pub fn now(&self, hub: &Hub) -> (Policies, Arc<Directory>) {
+        let mut kept = self.kept.lock();
+        let policies = hub.policies.now();
+        if let Some((of, directory)) = &*kept
+            && *of == policies
+        {
+            return (policies, Arc::clone(directory));
+        }
+        // The tree and its number are of one moment; the walk is outside of the guard.
+        let look = |engine: &Engine| (engine.policies(), engine.tree().clone());
+        let (policies, tree) = hub.read(look);
+        let tops = ["auth", "acl"].map(|family| Path::system_root().push(Element::Str(family)));
+        let entries = tops.iter().flatten().flat_map(|top| tree.subtree(top));
+        let living = entries.filter_map(|(path, entry)| {
+            entry.value().map(|value| (Path::clone(path), value, entry.newest()))
+        });
+        let directory = Arc::new(Directory::build(policies.access, living));
+        *kept = Some((policies, Arc::clone(&directory)));
+        (policies, directory)
+    }
+
+    /// What a client may do at present. `must_log_in`: what clients may not do without.
+    #[must_use]
+    pub fn access_of(&self, hub: &Hub, identity: &Identity, must_log_in: bool) -> Access {
+        let policies = hub.policies.now();
+        match identity {
+            Identity::KeyHolder => Access::everything(policies),
+            _ if !must_log_in => Access::everything(policies),
+            Identity::Unknown => Access::nothing(policies),
+            Identity::User { method, name } => {
+                let (policies, directory) = self.now(hub);
+                Access::of_user(&directory, method, name, policies)
+            }
+        }
     }
 }
