@@ -45,10 +45,12 @@ impl Guesses {
         let (user, address) = (user_key(ident), address_key(address));
         let pair = (user.clone(), address);
         if self.pairs.is_counted(&pair, now) {
-            return match self.pairs.wait(&pair, now) {
-                0 => Ok(self.pairs.fail(pair, now)),
-                wait => Err(wait),
-            };
+            let wait = self.pairs.wait(&pair, now);
+            if wait > 0 {
+                return Err(wait);
+            }
+            self.pairs.fail(pair, now);
+            return Ok(());
         }
         match self.users.wait(&user, now).max(self.addresses.wait(&address, now)) {
             0 => {
