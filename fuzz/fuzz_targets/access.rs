@@ -50,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let types = Types::build(below_nil.iter().cloned(), &Types::default());
     for (path, value) in entries.iter().chain(&below_nil) {
-        let _ = types.check(path, value);
+        let _ = types.check(path.as_bytes(), value);
         let _ = types.check_change(path, value);
         if let Ok(record) = Record::read(value) {
             let written = record.write().expect("what was read can be written");

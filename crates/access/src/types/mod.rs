@@ -142,17 +142,17 @@ impl Types {
         types
     }
 
-    /// Whether a client may store this value (one checked MessagePack value) at a whole path. Not to be asked
-    /// for deletions.
+    /// Whether a client may store this value (one checked MessagePack value) at a whole path, in canonical
+    /// bytes. Not to be asked for deletions. Costs next to nothing where no pattern begins like the path.
     ///
     /// # Errors
     /// The value does not fit the type that is asked for there.
-    pub fn check(&self, path: &Path, value: &[u8]) -> Result<(), TypeError> {
-        if path.is_system() {
+    pub fn check(&self, path: &[u8], value: &[u8]) -> Result<(), TypeError> {
+        if path.first() == Some(&0xc0) {
             return Ok(());
         }
         let mut states = self.matches.start();
-        for element in crate::patterns::element_slices(path.as_bytes()) {
+        for element in crate::patterns::element_slices(path) {
             if states.is_empty() {
                 break;
             }

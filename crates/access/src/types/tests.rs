@@ -75,7 +75,7 @@ impl Tree {
     }
 
     fn check(&self, at: &str, json: &Json) -> Result<(), TypeError> {
-        self.types.check(&path(at), &packed(json))
+        self.types.check(path(at).as_bytes(), &packed(json))
     }
 }
 
@@ -108,7 +108,7 @@ fn types_and_values_are_taken_and_refused_as_by_the_original() {
         let value = field(&message, "value");
         let result = match text("action") {
             "set_internal" => tree.set(&internal, value.unwrap()),
-            "set_value" => tree.types.check(&place, value.unwrap()),
+            "set_value" => tree.types.check(place.as_bytes(), value.unwrap()),
             "delete_internal" => {
                 tree.delete(&internal);
                 Ok(())
@@ -216,10 +216,10 @@ fn values_that_are_not_json_do_not_fit_any_schema() {
         (b"\xa1\xff", NotJson::Read(distkv_model::value::ReadError::NotUtf8)),
     ];
     for (value, why) in values {
-        assert_eq!(tree.types.check(&path("m"), value), Err(TypeError::NotJson(why)));
+        assert_eq!(tree.types.check(path("m").as_bytes(), value), Err(TypeError::NotJson(why)));
         // Without a schema, anything goes.
-        assert_eq!(tree.types.check(&path("f"), value), Ok(()));
-        assert_eq!(tree.types.check(&path(":n.m"), value), Ok(()));
+        assert_eq!(tree.types.check(path("f").as_bytes(), value), Ok(()));
+        assert_eq!(tree.types.check(path(":n.m").as_bytes(), value), Ok(()));
     }
     for good in [json!(u64::MAX), json!(i64::MIN), json!({"a": [null, true, 1.5]}), json!("\u{e9}")]
     {
@@ -228,7 +228,10 @@ fn values_that_are_not_json_do_not_fit_any_schema() {
     let mut many = vec![0xdd];
     many.extend_from_slice(&(ITEMS_MAX as u32).to_be_bytes());
     many.extend(std::iter::repeat_n(0xc0, ITEMS_MAX));
-    assert_eq!(tree.types.check(&path("m"), &many), Err(TypeError::NotJson(NotJson::TooLarge)));
+    assert_eq!(
+        tree.types.check(path("m").as_bytes(), &many),
+        Err(TypeError::NotJson(NotJson::TooLarge))
+    );
 }
 
 fn compile(json: Json) -> Result<Schema, SchemaError> {
@@ -424,7 +427,7 @@ fn too_many_types_and_matches_are_refused_and_from_elsewhere_let_nothing_uncheck
     let to_last = [&b"\x81\xa4type"[..], &name].concat();
     entries.insert(0, (path(":n.match.m"), to_last));
     let over = build(&entries);
-    assert_eq!(over.check(&path("m"), b"\x01"), Err(TypeError::Broken(path("t1024"))));
+    assert_eq!(over.check(path("m").as_bytes(), b"\x01"), Err(TypeError::Broken(path("t1024"))));
 
     let matches: Vec<_> = (0..1_024)
         .map(|n| (path(&format!(":n.match.m{n}")), packed(&json!({"type": ["t"]}))))
@@ -434,5 +437,5 @@ fn too_many_types_and_matches_are_refused_and_from_elsewhere_let_nothing_uncheck
     let to_t = packed(&json!({"type": ["t"]}));
     assert_eq!(full.check_change(&path(":n.match.more"), &to_t), Err(TypeError::TooMany));
     assert_eq!(full.check_change(&path(":n.match.m5"), &to_t), Ok(None));
-    assert_eq!(full.check(&path("other"), b"\x01"), Ok(()));
+    assert_eq!(full.check(path("other").as_bytes(), b"\x01"), Ok(()));
 }
