@@ -1,5 +1,7 @@
 //! Links between two nodes, with an attacker between them who can read, change, repeat and invent bytes.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
 use distkv_core::membership::NetworkName;
 use distkv_model::ids::{Incarnation, NodeName};
 use distkv_core::protocol::frame::split_frame;
