@@ -23,8 +23,13 @@
 //!
 //! A `tell` is believed only if it is made for my epoch and not repeated, if I sent the counter lately, and only
 //! about the address *to which I sent it*, wherever it comes from. Of two, the one about the later
-//! counter wins. A datagram that was taken teaches the epoch of its source, too, if none is known there; if
-//! another one is known, or an `ask` shows another one, I ask.
+//! counter wins. A datagram that was taken teaches the epoch of its source, too, if none is known there or if it
+//! is the first of its sender's epoch (a restart). If another one is known, or an `ask` shows another one, I
+//! ask. What was learnt wrongly lasts until the next datagram there, which is answered by a `tell`.
+//!
+//! There are no identities: who carries an `ask` to another node, and its answer back, makes the asker
+//! seal for that node, until the right one gets such a datagram and tells. It can do so to all that it could
+//! cut off as well, and SWIM drops what names another destination.
 //!
 //! Whoever has no key can make a node do one hash look-up or one AEAD per datagram, and whoever replays
 //! recorded ones makes it answer at most 10 times a second per address with no more bytes than an `ask` has.
@@ -88,9 +93,10 @@ pub enum Dropped {
     Repeated,
     /// Its counter is so old that nobody knows whether it was taken before.
     TooOld,
-    /// Genuine, but made for another life of this node, or for another node. The sender was told, unless too
-    /// often.
+    /// Genuine, but made for an earlier life of this node, for all that is known. The sender was told.
     OtherEpoch,
+    /// Genuine, but made for another node, whose epoch is known here; or made by this node. Not answered.
+    OtherReceiver,
     /// A `tell` about what was not asked, or is known better.
     Unasked,
     /// It deserves an answer, but its address got too many within this second.
@@ -209,19 +215,24 @@ impl DatagramDoor {
         let (kind, content) = content.split_first().ok_or(Dropped::Malformed)?;
         let body = content.strip_prefix(self.network.as_slice()).ok_or(Dropped::OtherNetwork)?;
         if nonce.sender == self.epoch {
-            // My own, sent back to me.
-            return Err(Dropped::OtherEpoch);
+            // Somebody sends my own back to me.
+            return Err(Dropped::OtherReceiver);
         }
         if nonce.receiver == 0 && *kind == ASK {
             return self.on_ask(from, nonce, now, out);
         }
         if !is_mine {
+            // Otherwise, who carries a datagram to another node could make the sender take one for the other.
+            if self.windows.contains_key(&nonce.receiver) {
+                return Err(Dropped::OtherReceiver);
+            }
             // Never an answer to a `tell`, or two nodes could answer each other for ever.
             if *kind != TELL {
                 self.tell(from, nonce, now, out)?;
             }
             return Err(Dropped::OtherEpoch);
         }
+        let is_new_sender = !self.windows.contains_key(&nonce.sender);
         if !self.take_counter(nonce) {
             // The new epoch is another one than the datagram was made for.
             self.tell(from, nonce, now, out)?;
@@ -231,7 +242,7 @@ impl DatagramDoor {
             ASK => Err(Dropped::Malformed),
             TELL => self.on_tell(nonce, body, now, out),
             _ => {
-                self.on_datagram(from, nonce, now, out);
+                self.on_datagram(from, nonce, is_new_sender, now, out);
                 Ok(Opened::Datagram(plain))
             }
         }
@@ -288,17 +299,19 @@ impl DatagramDoor {
         &mut self,
         from: SocketAddr,
         nonce: Nonce,
+        is_new_sender: bool,
         now: u64,
         out: &mut Vec<Outgoing>,
     ) {
         let peer = self.peers.use_or_add(from);
         match peer.epoch {
-            None => {
+            Some(epoch) if epoch == nonce.sender => {}
+            // Not taken over: it may be a former life's, or another node's with a forged source.
+            Some(_) if !is_new_sender => self.ask(from, now, out),
+            _ => {
                 peer.epoch = Some(nonce.sender);
                 self.send_waiting(from, now, out);
             }
-            Some(epoch) if epoch == nonce.sender => {}
-            Some(_) => self.ask(from, now, out),
         }
     }
 

@@ -8,6 +8,8 @@ pub(super) const PER_SECOND_MAX: u32 = 10;
 /// Most strangers' addresses whose pace is kept.
 pub(super) const STRANGERS_MAX: usize = 1_024;
 const SECOND_MS: u64 = 1_000;
+/// How often a full table is looked through for idle addresses.
+const LOOK_MS: u64 = 100;
 
 /// How often something was done lately.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,23 +35,31 @@ impl Pace {
 
 /// The pace of answers to addresses that are not peers.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(BTreeMap<SocketAddr, Pace>);
+pub(super) struct Strangers {
+    /// At most `STRANGERS_MAX`.
+    paces: BTreeMap<SocketAddr, Pace>,
+    /// Before this moment, it is of no use to look for idle ones again.
+    full_until: u64,
+}
 
 impl Strangers {
     /// Whether this address may be answered now. If there are too many at once, further ones get no answer
     /// within this second.
     pub(super) fn allows(&mut self, from: SocketAddr, now: u64) -> bool {
-        if !self.0.contains_key(&from) && self.0.len() >= STRANGERS_MAX {
-            self.0.retain(|_, pace| !pace.is_idle(now));
-            if self.0.len() >= STRANGERS_MAX {
+        if !self.paces.contains_key(&from) && self.paces.len() >= STRANGERS_MAX {
+            if now >= self.full_until {
+                self.paces.retain(|_, pace| !pace.is_idle(now));
+                self.full_until = now + LOOK_MS;
+            }
+            if self.paces.len() >= STRANGERS_MAX {
                 return false;
             }
         }
-        self.0.entry(from).or_default().allows(now)
+        self.paces.entry(from).or_default().allows(now)
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.paces.len()
     }
 }
