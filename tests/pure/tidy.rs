@@ -36,6 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("hub", &["model", "tree", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "tree", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),
+    ("secure", &["model", "protocol", "membership"]),
     ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt"]),
     ("client", &["model", "rt"]),
     (
@@ -59,8 +60,18 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.
-const PURE: &[&str] =
-    &["model", "tree", "protocol", "actor", "replica", "membership", "engine", "durable", "sim"];
+const PURE: &[&str] = &[
+    "model",
+    "tree",
+    "protocol",
+    "actor",
+    "replica",
+    "membership",
+    "engine",
+    "durable",
+    "secure",
+    "sim",
+];
 
 /// What a pure module must not name outside of its tests.
 const IMPURE: &[&str] = &[

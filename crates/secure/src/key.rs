@@ -153,7 +153,8 @@ impl fmt::Debug for Key {
 /// The same key: the id is a hash of 32 bits, so secrets are compared, in constant time.
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        let differences = self.secret.iter().zip(&other.secret).fold(0, |all, (a, b)| all | (a ^ b));
+        let differences =
+            self.secret.iter().zip(&other.secret).fold(0, |all, (a, b)| all | (a ^ b));
         differences == 0
     }
 }
@@ -233,9 +234,18 @@ mod tests {
         let key = Key::new(std::array::from_fn(|at| at as u8));
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         assert_eq!(key.id().to_string(), "6d455e33");
-        assert_eq!(hex(&*key.derive(Purpose::Link)), "d08adbc9a3db15b32ea4322e6401d065cb46aa75b8bc3411226b76e5795bc8ff");
-        assert_eq!(hex(&*key.derive(Purpose::Datagram)), "48e58a3d3d606fc3581a28622fd3270631d70bb90c8ac53faf28d72f049ed817");
-        assert_eq!(hex(&*key.derive(Purpose::AdminLogin)), "c477ead7c984ea69c4b5c205e59b6ca903d73b3d3e58cf9daffa83a71acd7d29");
+        assert_eq!(
+            hex(&*key.derive(Purpose::Link)),
+            "d08adbc9a3db15b32ea4322e6401d065cb46aa75b8bc3411226b76e5795bc8ff"
+        );
+        assert_eq!(
+            hex(&*key.derive(Purpose::Datagram)),
+            "48e58a3d3d606fc3581a28622fd3270631d70bb90c8ac53faf28d72f049ed817"
+        );
+        assert_eq!(
+            hex(&*key.derive(Purpose::AdminLogin)),
+            "c477ead7c984ea69c4b5c205e59b6ca903d73b3d3e58cf9daffa83a71acd7d29"
+        );
     }
 
     #[test]

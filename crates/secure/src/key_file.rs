@@ -82,7 +82,9 @@ pub enum Problem {
     NetworkName(#[from] NameError),
     #[error("`network` stands there twice; keep one")]
     NetworkTwice,
-    #[error("there is no `network` line; add `network NAME`, or make a file with `key new --network NAME`")]
+    #[error(
+        "there is no `network` line; add `network NAME`, or make a file with `key new --network NAME`"
+    )]
     NoNetwork,
     #[error(
         "a key is written `key ID SECRET` or `key ID SECRET primary`; copy the line from a node that works"
@@ -90,7 +92,9 @@ pub enum Problem {
     Key,
     #[error("the id of a key is 8 hex digits; copy the line from a node that works")]
     Id,
-    #[error("a secret is 32 bytes, as 64 hex digits or base64; copy the line from a node that works")]
+    #[error(
+        "a secret is 32 bytes, as 64 hex digits or base64; copy the line from a node that works"
+    )]
     Secret,
     #[error(
         "the secret has the id {is}, not {told}: the line is damaged; copy it from a node that works"
@@ -112,7 +116,9 @@ pub enum Problem {
     KeyAndRemoved(KeyId),
     #[error("more than {REMOVED_MAX} removed keys; remove the first of these lines")]
     RemovedTooMany,
-    #[error("`ca` is written `ca key BASE64` and `ca certificate BASE64`, at most {CA_BYTES_MAX} bytes each")]
+    #[error(
+        "`ca` is written `ca key BASE64` and `ca certificate BASE64`, at most {CA_BYTES_MAX} bytes each"
+    )]
     Ca,
     #[error("`ca {0}` stands there twice; keep one")]
     CaTwice(&'static str),

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
 
 use distkv_core::membership::NetworkName;
-use distkv_model::ids::{Incarnation, NodeName};
 use distkv_core::protocol::frame::split_frame;
 use distkv_core::protocol::peer::greeting::{Greeting, Hello, LIMITS};
+use distkv_model::ids::{Incarnation, NodeName};
 use distkv_secure::key::Key;
 use distkv_secure::key_ring::KeyRing;
 use distkv_secure::link::{
@@ -219,7 +219,8 @@ fn link_4_changed_repeated_left_out_and_reordered_records_end_the_link() {
         for order in [&[0, 0][..], &[1], &[1, 0], &[0, 2], &[0, 1, 0], &[0, 1, 1]] {
             let (mut acceptor, records) = sealed(3);
             let (last, before) = order.split_last().unwrap();
-            let all_before: Vec<_> = before.iter().map(|at| open(&mut acceptor, &records[*at])).collect();
+            let all_before: Vec<_> =
+                before.iter().map(|at| open(&mut acceptor, &records[*at])).collect();
             let is_wrong = open(&mut acceptor, &records[*last]).is_err();
             assert!(is_wrong || all_before.iter().any(Result::is_err), "{order:?}");
             assert_eq!(open(&mut acceptor, &records[0]), Err(RecordError::Over));

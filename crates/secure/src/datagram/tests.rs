@@ -39,7 +39,12 @@ fn seal(door: &mut DatagramDoor, to: SocketAddr, text: &str, now: u64) -> Vec<Ou
     out
 }
 
-fn open(door: &mut DatagramDoor, from: SocketAddr, bytes: &[u8], now: u64) -> (Opened, Vec<Outgoing>) {
+fn open(
+    door: &mut DatagramDoor,
+    from: SocketAddr,
+    bytes: &[u8],
+    now: u64,
+) -> (Opened, Vec<Outgoing>) {
     let mut out = Vec::new();
     let opened = door.open(from, bytes, now, &mut out);
     (opened, out)
@@ -90,7 +95,8 @@ fn four_wait_for_a_second_and_an_ask_goes_out_ten_times_a_second() {
     let (_, tell) = open(&mut b, addr(A), &ask, 1_091);
     // 97 to 99 came more than 993 ms ago, and less than 1 s.
     let (_, sent) = open(&mut a, addr(B), &only(tell), 1_092);
-    let texts: Vec<_> = sent.iter().map(|sent| open(&mut b, addr(A), &sent.bytes, 1_093).0).collect();
+    let texts: Vec<_> =
+        sent.iter().map(|sent| open(&mut b, addr(A), &sent.bytes, 1_093).0).collect();
     let expected = ["97", "98", "99", "last"].map(|text| Opened::Datagram(plain(text)));
     assert_eq!(texts, expected);
     assert_eq!(a.peers.waiting(), 0);
@@ -105,7 +111,13 @@ fn four_wait_for_a_second_and_an_ask_goes_out_ten_times_a_second() {
 fn what_is_no_plaintext_datagram_is_never_sent() {
     let (mut a, _) = acquainted();
     let mut out = Vec::new();
-    for plain in [&b""[..], b"dkvS\x01", b"dkvS\x01\x01\x01\x05plant", b"dkvS\x02\x00\x01", b"xkvS\x01\x00\x01"] {
+    for plain in [
+        &b""[..],
+        b"dkvS\x01",
+        b"dkvS\x01\x01\x01\x05plant",
+        b"dkvS\x02\x00\x01",
+        b"xkvS\x01\x00\x01",
+    ] {
         a.seal(addr(B), plain, 0, &mut out);
     }
     assert_eq!(out, []);
@@ -157,8 +169,7 @@ fn datagram_14_a_replay_after_a_restart_of_either_is_dropped_and_they_hear_each_
 #[test]
 fn datagram_15_the_window_takes_each_of_the_last_1024_once_in_any_order() {
     let (mut a, mut b) = acquainted();
-    let sent: Vec<_> =
-        (0..1_026).map(|n| only(seal(&mut a, addr(B), &n.to_string(), 1))).collect();
+    let sent: Vec<_> = (0..1_026).map(|n| only(seal(&mut a, addr(B), &n.to_string(), 1))).collect();
     assert!(matches!(open(&mut b, addr(A), &sent[1_025], 1).0, Opened::Datagram(_)));
     for late in [0, 1] {
         assert_eq!(open(&mut b, addr(A), &sent[late], 1).0, Opened::Dropped(Dropped::TooOld));
@@ -225,11 +236,13 @@ fn datagram_16_other_keys_and_networks_are_dropped_and_any_key_of_the_ring_is_ta
 }
 
 #[test]
-fn datagram_17_a_flood_of_replayed_asks_gets_ten_answers_a_second_and_address_and_keeps_no_member_out() {
+fn datagram_17_a_flood_of_replayed_asks_gets_ten_answers_a_second_and_address_and_keeps_no_member_out()
+ {
     let (mut a, mut b) = acquainted();
     let ask = only(seal(&mut a, addr(3), "hello c", 0));
     // From one address.
-    let answers = |b: &mut DatagramDoor, from: u16, now: u64| open(b, addr(from), &ask, now).1.len();
+    let answers =
+        |b: &mut DatagramDoor, from: u16, now: u64| open(b, addr(from), &ask, now).1.len();
     let in_a_second: usize = (0..10_000).map(|n| answers(&mut b, 500, 1_000 + n / 20)).sum();
     assert_eq!(in_a_second, 10);
     assert_eq!(open(&mut b, addr(500), &ask, 1_600).0, Opened::Dropped(Dropped::TooOften));

@@ -31,7 +31,10 @@ fn a_file_reads_back_as_it_was_written() {
     for ca in [None, Some(ca)] {
         let file = KeyFile { ring: ring.clone(), ca };
         let text = file.to_text();
-        assert!(text.capacity() <= 2_048 + 2 * 538 && text.len() < text.capacity(), "it never grew");
+        assert!(
+            text.capacity() <= 2_048 + 2 * 538 && text.len() < text.capacity(),
+            "it never grew"
+        );
         assert_eq!(KeyFile::parse(&text), Ok(file));
     }
 }

@@ -16,10 +16,14 @@ pub enum AcceptError {
     #[error("the peer uses no key, and this node does; start it with `--key`, too")]
     Plaintext,
     /// The dialler's key is not in the ring.
-    #[error("the peer has key {0}, which this node does not have; `key list` shows those of a node")]
+    #[error(
+        "the peer has key {0}, which this node does not have; `key list` shows those of a node"
+    )]
     UnknownKey(KeyId),
     /// It names a key of the ring and does not prove that it has it.
-    #[error("the peer does not prove that it has key {0}: it is of another network, or somebody tries keys")]
+    #[error(
+        "the peer does not prove that it has key {0}: it is of another network, or somebody tries keys"
+    )]
     Proof(KeyId),
     /// It wants AES, for which this machine has no hardware. It will dial again.
     #[error("the peer wants AES, for which this machine has no hardware; it will dial again")]

@@ -130,7 +130,8 @@ struct Once(Option<Zeroizing<[u8; 32]>>);
 
 impl Random for Once {
     fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), snow::Error> {
-        let bytes = self.0.take().filter(|bytes| bytes.len() == out.len()).ok_or(snow::Error::Rng)?;
+        let bytes =
+            self.0.take().filter(|bytes| bytes.len() == out.len()).ok_or(snow::Error::Rng)?;
         out.copy_from_slice(&*bytes);
         Ok(())
     }

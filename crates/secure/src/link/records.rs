@@ -13,7 +13,7 @@ use super::Suite;
 /// Bytes before each record: its length.
 pub const RECORD_HEADER_BYTES: usize = 2;
 /// Most bytes of one record, its tag included.
-pub const RECORD_BYTES_MAX: usize = u16::MAX as usize;
+pub const RECORD_BYTES_MAX: usize = 65_535;
 /// Bytes of a record's tag.
 const TAG_BYTES: usize = 16;
 /// Most bytes that one record carries.

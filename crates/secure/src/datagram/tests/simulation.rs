@@ -178,8 +178,8 @@ impl World {
         assert_eq!(self.meant_for[number as usize], to, "message {number} is taken by another");
         if words[0] == "p" {
             // SWIM answers the identity in the ping, not the source.
-            let sender = (0..self.nodes.len())
-                .find(|node| self.nodes[*node].open_pings.contains_key(&ping));
+            let sender =
+                (0..self.nodes.len()).find(|node| self.nodes[*node].open_pings.contains_key(&ping));
             sender.into_iter().for_each(|sender| self.say(to, sender, 'k', ping));
         } else if let Some((since, whom)) = self.nodes[to].open_pings.remove(&ping)
             && self.now - since <= TIMELY_MS
@@ -241,7 +241,8 @@ fn nodes_that_restart_in_turn_are_heard_within_two_rounds() {
 
 /// With 30 % loss, a ping and its acknowledgement get through in 49 of 100 cases without any door.
 #[test]
-fn in_a_storm_nothing_is_taken_twice_and_everybody_hears_everybody_within_12_rounds_of_a_mass_restart() {
+fn in_a_storm_nothing_is_taken_twice_and_everybody_hears_everybody_within_12_rounds_of_a_mass_restart()
+ {
     let (mut pings, mut answered) = (0, 0);
     for (nodes, seed) in [(3, 4), (3, 5), (10, 6), (25, 7)] {
         let mut world = World::new(nodes, STORM, seed);
