@@ -53,7 +53,8 @@ fn main() {
             });
             let (mut dialler, _) = link(&ring, suites, suite);
             let both = micros(calls, || {
-                (sealed.clear(), opened.clear());
+                sealed.clear();
+                opened.clear();
                 dialler.sealer.seal(black_box(&plain), &mut sealed).unwrap();
                 acceptor.opener.open(&sealed, &mut opened).unwrap();
             });

@@ -12,6 +12,7 @@ use distkv_secure::link::{
     AcceptError, Acceptor, DialError, Dialler, Ephemeral, Link, MalformedFrame, RecordError,
     Refusal, SECURED, Suite, Suites,
 };
+use proptest::prelude::*;
 
 const AES: Suites = Suites::new(true);
 
@@ -364,4 +365,43 @@ fn strangers_and_other_versions_are_told_apart() {
     // Nothing above the limit is waited for.
     let error = accept(&ring, AES, &[0, 0, 0x10, 2, SECURED]).0.unwrap_err();
     assert!(matches!(error, AcceptError::Malformed(MalformedFrame::Frame(_))), "{error}");
+}
+
+proptest! {
+    /// A handshake as it should be, with some bytes replaced, cut or put behind.
+    #[test]
+    fn no_bytes_of_a_stranger_panic(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in any::<prop::sample::Index>(),
+        behind in prop::collection::vec(any::<u8>(), 0..40),
+        is_raw in any::<bool>(),
+    ) {
+        let ring = ring("plant", 1);
+        let (mut dialler, first) = dial(&ring, AES, Suite::AesGcm);
+        let (_, answer) = accept(&ring, AES, &first);
+        let change = |mut bytes: Vec<u8>| {
+            if is_raw {
+                bytes.clear();
+            } else {
+                for (at, byte) in &changes {
+                    *at.get_mut(&mut bytes) = *byte;
+                }
+                bytes.truncate(cut.index(2 * bytes.len()));
+            }
+            bytes.extend_from_slice(&behind);
+            bytes
+        };
+        let mut acceptor = Acceptor::new(AES, Ephemeral::new([12; 32]));
+        let mut out = Vec::new();
+        if let Ok(Some(link)) = acceptor.take(&ring, &change(first.clone()), &mut out) {
+            prop_assert!(link.consumed == first.len());
+        }
+        prop_assert!(out.len() < 200);
+        let _ = dialler.take(&change(answer));
+        let (mut sender, mut receiver) = link(Suite::ChaChaPoly);
+        let sealed = seal(&mut sender, b"some content");
+        let mut opened = Vec::new();
+        let _ = receiver.opener.open(&change(sealed), &mut opened);
+        prop_assert!(opened.is_empty() || opened == b"some content");
+    }
 }
