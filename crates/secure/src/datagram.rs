@@ -44,6 +44,8 @@ use std::net::SocketAddr;
 
 pub use seal::OVERHEAD_BYTES;
 
+use distkv_core::membership::{DATAGRAM_BYTES_MAX, TAG_BYTES};
+
 use self::pace::Strangers;
 use self::peers::{Peers, Sent};
 use self::seal::{HEAD_BYTES, Keys, Nonce, NotSealed};
@@ -52,6 +54,9 @@ use crate::key_ring::KeyRing;
 
 /// Most sender's epochs whose windows are kept. If there are more, this node takes a new epoch.
 pub const SENDERS_MAX: usize = 4_096;
+
+// What membership leaves free is enough for sealing.
+const _: () = assert!(OVERHEAD_BYTES <= TAG_BYTES);
 
 const ASK: u8 = 0x80;
 const TELL: u8 = 0x81;
@@ -157,10 +162,13 @@ impl DatagramDoor {
     }
 
     /// Seals a plaintext datagram, as `membership` makes it. It is appended to `out`, or waits (at most 4 per
-    /// address, for at most 1 s) and an `ask` may be appended instead. What is no plaintext datagram of ours
-    /// is never sent. `now` is in milliseconds and never goes back.
+    /// address, for at most 1 s) and an `ask` may be appended instead. What is no plaintext datagram of
+    /// ours, or has no 44 bytes free below `DATAGRAM_BYTES_MAX`, is never sent. `now` is in milliseconds and never goes back.
     pub fn seal(&mut self, to: SocketAddr, plain: &[u8], now: u64, out: &mut Vec<Outgoing>) {
         let Some(content) = seal::content(plain) else { return };
+        if plain.len() + OVERHEAD_BYTES > DATAGRAM_BYTES_MAX {
+            return;
+        }
         let peer = self.peers.use_or_add(to);
         match peer.epoch {
             Some(epoch) => self.send(to, epoch, content, out),
@@ -189,6 +197,9 @@ impl DatagramDoor {
         now: u64,
         out: &mut Vec<Outgoing>,
     ) -> Result<Opened, Dropped> {
+        if bytes.len() > DATAGRAM_BYTES_MAX {
+            return Err(Dropped::Malformed);
+        }
         let read = seal::read(bytes).map_err(|not| match not {
             NotSealed::Plaintext => Dropped::Plaintext,
             NotSealed::Malformed => Dropped::Malformed,

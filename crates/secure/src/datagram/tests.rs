@@ -120,7 +120,11 @@ fn what_is_no_plaintext_datagram_is_never_sent() {
     ] {
         a.seal(addr(B), plain, 0, &mut out);
     }
+    let room = DATAGRAM_BYTES_MAX - OVERHEAD_BYTES - plain("").len();
+    a.seal(addr(B), &plain(&"x".repeat(room + 1)), 0, &mut out);
     assert_eq!(out, []);
+    a.seal(addr(B), &plain(&"x".repeat(room)), 0, &mut out);
+    assert_eq!(only(out).len(), DATAGRAM_BYTES_MAX);
 }
 
 #[test]
@@ -208,6 +212,9 @@ fn datagram_16_one_for_another_receiver_is_not_taken() {
 
     // Nor does the sender take its own.
     let (opened, out) = open(&mut a, addr(B), &sealed, 1);
+    assert_eq!((opened, out), (Opened::Dropped(Dropped::OtherReceiver), Vec::new()));
+    let ask = only(seal(&mut a, addr(44), "who is there", 1));
+    let (opened, out) = open(&mut a, addr(44), &ask, 1);
     assert_eq!((opened, out), (Opened::Dropped(Dropped::OtherReceiver), Vec::new()));
 }
 
