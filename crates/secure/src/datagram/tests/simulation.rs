@@ -239,16 +239,18 @@ fn nodes_that_restart_in_turn_are_heard_within_two_rounds() {
     }
 }
 
-/// With 30 % loss, a ping and its acknowledgement get through in 49 of 100 cases without any door.
+/// With 30 % loss, a ping and its acknowledgement get through in 49 of 100 cases without any door. With
+/// doors it must be nearly as many from the fourth round on; and a pair of nodes that fails 20 times in a row
+/// would be none of three in a million.
 #[test]
-fn in_a_storm_nothing_is_taken_twice_and_everybody_hears_everybody_within_12_rounds_of_a_mass_restart()
+fn in_a_storm_nothing_is_taken_twice_and_everybody_hears_everybody_after_a_mass_restart()
  {
     let (mut pings, mut answered) = (0, 0);
-    for (nodes, seed) in [(3, 4), (3, 5), (8, 6), (14, 7)] {
+    for (nodes, seed) in [(3, 4), (3, 5), (8, 6), (11, 7)] {
         let mut world = World::new(nodes, STORM, seed);
         for start in 0..3 {
             let mut heard = BTreeSet::new();
-            for round in 0..12 {
+            for round in 0..20 {
                 world.round(nodes - 1);
                 heard.extend(world.acknowledged.iter().copied());
                 if round >= 3 {
@@ -261,7 +263,7 @@ fn in_a_storm_nothing_is_taken_twice_and_everybody_hears_everybody_within_12_rou
             (0..nodes).for_each(|node| world.restart(node));
         }
     }
-    assert!(answered * 100 >= pings * 44, "{answered} of {pings}");
+    assert!(answered * 100 >= pings * 46, "{answered} of {pings}");
 }
 
 #[test]
