@@ -38,6 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("hub", &["model", "tree", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "tree", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),
+    ("secure", &["model", "protocol", "membership"]),
     ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt"]),
     ("client", &["model", "rt"]),
     (
@@ -71,6 +72,7 @@ const PURE: &[&str] = &[
     "membership",
     "engine",
     "durable",
+    "secure",
     "sim",
 ];
 
