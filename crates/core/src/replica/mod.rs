@@ -22,6 +22,7 @@ pub mod come_back;
 pub mod contents;
 pub mod crossing;
 pub mod decide;
+pub mod deleted_here;
 pub mod purge;
 pub mod reissue;
 pub mod ring;
@@ -46,6 +47,7 @@ use crate::model::seen_sum::{fingerprint, share_key};
 use crate::tree::content_sums::ContentSums;
 use crate::tree::{Spot, Tree};
 use crossing::Changed;
+use deleted_here::DeletedHere;
 use ring::Ring;
 use shards::Upkeep;
 use write_ids::WriteIds;
@@ -70,6 +72,7 @@ pub struct Replica {
     tock: Tock,
     ring: Ring,
     write_ids: WriteIds,
+    deleted_here: DeletedHere,
     changed: Changed,
     /// A tick of this incarnation above `tick` was met: another node uses this identity.
     usurped: bool,
@@ -107,6 +110,7 @@ impl Replica {
             table: Arc::new(table),
             own,
             write_ids: WriteIds::of(&tree),
+            deleted_here: DeletedHere::of(&tree),
             changed: Changed::default(),
             tree,
             seen: Seen::new(),

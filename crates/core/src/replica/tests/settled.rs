@@ -179,7 +179,7 @@ fn a_node_of_doubtful_identity_leaves_unseen_what_it_would_have_to_put_something
     assert!(matches!(applied, Applied::Refused), "{applied:?}");
     assert!(!b.seen().contains(theirs.newest()));
     assert!(b.renew(&NodeId { incarnation: Incarnation(6), ..id("b") }));
-    let Applied::OnTopAgain(top) = b.apply(&path, &theirs, &Mark::default()) else { panic!() };
+    let Applied::OnTopAgain(top, None) = b.apply(&path, &theirs, &Mark::default()) else { panic!() };
     assert_eq!(top.entry.value(), Some(&[2][..]));
     assert_holds_what_is_seen(&b, &path, &theirs);
 }
@@ -214,7 +214,7 @@ fn a_copy_of_a_write_does_not_beat_what_overwrote_another_copy_nor_its_deletion(
         // b has not heard of the first one, and its clock is ahead.
         b.hear_tock(Tock::new(9).unwrap());
         let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
-        let Applied::OnTopAgain(top) = take(&b, &mut c, &copy) else { panic!("the copy won") };
+        let Applied::OnTopAgain(top, None) = take(&b, &mut c, &copy) else { panic!("the copy won") };
         assert_eq!(top.entry.value(), value);
         assert!(matches!(take(&c, &mut b, &top), Applied::Taken(_)));
         assert!(matches!(take(&c, &mut a, &top), Applied::Taken(_)));
@@ -240,7 +240,7 @@ fn a_copy_that_was_made_on_top_of_what_overwrote_the_first_does_not_stay_there()
     // b only ever heard of the later one.
     let _ = take(&a, &mut b, &later);
     let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
-    let Applied::OnTopAgain(top) = take(&b, &mut a, &copy) else { panic!("the copy won") };
+    let Applied::OnTopAgain(top, None) = take(&b, &mut a, &copy) else { panic!("the copy won") };
     assert!(matches!(take(&a, &mut b, &top), Applied::Taken(_)), "and is not put back");
     assert_eq!(b.tree().get(path("k").as_bytes()).unwrap().value(), Some(&[2][..]));
     assert!(matches!(take(&a, &mut b, &first), Applied::AlreadyKnown));
@@ -254,7 +254,7 @@ fn a_copy_of_a_write_whose_deletion_was_purged_is_deleted() {
     purge(&mut a);
     b.hear_tock(Tock::new(9).unwrap());
     let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
-    let Applied::OnTopAgain(deletion) = take(&b, &mut a, &copy) else { panic!("it came back") };
+    let Applied::OnTopAgain(deletion, None) = take(&b, &mut a, &copy) else { panic!("it came back") };
     assert!(deletion.entry.is_tombstone());
     assert!(matches!(take(&a, &mut b, &deletion), Applied::Taken(_)));
 }
