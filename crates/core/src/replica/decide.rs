@@ -45,8 +45,9 @@ pub(super) fn undone_over(held: &Entry, version: &Entry, seen: &Seen) -> Option<
     if version.is_tombstone() {
         return None;
     }
+    let stands_on = |event| held.reissue_of() == Some(event) || named_by(held).any(|e| e == event);
     let named = named_by(version).filter(|event| *event != held.newest());
-    let mut unknown = named.take_while(|event| !stands_on(held, *event));
+    let mut unknown = named.take_while(|event| !stands_on(*event));
     unknown.find(|event| seen.contains(*event))
 }
 
@@ -59,18 +60,6 @@ fn named_by(version: &Entry) -> impl Iterator<Item = Event> {
         (!is_deleted).then(|| [Some(event).filter(|_| at > 0), left_out.oldest(at, event)])
     };
     version.events().enumerate().map_while(named).flatten().flatten()
-}
-
-/// Whether a version was made on top of an event, as far as it tells: each event of its chain stands for those
-/// of its incarnation back to the oldest one. Of its own newest event only the older ones count.
-fn stands_on(version: &Entry, event: Event) -> bool {
-    let left_out = LeftOut::of(version);
-    let stands_for = |(at, newer): (usize, Event)| {
-        let oldest = left_out.oldest(at, newer).unwrap_or(newer);
-        let is_between = oldest.tick <= event.tick && event.tick <= newer.tick;
-        newer.node == event.node && is_between && (at > 0 || event != newer)
-    };
-    version.reissue_of() == Some(event) || version.events().enumerate().any(stands_for)
 }
 
 impl ApplyDecision {
