@@ -58,7 +58,10 @@ impl DeletedHere {
         let present = self.present.get_or_insert_with(|| Arc::new(seen.clone()));
         self.seen.insert(path.clone(), (self.number, Arc::clone(present)));
         self.order.push_back((self.number, path.clone()));
-        invariant!(self.seen.len() <= self.order.len(), "each path that is remembered has its turn");
+        invariant!(
+            self.seen.len() <= self.order.len(),
+            "each path that is remembered has its turn"
+        );
     }
 
     /// What is seen has grown by more than single events, or a mark has risen: the next path gets a state

@@ -249,7 +249,8 @@ impl Oracle {
         }
         self.undone.insert(winner);
         let path = self.history.get(winner).path;
-        let purged = self.purged_tombstones().filter(|purged| self.history.get(*purged).path == path);
+        let purged =
+            self.purged_tombstones().filter(|purged| self.history.get(*purged).path == path);
         let above: Vec<_> =
             purged.filter(|purged| !self.history.is_greater(deleted, *purged)).collect();
         if above.is_empty() {

@@ -248,7 +248,9 @@ fn a_node_of_doubtful_identity_leaves_unseen_what_it_would_have_to_put_something
     assert!(matches!(applied, Applied::Refused), "{applied:?}");
     assert!(!b.seen().contains(theirs.newest()));
     assert!(b.renew(&NodeId { incarnation: Incarnation(6), ..id("b") }));
-    let Applied::OnTopAgain(top, None) = b.apply(&path, &theirs, &Mark::default()) else { panic!() };
+    let Applied::OnTopAgain(top, None) = b.apply(&path, &theirs, &Mark::default()) else {
+        panic!()
+    };
     assert_eq!(top.entry.value(), Some(&[2][..]));
     assert_holds_what_is_seen(&b, &path, &theirs);
 }
@@ -283,7 +285,9 @@ fn a_copy_of_a_write_does_not_beat_what_overwrote_another_copy_nor_its_deletion(
         // b has not heard of the first one, and its clock is ahead.
         b.hear_tock(Tock::new(9).unwrap());
         let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
-        let Applied::OnTopAgain(top, None) = take(&b, &mut c, &copy) else { panic!("the copy won") };
+        let Applied::OnTopAgain(top, None) = take(&b, &mut c, &copy) else {
+            panic!("the copy won")
+        };
         assert_eq!(top.entry.value(), value);
         assert!(matches!(take(&c, &mut b, &top), Applied::Taken(_)));
         assert!(matches!(take(&c, &mut a, &top), Applied::Taken(_)));
@@ -323,7 +327,9 @@ fn a_copy_of_a_write_whose_deletion_was_purged_is_deleted() {
     purge(&mut a);
     b.hear_tock(Tock::new(9).unwrap());
     let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
-    let Applied::OnTopAgain(deletion, None) = take(&b, &mut a, &copy) else { panic!("it came back") };
+    let Applied::OnTopAgain(deletion, None) = take(&b, &mut a, &copy) else {
+        panic!("it came back")
+    };
     assert!(deletion.entry.is_tombstone());
     assert!(matches!(take(&a, &mut b, &deletion), Applied::Taken(_)));
 }
