@@ -21,7 +21,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use indexes::{ring, shards, watch, write_ids};
+pub use indexes::{deleted_here, ring, shards, watch, write_ids};
 pub use rules::{
     across, apply, catch_up, come_back, contents, crossing, decide, purge, reissue, write,
 };
@@ -40,6 +40,7 @@ use crate::model::seen_sum::{fingerprint, share_key};
 use crate::tree::content_sums::ContentSums;
 use crate::tree::{Spot, Tree};
 use crossing::Changed;
+use deleted_here::DeletedHere;
 pub use policies::Policies;
 use ring::Ring;
 use shards::Upkeep;
@@ -65,6 +66,7 @@ pub struct Replica {
     tock: Tock,
     ring: Ring,
     write_ids: WriteIds,
+    deleted_here: DeletedHere,
     changed: Changed,
     /// A tick of this incarnation above `tick` was met: another node uses this identity.
     usurped: bool,
@@ -103,6 +105,7 @@ impl Replica {
             table: Arc::new(table),
             own,
             write_ids: WriteIds::of(&tree),
+            deleted_here: DeletedHere::of(&tree),
             changed: Changed::default(),
             tree,
             seen: Seen::new(),

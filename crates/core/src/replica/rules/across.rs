@@ -207,6 +207,7 @@ impl Replica {
         self.seen.union_with(&their.seen);
         let before = COSTLY.then(|| self.mark.clone());
         self.mark.raise_all(&their.mark);
+        self.deleted_here.begin_state();
         costly_invariant!(
             before.is_none_or(|before| before.ahead_of(&self.mark) == Tock::default()),
             "a mark never goes back"
@@ -276,10 +277,12 @@ impl Replica {
         reissues.sort_unstable();
         let dropped = drops.iter().map(|path| self.drop_entry(path)).collect();
         let mut across = Across { dropped, ..Across::default() };
+        self.deleted_here.begin_state();
         for (path, origin_seen) in &reissues {
             // What S has seen and does not hold was deleted there.
             let old = self.tree.get(path.as_bytes());
             let deleted = old.and_then(|old| self.deletion_undone_by(old, &their.seen));
+            self.deleted_here.note(path, &their.seen);
             let committed = self.reissue(path, floor, *origin_seen);
             if let Some(deleted) = deleted
                 && !committed.entry.is_tombstone()

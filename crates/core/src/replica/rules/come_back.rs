@@ -13,6 +13,7 @@ use crate::model::seen::{Mark, Seen};
 use crate::replica::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
 use crate::replica::apply::Applied;
 use crate::replica::crossing::Changed;
+use crate::replica::deleted_here::DeletedHere;
 use crate::replica::ring::Ring;
 use crate::replica::shards::Upkeep;
 use crate::replica::write_ids::WriteIds;
@@ -92,6 +93,7 @@ impl Replica {
             tock: image.tock.max(image.mark.top()),
             ring: Ring::after(&image.seen),
             write_ids: WriteIds::of(&image.tree),
+            deleted_here: DeletedHere::of(&image.tree),
             changed: Changed::default(),
             usurped: false,
             is_stopped: false,
@@ -154,6 +156,7 @@ impl Replica {
         if image.mark.ahead_of(&self.mark) == Tock::default() {
             self.check_own_seen(&seen);
             self.seen.union_with(&seen);
+            self.deleted_here.begin_state();
             self.hear_tock(image.tock);
             return Ok(Across::default());
         }
@@ -227,8 +230,7 @@ impl Restored {
             Applied::AlreadyKnown | Applied::Superseded => {}
             Applied::Refused => return true,
             Applied::Taken(committed) => self.taken.push(committed),
-            Applied::OnTopAgain(committed) => self.made.push(committed),
-            Applied::Reissued(committed, conflict) => {
+            Applied::OnTopAgain(committed, conflict) | Applied::Reissued(committed, conflict) => {
                 self.made.push(committed);
                 self.conflicts.extend(conflict.map(|conflict| *conflict));
             }

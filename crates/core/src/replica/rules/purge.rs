@@ -124,6 +124,7 @@ impl Replica {
             invariant!(entry.is_some(), "what is purged is held");
         }
         pair.raise(&mut self.mark);
+        self.deleted_here.begin_state();
         if !self.defects.has(Defect::TockNotRaised) {
             self.hear_tock(pair.to);
             invariant!(self.mark.top() <= self.tock, "the own tock is at least the mark");

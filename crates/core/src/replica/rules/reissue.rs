@@ -78,6 +78,9 @@ impl Replica {
         if reissues && !self.can_reissue(1, self.mark.top()) {
             return Applied::Refused;
         }
+        if reissues {
+            self.deleted_here.note(path, &self.seen);
+        }
         let applied = self.apply_unrefused(path, theirs);
         // If nothing was there, the conflict is that a deletion was undone.
         let is_in = matches!(applied, Applied::Taken(_) | Applied::Conflict(_));

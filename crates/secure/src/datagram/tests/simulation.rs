@@ -243,8 +243,7 @@ fn nodes_that_restart_in_turn_are_heard_within_two_rounds() {
 /// doors it must be nearly as many from the fourth round on; and a pair of nodes that fails 20 times in a row
 /// would be none of three in a million.
 #[test]
-fn in_a_storm_nothing_is_taken_twice_and_everybody_hears_everybody_after_a_mass_restart()
- {
+fn in_a_storm_nothing_is_taken_twice_and_everybody_hears_everybody_after_a_mass_restart() {
     let (mut pings, mut answered) = (0, 0);
     for (nodes, seed) in [(3, 4), (3, 5), (8, 6), (11, 7)] {
         let mut world = World::new(nodes, STORM, seed);
