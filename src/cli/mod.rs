@@ -1,14 +1,13 @@
 //! The command line: starting nodes, and using and looking after those that run.
 //!
-//! One file per command; `settings` and `node_args` put a node's configuration together, `remote`
-//! is what all commands against a running node share, `output` what all print with.
+//! One file per command; `settings` and `node_args` put a node's configuration together. What all
+//! commands against a running node share is the crate `distkv-command`.
 
 mod bench;
 mod conflicts;
 mod delete;
 mod demo;
 mod entry;
-mod error;
 mod fail_stop;
 mod files;
 mod get;
@@ -19,36 +18,32 @@ mod logging;
 mod members;
 mod monitor;
 mod node_args;
-mod output;
 mod progress;
-mod remote;
 mod resync;
 mod send;
 mod serve;
 mod set;
 mod settings;
 mod shards;
-mod signals;
 mod snapshot;
 mod state;
 mod status;
 mod times;
 mod tree;
-mod units;
 mod value_input;
 mod verify;
 mod wait;
 mod watch;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use distkv_command::{error, output, remote, signals, units};
+
 use crate::rt;
-use error::{CliError, EXIT_OK, EXIT_USAGE};
+use error::{CliError, EXIT_OK};
 use remote::RemoteArgs;
 
 /// What `-h` ends with.
@@ -196,16 +191,12 @@ impl Command {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match Cli::try_parse_from(args) {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
-        Err(error) => return explain(&error),
+        Err(error) => return error::explain(&error).into(),
     };
-    let Err(error) = done else { return EXIT_OK.into() };
-    match &error {
-        CliError::Usage(text) | CliError::Failure(text) | CliError::Refused(text) => {
-            tell(&format!("error: {text}\n"))
-        }
-        CliError::Told | CliError::Interrupted | CliError::OutputClosed => {}
+    match done {
+        Ok(()) => EXIT_OK.into(),
+        Err(error) => error.tell().into(),
     }
-    error.exit_code().into()
 }
 
 fn execute(command: Command) -> Result<(), CliError> {
@@ -231,34 +222,8 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Log(args) => rt::block_on(log::run(args)),
         Command::Import(args) => rt::block_on(import::run(args)),
         Command::Leave(args) => rt::block_on(leave::run(args)),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => bench::run(&args),
     }
-}
-
-/// Help, the version, or what is wrong with the options.
-fn explain(error: &clap::Error) -> ExitCode {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nobody may be reading.
-            let _ = error.print();
-            EXIT_OK.into()
-        }
-        ErrorKind::ValueValidation => {
-            // Its first line says it all: what, where, and what to write instead.
-            let text = error.render().to_string();
-            tell(&format!("{}\n", text.lines().next().unwrap_or_default()));
-            EXIT_USAGE.into()
-        }
-        _ => {
-            let _ = error.print();
-            EXIT_USAGE.into()
-        }
-    }
-}
-
-/// Prints to standard error, if there is one.
-fn tell(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

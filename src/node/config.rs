@@ -7,13 +7,12 @@ pub use distkv_durable::SyncPolicy;
 
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
+pub use crate::model::host_port::CLIENT_PORT;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
 pub use crate::server::config::OPEN_REQUESTS;
 use crate::server::config::READY_WAIT_MS;
 
-/// The default port for clients.
-pub const CLIENT_PORT: u16 = 27586;
 /// The default port for peers (TCP) and SWIM (UDP).
 pub const GOSSIP_PORT: u16 = 27587;
 /// The network's default name.
