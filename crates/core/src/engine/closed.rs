@@ -34,10 +34,4 @@ impl Engine {
     pub fn login(&self) -> Option<&Login> {
         self.replica.login()
     }
-
-    /// Whether clients are served although the data says that they must log in.
-    #[must_use]
-    pub fn ignores_auth(&self) -> bool {
-        self.config.ignore_auth
-    }
 }

@@ -134,7 +134,10 @@ impl Replica {
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: the node table is full.
-    pub fn begin_take_in(&mut self, image: &ReplicaImage) -> Result<ImageMap, AcrossFailure> {
+    pub(crate) fn begin_take_in(
+        &mut self,
+        image: &ReplicaImage,
+    ) -> Result<ImageMap, AcrossFailure> {
         let places = image.table.iter().map(|(_, id)| self.intern(id)).collect::<Option<_>>();
         places.map(ImageMap).ok_or(AcrossFailure::NoEvent)
     }
@@ -144,7 +147,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`AcrossFailure`]; no knowledge was taken in.
-    pub fn end_take_in(
+    pub(crate) fn end_take_in(
         &mut self,
         image: &ReplicaImage,
         map: &ImageMap,
@@ -189,7 +192,7 @@ impl Replica {
 
 /// Where an image's incarnations stand in another node table.
 #[derive(Clone, Debug)]
-pub struct ImageMap(Vec<NodeIndex>);
+pub(crate) struct ImageMap(Vec<NodeIndex>);
 
 impl ImageMap {
     fn node(&self, node: NodeIndex) -> NodeIndex {
@@ -199,13 +202,13 @@ impl ImageMap {
 
     /// An event of the image.
     #[must_use]
-    pub fn event(&self, event: Event) -> Event {
+    pub(crate) fn event(&self, event: Event) -> Event {
         Event { node: self.node(event.node), tick: event.tick }
     }
 
     /// An entry of the image.
     #[must_use]
-    pub fn entry(&self, entry: &Entry) -> Entry {
+    pub(crate) fn entry(&self, entry: &Entry) -> Entry {
         let entry = entry.translated(|event| Some(self.event(event)));
         entry.or_broken("each event of an image has its place")
     }

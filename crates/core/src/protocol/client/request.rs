@@ -12,7 +12,7 @@ use crate::model::tick_set::TickSet;
 
 /// The longest that the others may take to agree that a node leaves for good: it keeps a thread of the
 /// node busy meanwhile, and can be asked for again.
-pub const LEAVE_TIMEOUT_MS_MAX: Millis = 60_000;
+pub(crate) const LEAVE_TIMEOUT_MS_MAX: Millis = 60_000;
 
 /// What a client's message is.
 #[derive(Debug)]
