@@ -56,7 +56,7 @@ pub use outputs::batch_of;
 use outputs::{Aftermath, Monitor, Outputs, Wakes, split_dropped};
 
 /// Most monitors of topics, all clients together.
-pub const MONITORS_MAX: usize = 1 << 14;
+pub(crate) const MONITORS_MAX: usize = 1 << 14;
 /// At most this many links are written to before a client gets its answer: each takes 5 to 10 µs.
 const FEW_LINKS: usize = 8;
 
