@@ -25,7 +25,7 @@ pub struct Identity {}
 ///
 /// # Errors
 /// It may not.
-pub fn authorise(
+pub(crate) fn authorise(
     _identity: &Identity,
     _action: Action,
     _path: Option<&[u8]>,

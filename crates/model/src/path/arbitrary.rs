@@ -10,7 +10,7 @@ use crate::limits::PATH_NESTING_MAX;
 
 /// An element that owns its content.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum OwnedElement {
+pub enum OwnedElement {
     Nil,
     Bool(bool),
     Int(i128),
@@ -62,7 +62,7 @@ const EDGES: [i128; 22] = [
 ];
 
 /// An array of these.
-pub(crate) fn array_of(items: &[OwnedElement]) -> OwnedElement {
+pub fn array_of(items: &[OwnedElement]) -> OwnedElement {
     let mut bytes = Vec::new();
     for item in items {
         item.borrow().normalise().unwrap().encode(&mut bytes);
@@ -121,7 +121,7 @@ pub fn path() -> impl Strategy<Value = Path> {
 }
 
 /// Paths of few and short elements, so that two of them are often related.
-pub(crate) fn small_path() -> impl Strategy<Value = Path> {
+pub fn small_path() -> impl Strategy<Value = Path> {
     let element = prop_oneof![
         4 => "[ab]{0,2}".prop_map(OwnedElement::Str),
         1 => (-1..2_i128).prop_map(OwnedElement::Int),
