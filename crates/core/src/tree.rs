@@ -3,7 +3,7 @@
 //! when it is overwritten. No map type leaves this file.
 
 pub mod bulk;
-pub mod content_sums;
+pub(crate) mod content_sums;
 mod directory;
 #[cfg(test)]
 mod map_tests;

@@ -20,11 +20,11 @@ pub mod apply;
 pub mod catch_up;
 pub mod come_back;
 pub mod contents;
-pub mod crossing;
+pub(crate) mod crossing;
 pub mod decide;
 pub mod purge;
-pub mod reissue;
-pub mod ring;
+pub(crate) mod reissue;
+pub(crate) mod ring;
 pub mod shards;
 #[cfg(test)]
 mod tests;
