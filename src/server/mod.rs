@@ -50,7 +50,7 @@ use crate::rt::{self, Task, TcpListener, TcpStream};
 const HEAVY_JOBS: usize = 2;
 /// Connections that are refused at once, with an error, when there are too many; further ones
 /// are closed without a word.
-pub const REFUSALS_MAX: usize = 64;
+pub(crate) const REFUSALS_MAX: usize = 64;
 /// Most connections that are kept open to the very end because their clients sent the node away.
 const LEAVERS_MAX: usize = 64;
 /// The output that each connection may keep however many there are.
@@ -264,7 +264,7 @@ impl Server {
 
     /// Ends at once: from now on no request is carried out, and nothing is sent. Connections are
     /// closed as soon as their tasks run.
-    pub fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         self.shared.is_abandoned.store(true, Ordering::Release);
         self.shared.begin_to_stop();
     }
@@ -292,7 +292,7 @@ impl Server {
 
     /// Closes the connections of clients that asked the node to leave. They learn of its end in no
     /// other way, so this comes last, when its ports are free.
-    pub fn release_leavers(&self) {
+    pub(crate) fn release_leavers(&self) {
         self.shared.leavers.lock().clear();
     }
 }

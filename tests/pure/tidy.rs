@@ -41,6 +41,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("secure", &["model", "protocol", "membership"]),
     ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt"]),
     ("client", &["model", "rt"]),
+    ("command", &["protocol", "client", "model", "rt"]),
+    ("bench", &["command", "client", "model", "rt"]),
     (
         "node",
         &[
@@ -343,9 +345,9 @@ fn every_rust_file_is_reached_from_its_parent() {
     for file in source_files() {
         let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
         let folder = file.parent().unwrap();
-        if folder == root().join("src/bin")
-            || (stem == "lib" && sources.contains(&folder.to_path_buf()))
-        {
+        let is_program = folder == root().join("src/bin")
+            || (stem == "main" && folder.parent().unwrap().ends_with("src/bin"));
+        if is_program || (stem == "lib" && sources.contains(&folder.to_path_buf())) {
             continue;
         }
         let (name, parents) = if stem == "mod" {
@@ -368,7 +370,7 @@ fn every_rust_file_is_reached_from_its_parent() {
 
 /// Files that may declare a module whose file lies in this folder.
 fn candidates(folder: &Path) -> Vec<PathBuf> {
-    let mut files = vec![folder.join("mod.rs"), folder.join("lib.rs")];
+    let mut files = ["mod.rs", "lib.rs", "main.rs"].map(|name| folder.join(name)).to_vec();
     files.push(folder.with_extension("rs"));
     files
 }

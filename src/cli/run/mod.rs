@@ -7,7 +7,7 @@
 //! | `demo` | `demo`: a small network in one process |
 //! | `node_args` | the options of `run` and `join` |
 //! | `settings` | the options and the configuration file, put together |
-//! | `logging`, `signals`, `fail_stop` | the log, signals, and the end of the process at a panic |
+//! | `logging`, `fail_stop` | the log, and the end of the process at a panic |
 
 pub(super) mod demo;
 mod fail_stop;
@@ -15,4 +15,4 @@ mod logging;
 pub(super) mod node_args;
 pub(super) mod node_process;
 pub(super) mod settings;
-pub(super) mod signals;
+pub(super) use distkv_command::signals;

@@ -18,11 +18,11 @@ use crate::model::seen::Seen;
 use crate::tree::Tree;
 
 /// Most paths that are remembered; the oldest go first. About 8 MiB.
-pub const DELETED_HERE_MAX: usize = 1 << 16;
+pub(in crate::replica) const DELETED_HERE_MAX: usize = 1 << 16;
 /// Most states of what was seen that are remembered, one for each purge or catch-up that re-issues came
 /// after; the oldest go first, with their paths. A state shares its ticks with the present one, as far as
 /// these are the same.
-pub const DELETED_HERE_STATES_MAX: usize = 64;
+pub(in crate::replica) const DELETED_HERE_STATES_MAX: usize = 64;
 
 /// See the module.
 pub(in crate::replica) struct DeletedHere {

@@ -89,7 +89,7 @@ enum Fate {
 
 /// What the step did.
 #[derive(Debug, Default)]
-pub struct Across {
+pub(crate) struct Across {
     /// Entries that are gone without an event, tombstones and values (replication rule 4a).
     pub dropped: Vec<Committed>,
     /// Re-issues (replication rule 4b). If there are any, the answerer must catch up from this node at
@@ -147,7 +147,12 @@ impl Replica {
     /// Replication rule 4: names entries with tock <= hi(S, X) that were not answered yet, up to
     /// the given limit. Walks the tree.
     #[must_use]
-    pub fn name_unanswered(&self, their: &Knowledge, answers: &Answers, max: NamesMax) -> Names {
+    pub(crate) fn name_unanswered(
+        &self,
+        their: &Knowledge,
+        answers: &Answers,
+        max: NamesMax,
+    ) -> Names {
         let purged_below = self.purged_below(their);
         let mut names = Names::default();
         if purged_below == Tock::default() {
@@ -176,7 +181,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`AcrossFailure`]; nothing was changed.
-    pub fn step_across(
+    pub(crate) fn step_across(
         &mut self,
         their: &Knowledge,
         answers: &Answers,

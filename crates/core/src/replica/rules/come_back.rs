@@ -137,7 +137,10 @@ impl Replica {
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: the node table is full.
-    pub fn begin_take_in(&mut self, image: &ReplicaImage) -> Result<ImageMap, AcrossFailure> {
+    pub(crate) fn begin_take_in(
+        &mut self,
+        image: &ReplicaImage,
+    ) -> Result<ImageMap, AcrossFailure> {
         let places = image.table.iter().map(|(_, id)| self.intern(id)).collect::<Option<_>>();
         places.map(ImageMap).ok_or(AcrossFailure::NoEvent)
     }
@@ -147,7 +150,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`AcrossFailure`]; no knowledge was taken in.
-    pub fn end_take_in(
+    pub(crate) fn end_take_in(
         &mut self,
         image: &ReplicaImage,
         map: &ImageMap,
@@ -193,7 +196,7 @@ impl Replica {
 
 /// Where an image's incarnations stand in another node table.
 #[derive(Clone, Debug)]
-pub struct ImageMap(Vec<NodeIndex>);
+pub(crate) struct ImageMap(Vec<NodeIndex>);
 
 impl ImageMap {
     fn node(&self, node: NodeIndex) -> NodeIndex {
@@ -203,13 +206,13 @@ impl ImageMap {
 
     /// An event of the image.
     #[must_use]
-    pub fn event(&self, event: Event) -> Event {
+    pub(crate) fn event(&self, event: Event) -> Event {
         Event { node: self.node(event.node), tick: event.tick }
     }
 
     /// An entry of the image.
     #[must_use]
-    pub fn entry(&self, entry: &Entry) -> Entry {
+    pub(crate) fn entry(&self, entry: &Entry) -> Entry {
         let entry = entry.translated(|event| Some(self.event(event)));
         entry.or_broken("each event of an image has its place")
     }

@@ -13,7 +13,7 @@ use crate::replica::write_ids::Copies;
 /// What to do with a version that arrived for a path that already has one.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ApplyDecision {
+pub(crate) enum ApplyDecision {
     /// Theirs is greater and supersedes ours (or has the same origin): take it.
     TakeTheirs,
     /// Ours is greater and supersedes theirs (or has the same origin): keep it.
