@@ -5,7 +5,7 @@
 //! |---|---|
 //! | State, the invariant (I) | this file |
 //! | 1 Write | [`mod@write`] |
-//! | 2 Apply | [`decide`] chooses, [`apply`] carries out |
+//! | 2 Apply | [`decide`] chooses, [`apply`] carries out; [`deleted_here`] remembers |
 //! | 3 Catch-up | [`catch_up`], the answer; [`across`], the asking side's step at the end |
 //! | 4 Across a purge | [`crossing`] and [`across`]; the answer is in [`catch_up`] |
 //! | 5 Purge | [`purge`] |
