@@ -42,7 +42,7 @@ pub use info::{
 pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
-use access::{Access, Identity, Users};
+use access::{Access, Identity, PolicyData};
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
 
@@ -84,7 +84,7 @@ pub(crate) struct Shared {
     hub: Arc<Hub>,
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
-    users: Users,
+    policy_data: PolicyData,
     cluster: cluster::nodes::Cluster,
     heavy: Semaphore,
     standing: Arc<cluster::chain_incarnations::Standing>,
@@ -133,7 +133,7 @@ impl Shared {
 
     /// What a client may do, of the policies at this moment.
     fn access_of(&self, identity: &Identity) -> Access {
-        self.users.access_of(&self.hub, identity, self.hub.closing.is_closed())
+        self.policy_data.access_of(&self.hub, identity, self.hub.closing.is_closed())
     }
 
     fn begin_to_stop(&self) {
@@ -222,7 +222,7 @@ impl Server {
             config,
             info,
             cluster: cluster::nodes::Cluster::default(),
-            users: Users::default(),
+            policy_data: PolicyData::default(),
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             shards: Arc::default(),

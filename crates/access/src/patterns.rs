@@ -122,6 +122,12 @@ impl<V> Patterns<V> {
         child
     }
 
+    /// Whether no pattern has a value.
+    #[cfg(feature = "types")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Before the first element.
     pub(crate) fn start(&self) -> States {
         let root = (self.count > 0).then_some(State { node: 0, keeps: false });

@@ -3,7 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | this one | [`Identity`]: how a client has shown who it is; [`Access`]: what follows from that at present;
-//! [`Users`]: the data that says so, compiled |
+//! [`PolicyData`]: the data that says so, compiled |
+//! | [`types`] | which values fit where |
 //! | [`authorise`] | the hook that every request passes |
 //!
 //! A session makes its [`Access`] of the present policies before each batch of requests and each turn of its
@@ -12,6 +13,7 @@
 //! it is in the tree.
 
 pub mod authorise;
+pub mod types;
 
 use std::sync::Arc;
 
@@ -21,7 +23,10 @@ use parking_lot::Mutex;
 
 use crate::engine::{Engine, Policies};
 use crate::hub::Hub;
+use crate::model::ids::Event;
 use crate::model::path::{Element, Path};
+use crate::tree::Tree;
+use types::TypeChecks;
 
 /// How a client has shown who it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -49,6 +54,8 @@ pub struct Access {
     pub rights: Arc<Rights>,
     /// The policies that say so.
     pub policies: Policies,
+    /// What its values are checked by; none if there are no types.
+    pub types: Option<Arc<TypeChecks>>,
 }
 
 /// Policies that never are: an access of these is looked up again before it is used.
@@ -72,22 +79,30 @@ impl Access {
     /// Of a client that need not log in, or of an admin.
     #[must_use]
     pub fn everything(policies: Policies) -> Self {
-        Self { role: Some(Role::Admin), rights: Arc::new(Rights::everything()), policies }
+        Self {
+            role: Some(Role::Admin),
+            rights: Arc::new(Rights::everything()),
+            policies,
+            types: None,
+        }
     }
 
     /// Of a client that must log in first.
     #[must_use]
     pub fn nothing(policies: Policies) -> Self {
-        Self { role: None, rights: Arc::new(Rights::nothing()), policies }
+        Self { role: None, rights: Arc::new(Rights::nothing()), policies, types: None }
     }
 
     /// Of a user.
     #[must_use]
     fn of_user(directory: &Directory, method: &str, name: &str, policies: Policies) -> Self {
         match directory.user(method, name) {
-            Some(user) => {
-                Self { role: Some(user.role), rights: directory.rights_of(user), policies }
-            }
+            Some(user) => Self {
+                role: Some(user.role),
+                rights: directory.rights_of(user),
+                policies,
+                types: None,
+            },
             // Removed, or revoked.
             None => Self::nothing(policies),
         }
@@ -100,49 +115,83 @@ impl Access {
     }
 }
 
-/// The users and access lists of the tree, compiled on demand and kept until they change.
+/// What the tree says of users, access lists and types, compiled on demand and kept until it changes.
 #[derive(Default)]
-pub struct Users {
-    kept: Mutex<Option<(Policies, Arc<Directory>)>>,
+pub struct PolicyData {
+    kept: Mutex<Option<Compiled>>,
 }
 
-impl Users {
-    /// The present ones, with the policies that they are of. Walks the users and lists if they are others than
-    /// the last time.
-    #[must_use]
-    pub fn now(&self, hub: &Hub) -> (Policies, Arc<Directory>) {
+/// All of it, of one moment.
+#[derive(Clone)]
+struct Compiled {
+    policies: Policies,
+    directory: Arc<Directory>,
+    types: Arc<TypeChecks>,
+}
+
+impl PolicyData {
+    /// The present one. Walks what has changed since the last time.
+    fn now(&self, hub: &Hub) -> Compiled {
         let mut kept = self.kept.lock();
         let policies = hub.policies.now();
-        if let Some((of, directory)) = &*kept
-            && *of == policies
-        {
-            return (policies, Arc::clone(directory));
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.policies == policies) {
+            return kept.clone();
         }
-        // The tree and its number are of one moment; the walk is outside of the guard.
+        // The tree and its number are of one moment; the walks are outside of the guard.
         let look = |engine: &Engine| (engine.policies(), engine.tree().clone());
         let (policies, tree) = hub.read(look);
-        let tops = ["auth", "acl"].map(|family| Path::system_root().push(Element::Str(family)));
-        let entries = tops.iter().flatten().flat_map(|top| tree.subtree(top));
-        let living = entries.filter_map(|(path, entry)| {
-            entry.value().map(|value| (Path::clone(path), value, entry.newest()))
-        });
-        let directory = Arc::new(Directory::build(policies.access, living));
-        *kept = Some((policies, Arc::clone(&directory)));
-        (policies, directory)
+        let before = kept.take();
+        let of_before = |same: fn(&Policies) -> u64| {
+            before.as_ref().filter(|before| same(&before.policies) == same(&policies))
+        };
+        let directory = match of_before(|policies| policies.access) {
+            Some(before) => Arc::clone(&before.directory),
+            None => {
+                let entries = below(&tree, ["auth", "acl"]);
+                Arc::new(Directory::build(policies.access, entries))
+            }
+        };
+        let types = match of_before(|policies| policies.types) {
+            Some(before) => Arc::clone(&before.types),
+            None => {
+                let entries = below(&tree, ["type", "match"]).map(|(path, value, _)| (path, value));
+                let before = before.as_ref().map(|before| &*before.types);
+                Arc::new(TypeChecks::build(entries, before))
+            }
+        };
+        let compiled = Compiled { policies, directory, types };
+        *kept = Some(compiled.clone());
+        compiled
     }
 
-    /// What a client may do at present. `must_log_in`: what clients may not do without.
+    /// The users and access lists at present.
+    #[must_use]
+    pub fn directory(&self, hub: &Hub) -> Arc<Directory> {
+        self.now(hub).directory
+    }
+
+    /// What a client may do at present. `must_log_in`: whether it may do nothing without.
     #[must_use]
     pub fn access_of(&self, hub: &Hub, identity: &Identity, must_log_in: bool) -> Access {
-        let policies = hub.policies.now();
-        match identity {
+        let Compiled { policies, directory, types } = self.now(hub);
+        let access = match identity {
             Identity::KeyHolder => Access::everything(policies),
             _ if !must_log_in => Access::everything(policies),
             Identity::Unknown => Access::nothing(policies),
-            Identity::User { method, name } => {
-                let (policies, directory) = self.now(hub);
-                Access::of_user(&directory, method, name, policies)
-            }
-        }
+            Identity::User { method, name } => Access::of_user(&directory, method, name, policies),
+        };
+        Access { types: Some(types).filter(|types| !types.is_empty()), ..access }
     }
+}
+
+/// The living entries below some families, with the events that made them.
+fn below<'t>(
+    tree: &'t Tree,
+    families: [&'static str; 2],
+) -> impl Iterator<Item = (Path, &'t [u8], Event)> {
+    let tops = families.map(|family| Path::system_root().push(Element::Str(family)));
+    let entries = tops.into_iter().flatten().flat_map(|top| tree.subtree(&top));
+    entries.filter_map(|(path, entry)| {
+        entry.value().map(|value| (Path::clone(path), value, entry.newest()))
+    })
 }

@@ -142,6 +142,12 @@ impl Types {
         types
     }
 
+    /// Whether there are no types and no matches.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty() && self.matches.is_empty() && !self.is_over
+    }
+
     /// Whether a client may store this value (one checked MessagePack value) at a whole path, in canonical
     /// bytes. Not to be asked for deletions. Costs next to nothing where no pattern begins like the path.
     ///
