@@ -13,6 +13,7 @@ mod log;
 mod run;
 mod snapshot;
 mod terminal;
+mod types;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -124,6 +125,8 @@ enum Command {
     Wait(cluster::wait::WaitArgs),
     Snapshot(snapshot::SnapshotArgs),
     Log(log::LogArgs),
+    Type(types::TypeArgs),
+    Match(types::MatchArgs),
     Import(data::import::ImportArgs),
     Leave(cluster::leave::LeaveArgs),
     Bench(bench::BenchArgs),
@@ -157,6 +160,8 @@ impl Command {
             Command::Wait(args) => &mut args.remote,
             Command::Snapshot(args) => &mut args.remote,
             Command::Log(args) => &mut args.remote,
+            Command::Type(args) => &mut args.remote,
+            Command::Match(args) => &mut args.remote,
             Command::Import(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
             Command::Bench(args) => &mut args.remote,
@@ -199,6 +204,8 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Wait(args) => rt::block_on(cluster::wait::run(args)),
         Command::Snapshot(args) => rt::block_on(snapshot::run(args)),
         Command::Log(args) => rt::block_on(log::run(args)),
+        Command::Type(args) => rt::block_on(types::run_type(args)),
+        Command::Match(args) => rt::block_on(types::run_match(args)),
         Command::Import(args) => rt::block_on(data::import::run(args)),
         Command::Leave(args) => rt::block_on(cluster::leave::run(args)),
         Command::Bench(args) => bench::run(&args),

@@ -7,4 +7,5 @@ mod operators;
 mod shards;
 mod snapshots;
 mod spelling;
+mod types;
 mod verify;

@@ -1,0 +1,94 @@
+//! `type` and `match`: which values may stand where. Both are entries in the system's own tree, `:n.type` and
+//! `:n.match`, so they spread like any other data.
+
+mod matches;
+mod schema;
+
+use serde_json::json;
+
+pub(in crate::cli) use matches::{MatchArgs, run as run_match};
+pub(in crate::cli) use schema::{TypeArgs, run as run_type};
+
+use super::error::CliError;
+use super::remote::{Remote, address_entry, parse_path};
+use super::terminal::output::{Output, Table, json_of, printable};
+use crate::client::{Fields, Message, StreamEvent};
+use crate::model::path::{Element, Path};
+
+/// Reads the name of a type, or a pattern: a path with at least one element.
+fn parse_below(text: &str) -> Result<Path, String> {
+    let path = parse_path(text)?;
+    match path.is_root() {
+        true => Err(String::from("the root has neither a type's name nor a pattern")),
+        false => Ok(path),
+    }
+}
+
+/// A name or pattern as the path that internal actions take.
+fn below(family: &str, name: &Path) -> Result<Path, CliError> {
+    let top = Path::root().push(Element::Str(family));
+    top.and_then(|top| top.join(name)).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+/// Stores one of them.
+async fn set(remote: &Remote, family: &str, name: &Path, value: &[u8]) -> Result<(), CliError> {
+    let mut fields = Fields::at(&below(family, name)?);
+    fields.raw("value", value).u64("nchain", 0);
+    remote.request("set_internal", &fields).await.map(drop)
+}
+
+/// Removes one of them; `what` is what it is called.
+async fn delete(remote: &Remote, family: &str, what: &str, name: &Path) -> Result<(), CliError> {
+    let mut fields = Fields::at(&below(family, name)?);
+    fields.u64("nchain", 0);
+    let reply = remote.request("delete_internal", &fields).await?;
+    if reply.bool("changed") == Some(true) {
+        return Ok(());
+    }
+    let name = name.to_string();
+    Err(CliError::Failure(format!("there is no {what} {}; nothing was changed", printable(&name))))
+}
+
+/// Prints all of them: the name, and what `show` makes of the value.
+async fn list(
+    remote: &Remote,
+    (family, what): (&str, &str),
+    head: [&str; 2],
+    show: impl Fn(&Message) -> String,
+    mut output: Output,
+) -> Result<(), CliError> {
+    let top = Path::system_root().push(Element::Str(family));
+    let top = top.map_err(|error| CliError::Usage(error.to_string()))?;
+    let (action, path) = address_entry(&top, "get_tree", "get_tree_internal")?;
+    let mut stream = remote.stream(action, Fields::at(&path).u64("nchain", 0)).await?;
+    let mut table = Table::with_head(&head);
+    let mut count = 0_usize;
+    while let Some(event) = remote.next(&mut stream).await? {
+        let StreamEvent::Item { path: Some(name), message } = event else { continue };
+        let Some(value) = message.get("value").filter(|_| !name.is_root()) else { continue };
+        count += 1;
+        let name = name.to_string();
+        if output.json {
+            output.line(&json!({what: name, "value": json_of(value)}).to_string())?;
+        } else {
+            let shown =
+                Message::new(value).map_or_else(|_| String::from("?"), |value| show(&value));
+            table.row([printable(&name).into_owned(), shown]);
+        }
+    }
+    if !output.json {
+        match count {
+            0 => output.line(&format!("no {family} is set"))?,
+            _ => table.print(&mut output)?,
+        }
+    }
+    output.flush()
+}
+
+/// Says what was done.
+fn done(mut output: Output, what: &str, name: &Path, text: &str) -> Result<(), CliError> {
+    let name = name.to_string();
+    output
+        .either(|| json!({what: name, "done": text}), || format!("{}: {text}", printable(&name)))?;
+    output.flush()
+}
