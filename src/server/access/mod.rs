@@ -5,6 +5,7 @@
 //! | this one | [`Identity`]: how a client has shown who it is; [`Access`]: what follows from that at present;
 //! [`Users`]: the data that says so, compiled |
 //! | [`authorise`] | the hook that every request passes |
+//! | [`sight`] | what a stream may show, entry by entry |
 //!
 //! A session makes its [`Access`] of the present policies before each batch of requests and each turn of its
 //! streams. The engine carries out nothing that was checked against older ones
@@ -12,6 +13,7 @@
 //! it is in the tree.
 
 pub mod authorise;
+pub mod sight;
 
 use std::sync::Arc;
 

@@ -46,6 +46,12 @@ pub(in crate::server) struct Context<'c> {
 }
 
 impl Context<'_> {
+    /// Whether the policies are still those that [`Self::access`] is of. What was read since may be of later
+    /// ones if not.
+    pub(in crate::server) fn is_current(&self) -> bool {
+        self.hub.policies.now() == self.access.policies
+    }
+
     /// The current tock, for replies that need no fresh one.
     pub(in crate::server) fn tock(&self) -> Tock {
         self.hub.read(Engine::tock)

@@ -72,7 +72,13 @@ impl Rights {
     /// to check.
     #[must_use]
     pub fn topic(&self, topic: &[u8]) -> Letters {
-        self.at(b"\xa4:msg").descend_all(topic).letters()
+        self.topic_at(topic).letters()
+    }
+
+    /// At a topic, or at what several have in common (its elements one after the other).
+    #[must_use]
+    pub fn topic_at(&self, topic: &[u8]) -> Cursor<'_> {
+        self.at(b"\xa4:msg").descend_all(topic)
     }
 
     /// At the root of the tree.
