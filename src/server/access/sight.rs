@@ -83,9 +83,7 @@ impl Sight {
         walk.is_open()
             && match self.need {
                 Need::Read => walk.letters().has(Letters::READ),
-                Need::Listed(from) => {
-                    walk.letters().has(Letters::READ) && walk.is_listed(from)
-                }
+                Need::Listed(from) => walk.letters().has(Letters::READ) && walk.is_listed(from),
                 Need::Delete => walk.letters().has(Letters::DELETE),
             }
     }

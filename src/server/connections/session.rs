@@ -489,7 +489,17 @@ impl Session {
         action: Action,
         path: &'a RequestPath<'a>,
     ) -> Result<WholePath<'a>, ClientError> {
-        let whole = if !path.internal && self.root.is_root() {
+        let whole = self.whole_path(path)?;
+        self.authorise(cx, action, Target::Path(whole.as_bytes()))?;
+        Ok(whole)
+    }
+
+    /// A request's whole path, for what is not about the entry there.
+    pub(in crate::server) fn whole_path<'a>(
+        &self,
+        path: &'a RequestPath<'a>,
+    ) -> Result<WholePath<'a>, ClientError> {
+        Ok(if !path.internal && self.root.is_root() {
             WholePath::AsSent(path)
         } else {
             let top = if path.internal { Path::system_root() } else { self.root.clone() };
@@ -497,9 +507,7 @@ impl Session {
                 ClientError::bad_request(format!("bad field 'path', below the root: {e}"))
             })?;
             WholePath::Joined(joined)
-        };
-        self.authorise(cx, action, Target::Path(whole.as_bytes()))?;
-        Ok(whole)
+        })
     }
 
     /// Whether another request may stay open under this number.
