@@ -23,7 +23,7 @@ use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
 use crate::server::Shared;
-use crate::server::access::authorise::{Target, authorise};
+use crate::server::access::authorise::{Denied, Target, authorise};
 use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
 use crate::server::command::data::value::CopiesWait;
@@ -624,6 +624,7 @@ fn closed(cx: &Context<'_>) -> ClientError {
         Some(closed) => {
             ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {closed}"))
         }
+        None if cx.shared.must_log_in() => Denied::LoginNeeded.into(),
         // It was a moment ago.
         None => ClientError::new(
             ErrorCode::NotReady,

@@ -208,6 +208,10 @@ impl ScopeWalk {
 mod tests {
     use std::collections::BTreeMap;
 
+    use std::sync::Arc;
+
+    use distkv_access::acl::{Acl, Rights};
+    use distkv_access::users::Role;
     use proptest::prelude::*;
 
     use super::*;
@@ -215,6 +219,7 @@ mod tests {
     use crate::model::entry::EntryParts;
     use crate::model::ids::{Event, NodeIndex, Tick};
     use crate::protocol::client::Action;
+    use crate::server::access::Access;
 
     fn entry(tick: u64, has_value: bool) -> Entry {
         let tick = Tick::new(tick).unwrap();
@@ -275,6 +280,36 @@ mod tests {
         let mut walk = ScopeWalk::new(&tree, scope("a", 0, None), Include::Values);
         assert!(matches!(walk.next(&mut everything()), Look::Busy));
         assert!(walk.discard().is_some(), "a big snapshot is dropped elsewhere");
+    }
+
+    #[test]
+    fn a_walk_passes_over_what_is_forbidden_without_looking_at_it() {
+        let mut tree = Tree::new(1);
+        for i in 0..2 * LOOK_MAX {
+            tree.insert(&format!("a.m:{i}").parse().unwrap(), entry(1, true));
+        }
+        tree.insert(&"a.z".parse().unwrap(), entry(1, true));
+        for (pattern, letters) in [("a.m", "re"), ("a.m", "rx"), ("a.m", ""), ("q", "")] {
+            let lists = [("a", "xe"), ("a.z", "r"), (pattern, letters)];
+            let value =
+                |letters: &str| [&[0xa0 | letters.len() as u8], letters.as_bytes()].concat();
+            let mut acl = Acl::default();
+            for (pattern, letters) in lists {
+                acl.insert(pattern.parse().unwrap(), &value(letters)).unwrap();
+            }
+            let rights = Arc::new(Rights::of(acl));
+            let access = Access { role: Some(Role::User), rights, ..Access::unknown() };
+            let mut sight = Sight::new(Action::GetTree, "a".parse().unwrap());
+            assert!(sight.refresh(&access).unwrap());
+            let mut walk = ScopeWalk::new(&tree, scope("a", 0, None), Include::Values);
+            let mut next = || match walk.next(&mut sight) {
+                Look::Item(item) => Some(item.path.to_string()),
+                Look::End => None,
+                Look::Busy => panic!("it looked at all of it"),
+            };
+            assert_eq!(next().as_deref(), Some("a.z"));
+            assert_eq!(next(), None);
+        }
     }
 
     proptest! {

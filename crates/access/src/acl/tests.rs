@@ -136,7 +136,7 @@ proptest! {
             for from in 0..=at.len() {
                 let behind: Vec<usize> = unlisted.iter().copied().filter(|n| *n >= from).collect();
                 prop_assert_eq!(walk.is_listed(from), behind.iter().all(|n| *n == at.len()));
-                let either = closed.first().or(behind.last()).copied();
+                let either = closed.first().into_iter().chain(behind.first()).min().copied();
                 prop_assert_eq!(walk.closed_at(Some(from)), either);
             }
             if rights.at(at.as_bytes()).is_dead() {

@@ -90,13 +90,16 @@ impl Walk {
         self.parent().is_none_or(|parent| depth <= from || parent.listed_from <= from)
     }
 
-    /// Behind so many elements of the path nothing can be reached, whatever is there: a place may not be passed
+    /// Behind so many elements of the path, as few as there are, nothing can be reached, whatever is there: a place may not be passed
     /// (or, if the walk lists from so many elements on, not be listed). None if something can.
     #[must_use]
     pub fn closed_at(&self, listing_from: Option<usize>) -> Option<usize> {
-        let here = self.steps.last()?;
-        let unlisted = listing_from.filter(|from| here.listed_from > *from);
-        here.closed_at.or_else(|| unlisted.map(|_| here.listed_from - 1))
+        let unlisted = listing_from.and_then(|from| {
+            let mut steps = self.steps.iter().enumerate().skip(from);
+            steps.find(|(_, step)| !step.letters.has(Letters::ENUM)).map(|(depth, _)| depth)
+        });
+        let closed = self.steps.last()?.closed_at;
+        closed.into_iter().chain(unlisted).min()
     }
 
     fn parent(&self) -> Option<&Step> {
