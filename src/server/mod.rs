@@ -111,6 +111,9 @@ pub(crate) struct Shared {
     refused_tally: connections::throttled_warning::Tally,
     closed_tally: connections::throttled_warning::Tally,
     requests: [CachePadded<AtomicU64>; STRIPES],
+    /// See [`Server::assume`].
+    #[cfg(any(test, feature = "planted-defects"))]
+    assumed: Mutex<Option<Identity>>,
 }
 
 impl Shared {
@@ -133,7 +136,25 @@ impl Shared {
 
     /// What a client may do, of the policies at this moment.
     fn access_of(&self, identity: &Identity) -> Access {
-        self.policy_data.access_of(&self.hub, identity, self.hub.closing.is_closed())
+        self.policy_data.access_of(&self.hub, identity, self.must_log_in())
+    }
+
+    /// Whether clients may do nothing before they have shown who they are.
+    fn must_log_in(&self) -> bool {
+        #[cfg(any(test, feature = "planted-defects"))]
+        if self.assumed.lock().is_some() {
+            return true;
+        }
+        self.hub.closing.is_closed()
+    }
+
+    /// Who a client is when it has connected.
+    fn first_identity(&self) -> Identity {
+        #[cfg(any(test, feature = "planted-defects"))]
+        if let Some(assumed) = &*self.assumed.lock() {
+            return assumed.clone();
+        }
+        Identity::Unknown
     }
 
     fn begin_to_stop(&self) {
@@ -240,6 +261,8 @@ impl Server {
             refused_tally: connections::throttled_warning::Tally::default(),
             closed_tally: connections::throttled_warning::Tally::default(),
             requests: Default::default(),
+            #[cfg(any(test, feature = "planted-defects"))]
+            assumed: Mutex::default(),
         });
         let accepting =
             Mutex::new(Some(rt::spawn(connections::accept::accept(listener, Arc::clone(&shared)))));
@@ -254,6 +277,13 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// For tests of what clients may do: from now on clients must have logged in, and those that connect have, as
+    /// this. Those that are connected keep who they are.
+    #[cfg(any(test, feature = "planted-defects"))]
+    pub fn assume(&self, identity: Identity) {
+        *self.shared.assumed.lock() = Some(identity);
     }
 
     /// How many clients are connected.

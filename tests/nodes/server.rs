@@ -1,5 +1,6 @@
 //! The client port over real sockets: each action, flow control, pipelining, what is sent when.
 
+mod access;
 mod data;
 mod operators;
 mod python_habits;

@@ -6,6 +6,7 @@
 //! [`PolicyData`]: the data that says so, compiled |
 //! | [`types`] | which values fit where |
 //! | [`authorise`] | the hook that every request passes |
+//! | [`sight`] | what a stream may show, entry by entry |
 //!
 //! A session makes its [`Access`] of the present policies before each batch of requests and each turn of its
 //! streams. The engine carries out nothing that was checked against older ones
@@ -13,6 +14,7 @@
 //! it is in the tree.
 
 pub mod authorise;
+pub mod sight;
 pub mod types;
 
 use std::sync::Arc;

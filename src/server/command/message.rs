@@ -2,12 +2,27 @@
 
 use std::sync::Arc;
 
+use distkv_access::acl::{Letters, Rights};
+
 use crate::engine::changes::SendTopic;
-use crate::model::path::Path;
+use crate::model::path::{Element, Path};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
-use crate::server::access::authorise::Target;
+use crate::server::access::authorise::{Denied, Target};
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::stream::MonitorSource;
+
+/// Levels of a pattern that stand for any level, or for the rest.
+const WILDCARDS: [&str; 2] = ["+", "#"];
+
+/// Whether the client may monitor a topic, or perhaps one that matches a pattern of topics.
+fn may_match(rights: &Rights, pattern: &Path) -> bool {
+    let is_level = |element: &Element<'_>| !WILDCARDS.map(Element::Str).contains(element);
+    let exact = pattern.prefix(pattern.elements().take_while(is_level).count());
+    if exact == *pattern {
+        return rights.is_everything() || rights.topic(pattern.as_bytes()).has(Letters::READ);
+    }
+    !rights.topic_at(exact.as_bytes()).is_dead()
+}
 
 impl Session {
     /// `msg_send`.
@@ -35,7 +50,11 @@ impl Session {
         topic: &Path,
         raw: bool,
     ) -> Result<Then, ClientError> {
-        self.authorise(cx, Action::MsgMonitor, Target::Topic(topic.as_bytes()))?;
+        // Each message is looked at by itself; so here it is enough that there may be one.
+        self.authorise(cx, Action::MsgMonitor, Target::Node)?;
+        if !may_match(&cx.access.rights, topic) {
+            return Err(Denied::Path { action: Action::MsgMonitor }.into());
+        }
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let Some(id) = cx.hub.monitor(topic.clone(), &self.inbox) else {

@@ -27,6 +27,7 @@ use crate::protocol::client::reply::{write_error, write_greeting};
 use crate::protocol::client::{ClientError, ErrorCode, decode};
 use crate::rt::{self, TcpStream};
 use crate::server::Shared;
+use crate::server::access::Identity;
 use crate::server::stream::Produced;
 
 /// Bytes of output kept while nothing goes out.
@@ -43,7 +44,8 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Serves one client until it goes, or has to.
 pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     prepare(&socket);
-    let session = Session::new(is_local(&socket), shared.hub.client_memory(), rt::now());
+    let mut session = Session::new(is_local(&socket), shared.hub.client_memory(), rt::now());
+    session.identity = shared.first_identity();
     let mut connection = Connection {
         input: Input::new(shared.config.message_limit()),
         out: Vec::new(),
@@ -134,6 +136,8 @@ struct Wakes {
     inbox: Option<EventListener>,
     acknowledged: Option<EventListener>,
     ready: Option<EventListener>,
+    /// The policies of a client that is a user: it may be removed, or lose the right to a stream.
+    policies: Option<EventListener>,
 }
 
 /// Why the loop continues.
@@ -154,6 +158,7 @@ impl Connection {
             if self.shared.is_abandoned() {
                 return Ok(());
             }
+            self.listen_for_policies();
             if self.is_shut_out() {
                 return self.end_shut_out().await;
             }
@@ -266,6 +271,13 @@ impl Connection {
         Requests::after(then, self.input.has_more())
     }
 
+    /// If the client is a user, makes a change of users or access lists wake this task. Listen first, then look.
+    fn listen_for_policies(&mut self) {
+        if matches!(self.session.identity, Identity::User { .. }) && self.wakes.policies.is_none() {
+            self.wakes.policies = Some(self.shared.hub.policies.changed.listen());
+        }
+    }
+
     /// If requests wait for the node, makes its readiness wake this task. Returns whether it is
     /// ready already.
     fn listen_for_ready(&mut self) -> bool {
@@ -292,7 +304,8 @@ impl Connection {
     /// Gives the session's streams their turns; returns whether there is more to do at once.
     fn produce(&mut self) -> bool {
         if self.session.is_quiet() {
-            self.wakes = Wakes::default();
+            let policies = self.wakes.policies.take();
+            self.wakes = Wakes { policies, ..Wakes::default() };
             return false;
         }
         // Listen first, then look: what happens in between is not missed.
@@ -444,7 +457,8 @@ impl Connection {
     /// What makes output comes first. The socket is asked once, then the reactor is armed.
     fn poll_wake(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<Woken>> {
         let wakes = &mut self.wakes;
-        for listener in [&mut wakes.inbox, &mut wakes.acknowledged, &mut wakes.ready] {
+        let Wakes { inbox, acknowledged, ready, policies } = wakes;
+        for listener in [inbox, acknowledged, ready, policies] {
             if let Some(event) = listener
                 && Pin::new(event).poll(cx).is_ready()
             {
@@ -504,6 +518,9 @@ impl Connection {
     async fn end_shut_out(&mut self) -> io::Result<()> {
         let why = match self.shared.hub.read(Engine::closed) {
             Some(closed) => closed.to_string(),
+            None if matches!(self.session.identity, Identity::User { .. }) => {
+                String::from("the user was removed")
+            }
             None => String::from("authorisation was switched on for a moment"),
         };
         let text = format!(

@@ -23,7 +23,7 @@ use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
 use crate::server::Shared;
-use crate::server::access::authorise::{Target, authorise};
+use crate::server::access::authorise::{Denied, Target, authorise};
 use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
 use crate::server::command::data::value::CopiesWait;
@@ -46,6 +46,12 @@ pub(in crate::server) struct Context<'c> {
 }
 
 impl Context<'_> {
+    /// Whether the policies are still those that [`Self::access`] is of. What was read since may be of later
+    /// ones if not.
+    pub(in crate::server) fn is_current(&self) -> bool {
+        self.hub.policies.now() == self.access.policies
+    }
+
     /// The current tock, for replies that need no fresh one.
     pub(in crate::server) fn tock(&self) -> Tock {
         self.hub.read(Engine::tock)
@@ -483,7 +489,17 @@ impl Session {
         action: Action,
         path: &'a RequestPath<'a>,
     ) -> Result<WholePath<'a>, ClientError> {
-        let whole = if !path.internal && self.root.is_root() {
+        let whole = self.whole_path(path)?;
+        self.authorise(cx, action, Target::Path(whole.as_bytes()))?;
+        Ok(whole)
+    }
+
+    /// A request's whole path, for what is not about the entry there.
+    pub(in crate::server) fn whole_path<'a>(
+        &self,
+        path: &'a RequestPath<'a>,
+    ) -> Result<WholePath<'a>, ClientError> {
+        Ok(if !path.internal && self.root.is_root() {
             WholePath::AsSent(path)
         } else {
             let top = if path.internal { Path::system_root() } else { self.root.clone() };
@@ -491,9 +507,7 @@ impl Session {
                 ClientError::bad_request(format!("bad field 'path', below the root: {e}"))
             })?;
             WholePath::Joined(joined)
-        };
-        self.authorise(cx, action, Target::Path(whole.as_bytes()))?;
-        Ok(whole)
+        })
     }
 
     /// Whether another request may stay open under this number.
@@ -610,6 +624,7 @@ fn closed(cx: &Context<'_>) -> ClientError {
         Some(closed) => {
             ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {closed}"))
         }
+        None if cx.shared.must_log_in() => Denied::LoginNeeded.into(),
         // It was a moment ago.
         None => ClientError::new(
             ErrorCode::NotReady,

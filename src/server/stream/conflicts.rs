@@ -9,8 +9,10 @@ use super::tree::EntryStyle;
 use super::{Emit, Garbage, Progress, Source};
 use crate::engine::conflicts::{Conflicts, FoundConflict};
 use crate::model::entry::Entry;
+use crate::model::path::Path;
 use crate::protocol::client::MessageWriter;
 use crate::replica::watch::WatchScope;
+use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames};
 
 /// Most conflicts, and about as many bytes of them (but for one), that are taken from the list at
@@ -37,17 +39,18 @@ impl ConflictFeed {
         Self { taken: last, until: last, queue: VecDeque::new(), dropped: 0 }
     }
 
-    /// For those in scope that have been found after a number; only the last ones, up to the limit.
+    /// For those in scope, and shown, that have been found after a number; only the last ones, up to the limit.
     pub(in crate::server) fn recent(
         conflicts: &Conflicts,
         scope: &WatchScope,
-        since: u64,
-        limit: Option<usize>,
+        sight: &mut Sight,
+        (since, limit): (u64, Option<usize>),
     ) -> Self {
         let until = conflicts.last();
         // A number from before the node's last start means nothing now: all are new.
         let since = if since > until { 0 } else { since };
-        let wanted = conflicts.since(since).rev().filter(|f| scope.wants(&f.conflict.path));
+        let mut is_wanted = |path: &Path| scope.wants(path) && sight.shows(path);
+        let wanted = conflicts.since(since).rev().filter(|f| is_wanted(&f.conflict.path));
         let left_out = limit.and_then(|limit| wanted.map(|f| f.number).nth(limit));
         let taken = left_out.unwrap_or(since);
         Self { taken, until, queue: VecDeque::new(), dropped: 0 }
@@ -77,31 +80,43 @@ impl ConflictFeed {
         self.taken > before
     }
 
-    /// Writes the next one in scope that may be sent, if there is one.
+    /// Writes the next one in scope that may be sent and is shown. Idle if there is none.
     pub(in crate::server) fn next(
         &mut self,
         cx: &Context<'_>,
         scope: &WatchScope,
-        style: &mut EntryStyle,
+        (style, sight): (&mut EntryStyle, &mut Sight),
         emit: &mut Emit<'_>,
-    ) -> bool {
+    ) -> Progress {
         loop {
             while let Some(found) = self.queue.pop_front() {
-                if scope.wants(&found.conflict.path) {
-                    self.write(&found, style, emit);
-                    return true;
+                let path = &found.conflict.path;
+                if scope.wants(path) && sight.shows(path) {
+                    self.write(&found, style, sight.is_everything(), emit);
+                    return Progress::Wrote;
                 }
             }
             let names =
                 cx.hub.read(|engine| self.take(engine.conflicts()).then(|| NodeNames::of(engine)));
             match names {
                 Some(names) => style.names = names,
-                None => return false,
+                None => return Progress::Idle,
+            }
+            if !cx.is_current() {
+                // They may be of after a change of the client's rights, which come first.
+                return Progress::Busy;
             }
         }
     }
 
-    fn write(&mut self, found: &FoundConflict, style: &mut EntryStyle, emit: &mut Emit<'_>) {
+    /// `counts`: how many were dropped is told.
+    fn write(
+        &mut self,
+        found: &FoundConflict,
+        style: &mut EntryStyle,
+        counts: bool,
+        emit: &mut Emit<'_>,
+    ) {
         let tock = emit.tock();
         let (mut message, tag) = emit.begin();
         let mut conflict = MessageWriter::new(message.key("conflict"));
@@ -115,7 +130,9 @@ impl ConflictFeed {
         style.shortener.add_path(&found.conflict.path, &mut message);
         message.tag(tag).tock(tock);
         if self.dropped > 0 {
-            message.u64("dropped", std::mem::take(&mut self.dropped));
+            // Of those that the client may not see, not even how many there were.
+            let dropped = std::mem::take(&mut self.dropped);
+            message.u64("dropped", if counts { dropped } else { 1 });
         }
     }
 }
@@ -125,14 +142,17 @@ pub(in crate::server) struct ConflictsSource {
     pub(in crate::server) feed: ConflictFeed,
     pub(in crate::server) scope: WatchScope,
     pub(in crate::server) style: EntryStyle,
+    pub(in crate::server) sight: Sight,
 }
 
 impl Source for ConflictsSource {
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
-        if self.feed.next(cx, &self.scope, &mut self.style, emit) {
-            Progress::Wrote
-        } else {
-            Progress::Finished
+        if let Err(error) = self.sight.refresh(&cx.access) {
+            return Progress::Failed(error);
+        }
+        match self.feed.next(cx, &self.scope, (&mut self.style, &mut self.sight), emit) {
+            Progress::Idle => Progress::Finished,
+            progress => progress,
         }
     }
 

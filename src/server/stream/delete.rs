@@ -4,17 +4,20 @@
 
 use std::collections::VecDeque;
 
+use distkv_access::acl::Rights;
+
 use super::walk::{Look, ScopeWalk};
 use super::{Emit, Framing, Garbage, Progress, Source};
-use crate::engine::{BatchTerms, Operation, Outcome, WriteOp};
+use crate::engine::{BatchTerms, Operation, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::path::Path;
 use crate::model::value::write_array_len;
-use crate::protocol::client::ClientError;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
+use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::write::{Write, Written};
+use crate::server::access::sight::{Sight, reads_at};
 use crate::server::command::data::value::engine_error;
 use crate::server::connections::session::{Context, NodeNames};
 
@@ -32,55 +35,6 @@ struct Deleted {
     number: u64,
 }
 
-/// Deletes the next entries of a walk that still have a value. None at the walk's end.
-///
-/// # Errors
-/// The node cannot make changes (any more). Those that are deleted stay deleted; their number
-/// is the second part.
-fn delete_batch(
-    walk: &mut ScopeWalk,
-    cx: &Context<'_>,
-) -> Result<Option<Vec<Deleted>>, (ClientError, usize)> {
-    let mut paths = Vec::new();
-    let mut ended = false;
-    while paths.len() < BATCH {
-        match walk.next() {
-            Look::Item(item) => paths.push(item.path),
-            Look::Busy => break,
-            Look::End => {
-                ended = true;
-                break;
-            }
-        }
-    }
-    if paths.is_empty() && ended {
-        return Ok(None);
-    }
-    cx.check_storage().map_err(|error| (error, 0))?;
-    let mut deleted = Vec::with_capacity(paths.len());
-    let write = |path| Operation::Write(WriteOp::new(Write::new(path, None)));
-    let (done, number) = cx.hub.write_batch(paths.iter().map(write), BatchTerms::WHOLE);
-    let written = done.outcomes.into_iter().flatten().map(Outcome::into_written);
-    let mut result = Ok(());
-    for (path, written) in paths.into_iter().zip(written) {
-        match written {
-            Ok(Written { entry: Some(tombstone), is_made: true, old, .. }) => {
-                deleted.push(Deleted { path, old, tombstone, number: 0 });
-            }
-            Ok(_) => {}
-            Err(error) => result = Err(error),
-        }
-    }
-    for deleted in &mut deleted {
-        deleted.number = number;
-        cx.shared.shards.note_writes(deleted.path.as_bytes(), 1);
-    }
-    match result {
-        Ok(()) => Ok(Some(deleted)),
-        Err(error) => Err((engine_error(&error), deleted.len())),
-    }
-}
-
 /// See the module.
 pub(in crate::server) struct DeleteSource {
     walk: ScopeWalk,
@@ -90,6 +44,11 @@ pub(in crate::server) struct DeleteSource {
     names: NodeNames,
     /// Deleted, and not sent yet.
     queue: VecDeque<Deleted>,
+    sight: Sight,
+    /// To be deleted; not done yet, because the policies changed meanwhile.
+    again: Vec<Path>,
+    /// There was something that the client may not delete.
+    withheld: bool,
     count: u64,
     /// Of the log's last batch with one of the changes.
     number: u64,
@@ -102,6 +61,7 @@ impl DeleteSource {
     /// For a walk over the values of a subtree.
     pub(in crate::server) fn new(
         walk: ScopeWalk,
+        sight: Sight,
         chain: ChainLength,
         shortener: Shortener,
         names: NodeNames,
@@ -109,6 +69,9 @@ impl DeleteSource {
         let queue = VecDeque::new();
         Self {
             walk,
+            sight,
+            again: Vec::new(),
+            withheld: false,
             chain,
             shortener,
             names,
@@ -124,15 +87,68 @@ impl DeleteSource {
     /// next request is looked at.
     pub(in crate::server) fn begin(&mut self, cx: &Context<'_>) -> Result<(), ClientError> {
         for _ in 0..BATCHES_AT_ONCE {
-            match delete_batch(&mut self.walk, cx).map_err(|(error, _)| error)? {
-                None => {
-                    self.finished = true;
-                    return Ok(());
-                }
-                Some(deleted) => self.take(deleted),
+            self.delete_some(cx)?;
+            if self.finished || !self.again.is_empty() {
+                return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// The next entries that the client may delete, [`BATCH`] at most.
+    fn next_paths(&mut self) -> Vec<Path> {
+        let mut paths = std::mem::take(&mut self.again);
+        let before = paths.len();
+        paths.retain(|path| self.sight.shows(path));
+        self.withheld |= paths.len() < before;
+        while paths.len() < BATCH {
+            match self.walk.next(&mut self.sight) {
+                Look::Item(item) => paths.push(item.path),
+                Look::Busy => break,
+                Look::End => {
+                    self.finished = paths.is_empty();
+                    break;
+                }
+            }
+        }
+        self.withheld |= self.walk.has_withheld();
+        paths
+    }
+
+    /// Deletes the next entries that still have a value.
+    ///
+    /// # Errors
+    /// The node cannot make changes (any more), or the client has lost the right to. Those that are deleted
+    /// stay deleted, and are counted.
+    fn delete_some(&mut self, cx: &Context<'_>) -> Result<(), ClientError> {
+        if self.sight.refresh(&cx.access)? {
+            self.walk.check_again(&mut self.sight);
+        }
+        let paths = self.next_paths();
+        if self.finished {
+            return Ok(());
+        }
+        cx.check_storage()?;
+        let mut deleted = Vec::with_capacity(paths.len());
+        let write = |path| Operation::Write(WriteOp::new(Write::new(path, None)));
+        let terms = BatchTerms { checked: Some(cx.access.policies), ..BatchTerms::WHOLE };
+        let (done, number) = cx.hub.write_batch(paths.iter().map(write), terms);
+        let mut paths = paths.into_iter();
+        let mut result = Ok(());
+        for (outcome, path) in done.outcomes.into_iter().flatten().zip(paths.by_ref()) {
+            match outcome.into_written() {
+                Ok(Written { entry: Some(tombstone), is_made: true, old, .. }) => {
+                    cx.shared.shards.note_writes(path.as_bytes(), 1);
+                    deleted.push(Deleted { path, old, tombstone, number });
+                }
+                Ok(_) => {}
+                Err(error) => result = Err(engine_error(&error)),
+            }
+        }
+        // Users or access lists have changed: the rest is checked anew.
+        self.again = paths.collect();
+        self.take(deleted);
+        result
     }
 
     fn take(&mut self, deleted: Vec<Deleted>) {
@@ -143,12 +159,15 @@ impl DeleteSource {
         }
     }
 
-    fn write(&mut self, deleted: &Deleted, emit: &mut Emit<'_>) {
+    /// `rights`: without the letter for reading, nothing tells of what was there before.
+    fn write(&mut self, deleted: &Deleted, rights: &Rights, emit: &mut Emit<'_>) {
+        let reads = reads_at(rights, &deleted.path);
+        let chain = if reads { self.chain } else { ChainLength(1) };
         let from = emit.position();
         let (mut message, tag) = emit.begin();
-        self.names.names().add_event_fields(&deleted.tombstone, self.chain, &mut message);
+        self.names.names().add_event_fields(&deleted.tombstone, chain, &mut message);
         let depth = self.shortener.write_path(&deleted.path, &mut message);
-        if let Some(value) = deleted.old.as_ref().and_then(Entry::value) {
+        if let Some(value) = deleted.old.as_ref().filter(|_| reads).and_then(Entry::value) {
             message.raw("old_value", value);
         }
         message.tock(deleted.tombstone.tock()).u64("seq", tag.seq).u64("depth", depth as u64);
@@ -172,6 +191,16 @@ impl DeleteSource {
         }
     }
 
+    /// What is left was not the client's to delete; which entries, it is not told.
+    fn withheld_error(&self) -> ClientError {
+        let text = format!(
+            "the access list of this session does not permit 'delete_tree' for all entries here: {} were deleted, \
+             the others are left",
+            self.count
+        );
+        ClientError::new(ErrorCode::Denied, text)
+    }
+
     fn write_count(&self, emit: &mut Emit<'_>, cx: &Context<'_>) {
         let tock = cx.hub.read(|engine| engine.tock());
         let from = emit.position();
@@ -184,10 +213,13 @@ impl DeleteSource {
 impl Source for DeleteSource {
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         if let Some(deleted) = self.queue.pop_front() {
-            self.write(&deleted, emit);
+            self.write(&deleted, &cx.access.rights, emit);
             return Progress::Wrote;
         }
         if self.finished {
+            if self.withheld {
+                return Progress::Failed(self.withheld_error());
+            }
             if self.chain.is_none() {
                 self.write_count(emit, cx);
             } else if self.count == 0 && !self.told_nothing {
@@ -197,18 +229,10 @@ impl Source for DeleteSource {
             }
             return Progress::Finished;
         }
-        match delete_batch(&mut self.walk, cx) {
-            Ok(Some(deleted)) => {
-                self.take(deleted);
-                Progress::Busy
-            }
-            Ok(None) => {
-                self.finished = true;
-                Progress::Busy
-            }
-            Err((error, some)) => {
-                let count = self.count + some as u64;
-                let text = format!("{} ({count} were deleted before)", error.text);
+        match self.delete_some(cx) {
+            Ok(()) => Progress::Busy,
+            Err(error) => {
+                let text = format!("{} ({} were deleted before)", error.text, self.count);
                 Progress::Failed(ClientError::new(error.code, text))
             }
         }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use distkv_access::acl::Letters;
+
 use super::{Emit, Garbage, Progress, Source};
 use crate::hub::inbox::{Inbox, MonitorId, QueueId, TopicMessage};
 use crate::model::value::Value;
@@ -30,13 +32,31 @@ impl MonitorSource {
 }
 
 impl Source for MonitorSource {
-    fn next(&mut self, _: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+    fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         if self.queue.is_empty() {
             let (messages, dropped) = self.inbox.take_messages(self.id, TAKE);
             self.queue = messages.into();
             self.dropped += dropped;
+            if !cx.is_current() {
+                // They may be of after a change of the client's rights, which come first.
+                return Progress::Busy;
+            }
         }
-        let Some(next) = self.queue.pop_front() else { return Progress::Idle };
+        if self.queue.is_empty() {
+            return Progress::Idle;
+        }
+        let rights = &cx.access.rights;
+        let counts = rights.is_everything();
+        let is_shown = |message: &TopicMessage| {
+            counts || rights.topic(message.topic.as_bytes()).has(Letters::READ)
+        };
+        let next = loop {
+            match self.queue.pop_front() {
+                None => return Progress::Busy,
+                Some(message) if is_shown(&message) => break message,
+                Some(_) => {}
+            }
+        };
         let TopicMessage { topic, data, .. } = &*next;
         let tock = emit.tock();
         let (mut message, tag) = emit.begin();
@@ -52,7 +72,9 @@ impl Source for MonitorSource {
         message.tag(tag).tock(tock);
         if self.dropped > 0 {
             // Ours: how many were lost before this one, because the client did not keep up.
-            message.u64("dropped", std::mem::take(&mut self.dropped));
+            // Some may have been of topics that the client may not monitor: it is not told how many.
+            let dropped = std::mem::take(&mut self.dropped);
+            message.u64("dropped", if counts { dropped } else { 1 });
         }
         Progress::Wrote
     }

@@ -26,6 +26,7 @@ pub(super) use watch::WatchSource;
 
 use super::connections::session::Context;
 use super::connections::unsynced_replies::UnsyncedReplies;
+use crate::engine::Policies;
 use crate::hub::inbox::{Inbox, QueueId, Ready};
 use crate::model::ids::{Millis, Tock};
 use crate::protocol::client::reply::{StreamTag, write_error, write_state, write_stream_error};
@@ -265,6 +266,8 @@ pub(super) struct Streams {
     queues: BTreeMap<QueueId, u64>,
     /// Those without one: they are asked whenever something has happened.
     unqueued: BTreeSet<u64>,
+    /// When they had their last turns: others may end those that wait.
+    policies: Policies,
     /// Whose turn was last.
     last: u64,
     garbage: Vec<Garbage>,
@@ -383,6 +386,11 @@ impl Streams {
             Ready::All => self.runnable.extend(self.queues.values()),
         }
         self.runnable.extend(&self.unqueued);
+        if self.policies != cx.access.policies {
+            // The client may have lost the right to what they are about.
+            self.policies = cx.access.policies;
+            self.runnable.extend(self.open.keys());
+        }
         // A stream that keeps a snapshot does not wait without limit.
         let stall = cx.shared.config.snapshot_stall_ms;
         let is_over = |seq: &&u64| {
@@ -455,6 +463,10 @@ impl Stream {
     fn take_turn(&mut self, seq: u64, cx: &Context<'_>, tock: Tock, to: &mut Outlet<'_>) -> Turn {
         let from = to.out.len();
         for _ in 0..TURN_MESSAGES {
+            if !cx.is_current() {
+                // Between two messages: the next one is sent by the rights of its own moment.
+                return Turn::More;
+            }
             if !self.window.has_room() {
                 return self.pause(seq, cx, tock, to.out);
             }

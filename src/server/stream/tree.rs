@@ -9,6 +9,7 @@ use crate::protocol::client::MessageWriter;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
 use crate::replica::Committed;
+use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames};
 
 /// How a stream's entries are written.
@@ -69,11 +70,17 @@ impl EntryStyle {
 pub(in crate::server) struct TreeSource {
     pub(in crate::server) walk: ScopeWalk,
     pub(in crate::server) style: EntryStyle,
+    pub(in crate::server) sight: Sight,
 }
 
 impl Source for TreeSource {
-    fn next(&mut self, _: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
-        match self.walk.next() {
+    fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+        match self.sight.refresh(&cx.access) {
+            Err(error) => return Progress::Failed(error),
+            Ok(true) => self.walk.check_again(&mut self.sight),
+            Ok(false) => {}
+        }
+        match self.walk.next(&mut self.sight) {
             Look::Item(item) => {
                 self.style.write(&item, emit);
                 Progress::Wrote

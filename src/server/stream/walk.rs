@@ -9,6 +9,7 @@ use crate::model::ids::Tock;
 use crate::model::path::{Path, common_elements};
 use crate::model::seen::Seen;
 use crate::replica::watch::WatchScope;
+use crate::server::access::sight::Sight;
 use crate::tree::{Tree, Walk};
 
 /// Entries fetched at once: finding the place again is paid once for this many.
@@ -60,6 +61,8 @@ pub(in crate::server) struct ScopeWalk {
     last: Option<Path>,
     ended: bool,
     is_big: bool,
+    /// Something in scope was not shown.
+    withheld: bool,
     /// Charges the connection with what the snapshot holds.
     pin: Option<Pin>,
 }
@@ -76,6 +79,7 @@ impl ScopeWalk {
             last: None,
             ended: false,
             is_big: tree.len() > BIG_TREE,
+            withheld: false,
             pin: None,
         }
     }
@@ -91,24 +95,39 @@ impl ScopeWalk {
         if self.is_big { Some(Box::new(self)) } else { None }
     }
 
-    /// The next item, in the tree's order.
-    pub(in crate::server) fn next(&mut self) -> Look {
+    /// Whether it has come to something in scope that the client's rights do not show. What lies in parts that
+    /// it could pass over does not count.
+    pub(in crate::server) fn has_withheld(&self) -> bool {
+        self.withheld
+    }
+
+    /// The client's rights are others than before: what has waited since then must be shown by these, too.
+    pub(in crate::server) fn check_again(&mut self, sight: &mut Sight) {
+        // The paths that lead to an entry wait before it; some of them without it.
+        let entry = self.last.as_ref().or(self.ready.back().map(|item| &item.path));
+        if !self.ready.is_empty() && entry.is_some_and(|path| !sight.shows(path)) {
+            self.ready.clear();
+        }
+    }
+
+    /// The next item that the client's rights show, in the tree's order.
+    pub(in crate::server) fn next(&mut self, sight: &mut Sight) -> Look {
         for _ in 0..LOOK_MAX {
             if let Some(item) = self.ready.pop_front() {
                 return Look::Item(item);
             }
             if let Some((path, entry)) = self.batch.next() {
-                self.consider(path, entry);
+                self.consider(path, entry, sight);
             } else if self.ended {
                 return Look::End;
             } else {
-                self.fetch();
+                self.fetch(sight);
             }
         }
         Look::Busy
     }
 
-    fn fetch(&mut self) {
+    fn fetch(&mut self, sight: &mut Sight) {
         let batch = self.walk.next_batch(BATCH);
         match batch.last() {
             None => self.ended = true,
@@ -116,15 +135,31 @@ impl ScopeWalk {
                 self.walk.skip_subtree(&Path::system_root());
             }
             Some((path, _)) => {
-                if let Some(max) = self.scope.depth_max
-                    && let deepest = self.top_len.saturating_add(max)
-                    && path.len() > deepest
-                {
-                    self.walk.skip_subtree(&path.prefix(deepest));
+                let closed = sight.closed_at(path);
+                let deep = self.too_deep(path, sight);
+                // Of two, the one above the other.
+                if let Some(top) = closed.into_iter().chain(deep).min_by_key(Path::len) {
+                    self.walk.skip_subtree(&top);
                 }
             }
         }
         self.batch = batch.into_iter();
+    }
+
+    /// What is above a path that is too deep, if nothing more is to be found below that.
+    fn too_deep(&self, path: &Path, sight: &Sight) -> Option<Path> {
+        let deepest = self.top_len.saturating_add(self.scope.depth_max?);
+        if path.len() <= deepest {
+            return None;
+        }
+        let above = path.prefix(deepest);
+        // It is found by way of an entry below that is shown.
+        let is_found = || self.last.as_ref().is_some_and(|last| last.starts_with(&above));
+        let is_done = sight.is_everything()
+            || !matches!(self.include, Include::Empty)
+            || !self.scope.wants_depth(deepest - self.top_len)
+            || is_found();
+        is_done.then_some(above)
     }
 
     /// The system's own tree is not part of the whole.
@@ -132,7 +167,7 @@ impl ScopeWalk {
         path.is_system() && !self.scope.top.is_system()
     }
 
-    fn consider(&mut self, path: Path, entry: Entry) {
+    fn consider(&mut self, path: Path, entry: Entry, sight: &mut Sight) {
         if self.is_hidden(&path) {
             return;
         }
@@ -140,6 +175,11 @@ impl ScopeWalk {
         match &self.include {
             Include::Values if entry.is_tombstone() => return,
             Include::Lacking(had) if had.contains(entry.newest()) => return,
+            // Nor do the paths that lead there show that there is something.
+            _ if !sight.shows(&path) => {
+                self.withheld = true;
+                return;
+            }
             Include::Empty => self.add_inner(&path, len, entry.tock()),
             Include::Values | Include::Lacking(_) => {}
         }
@@ -168,12 +208,18 @@ impl ScopeWalk {
 mod tests {
     use std::collections::BTreeMap;
 
+    use std::sync::Arc;
+
+    use distkv_access::acl::{Acl, Rights};
+    use distkv_access::users::Role;
     use proptest::prelude::*;
 
     use super::*;
     use crate::model::chain::Chain;
     use crate::model::entry::EntryParts;
     use crate::model::ids::{Event, NodeIndex, Tick};
+    use crate::protocol::client::Action;
+    use crate::server::access::Access;
 
     fn entry(tick: u64, has_value: bool) -> Entry {
         let tick = Tick::new(tick).unwrap();
@@ -190,12 +236,17 @@ mod tests {
         WatchScope { top: top.parse().unwrap(), depth_min, depth_max }
     }
 
+    fn everything() -> Sight {
+        Sight::new(Action::GetTree, Path::root())
+    }
+
     /// What a walk finds: paths, and whether there is an entry.
     fn walked(tree: &Tree, scope: WatchScope, include: Include) -> Vec<(String, bool)> {
         let mut walk = ScopeWalk::new(tree, scope, include);
         let mut found = Vec::new();
+        let mut sight = everything();
         loop {
-            match walk.next() {
+            match walk.next(&mut sight) {
                 Look::Item(item) => found.push((item.path.to_string(), item.entry.is_some())),
                 Look::Busy => {}
                 Look::End => return found,
@@ -227,8 +278,38 @@ mod tests {
             tree.insert(&format!("a:{i}").parse().unwrap(), entry(1, false));
         }
         let mut walk = ScopeWalk::new(&tree, scope("a", 0, None), Include::Values);
-        assert!(matches!(walk.next(), Look::Busy));
+        assert!(matches!(walk.next(&mut everything()), Look::Busy));
         assert!(walk.discard().is_some(), "a big snapshot is dropped elsewhere");
+    }
+
+    #[test]
+    fn a_walk_passes_over_what_is_forbidden_without_looking_at_it() {
+        let mut tree = Tree::new(1);
+        for i in 0..2 * LOOK_MAX {
+            tree.insert(&format!("a.m:{i}").parse().unwrap(), entry(1, true));
+        }
+        tree.insert(&"a.z".parse().unwrap(), entry(1, true));
+        for (pattern, letters) in [("a.m", "re"), ("a.m", "rx"), ("a.m", ""), ("q", "")] {
+            let lists = [("a", "xe"), ("a.z", "r"), (pattern, letters)];
+            let value =
+                |letters: &str| [&[0xa0 | letters.len() as u8], letters.as_bytes()].concat();
+            let mut acl = Acl::default();
+            for (pattern, letters) in lists {
+                acl.insert(pattern.parse().unwrap(), &value(letters)).unwrap();
+            }
+            let rights = Arc::new(Rights::of(acl));
+            let access = Access { role: Some(Role::User), rights, ..Access::unknown() };
+            let mut sight = Sight::new(Action::GetTree, "a".parse().unwrap());
+            assert!(sight.refresh(&access).unwrap());
+            let mut walk = ScopeWalk::new(&tree, scope("a", 0, None), Include::Values);
+            let mut next = || match walk.next(&mut sight) {
+                Look::Item(item) => Some(item.path.to_string()),
+                Look::End => None,
+                Look::Busy => panic!("it looked at all of it"),
+            };
+            assert_eq!(next().as_deref(), Some("a.z"));
+            assert_eq!(next(), None);
+        }
     }
 
     proptest! {

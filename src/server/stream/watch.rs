@@ -15,11 +15,13 @@ use crate::hub::bundle::Bundle;
 use crate::hub::client_memory::{Account, Pin};
 use crate::hub::gone::{GoneLook, GoneWalk};
 use crate::hub::inbox::{Inbox, QueueId, Waiting, WatchItem};
-use crate::protocol::client::{ClientError, ErrorCode};
+use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::watch::{WatchId, WatchScope};
+use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames};
 
-/// Entries of the log of gone entries that one call looks at, so that others get their turn.
+/// Entries of the log of gone entries, or changes that are not shown, that one call looks at, so that others get
+/// their turn.
 const LOOK_MAX: usize = 4096;
 
 enum Phase {
@@ -48,6 +50,15 @@ impl Phase {
     }
 }
 
+/// The bundle being sent.
+struct Telling {
+    bundle: Arc<Bundle>,
+    /// The place of its next change.
+    place: usize,
+    /// Its messages may be those that other watches send, too: none was left out so far.
+    is_shared: bool,
+}
+
 /// See the module.
 pub(in crate::server) struct WatchSource {
     id: WatchId,
@@ -55,12 +66,12 @@ pub(in crate::server) struct WatchSource {
     inbox: Arc<Inbox>,
     account: Arc<Account>,
     style: EntryStyle,
+    sight: Sight,
     /// The client asked to be told when the watch starts over.
     tells_restart: bool,
     phase: Phase,
     queue: VecDeque<WatchItem>,
-    /// The bundle being sent, and the place of its next change.
-    telling: Option<(Arc<Bundle>, usize)>,
+    telling: Option<Telling>,
     conflicts: Option<ConflictFeed>,
 }
 
@@ -76,7 +87,20 @@ impl WatchSource {
         let phase = fetch.map_or(Phase::Live, Phase::Fetch);
         let queue = VecDeque::new();
         let (tells_restart, telling, conflicts) = (false, None, None);
-        Self { id, scope, inbox, account, style, tells_restart, phase, queue, telling, conflicts }
+        let sight = Sight::new(Action::Watch, scope.top.clone());
+        Self {
+            id,
+            scope,
+            inbox,
+            account,
+            style,
+            sight,
+            tells_restart,
+            phase,
+            queue,
+            telling,
+            conflicts,
+        }
     }
 
     /// The client asked to be told when the watch starts over.
@@ -90,17 +114,26 @@ impl WatchSource {
     }
 
     fn next_live(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+        let mut looked_at = 0;
         loop {
-            if let Some(feed) = &mut self.conflicts
-                && feed.next(cx, &self.scope, &mut self.style, emit)
-            {
-                return Progress::Wrote;
+            if let Some(feed) = &mut self.conflicts {
+                match feed.next(cx, &self.scope, (&mut self.style, &mut self.sight), emit) {
+                    Progress::Idle => {}
+                    progress => return progress,
+                }
             }
             if self.tell(emit) {
                 return Progress::Wrote;
             }
+            if looked_at > LOOK_MAX {
+                return Progress::Busy;
+            }
             match self.queue.pop_front() {
-                Some(WatchItem::Changes(bundle)) => self.telling = Some((bundle, 0)),
+                Some(WatchItem::Changes(bundle)) => {
+                    looked_at += bundle.changes().len();
+                    let is_shared = self.conflicts.is_none();
+                    self.telling = Some(Telling { bundle, place: 0, is_shared });
+                }
                 Some(WatchItem::ConflictsUpTo(number)) => {
                     if let Some(feed) = &mut self.conflicts {
                         feed.allow(number);
@@ -108,23 +141,33 @@ impl WatchSource {
                 }
                 None => match self.inbox.take_items(self.id) {
                     Waiting::Items(items) if items.is_empty() => return Progress::Idle,
-                    Waiting::Items(items) => self.refill(items, cx),
+                    Waiting::Items(items) => {
+                        self.refill(items, cx);
+                        if !cx.is_current() {
+                            // They may be of after a change of the client's rights, which come first.
+                            return Progress::Busy;
+                        }
+                    }
                     Waiting::Overflowed => return self.start_over(cx, emit),
                 },
             }
         }
     }
 
-    /// Writes the next change of the present bundle, if there is one.
+    /// Writes the next change of the present bundle, or some, if there is one that is shown.
     fn tell(&mut self, emit: &mut Emit<'_>) -> bool {
-        let Some((bundle, place)) = &mut self.telling else { return false };
+        let Some(telling) = &mut self.telling else { return false };
+        if !self.sight.is_everything() {
+            return self.tell_shown(emit);
+        }
+        let Telling { bundle, place, is_shared } = telling;
         let changes = bundle.changes();
         let Some(change) = changes.get(*place) else {
             self.telling = None;
             return false;
         };
         // Conflicts may be sent in between, and have paths that are shortened, too.
-        let encoded = if self.conflicts.is_none() {
+        let encoded = if *is_shared {
             let style = &self.style;
             bundle.encoded(style.looks(), |encoded| style.encode(changes, encoded))
         } else {
@@ -150,6 +193,27 @@ impl WatchSource {
             *place = told;
         }
         true
+    }
+
+    /// Writes the next change of the present bundle that the client's rights show, if there is one.
+    fn tell_shown(&mut self, emit: &mut Emit<'_>) -> bool {
+        let Some(Telling { bundle, place, is_shared }) = &mut self.telling else { return false };
+        let changes = bundle.changes();
+        // What other watches' messages are shortened by is not what this one sends from here on.
+        if std::mem::take(is_shared)
+            && let Some(last) = place.checked_sub(1).and_then(|last| changes.get(last))
+        {
+            self.style.shortener.pass(&last.path);
+        }
+        while let Some(change) = changes.get(*place) {
+            *place += 1;
+            if self.sight.shows(&change.path) {
+                self.style.write_change(change, emit);
+                return true;
+            }
+        }
+        self.telling = None;
+        false
     }
 
     fn refill(&mut self, items: Vec<WatchItem>, cx: &Context<'_>) {
@@ -181,6 +245,7 @@ impl WatchSource {
         for _ in 0..LOOK_MAX {
             match walk.look(&self.scope) {
                 GoneLook::Skip => {}
+                GoneLook::Tell(deletion) if !self.sight.shows(&deletion.path) => {}
                 GoneLook::Tell(deletion) => {
                     self.style.write_change(&deletion, emit);
                     return Progress::Wrote;
@@ -212,13 +277,20 @@ fn lost() -> ClientError {
 
 impl Source for WatchSource {
     fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+        let is_new = match self.sight.refresh(&cx.access) {
+            Ok(is_new) => is_new,
+            Err(error) => return Progress::Failed(error),
+        };
         let (walk, is_first) = match &mut self.phase {
             Phase::Live => return self.next_live(cx, emit),
             Phase::Gone { .. } => return self.next_gone(emit),
             Phase::Fetch(walk) => (walk, true),
             Phase::Resume(walk) => (walk, false),
         };
-        match walk.next() {
+        if is_new {
+            walk.check_again(&mut self.sight);
+        }
+        match walk.next(&mut self.sight) {
             Look::Item(item) => {
                 self.style.write(&item, emit);
                 Progress::Wrote

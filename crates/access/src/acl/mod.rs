@@ -12,6 +12,7 @@
 mod letters;
 mod original;
 mod rights;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,8 @@ use distkv_model::value::Reader;
 pub use crate::patterns::TooManyPatterns;
 use crate::patterns::{Patterns, States};
 pub use letters::Letters;
-pub use rights::{Because, Cursor, Explained, Missing, Rights, TOPICS, Walk};
+pub use rights::{Because, Cursor, Explained, Missing, Rights, TOPICS};
+pub use walk::Walk;
 
 /// An access list, compiled.
 #[derive(Debug, Default)]

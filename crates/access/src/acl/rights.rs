@@ -1,7 +1,6 @@
-//! What one client may do with the data: a compiled table, asked by path, or step by step on a walk.
+//! What one client may do with the data: a compiled table, asked by path, or step by step.
 
 use distkv_model::path::Path;
-use distkv_model::path::bytes::common_prefix;
 
 use super::{Acl, Letters};
 use crate::patterns::{States, element_slices};
@@ -12,6 +11,8 @@ pub const TOPICS: &str = ":msg";
 
 /// Nil as an element: what lies below it is no data.
 const NIL: &[u8] = b"\xc0";
+/// What every client may read below nil: type checks, and which nodes are to serve which shards.
+const SHOWN: [&[u8]; 3] = [b"\xa4type", b"\xa5match", b"\xa6shards"];
 /// The entry that every client may read if no pattern decides: the original's clients read it when they start.
 const CONFIG: [&[u8]; 2] = [b"\xa7.distkv", b"\xa6config"];
 
@@ -24,9 +25,9 @@ pub struct Rights(Kind);
 enum Kind {
     /// Everything, also below nil.
     Everything,
-    /// All data, nothing below nil.
+    /// All data; below nil only reading what is shown to all.
     Data,
-    /// What a list says, nothing below nil.
+    /// What a list says; below nil as above.
     Acl(Acl),
 }
 
@@ -71,21 +72,66 @@ impl Rights {
     /// to check. For a client that monitors topics by wildcards, ask for the topic of each message.
     #[must_use]
     pub fn topic(&self, topic: &[u8]) -> Letters {
-        self.at(b"\xa4:msg").descend_all(topic).letters()
+        self.topic_at(topic).letters()
+    }
+
+    /// At a topic, or at what several have in common (its elements one after the other).
+    #[must_use]
+    pub fn topic_at(&self, topic: &[u8]) -> Cursor<'_> {
+        self.at(b"\xa4:msg").descend_all(topic)
     }
 
     /// At the root of the tree.
     #[must_use]
     pub fn root(&self) -> Cursor<'_> {
-        let place = match &self.0 {
+        Cursor { rights: self, place: self.first_place() }
+    }
+
+    /// At the root of the tree.
+    pub(super) fn first_place(&self) -> Place {
+        match &self.0 {
             Kind::Everything => Place::Everything,
             Kind::Data => Place::Data,
-            Kind::Acl(acl) => {
-                let on_config = Some(0);
-                Place::Acl { acl, states: acl.patterns.start(), on_config }
+            Kind::Acl(acl) => Place::Acl { states: acl.patterns.start(), on_config: Some(0) },
+        }
+    }
+
+    /// At a child of a place of these rights: one element, in canonical bytes.
+    pub(super) fn place_below(&self, place: &Place, element: &[u8]) -> Place {
+        match (place, &self.0) {
+            (Place::Everything, _) => Place::Everything,
+            (Place::Nil, _) if SHOWN.contains(&element) => Place::Shown,
+            (Place::Nil | Place::System, _) => Place::System,
+            (Place::Shown, _) => Place::Shown,
+            (Place::Data | Place::Acl { .. }, _) if element == NIL => Place::Nil,
+            (Place::Acl { states, on_config }, Kind::Acl(acl)) => {
+                let states = acl.patterns.step(states, element);
+                let on_config =
+                    on_config.filter(|at| CONFIG.get(*at) == Some(&element)).map(|at| at + 1);
+                Place::Acl { states, on_config }
             }
-        };
-        Cursor { place }
+            (Place::Data | Place::Acl { .. }, _) => Place::Data,
+        }
+    }
+
+    /// The letters at a place of these rights.
+    pub(super) fn letters_at(&self, place: &Place) -> Letters {
+        match (place, &self.0) {
+            (Place::Acl { states, on_config }, Kind::Acl(acl)) => match acl.decides(states) {
+                Some(flags) => flags.letters,
+                None => {
+                    let way = match states.is_empty() {
+                        true => Letters::NONE,
+                        false => Letters::PASS | Letters::NEW,
+                    };
+                    way | config_letters(*on_config)
+                }
+            },
+            (Place::Everything | Place::Data | Place::Acl { .. }, _) => Letters::ALL,
+            (Place::Nil, _) => Letters::PASS,
+            (Place::Shown, _) => Letters::READ | Letters::PASS | Letters::ENUM,
+            (Place::System, _) => Letters::NONE,
+        }
     }
 
     /// At a path.
@@ -139,40 +185,34 @@ pub struct Missing {
 /// walks do not begin at the root for each entry.
 #[derive(Clone, Debug)]
 pub struct Cursor<'r> {
-    place: Place<'r>,
+    rights: &'r Rights,
+    place: Place,
 }
 
+/// A place in the tree, of some rights.
 #[derive(Clone, Debug)]
-enum Place<'r> {
+pub(super) enum Place {
     Everything,
     Data,
-    /// Below nil, for those who have no rights there.
+    /// At nil, for those who have no rights there.
+    Nil,
+    /// Below nil, what is shown to all.
+    Shown,
+    /// Below nil, all else.
     System,
+    /// Only of [`Kind::Acl`].
     Acl {
-        acl: &'r Acl,
         states: States,
         /// How many elements of [`CONFIG`] were passed, if no others.
         on_config: Option<usize>,
     },
 }
 
-impl<'r> Cursor<'r> {
+impl Cursor<'_> {
     /// At a child: one element, in canonical bytes.
     #[must_use]
     pub fn descend(&self, element: &[u8]) -> Self {
-        let place = match &self.place {
-            Place::Everything => Place::Everything,
-            Place::System => Place::System,
-            _ if element == NIL => Place::System,
-            Place::Data => Place::Data,
-            Place::Acl { acl, states, on_config } => {
-                let states = acl.patterns.step(states, element);
-                let on_config =
-                    on_config.filter(|at| CONFIG.get(*at) == Some(&element)).map(|at| at + 1);
-                Place::Acl { acl, states, on_config }
-            }
-        };
-        Self { place }
+        Self { rights: self.rights, place: self.rights.place_below(&self.place, element) }
     }
 
     /// At what lies below: any number of elements, in canonical bytes.
@@ -190,46 +230,33 @@ impl<'r> Cursor<'r> {
     /// The letters here.
     #[must_use]
     pub fn letters(&self) -> Letters {
-        match &self.place {
-            Place::Everything | Place::Data => Letters::ALL,
-            Place::System => Letters::NONE,
-            Place::Acl { acl, states, on_config } => match acl.decides(states) {
-                Some(flags) => flags.letters,
-                None => {
-                    let way = match states.is_empty() {
-                        true => Letters::NONE,
-                        false => Letters::PASS | Letters::NEW,
-                    };
-                    way | config_letters(*on_config)
-                }
-            },
-        }
+        self.rights.letters_at(&self.place)
     }
 
     /// Whether nothing is allowed here and further down, whatever is there: a walk may pass over it.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         match &self.place {
-            Place::Everything | Place::Data => false,
+            Place::Everything | Place::Data | Place::Nil | Place::Shown => false,
             Place::System => true,
-            Place::Acl { states, on_config, .. } => states.is_empty() && on_config.is_none(),
+            Place::Acl { states, on_config } => states.is_empty() && on_config.is_none(),
         }
     }
 
     /// The letters here, and why.
     #[must_use]
     pub fn explain(&self) -> Explained {
-        let because = match &self.place {
-            Place::Everything => Because::Everything,
-            Place::Data => Because::AllData,
-            Place::System => Because::System,
-            Place::Acl { acl, states, on_config } => match acl.decides(states) {
+        let because = match (&self.place, &self.rights.0) {
+            (Place::Everything, _) => Because::Everything,
+            (Place::Nil | Place::Shown | Place::System, _) => Because::System,
+            (Place::Acl { states, on_config }, Kind::Acl(acl)) => match acl.decides(states) {
                 Some(flags) => Because::Pattern(flags.pattern.clone()),
                 None if states.is_over() => Because::TooMany,
                 None if *on_config == Some(CONFIG.len()) => Because::Config,
                 None if !states.is_empty() || on_config.is_some() => Because::Way,
                 None => Because::NoPattern,
             },
+            (Place::Data | Place::Acl { .. }, _) => Because::AllData,
         };
         Explained { letters: self.letters(), because }
     }
@@ -272,40 +299,4 @@ pub enum Because {
     NoPattern,
     /// More patterns match than are followed.
     TooMany,
-}
-
-/// A walk over paths in their order (as trees have them): what a path has in common with the one before is
-/// not matched again.
-#[derive(Clone, Debug)]
-pub struct Walk<'r> {
-    /// The path of the last step.
-    path: Vec<u8>,
-    /// Invariant: the root's cursor, then one for each element of `path`.
-    cursors: Vec<Cursor<'r>>,
-}
-
-impl<'r> Walk<'r> {
-    /// A walk that may begin anywhere.
-    #[must_use]
-    pub fn new(rights: &'r Rights) -> Self {
-        Self { path: Vec::new(), cursors: vec![rights.root()] }
-    }
-
-    /// Goes to a path: the places on the way, from the root to the path itself. Never empty.
-    pub fn go(&mut self, path: &[u8]) -> &[Cursor<'r>] {
-        let (bytes, elements) = common_prefix(&self.path, path);
-        self.cursors.truncate(elements + 1);
-        for element in element_slices(path.get(bytes..).unwrap_or_default()) {
-            let Some(next) = self.cursors.last().map(|last| last.descend(element)) else { break };
-            self.cursors.push(next);
-        }
-        self.path.truncate(bytes);
-        self.path.extend_from_slice(path.get(bytes..).unwrap_or_default());
-        &self.cursors
-    }
-
-    /// The letters at a path, after going there.
-    pub fn letters(&mut self, path: &[u8]) -> Letters {
-        self.go(path).last().map_or(Letters::NONE, Cursor::letters)
-    }
 }

@@ -102,9 +102,9 @@ proptest! {
         asked in proptest::collection::vec(prop_oneof![3 => some_path(), 1 => small_path()], 1..8),
     ) {
         let values: Vec<_> = patterns.iter().map(|(p, v)| (p.clone(), text_value(v))).collect();
-        let rights =
-            Rights::of(Acl::build(values.iter().map(|(p, v)| (p.clone(), v.as_slice()))).unwrap());
-        let mut walk = Walk::new(&rights);
+        let acl = Acl::build(values.iter().map(|(p, v)| (p.clone(), v.as_slice()))).unwrap();
+        let rights = std::sync::Arc::new(Rights::of(acl));
+        let mut walk = Walk::new(std::sync::Arc::clone(&rights));
         for at in &asked {
             let elements: Vec<_> = at.elements().collect();
             let in_order = patterns.iter().filter_map(|(pattern, text)| {
@@ -126,7 +126,19 @@ proptest! {
                 None => Letters::NONE,
             };
             prop_assert_eq!(explained.letters, expected, "at {}", at);
-            prop_assert_eq!(walk.letters(at.as_bytes()), expected, "on a walk, at {}", at);
+            walk.go(at.as_bytes());
+            prop_assert_eq!(walk.letters(), expected, "on a walk, at {}", at);
+            let lacks = |letter, n: &usize| !rights.letters(at.prefix(*n).as_bytes()).has(letter);
+            let closed: Vec<usize> = (0..=at.len()).filter(|n| lacks(Letters::PASS, n)).collect();
+            let unlisted: Vec<usize> = (0..=at.len()).filter(|n| lacks(Letters::ENUM, n)).collect();
+            prop_assert_eq!(walk.is_open(), closed.iter().all(|n| *n == at.len()));
+            prop_assert_eq!(walk.closed_at(None), closed.first().copied());
+            for from in 0..=at.len() {
+                let behind: Vec<usize> = unlisted.iter().copied().filter(|n| *n >= from).collect();
+                prop_assert_eq!(walk.is_listed(from), behind.iter().all(|n| *n == at.len()));
+                let either = closed.first().into_iter().chain(behind.first()).min().copied();
+                prop_assert_eq!(walk.closed_at(Some(from)), either);
+            }
             if rights.at(at.as_bytes()).is_dead() {
                 prop_assert_eq!(rights.letters(at.push("a").unwrap().as_bytes()), Letters::NONE);
             }
@@ -210,14 +222,18 @@ fn wildcards_as_names_of_entries_are_matched_by_any_wildcard() {
 }
 
 #[test]
-fn nothing_but_everything_reaches_below_nil() {
+fn below_nil_only_everything_reaches_more_than_what_is_shown_to_all() {
     let below = [":n", ":n.auth", ":n.acl.x"];
     for rights in [Rights::all_data(), rights(&[("#", "rwcdxena"), ("n", "r")]), Rights::nothing()]
     {
         for at in below {
-            assert_eq!(letters(&rights, at), "");
+            assert_eq!(letters(&rights, at), if at == ":n" { "x" } else { "" });
             assert_eq!(rights.explain(path(at).as_bytes()).because, Because::System);
         }
+        for at in [":n.type", ":n.match.a.b", ":n.shards:7"] {
+            assert_eq!(letters(&rights, at), "rxe");
+        }
+        assert_eq!(letters(&rights, ":n.types"), "");
     }
     let everything = Rights::everything();
     assert!(everything.is_everything() && !Rights::all_data().is_everything());

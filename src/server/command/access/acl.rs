@@ -1,40 +1,135 @@
-//! `test_acl` with an access list: what that list allows at a path, as the original answers while no login is
-//! needed. Nothing is enforced by it.
+//! `test_acl`: what an access list allows at a path: that of the client, or one that it names.
 //!
-//! An access list is a subtree, `:n.acl.NAME`, of patterns: `+` stands for one element, `#` for one or more.
+//! Where clients must log in, the answer is what this node enforces. Where they need not, nothing is enforced,
+//! and it is that of the original ([`allows`]): an access list is a subtree, `:n.acl.NAME`, of patterns: `+` stands for one element, `#` for one or more.
 //! Depth first, exact before `+` before `#`; the first pattern that has a value decides, and where none has,
 //! everything is allowed.
 
+use distkv_access::acl::{Letters, Rights};
+
+use crate::engine::Engine;
 use crate::model::path::{Element, Path};
 use crate::model::value::Reader;
-use crate::protocol::client::{ClientError, ErrorCode};
+use crate::protocol::client::request::AclTest;
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::authorise::Target;
+use crate::server::connections::session::{Context, Session, Then};
 use crate::tree::Tree;
 
 /// Most patterns that one element of a path may lead to; each takes a look-up.
 const PATTERNS_MAX: usize = 1_024;
 /// So many entries of a subtree are looked at for one with a value; deleted ones go soon.
 const LOOKED_AT_MAX: usize = 1_024;
+/// Stands for setting, be there a value or not.
+const SET: &str = "W";
 /// What a client that has no access list of its own may not do, and so no list that it tests: see flags.
 const BLOCKED: &str = "a";
+
+/// The answer.
+enum Answer {
+    No,
+    Yes,
+    /// Yes; and the client may see all letters.
+    All(Letters),
+}
+
+impl Session {
+    /// `test_acl`. Its own list a client may ask only where that has the letter for it.
+    pub(in crate::server) fn test_acl(
+        &self,
+        cx: &Context<'_>,
+        seq: u64,
+        test: &AclTest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(cx, Action::TestAcl, Target::Node)?;
+        let path = self.whole_path(&test.path)?.to_path();
+        Self::check_ready(cx)?;
+        let answer = match test.acl {
+            None => own(&cx.access.rights, &path),
+            Some(_) if path.is_system() => {
+                let text = "bad field 'path': access lists have no nil";
+                return Err(ClientError::bad_request(text));
+            }
+            Some(list) if cx.shared.must_log_in() => {
+                let (_, directory) = cx.shared.users.now(cx.hub);
+                let list = directory.list(list).ok_or_else(|| no_list(list))?;
+                named(list, &cx.access.rights, &path, test.mode, || {
+                    cx.hub.read(|engine| has_value(engine.tree(), &path))
+                })
+            }
+            Some(list) => {
+                let tree = cx.hub.read(|engine| engine.tree().clone());
+                if allows(&tree, list, &path, test.mode)? { Answer::Yes } else { Answer::No }
+            }
+        };
+        let mut message = MessageWriter::new(out);
+        match answer {
+            Answer::No => message.bool("access", false),
+            Answer::Yes => message.bool("access", true),
+            Answer::All(letters) => message.str("access", &letters.to_string()),
+        };
+        message.u64("seq", seq).tock(cx.hub.read(Engine::tock));
+        Ok(Then::Continue)
+    }
+}
+
+/// The letters at a whole path that may be reached.
+fn reached(rights: &Rights, path: &Path) -> Letters {
+    rights.way(path.as_bytes(), |_| true).map_or(Letters::NONE, |place| place.letters())
+}
+
+/// What the client's own list says.
+fn own(rights: &Rights, path: &Path) -> Answer {
+    if rights.is_everything() {
+        return Answer::Yes;
+    }
+    let letters = reached(rights, path);
+    if letters.has(Letters::SEE) { Answer::All(letters) } else { Answer::No }
+}
+
+/// What a list says to a client with these rights of its own. `has_value`: whether there is a value at the path.
+fn named(
+    list: &Rights,
+    own: &Rights,
+    path: &Path,
+    mode: &str,
+    has_value: impl FnOnce() -> bool,
+) -> Answer {
+    let letters = reached(list, path);
+    let sees = !own.is_everything() && reached(own, path).has(Letters::SEE);
+    let is_asked = |letter: char| match Letters::of(letter) {
+        Some(Letters::SEE) => sees && letters.has(Letters::SEE),
+        Some(letter) => letters.has(letter),
+        None => false,
+    };
+    let is_allowed = match mode {
+        // Whether there is a value is not told to those who may not read it.
+        SET if !(own.is_everything() || reached(own, path).has(Letters::READ)) => {
+            letters.has(Letters::WRITE | Letters::CREATE)
+        }
+        SET => letters.has(if has_value() { Letters::WRITE } else { Letters::CREATE }),
+        mode => mode.chars().all(is_asked),
+    };
+    match is_allowed {
+        false => Answer::No,
+        true if sees && letters.has(Letters::SEE) => Answer::All(letters),
+        true => Answer::Yes,
+    }
+}
+
+fn no_list(list: &str) -> ClientError {
+    ClientError::new(ErrorCode::NotFound, format!("there is no access list '{list}'"))
+}
 
 /// Whether an access list allows `mode` at a whole path.
 ///
 /// # Errors
-/// `not_found`: there is no such list; `bad_request`: the path is below nil; `too_large`: it has too many
-/// patterns.
-pub(in crate::server::command) fn allows(
-    tree: &Tree,
-    list: &str,
-    path: &Path,
-    mode: &str,
-) -> Result<bool, ClientError> {
-    if path.is_system() {
-        return Err(ClientError::bad_request("bad field 'path': access lists have no nil"));
-    }
+/// `not_found`: there is no such list; `too_large`: it has too many patterns.
+fn allows(tree: &Tree, list: &str, path: &Path, mode: &str) -> Result<bool, ClientError> {
     let top = Path::system_root().push(Element::Str("acl")).and_then(|top| top.push(list));
     let Some(top) = top.ok().filter(|top| is_there(tree, top)) else {
-        let text = format!("there is no access list '{list}'");
-        return Err(ClientError::new(ErrorCode::NotFound, text));
+        return Err(no_list(list));
     };
     let mut finder = Finder { tree, steps: vec![Step { node: top, keeps: false }] };
     for (depth, element) in path.elements().enumerate() {
@@ -47,8 +142,8 @@ pub(in crate::server::command) fn allows(
     }
     let letter = match mode {
         // Setting is one thing where there is a value, and another one where there is none.
-        "W" if has_value(tree, path) => "w",
-        "W" => "c",
+        SET if has_value(tree, path) => "w",
+        SET => "c",
         mode => mode,
     };
     Ok(finder.allows(letter) && mode != BLOCKED && finder.allows(mode))

@@ -4,10 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::acl;
 use crate::model::meta::{AUTH_PATH, Family, login};
 use crate::model::path::{Element, Path};
-use crate::protocol::client::request::AclTest;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::server::access::authorise::Target;
 use crate::server::connections::session::{Context, Session, Then};
@@ -99,26 +97,6 @@ impl Session {
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::AuthInfo, Target::Node)?;
         MessageWriter::new(out).u64("seq", seq).tock(cx.tock());
-        Ok(Then::Continue)
-    }
-
-    /// `test_acl`: the client itself has no access list, so it may do everything; of one that it names, it is
-    /// told what that would allow.
-    pub(in crate::server) fn test_acl(
-        &self,
-        cx: &Context<'_>,
-        seq: u64,
-        test: &AclTest<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<Then, ClientError> {
-        let path = self.resolve(cx, Action::TestAcl, &test.path)?.to_path();
-        Self::check_ready(cx)?;
-        let (tree, tock) = cx.hub.read(|engine| (engine.tree().clone(), engine.tock()));
-        let access = match test.acl {
-            None => true,
-            Some(list) => acl::allows(&tree, list, &path, test.mode)?,
-        };
-        MessageWriter::new(out).bool("access", access).u64("seq", seq).tock(tock);
         Ok(Then::Continue)
     }
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use distkv_access::users::Role;
 use xxhash_rust::xxh64::xxh64;
 
 use crate::engine::Engine;
@@ -14,7 +15,7 @@ use crate::model::shard::{SHARD_COUNT, preference_path, preferences_path};
 use crate::model::value::{Reader, write_array_len};
 use crate::protocol::client::shards::{ListShards, ShardRows};
 use crate::protocol::client::{Action, ClientError, MessageWriter};
-use crate::server::access::authorise::Target;
+use crate::server::access::authorise::{Denied, Target};
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::shards::{ShardManager, ShardUse};
 use crate::tree::Tree;
@@ -33,6 +34,10 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::ListShards, Target::Node)?;
+        if matches!(asked.rows, ShardRows::Single { .. }) && cx.access.role < Some(Role::Operator) {
+            // Sums over all data, and how much each part is used.
+            return Err(Denied::Role { action: Action::ListShards, needed: Role::Operator }.into());
+        }
         Self::check_ready(cx)?;
         let moment = Moment::of(cx.hub);
         let shards = Arc::clone(&cx.shared.shards);

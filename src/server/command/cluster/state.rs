@@ -87,7 +87,8 @@ impl Session {
         if !view.seen.contains(event) {
             return Err(missing());
         }
-        let (access, root) = (cx.access.clone(), self.root.clone());
+        // Of policies that are not older than the view.
+        let (access, root) = (self.context(cx.shared, cx.now).access, self.root.clone());
         Ok(heavy(seq, view.tock, move |reply| {
             let missing = format!("no entry has the tick {tick}");
             let missing = || ClientError::new(ErrorCode::NotFound, missing);

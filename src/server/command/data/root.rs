@@ -2,6 +2,7 @@
 
 use crate::protocol::client::request::{ChainLength, RequestPath};
 use crate::protocol::client::{Action, ClientError, MessageWriter};
+use crate::server::access::authorise::Target;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 
 impl Session {
@@ -19,6 +20,10 @@ impl Session {
         let (entry, names, tock) = cx.hub.read(|engine| {
             (engine.get(root.as_bytes()).cloned(), NodeNames::of(engine), engine.tock())
         });
+        // Of policies that are not older than the entry. What may not be read looks as if it were not there.
+        let cx = &self.context(cx.shared, cx.now);
+        self.authorise(cx, Action::Root, Target::Path(root.as_bytes()))?;
+        let entry = entry.filter(|_| cx.access.may_read(root.as_bytes()));
         let mut message = MessageWriter::new(out);
         match &entry {
             Some(entry) => message.entry(entry, ChainLength::WHOLE, names.names()),

@@ -1,6 +1,10 @@
 //! `get_tree`, `enum`, `delete_tree` and their internal forms: what concerns whole subtrees. All
 //! of it works on snapshots, outside of the guard.
 
+use std::sync::Arc;
+
+use distkv_access::acl::{Cursor, Letters, Rights};
+
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::path::{Path, bytes};
@@ -10,6 +14,7 @@ use crate::protocol::client::request::{ChainLength, RequestPath, TreeScope};
 use crate::protocol::client::shorten::Shortener;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::watch::WatchScope;
+use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 use crate::server::stream::walk::{Include, ScopeWalk};
 use crate::server::stream::{DeleteSource, EntryStyle, TreeSource};
@@ -19,6 +24,8 @@ use crate::tree::Tree;
 const BATCH: usize = 64;
 /// Batches that `enum` looks at before it continues as a job of its own.
 const BATCHES_AT_ONCE: usize = 16;
+/// Entries below a child that are looked at for one with a value, if the client may not see the child's own.
+const LOOKED_AT_MAX: usize = 1_024;
 /// Most bytes of an `enum`'s reply, which is one message: two greatest values.
 const LIST_BYTES_MAX: usize = 8 << 20;
 
@@ -39,8 +46,9 @@ impl Session {
         let shortener = Shortener::new(&scope_of.top);
         let include = if empty { Include::Empty } else { Include::Values };
         let style = EntryStyle { shortener, chain: scope.chain, names };
+        let sight = Sight::new(action, scope_of.top.clone());
         let walk = self.pinned_walk(&tree, scope_of, include);
-        self.open_stream(cx, seq, Box::new(TreeSource { walk, style }));
+        self.open_stream(cx, seq, Box::new(TreeSource { walk, style, sight }));
         Ok(Then::Continue)
     }
 
@@ -79,11 +87,19 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         let action = if path.internal { Action::EnumInternal } else { Action::Enum };
+        let (tree, tock) = cx.hub.read(|engine| (engine.tree().clone(), engine.tock()));
+        // Of policies that are not older than the tree.
+        let cx = &self.context(cx.shared, cx.now);
         let top = self.resolve(cx, action, path)?.to_path();
         Self::check_ready(cx)?;
-        let (tree, tock) = cx.hub.read(|engine| (engine.tree().clone(), engine.tock()));
-        let list = move |batches| list_children(&tree, &top, with_data, empty, batches);
-        if let Some(result) = list(BATCHES_AT_ONCE) {
+        let rights = Arc::clone(&cx.access.rights);
+        // Whether there is something below a child may have to be searched for.
+        let is_long = empty && !rights.is_everything();
+        let list = move |batches| {
+            let asked = Asked { with_data, empty, rights: &rights };
+            list_children(&tree, &top, &asked, batches)
+        };
+        if let Some(result) = list(if is_long { 0 } else { BATCHES_AT_ONCE }) {
             write_list(result, seq, tock, out);
             return Ok(Then::Continue);
         }
@@ -113,9 +129,10 @@ impl Session {
         self.check_room(cx, seq)?;
         let (tree, names) = cx.hub.read(|engine| (engine.tree().clone(), NodeNames::of(engine)));
         let shortener = Shortener::new(&top);
+        let sight = Sight::new(Action::DeleteTree, top.clone());
         let scope = WatchScope { top, depth_min: 0, depth_max: None };
         let walk = self.pinned_walk(&tree, scope, Include::Values);
-        let mut source = DeleteSource::new(walk, chain, shortener, names);
+        let mut source = DeleteSource::new(walk, sight, chain, shortener, names);
         source.begin(cx)?;
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)
@@ -129,10 +146,28 @@ fn write_list(result: Result<Vec<u8>, ClientError>, seq: u64, tock: Tock, out: &
     }
 }
 
-/// A list of children as it is built.
-struct Children {
+/// What of a path's children is to be listed.
+struct Asked<'r> {
     with_data: bool,
+    /// Also those without a value.
     empty: bool,
+    /// Those of the client, who may list the children.
+    rights: &'r Rights,
+}
+
+/// Whether there is something below a path. Of what was deleted only so much is looked at: it goes soon.
+fn has_below(tree: &Tree, path: &Path) -> bool {
+    let mut entries = tree.subtree(path).take(LOOKED_AT_MAX);
+    entries.any(|(at, entry)| at != path && entry.value().is_some())
+}
+
+/// A list of children as it is built.
+struct Children<'t> {
+    tree: &'t Tree,
+    asked: &'t Asked<'t>,
+    top: &'t Path,
+    /// At the top; none if every child is shown.
+    limits: Option<Cursor<'t>>,
     count: usize,
     items: Vec<u8>,
 }
@@ -142,11 +177,10 @@ struct Children {
 fn list_children(
     tree: &Tree,
     top: &Path,
-    with_data: bool,
-    empty: bool,
+    asked: &Asked<'_>,
     batches_max: usize,
 ) -> Option<Result<Vec<u8>, ClientError>> {
-    let mut children = Children { with_data, empty, count: 0, items: Vec::new() };
+    let mut children = Children::new(tree, top, asked);
     let top_len = top.len();
     let mut walk = tree.walk(top);
     if top.is_root() {
@@ -162,7 +196,7 @@ fn list_children(
                 continue;
             }
             let child = path.prefix(top_len + 1);
-            children.add(&child, top_len, (child == *path).then_some(entry));
+            children.add(&child, (child == *path).then_some(entry));
             last = Some(child);
             if children.items.len() > LIST_BYTES_MAX {
                 let text = "the list is too long for one reply; use 'get_tree' with 'max_depth' 1";
@@ -178,25 +212,55 @@ fn list_children(
     None
 }
 
-impl Children {
-    fn add(&mut self, child: &Path, top_len: usize, entry: Option<&Entry>) {
+impl<'t> Children<'t> {
+    fn new(tree: &'t Tree, top: &'t Path, asked: &'t Asked<'t>) -> Self {
+        let rights = asked.rights;
+        let limits = (!rights.is_everything()).then(|| rights.at(top.as_bytes()));
+        Self { tree, asked, top, limits, count: 0, items: Vec::new() }
+    }
+
+    fn add(&mut self, child: &Path, entry: Option<&Entry>) {
         let value = entry.and_then(Entry::value);
-        if value.is_none() && !self.empty {
+        let (is_shown, value) = match &self.limits {
+            None => (value.is_some() || self.asked.empty, value),
+            Some(top) => self.shown(top, child, entry),
+        };
+        if !is_shown {
             return;
         }
-        let Some(name) = bytes::raw_elements(child.as_bytes()).nth(top_len) else { return };
+        let Some(name) = bytes::raw_elements(child.as_bytes()).nth(self.top.len()) else { return };
         self.count += 1;
         self.items.extend_from_slice(name);
-        match (self.with_data, value) {
+        match (self.asked.with_data, value) {
             (true, Some(value)) => self.items.extend_from_slice(value),
             (true, None) => write_nil(&mut self.items),
             (false, _) => {}
         }
     }
 
+    /// Whether a child is shown to a client with limits, and its value if the client may see it. What the client
+    /// may not read looks like a child without a value: it is shown if the client may pass it towards something.
+    fn shown<'e>(
+        &self,
+        top: &Cursor<'_>,
+        child: &Path,
+        entry: Option<&'e Entry>,
+    ) -> (bool, Option<&'e [u8]>) {
+        let below = child.as_bytes().get(self.top.as_bytes().len()..).unwrap_or_default();
+        let letters = top.descend_all(below).letters();
+        let may = |letter| top.letters().has(Letters::PASS) && letters.has(letter);
+        match entry.filter(|_| may(Letters::READ)) {
+            Some(entry) => (entry.value().is_some() || self.asked.empty, entry.value()),
+            None => {
+                let leads = || may(Letters::PASS) && has_below(self.tree, child);
+                (self.asked.empty && leads(), None)
+            }
+        }
+    }
+
     fn finish(self) -> Vec<u8> {
         let mut list = Vec::with_capacity(self.items.len() + 5);
-        if self.with_data {
+        if self.asked.with_data {
             write_map_len(self.count, &mut list);
         } else {
             write_array_len(self.count, &mut list);

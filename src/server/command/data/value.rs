@@ -423,7 +423,7 @@ impl<'a> Job<'a> {
                 let path = permit.path.to_path();
                 let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
                 let names = names.or(looked_up.as_ref())?;
-                let error = write_refusal(&error, write, &path, names);
+                let error = write_refusal(&error, write, hides_old, &path, names);
                 write_refused(&error, self.seq, tock, out);
                 None
             }

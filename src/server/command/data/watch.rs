@@ -7,6 +7,7 @@ use crate::protocol::client::reply::{StreamTag, write_error, write_result, write
 use crate::protocol::client::request::{TreeScope, WatchConflicts};
 use crate::protocol::client::shorten::Shortener;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
+use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
 use crate::server::stream::walk::Include;
 use crate::server::stream::{ConflictFeed, ConflictsSource, EntryStyle, WatchSource};
@@ -68,13 +69,17 @@ impl Session {
     ) -> Result<Then, ClientError> {
         let watched = self.watch_scope(cx, Action::Conflicts, scope)?;
         self.check_room(cx, seq)?;
+        let mut sight = Sight::new(Action::Conflicts, watched.top.clone());
+        sight.refresh(&cx.access)?;
         let (feed, names) = cx.hub.read(|engine| {
-            let feed = ConflictFeed::recent(engine.conflicts(), &watched, since, limit);
+            let wanted = (since, limit);
+            let feed = ConflictFeed::recent(engine.conflicts(), &watched, &mut sight, wanted);
             (feed, NodeNames::of(engine))
         });
         let shortener = Shortener::new(&watched.top);
         let style = EntryStyle { shortener, chain: scope.chain, names };
-        self.open_stream(cx, seq, Box::new(ConflictsSource { feed, scope: watched, style }));
+        let source = ConflictsSource { feed, scope: watched, style, sight };
+        self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)
     }
 

@@ -7,7 +7,7 @@ use crate::model::ids::Tock;
 use crate::model::path::Path;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::{write_error, write_error_result};
-use crate::protocol::client::request::WriteRequest;
+use crate::protocol::client::request::{ChainLength, WriteRequest};
 use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{WriteError, Written};
 use crate::replica::write_ids::Made;
@@ -33,8 +33,10 @@ pub(in crate::server::command) fn write_reply(
     tock: Tock,
     out: &mut Vec<u8>,
 ) {
+    // Of the events before its own one, such a client is told nothing either.
+    let chain = if hides_old { ChainLength(write.reply_chain.0.min(1)) } else { write.reply_chain };
     if let Some(made) = &written.repeated {
-        return write_repeated(seq, write, written.entry.as_ref(), made, names, out);
+        return write_repeated(seq, chain, written.entry.as_ref(), made, names, out);
     }
     let tock = written.entry.as_ref().map_or(tock, Entry::tock);
     let was_there = !written.is_made && write.value.is_some();
@@ -52,10 +54,10 @@ pub(in crate::server::command) fn write_reply(
     {
         message.raw("prev", value);
     }
-    if let Some(names) = names.filter(|_| !write.reply_chain.is_none()) {
-        match &written.entry {
+    if let Some(names) = names.filter(|_| !chain.is_none()) {
+        match written.entry.as_ref().filter(|_| written.is_made || !hides_old) {
             Some(entry) => {
-                names.names().write_chain(entry, write.reply_chain, message.key("chain"));
+                names.names().write_chain(entry, chain, message.key("chain"));
             }
             None => {
                 message.nil("chain");
@@ -71,7 +73,7 @@ pub(in crate::server::command) fn write_reply(
 /// The reply to a write that had been made before: its result then, as far as that is known.
 fn write_repeated(
     seq: Option<u64>,
-    write: &WriteRequest<'_>,
+    chain: ChainLength,
     entry: Option<&Entry>,
     made: &Made,
     names: Option<&NodeNames>,
@@ -79,17 +81,18 @@ fn write_repeated(
 ) {
     let mut message = MessageWriter::new(out);
     message.bool("changed", true);
-    if let Some(names) = names.filter(|_| !write.reply_chain.is_none()) {
+    if let Some(names) = names.filter(|_| !chain.is_none()) {
         let names = names.names();
-        names.write_chain_from(made.event, entry, write.reply_chain, message.key("chain"));
+        names.write_chain_from(made.event, entry, chain, message.key("chain"));
     }
     message.tock(made.tock).bool("repeated", true).seq(seq);
 }
 
-/// The error of a write that was not made, with the words that clients look for.
+/// The error of a write that was not made, with the words that clients look for. `hides_old`: as above.
 pub(super) fn write_refusal(
     error: &EngineWriteError,
     write: &WriteRequest<'_>,
+    hides_old: bool,
     path: &Path,
     names: &NodeNames,
 ) -> ClientError {
@@ -102,7 +105,10 @@ pub(super) fn write_refusal(
             ClientError::new(ErrorCode::IsNew, format!("Entry is new at {at}"))
         }
         EngineWriteError::Write(WriteError::ChainMismatch { newest }) => {
-            let newest = names.names().table.spell_event(*newest);
+            let newest = match hides_old {
+                true => String::from("another one,"),
+                false => names.names().table.spell_event(*newest).to_string(),
+            };
             let wanted = match write.chain {
                 ChainField::Newest { life, tick } => life.event(tick).to_string(),
                 ChainField::Any | ChainField::New => String::from("nil"),

@@ -10,14 +10,14 @@ use distkv::protocol::record::{EventRef, Record};
 use crate::harness::{Client, Node, Value, array, fields, has, path, text};
 
 /// A peer that was cut off, and now sends what it did meanwhile.
-struct Peer<'n> {
+pub(in crate::server) struct Peer<'n> {
     node: &'n Node,
     link: LinkId,
     tick: u64,
 }
 
 impl<'n> Peer<'n> {
-    fn new(node: &'n Node) -> Self {
+    pub(in crate::server) fn new(node: &'n Node) -> Self {
         let (link, _) = node.hub.add_link();
         let peer = NodeId { name: NodeName::new("peer").unwrap(), incarnation: Incarnation(1) };
         node.hub.handle(Input::LinkUp { link, peer }, 0);
@@ -41,7 +41,7 @@ impl<'n> Peer<'n> {
     }
 
     /// A change that knows nothing of what the node has.
-    fn push(&mut self, at: &str, value: Option<&[u8]>, tock: u64) {
+    pub(in crate::server) fn push(&mut self, at: &str, value: Option<&[u8]>, tock: u64) {
         let messages = vec![self.change(at, value, tock)];
         self.node.hub.handle(Input::Messages { link: self.link, messages }, 0);
     }

@@ -1,6 +1,6 @@
 //! Streams of the client port: watches, conflicts, messages, and how they share a connection.
 
-mod conflicts;
+pub(super) mod conflicts;
 mod flow_control;
 mod messages;
 mod watches;

@@ -1,0 +1,111 @@
+//! What a stream may show of the data, entry by entry: looked up in the client's rights of the moment, so that
+//! what is revoked while a stream runs is not sent any more.
+
+use std::sync::Arc;
+
+use distkv_access::acl::{Letters, Rights, Walk};
+
+use super::Access;
+use super::authorise::{Target, authorise};
+use crate::model::path::Path;
+use crate::protocol::client::{Action, ClientError, ErrorCode};
+
+/// What an entry needs to be shown, besides that all which lead there may be passed.
+#[derive(Clone, Copy, Debug)]
+enum Need {
+    /// To be readable.
+    Read,
+    /// The same, and that what leads there, from so many elements on, may be listed.
+    Listed(usize),
+    /// To be deletable.
+    Delete,
+}
+
+/// See the module. A client that may do everything costs nothing here.
+#[derive(Debug)]
+pub struct Sight {
+    action: Action,
+    top: Path,
+    need: Need,
+    /// None: everything is shown.
+    walk: Option<Walk>,
+}
+
+impl Sight {
+    /// For a stream of `get_tree`, `watch`, `conflicts` or `delete_tree` (or their internal forms) about a whole
+    /// path. It shows everything until it is refreshed.
+    #[must_use]
+    pub fn new(action: Action, top: Path) -> Self {
+        let need = match action {
+            Action::GetTree | Action::GetTreeInternal => Need::Listed(top.len()),
+            Action::DeleteTree => Need::Delete,
+            _ => Need::Read,
+        };
+        Self { action, top, need, walk: None }
+    }
+
+    /// Takes the client's rights of this moment; to be called before anything is shown in a turn. Returns
+    /// whether they are others than before.
+    ///
+    /// # Errors
+    /// The client has lost the right to what it asked for: the stream ends.
+    pub fn refresh(&mut self, access: &Access) -> Result<bool, ClientError> {
+        if access.rights.is_everything() {
+            return Ok(self.walk.take().is_some());
+        }
+        if let Some(walk) = &self.walk
+            && Arc::ptr_eq(walk.rights(), &access.rights)
+        {
+            return Ok(false);
+        }
+        let target = Target::Path(self.top.as_bytes());
+        if authorise(access, self.action, target, |_| true).is_err() {
+            let text = format!(
+                "this session may not continue with '{}' here: its access list, or its user, was changed",
+                self.action.name()
+            );
+            return Err(ClientError::new(ErrorCode::Denied, text));
+        }
+        self.walk = Some(Walk::new(Arc::clone(&access.rights)));
+        Ok(true)
+    }
+
+    /// Whether everything is shown.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.walk.is_none()
+    }
+
+    /// Whether the entry at a whole path may be shown.
+    pub fn shows(&mut self, path: &Path) -> bool {
+        let Some(walk) = &mut self.walk else { return true };
+        walk.go(path.as_bytes());
+        walk.is_open()
+            && match self.need {
+                Need::Read => walk.letters().has(Letters::READ),
+                Need::Listed(from) => walk.letters().has(Letters::READ) && walk.is_listed(from),
+                Need::Delete => walk.letters().has(Letters::DELETE),
+            }
+    }
+
+    /// A place above a whole path, or the path itself, below which nothing is shown whatever is there: a walk
+    /// may pass over all of that. None if there is none, and if it must not be passed over.
+    pub fn closed_at(&mut self, path: &Path) -> Option<Path> {
+        let walk = self.walk.as_mut()?;
+        let listing_from = match self.need {
+            Need::Read => None,
+            Need::Listed(from) => Some(from),
+            // What stays must be known.
+            Need::Delete => return None,
+        };
+        walk.go(path.as_bytes());
+        walk.closed_at(listing_from).map(|elements| path.prefix(elements))
+    }
+}
+
+/// Whether values may be read at a whole path that may be reached; for what is told of changes that are made
+/// without reading.
+#[must_use]
+pub fn reads_at(rights: &Rights, path: &Path) -> bool {
+    rights.is_everything() || rights.letters(path.as_bytes()).has(Letters::READ)
+}

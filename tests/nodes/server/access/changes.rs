@@ -1,0 +1,143 @@
+//! Rights that are taken away while something runs.
+
+use super::{Place, entries, failed, numbers};
+use crate::harness::{Client, Value, has, path, text};
+
+fn set(at: &str, value: u64) -> Value {
+    map! {"action": "set_value", "path": path(at), "value": value}
+}
+
+/// The connection ends, and says why.
+fn assert_ends(user: &mut Client) {
+    let mut last = Value::Nil;
+    while let Some(message) = user.receive() {
+        last = message;
+    }
+    assert_eq!(text(&last, "code"), "auth_required");
+    assert!(text(&last, "error").contains("the user was removed"), "{last}");
+}
+
+#[test]
+fn a_watch_that_began_before_a_revocation_tells_nothing_more() {
+    let mut place = Place::new();
+    let mut user = place.user("joe", &[("a.#", "rx"), ("a", "x")]);
+    let seq = user.start(map! {"action": "watch", "path": path("a")});
+    assert_eq!(text(&user.reply(seq), "state"), "start");
+    place.admin.ok(set("a.b", 1));
+    assert_eq!(user.reply(seq)["value"].as_u64(), Some(1));
+    place.list("joe", &[("a.b", "x")]);
+    for n in 2..50 {
+        place.admin.ok(set("a.b", n));
+    }
+    place.admin.ok(set("a.c", 50));
+    assert_eq!(user.reply(seq)["value"].as_u64(), Some(50));
+    // What is given back is told from then on.
+    place.list("joe", &[("a.b", "r")]);
+    place.admin.ok(set("a.b", 51));
+    assert_eq!(user.reply(seq)["value"].as_u64(), Some(51));
+}
+
+#[test]
+fn a_revocation_amid_a_walk_counts_for_its_rest() {
+    let mut place = Place::new();
+    for n in 0..200 {
+        place.admin.ok(set(&format!("a:{n}"), n));
+    }
+    for (action, fetch) in [("get_tree", false), ("watch", true)] {
+        let name = format!("of_{action}");
+        let mut user = place.user_with_qlen(&name, &[("a.#", "rx"), ("a", "xe")], 4);
+        let seq = user.start(map! {"action": action, "path": path("a"), "fetch": fetch});
+        assert_eq!(text(&user.reply(seq), "state"), "start");
+        let mut got = vec![user.reply(seq), user.reply(seq)];
+        user.silence(seq);
+        place.list(&name, &[("a.+", ""), ("a:150", "r")]);
+        user.ack(seq, 3);
+        got.push(user.reply(seq));
+        assert_eq!(entries(&got), numbers(&[(":0", 0), (":1", 1), (":150", 150)]), "{action}");
+        user.ack(seq, 4);
+        let last = user.reply(seq);
+        let state = if fetch { "uptodate" } else { "end" };
+        assert_eq!(text(&last, "state"), state);
+    }
+}
+
+#[test]
+fn a_walk_whose_top_is_lost_ends_with_an_error() {
+    let mut place = Place::new();
+    for n in 0..20 {
+        place.admin.ok(set(&format!("a:{n}"), n));
+    }
+    let mut user = place.user_with_qlen("joe", &[("a.#", "rx"), ("a", "xe")], 3);
+    let seq = user.start(map! {"action": "get_tree", "path": path("a")});
+    assert_eq!(text(&user.reply(seq), "state"), "start");
+    user.reply(seq);
+    place.list("joe", &[("a", "r")]);
+    user.ack(seq, 2);
+    assert_eq!(entries(&user.rest(seq)), [failed("denied")]);
+}
+
+#[test]
+fn a_user_that_is_removed_is_cut_off_while_its_streams_idle() {
+    let place = Place::new();
+    let removals: [(&str, fn(&Place)); 3] = [
+        ("revoked", |place| place.put(":n.auth.revoked.password.revoked", Some(true.into()))),
+        ("deleted", |place| place.put(":n.auth.password.user.deleted", None)),
+        ("broken", |place| place.put(":n.auth.password.user.broken", Some(1.into()))),
+    ];
+    for (name, remove) in removals {
+        let mut user = place.user(name, &[("a.#", "rx"), ("a", "x")]);
+        let mut quiet = place.login(name, 0);
+        quiet.ok(map! {"action": "get_tock"});
+        let seq = user.start(map! {"action": "watch", "path": path("a")});
+        assert_eq!(text(&user.reply(seq), "state"), "start");
+        remove(&place);
+        assert_ends(&mut user);
+        // Also one that has nothing open.
+        assert_ends(&mut quiet);
+        // The next one with that name gets nothing either.
+        let code = place.login(name, 0).code(map! {"action": "get_value", "path": path("a.b")});
+        assert_eq!(code, "auth_required");
+    }
+}
+
+#[test]
+fn a_user_whose_list_is_lost_may_do_nothing_but_stays() {
+    let mut place = Place::new();
+    place.admin.ok(set("a.b", 1));
+    let mut user = place.user("joe", &[("#", "rwcdxen")]);
+    let seq = user.start(map! {"action": "watch", "path": path("a")});
+    assert_eq!(text(&user.reply(seq), "state"), "start");
+    assert_eq!(user.get("a.b"), Some(1.into()));
+    place.put(":n.auth.password.user.joe.acl", None);
+    assert_eq!(entries(&user.rest(seq)), [failed("denied")]);
+    assert_eq!(user.code(map! {"action": "get_value", "path": path("a.b")}), "denied");
+    // The entry that clients read when they start.
+    assert_eq!(user.get(":.distkv.config"), None);
+}
+
+#[test]
+fn an_admin_that_becomes_a_user_amid_a_deletion_deletes_no_more() {
+    let mut place = Place::new();
+    let ops = |from: u64| (from..from + 1000).map(|n| set(&format!("a:{n}"), n)).collect();
+    for from in [0, 1000] {
+        place.admin.ok(map! {"action": "batch", "ops": Value::Array(ops(from))});
+    }
+    place.put(":n.auth.password.user.ada", Some(map! {"role": "admin"}));
+    let mut ada = place.login("ada", 3);
+    let seq = ada.start(map! {"action": "delete_tree", "path": path("a"), "nchain": 1});
+    assert_eq!(text(&ada.reply(seq), "state"), "start");
+    ada.reply(seq);
+    place.record("ada", "user");
+    let mut acked = 2;
+    let end = loop {
+        ada.ack(seq, acked);
+        acked += 1;
+        let message = ada.reply(seq);
+        if has(&message, "error") {
+            break message;
+        }
+    };
+    assert_eq!(text(&end, "code"), "denied");
+    let left = place.admin.stream(map! {"action": "get_tree", "path": path("a")});
+    assert!(left.len() >= 1000, "{} are left", left.len());
+}

@@ -1,0 +1,148 @@
+//! Other ways to data: the root, an entry's event, what is told of shards, `test_acl`; and what needs more than a
+//! user.
+
+use super::Place;
+use crate::harness::{Value, has, path, text};
+
+#[test]
+fn the_entry_at_a_new_root_is_told_to_those_who_may_read_it() {
+    let mut place = Place::new();
+    for at in ["a", "a.b", "shut.b"] {
+        place.admin.set(at, 7);
+    }
+    let mut user = place.user("joe", &[("a", "x"), ("a.b", "rx"), ("shut.b", "rx"), ("shut", "r")]);
+    let blind = user.ok(map! {"action": "root", "path": path("a")});
+    assert!(!has(&blind, "value") && blind["chain"].is_nil(), "{blind}");
+    let seen = user.ok(map! {"action": "root", "path": path("b")});
+    assert_eq!(seen["value"].as_i64(), Some(7));
+    let mut user = place.login("joe", 0);
+    for at in ["shut.b", "shut", "nothing"] {
+        assert_eq!(user.code(map! {"action": "root", "path": path(at)}), "denied", "{at}");
+    }
+}
+
+#[test]
+fn an_entry_is_found_by_its_event_only_if_it_may_be_read() {
+    let mut place = Place::new();
+    let open = place.admin.set("a", 1)["chain"]["tick"].clone();
+    let shut = place.admin.set("b", 2)["chain"]["tick"].clone();
+    let behind = place.admin.set("b.c", 3)["chain"]["tick"].clone();
+    let mut user = place.user("joe", &[("a", "r"), ("b", "w"), ("b.c", "r")]);
+    let ask = |tick: &Value| map! {"action": "get_value", "node": "n1~1", "tick": tick.clone()};
+    assert_eq!(user.ok(ask(&open))["value"].as_i64(), Some(1));
+    let nobody = user.error(ask(&Value::from(4711)));
+    for tick in [&shut, &behind] {
+        let refusal = user.error(ask(tick));
+        assert_eq!(text(&refusal, "code"), text(&nobody, "code"));
+        let no_tick = text(&nobody, "error").replace("4711", &tick.to_string());
+        assert_eq!(text(&refusal, "error"), no_tick);
+    }
+}
+
+#[test]
+fn users_get_no_figures_of_all_data() {
+    let mut place = Place::new();
+    place.admin.set("a.b", 1);
+    let lists = [("#", "rwcdxena")];
+    let mut user = place.user("joe", &lists);
+    assert!(!user.ok(map! {"action": "list_shards"})["result"].as_array().unwrap().is_empty());
+    let detail = || map! {"action": "list_shards", "detail": true};
+    assert_eq!(user.code(detail()), "denied");
+    place.record("opa", "operator");
+    let mut operator = place.login("opa", 0);
+    assert!(!operator.ok(detail())["result"].as_array().unwrap().is_empty());
+    let nodes = user.ok(map! {"action": "cluster"});
+    assert!(has(&nodes, "nodes"), "{nodes}");
+    for action in ["status", "members", "get_state", "enum_node", "check_deleted"] {
+        let request = || match action {
+            "check_deleted" => map! {"action": action, "nodes": map! {}},
+            _ => map! {"action": action, "node": "n1~1", "nodes": true, "known": true},
+        };
+        assert_eq!(user.code(request()), "denied", "{action}");
+        let reply = operator.request(request());
+        assert_ne!(reply["code"].as_str(), Some("denied"), "{action}");
+    }
+}
+
+#[test]
+fn what_concerns_files_the_network_and_all_data_is_an_admins() {
+    let mut place = Place::new();
+    place.admin.set("a", 1);
+    let mut user = place.user("joe", &[("#", "rwcdxena"), (":", "rwcdxena")]);
+    place.record("opa", "operator");
+    place.list("opa", &[("#", "rwcdxena")]);
+    let mut operator = place.login("opa", 0);
+    let actions = [
+        "save",
+        "log",
+        "update",
+        "snapshot",
+        "log_start",
+        "log_stop",
+        "get_snapshot",
+        "restore",
+        "leave",
+        "kill_node",
+        "forget_member",
+        "fake_info",
+        "set_internal",
+        "delete_internal",
+        "get_internal",
+    ];
+    for action in actions {
+        let request = || {
+            map! {
+                "action": action, "path": path("auth.x"), "value": 1, "node": "n9", "tick": 1, "tock": 9,
+                "start": true, "data": Value::Binary(vec![1]), "file": "x", "prev": Value::Nil,
+            }
+        };
+        // Some take the name of a file, and have no whole path.
+        let request = || match action {
+            "delete_internal" => map! {"action": action, "path": path("auth.x")},
+            "save" | "log" | "snapshot" | "log_start" => {
+                map! {"action": action, "path": "x", "file": "x"}
+            }
+            _ => request(),
+        };
+        assert_eq!(user.code(request()), "denied", "{action}");
+        assert_eq!(operator.code(request()), "denied", "{action}");
+    }
+    assert_eq!(user.get("a"), Some(1.into()));
+}
+
+#[test]
+fn a_list_tells_its_letters_only_where_it_has_the_one_for_that() {
+    let mut place = Place::new();
+    place.admin.set("a.hidden", 1);
+    let mut user = place.user("joe", &[("a", "rxa"), ("a.b", "rw"), ("c.#", "a")]);
+    place.list("other", &[("a.#", "rxw"), ("a", "rx"), ("c", "a")]);
+    let ask = |at: &str, mode: Option<&str>, acl: Option<&str>| {
+        let mut request = vec![("action".into(), "test_acl".into()), ("path".into(), path(at))];
+        request.extend(mode.map(|mode| ("mode".into(), mode.into())));
+        request.extend(acl.map(|acl| ("acl".into(), acl.into())));
+        Value::Map(request)
+    };
+    assert_eq!(user.ok(ask("a", None, None))["access"].as_str(), Some("rxa"));
+    for at in ["a.b", "z", "c.d.e", ":n.auth"] {
+        assert_eq!(user.ok(ask(at, Some("r"), None))["access"].as_bool(), Some(false), "{at}");
+    }
+    let other = Some("other");
+    for (at, mode, may) in [
+        ("a", "r", true),
+        ("a", "w", false),
+        ("a.b", "xr", true),
+        ("z", "r", false),
+        ("a", "q", false),
+    ] {
+        let reply = user.ok(ask(at, Some(mode), other));
+        assert_eq!(reply["access"].as_bool(), Some(may), "{mode} at {at}");
+    }
+    // Whether there is something is not told in this way.
+    for at in ["a.hidden", "a.nothing"] {
+        assert_eq!(user.ok(ask(at, Some("W"), other))["access"].as_bool(), Some(false), "{at}");
+    }
+    assert_eq!(user.code(ask("a", None, Some("none"))), "not_found");
+    assert_eq!(user.code(ask(":n.auth", None, other)), "bad_request");
+    assert_eq!(place.admin.ok(ask("a", Some("w"), None))["access"].as_bool(), Some(true));
+    assert_eq!(place.admin.ok(ask("a", Some("w"), other))["access"].as_bool(), Some(false));
+}
