@@ -1,7 +1,7 @@
 //! The command line: starting nodes, and using and looking after those that run.
 //!
 //! One file or folder per command: those on data in `data`, those on nodes and their network in
-//! `cluster`, those that start nodes in `run`; `snapshot`, `log` and `bench` have folders of their own.
+//! `cluster`, those that start nodes in `run`; `snapshot`, `log`, `key` and `bench` have folders of their own.
 //! `remote` is what all commands against a running node share, `terminal` what all print with, `files`
 //! the files that hold a state.
 
@@ -10,6 +10,7 @@ mod cluster;
 mod data;
 mod error;
 mod files;
+mod key;
 mod log;
 mod remote;
 mod run;
@@ -37,10 +38,11 @@ macro_rules! help {
 Begin with:
   distkv-node demo  # three nodes in one process
 
-Or on three machines:
-  distkv-node run  --name n1 --gossip 0.0.0.0:27587
-  distkv-node join --name n2 --gossip 0.0.0.0:27587 n1.example.org
-  distkv-node join --name n3 --gossip 0.0.0.0:27587 n1.example.org
+Or on three machines, each with a copy of the key file:
+  distkv-node key new --network plant --to key
+  distkv-node run  --key key --name n1 --gossip 0.0.0.0:27587
+  distkv-node join --key key --name n2 --gossip 0.0.0.0:27587 n1.example.org
+  distkv-node join --key key --name n3 --gossip 0.0.0.0:27587 n1.example.org
 
 Then, on any of them:
   distkv-node set site.lamp '{\"on\": true}'
@@ -131,6 +133,7 @@ enum Command {
     Log(log::LogArgs),
     Import(data::import::ImportArgs),
     Leave(cluster::leave::LeaveArgs),
+    Key(key::KeyArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -147,6 +150,13 @@ impl Command {
                 return Err(CliError::Usage(text.to_owned()));
             }
             Command::Get(args) => &mut args.remote,
+            Command::Key(_) => {
+                if before == RemoteArgs::default() {
+                    return Ok(self);
+                }
+                let text = "key works on files; put its options after it";
+                return Err(CliError::Usage(text.to_owned()));
+            }
             Command::Set(args) => &mut args.remote,
             Command::Delete(args) => &mut args.remote,
             Command::Tree(args) => &mut args.remote,
@@ -210,6 +220,7 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Log(args) => rt::block_on(log::run(args)),
         Command::Import(args) => rt::block_on(data::import::run(args)),
         Command::Leave(args) => rt::block_on(cluster::leave::run(args)),
+        Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -161,7 +161,7 @@ struct NodeArgs {
     #[arg(long)]
     name: Option<String>,
 
-    /// The network's name; nodes of another network are refused [default: distkv]
+    /// The network's name; nodes of another network are refused [default: the key file's, or distkv]
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
 
@@ -232,6 +232,35 @@ struct NodeArgs {
         default_missing_value = "true"
     )]
     ignore_auth: Option<bool>,
+
+    /// The network's key file: links and datagrams between nodes are encrypted, and nodes without the
+    /// key shut out; see `distkv-node key new --help`
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+
+    /// Without --key: open ports that other machines reach, although nothing protects them
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    insecure: Option<bool>,
+
+    /// With --key: also link to nodes without a key, while a running network moves to one
+    ///
+    /// Restart one node after the other with --key and this option. Once `distkv-node members` shows
+    /// `secured` for every link, restart them without it. Until then whoever reaches the gossip port can
+    /// read and change everything, as before.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    plaintext_peers: Option<bool>,
 
     /// Maximum number of client connections; fewer if the limit on open files is small, so that
     /// the node can always log and link [default: 10000]
@@ -395,6 +424,9 @@ impl NodeArgs {
             max_client_memory: self.max_client_memory,
             read_only: self.read_only,
             ignore_auth: self.ignore_auth,
+            key: self.key,
+            insecure: self.insecure,
+            plaintext_peers: self.plaintext_peers,
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             ready_wait: self.ready_wait,
