@@ -18,8 +18,8 @@ use crate::secure::key_ring::{Applied, KeyRing, RingError};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node key new --network plant --to /etc/distkv/key
-  distkv-node key list /etc/distkv/key
+  distkv-node key new --network plant --to key
+  distkv-node key list key
 
 With the key, nodes encrypt what they send each other, and shut everybody else out. \
 Whoever has it is a full member of the network. Copy the file to every node over a channel \
@@ -27,9 +27,9 @@ that nobody else can read (scp), readable only by the user of the node (chmod 60
 every node with --key FILE.
 
 Another key, without a stop. Do each step on every node before the next:
-  1. distkv-node key add /etc/distkv/key on one node; copy that file to the others; send all nodes SIGHUP
-  2. distkv-node key use NEW /etc/distkv/key on every node, and SIGHUP
-  3. distkv-node key remove OLD /etc/distkv/key on every node, and SIGHUP
+  1. `key add` on one node; copy that file to all others; send every node SIGHUP
+  2. `key use NEW` on every node, and SIGHUP
+  3. `key remove OLD` on every node, and SIGHUP
 
 A running node reads its key file again at SIGHUP. `key list` shows the ids. If somebody may have \
 stolen the key, make a new file instead (key new) and restart all nodes with it: whoever has the old \
@@ -52,7 +52,7 @@ enum What {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node key new --network plant --to /etc/distkv/key
+  distkv-node key new --network plant --to key
   distkv-node key new --network plant --to new-key --force
 
 The file can be read by you only (mode 0600). It is never overwritten without --force: it may be \
@@ -79,8 +79,8 @@ struct NewArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node key list /etc/distkv/key
-  distkv-node key list /etc/distkv/key --json
+  distkv-node key list key
+  distkv-node key list key --json
 
 A node seals with its primary key, and opens with any of the file's.")]
 struct ListArgs {
@@ -97,7 +97,7 @@ struct ListArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node key add /etc/distkv/key
+  distkv-node key add key
 
 Do this on one node, copy the file to the others, and send every node SIGHUP. When all have read \
 it, go on with `key use`.")]
@@ -115,7 +115,7 @@ struct AddArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node key use 90b2e1d4 /etc/distkv/key
+  distkv-node key use 2ab3cf64 key
 
 Every node must have read a file with that key before: those that lack it cannot open what is sealed \
 with it.")]
@@ -137,7 +137,7 @@ struct UseArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node key remove 1f0c3a77 /etc/distkv/key
+  distkv-node key remove 4db59c1b key
 
 Every node must use another key before. A node that was away meanwhile and has only the removed key \
 needs the new file.")]

@@ -13,9 +13,9 @@ use crate::secure::key::KeyId;
 use crate::secure::link::{Link as SealedLink, Opener, RECORD_HEADER_BYTES, RecordError, Sealer};
 
 /// Bytes of the longest greeting.
-const GREETING_MAX: usize = HEADER_BYTES + GREETING_BYTES_MAX;
+const GREETING_BYTES: usize = HEADER_BYTES + GREETING_BYTES_MAX;
 /// Most bytes of the record that a greeting lies in: its length, and a tag.
-const GREETING_RECORD_MAX: usize = GREETING_MAX + RECORD_HEADER_BYTES + 16;
+const GREETING_RECORD_MAX: usize = GREETING_BYTES + RECORD_HEADER_BYTES + 16;
 /// What is read at a time before there is a link.
 const PIECE_BYTES: usize = 1024;
 
@@ -106,7 +106,7 @@ impl Channel {
                 plain.append(&mut self.raw);
                 return Ok(true);
             }
-            let room = GREETING_MAX.saturating_sub(plain.len()).min(piece.len());
+            let room = GREETING_BYTES.saturating_sub(plain.len()).min(piece.len());
             let count = stream.read(piece.get_mut(..room).unwrap_or_default()).await?;
             plain.extend_from_slice(piece.get(..count).unwrap_or_default());
             return Ok(count > 0);
