@@ -14,6 +14,7 @@
 //! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |
 //! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
 //! | [`durable`](distkv_durable) | yes | what a data directory's node starts with, and who writes its log |
+//! | [`secure`] | yes | the cluster key, key files, sealed links and datagrams |
 //! | [`server`] | no | client connections |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
@@ -26,6 +27,7 @@ pub use distkv_core::{engine, membership, protocol, replica, tree};
 pub use distkv_hub as hub;
 pub use distkv_model as model;
 pub use distkv_runtime as rt;
+pub use distkv_secure as secure;
 pub use distkv_storage as storage;
 
 pub mod cli;

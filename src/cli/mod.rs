@@ -1,7 +1,7 @@
 //! The command line: starting nodes, and using and looking after those that run.
 //!
 //! One file or folder per command: those on data in `data`, those on nodes and their network in
-//! `cluster`, those that start nodes in `run`; `snapshot`, `log` and `bench` have folders of their own.
+//! `cluster`, those that start nodes in `run`; `snapshot`, `log` and `key` have folders of their own.
 //! `files` has the files that hold a state, `terminal` what shows progress and reads times. What all commands
 //! against a running node share is the crate `distkv-command`.
 
@@ -9,6 +9,7 @@ mod bench;
 mod cluster;
 mod data;
 mod files;
+mod key;
 mod log;
 mod run;
 mod snapshot;
@@ -33,10 +34,11 @@ macro_rules! help {
 Begin with:
   distkv-node demo  # three nodes in one process
 
-Or on three machines:
-  distkv-node run  --name n1 --gossip 0.0.0.0:27587
-  distkv-node join --name n2 --gossip 0.0.0.0:27587 n1.example.org
-  distkv-node join --name n3 --gossip 0.0.0.0:27587 n1.example.org
+Or on three machines, each with a copy of the key file:
+  distkv-node key new --network plant --to key
+  distkv-node run  --key key --name n1 --gossip 0.0.0.0:27587
+  distkv-node join --key key --name n2 --gossip 0.0.0.0:27587 n1.example.org
+  distkv-node join --key key --name n3 --gossip 0.0.0.0:27587 n1.example.org
 
 Then, on any of them:
   distkv-node set site.lamp '{\"on\": true}'
@@ -129,6 +131,7 @@ enum Command {
     Match(types::MatchArgs),
     Import(data::import::ImportArgs),
     Leave(cluster::leave::LeaveArgs),
+    Key(key::KeyArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -145,6 +148,13 @@ impl Command {
                 return Err(CliError::Usage(text.to_owned()));
             }
             Command::Get(args) => &mut args.remote,
+            Command::Key(_) => {
+                if before == RemoteArgs::default() {
+                    return Ok(self);
+                }
+                let text = "key works on files; put its options after it";
+                return Err(CliError::Usage(text.to_owned()));
+            }
             Command::Set(args) => &mut args.remote,
             Command::Delete(args) => &mut args.remote,
             Command::Tree(args) => &mut args.remote,
@@ -208,6 +218,7 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Match(args) => rt::block_on(types::run_match(args)),
         Command::Import(args) => rt::block_on(data::import::run(args)),
         Command::Leave(args) => rt::block_on(cluster::leave::run(args)),
+        Command::Key(args) => key::run(args),
         Command::Bench(args) => bench::run(&args),
     }
 }

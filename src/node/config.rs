@@ -5,6 +5,7 @@ use std::time::Duration;
 
 pub use distkv_durable::SyncPolicy;
 
+pub use super::security::KeyConfig;
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
 pub use crate::model::host_port::CLIENT_PORT;
@@ -96,6 +97,10 @@ pub struct Config {
     pub client_files: Option<PathBuf>,
     /// Whether `restore` is taken from other machines, too.
     pub remote_restore: bool,
+    /// The cluster key; none: links and datagrams are neither sealed nor checked.
+    pub key: Option<KeyConfig>,
+    /// Without a key, ports may be opened where other machines reach them.
+    pub insecure: bool,
     /// Clients are served although the data says that they must log in, which they cannot yet.
     pub ignore_auth: bool,
 }

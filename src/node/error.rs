@@ -56,6 +56,32 @@ pub enum NodeError {
     /// The network's name is none.
     #[error("the network name {0:?} cannot be used: give 1 to 64 bytes of text")]
     Network(String),
+    /// A port that other machines reach, and no key.
+    #[error(
+        "the {what} port {addr} is open to other machines, and nothing protects it: everybody who reaches \
+         it could read and change all data. Make a key with `distkv-node key new --network {network} --to \
+         FILE`, copy the file to every node, and start with --key FILE; or say --insecure where nobody else \
+         is in the network"
+    )]
+    Unprotected {
+        /// Which port.
+        what: &'static str,
+        /// Where.
+        addr: SocketAddr,
+        /// The network's name.
+        network: String,
+    },
+    /// The key is of another network.
+    #[error(
+        "the key file is of network {file:?}, and --network says {network:?}; leave --network out, or take \
+         the other file"
+    )]
+    KeyNetwork {
+        /// What the file says.
+        file: String,
+        /// What the settings say.
+        network: String,
+    },
     /// The list of peers exists and cannot be read.
     #[error("the peer file {path:?} cannot be read{}: {why}", at(*line))]
     PeerFile {

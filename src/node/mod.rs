@@ -12,6 +12,7 @@ mod link;
 mod local;
 mod membership;
 mod monitoring;
+pub mod security;
 mod tasks;
 
 use std::net::SocketAddr;
@@ -30,11 +31,13 @@ use lifecycle::stop::Stop;
 pub use lifecycle::stop::StopReason;
 use link::{Links, Origin, accept_peers, dial_peers};
 use membership::address::Advertised;
+use membership::door::Door;
 use membership::identity::Myself;
 use membership::members::{PeerFile, follow_members};
 use membership::peer_file::KnownPeer;
 use membership::swim::SwimHandle;
 use parking_lot::Mutex;
+use security::{KeyFileTrouble, Keys, KeysRead};
 
 use crate::engine::changes::BeginHandOver;
 use crate::engine::delete::DeleteSettings;
@@ -154,6 +157,10 @@ impl Node {
         let timing = timing.told(&config);
         let network = NetworkName::new(&config.network)
             .map_err(|_| NodeError::Network(config.network.clone()))?;
+        if let Some(key) = config.key.as_ref().filter(|key| *key.file.ring.network() != network) {
+            let file = key.file.ring.network().as_str().to_owned();
+            return Err(NodeError::KeyNetwork { file, network: config.network });
+        }
         let opened = open_data(&config).await?;
         let has_data = opened.as_ref().is_some_and(Opened::has_data);
         let client_files = open_client_files(&config)?;
@@ -226,7 +233,9 @@ impl Node {
             remove_down_after_ms: millis(config.forget_down_after),
             ..SwimConfig::lan(network)
         };
-        let swim = SwimHandle::start(gossip.udp, name, swim_config, seed)
+        let keys = config.key.clone().map(|key| Arc::new(Keys::new(key)));
+        let door = keys.as_ref().map(|keys| Door::new(&keys.ring(), keys.takes_plaintext()));
+        let swim = SwimHandle::start(gossip.udp, name, swim_config, seed, door)
             .map_err(|source| NodeError::System { what: "the membership thread", source })?;
         let me = Arc::new(Myself::new(
             config.name.clone(),
@@ -239,7 +248,7 @@ impl Node {
             swim.become_member(addr, incarnation);
         }
         let stop = Stop::default();
-        let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone());
+        let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone(), keys);
         let links = Arc::new(links);
         let server = {
             let saving = (durable.clone(), Arc::clone(&saving));
@@ -308,6 +317,24 @@ impl Node {
     pub async fn stopped(&self) -> StopReason {
         self.inner.stop.finished().await;
         self.inner.stop.reason().unwrap_or(StopReason::Requested)
+    }
+
+    /// Of a secured node: reads its key file again, for links and datagrams from now on; links that stand
+    /// go on. None: it has no key.
+    ///
+    /// # Errors
+    /// [`KeyFileTrouble`]; the keys are as they were.
+    pub async fn read_key_file_again(&self) -> Option<Result<KeysRead, KeyFileTrouble>> {
+        let keys = Arc::clone(self.inner.links.keys.as_ref()?);
+        let read = rt::spawn_blocking({
+            let keys = Arc::clone(&keys);
+            move || keys.read_again()
+        });
+        let read = read.await;
+        self.inner.swim.set_keys(keys.ring());
+        // A dial may have been refused because of the keys.
+        self.inner.links.changed.notify(usize::MAX);
+        Some(read)
     }
 
     /// Says farewell to peers and members, and stops: in less than 3 s, whatever they do. A node
@@ -412,6 +439,15 @@ impl Ports {
     async fn open(config: &Config) -> Result<Self, NodeError> {
         let gossip = bind_gossip(&config.gossip, GOSSIP_PORT).await?;
         let (client, client_addr) = bind_client(&config.client, CLIENT_PORT).await?;
+        // Nothing that has come over them was answered yet.
+        if config.key.is_none() && !config.insecure {
+            for (what, addr) in [("gossip", gossip.addr), ("client", client_addr)] {
+                if !addr.ip().to_canonical().is_loopback() {
+                    let network = config.network.clone();
+                    return Err(NodeError::Unprotected { what, addr, network });
+                }
+            }
+        }
         let advertised = Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
         Ok(Self { gossip, client, client_addr, advertised })
     }

@@ -277,6 +277,8 @@ pub struct MemberInfo {
     pub state: MemberState,
     /// Whether a link to it stands.
     pub linked: bool,
+    /// Whether that link is sealed with a cluster key; of this node, whether it has one.
+    pub secured: bool,
     /// Whether it serves clients, as far as is known.
     pub ready: bool,
     /// Whether its link's queue overflowed and it has not fetched yet what it missed.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{PATIENCE, loopback, wait_until};
+use super::{PATIENCE, loopback, secured, wait_until};
 use crate::client::{CallError, Client, ClientConfig, HostPort};
 use crate::model::ids::{NodeId, NodeName, Tick, Tock};
 use crate::model::path::Path;
@@ -53,6 +53,8 @@ pub struct Differs(NodeName, NodeName, String);
 /// Nodes in this process that form one network.
 pub struct TestCluster {
     nodes: Vec<Node>,
+    /// Of a secured one.
+    secret: Option<u8>,
 }
 
 impl TestCluster {
@@ -61,7 +63,19 @@ impl TestCluster {
     /// # Errors
     /// What kept one of them from starting.
     pub async fn start(count: usize) -> Result<Self, NodeError> {
-        let mut cluster = Self { nodes: Vec::new() };
+        Self::start_with(count, None).await
+    }
+
+    /// The same with a cluster key of 32 such bytes: links and datagrams are sealed.
+    ///
+    /// # Errors
+    /// What kept one of them from starting.
+    pub async fn start_secured(count: usize, secret: u8) -> Result<Self, NodeError> {
+        Self::start_with(count, Some(secret)).await
+    }
+
+    async fn start_with(count: usize, secret: Option<u8>) -> Result<Self, NodeError> {
+        let mut cluster = Self { nodes: Vec::new(), secret };
         for _ in 0..count {
             cluster.add().await?;
         }
@@ -78,7 +92,12 @@ impl TestCluster {
         let name = NodeName::new(&format!("n{place}"))
             .map_err(|error| NodeError::Membership(error.to_string()))?;
         let peers = self.nodes.iter().take(2).map(|n| n.gossip_addr().to_string()).collect();
-        self.add_with(loopback(name, peers)).await
+        let config = loopback(name, peers);
+        self.add_with(match self.secret {
+            Some(secret) => secured(config, secret),
+            None => config,
+        })
+        .await
     }
 
     /// Adds a node with settings of its own; returns its place once it is ready.

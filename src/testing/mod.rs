@@ -23,11 +23,15 @@ use std::time::Duration;
 
 pub use cluster::{Differs, NodeState, TestCluster, Version};
 
+use crate::membership::NetworkName;
 use crate::model::ids::NodeName;
 use crate::node::config::{
-    CLIENT_MEMORY, Config, FORGET_DOWN_AFTER, NETWORK, OPEN_REQUESTS, READY_WAIT, Start,
+    CLIENT_MEMORY, Config, FORGET_DOWN_AFTER, KeyConfig, NETWORK, OPEN_REQUESTS, READY_WAIT, Start,
 };
 use crate::rt;
+use crate::secure::key::Key;
+use crate::secure::key_file::KeyFile;
+use crate::secure::key_ring::KeyRing;
 
 /// How long a test waits for what should happen soon, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,6 +69,8 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         called_wait,
         read_only: false,
         ignore_auth: false,
+        key: None,
+        insecure: false,
         memory_max: None,
         client_memory_max: CLIENT_MEMORY,
         open_requests_max: OPEN_REQUESTS,
@@ -77,6 +83,20 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         ready_wait: READY_WAIT,
         remote_restore: false,
     }
+}
+
+/// The same settings with a cluster key of 32 such bytes, as all nodes of a secured network have it.
+///
+/// # Panics
+/// The settings name no network that there can be.
+#[must_use]
+#[allow(clippy::expect_used, reason = "a test that names no network is wrong")]
+pub fn secured(config: Config, secret: u8) -> Config {
+    let network = NetworkName::new(&config.network).expect("a network's name");
+    let ring = KeyRing::new(network, Key::new([secret; 32]));
+    let file = KeyFile { ring, ca: None };
+    let key = Some(KeyConfig { file, path: None, plaintext_peers: false });
+    Config { key, ..config }
 }
 
 /// Waits until a condition holds; returns whether it came to hold within the time.

@@ -403,6 +403,7 @@ fn nodes_bound_to_all_addresses_find_each_other() {
     block_on(async {
         let wildcard = |own: &str, peers: Vec<String>, bind: &str| Config {
             gossip: bind.to_owned(),
+            insecure: true,
             ..loopback(name(own), peers)
         };
         let a = Node::start(wildcard("a", Vec::new(), "0.0.0.0:0")).await.unwrap();

@@ -78,6 +78,7 @@ pub fn member(name: &str, state: MemberState) -> MemberInfo {
         client: None,
         state,
         linked: false,
+        secured: false,
         ready: true,
         lagging: false,
         acked: Tick::default(),

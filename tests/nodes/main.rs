@@ -20,5 +20,6 @@ mod cluster;
 mod hostile_client;
 mod hostile_peer;
 mod in_process;
+mod secured;
 mod server;
 mod sockets;

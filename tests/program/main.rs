@@ -28,6 +28,7 @@ mod fail_stop;
 mod hosts;
 mod netns;
 mod processes;
+mod secure;
 mod stalled_watcher;
 mod survival;
 

@@ -274,7 +274,7 @@ fn a_node_that_other_machines_cannot_call_says_so_and_so_do_they() {
             let first = start_node(&hosts, 0, &[]);
             let (peer, client) = (hosts::gossip_addr(0).to_string(), client_addr(1).to_string());
             // Without --gossip it listens on loopback.
-            let arguments = ["join", &peer, "--client", &client];
+            let arguments = ["join", &peer, "--client", &client, "--insecure"];
             let second = processes::NodeProcess::start_by(&hosts.prefix(1), "n1", &arguments);
             for node in [&first, &second] {
                 let warns = |line: &String| {

@@ -55,12 +55,28 @@ const LAYERS: &[(&str, &[&str])] = &[
             "storage",
             "hub",
             "durable",
+            "secure",
             "server",
             "rt",
         ],
     ),
-    ("testing", &["node", "client", "model", "rt"]),
-    ("cli", &["node", "client", "storage", "engine", "replica", "protocol", "tree", "model", "rt"]),
+    ("testing", &["node", "client", "secure", "membership", "model", "rt"]),
+    (
+        "cli",
+        &[
+            "node",
+            "client",
+            "secure",
+            "membership",
+            "storage",
+            "engine",
+            "replica",
+            "protocol",
+            "tree",
+            "model",
+            "rt",
+        ],
+    ),
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.

@@ -544,6 +544,16 @@ pub fn random_u64() -> u64 {
     getrandom::u64().unwrap_or_else(|_| RandomState::new().build_hasher().finish())
 }
 
+/// 32 random bytes for a secret, from the system's generator and from nothing else.
+///
+/// # Errors
+/// The system has none to give.
+pub fn random_secret() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes)
+}
+
 /// How long ago the clock was first looked at.
 #[allow(clippy::disallowed_methods, reason = "this is the place")]
 fn elapsed() -> Duration {

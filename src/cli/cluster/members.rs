@@ -121,15 +121,19 @@ async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
         "SOFTWARE",
     ];
     let mut table = Table::with_head(&head);
-    for member in array_items(members).filter_map(|member| Message::new(member).ok()) {
-        table.row(cells(&member));
+    let rows = || array_items(members).filter_map(|member| Message::new(member).ok());
+    let is_self = |row: &Message| row.str("state") == Some("self");
+    // What stands in plaintext is worth a word where it could be sealed.
+    let has_key = rows().any(|row| is_self(&row) && row.bool("secured") == Some(true));
+    for member in rows() {
+        table.row(cells(&member, has_key));
     }
     table.print(&mut output)?;
     print_warnings(&reply, &mut output)?;
     output.flush()
 }
 
-fn cells(member: &Message) -> [String; 11] {
+fn cells(member: &Message, has_key: bool) -> [String; 11] {
     let text = |name: &str| member.str(name).unwrap_or_default().to_owned();
     let yes_no = |name: &str| match member.bool(name) {
         Some(true) => String::from("yes"),
@@ -140,7 +144,11 @@ fn cells(member: &Message) -> [String; 11] {
     let link = match (is_self, member.bool("lagging")) {
         (true, _) => String::new(),
         (false, Some(true)) => String::from("lagging"),
-        (false, Some(false) | None) => yes_no("linked"),
+        (false, Some(false) | None) => match (member.bool("linked"), member.bool("secured")) {
+            (Some(true), Some(true)) => String::from("secured"),
+            (Some(true), _) if has_key => String::from("plaintext"),
+            _ => yes_no("linked"),
+        },
     };
     let acked = member.u64("acked").filter(|_| !is_self);
     let delete = match (member.bool("delete_member"), member.u64("away_ms")) {

@@ -3,7 +3,8 @@
 //! The level comes from `--log`, else from `DISTKV_LOG`, else from the configuration file, else it
 //! is `info`. On SIGHUP the configuration file is read again, and the level in it, if there is
 //! one, is taken, whatever was said at the start. Where no file says a level, SIGHUP switches
-//! between the level of the start and `debug`.
+//! between the level of the start and `debug`, but not on a node with a key: there it reads the key file
+//! again.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ pub(in crate::cli) struct Logging {
     /// The file that SIGHUP reads again.
     file: Option<PathBuf>,
     is_debug: Arc<AtomicBool>,
+    /// Whether SIGHUP switches to `debug` and back.
+    switches: bool,
 }
 
 impl Logging {
@@ -48,7 +51,12 @@ impl Logging {
         let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
         let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
         started.map_err(|error| CliError::Failure(format!("cannot start logging: {error}")))?;
-        Ok(Logging { handle, level, file, is_debug: Arc::default() })
+        Ok(Logging { handle, level, file, is_debug: Arc::default(), switches: true })
+    }
+
+    /// SIGHUP has another meaning as well, so it changes the level only if a file says so.
+    pub(in crate::cli) fn without_switch(self) -> Self {
+        Self { switches: false, ..self }
     }
 
     /// What SIGHUP asks for: the level of the configuration file, or debug on and off.
@@ -60,6 +68,7 @@ impl Logging {
                 tracing::warn!("the log level stays as it is: {error}");
                 return;
             }
+            Some(Ok(_)) | None if !self.switches => return,
             Some(Ok(_)) | None => {
                 let was_debug = self.is_debug.fetch_xor(true, Ordering::Relaxed);
                 if was_debug { self.level.clone() } else { String::from("debug") }

@@ -19,10 +19,14 @@ macro_rules! run_help {
         "\
 Examples:
   distkv-node run --name n1
-  distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587
+  distkv-node run --key key --name n1 --gossip 0.0.0.0:27587
+  distkv-node run --insecure --name n1 --gossip 0.0.0.0:27587  # nothing is protected
   distkv-node run --name n1 --init '{\"site\": \"main\"}' --load saved-state.bin
   distkv-node run --name n1 --peer n2.example.org --peer-file peers.txt
   distkv-node run --name n1 --data-dir /var/lib/distkv/n1
+
+A port that other machines reach needs --key FILE (see `distkv-node key new --help`) or \
+--insecure.
 
 The node first looks for its network: it asks the nodes of --peer and --peer-file, and those \
 that its data directory names, and serves once it has caught up with them. If none answers \
@@ -36,11 +40,12 @@ macro_rules! join_help {
     () => {
         "\
 Examples:
-  distkv-node join 10.0.0.1 --name n2 --gossip 0.0.0.0:27587
-  distkv-node join n1.example.org n3.example.org:27587 --gossip 0.0.0.0:27587
+  distkv-node join 10.0.0.1 --key key --name n2 --gossip 0.0.0.0:27587
+  distkv-node join n1.example.org n3.example.org:27587 --key key \\
+    --gossip 0.0.0.0:27587
   distkv-node join 127.0.0.1 --name n2 \\
     --client 127.0.0.1:27596 --gossip 127.0.0.1:27597
-  distkv-node join n1.example.org --name n2 --gossip 0.0.0.0:27587 \\
+  distkv-node join n1.example.org --key key --name n2 --gossip 0.0.0.0:27587 \\
     --data-dir /var/lib/distkv/n2
 
 It keeps trying until one of the peers answers, and serves clients once it has all the data. \
@@ -58,7 +63,7 @@ Configuration file (--config):
   TOML, with the long options as keys. Options win over it. For example:
 
     name = \"n1\"
-    network = \"plant\"
+    key = \"/etc/distkv/key\"                        # its network is the node's
     client = \"0.0.0.0:27586\"
     gossip = \"0.0.0.0:27587\"
     advertise = \"n1.example.org\"
@@ -85,6 +90,8 @@ Configuration file (--config):
     purge-grace = \"5m\"                             # or a number of seconds
     read-only = false
     ignore-auth = false
+    insecure = false                               # without key only
+    plaintext-peers = false                        # with key only
     log = \"info\"
     init = { site = \"main\" }                       # run only: as TOML
     load = \"saved-state.bin\"                       # run only
@@ -109,8 +116,10 @@ Signals:
   SIGTERM, SIGINT  leave the network and end, within 3 s; a second one ends the
                    process at once. The log says how many changes are on no
                    other node, if any
-  SIGHUP           read the configuration file's log level again; if it has
-                   none, switch debug logs on and off
+  SIGHUP           read the key file again, for links and datagrams from now
+                   on; a bad one is a warning, and the keys stay as they are.
+                   Read the configuration file's log level again; if it has
+                   none, switch debug logs on and off (without --key only)
 
 Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses \
 this node until something is changed: its name is taken, or no peer that was named is a node \
@@ -161,7 +170,7 @@ struct NodeArgs {
     #[arg(long)]
     name: Option<String>,
 
-    /// The network's name; nodes of another network are refused [default: distkv]
+    /// The network's name; nodes of another network are refused [default: the key file's, or distkv]
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
 
@@ -232,6 +241,35 @@ struct NodeArgs {
         default_missing_value = "true"
     )]
     ignore_auth: Option<bool>,
+
+    /// The network's key file: links and datagrams between nodes are encrypted, and nodes without the
+    /// key shut out; see `distkv-node key new --help`
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+
+    /// Without --key: open ports that other machines reach, although nothing protects them
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    insecure: Option<bool>,
+
+    /// With --key: also link to nodes without a key, while a running network moves to one
+    ///
+    /// Restart one node after the other with --key and this option. Once `distkv-node members` shows
+    /// `secured` for every link, restart them without it. Until then whoever reaches the gossip port can
+    /// read and change everything, as before.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    plaintext_peers: Option<bool>,
 
     /// Maximum number of client connections; fewer if the limit on open files is small, so that
     /// the node can always log and link [default: 10000]
@@ -395,6 +433,9 @@ impl NodeArgs {
             max_client_memory: self.max_client_memory,
             read_only: self.read_only,
             ignore_auth: self.ignore_auth,
+            key: self.key,
+            insecure: self.insecure,
+            plaintext_peers: self.plaintext_peers,
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             ready_wait: self.ready_wait,

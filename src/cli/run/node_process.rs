@@ -1,5 +1,6 @@
 //! `run` and `join`: a node from its start to its end, as a process.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::process;
 use std::time::Duration;
@@ -26,12 +27,26 @@ pub(in crate::cli) fn run(prepared: Prepared) -> Result<(), CliError> {
     let Prepared { config, logging, json, threads } = prepared;
     fail_stop::install();
     rt::start(threads);
-    let ending = listen_for_signals(logging)?;
+    let has_key = config.key.is_some();
+    let logging = if has_key { logging.without_switch() } else { logging };
+    let (ending, hang_ups) = listen_for_signals(logging)?;
     raise_open_files();
-    rt::block_on(serve(config, &ending, json))
+    if config.key.as_ref().is_some_and(|key| key.plaintext_peers) {
+        tracing::warn!(
+            "--plaintext-peers: links and datagrams of nodes without a key are taken, too, so nothing is \
+             protected yet; restart without it once `distkv-node members` shows every link as secured"
+        );
+    }
+    rt::block_on(serve(config, &ending, &hang_ups, json))
 }
 
-async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<(), CliError> {
+async fn serve(
+    config: Config,
+    ending: &Receiver<Signal>,
+    hang_ups: &Receiver<()>,
+    json: bool,
+) -> Result<(), CliError> {
+    let key = config.key.as_ref().map(|key| key.file.ring.primary_id());
     let network = config.network.clone();
     let data = match &config.data {
         Some(data) => format!("{} (sync {})", data.dir.display(), data.sync.word()),
@@ -54,6 +69,7 @@ async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<
         client = %node.client_addr(),
         gossip = %node.gossip_addr(),
         data = %data,
+        key = key.map(tracing::field::display),
         "started"
     );
     let stopped = unless_ended(ending, async {
@@ -62,8 +78,11 @@ async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<
         }
         announce(&node, &network, json)?;
         Ok(node.stopped().await)
-    })
-    .await;
+    });
+    let stopped = match select(pin!(stopped), pin!(follow_key_file(&node, hang_ups))).await {
+        Either::Left((stopped, _)) => stopped,
+        Either::Right((never, _)) => match never {},
+    };
     let stopped: Result<Option<StopReason>, CliError> = stopped.transpose();
     if rt::timeout(goodbye_max, node.shutdown()).await.is_none() {
         tracing::warn!("ended before all peers were told: it took too long");
@@ -72,6 +91,22 @@ async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<
         None => Ok(()),
         Some(reason) => end_of(&reason),
     }
+}
+
+/// Reads the key file again at each SIGHUP.
+async fn follow_key_file(node: &Node, hang_ups: &Receiver<()>) -> Infallible {
+    while hang_ups.recv().await.is_ok() {
+        match node.read_key_file_again().await {
+            None => {}
+            Some(Ok(keys)) => {
+                let ids = keys.ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+                let is_new = if keys.is_change { "it has changed" } else { "it is as it was" };
+                tracing::warn!(keys = ids, primary = %keys.primary, "the key file was read again; {is_new}");
+            }
+            Some(Err(error)) => tracing::warn!("the keys stay as they are: {error}"),
+        }
+    }
+    std::future::pending().await
 }
 
 /// The one line on standard output, for those who wait for it.
@@ -115,9 +150,11 @@ pub(super) fn end_of(reason: &StopReason) -> Result<(), CliError> {
 /// The error of a node that did not start.
 pub(super) fn start_error(error: NodeError) -> CliError {
     match error {
-        NodeError::Address { .. } | NodeError::Network(_) | NodeError::NoPeers => {
-            CliError::Usage(error.to_string())
-        }
+        NodeError::Address { .. }
+        | NodeError::Network(_)
+        | NodeError::NoPeers
+        | NodeError::Unprotected { .. }
+        | NodeError::KeyNetwork { .. } => CliError::Usage(error.to_string()),
         other => CliError::Failure(other.to_string()),
     }
 }
@@ -133,14 +170,21 @@ pub(super) async fn unless_ended<T>(
     }
 }
 
-/// From now on, SIGTERM and SIGINT come over the channel, a second one ends the process at once,
-/// and SIGHUP changes the log level.
-pub(super) fn listen_for_signals(logging: Logging) -> Result<Receiver<Signal>, CliError> {
+/// From now on, SIGTERM and SIGINT come over the first channel, a second one ends the process at once,
+/// and SIGHUP changes the log level and comes over the second channel.
+pub(super) fn listen_for_signals(
+    logging: Logging,
+) -> Result<(Receiver<Signal>, Receiver<()>), CliError> {
     let (sender, receiver) = async_channel::bounded(1);
+    let (hang_up, hang_ups) = async_channel::bounded(1);
     let mut is_ending = false;
     let listening = on_signals(move |signal| {
         let number = match signal {
-            Signal::HangUp => return logging.reload(),
+            Signal::HangUp => {
+                // If one waits already, what it does is yet to come.
+                let _ = hang_up.try_send(());
+                return logging.reload();
+            }
             Signal::Interrupt => 2,
             Signal::Terminate => 15,
         };
@@ -153,7 +197,7 @@ pub(super) fn listen_for_signals(logging: Logging) -> Result<Receiver<Signal>, C
         let _ = sender.try_send(signal);
     });
     listening.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
-    Ok(receiver)
+    Ok((receiver, hang_ups))
 }
 
 /// Lets the process open as many files as the system allows. If that is too few for as many clients

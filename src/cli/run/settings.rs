@@ -14,8 +14,8 @@ use crate::client::HostPort;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
-    CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK,
-    OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
+    CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, KeyConfig,
+    NETWORK, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
 };
 use crate::protocol::json::value_from_json;
 
@@ -66,6 +66,9 @@ pub(in crate::cli) struct Settings {
     pub(in crate::cli) max_client_memory: Option<usize>,
     pub(in crate::cli) read_only: Option<bool>,
     pub(in crate::cli) ignore_auth: Option<bool>,
+    pub(in crate::cli) key: Option<PathBuf>,
+    pub(in crate::cli) insecure: Option<bool>,
+    pub(in crate::cli) plaintext_peers: Option<bool>,
     pub(in crate::cli) max_connections: Option<usize>,
     pub(in crate::cli) max_requests: Option<usize>,
     #[serde(deserialize_with = "duration")]
@@ -148,6 +151,9 @@ impl Settings {
             max_client_memory: self.max_client_memory.or(other.max_client_memory),
             read_only: self.read_only.or(other.read_only),
             ignore_auth: self.ignore_auth.or(other.ignore_auth),
+            key: self.key.or(other.key),
+            insecure: self.insecure.or(other.insecure),
+            plaintext_peers: self.plaintext_peers.or(other.plaintext_peers),
             max_connections: self.max_connections.or(other.max_connections),
             max_requests: self.max_requests.or(other.max_requests),
             ready_wait: self.ready_wait.or(other.ready_wait),
@@ -183,6 +189,10 @@ impl Settings {
         host_name: impl FnOnce() -> String,
     ) -> Result<Config, CliError> {
         let data = self.data_config()?;
+        let key = self.key_config()?;
+        // The file's network, unless another one is said: then the node refuses to start.
+        let of_key = key.as_ref().map(|key| key.file.ring.network().as_str().to_owned());
+        let network = self.network.or(of_key).unwrap_or_else(|| NETWORK.to_owned());
         let name = match &self.name {
             Some(name) => NodeName::new(name)
                 .map_err(|error| CliError::Usage(format!("--name {name:?}: {error}")))?,
@@ -215,7 +225,9 @@ impl Settings {
         };
         Ok(Config {
             name,
-            network: self.network.unwrap_or_else(|| NETWORK.to_owned()),
+            network,
+            key,
+            insecure: self.insecure.unwrap_or(false),
             client: check_address("--client", &client, None)?,
             gossip: check_address("--gossip", &gossip, None)?,
             advertise,
@@ -248,6 +260,23 @@ impl Settings {
         match self.threads.unwrap_or(cores.div_ceil(2)) {
             threads @ 1..=THREADS_MAX => Ok(threads),
             _ => Err(CliError::Usage(format!("--threads must be from 1 to {THREADS_MAX}"))),
+        }
+    }
+
+    /// The cluster key, if there is one.
+    fn key_config(&self) -> Result<Option<KeyConfig>, CliError> {
+        let usage = |text: &str| Err(CliError::Usage(text.to_owned()));
+        let plaintext_peers = self.plaintext_peers.unwrap_or(false);
+        match &self.key {
+            None if plaintext_peers => usage("--plaintext-peers needs --key"),
+            None => Ok(None),
+            Some(_) if self.insecure == Some(true) => {
+                usage("--insecure is for nodes without --key; leave one of them out")
+            }
+            Some(path) => {
+                let key = KeyConfig::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+                Ok(Some(KeyConfig { plaintext_peers, ..key }))
+            }
         }
     }
 

@@ -116,6 +116,11 @@ impl NodeInfo for ClientPortInfo {
             ("contents_differed", counters.contents_differed),
             ("contents_mended", counters.contents_mended),
         ];
+        if links.keys.is_some() {
+            let secured = infos.iter().filter(|link| link.secured).count();
+            status.counters.push(("links_secured", secured as u64));
+            status.counters.extend(links.swim.dropped().counters());
+        }
         status
     }
 
@@ -219,6 +224,7 @@ fn myself(links: &Links, view: &StateView, since_ms: Millis) -> MemberInfo {
         client: Some(links.me.client_text(None)),
         state: MemberState::Myself,
         linked: false,
+        secured: links.keys.is_some(),
         ready: view.tick.is_some(),
         lagging: false,
         acked: view.tick.unwrap_or_default(),
@@ -237,6 +243,7 @@ fn of_link(link: Option<&LinkInfo>, view: &StateView) -> MemberInfo {
         client: link.map(|l| l.peer.client.clone()),
         state: MemberState::Joining,
         linked: link.is_some(),
+        secured: link.is_some_and(|l| l.secured),
         ready: peer.is_some_and(|p| p.ready),
         lagging: link.is_some_and(|l| l.lagging),
         acked: peer.map(|p| p.acked).unwrap_or_default(),
@@ -258,6 +265,7 @@ mod tests {
             client: None,
             state,
             linked: false,
+            secured: false,
             ready: false,
             lagging: false,
             acked: Tick::default(),

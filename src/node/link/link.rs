@@ -8,11 +8,13 @@ use parking_lot::Mutex;
 
 use super::connect::admission::Party;
 use super::liveness::Signs;
+use super::transport::Channel;
 use crate::engine::LinkId;
 use crate::hub::link_queue::LinkQueue;
 use crate::model::ids::{Millis, NodeName};
 use crate::protocol::peer::greeting::Hello;
 use crate::rt::TcpStream;
+use crate::secure::key::KeyId;
 
 /// A link on which nothing was heard, or nothing could be written, for this long is closed. Full
 /// digests come every 5 s.
@@ -103,6 +105,8 @@ pub(super) struct Link {
     pub(super) dialled: bool,
     pub(super) since: Millis,
     pub(super) stream: TcpStream,
+    /// The key that its handshake proved; none of an open link.
+    pub(super) key: Option<KeyId>,
     /// When something last came.
     heard: AtomicU64,
     signs: Mutex<Signs>,
@@ -120,7 +124,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(
         (id, queue): (LinkId, Arc<LinkQueue>),
-        stream: TcpStream,
+        channel: &Channel,
         peer: Hello,
         remote: SocketAddr,
         dialled: bool,
@@ -133,7 +137,8 @@ impl Link {
             remote,
             dialled,
             since: now,
-            stream,
+            stream: channel.stream.clone(),
+            key: channel.key(),
             heard: AtomicU64::new(now),
             signs: Mutex::new(Signs::new()),
             writing_since: AtomicU64::new(0),

@@ -12,6 +12,7 @@ mod link;
 mod liveness;
 mod log_once;
 mod reader;
+mod transport;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -33,18 +34,22 @@ use connect::targets::{Dialled, Standing, Targets};
 pub(super) use connect::targets::{Origin, Refused, Trouble};
 use link::{Link, LinkEnd, SILENCE_MS};
 use log_once::LogOnce;
+use transport::{Channel, Halves};
 
 use super::config::GOSSIP_PORT;
 use super::lifecycle::stop::Stop;
 use super::membership::address::HostPort;
 use super::membership::identity::Myself;
 use super::membership::swim::SwimHandle;
+use super::security::Keys;
 use crate::engine::changes::{BarArrayPaths, SayFarewell};
 use crate::engine::{CloseReason, Input, LinkId};
 use crate::hub::Hub;
 use crate::membership::{MemberInfo, MemberState};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
-use crate::protocol::peer::greeting::{Hello, Refusal, RefusalCode, VERSION_ARRAY_PATHS};
+use crate::protocol::peer::greeting::{
+    FEATURE_RIGHTS, Hello, Refusal, RefusalCode, VERSION_ARRAY_PATHS,
+};
 use crate::rt::{self, TcpStream};
 
 /// Most links; a few times the largest cluster that pushes to everybody.
@@ -64,6 +69,8 @@ pub(super) struct LinkInfo {
     pub(super) peer: Hello,
     pub(super) since: Millis,
     pub(super) lagging: bool,
+    /// Whether it is sealed with a cluster key.
+    pub(super) secured: bool,
 }
 
 /// All links of a node, and what is needed to make them.
@@ -72,6 +79,8 @@ pub(super) struct Links {
     pub(super) me: Arc<Myself>,
     pub(super) swim: SwimHandle,
     pub(super) stop: Stop,
+    /// Of a secured node.
+    pub(super) keys: Option<Arc<Keys>>,
     /// By the peer's name: one each.
     table: Mutex<BTreeMap<NodeName, Arc<Link>>>,
     targets: Mutex<Targets>,
@@ -86,13 +95,20 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(hub: Arc<Hub>, me: Arc<Myself>, swim: SwimHandle, stop: Stop) -> Self {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        me: Arc<Myself>,
+        swim: SwimHandle,
+        stop: Stop,
+        keys: Option<Arc<Keys>>,
+    ) -> Self {
         let targets = Mutex::new(Targets::new(me.name.clone()));
         Self {
             hub,
             me,
             swim,
             stop,
+            keys,
             table: Mutex::default(),
             targets,
             serves: Arc::new(Semaphore::new(SERVES_MAX)),
@@ -162,6 +178,7 @@ impl Links {
                 peer: link.peer.clone(),
                 since: link.since,
                 lagging: link.queue.is_lagging(),
+                secured: link.key.is_some(),
             })
             .collect()
     }
@@ -179,7 +196,23 @@ impl Links {
         let roster = self.swim.roster();
         let members = roster.members.iter().filter(|m| is_live(m.state));
         let members = members.map(|m| HostPort::from(m.addr).to_string());
-        self.me.hello(&self.hub, local, linked.into_iter().chain(members))
+        let mut hello = self.me.hello(&self.hub, local, linked.into_iter().chain(members));
+        if self.keys.is_some() {
+            hello.features |= FEATURE_RIGHTS;
+        }
+        hello
+    }
+
+    /// Over a sealed link, both sides must enforce the rights of their clients.
+    fn check_rights(&self, channel: &Channel, peer: &Hello) -> Result<(), Refusal> {
+        if channel.key().is_none() || peer.features & FEATURE_RIGHTS != 0 {
+            return Ok(());
+        }
+        let text = format!(
+            "node {} does not enforce the rights of its clients, as node {} does; upgrade it",
+            peer.name, self.me.name
+        );
+        Err(Refusal::new(RefusalCode::Version, text))
     }
 
     fn going_away(&self) -> Refusal {
@@ -190,7 +223,7 @@ impl Links {
     /// the same peer is closed.
     async fn admit(
         &self,
-        stream: TcpStream,
+        channel: &Channel,
         peer: Hello,
         remote: SocketAddr,
         dialled: bool,
@@ -242,7 +275,7 @@ impl Links {
                 Admission::Take | Admission::Replace => {}
             }
             let name = peer.name.clone();
-            let link = Link::new(self.hub.add_link(), stream, peer, remote, dialled, now);
+            let link = Link::new(self.hub.add_link(), channel, peer, remote, dialled, now);
             let link = Arc::new(link);
             (Arc::clone(&link), table.insert(name, link))
         };
@@ -261,18 +294,21 @@ impl Links {
         Some(LiveMember { incarnation: found.incarnation, addr: found.addr })
     }
 
-    /// Runs an admitted link to its end. `leftover`: the bytes after the greeting.
-    async fn run(self: Arc<Self>, link: Arc<Link>, leftover: Vec<u8>) {
+    /// Runs an admitted link to its end.
+    async fn run(self: Arc<Self>, link: Arc<Link>, halves: Halves) {
         self.introduce(&link);
+        let Halves { sealer, opener, raw, plain } = halves;
         let reader = {
             let (links, link) = (Arc::clone(&self), Arc::clone(&link));
             rt::spawn(async move {
-                let end = reader::read_link(&links.hub, &link, &leftover).await;
+                let end =
+                    reader::read_link(&links.hub, &link, reader::Source::new(opener, raw, &plain))
+                        .await;
                 link.close(end);
             })
         };
-        let writer =
-            writer::Writer::new(Arc::clone(&self.hub), Arc::clone(&link), self.serves.clone());
+        let serves = self.serves.clone();
+        let writer = writer::Writer::new(Arc::clone(&self.hub), Arc::clone(&link), serves, sealer);
         let end = writer.run().await;
         if matches!(end, LinkEnd::Left | LinkEnd::Unneeded)
             && link.end().is_none()
@@ -310,6 +346,7 @@ impl Links {
             remote = %link.remote,
             dialled = link.dialled,
             software = %peer.software,
+            key = link.key.map(tracing::field::display),
             "linked"
         );
         let (origin, name) = (Origin::Learned, Some(peer.name.clone()));
@@ -511,6 +548,7 @@ fn is_worth_a_warning(code: RefusalCode) -> bool {
         | Code::Limits
         | Code::NameInUse
         | Code::NameHeld
+        | Code::Key
         | Code::Other => true,
         Code::Myself | Code::Linked | Code::Unavailable => false,
     }

@@ -14,6 +14,7 @@ use crate::hub::Hub;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use crate::protocol::peer::PeerMessage;
 use crate::rt;
+use crate::secure::link::{Opener, RecordError};
 
 /// What a busy link reads into.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -62,6 +63,19 @@ impl Buffer {
         self.bytes.get_mut(self.filled..).unwrap_or_default()
     }
 
+    /// Appends what records contain. An idle link's buffer becomes small first.
+    fn append<T>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.bytes.truncate(self.filled);
+        if self.filled == 0 {
+            let is_idle = self.small_reads >= IDLE_READS;
+            self.bytes.shrink_to(if is_idle { BUFFER_IDLE_BYTES } else { BUFFER_BYTES });
+        }
+        let result = fill(&mut self.bytes);
+        let count = self.bytes.len().saturating_sub(self.filled);
+        self.note_read(count);
+        result
+    }
+
     fn note_read(&mut self, count: usize) {
         self.filled += count;
         let small = count < BUFFER_IDLE_BYTES;
@@ -77,10 +91,50 @@ impl Buffer {
     }
 }
 
+/// Where a link's frames come from.
+pub(super) struct Source {
+    plain: Buffer,
+    /// Of a sealed link: what opens its records, and what was received and is not a whole one yet.
+    sealed: Option<(Opener, Buffer)>,
+}
+
+impl Source {
+    /// `raw`: received and not opened yet; `plain`: received behind the greeting.
+    pub(super) fn new(opener: Option<Opener>, raw: Vec<u8>, plain: &[u8]) -> Self {
+        let sealed = opener.map(|opener| (opener, Buffer::new(&raw)));
+        Self { plain: Buffer::new(plain), sealed }
+    }
+
+    /// Where to read into.
+    fn room(&mut self) -> &mut [u8] {
+        match &mut self.sealed {
+            None => self.plain.room(),
+            Some((_, raw)) => raw.room(),
+        }
+    }
+
+    /// So much was read into the room.
+    fn note_read(&mut self, count: usize) {
+        match &mut self.sealed {
+            None => self.plain.note_read(count),
+            Some((_, raw)) => raw.note_read(count),
+        }
+    }
+
+    /// Opens what whole records there are.
+    fn open(&mut self) -> Result<(), RecordError> {
+        let Some((opener, raw)) = &mut self.sealed else { return Ok(()) };
+        let opened = self.plain.append(|plain| opener.open(raw.content(), plain))?;
+        raw.consume(opened);
+        Ok(())
+    }
+}
+
 /// Reads until the link ends, and says why it did.
-pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEnd {
-    let mut buffer = Buffer::new(leftover);
+pub(super) async fn read_link(hub: &Hub, link: &Link, mut source: Source) -> LinkEnd {
     let mut stream = &link.stream;
+    // What lies before a record that does not open is genuine.
+    let mut opened = source.open();
     let mut pace = Pace::default();
     loop {
         if let Some(log) = hub.log() {
@@ -88,11 +142,11 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
             log.room().await;
         }
         let began = rt::now_us();
-        let taken = match take_in(hub, link, buffer.content()) {
+        let taken = match take_in(hub, link, source.plain.content()) {
             Ok(taken) => taken,
             Err(end) => return end,
         };
-        buffer.consume(taken.bytes);
+        source.plain.consume(taken.bytes);
         if taken.has_part {
             let worked = Duration::from_micros(rt::now_us().saturating_sub(began));
             match pace.rest(own_tick(hub), rt::now(), worked) {
@@ -102,14 +156,18 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, leftover: &[u8]) -> LinkEn
             // More may have come already.
             continue;
         }
+        if let Err(error) = opened {
+            return LinkEnd::Malformed(error.to_string());
+        }
         // Other tasks get their turn, even if a peer always has more; and data that arrives
         // meanwhile saves a wake-up.
         rt::yield_now().await;
-        match stream.read(buffer.room()).await {
+        match stream.read(source.room()).await {
             Ok(0) => return LinkEnd::Gone,
             Ok(count) => {
                 link.note_heard(rt::now());
-                buffer.note_read(count);
+                source.note_read(count);
+                opened = source.open();
                 if count >= FLOW_BYTES {
                     link.note_flow(rt::now());
                 }

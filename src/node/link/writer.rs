@@ -18,6 +18,7 @@ use crate::model::ids::{Millis, NodeTable, Tick};
 use crate::protocol::frame::PART_BYTES;
 use crate::protocol::peer::{PeerMessage, RefuseReason};
 use crate::rt;
+use crate::secure::link::Sealer;
 
 /// About this many bytes of frames go into one write.
 const WRITE_BYTES: usize = 64 << 10;
@@ -42,10 +43,24 @@ pub(super) struct Writer {
     /// The last answer whose snapshot is known to be safe: it gets no younger.
     safe_serve: Option<u64>,
     out: Vec<u8>,
+    /// Of a sealed link.
+    sealing: Option<Sealing>,
+}
+
+/// What a sealed link's bytes pass through.
+struct Sealing {
+    sealer: Sealer,
+    /// The records that are written next.
+    records: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn new(hub: Arc<Hub>, link: Arc<Link>, serves: Arc<Semaphore>) -> Self {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        link: Arc<Link>,
+        serves: Arc<Semaphore>,
+        sealer: Option<Sealer>,
+    ) -> Self {
         Self {
             hub,
             link,
@@ -55,6 +70,7 @@ impl Writer {
             rested: false,
             safe_serve: None,
             out: Vec::new(),
+            sealing: sealer.map(|sealer| Sealing { sealer, records: Vec::new() }),
         }
     }
 
@@ -94,6 +110,10 @@ impl Writer {
                         None => listener = Some(self.link.queue.changed.listen()),
                         Some(listener) => {
                             self.out.shrink_to(IDLE_BYTES);
+                            if let Some(sealing) = &mut self.sealing {
+                                sealing.records.clear();
+                                sealing.records.shrink_to(IDLE_BYTES);
+                            }
                             listener.await;
                         }
                     }
@@ -137,6 +157,9 @@ impl Writer {
     async fn write_frames(&mut self, frames: &[Arc<[u8]>]) -> std::io::Result<()> {
         self.until_safe().await?;
         self.link.note_frames(rt::now());
+        if self.sealing.is_some() {
+            return self.write_parts(frames.iter().map(|frame| &**frame)).await;
+        }
         if let [frame] = frames {
             return self.write(frame).await;
         }
@@ -160,8 +183,31 @@ impl Writer {
         wrote
     }
 
+    async fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self.sealing {
+            None => self.write_raw(bytes).await,
+            Some(_) => self.write_parts([bytes]).await,
+        }
+    }
+
+    /// Of a sealed link: seals what lies in several places into as few records as possible.
+    async fn write_parts<'a>(
+        &mut self,
+        parts: impl IntoIterator<Item = &'a [u8]>,
+    ) -> std::io::Result<()> {
+        let Some(sealing) = &mut self.sealing else { return Ok(()) };
+        let mut records = std::mem::take(&mut sealing.records);
+        records.clear();
+        sealing.sealer.seal_parts(parts, &mut records).map_err(std::io::Error::other)?;
+        let wrote = self.write_raw(&records).await;
+        if let Some(sealing) = &mut self.sealing {
+            sealing.records = records;
+        }
+        wrote
+    }
+
     /// Notes each piece that was taken as progress; the watchdog closes a link without any.
-    async fn write(&self, mut bytes: &[u8]) -> std::io::Result<()> {
+    async fn write_raw(&self, mut bytes: &[u8]) -> std::io::Result<()> {
         let mut stream = &self.link.stream;
         let mut last = rt::now();
         while !bytes.is_empty() {

@@ -2,6 +2,7 @@
 //! finds, the list of known peers on disk, and this node's own address and greeting.
 
 pub(super) mod address;
+pub(super) mod door;
 pub(super) mod identity;
 pub(super) mod members;
 pub(super) mod peer_file;

@@ -13,11 +13,14 @@ use std::time::Duration;
 use event_listener::{Event, EventListener};
 use parking_lot::Mutex;
 
+use super::door::{Door, DroppedDatagrams};
 use crate::membership::{
     DATAGRAM_BYTES_MAX, Identity, MemberInfo, Swim, SwimConfig, SwimInput, SwimOutput,
 };
 use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::rt;
+use crate::secure::datagram::Outgoing;
+use crate::secure::key_ring::KeyRing;
 
 /// Most commands that wait. They come from links and dials, a few per peer; beyond this they
 /// are dropped, because all of them are repeated.
@@ -61,6 +64,8 @@ enum Command {
         addr: SocketAddr,
         incarnation: Incarnation,
     },
+    /// Of a secured node: seal and open with these keys.
+    Keys(Arc<KeyRing>),
     /// End without a farewell.
     Stop,
 }
@@ -75,6 +80,8 @@ struct Shared {
     ended: std::sync::atomic::AtomicBool,
     /// Datagrams that were sent, and their bytes.
     sent: (AtomicU64, AtomicU64),
+    /// Of a secured node: those that were not taken.
+    dropped: DroppedDatagrams,
     /// For waking the thread: its own socket and its address. None once it has ended: then the port
     /// is free.
     socket: Mutex<Option<UdpSocket>>,
@@ -88,12 +95,14 @@ pub(in crate::node) struct SwimHandle {
 }
 
 impl SwimHandle {
-    /// Starts the thread, which waits for [`SwimHandle::become_member`]. `seed`: random.
+    /// Starts the thread, which waits for [`SwimHandle::become_member`]. `seed`: random. `door`: that of a
+    /// secured node.
     pub(in crate::node) fn start(
         socket: UdpSocket,
         name: NodeName,
         config: SwimConfig,
         seed: u64,
+        door: Option<Door>,
     ) -> io::Result<Self> {
         // A full send buffer must not hold the thread up.
         socket.set_write_timeout(Some(Duration::from_millis(10)))?;
@@ -106,6 +115,7 @@ impl SwimHandle {
             changed: Event::new(),
             ended: false.into(),
             sent: Default::default(),
+            dropped: DroppedDatagrams::default(),
             socket: Mutex::new(Some(socket.try_clone()?)),
             wake,
         });
@@ -117,6 +127,8 @@ impl SwimHandle {
             name,
             config,
             seed,
+            door,
+            outgoing: Vec::new(),
             swim: None,
             identity: None,
             known: Vec::new(),
@@ -137,6 +149,16 @@ impl SwimHandle {
     pub(in crate::node) fn sent(&self) -> (u64, u64) {
         let (count, bytes) = &self.shared.sent;
         (count.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+    }
+
+    /// Of a secured node: the datagrams that were not taken.
+    pub(in crate::node) fn dropped(&self) -> &DroppedDatagrams {
+        &self.shared.dropped
+    }
+
+    /// Seals and opens with these keys from now on.
+    pub(in crate::node) fn set_keys(&self, ring: Arc<KeyRing>) {
+        self.command(Command::Keys(ring));
     }
 
     /// Takes what waits for the log.
@@ -188,7 +210,10 @@ impl SwimHandle {
     fn command(&self, command: Command) {
         {
             let mut commands = self.shared.commands.lock();
-            let must = matches!(command, Command::Stop | Command::Input(SwimInput::Leave));
+            let must = matches!(
+                command,
+                Command::Stop | Command::Keys(_) | Command::Input(SwimInput::Leave)
+            );
             if commands.len() >= COMMANDS_MAX && !must {
                 return;
             }
@@ -219,6 +244,10 @@ struct Owner {
     name: NodeName,
     config: SwimConfig,
     seed: u64,
+    /// Of a secured node.
+    door: Option<Door>,
+    /// What the door has to say; empty between calls.
+    outgoing: Vec<Outgoing>,
     swim: Option<Swim>,
     identity: Option<(SocketAddr, Incarnation)>,
     /// Inputs about peers that came before there was a machine, and what an earlier machine
@@ -278,8 +307,9 @@ impl Owner {
             match self.socket.recv_from(buffer) {
                 Ok((length, from)) => {
                     let bytes = buffer.get(..length).unwrap_or_default();
-                    if let Some(swim) = &mut self.swim {
-                        swim.handle(SwimInput::Datagram { from, bytes }, rt::now(), out);
+                    // An empty one only wakes this thread.
+                    if !bytes.is_empty() {
+                        self.take_datagram(from, bytes, out);
                     }
                 }
                 Err(error) => {
@@ -296,12 +326,34 @@ impl Owner {
         let _ = self.socket.set_nonblocking(false);
     }
 
+    fn take_datagram(&mut self, from: SocketAddr, bytes: &[u8], out: &mut Vec<SwimOutput>) {
+        let now = rt::now();
+        let Some(door) = &mut self.door else {
+            if let Some(swim) = &mut self.swim {
+                swim.handle(SwimInput::Datagram { from, bytes }, now, out);
+            }
+            return;
+        };
+        // As it is sent to: the door remembers addresses.
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let opened = door.open(from, bytes, now, &self.shared.dropped, &mut self.outgoing);
+        self.send_outgoing();
+        if let (Some(bytes), Some(swim)) = (opened, &mut self.swim) {
+            swim.handle(SwimInput::Datagram { from, bytes: &bytes }, now, out);
+        }
+    }
+
     /// Returns whether the thread should end.
     fn take_commands(&mut self, out: &mut Vec<SwimOutput>) -> bool {
         let commands = std::mem::take(&mut *self.shared.commands.lock());
         for command in commands {
             match command {
                 Command::Stop => return true,
+                Command::Keys(ring) => {
+                    if let Some(door) = &mut self.door {
+                        door.set_ring(&ring);
+                    }
+                }
                 Command::Become { addr, incarnation } => {
                     let moved = self.identity.is_some_and(|(old, _)| old != addr);
                     if let Some(swim) = &mut self.swim
@@ -358,12 +410,13 @@ impl Owner {
         let mut news = false;
         for output in out.drain(..) {
             match output {
-                SwimOutput::Send { to, bytes } => {
-                    let (count, sum) = &self.shared.sent;
-                    count.fetch_add(1, Ordering::Relaxed);
-                    sum.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    let _ = self.socket.send_to(&bytes, self.mapped(to));
-                }
+                SwimOutput::Send { to, bytes } => match &mut self.door {
+                    None => self.send(to, &bytes),
+                    Some(door) => {
+                        door.seal(to, bytes, rt::now(), &mut self.outgoing);
+                        self.send_outgoing();
+                    }
+                },
                 SwimOutput::MemberUp { .. } | SwimOutput::MemberDown { .. } => news = true,
                 SwimOutput::IdentityRenewed { .. } => {}
                 SwimOutput::Refused { holder, .. } => {
@@ -380,6 +433,19 @@ impl Owner {
             }
         }
         news
+    }
+
+    fn send_outgoing(&mut self) {
+        for Outgoing { to, bytes } in std::mem::take(&mut self.outgoing) {
+            self.send(to, &bytes);
+        }
+    }
+
+    fn send(&self, to: SocketAddr, bytes: &[u8]) {
+        let (count, sum) = &self.shared.sent;
+        count.fetch_add(1, Ordering::Relaxed);
+        sum.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let _ = self.socket.send_to(bytes, self.mapped(to));
     }
 
     fn mapped(&self, to: SocketAddr) -> SocketAddr {
@@ -426,7 +492,7 @@ mod tests {
         let addr = socket.local_addr().unwrap();
         let config = SwimConfig::lan(NetworkName::new("test").unwrap());
         let name = NodeName::new(name).unwrap();
-        (SwimHandle::start(socket, name, config, addr.port().into()).unwrap(), addr)
+        (SwimHandle::start(socket, name, config, addr.port().into(), None).unwrap(), addr)
     }
 
     async fn wait_for(swim: &SwimHandle, done: impl Fn(&Roster) -> bool) {
@@ -469,7 +535,7 @@ mod tests {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let config = SwimConfig::lan(NetworkName::new("test").unwrap());
-        let b = SwimHandle::start(socket, NodeName::new("b").unwrap(), config, 9).unwrap();
+        let b = SwimHandle::start(socket, NodeName::new("b").unwrap(), config, 9, None).unwrap();
         let here = |ip: [u8; 4]| SocketAddr::from((ip, port));
         rt::block_on(async {
             a.become_member(a_addr, Incarnation(1));

@@ -6,12 +6,12 @@ use super::stage::{Row, hidden, hidden_up, parse, run};
 pub const ROWS: &[Row] = &[
     hidden_up(
         0,
-        "distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587",
+        "distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 --insecure",
         "node n1 of network distkv",
     ),
     hidden_up(
         1,
-        "distkv-node join n1 --name n2 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587",
+        "distkv-node join n1 --name n2 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 --insecure",
         "node n2 of network distkv",
     ),
     hidden(0, "distkv-node set a.b.c 1 --copies 1"),

@@ -5,28 +5,30 @@ use super::stage::{Row, down, follow, hidden, run, run_to, until, up};
 const CODE_1: &[i32] = &[1];
 
 pub const ROWS: &[Row] = &[
+    run(0, "distkv-node key new --network plant --to key", &["of network plant is in key\n"]),
     up(
         0,
-        "distkv-node run  --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587",
-        "node n1 of network distkv: clients at 0.0.0.0:27586",
+        "distkv-node run  --key key --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587",
+        "node n1 of network plant: clients at 0.0.0.0:27586",
     ),
     up(
         1,
-        "distkv-node join n1.example.org --name n2 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587",
-        "node n2 of network distkv: clients at 0.0.0.0:27586",
+        "distkv-node join --key key --name n2 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
+         n1.example.org",
+        "node n2 of network plant: clients at 0.0.0.0:27586",
     ),
     up(
         2,
-        "distkv-node join n1.example.org n2.example.org --name n3 --client 0.0.0.0:27586 \
-         --gossip 0.0.0.0:27587",
-        "node n3 of network distkv: clients at 0.0.0.0:27586",
+        "distkv-node join --key key --name n3 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
+         n1.example.org n2.example.org",
+        "node n3 of network plant: clients at 0.0.0.0:27586",
     ),
     run(0, "distkv-node wait --members 3 --timeout 30s", &["n1 is ready and sees 3 members"]),
     run(0, "distkv-node wait", &["n1 is ready"]),
     run(0, "distkv-node status", &["ready                                 yes\n"]),
     run(0, "distkv-node status --json | jq .entries", &["0\n"]),
     run(0, "distkv-node status --timeout 1s >/dev/null && echo ready", &["ready\n"]),
-    run(0, "distkv-node members", &["n1 ", "n2 ", "n3 ", " up "]),
+    run(0, "distkv-node members", &["n1 ", "n2 ", "n3 ", " up ", " secured "]),
     run(0, "distkv-node members --json | jq -r 'select(.state == \"down\") | .name'", &[]),
     // Reading and writing.
     run(0, "distkv-node set site.count 5", &["site.count: set (n1~"]),

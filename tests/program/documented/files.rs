@@ -9,21 +9,23 @@ const DIFFERENT: &[i32] = &[1];
 const BY_DATE: &[i32] = &[0, 1];
 
 pub const README: &[Row] = &[
+    hidden(0, "distkv-node key new --network plant --to key"),
     up(
         0,
-        "distkv-node run  --name n1 --gossip 0.0.0.0:27587 --data-dir /var/lib/distkv/n1",
-        "node n1 of network distkv",
+        "distkv-node run  --key key --name n1 --gossip 0.0.0.0:27587 --data-dir /var/lib/distkv/n1",
+        "node n1 of network plant",
     ),
     up(
         1,
-        "distkv-node join n1.example.org --name n2 --gossip 0.0.0.0:27587 \
+        "distkv-node join --key key --name n2 --gossip 0.0.0.0:27587 n1.example.org \
          --data-dir /var/lib/distkv/n2 --sync every-batch",
-        "node n2 of network distkv",
+        "node n2 of network plant",
     ),
     hidden_up(
         2,
-        "distkv-node join n1 --name n3 --gossip 0.0.0.0:27587 --data-dir /var/lib/distkv/n3",
-        "node n3 of network distkv",
+        "distkv-node join n1 --key key --name n3 --gossip 0.0.0.0:27587 \
+         --data-dir /var/lib/distkv/n3",
+        "node n3 of network plant",
     ),
     hidden(0, "for n in $(seq 14); do distkv-node set site.lamp $n; done"),
     hidden(0, "distkv-node wait --members 3"),

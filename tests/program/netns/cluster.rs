@@ -233,7 +233,7 @@ impl Cluster {
 pub fn start_node(hosts: &Hosts, host: usize, options: &[&str]) -> NodeProcess {
     let (client, gossip) = (client_addr(host).to_string(), gossip_addr(host).to_string());
     let first = gossip_addr(0).to_string();
-    let mut arguments = vec!["--client", &client, "--gossip", &gossip];
+    let mut arguments = vec!["--client", &client, "--gossip", &gossip, "--insecure"];
     if host == 0 {
         arguments.insert(0, "run");
     } else {

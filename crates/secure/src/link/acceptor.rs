@@ -86,7 +86,7 @@ impl Acceptor {
             First::More => return Ok(None),
             First::Plaintext(_) => {
                 let text = "this network is secured with a key; start this node with `--key FILE`";
-                PlaintextRefusal::new(RefusalCode::Other, text.to_owned()).encode(out);
+                PlaintextRefusal::new(RefusalCode::Key, text.to_owned()).encode(out);
                 return Err(AcceptError::Plaintext);
             }
             First::Version(version) => {

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::greet::{read_greeting, send_hello, send_refusal};
+use super::greet::{GreetError, read_greeting, send_hello, send_refusal};
+use super::secure::seal_accepted;
+use crate::node::link::transport::Channel;
 use crate::node::link::{LinkEnd, Links, is_worth_a_warning, tune};
 use crate::node::membership::address::HostPort;
-use crate::protocol::peer::greeting::{Greeting, RefusalCode};
+use crate::protocol::peer::greeting::{Greeting, Refusal, RefusalCode};
 use crate::rt::{self, TcpListener, TcpStream};
 
 /// The pause after the system refused to give us a connection (out of descriptors, say).
@@ -35,28 +37,55 @@ pub(in crate::node) async fn accept_peers(links: Arc<Links>, listener: TcpListen
 
 /// Greets the caller, and runs the link if it becomes one.
 async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
-    let Some(slot) = links.greetings.slot() else {
-        links.complain(
-            "-",
-            "crowd",
-            "too many connections that have not greeted; closing new ones",
-        );
+    let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
+    let end = {
+        let stream = stream.clone();
+        move || drop(stream.shutdown(std::net::Shutdown::Both))
+    };
+    let Some(slot) = links.greetings.slot(remote.ip(), end) else {
+        links.complain("-", "crowd", "too many connections are being greeted; closing new ones");
         return;
     };
     tune(&stream);
-    let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
     // Complaints are distinguished by host: the port differs each time.
     let who = remote.ip().to_string();
     let stop = links.stop.clone();
-    let (hello, leftover) = match stop.or(read_greeting(&stream)).await {
+    let sealed = async {
+        match &links.keys {
+            None => Ok(Channel::open(stream, Vec::new())),
+            Some(keys) => seal_accepted(keys, stream).await,
+        }
+    };
+    let complain = |reason: &str, error: &dyn std::fmt::Display| {
+        if slot.made_way() {
+            let text = "too many connections that have not greeted; closing the oldest";
+            return links.complain("-", "crowd", text);
+        }
+        let text = format!("a connection to the gossip port was closed: {error}");
+        links.complain(&who, reason, &text);
+    };
+    let mut channel = match stop.or(sealed).await {
+        None => return,
+        Some(Ok(channel)) => channel,
+        Some(Err(error)) => return complain(error.reason(), &error),
+    };
+    let (hello, leftover) = match stop.or(read_greeting(&mut channel)).await {
         None => return,
         Some(Ok((Greeting::Hello(hello), leftover))) => (*hello, leftover),
         Some(Ok((Greeting::Refusal(_), _))) => return,
         Some(Err(error)) => {
-            let text = format!("a connection to the gossip port was closed: {error}");
-            return links.complain(&who, error.reason(), &text);
+            complain(error.reason(), &error);
+            if matches!(error, GreetError::Sealed) {
+                let text =
+                    format!("node {} uses no key; start it with `--key FILE`, too", links.me.name);
+                send_refusal(&mut channel, &Refusal::new(RefusalCode::Key, text)).await;
+            }
+            return;
         }
     };
+    if !slot.note_greeting() {
+        return;
+    }
     if links.me.name < hello.name
         && let Some(addr) = HostPort::parse(&hello.gossip, Some(0)).ok().and_then(|g| g.numeric())
     {
@@ -65,20 +94,23 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
         links.greetings.over(addr, CROSSING_PATIENCE).await;
     }
     // A peer says nothing more, and waits, until it was greeted.
-    if stream.is_ended() {
+    if channel.stream.is_ended() {
         // A process that stood still finds the calls of peers that gave up long ago. None of them
         // may take the place of the link that is up now.
         return;
     }
-    let own = links.hello(&stream);
+    let own = links.hello(&channel.stream);
     let named = format!("{} at {who}", hello.name);
     let admitted = match own.check(&hello) {
-        Ok(()) => links.admit(stream.clone(), hello, remote, false).await,
+        Ok(()) => match links.check_rights(&channel, &hello) {
+            Ok(()) => links.admit(&channel, hello, remote, false).await,
+            Err(refusal) => Err(refusal),
+        },
         // Its name is free in a moment.
         Err(_) if links.stop.is_requested() => Err(links.going_away()),
         Err(refusal) if refusal.code == RefusalCode::NameHeld && links.gives_way(&own, &hello) => {
             // It sees by our greeting that it keeps the name.
-            let _ = send_hello(&stream, &own).await;
+            let _ = send_hello(&mut channel, &own).await;
             return;
         }
         Err(refusal) => Err(refusal),
@@ -91,15 +123,15 @@ async fn answer(links: Arc<Links>, stream: TcpStream, remote: SocketAddr) {
             } else {
                 tracing::debug!(peer = named, code, "refused a peer: {refusal}");
             }
-            send_refusal(&stream, &refusal).await;
+            send_refusal(&mut channel, &refusal).await;
         }
         Ok(link) => {
-            if let Err(error) = send_hello(&stream, &own).await {
+            if let Err(error) = send_hello(&mut channel, &own).await {
                 tracing::debug!(peer = named, "the greeting could not be sent: {error}");
                 return links.finish(&link, LinkEnd::Gone);
             }
             drop(slot);
-            Arc::clone(&links).run(link, leftover).await;
+            Arc::clone(&links).run(link, channel.into_halves(leftover)).await;
         }
     }
 }

@@ -10,8 +10,10 @@ use std::time::Duration;
 use futures::future::{Either, select};
 
 use super::greet::{read_greeting, send_hello};
+use super::secure::seal_dialled;
 use crate::model::ids::NodeName;
 use crate::node::config::GOSSIP_PORT;
+use crate::node::link::transport::{Channel, Halves};
 use crate::node::link::{Dialled, Link, Links, Origin, Standing, is_worth_a_warning, tune};
 use crate::node::membership::address::{HostPort, route_to};
 use crate::protocol::peer::greeting::{Greeting, Refusal, RefusalCode};
@@ -68,19 +70,17 @@ async fn attempt(links: Arc<Links>, address: String) {
     let outcome = stop.or(dial(&links, &address)).await;
     let (dialled, link) = match outcome {
         None => return,
-        Some(Ok((link, leftover))) => {
-            (Dialled::Linked(link.peer.name.clone()), Some((link, leftover)))
-        }
+        Some(Ok((link, halves))) => (Dialled::Linked(link.peer.name.clone()), Some((link, halves))),
         Some(Err(dialled)) => (dialled, None),
     };
     links.targets.lock().on_dialled(&address, dialled, rt::now(), rt::random_u64());
     links.changed.notify(usize::MAX);
-    if let Some((link, leftover)) = link {
-        links.run(link, leftover).await;
+    if let Some((link, halves)) = link {
+        links.run(link, halves).await;
     }
 }
 
-type Outcome = Result<(Arc<Link>, Vec<u8>), Dialled>;
+type Outcome = Result<(Arc<Link>, Halves), Dialled>;
 
 async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
     let failed = |why: String| Err(Dialled::Failed(why));
@@ -113,10 +113,23 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         return Err(Dialled::Linked(name));
     }
     tune(&stream);
-    let own = links.hello(&stream);
     let _greeting = links.greetings.begin(remote);
-    let greeted = match send_hello(&stream, &own).await {
-        Ok(()) => read_greeting(&stream).await,
+    let mut channel = match &links.keys {
+        None => Channel::open(stream, Vec::new()),
+        Some(keys) => match seal_dialled(keys, stream, remote).await {
+            Ok(channel) => channel,
+            Err(error) => {
+                links.complain(address, error.reason(), &format!("no sealed link: {error}"));
+                return Err(match error.is_lasting() {
+                    true => Dialled::Refused(error.to_string()),
+                    false => Dialled::Failed(error.to_string()),
+                });
+            }
+        },
+    };
+    let own = links.hello(&channel.stream);
+    let greeted = match send_hello(&mut channel, &own).await {
+        Ok(()) => read_greeting(&mut channel).await,
         Err(error) => Err(error),
     };
     let (peer, leftover) = match greeted {
@@ -137,6 +150,9 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         }
         return refused(links, address, refusal);
     }
+    if let Err(refusal) = links.check_rights(&channel, &peer) {
+        return refused(links, address, refusal);
+    }
     if !links.hub.read(crate::engine::Engine::is_ready) {
         // A joiner should know more than the one peer that it was given.
         for other in &peer.peers {
@@ -146,8 +162,8 @@ async fn dial(links: &Arc<Links>, address: &str) -> Outcome {
         }
     }
     let name = peer.name.clone();
-    match links.admit(stream, peer, remote, true).await {
-        Ok(link) => Ok((link, leftover)),
+    match links.admit(&channel, peer, remote, true).await {
+        Ok(link) => Ok((link, channel.into_halves(leftover))),
         Err(refusal) if refusal.code == RefusalCode::Linked => Err(Dialled::Linked(name)),
         Err(refusal) => {
             links.complain(address, refusal.code.as_str(), &format!("not linked: {refusal}"));
@@ -177,7 +193,7 @@ fn refused(links: &Links, address: &str, refusal: Refusal) -> Outcome {
         links.complain(address, refusal.code.as_str(), &text);
     }
     Err(match refusal.code {
-        RefusalCode::Network | RefusalCode::Version | RefusalCode::Limits => {
+        RefusalCode::Network | RefusalCode::Version | RefusalCode::Limits | RefusalCode::Key => {
             Dialled::Refused(refusal.text)
         }
         _ => Dialled::Failed(refusal.text),
@@ -239,7 +255,7 @@ async fn connect(addrs: &[SocketAddr]) -> io::Result<(TcpStream, SocketAddr)> {
     }
 }
 
-async fn connect_one(addr: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
+pub(super) async fn connect_one(addr: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
     let stream = rt::timeout(CONNECT_TIMEOUT, TcpStream::connect(addr))
         .await
         .unwrap_or_else(|| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer")))

@@ -7,9 +7,11 @@ use std::time::Duration;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::node::config::GOSSIP_PORT;
+use crate::node::link::transport::{Channel, ReceiveError};
 use crate::protocol::frame::{FrameError, GREETING_BYTES_MAX, HEADER_BYTES, split_frame};
 use crate::protocol::peer::greeting::{Greeting, GreetingError, Hello, Refusal};
 use crate::rt::{self, TcpStream};
+use crate::secure::link::SECURED;
 
 /// How long either side may take to identify itself.
 pub(super) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,6 +34,21 @@ pub(in crate::node::link) enum GreetError {
     Stranger { shown: String, why: FrameError },
     #[error("{0}")]
     Greeting(#[from] GreetingError),
+    /// A handshake where a greeting belongs.
+    #[error("the peer uses a key, and this node does not; start this node with `--key FILE`, too")]
+    Sealed,
+    /// A record that does not open.
+    #[error("{0}")]
+    Record(ReceiveError),
+}
+
+impl From<ReceiveError> for GreetError {
+    fn from(error: ReceiveError) -> Self {
+        match error {
+            ReceiveError::Io(error) => Self::Io(error),
+            error => Self::Record(error),
+        }
+    }
 }
 
 impl GreetError {
@@ -49,13 +66,18 @@ impl GreetError {
             Self::ClientPort => "client port",
             Self::Stranger { .. } => "stranger",
             Self::Greeting(_) => "greeting",
+            Self::Sealed => "key",
+            Self::Record(_) => "record",
         }
     }
 }
 
 /// Reads the other side's greeting, and returns the bytes after it.
-pub(super) async fn read_greeting(stream: &TcpStream) -> Result<(Greeting, Vec<u8>), GreetError> {
-    rt::timeout(GREETING_TIMEOUT, read_unlimited(stream)).await.unwrap_or(Err(GreetError::Silent))
+pub(super) async fn read_greeting(
+    channel: &mut Channel,
+) -> Result<(Greeting, Vec<u8>), GreetError> {
+    let read = rt::timeout(GREETING_TIMEOUT, read_unlimited(channel)).await;
+    read.unwrap_or(Err(GreetError::Silent))
 }
 
 /// Whether some bytes begin as a node greets its clients: a short map whose first key is `seq`.
@@ -63,9 +85,12 @@ fn is_client_greeting(bytes: &[u8]) -> bool {
     matches!(bytes, [0x80..=0x8f, rest @ ..] if rest.starts_with(b"\xa3seq"))
 }
 
-async fn read_unlimited(mut stream: &TcpStream) -> Result<(Greeting, Vec<u8>), GreetError> {
+async fn read_unlimited(channel: &mut Channel) -> Result<(Greeting, Vec<u8>), GreetError> {
     let mut bytes = Vec::new();
     loop {
+        if bytes.get(HEADER_BYTES - 1) == Some(&SECURED) && channel.key().is_none() {
+            return Err(GreetError::Sealed);
+        }
         match split_frame(&bytes, GREETING_BYTES_MAX) {
             Err(_) if is_client_greeting(&bytes) => return Err(GreetError::ClientPort),
             Err(why) => {
@@ -80,14 +105,9 @@ async fn read_unlimited(mut stream: &TcpStream) -> Result<(Greeting, Vec<u8>), G
             }
             Ok(None) => {}
         }
-        // Never more than the longest greeting: `split_frame` has spoken by then.
-        let mut piece = [0; 1024];
-        let room = (HEADER_BYTES + GREETING_BYTES_MAX).saturating_sub(bytes.len()).min(piece.len());
-        let count = stream.read(piece.get_mut(..room).unwrap_or_default()).await?;
-        if count == 0 {
+        if !channel.receive(&mut bytes).await? {
             return Err(GreetError::Closed);
         }
-        bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
     }
 }
 
@@ -111,29 +131,39 @@ fn printable(greeting: Greeting) -> Greeting {
 }
 
 /// Sends our greeting.
-pub(super) async fn send_hello(stream: &TcpStream, hello: &Hello) -> Result<(), GreetError> {
+pub(super) async fn send_hello(channel: &mut Channel, hello: &Hello) -> Result<(), GreetError> {
     let mut bytes = Vec::new();
     hello.encode(&mut bytes);
-    send(stream, &bytes).await
+    send(channel, &bytes).await
 }
 
 /// Sends the reason of our refusal, and closes the connection such that the other side can read it.
-pub(super) async fn send_refusal(stream: &TcpStream, refusal: &Refusal) {
+pub(super) async fn send_refusal(channel: &mut Channel, refusal: &Refusal) {
     let mut bytes = Vec::new();
     refusal.encode(&mut bytes);
-    if send(stream, &bytes).await.is_ok() && stream.shutdown(std::net::Shutdown::Write).is_ok() {
-        // Closing with unread bytes would reset the connection, and the refusal with it.
-        let drain = async {
-            let (mut stream, mut piece, mut left) = (stream, [0; 1024], 16);
-            while left > 0 && stream.read(&mut piece).await.is_ok_and(|count| count > 0) {
-                left -= 1;
-            }
-        };
-        let _ = rt::timeout(Duration::from_secs(1), drain).await;
+    if send(channel, &bytes).await.is_ok() {
+        close_after_last_words(&channel.stream, &[]).await;
     }
 }
 
-async fn send(mut stream: &TcpStream, bytes: &[u8]) -> Result<(), GreetError> {
-    rt::timeout(GREETING_TIMEOUT, stream.write_all(bytes)).await.ok_or(GreetError::Silent)??;
+async fn send(channel: &mut Channel, bytes: &[u8]) -> Result<(), GreetError> {
+    rt::timeout(GREETING_TIMEOUT, channel.send(bytes)).await.ok_or(GreetError::Silent)??;
     Ok(())
+}
+
+/// Sends these bytes as they are, and closes the connection such that the other side can read them.
+pub(super) async fn close_after_last_words(mut stream: &TcpStream, words: &[u8]) {
+    let last = async {
+        if stream.write_all(words).await.is_err()
+            || stream.shutdown(std::net::Shutdown::Write).is_err()
+        {
+            return;
+        }
+        // Closing with unread bytes would reset the connection, and the last words with it.
+        let (mut piece, mut left) = ([0; 1024], 16);
+        while left > 0 && stream.read(&mut piece).await.is_ok_and(|count| count > 0) {
+            left -= 1;
+        }
+    };
+    let _ = rt::timeout(Duration::from_secs(1), last).await;
 }

@@ -6,6 +6,7 @@
 //! | [`targets`] | whom to dial, and when |
 //! | `dial` | connections that we make |
 //! | `accept` | connections that peers make |
+//! | `secure` | the handshake of a sealed link |
 //! | `greet` | the first words on a connection |
 //! | `handshakes` | connections that have not become links yet |
 //! | [`admission`] | which connection to a peer stays |
@@ -17,4 +18,5 @@ pub(super) mod dial;
 pub(super) mod greet;
 pub(super) mod handshakes;
 pub(super) mod name_conflict;
+mod secure;
 pub(super) mod targets;

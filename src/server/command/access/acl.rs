@@ -52,7 +52,7 @@ impl Session {
                 return Err(ClientError::bad_request(text));
             }
             Some(list) if cx.shared.must_log_in() => {
-                let (_, directory) = cx.shared.users.now(cx.hub);
+                let directory = cx.shared.policy_data.directory(cx.hub);
                 let list = directory.list(list).ok_or_else(|| no_list(list))?;
                 named(list, &cx.access.rights, &path, test.mode, || {
                     cx.hub.read(|engine| has_value(engine.tree(), &path))

@@ -267,6 +267,7 @@ fn write_member(member: &MemberInfo, roles: &Roles, out: &mut Vec<u8>) {
     map.optional_str("client", member.client.as_deref());
     map.str("state", member.state.word());
     map.bool("linked", member.linked);
+    map.bool("secured", member.secured);
     map.bool("ready", member.ready);
     map.bool("lagging", member.lagging);
     map.u64("acked", member.acked.get());

@@ -85,6 +85,7 @@ impl Roles {
                 client: None,
                 state: MemberState::Away,
                 linked: false,
+                secured: false,
                 ready: false,
                 lagging: false,
                 acked: Tick::default(),

@@ -2,8 +2,8 @@
 //! own [`Hello`] or with a [`Refusal`] that says what to do. Both check the other's.
 //!
 //! A greeting is a frame whose body is a MessagePack map with text keys, so that it can grow;
-//! unknown keys are ignored. The field `auth` is reserved: with a shared cluster key it will
-//! carry the first message of the key exchange.
+//! unknown keys are ignored. With a cluster key, a handshake precedes it, and it travels in that link's
+//! records (the crate `distkv-secure`).
 
 use crate::model::ids::{Incarnation, Millis, NodeName, Tock};
 use crate::model::invariant::OrBroken;
@@ -24,6 +24,10 @@ pub const VERSION_OLDEST: u64 = 2;
 /// The first version whose speakers can read paths with arrays as elements; an older one closes the
 /// link when it gets such a path. So a node that holds one speaks no older version.
 pub const VERSION_ARRAY_PATHS: u64 = 3;
+/// The bit of [`Hello::features`] of a node with a cluster key that enforces the rights of its clients.
+/// Over a sealed link the other side must have it, too: whoever writes through a node that enforces
+/// none could write everywhere.
+pub const FEATURE_RIGHTS: u64 = 1;
 /// Most bytes of an address or a text in a greeting.
 const TEXT_BYTES_MAX: usize = 512;
 
@@ -42,7 +46,7 @@ pub const LIMITS: [u64; 5] = [
 pub struct Hello {
     /// Oldest and newest version of the peer protocol that the sender speaks.
     pub versions: (u64, u64),
-    /// Bits for optional features; none are defined yet, unknown ones are ignored.
+    /// Bits for optional features, [`FEATURE_RIGHTS`]; unknown ones are ignored.
     pub features: u64,
     /// The network's name, so that two networks never mix.
     pub network: String,
@@ -104,12 +108,14 @@ pub enum RefusalCode {
     Linked,
     /// The node has too many links or is going away.
     Unavailable,
+    /// One of the two has a cluster key, and the other has none.
+    Key,
     /// Something this version does not know.
     Other,
 }
 
 impl RefusalCode {
-    const ALL: [(Self, &'static str); 9] = [
+    const ALL: [(Self, &'static str); 10] = [
         (Self::Version, "version"),
         (Self::Network, "network"),
         (Self::Limits, "limits"),
@@ -118,6 +124,7 @@ impl RefusalCode {
         (Self::Myself, "myself"),
         (Self::Linked, "linked"),
         (Self::Unavailable, "unavailable"),
+        (Self::Key, "key"),
         (Self::Other, "other"),
     ];
 

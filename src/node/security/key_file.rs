@@ -1,0 +1,240 @@
+//! Key files on disk: reading one that nobody else can read, and replacing one so that it is whole at
+//! any time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::secure::key_file::{FILE_BYTES_MAX, KeyFile, KeyFileError};
+
+/// The mode of a key file: its owner may read and write it, and nobody else anything.
+const MODE: u32 = 0o600;
+/// The permissions that others must not have.
+const OTHERS: u32 = 0o077;
+
+/// Why a key file cannot be used, and what to do. No text shows a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileTrouble {
+    /// It cannot be read.
+    #[error("the key file {}: {source}{}", path.display(), hint(source))]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Others than its owner can read it, or write to it.
+    #[error(
+        "the key file {} is open to other users (mode {mode:04o}); type: chmod 600 {}",
+        path.display(), path.display()
+    )]
+    Loose {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It does not contain what a key file does.
+    #[error("{}{}{}", path.display(), place(why.line), why.problem)]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, and what is wrong there.
+        why: KeyFileError,
+    },
+    /// It is of another network than the running node.
+    #[error("the key file {} is of network {file}, and this node of network {node}", path.display())]
+    OtherNetwork {
+        /// The file.
+        path: PathBuf,
+        /// The file's network.
+        file: String,
+        /// The node's.
+        node: String,
+    },
+    /// There is a file already, which may be the only copy of a key.
+    #[error(
+        "{} exists already; take another name, or replace it with --force: whoever has only its keys is \
+         shut out",
+        path.display()
+    )]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be written. What was there is as it was.
+    #[error("the key file {} cannot be written: {source}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "; copy it from another node, or make one with `distkv-node key new --network NAME --to FILE`"
+        }
+        io::ErrorKind::PermissionDenied => "; it must belong to the user that runs the node",
+        _ => "",
+    }
+}
+
+fn place(line: usize) -> String {
+    if line == 0 { String::from(": ") } else { format!(", line {line}: ") }
+}
+
+/// Reads a key file that only its owner can read.
+///
+/// # Errors
+/// [`KeyFileTrouble`] names the file, the line, and what to do.
+pub fn read(path: &Path) -> Result<KeyFile, KeyFileTrouble> {
+    let unreadable = |source| KeyFileTrouble::Unreadable { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    // Of the opened file: the name may be another one's by now.
+    let meta = file.metadata().map_err(unreadable)?;
+    if !meta.is_file() {
+        let what = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
+        return Err(unreadable(what));
+    }
+    let mode = meta.mode() & 0o7777;
+    if mode & OTHERS != 0 {
+        return Err(KeyFileTrouble::Loose { path: path.to_owned(), mode });
+    }
+    let mut text = zeroize::Zeroizing::new(String::new());
+    let room = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX) + 1;
+    file.take(room).read_to_string(&mut text).map_err(unreadable)?;
+    KeyFile::parse(&text).map_err(|why| KeyFileTrouble::Damaged { path: path.to_owned(), why })
+}
+
+/// Makes a new key file.
+///
+/// # Errors
+/// [`KeyFileTrouble::Exists`], [`KeyFileTrouble::Unwritable`].
+pub fn create(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
+    let made = write_new(path, file).and_then(|()| sync_folder(path));
+    made.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => KeyFileTrouble::Exists { path: path.to_owned() },
+        _ => KeyFileTrouble::Unwritable { path: path.to_owned(), source },
+    })
+}
+
+/// Puts a key file in the place of the one that is there, if any: beside it first, then in its place.
+/// Behind a symbolic link, the file that it names is replaced.
+///
+/// # Errors
+/// [`KeyFileTrouble::Unwritable`]; what was there is as it was.
+pub fn replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut name = real.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let beside = real.with_file_name(name);
+    // Of a replacement that was interrupted.
+    let _ = fs::remove_file(&beside);
+    let written = write_new(&beside, file).and_then(|()| fs::rename(&beside, &real));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+        .and_then(|()| sync_folder(&real))
+        .map_err(|source| KeyFileTrouble::Unwritable { path: path.to_owned(), source })
+}
+
+/// Writes a file that is not there yet, down to the disk.
+fn write_new(path: &Path, file: &KeyFile) -> io::Result<()> {
+    let mut made = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
+    made.write_all(file.to_text().as_bytes()).and_then(|()| made.sync_all()).inspect_err(|_| {
+        // Half of a key file is none.
+        let _ = fs::remove_file(path);
+    })
+}
+
+/// So that the name survives a power cut as well.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::membership::NetworkName;
+    use crate::secure::key::Key;
+    use crate::secure::key_ring::KeyRing;
+
+    fn file(secret: u8) -> KeyFile {
+        let ring = KeyRing::new(NetworkName::new("plant").unwrap(), Key::new([secret; 32]));
+        KeyFile { ring, ca: None }
+    }
+
+    #[test]
+    fn a_file_is_read_back_as_it_was_written_and_only_its_owner_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, &file(1)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(read(&path).unwrap(), file(1));
+        replace(&path, &file(2)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(read(&path).unwrap(), file(2));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn no_file_is_made_over_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, &file(1)).unwrap();
+        let again = create(&path, &file(2));
+        assert!(matches!(again, Err(KeyFileTrouble::Exists { .. })), "{again:?}");
+        assert_eq!(read(&path).unwrap(), file(1));
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, &file(1)).unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let text = read(&path).unwrap_err().to_string();
+            let told = format!("chmod 600 {}", path.display());
+            assert!(text.contains(&told) && text.contains(&format!("{mode:04o}")), "{text}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        assert_eq!(read(&path).unwrap(), file(1));
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_with_its_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, &file(1)).unwrap();
+        fs::write(&path, "network plant\n\nkey 1f0c3a77\n").unwrap();
+        let text = read(&path).unwrap_err().to_string();
+        assert!(text.starts_with(&format!("{}, line 3: ", path.display())), "{text}");
+        fs::write(&path, vec![b'#'; FILE_BYTES_MAX + 9]).unwrap();
+        let text = read(&path).unwrap_err().to_string();
+        assert!(text.contains("is this the right file?"), "{text}");
+        let text = read(dir.path()).unwrap_err().to_string();
+        assert!(text.contains("not a file") || text.contains("directory"), "{text}");
+        let text = read(&dir.path().join("none")).unwrap_err().to_string();
+        assert!(text.contains("key new --network NAME --to FILE"), "{text}");
+    }
+
+    #[test]
+    fn behind_a_symbolic_link_the_file_is_replaced_and_not_the_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("key"), dir.path().join("link"));
+        create(&path, &file(1)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        replace(&link, &file(2)).unwrap();
+        assert_eq!(read(&path).unwrap(), file(2));
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+}

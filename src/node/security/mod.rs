@@ -1,0 +1,116 @@
+//! The cluster key of a running node: the ring that its links and datagrams use, and the file that it came
+//! from.
+
+mod key_file;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use key_file::{KeyFileTrouble, create, read, replace};
+use parking_lot::Mutex;
+
+use crate::rt;
+use crate::secure::key::KeyId;
+use crate::secure::key_file::KeyFile;
+use crate::secure::key_ring::KeyRing;
+use crate::secure::link::{Ephemeral, Suites};
+
+/// The cluster key that a node is started with.
+#[derive(Clone, Debug)]
+pub struct KeyConfig {
+    /// What the key file contains.
+    pub file: KeyFile,
+    /// The file itself, which [`Node::read_key_file_again`](super::Node::read_key_file_again) reads; none:
+    /// the keys stay as they are.
+    pub path: Option<PathBuf>,
+    /// Links and datagrams of nodes without a key are taken, too, and nodes that take no sealed ones get
+    /// plaintext: while a network moves to a key.
+    pub plaintext_peers: bool,
+}
+
+impl KeyConfig {
+    /// Reads the key file.
+    ///
+    /// # Errors
+    /// [`KeyFileTrouble`] names the file and says what to do.
+    pub fn read(path: &Path) -> Result<Self, KeyFileTrouble> {
+        let file = read(path)?;
+        Ok(Self { file, path: Some(path.to_owned()), plaintext_peers: false })
+    }
+}
+
+/// What reading the key file again has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeysRead {
+    /// The keys that are in the ring now.
+    pub ids: Vec<KeyId>,
+    /// The one that this node seals with.
+    pub primary: KeyId,
+    /// Whether the ring is another one than before.
+    pub is_change: bool,
+}
+
+/// What the parts of a secured node share.
+pub(in crate::node) struct Keys {
+    ring: Mutex<Arc<KeyRing>>,
+    path: Option<PathBuf>,
+    plaintext_peers: bool,
+    suites: Suites,
+}
+
+impl Keys {
+    pub(in crate::node) fn new(config: KeyConfig) -> Self {
+        Self {
+            ring: Mutex::new(Arc::new(config.file.ring)),
+            path: config.path,
+            plaintext_peers: config.plaintext_peers,
+            suites: Suites::of_this_machine(),
+        }
+    }
+
+    /// The present keys.
+    pub(in crate::node) fn ring(&self) -> Arc<KeyRing> {
+        Arc::clone(&self.ring.lock())
+    }
+
+    /// Whether nodes without a key are spoken to.
+    pub(in crate::node) fn takes_plaintext(&self) -> bool {
+        self.plaintext_peers
+    }
+
+    /// The ciphers of this machine.
+    pub(in crate::node) fn suites(&self) -> Suites {
+        self.suites
+    }
+
+    /// What a handshake needs, from the system.
+    pub(in crate::node) fn ephemeral() -> std::io::Result<Ephemeral> {
+        rt::random_secret().map(Ephemeral::new)
+    }
+
+    /// Reads the file again, and takes its keys for all that is sealed and opened from now on. Links that
+    /// stand go on: their keys are their own. Blocks for the disk.
+    ///
+    /// # Errors
+    /// [`KeyFileTrouble`]; the keys are as they were.
+    pub(in crate::node) fn read_again(&self) -> Result<KeysRead, KeyFileTrouble> {
+        let Some(path) = &self.path else { return Ok(told(&self.ring(), false)) };
+        let file = read(path)?;
+        let mut ring = self.ring.lock();
+        if file.ring.network() != ring.network() {
+            return Err(KeyFileTrouble::OtherNetwork {
+                path: path.clone(),
+                file: file.ring.network().as_str().to_owned(),
+                node: ring.network().as_str().to_owned(),
+            });
+        }
+        let is_change = **ring != file.ring;
+        *ring = Arc::new(file.ring);
+        Ok(told(&ring, is_change))
+    }
+}
+
+fn told(ring: &KeyRing, is_change: bool) -> KeysRead {
+    let summary = ring.summary();
+    KeysRead { ids: summary.ids, primary: summary.primary, is_change }
+}
