@@ -38,6 +38,40 @@ fn a_watch_that_began_before_a_revocation_tells_nothing_more() {
 }
 
 #[test]
+fn what_is_written_after_a_revocation_is_never_told_however_close_they_are() {
+    let mut place = Place::new();
+    let mut user = place.user("joe", &[("a", "x"), ("a.+", "r"), ("::msg.#", "r")]);
+    let watch = user.start(map! {"action": "watch", "path": path("a")});
+    assert_eq!(text(&user.reply(watch), "state"), "start");
+    let monitor = user.start(map! {"action": "msg_monitor", "topic": path("t.#")});
+    assert_eq!(text(&user.reply(monitor), "state"), "start");
+    let send = |n: u64, data: u64| {
+        let topic = Value::Array(vec!["t".into(), n.to_string().into()]);
+        map! {"action": "msg_send", "topic": topic, "data": data}
+    };
+    for n in 0..200 {
+        // The stream's turn for these is perhaps under way while those of after the revocation are written.
+        place.admin.ok(set(&format!("a:{n}"), 2 * n));
+        place.admin.ok(send(n, 2 * n));
+        place.list("joe", &[(&format!("a:{n}"), ""), (&format!("::msg.t.{n}"), "")]);
+        place.admin.ok(set(&format!("a:{n}"), 1));
+        place.admin.ok(send(n, 1));
+    }
+    let last = 1_000_000;
+    place.admin.ok(set("a.last", last));
+    place.admin.ok(send(last, last));
+    for (seq, field) in [(watch, "value"), (monitor, "data")] {
+        loop {
+            let got = user.reply(seq)[field].as_u64().unwrap();
+            assert_eq!(got % 2, 0, "what was written after the right was taken");
+            if got == last {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_revocation_amid_a_walk_counts_for_its_rest() {
     let mut place = Place::new();
     for n in 0..200 {
