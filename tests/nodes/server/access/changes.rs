@@ -96,6 +96,20 @@ fn a_revocation_amid_a_walk_counts_for_its_rest() {
 }
 
 #[test]
+fn places_on_the_way_to_what_is_revoked_are_not_sent_any_more() {
+    let mut place = Place::new();
+    place.admin.ok(set("a.b.c.d", 1));
+    let mut user = place.user_with_qlen("joe", &[("a", "xe"), ("a.#", "rxe")], 3);
+    let seq = user.start(map! {"action": "get_tree", "path": path("a"), "empty": true});
+    assert_eq!(text(&user.reply(seq), "state"), "start");
+    assert!(!has(&user.reply(seq), "value"), "the top");
+    user.silence(seq);
+    place.list("joe", &[("a.b.c.d", "")]);
+    user.ack(seq, 2);
+    assert_eq!(text(&user.reply(seq), "state"), "end");
+}
+
+#[test]
 fn a_walk_whose_top_is_lost_ends_with_an_error() {
     let mut place = Place::new();
     for n in 0..20 {
