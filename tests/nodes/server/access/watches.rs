@@ -4,6 +4,7 @@
 use super::{Place, at, entries, failed, numbers};
 use crate::harness::{Client, Value, array, has, path, text};
 use crate::server::streams::conflicts::Peer;
+use crate::server::streams::watches_and_purges::{UNHEARD, deletion, leave_tree};
 
 fn watch(client: &mut Client, at: &str) -> u64 {
     let seq = client.start(map! {"action": "watch", "path": path(at)});
@@ -134,6 +135,10 @@ fn a_watch_that_starts_over_sends_what_may_be_seen_then() {
         vec![delete("a.shut.gone"), delete("a.gone"), delete("a.late.gone")],
     );
     place.list("joe", &[("a.late.#", "")]);
+    // Entries that are in no tree any more.
+    let at_ticks = ["a.shut.purged", "a.purged", "a.late.purged"].into_iter().zip(UNHEARD..);
+    let purged = at_ticks.map(|(at, tick)| deletion(&place.node, at, tick)).collect();
+    leave_tree(&place.node, purged, Vec::new());
     let (mut messages, mut acked) = (Vec::new(), 1);
     let is_done = |messages: &[Value]| {
         let seen: Vec<_> = entries(messages).into_iter().map(|(path, _)| path).collect();
@@ -151,7 +156,7 @@ fn a_watch_that_starts_over_sends_what_may_be_seen_then() {
     let mut seen: Vec<_> = entries(&messages).into_iter().map(|(path, _)| path).collect();
     seen.sort();
     let mut expected: Vec<_> = (0..6).map(|n| at(&format!("open:{n}"))).collect();
-    expected.push(at("gone"));
+    expected.extend([at("gone"), at("purged")]);
     expected.sort();
     assert_eq!(seen, expected);
 }
