@@ -70,6 +70,11 @@ impl Sight {
         Ok(true)
     }
 
+    /// Nothing is asked for a while: what can be made again is not kept.
+    pub fn rest(&mut self) {
+        self.walk.iter_mut().for_each(Walk::rest);
+    }
+
     /// Whether everything is shown.
     #[must_use]
     pub fn is_everything(&self) -> bool {

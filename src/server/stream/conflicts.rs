@@ -156,6 +156,10 @@ impl Source for ConflictsSource {
         }
     }
 
+    fn rest(&mut self) {
+        self.sight.rest();
+    }
+
     fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {
         None
     }

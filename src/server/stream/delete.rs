@@ -250,6 +250,10 @@ impl Source for DeleteSource {
         !self.finished
     }
 
+    fn rest(&mut self) {
+        self.sight.rest();
+    }
+
     fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {
         self.walk.discard()
     }

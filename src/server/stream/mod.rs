@@ -90,6 +90,9 @@ pub(super) trait Source: Send {
         false
     }
 
+    /// It will not be asked for a while: what it can make again it need not keep.
+    fn rest(&mut self) {}
+
     /// The queue of the connection's inbox that it waits for when it is idle; none if it has to be
     /// asked whenever something has happened.
     fn queue(&self) -> Option<QueueId> {
@@ -424,8 +427,12 @@ impl Streams {
                 Outlet { out: &mut *out, garbage: &mut self.garbage, unsynced: &mut *unsynced };
             match stream.take_turn(seq, cx, tock, &mut outlet) {
                 Turn::More => produced = Produced::More,
-                Turn::Idle => drop(self.runnable.remove(&seq)),
+                Turn::Idle => {
+                    stream.source.rest();
+                    self.runnable.remove(&seq);
+                }
                 Turn::Paused => {
+                    stream.source.rest();
                     self.runnable.remove(&seq);
                     self.paused.insert(seq);
                 }

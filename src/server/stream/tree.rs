@@ -94,6 +94,10 @@ impl Source for TreeSource {
         true
     }
 
+    fn rest(&mut self) {
+        self.sight.rest();
+    }
+
     fn close(self: Box<Self>, _: &Context<'_>) -> Option<Garbage> {
         self.walk.discard()
     }

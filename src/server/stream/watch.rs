@@ -320,6 +320,10 @@ impl Source for WatchSource {
         !matches!(self.phase, Phase::Live)
     }
 
+    fn rest(&mut self) {
+        self.sight.rest();
+    }
+
     fn close(self: Box<Self>, cx: &Context<'_>) -> Option<Garbage> {
         cx.hub.unwatch(self.id);
         self.phase.discard()

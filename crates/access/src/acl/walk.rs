@@ -71,6 +71,13 @@ impl Walk {
         self.path.extend_from_slice(rest);
     }
 
+    /// Goes back to the root, and keeps no memory for the way that it went.
+    pub fn rest(&mut self) {
+        self.path = Vec::new();
+        self.steps.truncate(1);
+        self.steps.shrink_to_fit();
+    }
+
     /// The letters where it is.
     #[must_use]
     pub fn letters(&self) -> Letters {

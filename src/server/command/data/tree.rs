@@ -223,7 +223,7 @@ impl<'t> Children<'t> {
         let value = entry.and_then(Entry::value);
         let (is_shown, value) = match &self.limits {
             None => (value.is_some() || self.asked.empty, value),
-            Some(top) => self.shown(top, child, entry),
+            Some(top) => self.shown_to_user(top, child, entry),
         };
         if !is_shown {
             return;
@@ -240,7 +240,7 @@ impl<'t> Children<'t> {
 
     /// Whether a child is shown to a client with limits, and its value if the client may see it. What the client
     /// may not read looks like a child without a value: it is shown if the client may pass it towards something.
-    fn shown<'e>(
+    fn shown_to_user<'e>(
         &self,
         top: &Cursor<'_>,
         child: &Path,

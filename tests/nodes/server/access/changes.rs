@@ -14,7 +14,7 @@ fn assert_ends(user: &mut Client) {
         last = message;
     }
     assert_eq!(text(&last, "code"), "auth_required");
-    assert!(text(&last, "error").contains("the user was removed"), "{last}");
+    assert!(text(&last, "error").contains("was removed"), "{last}");
 }
 
 #[test]
@@ -35,6 +35,40 @@ fn a_watch_that_began_before_a_revocation_tells_nothing_more() {
     place.list("joe", &[("a.b", "r")]);
     place.admin.ok(set("a.b", 51));
     assert_eq!(user.reply(seq)["value"].as_u64(), Some(51));
+}
+
+#[test]
+fn what_is_written_after_a_revocation_is_never_told_however_close_they_are() {
+    let mut place = Place::new();
+    let mut user = place.user("joe", &[("a", "x"), ("a.+", "r"), ("::msg.#", "r")]);
+    let watch = user.start(map! {"action": "watch", "path": path("a")});
+    assert_eq!(text(&user.reply(watch), "state"), "start");
+    let monitor = user.start(map! {"action": "msg_monitor", "topic": path("t.#")});
+    assert_eq!(text(&user.reply(monitor), "state"), "start");
+    let send = |n: u64, data: u64| {
+        let topic = Value::Array(vec!["t".into(), n.to_string().into()]);
+        map! {"action": "msg_send", "topic": topic, "data": data}
+    };
+    for n in 0..200 {
+        // The stream's turn for these is perhaps under way while those of after the revocation are written.
+        place.admin.ok(set(&format!("a:{n}"), 2 * n));
+        place.admin.ok(send(n, 2 * n));
+        place.list("joe", &[(&format!("a:{n}"), ""), (&format!("::msg.t.{n}"), "")]);
+        place.admin.ok(set(&format!("a:{n}"), 1));
+        place.admin.ok(send(n, 1));
+    }
+    let last = 1_000_000;
+    place.admin.ok(set("a.last", last));
+    place.admin.ok(send(last, last));
+    for (seq, field) in [(watch, "value"), (monitor, "data")] {
+        loop {
+            let got = user.reply(seq)[field].as_u64().unwrap();
+            assert_eq!(got % 2, 0, "what was written after the right was taken");
+            if got == last {
+                break;
+            }
+        }
+    }
 }
 
 #[test]
@@ -59,6 +93,20 @@ fn a_revocation_amid_a_walk_counts_for_its_rest() {
         let state = if fetch { "uptodate" } else { "end" };
         assert_eq!(text(&last, "state"), state);
     }
+}
+
+#[test]
+fn places_on_the_way_to_what_is_revoked_are_not_sent_any_more() {
+    let mut place = Place::new();
+    place.admin.ok(set("a.b.c.d", 1));
+    let mut user = place.user_with_qlen("joe", &[("a", "xe"), ("a.#", "rxe")], 3);
+    let seq = user.start(map! {"action": "get_tree", "path": path("a"), "empty": true});
+    assert_eq!(text(&user.reply(seq), "state"), "start");
+    assert!(!has(&user.reply(seq), "value"), "the top");
+    user.silence(seq);
+    place.list("joe", &[("a.b.c.d", "")]);
+    user.ack(seq, 2);
+    assert_eq!(text(&user.reply(seq), "state"), "end");
 }
 
 #[test]

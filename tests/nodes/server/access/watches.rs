@@ -4,6 +4,7 @@
 use super::{Place, at, entries, failed, numbers};
 use crate::harness::{Client, Value, array, has, path, text};
 use crate::server::streams::conflicts::Peer;
+use crate::server::streams::watches_and_purges::{UNHEARD, deletion, leave_tree};
 
 fn watch(client: &mut Client, at: &str) -> u64 {
     let seq = client.start(map! {"action": "watch", "path": path(at)});
@@ -65,20 +66,19 @@ fn rights_that_change_amid_changes_that_were_made_together_count_for_the_rest() 
     let others = watch(&mut other, "a");
     // An admin until a list is set.
     place.put(":n.auth.password.user.ada", Some(map! {"role": "admin"}));
-    let mut ada = place.login("ada", 3);
+    let mut ada = place.login("ada", 4);
     let seq = watch(&mut ada, "a");
-    let paths = ["a.b.x", "a.b.y", "a.c.y", "a.c.z", "a.b.z"];
+    let paths = ["a.b.x", "a.c.y", "a.b.y", "a.c.z", "a.b.z"];
     together(&mut place.admin, paths.iter().zip(1..).map(|(at, n)| set(at, n)).collect());
-    let mut got = vec![ada.reply(seq)];
+    let mut got = vec![ada.reply(seq), ada.reply(seq)];
     ada.silence(seq);
     place.list("ada", &[("a", "x"), ("a.b.#", "rx"), ("a.b", "x")]);
     place.record("ada", "user");
-    for acked in 2..=3 {
+    for acked in 3..=4 {
         ada.ack(seq, acked);
         got.push(ada.reply(seq));
     }
-    assert_eq!(entries(&got[..1]), numbers(&[("b.x", 1)]));
-    assert_eq!(entries(&got), numbers(&[("b.x", 1), ("b.y", 2), ("b.z", 5)]));
+    assert_eq!(entries(&got), numbers(&[("b.x", 1), ("c.y", 2), ("b.y", 3), ("b.z", 5)]));
     assert_eq!(sent(&mut other, others).len(), 5);
 }
 
@@ -135,6 +135,10 @@ fn a_watch_that_starts_over_sends_what_may_be_seen_then() {
         vec![delete("a.shut.gone"), delete("a.gone"), delete("a.late.gone")],
     );
     place.list("joe", &[("a.late.#", "")]);
+    // Entries that are in no tree any more.
+    let at_ticks = ["a.shut.purged", "a.purged", "a.late.purged"].into_iter().zip(UNHEARD..);
+    let purged = at_ticks.map(|(at, tick)| deletion(&place.node, at, tick)).collect();
+    leave_tree(&place.node, purged, Vec::new());
     let (mut messages, mut acked) = (Vec::new(), 1);
     let is_done = |messages: &[Value]| {
         let seen: Vec<_> = entries(messages).into_iter().map(|(path, _)| path).collect();
@@ -152,7 +156,7 @@ fn a_watch_that_starts_over_sends_what_may_be_seen_then() {
     let mut seen: Vec<_> = entries(&messages).into_iter().map(|(path, _)| path).collect();
     seen.sort();
     let mut expected: Vec<_> = (0..6).map(|n| at(&format!("open:{n}"))).collect();
-    expected.push(at("gone"));
+    expected.extend([at("gone"), at("purged")]);
     expected.sort();
     assert_eq!(seen, expected);
 }
@@ -168,8 +172,8 @@ fn only_conflicts_of_what_may_be_read_are_told() {
         place.admin.set(at, "ours");
     }
     let mut peer = Peer::new(&place.node);
-    peer.push("a.shut.x", Some(&[5]), 100);
-    peer.push("a.open", Some(&[6]), 200);
+    peer.push("a.open", Some(&[6]), 100);
+    peer.push("a.shut.x", Some(&[5]), 200);
     let told: Vec<Value> = (0..3).map(|_| user.reply(seq)).collect();
     assert!(
         told.iter()

@@ -4,4 +4,4 @@ pub(super) mod conflicts;
 mod flow_control;
 mod messages;
 mod watches;
-mod watches_and_purges;
+pub(super) mod watches_and_purges;

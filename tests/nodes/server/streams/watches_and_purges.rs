@@ -12,7 +12,7 @@ use distkv::replica::Committed;
 use crate::harness::{Client, Node, Value, array, fields, has, path, text};
 
 /// Ticks that nobody has made.
-const UNHEARD: u64 = 1 << 30;
+pub(in crate::server) const UNHEARD: u64 = 1 << 30;
 
 /// A version that is in no tree; none for a tombstone.
 fn version(node: &Node, at: &str, tick: u64, value: Option<&[u8]>) -> Committed {
@@ -27,7 +27,7 @@ fn version(node: &Node, at: &str, tick: u64, value: Option<&[u8]>) -> Committed 
     Committed { path: at.parse().unwrap(), entry }
 }
 
-fn deletion(node: &Node, at: &str, tick: u64) -> Committed {
+pub(in crate::server) fn deletion(node: &Node, at: &str, tick: u64) -> Committed {
     version(node, at, tick, None)
 }
 
@@ -35,7 +35,7 @@ fn value(node: &Node, at: &str, tick: u64) -> Committed {
     version(node, at, tick, Some(&[5]))
 }
 
-fn leave_tree(node: &Node, purged: Vec<Committed>, dropped: Vec<Committed>) {
+pub(in crate::server) fn leave_tree(node: &Node, purged: Vec<Committed>, dropped: Vec<Committed>) {
     node.hub.queue(Output::Gone { purged, dropped });
 }
 
