@@ -27,7 +27,8 @@ fn help_tells_how_to_begin_and_what_exit_codes_mean() {
         "DISTKV_LOG",
         "Paths:",
         "\"$bin\"",
-        "distkv-node join --name n2",
+        "distkv-node key new --network plant --to key",
+        "distkv-node join --key key --name n2",
     ] {
         assert!(help.stdout.contains(fact), "{fact} is not in {}", help.stdout);
     }

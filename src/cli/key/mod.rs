@@ -168,6 +168,7 @@ pub(super) fn run(args: KeyArgs) -> Result<(), CliError> {
 fn new(args: &NewArgs) -> Result<(), CliError> {
     let network = NetworkName::new(&args.network)
         .map_err(|error| CliError::Usage(format!("--network {:?}: {error}", args.network)))?;
+    // `ca` is for the certificates that clients are shown: whoever makes those puts it in here.
     let file = KeyFile { ring: KeyRing::new(network, random_key()?), ca: None };
     let write = if args.force { replace } else { create };
     write(&args.to, &file).map_err(failure)?;

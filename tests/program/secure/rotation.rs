@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Keys, copy, links, program, wait_for_links};
+use super::{Keys, copy, links, program, wait_for_links, wait_for_log};
 use crate::processes::{Client, NodeProcess, field, wait_until};
 
 /// Makes the nodes read their files, and waits until they have.
@@ -99,6 +99,35 @@ fn a_key_is_replaced_under_load_and_no_request_fails_and_no_write_is_lost() {
     // Who has only the old one is shut out.
     let (code, said) = keys.refused(&nodes[0], &["--key", &stale]);
     assert_eq!(code, Some(3), "{said}");
+}
+
+#[test]
+fn a_node_that_missed_a_rotation_is_back_as_soon_as_it_has_read_the_new_file() {
+    let keys = Keys::new();
+    let (file, old) = keys.make("a");
+    let missed = keys.path("b");
+    copy(&file, &missed);
+    let mut a = keys.run("a", &["--key", &file]);
+    let b = keys.join("b", &a, &["--key", &missed]);
+    wait_for_links(&[&a, &b], true);
+    // All three steps, at one node only, which then begins anew.
+    let said = key(&["add", &file]);
+    let new = said.split_whitespace().nth(1).unwrap().to_owned();
+    key(&["use", &new, &file]);
+    key(&["remove", &old, &file]);
+    let (client, gossip, peer) = (a.client.to_string(), a.gossip.to_string(), b.gossip.to_string());
+    a.signal("TERM");
+    assert!(a.wait().success());
+    let at =
+        ["run", "--peer-wait", "0s", "--peer", &peer, "--client", &client, "--gossip", &gossip];
+    let a = NodeProcess::start_in(&keys.network, "a", &[&at[..], &["--key", &file]].concat());
+    wait_for_log(&b, &["WARN", "does not have this node's primary key", &new]);
+    wait_for_log(&a, &["WARN", &format!("the peer has key {old}, which this node does not have")]);
+    assert!(links(&a).is_empty() && links(&b).is_empty());
+    copy(&file, &missed);
+    b.signal("HUP");
+    wait_for_links(&[&a, &b], true);
+    wait_for_log(&b, &["linked", &format!("key={new}")]);
 }
 
 /// Stops the writers, also when a test fails meanwhile.
