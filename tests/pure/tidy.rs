@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("tree", &["model"]),
     ("protocol", &["model", "tree"]),
+    ("access", &["model", "protocol"]),
     ("actor", &["model"]),
     ("replica", &["model", "tree"]),
     ("membership", &["model", "protocol"]),
@@ -60,8 +61,18 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules without a clock, randomness, sockets, files or the environment.
-const PURE: &[&str] =
-    &["model", "tree", "protocol", "actor", "replica", "membership", "engine", "durable", "sim"];
+const PURE: &[&str] = &[
+    "model",
+    "tree",
+    "protocol",
+    "access",
+    "actor",
+    "replica",
+    "membership",
+    "engine",
+    "durable",
+    "sim",
+];
 
 /// What a pure module must not name outside of its tests.
 const IMPURE: &[&str] = &[
@@ -92,6 +103,7 @@ const RUNTIME: &[&str] =
 const OF_A_NODE: &[&str] = &[
     "model",
     "protocol",
+    "access",
     "actor",
     "replica",
     "membership",
