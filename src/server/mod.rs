@@ -42,6 +42,7 @@ pub use info::{
 pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
+use access::logins::Logins;
 use access::{Access, Identity, Users};
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
@@ -85,6 +86,7 @@ pub(crate) struct Shared {
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
     users: Users,
+    logins: Logins,
     cluster: cluster::nodes::Cluster,
     heavy: Semaphore,
     standing: Arc<cluster::chain_incarnations::Standing>,
@@ -133,7 +135,12 @@ impl Shared {
 
     /// What a client may do, of the policies at this moment.
     fn access_of(&self, identity: &Identity) -> Access {
-        self.users.access_of(&self.hub, identity, self.hub.closing.is_closed())
+        self.users.access_of(&self.hub, identity, self.logins.is_secured())
+    }
+
+    /// Whether clients may do nothing without a login.
+    fn must_log_in(&self) -> bool {
+        self.logins.is_secured() || self.hub.closing.is_closed()
     }
 
     fn begin_to_stop(&self) {
@@ -217,12 +224,14 @@ impl Server {
         config: ServerConfig,
         info: Arc<dyn NodeInfo>,
     ) -> Self {
+        let logins = Logins::new(config.cluster_key.clone());
         let shared = Arc::new(Shared {
             hub,
             config,
             info,
             cluster: cluster::nodes::Cluster::default(),
             users: Users::default(),
+            logins,
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             shards: Arc::default(),
@@ -246,7 +255,7 @@ impl Server {
         shared.hub.client_memory().set_max(shared.config.client_memory_max);
         let _detached = rt::spawn(connections::memory_pressure::relieve(Arc::clone(&shared)));
         let _detached = rt::spawn(cluster::nodes::follow(Arc::clone(&shared)));
-        let _detached = rt::spawn(connections::memory_pressure::shut_out(Arc::clone(&shared)));
+        let _detached = rt::spawn(access::present::shut_out(Arc::clone(&shared)));
         Self { address: bound, shared, accepting }
     }
 

@@ -544,6 +544,16 @@ pub fn random_u64() -> u64 {
     getrandom::u64().unwrap_or_else(|_| RandomState::new().build_hasher().finish())
 }
 
+/// Random bytes that nobody can guess, for keys and nonces.
+///
+/// # Errors
+/// The system has none to give.
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes)
+}
+
 /// How long ago the clock was first looked at.
 #[allow(clippy::disallowed_methods, reason = "this is the place")]
 fn elapsed() -> Duration {

@@ -5,6 +5,12 @@
 //! | this one | [`Identity`]: how a client has shown who it is; [`Access`]: what follows from that at present;
 //! [`Users`]: the data that says so, compiled |
 //! | [`authorise`] | the hook that every request passes |
+//! | [`methods`] | by which methods clients may log in at this node |
+//! | [`cluster_key`] | the key that makes a client an admin, and a node secured |
+//! | `guest` | what a connection keeps for its client's login |
+//! | [`logins`] | what all logins share |
+//! | [`strangers`] | bounds of connections that have not logged in |
+//! | `present` | who is connected, to close those who may do nothing any more |
 //!
 //! A session makes its [`Access`] of the present policies before each batch of requests and each turn of its
 //! streams. The engine carries out nothing that was checked against older ones
@@ -12,6 +18,12 @@
 //! it is in the tree.
 
 pub mod authorise;
+pub mod cluster_key;
+pub(in crate::server) mod guest;
+pub mod logins;
+pub mod methods;
+pub(in crate::server) mod present;
+pub mod strangers;
 
 use std::sync::Arc;
 
@@ -131,17 +143,23 @@ impl Users {
         (policies, directory)
     }
 
-    /// What a client may do at present. `must_log_in`: what clients may not do without.
+    /// What a client may do at present. `is_secured`: clients must log in whatever the data says.
     #[must_use]
-    pub fn access_of(&self, hub: &Hub, identity: &Identity, must_log_in: bool) -> Access {
+    pub fn access_of(&self, hub: &Hub, identity: &Identity, is_secured: bool) -> Access {
+        // Before anything else is looked at: what comes later is then looked at again.
         let policies = hub.policies.now();
+        let must_log_in = is_secured || hub.closing.is_closed();
         match identity {
             Identity::KeyHolder => Access::everything(policies),
             _ if !must_log_in => Access::everything(policies),
             Identity::Unknown => Access::nothing(policies),
             Identity::User { method, name } => {
                 let (policies, directory) = self.now(hub);
-                Access::of_user(&directory, method, name, policies)
+                if methods::serves(directory.login(), is_secured, method) {
+                    Access::of_user(&directory, method, name, policies)
+                } else {
+                    Access::nothing(policies)
+                }
             }
         }
     }

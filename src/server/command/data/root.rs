@@ -21,7 +21,7 @@ impl Session {
         });
         let mut message = MessageWriter::new(out);
         match &entry {
-            Some(entry) => message.entry(entry, ChainLength::WHOLE, names.names()),
+            Some(entry) => message.entry(root.as_bytes(), entry, ChainLength::WHOLE, names.names()),
             None => message.nil("chain").tock(tock),
         };
         // Below the root that was, and now is: nothing. An array if something was cut off.

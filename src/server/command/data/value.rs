@@ -11,6 +11,7 @@ use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
 use crate::model::invariant::OrBroken;
+use crate::model::meta::{is_secret, shown};
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
@@ -179,11 +180,12 @@ impl Session {
     ) -> Result<Permit<'a>, ClientError> {
         let path = self.resolve(cx, write.action, &write.path)?;
         self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
-        if cx.access.rights.is_everything() {
+        let has_secret = is_secret(path.as_bytes());
+        if cx.access.rights.is_everything() && !has_secret {
             return Ok(Permit { path, over_value: None, hides_old: false });
         }
         let letters = cx.access.rights.letters(path.as_bytes());
-        let hides_old = !letters.has(Letters::READ);
+        let hides_old = has_secret || !letters.has(Letters::READ);
         if hides_old && (write.prev.is_some() || write.idempotent) {
             // Its outcome would tell what is there.
             return Err(Denied::Path { action: write.action }.into());
@@ -268,11 +270,13 @@ impl Lookup<'_> {
         out: &mut Vec<u8>,
     ) {
         let mut message = MessageWriter::new(out);
+        // Without one, nothing was found.
+        let path = self.path.as_ref().map_or(&[][..], WholePath::as_bytes);
         match (&self.found, names) {
-            (Some(entry), Some(names)) => message.entry(entry, self.chain, names.names()),
+            (Some(entry), Some(names)) => message.entry(path, entry, self.chain, names.names()),
             (Some(entry), None) => {
                 if let Some(value) = entry.value() {
-                    message.raw("value", value);
+                    message.raw("value", shown(path, value));
                 }
                 message.tock(entry.tock())
             }

@@ -170,6 +170,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         | Action::AuthGet
         | Action::AuthSet
         | Action::AuthList
+        | Action::AuthDelete
         | Action::SetAuthTyp => Request::Auth(decode_auth(action, fields)?),
     })
 }
