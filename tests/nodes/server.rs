@@ -1,6 +1,7 @@
 //! The client port over real sockets: each action, flow control, pipelining, what is sent when.
 
 mod data;
+mod login;
 mod operators;
 mod python_habits;
 mod refusals;

@@ -59,7 +59,9 @@ fn chain(entry: &Entry, table: &NodeTable) -> String {
 
 /// A value for people: as JSON, or the start of its bytes if it is long.
 fn value(path: &[u8], entry: &Entry) -> String {
-    let Some(bytes) = entry.value().map(|value| shown(path, value)) else { return String::from("(deleted)") };
+    let Some(bytes) = entry.value().map(|value| shown(path, value)) else {
+        return String::from("(deleted)");
+    };
     if bytes.len() > SHOWN_VALUE_BYTES_MAX {
         let start = bytes.get(..SHOWN_START_BYTES).unwrap_or_default();
         return format!("{}… ({} bytes)", start.escape_ascii(), bytes.len());

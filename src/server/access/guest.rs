@@ -104,7 +104,9 @@ impl Guest {
         let text = if now >= self.deadline {
             format!("closing the connection: no login within {} s", LOGIN_MS_MAX / 1_000)
         } else if bytes > most {
-            format!("closing the connection: more than {STRANGER_BYTES_MAX} bytes came before a login")
+            format!(
+                "closing the connection: more than {STRANGER_BYTES_MAX} bytes came before a login"
+            )
         } else {
             return None;
         };
@@ -125,7 +127,8 @@ impl Guest {
     pub(in crate::server) fn made(&mut self, seq: u64) -> Option<Result<Made, ClientError>> {
         let (_, slot) = self.prelude.take_if(|(begun, _)| *begun == seq)?;
         let made = slot.lock().take();
-        let failed = "the node had no thread or no memory for this; nothing was changed; try again later";
+        let failed =
+            "the node had no thread or no memory for this; nothing was changed; try again later";
         Some(made.ok_or_else(|| ClientError::new(ErrorCode::TooMany, failed)))
     }
 }

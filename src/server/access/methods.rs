@@ -75,7 +75,8 @@ mod tests {
     fn directory(current: Option<&'static [u8]>, users: &[&str]) -> Directory {
         let event = Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() };
         let path = |text: &str| text.parse::<Path>().unwrap();
-        let users = users.iter().map(|user| (path(&format!(":n.auth.{user}")), &b"\x80"[..], event));
+        let users =
+            users.iter().map(|user| (path(&format!(":n.auth.{user}")), &b"\x80"[..], event));
         let login = current.map(|current| (path(":n.auth"), current, event));
         Directory::build(1, users.chain(login))
     }
@@ -94,8 +95,14 @@ mod tests {
     #[test]
     fn an_open_node_says_what_the_original_says() {
         assert!(offered(&directory(None, &[]), false, false).is_empty());
-        assert_eq!(offered(&directory(None, &[JOE, ROOT]), false, false), ["nil", "password", "root"]);
-        assert_eq!(offered(&directory(Some(ROOT_ON), &[JOE, ROOT]), true, false), ["root", "password"]);
+        assert_eq!(
+            offered(&directory(None, &[JOE, ROOT]), false, false),
+            ["nil", "password", "root"]
+        );
+        assert_eq!(
+            offered(&directory(Some(ROOT_ON), &[JOE, ROOT]), true, false),
+            ["root", "password"]
+        );
         assert_eq!(offered(&directory(Some(ROOT_ON), &[]), true, false), ["root"]);
         // With --ignore-auth.
         assert_eq!(offered(&directory(Some(ROOT_ON), &[ROOT]), false, false), ["nil", "root"]);
@@ -104,9 +111,15 @@ mod tests {
     #[test]
     fn a_secured_node_never_says_that_no_login_is_needed_nor_offers_one_without_a_secret() {
         assert_eq!(offered(&directory(None, &[]), true, true), ["token"]);
-        assert_eq!(offered(&directory(None, &[JOE, ROOT, TOKEN_ROBOT]), true, true), ["password", "token"]);
+        assert_eq!(
+            offered(&directory(None, &[JOE, ROOT, TOKEN_ROBOT]), true, true),
+            ["password", "token"]
+        );
         assert_eq!(offered(&directory(Some(ROOT_ON), &[ROOT, TOKEN_ROBOT]), true, true), ["token"]);
-        assert_eq!(offered(&directory(Some(PASSWORD_ON), &[TOKEN_ROBOT]), true, true), ["password", "token"]);
+        assert_eq!(
+            offered(&directory(Some(PASSWORD_ON), &[TOKEN_ROBOT]), true, true),
+            ["password", "token"]
+        );
     }
 
     #[test]

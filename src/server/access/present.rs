@@ -84,7 +84,9 @@ pub(in crate::server) async fn shut_out(shared: Arc<Shared>) {
         let guests: Vec<Arc<Guest>> = if shared.must_log_in() { all() } else { Vec::new() };
         for guest in guests {
             let identity = guest.identity.lock().clone();
-            if guest.was_admitted.load(Ordering::Acquire) && shared.access_of(&identity).is_stranger() {
+            if guest.was_admitted.load(Ordering::Acquire)
+                && shared.access_of(&identity).is_stranger()
+            {
                 guest.account.close();
             }
         }

@@ -335,7 +335,10 @@ impl Session {
                 }
                 Ok(ClientMessage::StreamEnd) => {}
                 Err(bad) => {
-                    self.refuse_at_once(cx, (bad.seq, bad.in_stream), &bad.error, out);
+                    // Whatever is wrong with another one, it would be refused.
+                    let tells = bad.is_fatal || bad.is_login;
+                    let error = if tells { bad.error.clone() } else { login_needed(cx) };
+                    self.refuse_at_once(cx, (bad.seq, bad.in_stream), &error, out);
                     return (done, Then::Close);
                 }
             }
@@ -371,7 +374,8 @@ impl Session {
     ) -> Result<(), ClientError> {
         self.guest.enter(address, shared.logins.present.add(Arc::clone(&self.account)));
         if shared.logins.is_secured() {
-            let failed = |_| ClientError::new(ErrorCode::Internal, "the system has no random bytes");
+            let failed =
+                |_| ClientError::new(ErrorCode::Internal, "the system has no random bytes");
             self.guest.nonce = Some(rt::random_bytes().map_err(failed)?);
         }
         if self.context(shared, now).access.is_stranger() {

@@ -93,11 +93,13 @@ pub fn is_secret(path: &[u8]) -> bool {
     let mut below = elements(path).skip(2);
     let first = below.next();
     let rest = [below.next(), below.next(), below.next(), below.next()];
-    match (first, rest) {
-        (Some(Element::Str(REVOKED)), [Some(_), Some(_), None, None]) => false,
-        (_, [Some(Element::Str("user")), Some(_), Some(Element::Str("acl" | "conv")), None]) => false,
-        _ => true,
-    }
+    let is_revocation =
+        matches!((first, rest), (Some(Element::Str(REVOKED)), [Some(_), Some(_), None, None]));
+    let is_list = matches!(
+        rest,
+        [Some(Element::Str("user")), Some(_), Some(Element::Str("acl" | "conv")), None]
+    );
+    !is_revocation && !is_list
 }
 
 /// What a client may see of the value at a path (canonical bytes): an empty map for one that

@@ -58,7 +58,8 @@ impl Session {
         work: impl FnOnce() -> Made + Send + 'static,
     ) -> Result<Then, ClientError> {
         let Some(turn) = cx.shared.logins.turn() else {
-            let text = "this node checks as many logins as it can; nothing was changed; try again later";
+            let text =
+                "this node checks as many logins as it can; nothing was changed; try again later";
             return Err(ClientError::new(ErrorCode::TooMany, text));
         };
         let slot = self.guest.begin(seq);
@@ -90,13 +91,17 @@ impl Session {
                     .map_err(|error| ClientError::bad_request(error.to_string()))?;
                 let private = random()?;
                 let public = public.to_vec();
-                return self
-                    .compute(cx, seq, move || Made::Exchanged(dh::exchange(group, &public, &private)));
+                return self.compute(cx, seq, move || {
+                    Made::Exchanged(dh::exchange(group, &public, &private))
+                });
             }
         };
         match made {
             Made::Exchanged(Ok(exchange)) => {
-                MessageWriter::new(out).bin("pubkey", &exchange.public).u64("seq", seq).tock(cx.tock());
+                MessageWriter::new(out)
+                    .bin("pubkey", &exchange.public)
+                    .u64("seq", seq)
+                    .tock(cx.tock());
                 self.guest.box_key = Some(exchange.key);
                 Ok(Then::Continue)
             }
@@ -159,7 +164,8 @@ impl Session {
         };
         let Made::Checked { is_good, event, converted } = made else { return Err(reused()) };
         // The user may have been changed, or removed, meanwhile.
-        let (Some(user), Some(cached), true) = (user.filter(|u| Some(u.event) == event), cached, is_good)
+        let (Some(user), Some(cached), true) =
+            (user.filter(|u| Some(u.event) == event), cached, is_good)
         else {
             return Err(failed(login.user));
         };
@@ -330,7 +336,9 @@ fn too_early(wait: crate::model::ids::Millis) -> ClientError {
 }
 
 fn reused() -> ClientError {
-    ClientError::bad_request("bad field 'seq': another request with this number was not answered yet")
+    ClientError::bad_request(
+        "bad field 'seq': another request with this number was not answered yet",
+    )
 }
 
 /// Random bytes.

@@ -5,3 +5,5 @@ pub(in crate::server) mod login;
 pub(in crate::server) mod unenforced;
 mod user_list;
 mod users;
+
+pub(in crate::server) use users::demote_for_list;

@@ -3,7 +3,7 @@
 
 use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
 use distkv_access::users::{
-    Record, Role, acl_name_value, revoked_path, user_acl_path, user_path,
+    Place, Record, Role, acl_name_value, revoked_path, user_acl_path, user_path,
 };
 
 use crate::engine::{BatchTerms, Operation, Outcome, WriteOp};
@@ -140,7 +140,8 @@ impl Session {
             return Ok(());
         }
         let own = Identity::User { method: change.method.into(), name: change.user.into() };
-        let has_secret = change.secret.is_some() || change.sealed.is_some() || change.method == TOKEN;
+        let has_secret =
+            change.secret.is_some() || change.sealed.is_some() || change.method == TOKEN;
         if self.identity == own && change.acl.is_none() && change.role.is_none() && has_secret {
             return Ok(());
         }
@@ -169,8 +170,7 @@ impl Session {
         let acl_path = user_acl_path(method, user).map_err(too_long)?;
         let (mut value, chain) = (Vec::new(), &ChainField::Any);
         write_map_len(0, &mut value);
-        let first =
-            Wanted { path: &revoked, value: Some(&value), chain, is_checked: true };
+        let first = Wanted { path: &revoked, value: Some(&value), chain, is_checked: true };
         let mut made = make(cx, first)?;
         for path in [&acl_path, &path] {
             let wanted = Wanted { path, value: None, chain, is_checked: false };
@@ -196,9 +196,8 @@ impl Session {
         let (_, directory) = cx.shared.users.now(cx.hub);
         let user = directory.user(method, name).ok_or_else(|| no_user(method, name))?;
         let path = user_path(method, name).map_err(too_long)?;
-        let (entry, names) = cx.hub.read(|engine| {
-            (engine.get(path.as_bytes()).cloned(), NodeNames::of(engine))
-        });
+        let (entry, names) =
+            cx.hub.read(|engine| (engine.get(path.as_bytes()).cloned(), NodeNames::of(engine)));
         let mut message = MessageWriter::new(out);
         if let Some(entry) = entry.filter(|_| !chain.is_none()) {
             names.names().write_chain(&entry, chain, message.key("chain"));
@@ -250,31 +249,6 @@ impl Session {
         Ok(Then::Continue)
     }
 
-    /// An access list is set for a user, or taken away, by a change of the entry itself, as the original's tools
-    /// do it: first, an admin becomes a user, so that removing the list gives nothing back.
-    pub(in crate::server) fn demote_for_list(&self, cx: &Context<'_>, path: &[u8]) {
-        use distkv_access::users::Place;
-        if !path.starts_with(AUTH_PATH) {
-            return;
-        }
-        let Ok(path) = Path::from_canonical(path) else { return };
-        let Some(Place::UserAcl { method, ident }) = Place::of(&path) else { return };
-        let Ok(path) = user_path(method, ident) else { return };
-        let Some(entry) = cx.hub.read(|engine| engine.get(path.as_bytes()).cloned()) else { return };
-        let record = entry.value().and_then(|value| Record::read(value).ok());
-        let Some(value) = record.and_then(|record| record.before_acl()).and_then(|r| r.write().ok())
-        else {
-            return;
-        };
-        let precondition =
-            Precondition { chain: ChainCondition::Newest(entry.newest()), value: None };
-        let write = Write { precondition, ..Write::new(&path, Some(value.as_bytes())) };
-        if let (Err(error), _) = cx.hub.write(write, false) {
-            // With the list it is a user all the same; only without it, later, it would be an admin.
-            tracing::warn!(%error, user = ident, "the record of a user still says that it is an admin");
-        }
-    }
-
     /// Writes the reply to a change. If the client may do nothing any more because of it, that reply is its last.
     fn answer_change(
         &mut self,
@@ -310,6 +284,30 @@ impl Session {
     }
 }
 
+/// An access list is set for a user, or taken away, by a change of the entry itself, as the original's tools
+/// do it: an admin becomes a user, so that removing the list gives nothing back. To be called behind the former, where
+/// the list makes it a user already, and before the latter.
+pub(in crate::server) fn demote_for_list(cx: &Context<'_>, path: &[u8]) {
+    if !path.starts_with(AUTH_PATH) {
+        return;
+    }
+    let Ok(path) = Path::from_canonical(path) else { return };
+    let Some(Place::UserAcl { method, ident }) = Place::of(&path) else { return };
+    let Ok(path) = user_path(method, ident) else { return };
+    let Some(entry) = cx.hub.read(|engine| engine.get(path.as_bytes()).cloned()) else { return };
+    let record = entry.value().and_then(|value| Record::read(value).ok());
+    let Some(value) = record.and_then(|record| record.before_acl()).and_then(|r| r.write().ok())
+    else {
+        return;
+    };
+    let precondition = Precondition { chain: ChainCondition::Newest(entry.newest()), value: None };
+    let write = Write { precondition, ..Write::new(&path, Some(value.as_bytes())) };
+    if let (Err(error), _) = cx.hub.write(write, false) {
+        // With the list it is a user all the same; only without it, later, it would be an admin.
+        tracing::warn!(%error, user = ident, "the record of a user still says that it is an admin");
+    }
+}
+
 /// The user's record, and whether the user was removed.
 fn look_up(
     cx: &Context<'_>,
@@ -325,7 +323,12 @@ fn look_up(
 }
 
 /// What the record says from now on.
-fn new_record(old: Option<Record>, secret: Option<Secret>, role: Option<Role>, has_list: bool) -> Record {
+fn new_record(
+    old: Option<Record>,
+    secret: Option<Secret>,
+    role: Option<Role>,
+    has_list: bool,
+) -> Record {
     let mut record = match (old, secret) {
         (Some(old), Some(secret)) => old.with_secret(secret),
         (Some(old), None) => old,
@@ -348,11 +351,7 @@ fn make(cx: &Context<'_>, wanted: Wanted<'_>) -> Result<Change, ClientError> {
         ChainField::Newest { life, tick } => (ChainCondition::Any, Some((*life, *tick))),
     };
     let precondition = Precondition { chain, value: None };
-    let write = Write {
-        precondition,
-        idempotent: true,
-        ..Write::new(wanted.path, wanted.value)
-    };
+    let write = Write { precondition, idempotent: true, ..Write::new(wanted.path, wanted.value) };
     let op = WriteOp { newest, ..WriteOp::new(write) };
     let checked = wanted.is_checked.then_some(cx.access.policies);
     let terms = BatchTerms { with_names: true, checked, ..BatchTerms::WHOLE };
@@ -362,7 +361,8 @@ fn make(cx: &Context<'_>, wanted: Wanted<'_>) -> Result<Change, ClientError> {
         Some(Ok(written)) => Ok(Change { written, names, number }),
         Some(Err(error)) => Err(engine_error(&error)),
         None => {
-            let text = "users or access lists were changed at this moment; nothing was changed; try again";
+            let text =
+                "users or access lists were changed at this moment; nothing was changed; try again";
             Err(ClientError::new(ErrorCode::NotReady, text))
         }
     }
@@ -371,7 +371,9 @@ fn make(cx: &Context<'_>, wanted: Wanted<'_>) -> Result<Change, ClientError> {
 fn check_name(cx: &Context<'_>, method: &str, user: &str) -> Result<(), ClientError> {
     check_method(cx, method)?;
     if method == "root" && user != "*" {
-        return Err(ClientError::bad_request("the method 'root' has one user, '*'; nothing was changed"));
+        return Err(ClientError::bad_request(
+            "the method 'root' has one user, '*'; nothing was changed",
+        ));
     }
     Ok(())
 }

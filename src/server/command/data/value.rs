@@ -20,6 +20,7 @@ use crate::protocol::client::{
 };
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::access::authorise::Denied;
+use crate::server::command::access::demote_for_list;
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, not_ready,
 };
@@ -180,6 +181,9 @@ impl Session {
     ) -> Result<Permit<'a>, ClientError> {
         let path = self.resolve(cx, write.action, &write.path)?;
         self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
+        if write.value.is_none() {
+            demote_for_list(cx, path.as_bytes());
+        }
         let has_secret = is_secret(path.as_bytes());
         if cx.access.rights.is_everything() && !has_secret {
             return Ok(Permit { path, over_value: None, hides_old: false });
@@ -365,9 +369,10 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Counts it as this many changes in its shard, if it was carried out.
+    /// Does what follows from it if it was carried out, and counts it as this many changes in its shard.
     pub(in crate::server::command) fn count(&self, cx: &Context<'_>, weight: u64) {
         if let (Some(path), Some(Outcome::Written(_))) = (self.path(), &self.outcome) {
+            demote_for_list(cx, path.as_bytes());
             cx.shared.shards.note_writes(path.as_bytes(), weight);
         }
     }
