@@ -4,12 +4,16 @@
 
 use std::collections::BTreeSet;
 
+use distkv_access::users::Role;
+
 use super::acl;
 use crate::model::meta::{AUTH_PATH, Family, login};
 use crate::model::path::{Element, Path};
 use crate::protocol::client::request::AclTest;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::Identity;
 use crate::server::access::authorise::Target;
+use crate::server::access::methods::KEY;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::tree::Tree;
 
@@ -89,7 +93,8 @@ impl Session {
         Writer { is_operator: self.is_local && cx.shared.config.ignore_auth }
     }
 
-    /// `auth_info`: nothing, as the original answers, which looks for it in the wrong place.
+    /// `auth_info`: nothing, as the original answers, which looks for it in the wrong place; ours tells clients
+    /// that are logged in as whom.
     pub(in crate::server) fn auth_info(
         &self,
         cx: &Context<'_>,
@@ -97,7 +102,22 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::AuthInfo, Target::Node)?;
-        MessageWriter::new(out).u64("seq", seq).tock(cx.tock());
+        let mut message = MessageWriter::new(out);
+        let role = cx.access.role.map_or("", Role::name);
+        match &self.identity {
+            Identity::Unknown => {}
+            Identity::KeyHolder => {
+                message.str("method", KEY).str("role", role);
+            }
+            Identity::User { method, name } => {
+                message.str("method", method).str("user", name).str("role", role);
+                let (_, directory) = cx.shared.users.now(cx.hub);
+                if let Some(acl) = directory.user(method, name).and_then(|user| user.acl.as_ref()) {
+                    message.str("acl", acl);
+                }
+            }
+        }
+        message.u64("seq", seq).tock(cx.tock());
         Ok(Then::Continue)
     }
 
