@@ -40,12 +40,17 @@ pub(in crate::cli) struct AclArgs {
 enum AclCommand {
     /// List the access lists
     #[command(after_help = "Example:\n  distkv-node acl list")]
-    List,
+    List {
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
     /// Show the patterns of a list
     #[command(after_help = "Example:\n  distkv-node acl show lamps --json")]
     Show {
         /// The list's name
         name: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Set the letters of a pattern
     #[command(after_help = "\
@@ -60,6 +65,8 @@ Examples:
         pattern: Path,
         /// What it allows: letters of rwcdxena; none: nothing
         letters: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Delete a pattern, or a whole list
     #[command(after_help = "\
@@ -72,6 +79,8 @@ Examples:
         /// The pattern; without it, the whole list
         #[arg(value_parser = parse_path)]
         pattern: Option<Path>,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Ask the node what a list allows at a path
     #[command(after_help = "Example:\n  distkv-node acl test lamps site.lamp w")]
@@ -84,6 +93,8 @@ Examples:
         /// The letter
         #[arg(default_value = "r")]
         letter: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Explain what a user may do at a path, and which pattern says so
     #[command(after_help = "Example:\n  distkv-node acl explain joe site.lamp")]
@@ -96,16 +107,32 @@ Examples:
         /// How the user logs in: password, token, root; needed where several have that name
         #[arg(long)]
         method: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
 }
 
+impl AclCommand {
+    fn remote(&self) -> &RemoteArgs {
+        match self {
+            AclCommand::List { remote }
+            | AclCommand::Show { remote, .. }
+            | AclCommand::Set { remote, .. }
+            | AclCommand::Delete { remote, .. }
+            | AclCommand::Test { remote, .. }
+            | AclCommand::Explain { remote, .. } => remote,
+        }
+    }
+}
+
 pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
-    let mut output = Output::new(args.remote.json);
+    let connect = args.command.remote().clone().or(args.remote);
+    let remote = connect.connect().await?;
+    let mut output = Output::new(connect.json);
     match &args.command {
-        AclCommand::List => list(&remote, &mut output).await?,
-        AclCommand::Show { name } => show(&remote, name, &mut output).await?,
-        AclCommand::Set { name, pattern, letters } => {
+        AclCommand::List { .. } => list(&remote, &mut output).await?,
+        AclCommand::Show { name, .. } => show(&remote, name, &mut output).await?,
+        AclCommand::Set { name, pattern, letters, .. } => {
             if let Some(wrong) = letters.chars().find(|letter| Letters::of(*letter).is_none()) {
                 let text = format!("{wrong:?} is no letter of access lists: there are rwcdxena");
                 return Err(CliError::Usage(text));
@@ -118,7 +145,7 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
                 || format!("{name}: {pattern} allows {}", shown(letters)),
             )?;
         }
-        AclCommand::Delete { name, pattern: Some(pattern) } => {
+        AclCommand::Delete { name, pattern: Some(pattern), .. } => {
             let fields = Fields::at(&place(name, Some(pattern))?);
             let reply = remote.request("delete_internal", &fields).await?;
             let deleted = reply.bool("changed").unwrap_or(true);
@@ -130,7 +157,7 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
                 },
             )?;
         }
-        AclCommand::Delete { name, pattern: None } => {
+        AclCommand::Delete { name, pattern: None, .. } => {
             let whole = Path::system_root().join(&place(name, None)?);
             let whole = whole.map_err(|error| CliError::Usage(error.to_string()))?;
             let reply = remote.request("delete_tree", &Fields::at(&whole)).await?;
@@ -140,7 +167,7 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
                 || format!("{name}: {count} patterns are deleted"),
             )?;
         }
-        AclCommand::Test { name, path, letter } => {
+        AclCommand::Test { name, path, letter, .. } => {
             let mut fields = Fields::at(path);
             fields.str("mode", letter).str("acl", name);
             let reply = remote.request("test_acl", &fields).await?;
@@ -153,7 +180,7 @@ pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
                 },
             )?;
         }
-        AclCommand::Explain { user, path, method } => {
+        AclCommand::Explain { user, path, method, .. } => {
             explain(&remote, (user, method.as_deref()), path, &mut output).await?;
         }
     }

@@ -33,27 +33,34 @@ enum AuthCommand {
     On {
         /// By which method: password, token, root
         method: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Clients need not log in
     #[command(after_help = "Example:\n  distkv-node auth off")]
-    Off,
+    Off {
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
 }
 
 pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
+    let (AuthCommand::On { remote, .. } | AuthCommand::Off { remote }) = &args.command;
+    let connect = remote.clone().or(args.remote);
+    let remote = connect.connect().await?;
     let mut fields = Fields::new();
     let method = match &args.command {
-        AuthCommand::On { method } => {
+        AuthCommand::On { method, .. } => {
             fields.str("typ", method);
             Some(method.as_str())
         }
-        AuthCommand::Off => {
+        AuthCommand::Off { .. } => {
             fields.nil("typ");
             None
         }
     };
     remote.request("set_auth_typ", &fields).await?;
-    let mut output = Output::new(args.remote.json);
+    let mut output = Output::new(connect.json);
     output.either(
         || json!({"method": method}),
         || match method {

@@ -57,6 +57,8 @@ Examples:
         /// The file with the password or token; - is standard input
         #[arg(long, value_name = "FILE")]
         new_secret_file: Option<PathBuf>,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// List users
     #[command(after_help = "Example:\n  distkv-node user list --json")]
@@ -64,6 +66,8 @@ Examples:
         /// Only those who log in like this: password, token, root
         #[arg(long)]
         method: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Show a user
     #[command(after_help = "Example:\n  distkv-node user show joe")]
@@ -80,12 +84,16 @@ Example:
         /// The file with the new password; - is standard input
         #[arg(long, value_name = "FILE", default_value = "-")]
         new_secret_file: PathBuf,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Give a user a new token, which is printed once; the old one is not valid any more
     #[command(after_help = "Example:\n  distkv-node user token robot")]
     Token {
         /// The user's name
         name: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
     },
     /// Set a user's access list
     ///
@@ -120,13 +128,31 @@ struct Named {
     /// How the user logs in: password, token, root; needed where several have that name
     #[arg(long)]
     method: Option<String>,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+impl UserCommand {
+    fn remote(&self) -> &RemoteArgs {
+        match self {
+            UserCommand::Add { remote, .. }
+            | UserCommand::List { remote, .. }
+            | UserCommand::Password { remote, .. }
+            | UserCommand::Token { remote, .. } => remote,
+            UserCommand::Show(user)
+            | UserCommand::Remove(user)
+            | UserCommand::Acl { user, .. }
+            | UserCommand::Role { user, .. } => &user.remote,
+        }
+    }
 }
 
 pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
-    let remote = args.remote.connect().await?;
-    let mut output = Output::new(args.remote.json);
+    let connect = args.command.remote().clone().or(args.remote);
+    let remote = connect.connect().await?;
+    let mut output = Output::new(connect.json);
     match &args.command {
-        UserCommand::Add { name, method, role, acl, new_secret_file } => {
+        UserCommand::Add { name, method, role, acl, new_secret_file, .. } => {
             let mut fields = user_fields(method, name);
             // One that is there already is not changed.
             fields.nil("chain");
@@ -144,7 +170,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let reply = remote.request("auth_set", &fields).await?;
             tell_set(&mut output, name, method, "added", &reply)?;
         }
-        UserCommand::List { method } => list(&remote, method.as_deref(), &mut output).await?,
+        UserCommand::List { method, .. } => list(&remote, method.as_deref(), &mut output).await?,
         UserCommand::Show(user) => {
             let method = method_of(&remote, user.method.as_deref(), &user.name).await?;
             let reply = remote.request("auth_get", &user_fields(&method, &user.name)).await?;
@@ -160,13 +186,13 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
                 },
             )?;
         }
-        UserCommand::Password { name, new_secret_file } => {
+        UserCommand::Password { name, new_secret_file, .. } => {
             let mut fields = user_fields("password", name);
             fields.str("secret", &read_secret(new_secret_file)?);
             let reply = remote.request("auth_set", &fields).await?;
             tell_set(&mut output, name, "password", "has a new password", &reply)?;
         }
-        UserCommand::Token { name } => {
+        UserCommand::Token { name, .. } => {
             let reply = remote.request("auth_set", &user_fields("token", name)).await?;
             tell_set(&mut output, name, "token", "has a new token", &reply)?;
         }

@@ -52,7 +52,7 @@ fn notes_on_meta(image: &Image) -> Vec<String> {
     let tree = &image.replica.tree;
     let mut notes = Vec::new();
     let mut families = Vec::new();
-    for family in Family::ALL {
+    for family in [Family::Type, Family::Match, Family::Codec, Family::Conv] {
         let top = Path::system_root().push(Element::Str(family.name()));
         let mut entries = top.iter().flat_map(|top| tree.subtree(top));
         if entries.any(|(_, entry)| entry.value().is_some()) {
@@ -65,7 +65,7 @@ fn notes_on_meta(image: &Image) -> Vec<String> {
     }
     if let Some(login) = tree.get(AUTH_PATH).and_then(|e| e.value()).and_then(login) {
         notes.push(format!(
-            "authorisation is switched on (:n.auth, {login}): a node with this data serves no client, \
+            "authorisation is switched on (:n.auth, {login}): clients of a node with this data must log in, \
              unless it runs with --ignore-auth"
         ));
     }
