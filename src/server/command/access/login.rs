@@ -190,7 +190,8 @@ impl Session {
         login: &Login<'_>,
     ) -> Result<(), ClientError> {
         let is_secured = cx.shared.logins.is_secured();
-        let in_force = directory.login().filter(|_| cx.shared.must_log_in());
+        // Who is logged in, or need not be, may try any.
+        let in_force = directory.login().filter(|_| cx.access.is_stranger());
         if methods::serves(in_force, is_secured, login.method) {
             return Ok(());
         }
