@@ -1,10 +1,11 @@
 //! The command line: starting nodes, and using and looking after those that run.
 //!
 //! One file or folder per command: those on data in `data`, those on nodes and their network in
-//! `cluster`, those that start nodes in `run`; `snapshot`, `log` and `key` have folders of their own.
+//! `cluster`, on users and access lists in `access`, those that start nodes in `run`; `snapshot`, `log` and `key` have folders of their own.
 //! `files` has the files that hold a state, `terminal` what shows progress and reads times. What all commands
 //! against a running node share is the crate `distkv-command`.
 
+mod access;
 mod bench;
 mod cluster;
 mod data;
@@ -70,6 +71,8 @@ Values:
 
 Environment:
   DISTKV_CONNECT  the node that commands talk to, as --connect
+  DISTKV_USER, DISTKV_SECRET_FILE  who they log in as, as --user, --secret-file
+  DISTKV_SECRET   that user's password or token
   DISTKV_LOG      the log level of nodes, as --log
 
 Exit codes:
@@ -132,6 +135,10 @@ enum Command {
     Import(data::import::ImportArgs),
     Leave(cluster::leave::LeaveArgs),
     Key(key::KeyArgs),
+    User(access::user::UserArgs),
+    Acl(access::acl::AclArgs),
+    Auth(access::auth::AuthArgs),
+    Whoami(access::whoami::WhoamiArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -174,6 +181,10 @@ impl Command {
             Command::Match(args) => &mut args.remote,
             Command::Import(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
+            Command::User(args) => &mut args.remote,
+            Command::Acl(args) => &mut args.remote,
+            Command::Auth(args) => &mut args.remote,
+            Command::Whoami(args) => &mut args.remote,
             Command::Bench(args) => &mut args.remote,
         };
         *after = std::mem::take(after).or(before);
@@ -219,6 +230,10 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Import(args) => rt::block_on(data::import::run(args)),
         Command::Leave(args) => rt::block_on(cluster::leave::run(args)),
         Command::Key(args) => key::run(args),
+        Command::User(args) => rt::block_on(access::user::run(args)),
+        Command::Acl(args) => rt::block_on(access::acl::run(args)),
+        Command::Auth(args) => rt::block_on(access::auth::run(args)),
+        Command::Whoami(args) => rt::block_on(access::whoami::run(args)),
         Command::Bench(args) => bench::run(&args),
     }
 }

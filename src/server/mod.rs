@@ -42,6 +42,7 @@ pub use info::{
 pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
+use access::logins::Logins;
 use access::{Access, Identity, PolicyData};
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
@@ -85,6 +86,7 @@ pub(crate) struct Shared {
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
     policy_data: PolicyData,
+    logins: Logins,
     cluster: cluster::nodes::Cluster,
     heavy: Semaphore,
     standing: Arc<cluster::chain_incarnations::Standing>,
@@ -136,16 +138,21 @@ impl Shared {
 
     /// What a client may do, of the policies at this moment.
     fn access_of(&self, identity: &Identity) -> Access {
-        self.policy_data.access_of(&self.hub, identity, self.must_log_in())
+        self.policy_data.access_of(&self.hub, identity, self.is_secured())
     }
 
-    /// Whether clients may do nothing before they have shown who they are.
-    fn must_log_in(&self) -> bool {
+    /// Whether clients must log in whatever the data says.
+    fn is_secured(&self) -> bool {
         #[cfg(any(test, feature = "planted-defects"))]
         if self.assumed.lock().is_some() {
             return true;
         }
-        self.hub.closing.is_closed()
+        self.logins.is_secured()
+    }
+
+    /// Whether clients may do nothing before they have shown who they are.
+    fn must_log_in(&self) -> bool {
+        self.is_secured() || self.hub.closing.is_closed()
     }
 
     /// Who a client is when it has connected.
@@ -238,12 +245,14 @@ impl Server {
         config: ServerConfig,
         info: Arc<dyn NodeInfo>,
     ) -> Self {
+        let logins = Logins::new(config.cluster_key.clone());
         let shared = Arc::new(Shared {
             hub,
             config,
             info,
             cluster: cluster::nodes::Cluster::default(),
             policy_data: PolicyData::default(),
+            logins,
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             shards: Arc::default(),
@@ -269,7 +278,7 @@ impl Server {
         shared.hub.client_memory().set_max(shared.config.client_memory_max);
         let _detached = rt::spawn(connections::memory_pressure::relieve(Arc::clone(&shared)));
         let _detached = rt::spawn(cluster::nodes::follow(Arc::clone(&shared)));
-        let _detached = rt::spawn(connections::memory_pressure::shut_out(Arc::clone(&shared)));
+        let _detached = rt::spawn(access::present::shut_out(Arc::clone(&shared)));
         Self { address: bound, shared, accepting }
     }
 

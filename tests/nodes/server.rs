@@ -2,6 +2,7 @@
 
 mod access;
 mod data;
+mod login;
 mod operators;
 mod python_habits;
 mod refusals;

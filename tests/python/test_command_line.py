@@ -30,7 +30,6 @@ HIDDEN = "the system's tree and empty nodes above watched paths are not part of 
 ROOT = "the root is not deleted, also where its path comes as an extension"
 FORGED = "ticks that nobody made are not believed"
 LOG_STOP = "`log` without a path ends the log; the original fails at it"
-AUTH = "authorisation is not there yet"
 UNENFORCED = "converters and codecs are not enforced, so they are not taken"
 NOTHING_DELETED = ["depth: 0", "node: null", "path: []", "prev: null", "seq: 2", "tick: null", "tock: TOCK"]
 
@@ -73,8 +72,6 @@ OTHERS: Dict[Tuple[str, str, int], Other] = {
     ("internal_data", "-m codec convert -d one path", 0): Other(UNENFORCED, REFUSED),
     ("internal_data", "auth list", 0): Other(EMPTY, NO_METHOD),
     ("internal_data", "auth user list", 0): Other(EMPTY, NO_METHOD),
-    ("internal_data", "auth -m root user add", 0): Other(AUTH, REFUSED),
-    ("internal_data", "auth -m root init", 0): Other(AUTH, REFUSED),
     ("nothing", "-m data nowhere delete", 0): Other(
         NO_EVENT, _printed("chain: null", "changed: false", "seq: 2", "tock: TOCK")
     ),

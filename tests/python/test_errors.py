@@ -6,24 +6,6 @@ from conftest import clients
 from distkv.exceptions import ServerError
 from raw import Closed, check_error
 
-# Every action that the protocol has and this version does not; each says so.
-LATER = {
-    "diffie_hellman": {"pubkey": b"\x01" * 128, "length": 16},
-    "auth": {"typ": "root", "ident": "*", "data": {}},
-    "auth_get": {"typ": "root", "kind": "user", "ident": "*"},
-    "auth_set": {"typ": "root", "kind": "user", "ident": "*", "data": {}},
-    "auth_list": {"typ": "root", "kind": "user"},
-    "set_auth_typ": {"typ": "root"},
-}
-
-
-@pytest.mark.parametrize("action", LATER)
-def test_what_comes_later_says_so(connection, action):
-    msg = connection.error(action, **LATER[action])
-    assert msg["code"] == "not_implemented" and action in msg["error"], msg
-    connection.ok("get_tock")
-
-
 @pytest.mark.parametrize("action", ["save", "log"])
 def test_no_file_is_written_unless_the_operator_has_allowed_a_place(connection, tmp_path, action):
     target = tmp_path / "file"
@@ -33,7 +15,7 @@ def test_no_file_is_written_unless_the_operator_has_allowed_a_place(connection, 
     connection.ok("get_tock")
 
 
-@pytest.mark.parametrize("kind", ["auth", "acl", "type", "match", "codec", "conv"])
+@pytest.mark.parametrize("kind", ["type", "match", "codec", "conv"])
 def test_what_is_not_enforced_is_refused_by_name(connection, base, kind):
     """Stored and not obeyed would be worse than refused."""
     check = {"good": (0, 1), "bad": ("x", None), "code": "if not isinstance(value, int): raise"}

@@ -18,6 +18,7 @@ use async_channel::{Receiver, Sender, TrySendError};
 use futures::io::AsyncWriteExt;
 
 use super::error::ClientError;
+use super::login::Login;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
@@ -47,7 +48,7 @@ const WINDOW_SLACK: usize = 8;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// How a connection is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How long connecting may take, all the host's addresses and the greeting included.
     pub connect_timeout: Duration,
@@ -57,11 +58,18 @@ pub struct Options {
     /// Be refused (`not_ready`) by a node that is still catching up with its network. Otherwise
     /// requests wait there, for half a minute by default.
     pub nowait: bool,
+    /// As whom, where the node asks for a login.
+    pub login: Option<Login>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { connect_timeout: Duration::from_secs(10), window: Some(64), nowait: false }
+        Options {
+            connect_timeout: Duration::from_secs(10),
+            window: Some(64),
+            nowait: false,
+            login: None,
+        }
     }
 }
 
@@ -77,7 +85,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
-    /// something else listens there.
+    /// something else listens there; [`ClientError::NoAccess`] where the login fails.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
         let connecting = async {
             let stream = connect_any(to, options.connect_timeout).await?;
@@ -106,7 +114,19 @@ impl Connection {
         let shared = Arc::new(Shared::new(to.to_string(), greeting, window, stream.clone()));
         rt::spawn(write_queued(stream, queue, Arc::clone(&shared)));
         rt::spawn(incoming.read_all(Arc::clone(&shared)));
-        Ok(Connection { shared, outgoing })
+        let connection = Connection { shared, outgoing };
+        if let Some(login) = &options.login {
+            let logged_in = rt::timeout(options.connect_timeout, login.run(&connection)).await;
+            let result = logged_in.unwrap_or_else(|| {
+                let reason = format!("no answer to the login within {:?}", options.connect_timeout);
+                Err(ClientError::Connect { address: to.to_string(), reason })
+            });
+            if let Err(error) = result {
+                connection.close("the login failed");
+                return Err(error);
+            }
+        }
+        Ok(connection)
     }
 
     /// What the node said first.

@@ -25,6 +25,7 @@
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
+//! | [`login`] | no | as whom a connection works |
 //! | [`message`] | yes | requests to bytes, bytes to messages |
 //! | [`pool`] | no | a few connections per node, shared |
 //! | [`retry`] | yes | whether a failed request is retried, when and where |
@@ -41,6 +42,7 @@ use distkv_runtime as rt;
 pub mod chain;
 pub mod connection;
 pub mod error;
+pub mod login;
 pub mod message;
 pub mod pool;
 pub mod retry;
@@ -57,6 +59,7 @@ pub use crate::rt::block_on;
 pub use chain::Chain;
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use error::{ClientError, ServerError};
+pub use login::Login;
 pub use message::{Fields, Greeting, Message};
 pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};
 pub use retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};

@@ -216,6 +216,8 @@ pub struct Greeting {
     pub qlen: Option<u64>,
     /// The way to log in that the node asks for first, if it does.
     pub auth: Option<String>,
+    /// The node's part of the challenge for a login with the cluster's key, if it has one.
+    pub nonce: Option<[u8; 32]>,
 }
 
 impl Greeting {
@@ -232,6 +234,9 @@ impl Greeting {
             tock: message.u64("tock").unwrap_or(0),
             qlen: message.u64("qlen"),
             auth: auth.and_then(as_str).map(str::to_owned),
+            nonce: message
+                .get("nonce")
+                .and_then(|nonce| Reader::new(nonce).read_bin().ok()?.try_into().ok()),
         })
     }
 }
@@ -307,6 +312,7 @@ mod tests {
             tock: 26,
             qlen: Some(10),
             auth: None,
+            nonce: None,
         };
         assert_eq!(greeting, expected);
     }

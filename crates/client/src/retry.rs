@@ -86,7 +86,8 @@ impl ErrorClass {
                 Sent::Nothing => ErrorClass::Unavailable,
                 Sent::Maybe => ErrorClass::FateUnknown,
             },
-            ClientError::TooLarge(_) => ErrorClass::Final,
+            // A user whom one node does not know is known nowhere else, or soon.
+            ClientError::TooLarge(_) | ClientError::NoAccess { .. } => ErrorClass::Final,
             ClientError::Busy(_) => ErrorClass::Busy,
         }
     }
@@ -105,7 +106,9 @@ impl ErrorClass {
         Some(match code {
             // About the request: the same everywhere.
             "bad_request" | "bad_message" | "unknown_action" | "not_implemented" | "too_large"
-            | "wid_reused" | "denied" | "auth_required" | "is_root" => ErrorClass::Final,
+            | "wid_reused" | "denied" | "auth_required" | "auth_failed" | "is_root" => {
+                ErrorClass::Final
+            }
             // Not there, or a precondition that does not hold.
             "not_found" | "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch"
             | "in_use" => ErrorClass::Final,

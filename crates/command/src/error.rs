@@ -126,7 +126,11 @@ impl From<ClientError> for CliError {
             ClientError::Protocol { .. } => {
                 format!("{error}; --connect takes a node's client port (default 27586)")
             }
+            ClientError::Server(server) if server.has_code("auth_required") => {
+                format!("{}; log in with --user and --secret-file", told(server))
+            }
             ClientError::Server(server) => told(server),
+            ClientError::NoAccess { .. } => error.to_string(),
             ClientError::Lost { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
                 error.to_string()
             }

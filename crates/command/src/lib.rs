@@ -4,12 +4,14 @@
 //! | module | what |
 //! |---|---|
 //! | [`error`] | why a command did not end well, and its exit code |
+//! | [`login`] | the options that say as whom to work |
 //! | [`output`] | lines and tables for people, JSON for programs |
 //! | [`remote`] | the options that name a node, and requests to it |
 //! | [`signals`] | SIGINT, SIGTERM and SIGHUP |
 //! | [`units`] | sizes and durations as people write them |
 
 pub mod error;
+pub mod login;
 pub mod output;
 pub mod remote;
 pub mod signals;

@@ -14,6 +14,7 @@ use distkv_model::path::Path;
 use distkv_runtime as rt;
 
 use crate::error::CliError;
+use crate::login::LoginArgs;
 use crate::units::parse_duration;
 
 /// The environment's variable for `--connect`.
@@ -46,6 +47,10 @@ pub struct RemoteArgs {
     /// not part of it.
     #[arg(skip)]
     pub answer: Option<Duration>,
+
+    /// As whom.
+    #[command(flatten)]
+    pub login: LoginArgs,
 }
 
 /// A connection to the node, and how long it may take.
@@ -63,6 +68,7 @@ impl RemoteArgs {
             timeout: self.timeout.or(before.timeout),
             json: self.json || before.json,
             answer: self.answer.or(before.answer),
+            login: self.login.or(before.login),
         }
     }
 
@@ -72,11 +78,17 @@ impl RemoteArgs {
         let addresses = self.addresses()?;
         // One that is silent must leave time for the others.
         let share = timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let login = self.login.read()?;
         let mut failed = None;
         for address in &addresses {
             // One command, one stream: that the socket is not read is all the flow control it needs.
             // Who waits at a terminal wants to know why.
-            let options = Options { connect_timeout: share, window: None, nowait: true };
+            let options = Options {
+                connect_timeout: share,
+                window: None,
+                nowait: true,
+                login: login.clone(),
+            };
             match Connection::connect(address, options).await {
                 Ok(connection) => {
                     return Ok(Remote { connection, timeout: self.answer_timeout() });
@@ -100,7 +112,10 @@ impl RemoteArgs {
         let timeout = self.timeout_or_default();
         let total_deadline = self.answer_timeout();
         let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
-        let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
+        let mut config = ClientConfig::new().retry(retry).connect_deadline(timeout);
+        if let Some(login) = self.login.read()? {
+            config = config.login(login);
+        }
         Ok(Client::connect(self.addresses()?, config).await?)
     }
 
@@ -321,6 +336,7 @@ mod tests {
             timeout: None,
             json,
             answer: None,
+            login: LoginArgs::default(),
         };
         assert_eq!(of(Some("a"), false).or(of(Some("b"), true)), of(Some("a"), true));
         assert_eq!(of(None, true).or(of(Some("b"), false)), of(Some("b"), true));

@@ -544,12 +544,12 @@ pub fn random_u64() -> u64 {
     getrandom::u64().unwrap_or_else(|_| RandomState::new().build_hasher().finish())
 }
 
-/// 32 random bytes for a secret, from the system's generator and from nothing else.
+/// Random bytes that nobody can guess, for keys and nonces.
 ///
 /// # Errors
 /// The system has none to give.
-pub fn random_secret() -> io::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(bytes)
 }

@@ -62,7 +62,7 @@ pub(in crate::cli) async fn run(args: LeaveArgs) -> Result<(), CliError> {
     }
     remote.try_request("leave", &fields).await?.map_err(|error| match &error {
         ClientError::Server(server) if is_closed(server) => CliError::Failure(format!(
-            "{node} refuses every client, so end it with SIGTERM: {error}"
+            "{node} asks for a login (--user); or end it with SIGTERM: {error}"
         )),
         _ => error.into(),
     })?;

@@ -39,7 +39,13 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
             let name = &remote.connection.greeting().node;
             output.either(
                 || json!({"name": name, "ready": false, "closed": error.text}),
-                || format!("{}: serves no client; {}", printable(name), printable(&error.text)),
+                || {
+                    format!(
+                        "{}: serves no client without a login; {}",
+                        printable(name),
+                        printable(&error.text)
+                    )
+                },
             )?;
             output.flush()?;
             return Err(CliError::Told);
@@ -55,7 +61,7 @@ pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
     if is_ready(&reply) { Ok(()) } else { Err(CliError::Told) }
 }
 
-/// Whether the node serves no client, because its data says that they must log in.
+/// Whether the node does not serve this client, because it must log in.
 pub(in crate::cli) fn is_closed(error: &ServerError) -> bool {
     error.code.as_deref() == Some(ErrorCode::AuthRequired.word())
 }

@@ -243,7 +243,7 @@ fn change(
 }
 
 fn random_key() -> Result<Key, CliError> {
-    let secret = rt::random_secret();
+    let secret = rt::random_bytes();
     secret.map(Key::new).map_err(|error| {
         CliError::Failure(format!("the system gives no random numbers for a key: {error}"))
     })

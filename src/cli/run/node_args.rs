@@ -229,10 +229,10 @@ struct NodeArgs {
 
     /// Serve every client without a login, although the data says that clients must log in
     ///
-    /// Where the entry `:n.auth` names an authentication method, a node refuses every client, because
-    /// this version cannot log them in. With this option, everybody who reaches the client port can read
-    /// and change everything: use it with a --client address on loopback. It is also the way to switch
-    /// authorisation off: run `distkv-node delete :n.auth` on the machine of such a node.
+    /// Where the entry `:n.auth` names an authentication method, clients must log in. With this option,
+    /// everybody who reaches the client port can read and change everything: use it with a --client address
+    /// on loopback. It is the way back in where nobody knows an admin's secret any more: run `distkv-node
+    /// user add`, or `distkv-node auth off`, on the machine of such a node.
     #[arg(
         long,
         value_name = "BOOL",

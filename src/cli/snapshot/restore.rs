@@ -63,8 +63,8 @@ pub(super) struct RestoreArgs {
     #[arg(long, conflicts_with = "into")]
     any_network: bool,
 
-    /// Also a snapshot that switches authorisation on, one file at a time: when it is restored, every
-    /// node refuses every client, because this version cannot log them in
+    /// Also a snapshot that switches authorisation on, one file at a time: when it is restored, clients of
+    /// every node must log in
     #[arg(long, conflicts_with = "into")]
     with_auth: bool,
 
@@ -122,8 +122,7 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         return tell_put(directory, &put, remote.json);
     }
     if args.with_auth && args.files.len() > 1 {
-        let text =
-            "--with-auth restores one file: when that is done, the node refuses what comes next";
+        let text = "--with-auth restores one file: when that is done, the node asks for a login";
         return Err(CliError::Usage(text.to_owned()));
     }
     let connected = remote.connect().await?;
@@ -251,7 +250,7 @@ fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), Cli
             if let Some(method) = auth {
                 text.push_str(&format!(
                     "\nauthorisation is on in this network now (:n.auth, method {method:?}): its nodes \
-                     refuse all requests of clients, these commands included, except nodes with \
+                     ask all clients for a login, these commands included (--user), except nodes with \
                      --ignore-auth"
                 ));
             }

@@ -26,7 +26,11 @@ pub(in crate::node) async fn watch_auth(links: Arc<Links>) {
         let (closed, is_ready, tree) = links.hub.read(look);
         match watch.look(closed, rt::now()) {
             Some(Notice::Closed(closed)) => {
-                tracing::error!("clients are refused; replication goes on: {closed}");
+                if closed.login.is_known() {
+                    tracing::info!("{closed}");
+                } else {
+                    tracing::error!("clients are refused; replication goes on: {closed}");
+                }
             }
             Some(Notice::Open) => tracing::info!("authorisation is off: clients are served again"),
             None => {}

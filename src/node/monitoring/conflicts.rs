@@ -3,6 +3,7 @@
 
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeTable};
+use crate::model::meta::shown;
 use crate::protocol::json::text_from_msgpack;
 use crate::replica::apply::Conflict;
 
@@ -15,14 +16,15 @@ const SHOWN_START_BYTES: usize = 64;
 /// drive a terminal: texts are quoted with escapes.
 pub(in crate::node) fn log_conflict(conflict: &Conflict, table: &NodeTable) {
     let (winner, loser) = (&conflict.winner, &conflict.loser);
+    let path = conflict.path.as_bytes();
     if conflict.is_undone_deletion() {
         tracing::warn!(
             path = %conflict.path.to_string().escape_debug(),
             kept = event(winner.newest(), table),
             kept_chain = chain(winner, table),
             kept_tock = winner.tock().get(),
-            kept_value = value(winner),
-            lost_value = value(loser),
+            kept_value = value(path, winner),
+            lost_value = value(path, loser),
             deleted = event(loser.newest(), table),
             "conflict: a change did not know of a deletion, which was purged meanwhile"
         );
@@ -33,11 +35,11 @@ pub(in crate::node) fn log_conflict(conflict: &Conflict, table: &NodeTable) {
         kept = event(winner.newest(), table),
         kept_chain = chain(winner, table),
         kept_tock = winner.tock().get(),
-        kept_value = value(winner),
+        kept_value = value(path, winner),
         lost = event(loser.newest(), table),
         lost_chain = chain(loser, table),
         lost_tock = loser.tock().get(),
-        lost_value = value(loser),
+        lost_value = value(path, loser),
         "conflict: two changes met that did not know of each other"
     );
 }
@@ -56,8 +58,10 @@ fn chain(entry: &Entry, table: &NodeTable) -> String {
 }
 
 /// A value for people: as JSON, or the start of its bytes if it is long.
-fn value(entry: &Entry) -> String {
-    let Some(bytes) = entry.value() else { return String::from("(deleted)") };
+fn value(path: &[u8], entry: &Entry) -> String {
+    let Some(bytes) = entry.value().map(|value| shown(path, value)) else {
+        return String::from("(deleted)");
+    };
     if bytes.len() > SHOWN_VALUE_BYTES_MAX {
         let start = bytes.get(..SHOWN_START_BYTES).unwrap_or_default();
         return format!("{}… ({} bytes)", start.escape_ascii(), bytes.len());

@@ -85,7 +85,7 @@ impl Keys {
 
     /// What a handshake needs, from the system.
     pub(in crate::node) fn ephemeral() -> std::io::Result<Ephemeral> {
-        rt::random_secret().map(Ephemeral::new)
+        rt::random_bytes().map(Ephemeral::new)
     }
 
     /// Reads the file again, and takes its keys for all that is sealed and opened from now on. Links that

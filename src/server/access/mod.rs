@@ -7,6 +7,12 @@
 //! | [`types`] | which values fit where |
 //! | [`authorise`] | the hook that every request passes |
 //! | [`sight`] | what a stream may show, entry by entry |
+//! | [`methods`] | by which methods clients may log in at this node |
+//! | [`cluster_key`] | the key that makes a client an admin, and a node secured |
+//! | `guest` | what a connection keeps for its client's login |
+//! | [`logins`] | what all logins share |
+//! | [`strangers`] | bounds of connections that have not logged in |
+//! | `present` | who is connected, to close those who may do nothing any more |
 //!
 //! A session makes its [`Access`] of the present policies before each batch of requests and each turn of its
 //! streams. The engine carries out nothing that was checked against older ones
@@ -14,7 +20,13 @@
 //! it is in the tree.
 
 pub mod authorise;
+pub mod cluster_key;
+pub(in crate::server) mod guest;
+pub mod logins;
+pub mod methods;
+pub(in crate::server) mod present;
 pub mod sight;
+pub mod strangers;
 pub mod types;
 
 use std::sync::Arc;
@@ -172,15 +184,22 @@ impl PolicyData {
         self.now(hub).directory
     }
 
-    /// What a client may do at present. `must_log_in`: whether it may do nothing without.
+    /// What a client may do at present. `is_secured`: clients must log in whatever the data says.
     #[must_use]
-    pub fn access_of(&self, hub: &Hub, identity: &Identity, must_log_in: bool) -> Access {
+    pub fn access_of(&self, hub: &Hub, identity: &Identity, is_secured: bool) -> Access {
         let Compiled { policies, directory, types } = self.now(hub);
+        let must_log_in = is_secured || hub.closing.is_closed();
         let access = match identity {
             Identity::KeyHolder => Access::everything(policies),
             _ if !must_log_in => Access::everything(policies),
             Identity::Unknown => Access::nothing(policies),
-            Identity::User { method, name } => Access::of_user(&directory, method, name, policies),
+            Identity::User { method, name } => {
+                if methods::serves(directory.login(), is_secured, method) {
+                    Access::of_user(&directory, method, name, policies)
+                } else {
+                    Access::nothing(policies)
+                }
+            }
         };
         Access { types: Some(types).filter(|types| !types.is_empty()), ..access }
     }

@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use crate::protocol::client::reply::{write_error, write_greeting};
 use crate::protocol::client::{ClientError, ErrorCode, decode};
 use crate::rt::{self, TcpStream};
 use crate::server::Shared;
-use crate::server::access::Identity;
+use crate::server::access::{Identity, methods};
 use crate::server::stream::Produced;
 
 /// Bytes of output kept while nothing goes out.
@@ -152,6 +153,11 @@ enum Woken {
 
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
+        let address = self.socket.peer_addr()?.ip();
+        if let Err(error) = self.session.enter(&self.shared, address, rt::now()) {
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
+            return self.end_after(Vec::new(), &error).await;
+        }
         self.greet();
         self.flush().await?;
         loop {
@@ -161,6 +167,9 @@ impl Connection {
             self.listen_for_policies();
             if self.is_shut_out() {
                 return self.end_shut_out().await;
+            }
+            if let Some(error) = self.session.guest.overstays(rt::now(), self.input.total()) {
+                return self.end_after(Vec::new(), &error).await;
             }
             let woken_before = self.shared.hub.woke_few_links();
             let mut busy = match self.take_requests() {
@@ -201,7 +210,7 @@ impl Connection {
                 return self.end().await;
             }
             if self.session.account.is_closing() {
-                if self.shared.hub.closing.is_closed() {
+                if self.is_shut_out() {
                     return self.end_shut_out().await;
                 }
                 return self.end_for_memory().await;
@@ -233,12 +242,13 @@ impl Connection {
 
     fn greet(&mut self) {
         let qlen = self.shared.config.qlen;
+        let directory = self.shared.policy_data.directory(&self.shared.hub);
+        let nonce = self.session.guest.nonce;
+        let offer = methods::offer(&directory, self.shared.must_log_in(), nonce);
         let out = &mut self.out;
         self.shared.hub.read(|engine| {
-            let closed = engine.closed();
-            let login = closed.as_ref().map(|closed| closed.login.name());
             let name = engine.id().name.as_str();
-            write_greeting(name, engine.tick(), engine.tock(), qlen, login, out);
+            write_greeting(name, engine.tick(), engine.tock(), qlen, &offer, out);
         });
     }
 
@@ -332,8 +342,11 @@ impl Connection {
     async fn run_heavy(&mut self, job: HeavyJob) -> io::Result<()> {
         self.flush().await?;
         let shared = Arc::clone(&self.shared);
-        let _permit = shared.heavy.acquire().await;
-        let HeavyJob { seq, work, is_innocuous } = job;
+        let HeavyJob { seq, work, is_innocuous, prelude } = job;
+        let _permit = match prelude {
+            Some(_) => shared.logins.core().await,
+            None => shared.heavy.acquire().await,
+        };
         let error = match rt::spawn_work("request", work) {
             Ok(work) => match work.done().await {
                 Some(reply) => {
@@ -347,6 +360,10 @@ impl Connection {
             },
             Err(error) => no_thread(&error),
         };
+        if prelude.is_some() {
+            // The request comes again, and finds nothing.
+            return Ok(());
+        }
         write_error(&error, Some(seq), self.shared.hub.read(Engine::tock), &mut self.out);
         Ok(())
     }
@@ -514,20 +531,29 @@ impl Connection {
         self.session.is_shut_out(&cx)
     }
 
-    /// No client is served any more: says so, and drops pending output.
+    /// The client may do nothing any more: says so, and drops pending output. One that has brought that about
+    /// itself gets its reply, and no error.
     async fn end_shut_out(&mut self) -> io::Result<()> {
-        let why = match self.shared.hub.read(Engine::closed) {
-            Some(closed) => closed.to_string(),
-            None if matches!(self.session.identity, Identity::User { .. }) => {
-                String::from("the user was removed")
-            }
-            None => String::from("authorisation was switched on for a moment"),
+        self.out = Vec::new();
+        let parting = std::mem::take(&mut self.session.guest.parting);
+        if !parting.is_empty() {
+            self.close();
+            linger(&self.socket, &parting, LINGER).await;
+            return Ok(());
+        }
+        let why = match &self.session.identity {
+            Identity::User { method, name } => format!(
+                "the user {name:?} (method {method:?}) was removed, or may not log in by this method any more"
+            ),
+            Identity::Unknown | Identity::KeyHolder => match self.shared.hub.read(Engine::closed) {
+                Some(closed) => closed.to_string(),
+                None => String::from("authorisation was switched on for a moment"),
+            },
         };
         let text = format!(
             "closing the connection: {why}. What was asked for and not answered may have been done"
         );
         let error = ClientError::new(ErrorCode::AuthRequired, text);
-        self.out = Vec::new();
         let last = std::mem::take(&mut self.last_word);
         self.end_after(last, &error).await
     }

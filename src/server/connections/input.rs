@@ -36,6 +36,7 @@ pub(in crate::server) struct Input {
     is_starved: bool,
     /// The client sends nothing any more.
     pub(super) at_end: bool,
+    total: u64,
 }
 
 /// Messages cut from the front of the buffer.
@@ -68,7 +69,13 @@ impl Input {
             oversized: None,
             is_starved: false,
             at_end: false,
+            total: 0,
         }
+    }
+
+    /// All bytes that have ever been read.
+    pub(in crate::server) fn total(&self) -> u64 {
+        self.total
     }
 
     /// Whether nothing has arrived that is not carried out.
@@ -114,6 +121,7 @@ impl Input {
     /// Notes that this many bytes were read into the room.
     pub(in crate::server) fn filled(&mut self, bytes: usize) {
         self.end += bytes;
+        self.total += bytes as u64;
         invariant!(self.end <= self.buffer.len(), "what was read fits into the room for it");
         self.is_starved = false;
         self.at_end |= bytes == 0;

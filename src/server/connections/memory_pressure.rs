@@ -44,24 +44,6 @@ pub(in crate::server) async fn relieve(shared: Arc<Shared>) {
     }
 }
 
-/// Closes all connections when no client is served any more, until the server stops. Later ones get
-/// the error with each request.
-pub(in crate::server) async fn shut_out(shared: Arc<Shared>) {
-    let mut stopping = shared.stopping.listen();
-    loop {
-        let changed = shared.hub.closing.changed.listen();
-        if shared.is_stopping() {
-            return;
-        }
-        if shared.hub.closing.is_closed() {
-            shared.hub.client_memory().close_all();
-        }
-        if let Either::Right(_) = select(changed, &mut stopping).await {
-            return;
-        }
-    }
-}
-
 fn complain(shared: &Shared, connections: Option<u64>, last: Option<Holding>) {
     let Some(connections) = connections else { return };
     let view = shared.hub.client_memory().view();

@@ -94,7 +94,7 @@ impl Patience {
     pub(in crate::server) fn take_due(&mut self, cx: &Context<'_>) -> Vec<Waiting> {
         let Some(first) = self.waiting.front() else { return Vec::new() };
         self.saw_ready = self.saw_ready || cx.hub.read(Engine::is_ready);
-        let all = self.saw_ready || self.gave_up || cx.hub.closing.is_closed();
+        let all = self.saw_ready || self.gave_up || cx.access.is_stranger();
         let window = first.window;
         let is_due = |w: &&Waiting| w.window == window && (all || w.deadline <= cx.now);
         let count = self.waiting.iter().take(TOGETHER_MAX).take_while(is_due).count();

@@ -143,6 +143,7 @@ impl Oversized {
 
     fn bad_message(&self) -> BadMessage {
         BadMessage {
+            is_login: false,
             seq: self.seq,
             in_stream: self.in_stream,
             is_fatal: false,

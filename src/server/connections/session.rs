@@ -4,8 +4,10 @@
 //! Runs of reads and runs of writes take the engine's guard once each, in order; whatever else
 //! is asked for is carried out one by one. No guard is held while something is encoded.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use distkv_access::users::is_before_login;
 use parking_lot::Mutex;
 
 use super::input::Batch;
@@ -22,8 +24,11 @@ use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
+use crate::rt;
 use crate::server::Shared;
-use crate::server::access::authorise::{Denied, Target, authorise};
+use crate::server::access::authorise::{Target, authorise};
+use crate::server::access::guest::Guest;
+use crate::server::access::logins::Turn;
 use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
 use crate::server::command::data::value::CopiesWait;
@@ -79,6 +84,8 @@ pub(in crate::server) struct HeavyJob {
     pub(in crate::server) work: Box<dyn FnOnce() -> Vec<u8> + Send>,
     /// Its reply tells nothing of the data: it goes out also if clients are shut out by then.
     pub(in crate::server) is_innocuous: bool,
+    /// It is a computation of secrets, which writes nothing: the request comes again when it is done.
+    pub(in crate::server) prelude: Option<Turn>,
 }
 
 /// What to do after a batch, or a part of it.
@@ -102,7 +109,7 @@ impl Then {
         seq: u64,
         work: impl FnOnce() -> Vec<u8> + Send + 'static,
     ) -> Self {
-        Self::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false })
+        Self::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false, prelude: None })
     }
 }
 
@@ -132,8 +139,8 @@ pub(in crate::server) struct Session {
     pub(in crate::server) patience: Patience,
     /// The client has asked the node to leave, and waits for its end.
     pub(in crate::server) sent_away: bool,
-    /// Requests were carried out: the output, or open requests, may tell of the data.
-    is_served: bool,
+    /// What concerns the client's login.
+    pub(in crate::server) guest: Guest,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -184,7 +191,7 @@ impl Session {
             upload: Arc::default(),
             patience: Patience::default(),
             sent_away: false,
-            is_served: false,
+            guest: Guest::default(),
         }
     }
 
@@ -223,7 +230,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
         if cx.access.is_stranger() {
-            return self.refuse_all(cx, batch, out);
+            return self.meet_stranger(cx, batch, out);
         }
         let limit = cx.shared.output_limit();
         let mut done = 0;
@@ -242,7 +249,6 @@ impl Session {
                 done += 1;
                 continue;
             }
-            self.is_served = true;
             // One at a time while the one behind it may have to wait.
             let together = arrived.is_none() || self.patience.is_needless();
             let rest = if together { rest } else { rest.get(..1).unwrap_or(rest) };
@@ -276,10 +282,13 @@ impl Session {
             match next {
                 Ok(ClientMessage::Request { seq, action, request }) => {
                     match self.run_one(cx, *seq, *action, request, out) {
-                        Then::Heavy(job) => return (done, Then::Heavy(job)),
+                        Then::Heavy(job) => {
+                            return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
+                        }
                         // Not done: it comes again.
                         Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
-                        Then::NeedsReady | Then::Continue | Then::Close => {}
+                        Then::Close => return (done, Then::Close),
+                        Then::NeedsReady | Then::Continue => {}
                     }
                 }
                 Ok(ClientMessage::Ack { seq, ack }) => {
@@ -301,36 +310,97 @@ impl Session {
         (done, Then::Continue)
     }
 
-    /// No client is served: every request is refused. Returns how many messages are done.
-    fn refuse_all(
+    /// The client must log in first: it may do that, and nothing else. Returns how many messages are done.
+    fn meet_stranger(
         &mut self,
         cx: &Context<'_>,
         batch: &[Decoded<'_>],
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
-        let limit = cx.shared.output_limit();
-        for (done, message) in batch.iter().enumerate() {
-            if out.len() >= limit {
-                return (done, Then::Continue);
-            }
+        for (at, message) in batch.iter().enumerate() {
+            let done = at + 1;
             match message {
-                Ok(ClientMessage::Request { seq, action, .. }) => {
-                    self.refuse(cx, Some(*seq), action.errs_in_stream(), closed(cx), out);
+                Ok(ClientMessage::Request { seq, action, request }) if is_before_login(*action) => {
+                    match self.run_one(cx, *seq, *action, request, out) {
+                        Then::Heavy(job) => {
+                            return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
+                        }
+                        Then::Close => return (done, Then::Close),
+                        // What comes behind it is looked at as who the client is then.
+                        _ => return (done, Then::Continue),
+                    }
                 }
+                Ok(ClientMessage::Request { seq, action, .. }) => {
+                    let in_stream = action.errs_in_stream();
+                    self.refuse_at_once(cx, (Some(*seq), in_stream), &login_needed(cx), out);
+                    return (done, Then::Close);
+                }
+                Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
                 Ok(ClientMessage::Ack { seq, ack }) => {
                     self.streams.acknowledge(*seq, *ack, cx.now);
                 }
-                Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
                 Ok(ClientMessage::StreamEnd) => {}
-                Err(bad) if bad.is_fatal => {
-                    self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
-                    return (done + 1, Then::Close);
+                Err(bad) => {
+                    // Whatever is wrong with another one, it would be refused.
+                    let tells = bad.is_fatal || bad.is_login;
+                    let error = if tells { bad.error.clone() } else { login_needed(cx) };
+                    self.refuse_at_once(cx, (bad.seq, bad.in_stream), &error, out);
+                    return (done, Then::Close);
                 }
-                // Whatever is wrong with it, it would be refused.
-                Err(bad) => self.refuse(cx, bad.seq, bad.in_stream, closed(cx), out),
             }
         }
         (batch.len(), Then::Continue)
+    }
+
+    /// Answers with an error, within a stream or not, when the connection closes behind it.
+    fn refuse_at_once(
+        &self,
+        cx: &Context<'_>,
+        (seq, in_stream): (Option<u64>, bool),
+        error: &ClientError,
+        out: &mut Vec<u8>,
+    ) {
+        match seq {
+            Some(seq) if in_stream => {
+                write_failed_stream(error, seq, self.window.is_some(), cx.tock(), out);
+            }
+            _ => write_error(error, seq, cx.tock(), out),
+        }
+    }
+
+    /// The client's connection begins.
+    ///
+    /// # Errors
+    /// It must log in, and too many must already.
+    pub(super) fn enter(
+        &mut self,
+        shared: &Shared,
+        address: IpAddr,
+        now: Millis,
+    ) -> Result<(), ClientError> {
+        self.guest.enter(address, shared.logins.present.add(Arc::clone(&self.account)));
+        if shared.logins.is_secured() {
+            let failed =
+                |_| ClientError::new(ErrorCode::Internal, "the system has no random bytes");
+            self.guest.nonce = Some(rt::random_bytes().map_err(failed)?);
+        }
+        if self.context(shared, now).access.is_stranger() {
+            let place = shared.logins.strangers.admit(address).ok_or_else(|| {
+                let text = "too many clients are connected to this node without having logged in; try again later";
+                ClientError::new(ErrorCode::TooMany, text)
+            })?;
+            self.guest.keep_waiting(place, now);
+        }
+        Ok(())
+    }
+
+    /// The client has shown who it is. From then on it is that one.
+    pub(in crate::server) fn identify(&mut self, identity: Identity) {
+        if self.identity == Identity::Unknown {
+            self.guest.is(identity.clone());
+            self.identity = identity;
+            self.access = Access::unknown();
+        }
     }
 
     /// What requests, and streams, are carried out with at this moment.
@@ -342,14 +412,17 @@ impl Session {
         // Before anything is read: what is read later may be of later policies, and is checked again then.
         if self.access.policies != shared.hub.policies.now() {
             self.access = shared.access_of(&self.identity);
+            if !self.access.is_stranger() {
+                self.guest.admit();
+            }
         }
         Context { hub: &shared.hub, shared, now, access: self.access.clone() }
     }
 
-    /// Whether this client was served, and no client is any more: its connection ends, and what
-    /// waits for it is not sent.
+    /// Whether this client could do something, and may not do anything any more: its connection ends, and
+    /// what waits for it is not sent.
     pub(super) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
-        self.is_served && cx.access.is_stranger()
+        cx.access.is_stranger() && self.guest.was_admitted()
     }
 
     /// The client's length of windows; 0 for no flow control.
@@ -419,22 +492,12 @@ impl Session {
             Request::AuthInfo => self.auth_info(cx, seq, out),
             Request::TestAcl(test) => self.test_acl(cx, seq, test, out),
             Request::Forge => self.forge(cx, action),
-            Request::Auth(_) => self.not_implemented(cx, action),
+            Request::Auth(request) => self.auth(cx, seq, request, out),
         };
         result.unwrap_or_else(|error| {
             self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
             Then::Continue
         })
-    }
-
-    fn not_implemented(&self, cx: &Context<'_>, action: Action) -> Result<Then, ClientError> {
-        self.authorise(cx, action, Target::Node)?;
-        let text = format!(
-            "'{}' is not implemented in this version: clients cannot log in, so every client may do \
-             everything; nothing was changed",
-            action.name()
-        );
-        Err(ClientError::new(ErrorCode::NotImplemented, text))
     }
 
     /// `fake_info` and its sibling would have nodes account for ticks whose changes they never got.
@@ -606,7 +669,8 @@ impl Session {
     pub(in crate::server) fn next_deadline(&self, cx: &Context<'_>) -> Option<Millis> {
         let copies = self.copies_deadline(cx.now);
         let streams = self.streams.next_deadline(cx.shared.config.snapshot_stall_ms);
-        copies.into_iter().chain(streams).chain(self.patience.deadline()).min()
+        let login = self.guest.deadline();
+        copies.into_iter().chain(streams).chain(self.patience.deadline()).chain(login).min()
     }
 }
 
@@ -618,17 +682,11 @@ pub(in crate::server) fn not_ready() -> ClientError {
     )
 }
 
-/// The error of a node that serves no clients.
-fn closed(cx: &Context<'_>) -> ClientError {
-    match cx.hub.read(Engine::closed) {
-        Some(closed) => {
-            ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {closed}"))
-        }
-        None if cx.shared.must_log_in() => Denied::LoginNeeded.into(),
-        // It was a moment ago.
-        None => ClientError::new(
-            ErrorCode::NotReady,
-            "authorisation was switched off just now; nothing was changed; try again",
-        ),
-    }
+/// The error for a client that must log in first.
+fn login_needed(cx: &Context<'_>) -> ClientError {
+    let why = match cx.hub.read(Engine::closed) {
+        Some(closed) => closed.to_string(),
+        None => String::from("clients of this node must log in"),
+    };
+    ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {why}"))
 }

@@ -123,7 +123,8 @@ impl ConflictFeed {
         conflict.u64("number", found.number).bool("changed", found.conflict.took_theirs);
         let mut version = |key, entry: &Entry| {
             let mut version = MessageWriter::new(conflict.key(key));
-            version.entry(entry, style.chain, style.names.names());
+            let path = found.conflict.path.as_bytes();
+            version.entry(path, entry, style.chain, style.names.names());
         };
         version("winner", &found.conflict.winner);
         version("loser", &found.conflict.loser);

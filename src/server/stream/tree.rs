@@ -34,7 +34,7 @@ impl EntryStyle {
         for Committed { path, entry } in rest {
             encoded.add(|out| {
                 let mut message = MessageWriter::new(out);
-                message.entry(entry, self.chain, self.names.names());
+                message.entry(path.as_bytes(), entry, self.chain, self.names.names());
                 shortener.add_path(path, &mut message);
             });
         }
@@ -60,7 +60,7 @@ impl EntryStyle {
 
     fn write_entry(&mut self, path: &Path, entry: &Entry, emit: &mut Emit<'_>) {
         let (mut message, tag) = emit.begin();
-        message.entry(entry, self.chain, self.names.names());
+        message.entry(path.as_bytes(), entry, self.chain, self.names.names());
         self.shortener.add_path(path, &mut message);
         message.tag(tag);
     }

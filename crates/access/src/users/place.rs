@@ -1,10 +1,9 @@
 //! Which entries below nil are about users and access lists, and what each of them is.
 
+use distkv_model::meta::REVOKED;
 use distkv_model::path::{Element, Path, PathError};
 use distkv_model::value::{Reader, write_map_len, write_str};
 
-/// Stands in the place of a method's name, so no method has it.
-const REVOKED: &str = "revoked";
 /// An access list that allows all data.
 pub(super) const ALL_DATA: &str = "*";
 

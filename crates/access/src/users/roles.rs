@@ -102,6 +102,7 @@ pub fn least_role(action: Action) -> Role {
         | A::FakeInfoSend
         | A::AuthGet
         | A::AuthList
+        | A::AuthDelete
         | A::SetAuthTyp => Role::Admin,
     }
 }

@@ -27,6 +27,7 @@ const CODES: [(&str, ErrorClass); 24] = [
     ("too_large", Final),
     ("denied", Final),
     ("auth_required", Final),
+    ("auth_failed", Final),
     ("not_ready", Unavailable),
     ("read_only", Unavailable),
     ("no_event", Unavailable),

@@ -4,6 +4,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::connection::Options;
+use crate::login::Login;
 use crate::pool::PoolConfig;
 use crate::retry::RetryPolicy;
 use crate::topology::TopologyConfig;
@@ -102,6 +104,13 @@ impl ClientConfig {
     #[must_use]
     pub fn pool(self, pool: PoolConfig) -> ClientConfig {
         ClientConfig { pool, ..self }
+    }
+
+    /// As whom the nodes are used, where they ask for a login.
+    #[must_use]
+    pub fn login(self, login: Login) -> ClientConfig {
+        let options = Options { login: Some(login), ..self.pool.options };
+        ClientConfig { pool: PoolConfig { options, ..self.pool }, ..self }
     }
 
     /// How the cluster is watched.

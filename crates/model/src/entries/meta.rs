@@ -1,7 +1,6 @@
 //! What the original stores below nil to control its servers: authorisation, access lists, type
-//! checks and conversions. A node stores and replicates these entries. It enforces none of them
-//! yet, so it must recognise them: if authorisation is switched on, serving clients without a login
-//! would expose what was protected.
+//! checks and conversions. Users and access lists are obeyed; the others are stored and replicated, and must
+//! be recognised.
 
 use std::fmt;
 
@@ -11,10 +10,16 @@ use crate::value::Reader;
 
 /// The path of the entry that switches authorisation on, `:n.auth`, in canonical bytes.
 pub const AUTH_PATH: &[u8] = b"\xc0\xa4auth";
+/// The element below [`AUTH_PATH`] that has the users that were removed.
+pub const REVOKED: &str = "revoked";
+/// Methods by which clients can log in somewhere: the ones that this version has.
+pub const METHODS: [&str; 4] = ["password", "token", "root", "_test"];
+/// What is shown to clients instead of a value with a secret: an empty map.
+const NO_SECRET: &[u8] = b"\x80";
 /// Characters of a method's name that messages repeat.
 const METHOD_CHARS: usize = 64;
 
-/// A subtree below nil with a meaning that this version does not enforce.
+/// A subtree below nil with a meaning for servers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Family {
     /// `:n.auth`: users, and which authentication method is in force.
@@ -76,6 +81,34 @@ impl Family {
     }
 }
 
+/// Whether the entry at a path (canonical bytes) may hold a user's secret, in whatever form: no client is
+/// ever shown its value. All below [`AUTH_PATH`] counts, but for what is known to have none: the names of
+/// access lists, and of users that were removed.
+#[must_use]
+pub fn is_secret(path: &[u8]) -> bool {
+    // Nearly no path begins with nil, and this is asked of every entry that is sent.
+    if !path.starts_with(AUTH_PATH) || path.len() == AUTH_PATH.len() {
+        return false;
+    }
+    let mut below = elements(path).skip(2);
+    let first = below.next();
+    let rest = [below.next(), below.next(), below.next(), below.next()];
+    let is_revocation =
+        matches!((first, rest), (Some(Element::Str(REVOKED)), [Some(_), Some(_), None, None]));
+    let is_list = matches!(
+        rest,
+        [Some(Element::Str("user")), Some(_), Some(Element::Str("acl" | "conv")), None]
+    );
+    !is_revocation && !is_list
+}
+
+/// What a client may see of the value at a path (canonical bytes): an empty map for one that
+/// [may be secret](is_secret).
+#[must_use]
+pub fn shown<'v>(path: &[u8], value: &'v [u8]) -> &'v [u8] {
+    if is_secret(path) { NO_SECRET } else { value }
+}
+
 /// How clients must log in, as the data says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Login {
@@ -93,6 +126,14 @@ impl Login {
             Self::Method(name) => name,
             Self::Unreadable => "unreadable",
         }
+    }
+}
+
+impl Login {
+    /// Whether this version can log clients in that way.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        matches!(self, Self::Method(name) if METHODS.contains(&&**name))
     }
 }
 
@@ -159,6 +200,38 @@ mod tests {
         }
         for other in [":", ":n", ":n.shards:1", ":n.authx", ":n:1"] {
             assert_eq!(Family::of(path(other).as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn whatever_may_hold_a_secret_is_not_shown() {
+        let secret = [
+            ":n.auth.password.user.joe",
+            ":n.auth.password",
+            ":n.auth.password.user",
+            ":n.auth.password.user.joe.old",
+            ":n.auth.password.user.joe.acl.old",
+            ":n.auth.password.role.joe.acl",
+            ":n.auth.revoked",
+            ":n.auth.revoked.password",
+            ":n.auth.revoked.password.joe.more",
+            ":n.auth:1",
+        ];
+        for at in secret {
+            assert_eq!(shown(path(at).as_bytes(), b"\xa1x"), b"\x80", "{at}");
+        }
+        let open = [
+            ":n.auth",
+            ":n.auth.password.user.joe.acl",
+            ":n.auth.password.user.joe.conv",
+            ":n.auth.revoked.password.joe",
+            ":n.authx.password.user.joe",
+            ":n.acl.x",
+            "auth.password.user.joe",
+            ":",
+        ];
+        for at in open {
+            assert_eq!(shown(path(at).as_bytes(), b"\xa1x"), b"\xa1x", "{at}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, printable};
 use crate::cli::terminal::units::{parse_duration, show_millis};
-use crate::client::{Connection, HostPort, Options};
+use crate::client::{Connection, HostPort, Login, Options};
 use crate::model::ids::Millis;
 use crate::model::shard::SHARD_COUNT;
 use crate::node::config::CLIENT_PORT;
@@ -80,7 +80,9 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
         return Err(CliError::Usage(text.to_owned()));
     }
     let timeout = args.remote.timeout_or_default();
-    let (a, b) = try_join(Side::connect(&args.a, timeout), Side::connect(&args.b, timeout)).await?;
+    let login = args.remote.login.read()?;
+    let a = Side::connect(&args.a, timeout, login.clone());
+    let (a, b) = try_join(a, Side::connect(&args.b, timeout, login)).await?;
     let mut comparison = Comparison::new(a, b);
     comparison.look_until(args.patience).await?;
     let mut output = Output::new(args.remote.json);
@@ -111,9 +113,13 @@ pub(in crate::cli) struct Side {
 }
 
 impl Side {
-    async fn connect(address: &HostPort, timeout: Duration) -> Result<Side, CliError> {
+    async fn connect(
+        address: &HostPort,
+        timeout: Duration,
+        login: Option<Login>,
+    ) -> Result<Side, CliError> {
         // One stream at a time: that the socket is not read is all the flow control it needs.
-        let options = Options { connect_timeout: timeout, window: None, nowait: true };
+        let options = Options { connect_timeout: timeout, window: None, nowait: true, login };
         let connection = Connection::connect(address, options).await?;
         let name = printable(&connection.greeting().node).into_owned();
         let address = connection.address().to_owned();

@@ -1,4 +1,9 @@
-//! Access control, as far as it goes: `test_acl`, and what is stored and not enforced.
+//! Access control: logins, users, `test_acl`, and what is stored and not enforced.
 
 pub(in crate::server) mod acl;
+pub(in crate::server) mod login;
 pub(in crate::server) mod unenforced;
+mod user_list;
+mod users;
+
+pub(in crate::server) use users::demote_for_list;

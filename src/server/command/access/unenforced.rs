@@ -1,18 +1,25 @@
-//! What the original stores below nil to control its servers, and this version does not enforce
-//! ([`Family`]). Changes there are refused: a user, an access list or a check that is stored and
-//! not obeyed would be worse than none. Entries that were loaded, or come from peers, are kept.
+//! What the original stores below nil to control its servers, and this version does not enforce: all of
+//! [`Family`] but users and access lists. Changes there are refused: a check that is stored and not obeyed
+//! would be worse than none. Entries that were loaded, or come from peers, are kept.
 
 use std::collections::BTreeSet;
+
+use distkv_access::users::Role;
 
 use crate::model::meta::{AUTH_PATH, Family, login};
 use crate::model::path::{Element, Path};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::Identity;
 use crate::server::access::authorise::Target;
+use crate::server::access::methods::KEY;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::tree::Tree;
 
 /// At most this many entries of a family are searched for one with a value; deleted ones go soon.
 const LOOKED_AT_MAX: usize = 1_024;
+
+/// What this version does not enforce.
+const UNENFORCED: [Family; 2] = [Family::Codec, Family::Conv];
 
 /// The client, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,14 +32,11 @@ impl Writer {
     /// Whether the client may set (or else delete) an entry at a whole path.
     ///
     /// # Errors
-    /// The path belongs to a [`Family`]. An operator may still delete there: that is how
-    /// authorisation is switched off for good, and how loaded checks are removed.
+    /// The path belongs to what is not enforced. An operator may still delete there: that is how loaded checks
+    /// are removed.
     pub(in crate::server) fn check(self, path: &[u8], sets: bool) -> Result<(), ClientError> {
-        let Some(family) = Family::of(path) else { return Ok(()) };
-        if matches!(family, Family::Type | Family::Match) {
-            // They are enforced, and checked themselves ([`super::super::data::value::check_type`]).
-            return Ok(());
-        }
+        let family = Family::of(path).filter(|family| UNENFORCED.contains(family));
+        let Some(family) = family else { return Ok(()) };
         if self.is_operator && !sets {
             return Ok(());
         }
@@ -46,15 +50,14 @@ impl Writer {
     }
 }
 
-/// The families of which a tree holds entries, without deleted ones.
+/// What is not enforced and of which a tree holds entries, without deleted ones.
 pub(in crate::server) fn families_in(tree: &Tree) -> BTreeSet<Family> {
     let is_live = |family: &Family| {
         let top = Path::system_root().push(Element::Str(family.name()));
         let mut entries = top.iter().flat_map(|top| tree.subtree(top)).take(LOOKED_AT_MAX);
         entries.any(|(_, entry)| entry.value().is_some())
     };
-    let is_enforced = |family: &Family| matches!(family, Family::Type | Family::Match);
-    Family::ALL.into_iter().filter(|f| !is_enforced(f)).filter(is_live).collect()
+    UNENFORCED.into_iter().filter(is_live).collect()
 }
 
 /// Warnings for operators of a node that serves clients; one line each.
@@ -88,7 +91,8 @@ impl Session {
         Writer { is_operator: self.is_local && cx.shared.config.ignore_auth }
     }
 
-    /// `auth_info`: nothing, as the original answers, which looks for it in the wrong place.
+    /// `auth_info`: nothing, as the original answers, which looks for it in the wrong place; ours tells clients
+    /// that are logged in as whom.
     pub(in crate::server) fn auth_info(
         &self,
         cx: &Context<'_>,
@@ -96,7 +100,22 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::AuthInfo, Target::Node)?;
-        MessageWriter::new(out).u64("seq", seq).tock(cx.tock());
+        let mut message = MessageWriter::new(out);
+        let role = cx.access.role.map_or("", Role::name);
+        match &self.identity {
+            Identity::Unknown => {}
+            Identity::KeyHolder => {
+                message.str("method", KEY).str("role", role);
+            }
+            Identity::User { method, name } => {
+                message.str("method", method).str("user", name).str("role", role);
+                let directory = cx.shared.policy_data.directory(cx.hub);
+                if let Some(acl) = directory.user(method, name).and_then(|user| user.acl.as_ref()) {
+                    message.str("acl", acl);
+                }
+            }
+        }
+        message.u64("seq", seq).tock(cx.tock());
         Ok(Then::Continue)
     }
 }
@@ -110,14 +129,16 @@ mod tests {
         let path = |text: &str| text.parse::<Path>().unwrap();
         for is_operator in [false, true] {
             let writer = Writer { is_operator };
-            for family in [Family::Auth, Family::Acl, Family::Codec, Family::Conv] {
+            for family in UNENFORCED {
                 let at = path(&format!(":n.{}.x", family.name()));
                 let error = writer.check(at.as_bytes(), true).unwrap_err();
                 assert!(error.text.contains(&format!("':n.{}'", family.name())), "{error}");
                 assert_eq!(writer.check(at.as_bytes(), false).is_ok(), is_operator);
             }
             assert_eq!(writer.check(path(":n.shards:1").as_bytes(), true), Ok(()));
-            assert_eq!(writer.check(path("auth").as_bytes(), true), Ok(()));
+            assert_eq!(writer.check(path(":n.auth.root").as_bytes(), true), Ok(()));
+            assert_eq!(writer.check(path(":n.acl.x").as_bytes(), true), Ok(()));
+            assert_eq!(writer.check(path("type").as_bytes(), true), Ok(()));
         }
     }
 }

@@ -96,7 +96,7 @@ impl Session {
             let below = path.strip_prefix(&root).filter(|_| access.may_read(path.as_bytes()));
             let below = below.ok_or_else(missing)?;
             let mut message = MessageWriter::new(reply);
-            message.entry(&entry, chain, names(&view));
+            message.entry(path.as_bytes(), &entry, chain, names(&view));
             let key = message.key("path");
             if root.is_root() {
                 bytes::encode_ext3(below, key);

@@ -26,7 +26,7 @@ impl Session {
         let entry = entry.filter(|_| cx.access.may_read(root.as_bytes()));
         let mut message = MessageWriter::new(out);
         match &entry {
-            Some(entry) => message.entry(entry, ChainLength::WHOLE, names.names()),
+            Some(entry) => message.entry(root.as_bytes(), entry, ChainLength::WHOLE, names.names()),
             None => message.nil("chain").tock(tock),
         };
         // Below the root that was, and now is: nothing. An array if something was cut off.

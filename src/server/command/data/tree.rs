@@ -7,6 +7,7 @@ use distkv_access::acl::{Cursor, Letters, Rights};
 
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
+use crate::model::meta::shown;
 use crate::model::path::{Path, bytes};
 use crate::model::value::{write_array_len, write_map_len, write_nil};
 use crate::protocol::client::reply::{write_error, write_result};
@@ -232,7 +233,7 @@ impl<'t> Children<'t> {
         self.count += 1;
         self.items.extend_from_slice(name);
         match (self.asked.with_data, value) {
-            (true, Some(value)) => self.items.extend_from_slice(value),
+            (true, Some(value)) => self.items.extend_from_slice(shown(child.as_bytes(), value)),
             (true, None) => write_nil(&mut self.items),
             (false, _) => {}
         }

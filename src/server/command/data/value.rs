@@ -11,7 +11,7 @@ use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
 use crate::model::invariant::OrBroken;
-use crate::model::meta::Family;
+use crate::model::meta::{Family, is_secret, shown};
 use crate::model::value::Value;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
@@ -22,6 +22,7 @@ use crate::protocol::client::{
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::access::authorise::Denied;
 use crate::server::access::types::TypeChecks;
+use crate::server::command::access::demote_for_list;
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, not_ready,
 };
@@ -182,15 +183,19 @@ impl Session {
     ) -> Result<Permit<'a>, ClientError> {
         let path = self.resolve(cx, write.action, &write.path)?;
         self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
+        if write.value.is_none() {
+            demote_for_list(cx, path.as_bytes());
+        }
         let stored = match write.value {
             Some(value) => check_type(cx, &path, value)?,
             None => None,
         };
-        if cx.access.rights.is_everything() {
+        let has_secret = is_secret(path.as_bytes());
+        if cx.access.rights.is_everything() && !has_secret {
             return Ok(Permit { path, stored, over_value: None, hides_old: false });
         }
         let letters = cx.access.rights.letters(path.as_bytes());
-        let hides_old = !letters.has(Letters::READ);
+        let hides_old = has_secret || !letters.has(Letters::READ);
         if hides_old && (write.prev.is_some() || write.idempotent) {
             // Its outcome would tell what is there.
             return Err(Denied::Path { action: write.action }.into());
@@ -275,11 +280,13 @@ impl Lookup<'_> {
         out: &mut Vec<u8>,
     ) {
         let mut message = MessageWriter::new(out);
+        // Without one, nothing was found.
+        let path = self.path.as_ref().map_or(&[][..], WholePath::as_bytes);
         match (&self.found, names) {
-            (Some(entry), Some(names)) => message.entry(entry, self.chain, names.names()),
+            (Some(entry), Some(names)) => message.entry(path, entry, self.chain, names.names()),
             (Some(entry), None) => {
                 if let Some(value) = entry.value() {
-                    message.raw("value", value);
+                    message.raw("value", shown(path, value));
                 }
                 message.tock(entry.tock())
             }
@@ -389,9 +396,10 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Counts it as this many changes in its shard, if it was carried out.
+    /// Does what follows from it if it was carried out, and counts it as this many changes in its shard.
     pub(in crate::server::command) fn count(&self, cx: &Context<'_>, weight: u64) {
         if let (Some(path), Some(Outcome::Written(_))) = (self.path(), &self.outcome) {
+            demote_for_list(cx, path.as_bytes());
             cx.shared.shards.note_writes(path.as_bytes(), weight);
         }
     }

@@ -137,7 +137,6 @@ pub(in crate::server) fn engine_error(error: &EngineWriteError) -> ClientError {
         EngineWriteError::NotReady | EngineWriteError::Leaving => ErrorCode::NotReady,
         EngineWriteError::ReadOnly => ErrorCode::ReadOnly,
         EngineWriteError::NotPermitted => ErrorCode::Denied,
-        EngineWriteError::Closed(_) => ErrorCode::AuthRequired,
         EngineWriteError::MemoryFull { .. } => ErrorCode::MemoryFull,
         EngineWriteError::TooManyCopies { .. } | EngineWriteError::OlderPeers => {
             ErrorCode::BadRequest

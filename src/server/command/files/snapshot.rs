@@ -96,7 +96,7 @@ impl Session {
             write_result(&result, seq, tock, &mut reply);
             reply
         };
-        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: true }))
+        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: true, prelude: None }))
     }
 
     fn check_may_restore(&self, cx: &Context<'_>) -> Result<(), ClientError> {
@@ -177,8 +177,8 @@ fn check_auth(tree: &Tree) -> Result<(), ClientError> {
     let entry = tree.get(AUTH_PATH).and_then(|entry| entry.value());
     let Some(login) = entry.and_then(login) else { return Ok(()) };
     let text = format!(
-        "the snapshot switches authorisation on (:n.auth, {login}), which this version cannot check: every \
-         node of the network would refuse every client; nothing was taken in. --with-auth takes it in \
+        "the snapshot switches authorisation on (:n.auth, {login}): clients of every node of the network \
+         would have to log in as one of its users; nothing was taken in. --with-auth takes it in \
          all the same; or convert it to lines of JSON, and restore them without the line of :n.auth"
     );
     Err(ClientError::new(ErrorCode::Denied, text))

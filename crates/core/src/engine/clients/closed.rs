@@ -1,30 +1,42 @@
-//! Never fail open: a node whose data says that clients must log in serves none, because they cannot
-//! log in yet. Peers are served: the data is the network's, and another node may know how.
+//! Whether clients must log in, as the data says. Peers are served in any case: the data is the network's.
+
+use std::fmt;
 
 use crate::engine::Engine;
 use crate::model::meta::Login;
 use crate::replica::Policies;
 
-/// The node serves no clients: its data says that they must log in, and they cannot.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "authorisation is switched on in this network's data (:n.auth, {login}), and this version cannot \
-     log clients in, so this node refuses every client; its operator can serve everybody with --ignore-auth"
-)]
+/// The data says that clients must log in.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Closed {
     /// What the data says.
     pub login: Login,
 }
 
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { login } = self;
+        write!(f, "authorisation is switched on in this network's data (:n.auth, {login})")?;
+        if login.is_known() {
+            return f.write_str(", so clients must log in");
+        }
+        // Never fail open: whoever switched that on wanted access restricted.
+        f.write_str(
+            ", and this version cannot log clients in that way, so this node refuses every client; its \
+             operator can serve everybody with --ignore-auth",
+        )
+    }
+}
+
 impl Engine {
-    /// Why no client is served, if that is so. Peers are still served.
+    /// Why clients are not served without a login, if that is so.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         let login = self.login().filter(|_| !self.config.ignore_auth)?;
         Some(Closed { login: login.clone() })
     }
 
-    /// Whether no client is served.
+    /// Whether no client is served without a login.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.login().is_some() && !self.config.ignore_auth

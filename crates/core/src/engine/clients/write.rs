@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Closed, Engine, Outbox};
+use crate::engine::{Engine, Outbox};
 use crate::model::path::Path;
 use crate::model::path::bytes::has_array;
 use crate::protocol::peer::encode_change;
@@ -46,9 +46,6 @@ pub enum EngineWriteError {
     /// The node is leaving for good.
     #[error("this node is leaving its network for good; write to another one")]
     Leaving,
-    /// Clients must log in, and cannot.
-    #[error(transparent)]
-    Closed(#[from] Closed),
     /// The client may set a value only where there is one, or only where there is none.
     #[error("the access list of this session does not permit 'set_value' here; nothing was done")]
     NotPermitted,
@@ -97,9 +94,6 @@ impl Engine {
     ) -> Result<Written, EngineWriteError> {
         if !self.ready {
             return Err(EngineWriteError::NotReady);
-        }
-        if let Some(closed) = self.closed() {
-            return Err(EngineWriteError::Closed(closed));
         }
         match self.refusal(&write) {
             // One that was made already changes nothing.

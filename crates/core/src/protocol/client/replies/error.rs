@@ -51,8 +51,10 @@ pub enum ErrorCode {
     StorageFailed,
     /// The session may not do this.
     Denied,
-    /// The network's data says that clients must log in, and they cannot. Nothing was changed.
+    /// Clients must log in first, or the session is not logged in any more. Nothing was changed.
     AuthRequired,
+    /// A login failed: there is no such user, or the secret is another one.
+    AuthFailed,
     /// A bug in the node.
     Internal,
 }
@@ -86,6 +88,7 @@ impl ErrorCode {
             Self::StorageFailed => "storage_failed",
             Self::Denied => "denied",
             Self::AuthRequired => "auth_required",
+            Self::AuthFailed => "auth_failed",
             Self::Internal => "internal",
         }
     }

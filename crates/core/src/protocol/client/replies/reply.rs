@@ -4,6 +4,7 @@
 use crate::model::entry::Entry;
 use crate::model::ids::{Tick, Tock};
 use crate::model::invariant::invariant;
+use crate::model::meta::shown;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{
     write_array_len, write_bin, write_bool, write_nil, write_str, write_u64,
@@ -100,10 +101,16 @@ impl<'o> MessageWriter<'o> {
     }
 
     /// Adds an entry's `value`, `chain` and `tock`: without `value` for a tombstone, without
-    /// `chain` where none is wanted.
-    pub fn entry(&mut self, entry: &Entry, length: ChainLength, names: Names<'_>) -> &mut Self {
+    /// `chain` where none is wanted. At the entry's whole path (canonical bytes), secrets are left out.
+    pub fn entry(
+        &mut self,
+        path: &[u8],
+        entry: &Entry,
+        length: ChainLength,
+        names: Names<'_>,
+    ) -> &mut Self {
         if let Some(value) = entry.value() {
-            self.raw("value", value);
+            self.raw("value", shown(path, value));
         }
         if !length.is_none() {
             names.write_chain(entry, length, self.key("chain"));
@@ -132,14 +139,23 @@ impl MessageWriter<'_> {
     }
 }
 
-/// The server's first message. `tick` is none on a node that cannot work yet. `login`: the method by
-/// which clients must log in; unmodified clients then end with an error that says so.
+/// How clients log in, as the greeting says it.
+#[derive(Clone, Debug, Default)]
+pub struct LoginOffer {
+    /// Methods. The first is the one that must be used, and that unmodified clients use; none in its place: no
+    /// login is needed. The list is left out if it is empty.
+    pub methods: Vec<Option<Box<str>>>,
+    /// The node's part of the challenge for a login with the cluster's key.
+    pub nonce: Option<[u8; 32]>,
+}
+
+/// The server's first message. `tick` is none on a node that cannot work yet.
 pub fn write_greeting(
     node: &str,
     tick: Option<Tick>,
     tock: Tock,
     qlen: u64,
-    login: Option<&str>,
+    login: &LoginOffer,
     out: &mut Vec<u8>,
 ) {
     let mut message = MessageWriter::new(out);
@@ -153,10 +169,18 @@ pub fn write_greeting(
         None => message.nil("tick"),
     };
     message.tock(tock).u64("qlen", qlen);
-    if let Some(login) = login {
+    if !login.methods.is_empty() {
         let methods = message.key("auth");
-        write_array_len(1, methods);
-        write_str(login, methods);
+        write_array_len(login.methods.len(), methods);
+        for method in &login.methods {
+            match method {
+                Some(method) => write_str(method, methods),
+                None => write_nil(methods),
+            }
+        }
+    }
+    if let Some(nonce) = &login.nonce {
+        message.bin("nonce", nonce);
     }
 }
 

@@ -127,6 +127,8 @@ actions! {
     AuthGet = "auth_get",
     /// Makes a user, or changes one.
     AuthSet = "auth_set",
+    /// Ours: removes a user for good.
+    AuthDelete = "auth_delete",
     /// Streams the users.
     AuthList = "auth_list",
     /// Which method logins must use.
@@ -142,7 +144,12 @@ impl Action {
     pub fn errs_in_stream(self) -> bool {
         matches!(
             self,
-            Self::GetTree | Self::GetTreeInternal | Self::Watch | Self::MsgMonitor | Self::AuthList
+            Self::GetTree
+                | Self::GetTreeInternal
+                | Self::Watch
+                | Self::MsgMonitor
+                | Self::Auth
+                | Self::AuthList
         )
     }
 

@@ -38,6 +38,8 @@ pub enum AuthRequest<'a> {
         user: Option<&'a str>,
         /// How much of the chain is wanted.
         chain: ChainLength,
+        /// The request said that it expects a stream. Without, the original sends one message too many.
+        is_stream: bool,
     },
     /// `auth_get`.
     Get {
@@ -50,6 +52,13 @@ pub enum AuthRequest<'a> {
     },
     /// `auth_set`.
     Set(UserChange<'a>),
+    /// `auth_delete`: the user is no more, at all nodes, whatever others change of it at the same time.
+    Delete {
+        /// Whose user.
+        method: &'a str,
+        /// Which one.
+        user: &'a str,
+    },
     /// `set_auth_typ`: which method logins must use; none for no logins.
     SetMethod(Option<&'a str>),
 }
@@ -99,6 +108,7 @@ impl std::fmt::Debug for AuthRequest<'_> {
             Self::List { method, user, .. } => write!(f, "List({method:?}, {user:?})"),
             Self::Get { method, user, .. } => write!(f, "Get({method:?}, {user:?})"),
             Self::Set(change) => write!(f, "Set({:?}, {:?})", change.method, change.user),
+            Self::Delete { method, user } => write!(f, "Delete({method:?}, {user:?})"),
             Self::SetMethod(method) => write!(f, "SetMethod({method:?})"),
         }
     }
@@ -144,13 +154,21 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
                 role: optional_name(fields, Field::Role)?,
             })
         }
+        Action::AuthDelete => {
+            check_kind(fields)?;
+            AuthRequest::Delete {
+                method: name(fields, Field::Typ)?,
+                user: name(fields, Field::Ident)?,
+            }
+        }
         Action::SetAuthTyp => AuthRequest::SetMethod(optional_name(fields, Field::Typ)?),
         // `auth_list`, as the only other one that is decoded here.
         _ => {
             check_kind(fields)?;
             let method = name(fields, Field::Typ)?;
             let user = optional_name(fields, Field::Ident)?;
-            AuthRequest::List { method, user, chain: chain_length(fields, 0)? }
+            let is_stream = fields.optional_text(Field::State)? == Some("start");
+            AuthRequest::List { method, user, chain: chain_length(fields, 0)?, is_stream }
         }
     })
 }

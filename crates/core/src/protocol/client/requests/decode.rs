@@ -36,7 +36,9 @@ pub fn decode(message: &[u8]) -> Result<ClientMessage<'_>, BadMessage> {
 /// # Errors
 /// As [`decode`].
 pub fn decode_fields<'a>(fields: &Fields<'a>) -> Result<ClientMessage<'a>, BadMessage> {
-    let bad = |seq, in_stream| move |error| BadMessage { seq, in_stream, is_fatal: false, error };
+    let bad = |seq, in_stream| {
+        move |error| BadMessage { seq, in_stream, is_login: false, is_fatal: false, error }
+    };
     let seq = decode_seq(fields).map_err(bad(None, false))?;
     if seq == 0 && fields.get(Field::Action).is_none() {
         let qlen = fields.int_or_nil(Field::QLen).map_err(bad(Some(0), false))?.unwrap_or(0);
@@ -67,8 +69,10 @@ pub fn decode_fields<'a>(fields: &Fields<'a>) -> Result<ClientMessage<'a>, BadMe
             ClientError::new(ErrorCode::UnknownAction, format!("there is no action '{name}'"));
         return Err(bad(Some(seq), false)(error));
     };
-    let request =
-        decode_request(action, fields).map_err(bad(Some(seq), action.errs_in_stream()))?;
+    let is_login = matches!(action, Action::Auth | Action::DiffieHellman);
+    let request = decode_request(action, fields)
+        .map_err(bad(Some(seq), action.errs_in_stream()))
+        .map_err(|bad| BadMessage { is_login, ..bad })?;
     Ok(ClientMessage::Request { seq, action, request })
 }
 
@@ -170,6 +174,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         | Action::AuthGet
         | Action::AuthSet
         | Action::AuthList
+        | Action::AuthDelete
         | Action::SetAuthTyp => Request::Auth(decode_auth(action, fields)?),
     })
 }

@@ -53,6 +53,8 @@ pub struct BadMessage {
     pub seq: Option<u64>,
     /// Whether the error must come within a stream ([`Action::errs_in_stream`]).
     pub in_stream: bool,
+    /// Whether it is part of a login.
+    pub is_login: bool,
     /// Whether the connection cannot continue: the rest of the input may be garbage.
     pub is_fatal: bool,
     /// What is wrong.
@@ -63,7 +65,7 @@ impl BadMessage {
     /// Bytes after which the connection cannot go on.
     #[must_use]
     pub fn fatal(error: ClientError) -> Self {
-        Self { seq: None, in_stream: false, is_fatal: true, error }
+        Self { seq: None, in_stream: false, is_login: false, is_fatal: true, error }
     }
 }
 

@@ -1,0 +1,172 @@
+//! How a connection logs in, right after the node's greeting: as a user, or with the cluster's key.
+
+use std::fmt;
+use std::sync::Arc;
+
+use distkv_model::value::Reader;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use crate::connection::{Connection, StreamEvent};
+use crate::error::ClientError;
+use crate::message::{Fields, Greeting};
+use crate::rt;
+
+/// Bytes of a nonce.
+const NONCE_BYTES: usize = 32;
+
+/// A user and its secret, or the cluster's key. Shown without anything secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login(Arc<Kind>);
+
+#[derive(PartialEq, Eq)]
+enum Kind {
+    User { method: Option<String>, user: String, secret: Option<String> },
+    Key([u8; 32]),
+}
+
+impl Login {
+    /// A user with its password or token, which is sent as it is: to be used within TLS, or to a node of the same
+    /// machine. None for methods without a secret. `method`: none takes what the node asks for.
+    #[must_use]
+    pub fn user(method: Option<&str>, user: &str, secret: Option<&str>) -> Login {
+        let [method, secret] = [method, secret].map(|text| text.map(str::to_owned));
+        Login(Arc::new(Kind::User { method, user: user.to_owned(), secret }))
+    }
+
+    /// The cluster's key, as far as it is for logins. It is not sent: both sides prove that they have it.
+    #[must_use]
+    pub fn key(key: [u8; 32]) -> Login {
+        Login(Arc::new(Kind::Key(key)))
+    }
+
+    /// Whether a node must be asked: a node that asks for no login takes users' requests without one.
+    fn is_needed(&self, greeting: &Greeting) -> bool {
+        matches!(&*self.0, Kind::Key(_)) || greeting.auth.is_some()
+    }
+
+    /// Logs in.
+    ///
+    /// # Errors
+    /// [`ClientError::NoAccess`], and whatever can happen to a connection.
+    pub(crate) async fn run(&self, connection: &Connection) -> Result<(), ClientError> {
+        let greeting = connection.greeting();
+        if !self.is_needed(greeting) {
+            return Ok(());
+        }
+        match &*self.0 {
+            Kind::User { method, user, secret } => {
+                let mut fields = Fields::new();
+                let method = method.as_deref().or(greeting.auth.as_deref()).unwrap_or("password");
+                fields.str("typ", method).str("ident", user);
+                if let Some(secret) = secret {
+                    fields.str("secret", secret);
+                }
+                self.ask(connection, &fields).await.map(|_| ())
+            }
+            Kind::Key(key) => self.prove(connection, key).await,
+        }
+    }
+
+    async fn prove(&self, connection: &Connection, key: &[u8; 32]) -> Result<(), ClientError> {
+        let refused = |reason: &str| ClientError::NoAccess {
+            address: connection.address().to_owned(),
+            reason: reason.to_owned(),
+        };
+        let Some(node) = connection.greeting().nonce else {
+            return Err(refused("it has no cluster key (--key), so nobody can log in with one"));
+        };
+        let client: [u8; NONCE_BYTES] = rt::random_bytes()
+            .map_err(|_| refused("this system has no random bytes for a login"))?;
+        let mut fields = Fields::new();
+        fields.str("typ", "key").str("ident", "*").bin("nonce", &client);
+        fields.bin("proof", &proof(key, b"distkv login client 1", &client, &node));
+        let theirs = self.ask(connection, &fields).await?;
+        if theirs.as_deref() != Some(&proof(key, b"distkv login node 1", &client, &node)[..]) {
+            return Err(refused("it does not prove that it has the cluster's key"));
+        }
+        Ok(())
+    }
+
+    /// Asks; the node's proof, if it sends one.
+    async fn ask(
+        &self,
+        connection: &Connection,
+        fields: &Fields,
+    ) -> Result<Option<Vec<u8>>, ClientError> {
+        let asked = async {
+            let mut stream = connection.stream("auth", fields).await?;
+            let mut proof = None;
+            while let Some(event) = stream.next().await? {
+                if let StreamEvent::Item { message, .. } = event {
+                    let raw = message.get("proof").map(Reader::new);
+                    proof = raw.and_then(|mut raw| raw.read_bin().ok().map(<[u8]>::to_vec));
+                }
+            }
+            Ok::<_, ClientError>(proof)
+        };
+        asked.await.map_err(|error| match error.server() {
+            Some(server) if server.has_code("auth_failed") => ClientError::NoAccess {
+                address: connection.address().to_owned(),
+                reason: format!("{}: {server}", self.blame()),
+            },
+            _ => error,
+        })
+    }
+
+    /// What may be wrong.
+    fn blame(&self) -> String {
+        match &*self.0 {
+            Kind::Key(_) => String::from("wrong cluster key"),
+            Kind::User { user, secret: None, .. } => {
+                format!("there is no user {user:?}, or it needs a secret")
+            }
+            Kind::User { user, .. } => {
+                format!("there is no user {user:?}, or its secret is another one")
+            }
+        }
+    }
+}
+
+/// Says nothing of what is secret.
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::User { method, user, .. } => write!(f, "Login({method:?}, {user:?})"),
+            Kind::Key(_) => f.write_str("Login(key)"),
+        }
+    }
+}
+
+/// What a side sends to show that it has the key.
+fn proof(
+    key: &[u8; 32],
+    label: &[u8],
+    client: &[u8; NONCE_BYTES],
+    node: &[u8; NONCE_BYTES],
+) -> [u8; 32] {
+    // Keys of any length are taken, so there always is one.
+    let mac = <Hmac<Sha256> as Mac>::new_from_slice(key).map(|mac| {
+        mac.chain_update(label).chain_update(client).chain_update(node).finalize().into_bytes()
+    });
+    mac.map_or([0; 32], Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_the_one_that_nodes_expect() {
+        let proof = proof(&[2; 32], b"distkv login client 1", &[0; 32], &[1; 32]);
+        let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "a7cddc04e748ef3bcaac588d24fde3bd985d7933def912e0c14828fe5a9c5072");
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let login = Login::user(Some("token"), "joe", Some("hunter2"));
+        assert_eq!(format!("{login:?}"), "Login(Some(\"token\"), \"joe\")");
+        assert_eq!(format!("{:?}", Login::key([7; 32])), "Login(key)");
+    }
+}

@@ -1,0 +1,143 @@
+//! As whom commands work: `--user`, and where its secret is.
+
+use std::env;
+use std::fs;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::error::CliError;
+use distkv_client::Login;
+
+/// The environment's variable for `--user`.
+const USER: &str = "DISTKV_USER";
+/// The environment's variable for `--secret-file`.
+const SECRET_FILE: &str = "DISTKV_SECRET_FILE";
+/// The environment's variable that holds the secret, unless `--secret-env` names another one.
+const SECRET: &str = "DISTKV_SECRET";
+/// Most bytes of a file with a secret.
+const SECRET_FILE_BYTES_MAX: u64 = 4 << 10;
+
+/// As whom commands work, where the node asks for a login.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Login")]
+pub struct LoginArgs {
+    /// Log in as this user, where the node asks for a login [env: DISTKV_USER]
+    #[arg(long = "user", value_name = "NAME")]
+    as_user: Option<String>,
+
+    /// How the user logs in: password, token, root [default: as the node asks]
+    #[arg(long = "login", value_name = "METHOD")]
+    login_by: Option<String>,
+
+    /// The file with the user's password or token; - is standard input
+    /// [env: DISTKV_SECRET_FILE]
+    #[arg(long, value_name = "FILE", conflicts_with = "secret_env")]
+    secret_file: Option<PathBuf>,
+
+    /// The environment's variable with the user's password or token [default: DISTKV_SECRET]
+    #[arg(long, value_name = "NAME")]
+    secret_env: Option<String>,
+}
+
+impl LoginArgs {
+    /// What was said after the command, and what was said before it where that says nothing.
+    pub fn or(self, before: LoginArgs) -> LoginArgs {
+        let says_secret = self.secret_file.is_some() || self.secret_env.is_some();
+        let before_secret = |file| if says_secret { None } else { file };
+        LoginArgs {
+            as_user: self.as_user.or(before.as_user),
+            login_by: self.login_by.or(before.login_by),
+            secret_file: self.secret_file.or(before_secret(before.secret_file)),
+            secret_env: self.secret_env.or(if says_secret { None } else { before.secret_env }),
+        }
+    }
+
+    /// The login; none if nobody was named.
+    pub fn read(&self) -> Result<Option<Login>, CliError> {
+        let user = self.as_user.clone().or_else(|| env::var(USER).ok());
+        let Some(user) = user else {
+            if self.secret_file.is_some() || self.secret_env.is_some() || self.login_by.is_some() {
+                return Err(CliError::Usage(format!(
+                    "a secret needs its user: --user NAME, or {USER}"
+                )));
+            }
+            return Ok(None);
+        };
+        let method = self.login_by.as_deref();
+        let secret = self.secret()?;
+        Ok(Some(Login::user(method, &user, secret.as_deref())))
+    }
+
+    fn secret(&self) -> Result<Option<String>, CliError> {
+        if let Some(name) = &self.secret_env {
+            let missing = |_| CliError::Usage(format!("--secret-env: there is no variable {name}"));
+            return env::var(name).map(Some).map_err(missing);
+        }
+        let from_env = || env::var_os(SECRET_FILE).map(PathBuf::from);
+        if let Some(file) = self.secret_file.clone().or_else(from_env) {
+            return read_secret(&file).map(Some);
+        }
+        Ok(env::var(SECRET).ok())
+    }
+}
+
+/// A secret from a file, or from standard input: its first line.
+pub fn read_secret(file: &PathBuf) -> Result<String, CliError> {
+    let failed = |error: std::io::Error| {
+        CliError::Failure(format!("cannot read the secret in {}: {error}", file.display()))
+    };
+    let mut text = String::new();
+    if file.as_os_str() == "-" {
+        std::io::stdin()
+            .lock()
+            .take(SECRET_FILE_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(failed)?;
+    } else {
+        let opened = fs::File::open(file).map_err(failed)?;
+        opened.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+    }
+    let line = text.lines().next().unwrap_or_default();
+    if line.is_empty() {
+        return Err(CliError::Usage(format!("the secret in {} is empty", file.display())));
+    }
+    Ok(line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(user: Option<&str>, file: Option<&str>, env: Option<&str>) -> LoginArgs {
+        LoginArgs {
+            as_user: user.map(str::to_owned),
+            login_by: None,
+            secret_file: file.map(PathBuf::from),
+            secret_env: env.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn one_secret_is_taken_and_what_stands_after_the_command_wins() {
+        let merged = args(None, None, Some("B")).or(args(Some("joe"), Some("a"), None));
+        assert_eq!(merged, args(Some("joe"), None, Some("B")));
+        let merged = args(Some("amy"), None, None).or(args(Some("joe"), Some("a"), None));
+        assert_eq!(merged, args(Some("amy"), Some("a"), None));
+    }
+
+    #[test]
+    fn a_secret_without_a_user_and_a_file_without_a_secret_are_told() {
+        if env::var_os(USER).is_none() {
+            let error = args(None, Some("a"), None).read().unwrap_err();
+            assert!(error.to_string().contains("--user"), "{error}");
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let error = args(Some("joe"), Some(path), None).read().unwrap_err();
+        assert!(error.to_string().contains("is empty"), "{error}");
+        fs::write(file.path(), "geheim\nrest\n").unwrap();
+        assert_eq!(read_secret(&file.path().to_path_buf()).unwrap(), "geheim");
+    }
+}

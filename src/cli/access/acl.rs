@@ -1,0 +1,309 @@
+//! `acl`: access lists, and what they allow.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use distkv_access::acl::{Acl, Because, Letters, Rights};
+use serde_json::json;
+
+use super::{Item, collect, method_of};
+use crate::cli::error::CliError;
+use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::terminal::output::{Output, Table, printable};
+use crate::client::Fields;
+use crate::model::path::{Element, Path};
+use crate::model::value::Reader;
+
+/// Access lists: which users may do what with which entries
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node acl set lamps 'site.#' rwcdxen
+  distkv-node acl set lamps site xe
+  distkv-node acl show lamps
+  distkv-node acl explain joe site.lamp
+
+A list has patterns of paths: + stands for one element, # for one or more. The most exact pattern decides; where none matches, nothing is allowed.
+
+Letters: r read, w change, c create, d delete, x pass through, e list children, n make a child, a see these letters.
+
+Exit code: 0 done, 1 refused or the node cannot be asked, 2 usage.")]
+pub(in crate::cli) struct AclArgs {
+    #[command(subcommand)]
+    command: AclCommand,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum AclCommand {
+    /// List the access lists
+    #[command(after_help = "Example:\n  distkv-node acl list")]
+    List {
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Show the patterns of a list
+    #[command(after_help = "Example:\n  distkv-node acl show lamps --json")]
+    Show {
+        /// The list's name
+        name: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Set the letters of a pattern
+    #[command(after_help = "\
+Examples:
+  distkv-node acl set lamps 'site.#' rwcdxen
+  distkv-node acl set lamps site.secret ''")]
+    Set {
+        /// The list's name
+        name: String,
+        /// The pattern: a path with + and #
+        #[arg(value_parser = parse_path)]
+        pattern: Path,
+        /// What it allows: letters of rwcdxena; none: nothing
+        letters: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Delete a pattern, or a whole list
+    #[command(after_help = "\
+Examples:
+  distkv-node acl delete lamps 'site.#'
+  distkv-node acl delete lamps")]
+    Delete {
+        /// The list's name
+        name: String,
+        /// The pattern; without it, the whole list
+        #[arg(value_parser = parse_path)]
+        pattern: Option<Path>,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Ask the node what a list allows at a path
+    #[command(after_help = "Example:\n  distkv-node acl test lamps site.lamp w")]
+    Test {
+        /// The list's name
+        name: String,
+        /// The entry's path
+        #[arg(value_parser = parse_path)]
+        path: Path,
+        /// The letter
+        #[arg(default_value = "r")]
+        letter: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Explain what a user may do at a path, and which pattern says so
+    #[command(after_help = "Example:\n  distkv-node acl explain joe site.lamp")]
+    Explain {
+        /// The user's name
+        user: String,
+        /// The entry's path
+        #[arg(value_parser = parse_path)]
+        path: Path,
+        /// How the user logs in: password, token, root; needed where several have that name
+        #[arg(long)]
+        method: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+}
+
+impl AclCommand {
+    fn remote(&self) -> &RemoteArgs {
+        match self {
+            AclCommand::List { remote }
+            | AclCommand::Show { remote, .. }
+            | AclCommand::Set { remote, .. }
+            | AclCommand::Delete { remote, .. }
+            | AclCommand::Test { remote, .. }
+            | AclCommand::Explain { remote, .. } => remote,
+        }
+    }
+}
+
+pub(in crate::cli) async fn run(args: AclArgs) -> Result<(), CliError> {
+    let connect = args.command.remote().clone().or(args.remote);
+    let remote = connect.connect().await?;
+    let mut output = Output::new(connect.json);
+    match &args.command {
+        AclCommand::List { .. } => list(&remote, &mut output).await?,
+        AclCommand::Show { name, .. } => show(&remote, name, &mut output).await?,
+        AclCommand::Set { name, pattern, letters, .. } => {
+            if let Some(wrong) = letters.chars().find(|letter| Letters::of(*letter).is_none()) {
+                let text = format!("{wrong:?} is no letter of access lists: there are rwcdxena");
+                return Err(CliError::Usage(text));
+            }
+            let mut fields = Fields::at(&place(name, Some(pattern))?);
+            fields.str("value", letters);
+            remote.request("set_internal", &fields).await?;
+            output.either(
+                || json!({"list": name, "pattern": pattern.to_string(), "letters": letters}),
+                || format!("{name}: {pattern} allows {}", shown(letters)),
+            )?;
+        }
+        AclCommand::Delete { name, pattern: Some(pattern), .. } => {
+            let fields = Fields::at(&place(name, Some(pattern))?);
+            let reply = remote.request("delete_internal", &fields).await?;
+            let deleted = reply.bool("changed").unwrap_or(true);
+            output.either(
+                || json!({"list": name, "pattern": pattern.to_string(), "deleted": deleted}),
+                || match deleted {
+                    true => format!("{name}: {pattern} is deleted"),
+                    false => format!("{name} has no pattern {pattern}"),
+                },
+            )?;
+        }
+        AclCommand::Delete { name, pattern: None, .. } => {
+            let whole = Path::system_root().join(&place(name, None)?);
+            let whole = whole.map_err(|error| CliError::Usage(error.to_string()))?;
+            let reply = remote.request("delete_tree", &Fields::at(&whole)).await?;
+            let count = reply.u64("changed").unwrap_or(0);
+            output.either(
+                || json!({"list": name, "deleted": count}),
+                || format!("{name}: {count} patterns are deleted"),
+            )?;
+        }
+        AclCommand::Test { name, path, letter, .. } => {
+            let mut fields = Fields::at(path);
+            fields.str("mode", letter).str("acl", name);
+            let reply = remote.request("test_acl", &fields).await?;
+            let allowed = reply.bool("access").unwrap_or(false);
+            output.either(
+                || json!({"list": name, "path": path.to_string(), "letter": letter, "allowed": allowed}),
+                || match allowed {
+                    true => format!("{name} allows {letter} at {path}"),
+                    false => format!("{name} does not allow {letter} at {path}"),
+                },
+            )?;
+        }
+        AclCommand::Explain { user, path, method, .. } => {
+            explain(&remote, (user, method.as_deref()), path, &mut output).await?;
+        }
+    }
+    output.flush()
+}
+
+/// Where a list is, or one of its patterns: the path below nil.
+fn place(name: &str, pattern: Option<&Path>) -> Result<Path, CliError> {
+    let usage = |error: crate::model::path::PathError| CliError::Usage(error.to_string());
+    let top = Path::from_elements([Element::Str("acl"), Element::Str(name)]).map_err(usage)?;
+    pattern.map_or(Ok(top.clone()), |pattern| top.join(pattern).map_err(usage))
+}
+
+/// The patterns of a list, with what is stored at each.
+async fn patterns(remote: &Remote, name: &str) -> Result<Vec<(Path, Vec<u8>)>, CliError> {
+    let items = collect(remote, "get_tree_internal", &Fields::at(&place(name, None)?)).await?;
+    let pattern = |item: Item| Some((item.path?, item.message.get("value")?.to_vec()));
+    Ok(items.into_iter().filter_map(pattern).collect())
+}
+
+async fn list(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
+    let top = Path::from_elements([Element::Str("acl")]);
+    let top = top.map_err(|error| CliError::Usage(error.to_string()))?;
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for item in collect(remote, "get_tree_internal", &Fields::at(&top)).await? {
+        if let Some(Element::Str(name)) = item.path.as_ref().and_then(|path| path.elements().next())
+        {
+            *counts.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    if !output.json && counts.is_empty() {
+        return output.line("there are no access lists");
+    }
+    let mut table = Table::with_head(&["LIST", "PATTERNS"]);
+    for (name, count) in counts {
+        if output.json {
+            output.line(&json!({"list": name, "patterns": count}).to_string())?;
+        }
+        table.row([name, count.to_string()]);
+    }
+    if output.json { Ok(()) } else { table.print(output) }
+}
+
+async fn show(remote: &Remote, name: &str, output: &mut Output) -> Result<(), CliError> {
+    let patterns = patterns(remote, name).await?;
+    if patterns.is_empty() {
+        return Err(CliError::Failure(format!("there is no access list {name:?}")));
+    }
+    let mut table = Table::with_head(&["PATTERN", "ALLOWS"]);
+    let mut has_default = false;
+    for (pattern, value) in patterns {
+        let letters = Reader::new(&value).read_str().unwrap_or_default();
+        has_default |= pattern.elements().eq([Element::Str("#")]);
+        if output.json {
+            let line = json!({"list": name, "pattern": pattern.to_string(), "letters": letters});
+            output.line(&line.to_string())?;
+        }
+        table.row([pattern.to_string(), shown(letters)]);
+    }
+    if output.json {
+        return Ok(());
+    }
+    table.print(output)?;
+    if has_default { Ok(()) } else { output.line("where none of them matches, nothing is allowed") }
+}
+
+async fn explain(
+    remote: &Remote,
+    (user, method): (&str, Option<&str>),
+    path: &Path,
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let method = method_of(remote, method, user).await?;
+    let mut fields = Fields::new();
+    fields.str("typ", &method).str("ident", user);
+    let reply = remote.request("auth_get", &fields).await?;
+    let (role, list) = (reply.str("role").unwrap_or_default(), reply.str("acl"));
+    let rights = match (role, list) {
+        ("admin", _) => Rights::everything(),
+        (_, None) => Rights::nothing(),
+        (_, Some("*")) => Rights::all_data(),
+        (_, Some(name)) => {
+            let patterns = patterns(remote, name).await?;
+            let entries = patterns.iter().map(|(pattern, value)| (pattern.clone(), &value[..]));
+            // Too many allow nothing.
+            Acl::build(entries).map_or_else(|_| Rights::nothing(), Rights::of)
+        }
+    };
+    let explained = rights.explain(path.as_bytes());
+    // As if all that leads there existed.
+    let missing = rights.way(path.as_bytes(), |_| true).err();
+    let letters = explained.letters.to_string();
+    let because = match (&explained.because, list) {
+        (Because::Everything, _) => "the role admin".to_owned(),
+        (Because::AllData, _) => "the access list *".to_owned(),
+        (Because::System, _) => "the path is below nil, which is for admins".to_owned(),
+        (Because::Pattern(pattern), Some(list)) => format!("the pattern {pattern} of {list}"),
+        (Because::Way, Some(list)) => format!("it is on the way to a pattern of {list}"),
+        (Because::Config, _) => "every client may read that entry".to_owned(),
+        (Because::TooMany, _) => "more patterns match than are followed".to_owned(),
+        (_, None) => "the user has no access list".to_owned(),
+        (_, Some(list)) => format!("no pattern of {list} matches"),
+    };
+    let blocked = missing.map(|missing| path.prefix(missing.depth).to_string());
+    output.either(
+        || {
+            json!({
+                "user": user, "method": method, "role": role, "acl": list, "path": path.to_string(),
+                "letters": letters, "because": because, "blocked_at": blocked,
+            })
+        },
+        || {
+            let mut text =
+                format!("{user} at {path}: {}, because of this: {because}", shown(&letters));
+            if let Some(at) = &blocked {
+                text.push_str(&format!("; but it may not pass {at}, so it does not get there"));
+            }
+            printable(&text).into_owned()
+        },
+    )
+}
+
+/// Letters, for people.
+fn shown(letters: &str) -> String {
+    if letters.is_empty() { "nothing".to_owned() } else { printable(letters).into_owned() }
+}

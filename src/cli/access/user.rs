@@ -1,0 +1,280 @@
+//! `user`: who may log in, and as what.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value as Json, json};
+
+use super::{METHODS, method_of, users_of};
+use crate::cli::error::CliError;
+use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::terminal::output::{Output, Table};
+use crate::client::{Fields, Message};
+use distkv_command::login::read_secret;
+
+/// Users: add, list, change and remove those who may log in
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node user add joe --acl lamps --new-secret-file joe.secret
+  distkv-node user add robot --method token --role operator
+  distkv-node user list
+  distkv-node user acl joe lamps
+  distkv-node user remove joe
+
+Roles: user (what the access list says), operator (also the nodes' state), admin (everything). Without --acl and --role, a new user is an admin, as with the tools of DistKV.
+
+Exit code: 0 done, 1 refused or the node cannot be asked, 2 usage.")]
+pub(in crate::cli) struct UserArgs {
+    #[command(subcommand)]
+    command: UserCommand,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum UserCommand {
+    /// Add a user
+    ///
+    /// A password is read from --new-secret-file, or from standard input. A token is made by the node and printed once, unless there is a --new-secret-file.
+    #[command(after_help = "\
+Examples:
+  distkv-node user add joe --acl lamps --new-secret-file joe.secret
+  distkv-node user add robot --method token --acl '*'")]
+    Add {
+        /// The user's name
+        name: String,
+        /// How the user logs in: password, token, root
+        #[arg(long, default_value = "password")]
+        method: String,
+        /// What the user may do: user, operator, admin
+        #[arg(long)]
+        role: Option<String>,
+        /// The user's access list; * is all data
+        #[arg(long)]
+        acl: Option<String>,
+        /// The file with the password or token; - is standard input
+        #[arg(long, value_name = "FILE")]
+        new_secret_file: Option<PathBuf>,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// List users
+    #[command(after_help = "Example:\n  distkv-node user list --json")]
+    List {
+        /// Only those who log in like this: password, token, root
+        #[arg(long)]
+        method: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Show a user
+    #[command(after_help = "Example:\n  distkv-node user show joe")]
+    Show(Named),
+    /// Change a user's password
+    ///
+    /// It is read from --new-secret-file, or from standard input. Users may change their own.
+    #[command(after_help = "\
+Example:
+  distkv-node user password joe --new-secret-file joe.secret")]
+    Password {
+        /// The user's name
+        name: String,
+        /// The file with the new password; - is standard input
+        #[arg(long, value_name = "FILE", default_value = "-")]
+        new_secret_file: PathBuf,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Give a user a new token, which is printed once; the old one is not valid any more
+    #[command(after_help = "Example:\n  distkv-node user token robot")]
+    Token {
+        /// The user's name
+        name: String,
+        #[command(flatten)]
+        remote: RemoteArgs,
+    },
+    /// Set a user's access list
+    ///
+    /// An admin becomes a user by that.
+    #[command(after_help = "\
+Examples:
+  distkv-node user acl joe lamps
+  distkv-node user acl joe '*'")]
+    Acl {
+        #[command(flatten)]
+        user: Named,
+        /// The list's name; * is all data, - no list, so nothing
+        list: String,
+    },
+    /// Set a user's role
+    #[command(after_help = "Example:\n  distkv-node user role joe operator")]
+    Role {
+        #[command(flatten)]
+        user: Named,
+        /// What the user may do: user, operator, admin
+        role: String,
+    },
+    /// Remove a user, whose connections end
+    #[command(after_help = "Example:\n  distkv-node user remove joe")]
+    Remove(Named),
+}
+
+#[derive(Debug, Clone, Args)]
+struct Named {
+    /// The user's name
+    name: String,
+    /// How the user logs in: password, token, root; needed where several have that name
+    #[arg(long)]
+    method: Option<String>,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+impl UserCommand {
+    fn remote(&self) -> &RemoteArgs {
+        match self {
+            UserCommand::Add { remote, .. }
+            | UserCommand::List { remote, .. }
+            | UserCommand::Password { remote, .. }
+            | UserCommand::Token { remote, .. } => remote,
+            UserCommand::Show(user)
+            | UserCommand::Remove(user)
+            | UserCommand::Acl { user, .. }
+            | UserCommand::Role { user, .. } => &user.remote,
+        }
+    }
+}
+
+pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
+    let connect = args.command.remote().clone().or(args.remote);
+    let remote = connect.connect().await?;
+    let mut output = Output::new(connect.json);
+    match &args.command {
+        UserCommand::Add { name, method, role, acl, new_secret_file, .. } => {
+            let mut fields = user_fields(method, name);
+            // One that is there already is not changed.
+            fields.nil("chain");
+            let more = [("role", role), ("acl", acl)];
+            for (field, text) in more {
+                if let Some(text) = text {
+                    fields.str(field, text);
+                }
+            }
+            let stdin = PathBuf::from("-");
+            let file = new_secret_file.as_ref().or((method == "password").then_some(&stdin));
+            if let Some(file) = file {
+                fields.str("secret", &read_secret(file)?);
+            }
+            let reply = remote.request("auth_set", &fields).await?;
+            tell_set(&mut output, name, method, "added", &reply)?;
+        }
+        UserCommand::List { method, .. } => list(&remote, method.as_deref(), &mut output).await?,
+        UserCommand::Show(user) => {
+            let method = method_of(&remote, user.method.as_deref(), &user.name).await?;
+            let reply = remote.request("auth_get", &user_fields(&method, &user.name)).await?;
+            let told = |name| reply.str(name).unwrap_or_default().to_owned();
+            output.either(
+                || user_json(&method, &user.name, &reply),
+                || {
+                    let list = match told("acl").as_str() {
+                        "" => "no access list".to_owned(),
+                        list => format!("access list {list}"),
+                    };
+                    format!("{} ({method}): role {}, {list}", user.name, told("role"))
+                },
+            )?;
+        }
+        UserCommand::Password { name, new_secret_file, .. } => {
+            let mut fields = user_fields("password", name);
+            fields.str("secret", &read_secret(new_secret_file)?);
+            let reply = remote.request("auth_set", &fields).await?;
+            tell_set(&mut output, name, "password", "has a new password", &reply)?;
+        }
+        UserCommand::Token { name, .. } => {
+            let reply = remote.request("auth_set", &user_fields("token", name)).await?;
+            tell_set(&mut output, name, "token", "has a new token", &reply)?;
+        }
+        UserCommand::Acl { user, list } => {
+            change(&remote, user, ("acl", list), &mut output).await?;
+        }
+        UserCommand::Role { user, role } => {
+            change(&remote, user, ("role", role), &mut output).await?;
+        }
+        UserCommand::Remove(user) => {
+            let method = method_of(&remote, user.method.as_deref(), &user.name).await?;
+            remote.request("auth_delete", &user_fields(&method, &user.name)).await?;
+            output.either(
+                || json!({"user": user.name, "method": method, "removed": true}),
+                || format!("{} ({method}) is removed", user.name),
+            )?;
+        }
+    }
+    output.flush()
+}
+
+fn user_fields(method: &str, name: &str) -> Fields {
+    let mut fields = Fields::new();
+    fields.str("typ", method).str("kind", "user").str("ident", name);
+    fields
+}
+
+async fn change(
+    remote: &Remote,
+    user: &Named,
+    (field, text): (&str, &str),
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let method = method_of(remote, user.method.as_deref(), &user.name).await?;
+    let mut fields = user_fields(&method, &user.name);
+    fields.str(field, text);
+    let reply = remote.request("auth_set", &fields).await?;
+    tell_set(output, &user.name, &method, &format!("has the {field} {text} now"), &reply)
+}
+
+/// Says what was done, and a token, if one was made.
+fn tell_set(
+    output: &mut Output,
+    name: &str,
+    method: &str,
+    done: &str,
+    reply: &Message,
+) -> Result<(), CliError> {
+    let token = reply.str("token");
+    output.either(
+        || json!({"user": name, "method": method, "changed": reply.bool("changed"), "token": token}),
+        || match token {
+            Some(token) => {
+                format!("{name} ({method}) {done}; the token, which is not shown again:\n{token}")
+            }
+            None => format!("{name} ({method}) {done}"),
+        },
+    )
+}
+
+async fn list(remote: &Remote, method: Option<&str>, output: &mut Output) -> Result<(), CliError> {
+    let methods: Vec<&str> = method.map_or_else(|| METHODS.to_vec(), |method| vec![method]);
+    let mut table = Table::with_head(&["USER", "METHOD", "ROLE", "ACCESS LIST"]);
+    let mut count = 0;
+    for method in methods {
+        for user in users_of(remote, method).await? {
+            let name = user.str("ident").unwrap_or_default();
+            if output.json {
+                output.line(&user_json(method, name, &user).to_string())?;
+            }
+            let told = |field| user.str(field).unwrap_or_default().to_owned();
+            table.row([name.to_owned(), method.to_owned(), told("role"), told("acl")]);
+            count += 1;
+        }
+    }
+    match (output.json, count) {
+        (true, _) => Ok(()),
+        (false, 0) => output.line("there are no users"),
+        (false, _) => table.print(output),
+    }
+}
+
+fn user_json(method: &str, name: &str, user: &Message) -> Json {
+    json!({"user": name, "method": method, "role": user.str("role"), "acl": user.str("acl")})
+}

@@ -1,0 +1,134 @@
+//! What a connection keeps for its client's login: its place while it is a stranger, what was computed for it,
+//! and who it turned out to be.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use distkv_access::dh::{BoxKey, DhError, Exchange};
+use distkv_access::secret::{HashError, PasswordHash};
+use parking_lot::Mutex;
+
+use super::present::Presence;
+use super::strangers::{LOGIN_MS_MAX, Place, STRANGER_BYTES_MAX};
+use crate::model::ids::{Event, Millis};
+use crate::protocol::client::{ClientError, ErrorCode};
+
+/// Something that was computed for a request, which is then carried out.
+pub(in crate::server) enum Made {
+    /// The keys of passwords' boxes.
+    Exchanged(Result<Exchange, DhError>),
+    /// Whether a secret was that of the record that this event made; and its hash, where the record had it in the
+    /// original's form.
+    Checked { is_good: bool, event: Option<Event>, converted: Option<PasswordHash> },
+    /// A new password.
+    Hashed(Result<PasswordHash, HashError>),
+}
+
+/// Where a computation puts what it made; none yet, or never.
+pub(in crate::server) type Slot = Arc<Mutex<Option<Made>>>;
+
+/// See the module.
+pub(in crate::server) struct Guest {
+    /// Where the client is.
+    pub(in crate::server) address: IpAddr,
+    /// While it must log in and has not.
+    place: Option<Place>,
+    /// Until when it must have.
+    deadline: Millis,
+    /// The node's part of the challenge for the cluster's key.
+    pub(in crate::server) nonce: Option<[u8; 32]>,
+    /// Of the boxes with passwords.
+    pub(in crate::server) box_key: Option<BoxKey>,
+    /// What is computed for a request, by its number.
+    prelude: Option<(u64, Slot)>,
+    presence: Option<Presence>,
+    /// The reply to the request with which the client has shut itself out.
+    pub(in crate::server) parting: Vec<u8>,
+}
+
+impl Default for Guest {
+    fn default() -> Self {
+        Self {
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            place: None,
+            deadline: 0,
+            nonce: None,
+            box_key: None,
+            prelude: None,
+            presence: None,
+            parting: Vec::new(),
+        }
+    }
+}
+
+impl Guest {
+    /// The client has come from this address.
+    pub(in crate::server) fn enter(&mut self, address: IpAddr, presence: Presence) {
+        (self.address, self.presence) = (address, Some(presence));
+    }
+
+    /// It must log in.
+    pub(in crate::server) fn keep_waiting(&mut self, place: Place, now: Millis) {
+        (self.place, self.deadline) = (Some(place), now.saturating_add(LOGIN_MS_MAX));
+    }
+
+    /// It may do something.
+    pub(in crate::server) fn admit(&mut self) {
+        self.place = None;
+        if let Some(presence) = &self.presence {
+            presence.admit();
+        }
+    }
+
+    /// Whether it ever could.
+    pub(in crate::server) fn was_admitted(&self) -> bool {
+        self.presence.as_ref().is_some_and(Presence::was_admitted)
+    }
+
+    /// It has shown who it is.
+    pub(in crate::server) fn is(&self, identity: super::Identity) {
+        if let Some(presence) = &self.presence {
+            presence.is(identity);
+        }
+    }
+
+    /// Until when it must log in, if it must.
+    pub(in crate::server) fn deadline(&self) -> Option<Millis> {
+        self.place.as_ref().map(|_| self.deadline)
+    }
+
+    /// Why the connection of a client that has not logged in must end. `bytes`: all that has come from it.
+    pub(in crate::server) fn overstays(&self, now: Millis, bytes: u64) -> Option<ClientError> {
+        self.place.as_ref()?;
+        let most = u64::try_from(STRANGER_BYTES_MAX).unwrap_or(u64::MAX);
+        let text = if now >= self.deadline {
+            format!("closing the connection: no login within {} s", LOGIN_MS_MAX / 1_000)
+        } else if bytes > most {
+            format!(
+                "closing the connection: more than {STRANGER_BYTES_MAX} bytes came before a login"
+            )
+        } else {
+            return None;
+        };
+        Some(ClientError::new(ErrorCode::AuthRequired, text))
+    }
+
+    /// Something will be computed for this request.
+    pub(in crate::server) fn begin(&mut self, seq: u64) -> Slot {
+        let slot = Slot::default();
+        self.prelude = Some((seq, Arc::clone(&slot)));
+        slot
+    }
+
+    /// What was computed for this request: none if nothing was begun.
+    ///
+    /// # Errors
+    /// It could not be computed.
+    pub(in crate::server) fn made(&mut self, seq: u64) -> Option<Result<Made, ClientError>> {
+        let (_, slot) = self.prelude.take_if(|(begun, _)| *begun == seq)?;
+        let made = slot.lock().take();
+        let failed =
+            "the node had no thread or no memory for this; nothing was changed; try again later";
+        Some(made.ok_or_else(|| ClientError::new(ErrorCode::TooMany, failed)))
+    }
+}

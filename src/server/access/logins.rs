@@ -1,0 +1,94 @@
+//! What all logins at a node share: how they are slowed down, and who is present.
+//!
+//! A hash of a password takes some 30 ms of one core and 19 MiB, an exchange of keys some ms: half the cores
+//! compute them at once, a few wait, and the others are told to come again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_lock::{Semaphore, SemaphoreGuard};
+use distkv_access::secret::{Guesses, LoginCache};
+use parking_lot::Mutex;
+
+use super::cluster_key::ClusterKey;
+use super::present::Present;
+use super::strangers::Strangers;
+use crate::rt;
+
+/// Most computations of secrets that wait for a core.
+pub const COMPUTATIONS_WAITING_MAX: usize = 64;
+
+/// See the module.
+pub(in crate::server) struct Logins {
+    /// Those who have it are admins; none on an open node.
+    pub(in crate::server) key: Option<ClusterKey>,
+    pub(in crate::server) guesses: Mutex<Guesses>,
+    /// None if the system had no random key for it: then each login is computed.
+    pub(in crate::server) cache: Option<Mutex<LoginCache>>,
+    pub(in crate::server) strangers: Arc<Strangers>,
+    pub(in crate::server) present: Arc<Present>,
+    cores: Semaphore,
+    cores_max: usize,
+    /// Computations that run or wait.
+    begun: Arc<AtomicUsize>,
+}
+
+impl Logins {
+    pub(in crate::server) fn new(key: Option<ClusterKey>) -> Self {
+        let cores_max = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
+        Self {
+            key,
+            guesses: Mutex::default(),
+            cache: rt::random_bytes().ok().map(|key| Mutex::new(LoginCache::new(key))),
+            strangers: Arc::default(),
+            present: Arc::default(),
+            cores: Semaphore::new(cores_max),
+            cores_max,
+            begun: Arc::default(),
+        }
+    }
+
+    /// Whether every client must log in, whatever the data says.
+    pub(in crate::server) fn is_secured(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// The right to compute something, now or soon; none if too many wait.
+    pub(in crate::server) fn turn(&self) -> Option<Turn> {
+        let max = self.cores_max + COMPUTATIONS_WAITING_MAX;
+        let turn = Turn(Arc::clone(&self.begun));
+        // Dropped, it takes its count back.
+        (self.begun.fetch_add(1, Ordering::AcqRel) < max).then_some(turn)
+    }
+
+    /// Waits for a core.
+    pub(in crate::server) async fn core(&self) -> SemaphoreGuard<'_> {
+        self.cores.acquire().await
+    }
+}
+
+/// See [`Logins::turn`].
+pub(in crate::server) struct Turn(Arc<AtomicUsize>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_computations_wait_as_may() {
+        let logins = Logins::new(None);
+        let mut turns: Vec<Turn> = std::iter::from_fn(|| logins.turn()).collect();
+        assert_eq!(turns.len(), logins.cores_max + COMPUTATIONS_WAITING_MAX);
+        assert!(logins.turn().is_none());
+        turns.pop();
+        assert!(logins.turn().is_some());
+        drop(turns);
+        assert_eq!(logins.begun.load(Ordering::Relaxed), 0);
+    }
+}

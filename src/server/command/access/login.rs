@@ -1,0 +1,352 @@
+//! `diffie_hellman` and `auth`: clients say who they are, and show it.
+//!
+//! What takes computing is done elsewhere, and the request comes again then ([`Session::compute`]): so it is
+//! carried out by what holds at that moment.
+
+use std::sync::Arc;
+
+use distkv_access::dh::{self, Group};
+use distkv_access::secret::cache::Login as CachedLogin;
+use distkv_access::secret::key::{self, Nonces, Side};
+use distkv_access::secret::{PasswordHash, Secret, Sent, check};
+use distkv_access::users::{Directory, Record, User, user_path};
+
+use crate::engine::Engine;
+use crate::model::entry::Entry;
+use crate::protocol::client::auth::{AuthRequest, Login};
+use crate::protocol::client::reply::{StreamTag, write_error, write_state};
+use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
+use crate::replica::write::{ChainCondition, Precondition, Write};
+use crate::rt;
+use crate::server::access::Identity;
+use crate::server::access::guest::Made;
+use crate::server::access::methods::{self, KEY, PASSWORD, TOKEN};
+use crate::server::connections::session::{Context, HeavyJob, Session, Then, not_ready};
+
+impl Session {
+    /// Requests about logins and users.
+    pub(in crate::server) fn auth(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        request: &AuthRequest<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        match request {
+            AuthRequest::Exchange { public, bits } => self.exchange(cx, seq, public, *bits, out),
+            AuthRequest::Login(login) => self.log_in(cx, seq, login, out),
+            AuthRequest::List { method, user, chain, is_stream } => {
+                self.list_users(cx, seq, (*method, *user), *chain, *is_stream, out)
+            }
+            AuthRequest::Get { method, user, chain } => {
+                self.get_user(cx, seq, (*method, *user), *chain, out)
+            }
+            AuthRequest::Set(change) => self.set_user(cx, seq, change, out),
+            AuthRequest::Delete { method, user } => self.delete_user(cx, seq, method, user, out),
+            AuthRequest::SetMethod(method) => self.set_method(cx, seq, *method, out),
+        }
+    }
+
+    /// Has something computed for a request, which comes again when that is done.
+    ///
+    /// # Errors
+    /// Too much is computed already.
+    pub(super) fn compute(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        work: impl FnOnce() -> Made + Send + 'static,
+    ) -> Result<Then, ClientError> {
+        let Some(turn) = cx.shared.logins.turn() else {
+            let text =
+                "this node checks as many logins as it can; nothing was changed; try again later";
+            return Err(ClientError::new(ErrorCode::TooMany, text));
+        };
+        let slot = self.guest.begin(seq);
+        let work = move || {
+            *slot.lock() = Some(work());
+            Vec::new()
+        };
+        let prelude = Some(turn);
+        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false, prelude }))
+    }
+
+    /// `diffie_hellman`, once on each connection.
+    fn exchange(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        public: &[u8],
+        bits: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        if self.guest.box_key.is_some() {
+            return Err(ClientError::bad_request("Can't call dh twice"));
+        }
+        let made = match self.guest.made(seq).transpose()? {
+            Some(made) => made,
+            None => {
+                let takes_five = !cx.shared.logins.is_secured();
+                let group = Group::of_length(bits, takes_five)
+                    .map_err(|error| ClientError::bad_request(error.to_string()))?;
+                let private = random()?;
+                let public = public.to_vec();
+                return self.compute(cx, seq, move || {
+                    Made::Exchanged(dh::exchange(group, &public, &private))
+                });
+            }
+        };
+        match made {
+            Made::Exchanged(Ok(exchange)) => {
+                MessageWriter::new(out)
+                    .bin("pubkey", &exchange.public)
+                    .u64("seq", seq)
+                    .tock(cx.tock());
+                self.guest.box_key = Some(exchange.key);
+                Ok(Then::Continue)
+            }
+            Made::Exchanged(Err(error)) => {
+                // As the original: without the request's number, and that is the end.
+                let error = ClientError::bad_request(error.to_string());
+                write_error(&error, None, cx.tock(), out);
+                Ok(Then::Close)
+            }
+            Made::Checked { .. } | Made::Hashed(_) => Err(reused()),
+        }
+    }
+
+    /// `auth`.
+    fn log_in(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        login: &Login<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        if login.method == KEY {
+            return self.log_in_by_key(cx, seq, login, out);
+        }
+        if !cx.hub.read(Engine::is_ready) {
+            return Err(not_ready());
+        }
+        let directory = cx.shared.policy_data.directory(cx.hub);
+        self.check_method(cx, &directory, login)?;
+        if methods::asks_for_nothing(login.method) {
+            if directory.user(login.method, login.user).is_none() {
+                return Err(failed(login.user));
+            }
+            return Ok(self.is_user(cx, seq, login.method, login.user, out));
+        }
+        let sent = self.sent_secret(login.secret, login.sealed)?.ok_or_else(|| {
+            ClientError::bad_request("the field 'password' (or 'secret') is missing")
+        })?;
+        let user = candidate(&directory, login);
+        let cached = user.map(|user| CachedLogin {
+            method: &user.method,
+            ident: &user.ident,
+            event: user.event,
+        });
+        let cache = cx.shared.logins.cache.as_ref();
+        let made = match self.guest.made(seq).transpose()? {
+            Some(made) => made,
+            None if let (Some(user), Some(cached), Some(cache)) = (user, cached, cache)
+                && cache.lock().knows(cached, &sent) =>
+            {
+                return Ok(self.is_user(cx, seq, &user.method, &user.ident, out));
+            }
+            None => {
+                let begun =
+                    cx.shared.logins.guesses.lock().begin(login.user, self.guest.address, cx.now);
+                begun.map_err(too_early)?;
+                let (secret, event) = (user.map(|user| user.secret.clone()), user.map(|u| u.event));
+                return self.compute(cx, seq, move || check_secret(secret.as_ref(), &sent, event));
+            }
+        };
+        let Made::Checked { is_good, event, converted } = made else { return Err(reused()) };
+        // The user may have been changed, or removed, meanwhile.
+        let (Some(user), Some(cached), true) =
+            (user.filter(|u| Some(u.event) == event), cached, is_good)
+        else {
+            return Err(failed(login.user));
+        };
+        cx.shared.logins.guesses.lock().good(login.user, self.guest.address, cx.now);
+        match converted {
+            // It makes the record anew, so there is nothing yet to remember the login with.
+            Some(hash) => replace_hash(cx, user, hash),
+            None => {
+                if let Some(cache) = cache {
+                    cache.lock().remember(cached, &sent);
+                }
+            }
+        }
+        Ok(self.is_user(cx, seq, &user.method, &user.ident, out))
+    }
+
+    /// Whether users of the method may log in here.
+    fn check_method(
+        &self,
+        cx: &Context<'_>,
+        directory: &Directory,
+        login: &Login<'_>,
+    ) -> Result<(), ClientError> {
+        let is_secured = cx.shared.logins.is_secured();
+        // Who is logged in, or need not be, may try any.
+        let in_force = directory.login().filter(|_| cx.access.is_stranger());
+        if methods::serves(in_force, is_secured, login.method) {
+            return Ok(());
+        }
+        let offer = methods::offer(directory, cx.shared.must_log_in(), self.guest.nonce);
+        let first = offer.methods.into_iter().flatten().next().unwrap_or_else(|| "nil".into());
+        let text = format!("RuntimeError('Wrong auth type', '{first}')");
+        Err(ClientError::new(ErrorCode::AuthFailed, text))
+    }
+
+    /// What the client sent of a password or a token, itself or in the original's box.
+    ///
+    /// # Errors
+    /// The box cannot be opened.
+    pub(super) fn sent_secret(
+        &self,
+        secret: Option<&[u8]>,
+        sealed: Option<&[u8]>,
+    ) -> Result<Option<Sent>, ClientError> {
+        if let Some(secret) = secret {
+            let text = std::str::from_utf8(secret)
+                .map_err(|_| ClientError::bad_request("bad field 'secret': it is no text"))?;
+            return Ok(Some(Sent::of_text(text)));
+        }
+        let Some(sealed) = sealed else { return Ok(None) };
+        let Some(key) = &self.guest.box_key else {
+            let text = "RuntimeError('The client has not executed DH key exchange')";
+            return Err(ClientError::bad_request(text));
+        };
+        let opened = key.open(sealed);
+        let opened = opened.map_err(|e| ClientError::bad_request(format!("CryptoError('{e}')")))?;
+        let sent = Sent::from_slice(&opened);
+        let text = "bad field 'password': the box must have the SHA-256 of the password";
+        sent.map(Some).ok_or_else(|| ClientError::bad_request(text))
+    }
+
+    /// Whoever has the cluster's key is an admin; it needs no data. Both sides prove that they have it.
+    fn log_in_by_key(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        login: &Login<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        let (Some(cluster), Some(node)) = (&cx.shared.logins.key, self.guest.nonce) else {
+            let text = "this node has no cluster key (--key), so nobody logs in with one";
+            return Err(ClientError::new(ErrorCode::AuthFailed, text));
+        };
+        let client = login.nonce.and_then(|nonce| nonce.try_into().ok());
+        let (Some(client), Some(proof)) = (client, login.proof) else {
+            let text = format!(
+                "a login with the cluster's key needs the fields 'nonce' ({} bytes) and 'proof'",
+                key::NONCE_BYTES
+            );
+            return Err(ClientError::bad_request(text));
+        };
+        let nonces = Nonces { client, node };
+        if !key::is_proof(cluster.as_bytes(), Side::Client, &nonces, proof) {
+            let text = "the cluster key is another one than this node's";
+            return Err(ClientError::new(ErrorCode::AuthFailed, text));
+        }
+        let proof = key::prove(cluster.as_bytes(), Side::Node, &nonces);
+        self.identify(Identity::KeyHolder);
+        let tock = cx.tock();
+        write_state("start", self.frame(seq, 1), tock, out);
+        MessageWriter::new(out).bin("proof", &proof).tag(self.frame(seq, 2)).tock(tock);
+        write_state("end", self.frame(seq, 3), tock, out);
+        Ok(Then::Continue)
+    }
+
+    /// The login is good: says so. On a connection that was logged in before, that is all.
+    fn is_user(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        method: &str,
+        name: &str,
+        out: &mut Vec<u8>,
+    ) -> Then {
+        self.identify(Identity::User { method: method.into(), name: name.into() });
+        let tock = cx.tock();
+        write_state("start", self.frame(seq, 1), tock, out);
+        write_state("end", self.frame(seq, 2), tock, out);
+        Then::Continue
+    }
+
+    fn frame(&self, seq: u64, number: u64) -> StreamTag {
+        StreamTag { seq, wseq: self.window.map(|_| number) }
+    }
+}
+
+/// The user who may be meant: one with a token also logs in as clients that know passwords only do.
+fn candidate<'d>(directory: &'d Directory, login: &Login<'_>) -> Option<&'d User> {
+    let exact = directory.user(login.method, login.user);
+    let by_token = || directory.user(TOKEN, login.user).filter(|_| login.method == PASSWORD);
+    exact.or_else(by_token)
+}
+
+/// Takes as long as one hash, whatever comes of it; and as long as another one if the record is the original's.
+fn check_secret(
+    secret: Option<&Secret>,
+    sent: &Sent,
+    event: Option<crate::model::ids::Event>,
+) -> Made {
+    let is_good = check(secret, sent);
+    let converted = match secret {
+        Some(Secret::Legacy(_)) if is_good => {
+            rt::random_bytes().ok().and_then(|salt| PasswordHash::new(sent, salt).ok())
+        }
+        _ => None,
+    };
+    Made::Checked { is_good, event, converted }
+}
+
+/// Stores a password's hash in the present form, if the record is still the one that was looked at. If not, or
+/// if this node makes no changes, the next login does it.
+fn replace_hash(cx: &Context<'_>, user: &User, hash: PasswordHash) {
+    let Ok(path) = user_path(&user.method, &user.ident) else { return };
+    let entry = cx.hub.read(|engine| engine.get(path.as_bytes()).cloned());
+    let record = entry.as_ref().and_then(Entry::value).and_then(|value| Record::read(value).ok());
+    let Some(record) = record else { return };
+    let Ok(value) = record.with_secret(Secret::Password(hash)).write() else { return };
+    let chain = ChainCondition::Newest(user.event);
+    let precondition = Precondition { chain, value: None };
+    let write = Write { precondition, ..Write::new(&path, Some(value.as_bytes())) };
+    if let (Err(error), _) = cx.hub.write(write, false) {
+        tracing::warn!(%error, user = &*user.ident, "a password's hash stays in its old form");
+    }
+}
+
+/// One text for unknown users and wrong secrets: the original's of the latter.
+fn failed(user: &str) -> ClientError {
+    let user = Arc::<str>::from(user.escape_debug().to_string());
+    let text = format!("AuthFailedError('Password hashes do not match', '{user}')");
+    ClientError::new(ErrorCode::AuthFailed, text)
+}
+
+fn too_early(wait: crate::model::ids::Millis) -> ClientError {
+    let text = format!(
+        "too many logins have failed for this user, or from this address; try again in {} s",
+        wait.div_ceil(1_000)
+    );
+    ClientError::new(ErrorCode::TooMany, text)
+}
+
+fn reused() -> ClientError {
+    ClientError::bad_request(
+        "bad field 'seq': another request with this number was not answered yet",
+    )
+}
+
+/// Random bytes.
+///
+/// # Errors
+/// The system has none.
+pub(super) fn random<const N: usize>() -> Result<[u8; N], ClientError> {
+    let failed = "the system of this node has no random bytes to give; nothing was changed";
+    rt::random_bytes().map_err(|_| ClientError::new(ErrorCode::Internal, failed))
+}

@@ -1,0 +1,420 @@
+//! `auth_set`, `auth_delete`, `auth_get` and `set_auth_typ`: users, and how they log in. Of what is secret, a
+//! reply has a token that was made just now, and nothing else.
+
+use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
+use distkv_access::users::{
+    Place, Record, Role, acl_name_value, revoked_path, user_acl_path, user_path,
+};
+
+use crate::engine::{BatchTerms, Operation, Outcome, WriteOp};
+use crate::model::entry::Entry;
+use crate::model::invariant::OrBroken;
+use crate::model::meta::{AUTH_PATH, METHODS};
+use crate::model::path::{Path, PathError};
+use crate::model::value::{write_map_len, write_nil, write_str};
+use crate::protocol::client::auth::UserChange;
+use crate::protocol::client::chain::ChainField;
+use crate::protocol::client::reply::StreamTag;
+use crate::protocol::client::request::ChainLength;
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::replica::write::{ChainCondition, Precondition, Write, Written};
+use crate::server::access::Identity;
+use crate::server::access::authorise::{Denied, Target};
+use crate::server::access::guest::Made;
+use crate::server::access::methods::{self, PASSWORD, TOKEN};
+use crate::server::command::data::value::engine_error;
+use crate::server::connections::session::{Context, NodeNames, Session, Then};
+
+use super::login::random;
+
+/// Instead of a list's name: the user has none any more.
+const NO_LIST: &str = "-";
+/// Least characters of a token that a client chose: it is not hashed slowly.
+const TOKEN_CHARS_MIN: usize = 32;
+
+/// A change that was made.
+struct Change {
+    written: Written,
+    names: NodeNames,
+    /// Of the log's batch with it.
+    number: u64,
+}
+
+/// One entry's new value.
+struct Wanted<'a> {
+    path: &'a Path,
+    value: Option<&'a [u8]>,
+    chain: &'a ChainField<'a>,
+    /// Whether what allows it must be of the present policies.
+    is_checked: bool,
+}
+
+impl Session {
+    /// `auth_set`: makes a user, or changes one.
+    pub(super) fn set_user(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        change: &UserChange<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.check_may_set(cx, change)?;
+        Self::check_ready(cx)?;
+        cx.check_storage()?;
+        check_name(cx, change.method, change.user)?;
+        let role = change.role.map(read_role).transpose()?;
+        let path = user_path(change.method, change.user).map_err(too_long)?;
+        let (entry, is_revoked) = look_up(cx, change.method, change.user, &path)?;
+        let record = entry.as_ref().and_then(Entry::value).and_then(|v| Record::read(v).ok());
+        let mut token = None;
+        let changes_more = change.acl.is_some() || role.is_some();
+        let sent = self.sent_secret(change.secret, change.sealed)?;
+        let secret = match (&record, change.method, sent) {
+            (_, PASSWORD, Some(sent)) => match self.guest.made(seq).transpose()? {
+                None => {
+                    let salt = random()?;
+                    let work = move || Made::Hashed(PasswordHash::new(&sent, salt));
+                    return self.compute(cx, seq, work);
+                }
+                Some(Made::Hashed(Ok(hash))) => Some(Secret::Password(hash)),
+                Some(_) => {
+                    let text = "the password could not be hashed; nothing was changed";
+                    return Err(ClientError::new(ErrorCode::Internal, text));
+                }
+            },
+            (_, TOKEN, Some(sent)) => {
+                check_token(change)?;
+                Some(Secret::Token(TokenHash::of(&sent)))
+            }
+            // The secret stays.
+            (Some(_), PASSWORD | TOKEN, None) if changes_more => None,
+            (_, PASSWORD, None) => {
+                let text = "the field 'password' (or 'secret') is missing; nothing was changed";
+                return Err(ClientError::bad_request(text));
+            }
+            (_, TOKEN, None) => {
+                let text = token_text(&random::<TOKEN_BYTES>()?);
+                let hash = TokenHash::of(&Sent::of_text(&text));
+                token = Some(text);
+                Some(Secret::Token(hash))
+            }
+            _ => None,
+        };
+        let record = new_record(record, secret, role, change.acl.is_some());
+        let value = record.write().map_err(|e| ClientError::bad_request(e.to_string()))?;
+        let wanted = Wanted {
+            path: &path,
+            value: Some(value.as_bytes()),
+            chain: &change.chain,
+            is_checked: true,
+        };
+        let mut made = make(cx, wanted)?;
+        // Each of these alone, too, gives less than all together.
+        if let Some(list) = change.acl {
+            let acl_path = user_acl_path(change.method, change.user).map_err(too_long)?;
+            let value = (list != NO_LIST).then(|| acl_name_value(list));
+            let chain = &ChainField::Any;
+            let wanted =
+                Wanted { path: &acl_path, value: value.as_deref(), chain, is_checked: false };
+            let list = make(cx, wanted)?;
+            made.written.changed |= list.written.changed;
+            made.number = made.number.max(list.number);
+        }
+        if is_revoked {
+            let revoked = revoked_path(change.method, change.user).map_err(too_long)?;
+            let chain = &ChainField::Any;
+            let wanted = Wanted { path: &revoked, value: None, chain, is_checked: false };
+            made.number = made.number.max(make(cx, wanted)?.number);
+            made.written.changed = true;
+        }
+        tracing::info!(method = change.method, user = change.user, "a user was set");
+        let extra = token.as_deref().map(|token| ("token", token));
+        self.answer_change(cx, seq, &made, None, extra, out);
+        Ok(Then::Continue)
+    }
+
+    /// Whether the client may make this change: an admin each, and a user a new secret of its own.
+    fn check_may_set(&self, cx: &Context<'_>, change: &UserChange<'_>) -> Result<(), ClientError> {
+        self.authorise(cx, Action::AuthSet, Target::Node)?;
+        if cx.access.role == Some(Role::Admin) {
+            return Ok(());
+        }
+        let own = Identity::User { method: change.method.into(), name: change.user.into() };
+        let has_secret =
+            change.secret.is_some() || change.sealed.is_some() || change.method == TOKEN;
+        if self.identity == own && change.acl.is_none() && change.role.is_none() && has_secret {
+            return Ok(());
+        }
+        Err(Denied::Role { action: Action::AuthSet, needed: Role::Admin }.into())
+    }
+
+    /// `auth_delete`: the user is no more. That is an entry of its own, so no change of the user that others make
+    /// at the same time brings it back; `auth_set` does.
+    pub(super) fn delete_user(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        method: &str,
+        user: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(cx, Action::AuthDelete, Target::Node)?;
+        Self::check_ready(cx)?;
+        cx.check_storage()?;
+        let path = user_path(method, user).map_err(too_long)?;
+        let (entry, _) = look_up(cx, method, user, &path)?;
+        if entry.as_ref().is_none_or(Entry::is_tombstone) {
+            return Err(no_user(method, user));
+        }
+        let revoked = revoked_path(method, user).map_err(too_long)?;
+        let acl_path = user_acl_path(method, user).map_err(too_long)?;
+        let (mut value, chain) = (Vec::new(), &ChainField::Any);
+        write_map_len(0, &mut value);
+        let first = Wanted { path: &revoked, value: Some(&value), chain, is_checked: true };
+        let mut made = make(cx, first)?;
+        for path in [&acl_path, &path] {
+            let wanted = Wanted { path, value: None, chain, is_checked: false };
+            made.number = made.number.max(make(cx, wanted)?.number);
+        }
+        made.written.changed = true;
+        tracing::info!(method, user, "a user was removed");
+        self.answer_change(cx, seq, &made, None, None, out);
+        Ok(Then::Continue)
+    }
+
+    /// `auth_get`: whether there is a user, and what it may do.
+    pub(super) fn get_user(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        (method, name): (&str, &str),
+        chain: ChainLength,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(cx, Action::AuthGet, Target::Node)?;
+        Self::check_ready(cx)?;
+        let directory = cx.shared.policy_data.directory(cx.hub);
+        let user = directory.user(method, name).ok_or_else(|| no_user(method, name))?;
+        let path = user_path(method, name).map_err(too_long)?;
+        let (entry, names) =
+            cx.hub.read(|engine| (engine.get(path.as_bytes()).cloned(), NodeNames::of(engine)));
+        let mut message = MessageWriter::new(out);
+        if let Some(entry) = entry.filter(|_| !chain.is_none()) {
+            names.names().write_chain(&entry, chain, message.key("chain"));
+        }
+        // The original's command line asks for a name, which the original does not send.
+        message.str("name", name).str("role", user.role.name());
+        if let Some(acl) = &user.acl {
+            message.str("acl", acl);
+        }
+        message.u64("seq", seq).tock(cx.tock());
+        Ok(Then::Continue)
+    }
+
+    /// `set_auth_typ`: which method clients must use, or that they need not log in.
+    pub(super) fn set_method(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        method: Option<&str>,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(cx, Action::SetAuthTyp, Target::Node)?;
+        Self::check_ready(cx)?;
+        cx.check_storage()?;
+        if let Some(method) = method {
+            check_method(cx, method)?;
+            let directory = cx.shared.policy_data.directory(cx.hub);
+            if !directory.users().any(|user| *user.method == *method) {
+                let text = format!(
+                    "You didn't configure this method yet: {method:?} has no users; nothing was changed"
+                );
+                return Err(ClientError::bad_request(text));
+            }
+        }
+        let mut value = Vec::new();
+        write_map_len(1, &mut value);
+        write_str("current", &mut value);
+        match method {
+            Some(method) => write_str(method, &mut value),
+            None => write_nil(&mut value),
+        }
+        let path = Path::from_canonical(AUTH_PATH).or_broken("it is a path");
+        let chain = &ChainField::Any;
+        let made = make(cx, Wanted { path: &path, value: Some(&value), chain, is_checked: true })?;
+        tracing::info!(method, "how clients log in was set");
+        let old = made.written.old.clone();
+        let prev = old.as_ref().and_then(Entry::value).filter(|_| made.written.is_made);
+        self.answer_change(cx, seq, &made, prev, None, out);
+        Ok(Then::Continue)
+    }
+
+    /// Writes the reply to a change. If the client may do nothing any more because of it, that reply is its last.
+    fn answer_change(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        made: &Change,
+        prev: Option<&[u8]>,
+        extra: Option<(&'static str, &str)>,
+        out: &mut Vec<u8>,
+    ) {
+        let from = out.len();
+        let mut message = MessageWriter::new(out);
+        message.bool("changed", made.written.changed);
+        if let Some(prev) = prev {
+            message.raw("prev", prev);
+        }
+        let tock = match &made.written.entry {
+            Some(entry) => {
+                let chain = message.key("chain");
+                made.names.names().write_chain(entry, ChainLength::WHOLE, chain);
+                entry.tock()
+            }
+            None => cx.tock(),
+        };
+        message.tock(tock).u64("seq", seq);
+        if let Some((name, text)) = extra {
+            message.str(name, text);
+        }
+        self.unsynced.note(from, out.len(), made.number, StreamTag { seq, wseq: None });
+        if self.context(cx.shared, cx.now).access.is_stranger() {
+            self.guest.parting = out.get(from..).unwrap_or_default().to_vec();
+        }
+    }
+}
+
+/// An access list is set for a user, or taken away, by a change of the entry itself, as the original's tools
+/// do it: an admin becomes a user, so that removing the list gives nothing back. To be called behind the former, where
+/// the list makes it a user already, and before the latter.
+pub(in crate::server) fn demote_for_list(cx: &Context<'_>, path: &[u8]) {
+    if !path.starts_with(AUTH_PATH) {
+        return;
+    }
+    let Ok(path) = Path::from_canonical(path) else { return };
+    let Some(Place::UserAcl { method, ident }) = Place::of(&path) else { return };
+    let Ok(path) = user_path(method, ident) else { return };
+    let Some(entry) = cx.hub.read(|engine| engine.get(path.as_bytes()).cloned()) else { return };
+    let record = entry.value().and_then(|value| Record::read(value).ok());
+    let Some(value) = record.and_then(|record| record.before_acl()).and_then(|r| r.write().ok())
+    else {
+        return;
+    };
+    let precondition = Precondition { chain: ChainCondition::Newest(entry.newest()), value: None };
+    let write = Write { precondition, ..Write::new(&path, Some(value.as_bytes())) };
+    if let (Err(error), _) = cx.hub.write(write, false) {
+        // With the list it is a user all the same; only without it, later, it would be an admin.
+        tracing::warn!(%error, user = ident, "the record of a user still says that it is an admin");
+    }
+}
+
+/// The user's record, and whether the user was removed.
+fn look_up(
+    cx: &Context<'_>,
+    method: &str,
+    user: &str,
+    path: &Path,
+) -> Result<(Option<Entry>, bool), ClientError> {
+    let revoked = revoked_path(method, user).map_err(too_long)?;
+    Ok(cx.hub.read(|engine| {
+        let is_revoked = engine.get(revoked.as_bytes()).is_some_and(|entry| !entry.is_tombstone());
+        (engine.get(path.as_bytes()).cloned(), is_revoked)
+    }))
+}
+
+/// What the record says from now on.
+fn new_record(
+    old: Option<Record>,
+    secret: Option<Secret>,
+    role: Option<Role>,
+    has_list: bool,
+) -> Record {
+    let mut record = match (old, secret) {
+        (Some(old), Some(secret)) => old.with_secret(secret),
+        (Some(old), None) => old,
+        (None, secret) => Record::of_auth_set(secret.unwrap_or_default()),
+    };
+    if has_list && let Some(user) = record.before_acl() {
+        record = user;
+    }
+    if role.is_some() {
+        record.role = role;
+    }
+    record
+}
+
+/// Makes one change.
+fn make(cx: &Context<'_>, wanted: Wanted<'_>) -> Result<Change, ClientError> {
+    let (chain, newest) = match wanted.chain {
+        ChainField::Any => (ChainCondition::Any, None),
+        ChainField::New => (ChainCondition::MustBeNew, None),
+        ChainField::Newest { life, tick } => (ChainCondition::Any, Some((*life, *tick))),
+    };
+    let precondition = Precondition { chain, value: None };
+    let write = Write { precondition, idempotent: true, ..Write::new(wanted.path, wanted.value) };
+    let op = WriteOp { newest, ..WriteOp::new(write) };
+    let checked = wanted.is_checked.then_some(cx.access.policies);
+    let terms = BatchTerms { with_names: true, checked, ..BatchTerms::WHOLE };
+    let (done, number) = cx.hub.write_batch([Operation::Write(op)], terms);
+    let names = done.names.or_broken("names were asked for");
+    match done.outcomes.into_iter().flatten().next().map(Outcome::into_written) {
+        Some(Ok(written)) => Ok(Change { written, names, number }),
+        Some(Err(error)) => Err(engine_error(&error)),
+        None => {
+            let text =
+                "users or access lists were changed at this moment; nothing was changed; try again";
+            Err(ClientError::new(ErrorCode::NotReady, text))
+        }
+    }
+}
+
+fn check_name(cx: &Context<'_>, method: &str, user: &str) -> Result<(), ClientError> {
+    check_method(cx, method)?;
+    if method == "root" && user != "*" {
+        return Err(ClientError::bad_request(
+            "the method 'root' has one user, '*'; nothing was changed",
+        ));
+    }
+    Ok(())
+}
+
+fn check_method(cx: &Context<'_>, method: &str) -> Result<(), ClientError> {
+    if !METHODS.contains(&method) {
+        let text = format!("there is no login method {method:?}; nothing was changed");
+        return Err(ClientError::bad_request(text));
+    }
+    if methods::asks_for_nothing(method) && cx.shared.logins.is_secured() {
+        let text = format!(
+            "the method {method:?} asks for no secret, so this node, which has a key, does not take it; \
+             nothing was changed"
+        );
+        return Err(ClientError::new(ErrorCode::Denied, text));
+    }
+    Ok(())
+}
+
+fn check_token(change: &UserChange<'_>) -> Result<(), ClientError> {
+    // Nothing can be told of one in a box: it is the hash of a text.
+    if change.secret.is_some_and(|secret| secret.len() < TOKEN_CHARS_MIN) {
+        let text = format!(
+            "a token has at least {TOKEN_CHARS_MIN} random characters; leave the secret out, and the node makes one"
+        );
+        return Err(ClientError::bad_request(text));
+    }
+    Ok(())
+}
+
+fn read_role(name: &str) -> Result<Role, ClientError> {
+    let text = "bad field 'role': there are 'user', 'operator' and 'admin'";
+    Role::of(name).ok_or_else(|| ClientError::bad_request(text))
+}
+
+pub(super) fn no_user(method: &str, name: &str) -> ClientError {
+    let text = format!("there is no user {name:?} of the method {method:?}");
+    ClientError::new(ErrorCode::NotFound, text)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn too_long(error: PathError) -> ClientError {
+    ClientError::bad_request(format!("the names are too long: {error}"))
+}

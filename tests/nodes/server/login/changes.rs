@@ -1,0 +1,206 @@
+//! What changes of users, lists and logins do to those who are connected.
+
+use distkv::engine::Input;
+use distkv::engine::changes::LoadImage;
+use distkv::engine::{Config, Engine, NO_LATER, Outbox};
+use distkv::hub::Hub;
+use distkv::model::ids::{Incarnation, NodeId, NodeName};
+
+use super::{admin, last_error, limited, logged_in, login, password, pattern, secured};
+use crate::harness::{Node, Value, has, path, text};
+
+fn get(at: &str) -> Value {
+    map! {"action": "get_value", "path": path(at)}
+}
+
+/// A network that was cut off with the same data.
+fn elsewhere(node: &Node) -> Hub {
+    let id = NodeId { name: NodeName::new("n2").unwrap(), incarnation: Incarnation(2) };
+    let mut other = Engine::new(Config::new(id, 1));
+    let mut out = Outbox::new();
+    other.handle(Input::Found, 0, &mut out);
+    let other = Hub::new(other);
+    heal(&node.hub, &other);
+    other
+}
+
+/// What has changed at one side comes to the other.
+fn heal(from: &Hub, to: &Hub) {
+    let image = from.read(Engine::image);
+    to.handle(LoadImage(&image), NO_LATER).unwrap();
+}
+
+#[test]
+fn who_is_removed_is_closed_whatever_it_is_doing_and_is_told_why() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    admin.ok(limited("amy", "test123", "*"));
+    let mut idle = logged_in(&node, "password", "joe", "test123");
+    let mut watcher = logged_in(&node, "password", "joe", "test123");
+    let mut amy = logged_in(&node, "password", "amy", "test123");
+    let watch = watcher.start(map! {"action": "watch", "path": path("a")});
+    assert_eq!(text(&watcher.reply(watch), "state"), "start");
+    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    admin.set("a.b", 1);
+    for client in [&mut idle, &mut watcher] {
+        let error = last_error(client);
+        assert_eq!(text(&error, "code"), "auth_required");
+        assert!(text(&error, "error").contains("\"joe\""), "{error}");
+    }
+    amy.set("c", 1);
+    // The same of one that the original's tools delete.
+    admin.ok(map! {"action": "delete_internal", "path": path("auth.password.user.amy")});
+    assert_eq!(text(&last_error(&mut amy), "code"), "auth_required");
+}
+
+#[test]
+fn who_loses_its_list_may_do_nothing_with_data_and_stays_connected() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "pub"));
+    admin.ok(pattern("pub", "#", "rwcdxen"));
+    admin.ok(pattern("pub", "a", "rwcdxen"));
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    joe.set("a", 1);
+    admin.ok(map! {"action": "delete_internal", "path": path("auth.password.user.joe.acl")});
+    assert_eq!(joe.code(get("a")), "denied");
+    joe.ok(map! {"action": "get_tock"});
+    admin.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "pub"});
+    assert_eq!(joe.get("a"), Some(1.into()));
+    admin.ok(pattern("pub", "a", "w"));
+    assert_eq!(joe.code(get("a")), "denied");
+}
+
+#[test]
+fn who_is_demoted_in_the_middle_of_a_batch_is_refused_the_rest_of_it() {
+    let node = secured();
+    admin(&node).ok(password("joe", "test123"));
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    let acl = path("auth.password.user.joe.acl");
+    let ops = Value::Array(vec![
+        map! {"action": "set_value", "path": path("a"), "value": 1},
+        map! {"action": "set_internal", "path": acl, "value": map! {"key": "none"}},
+        map! {"action": "set_value", "path": path("b"), "value": 1},
+        map! {"action": "get_value", "path": path("a")},
+        map! {"action": "set_internal", "path": path("acl.none.#"), "value": "r"},
+    ]);
+    let results = joe.ok(map! {"action": "batch", "ops": ops})["results"].clone();
+    let results = results.as_array().unwrap();
+    assert_eq!(results.len(), 5);
+    for (at, is_denied) in [false, false, true, true, true].into_iter().enumerate() {
+        assert_eq!(results[at]["code"].as_str() == Some("denied"), is_denied, "{at}: {results:?}");
+    }
+    assert!(node.hub.read(|engine| engine.get(b"\xa1b").is_none()));
+}
+
+#[test]
+fn requests_that_were_sent_before_a_demotion_and_arrive_behind_it_are_refused() {
+    let node = secured();
+    admin(&node).ok(password("joe", "test123"));
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    let acl = path("auth.password.user.joe.acl");
+    let demote =
+        joe.start(map! {"action": "set_internal", "path": acl, "value": map! {"key": "none"}});
+    let behind: Vec<u64> = (0..50)
+        .map(|n| {
+            joe.start(map! {"action": "set_value", "path": path(&format!("x:{n}")), "value": n})
+        })
+        .collect();
+    assert!(!has(&joe.reply(demote), "error"));
+    for seq in behind {
+        assert_eq!(text(&joe.reply(seq), "code"), "denied");
+    }
+}
+
+#[test]
+fn connections_without_a_login_end_when_one_is_needed_and_the_one_that_said_so_gets_its_reply() {
+    let node = Node::found("n1");
+    let (mut idle, mut busy, mut client) = (node.connect(), node.connect(), node.connect());
+    busy.set("a", 1);
+    client.ok(map! {"action": "auth_set", "typ": "root", "ident": "*", "chain": Value::Nil});
+    let mut known = node.connect();
+    known.stream(map! {"action": "auth", "typ": "root", "ident": "*"});
+    let reply = client.ok(map! {"action": "set_auth_typ", "typ": "root"});
+    assert_eq!(reply["changed"].as_bool(), Some(true));
+    assert!(client.receive().is_none(), "no error follows");
+    for client in [&mut idle, &mut busy] {
+        assert!(text(&last_error(client), "error").contains(":n.auth"));
+    }
+    // Who had logged in before stays.
+    known.set("a", 2);
+}
+
+#[test]
+fn users_of_a_method_that_is_not_in_force_any_more_are_closed_on_an_open_node() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.ok(map! {"action": "auth_set", "typ": "root", "ident": "*", "chain": Value::Nil});
+    client.ok(password("joe", "test123"));
+    client.ok(map! {"action": "set_auth_typ", "typ": "root"});
+    let mut root = node.connect();
+    root.stream(map! {"action": "auth", "typ": "root", "ident": "*"});
+    let mut other = node.connect();
+    other.stream(map! {"action": "auth", "typ": "root", "ident": "*"});
+    root.ok(map! {"action": "set_auth_typ", "typ": "password"});
+    assert!(root.receive().is_none());
+    assert!(text(&last_error(&mut other), "error").contains("by this method"));
+    logged_in(&node, "password", "joe", "test123").set("a", 1);
+}
+
+#[test]
+fn a_removal_wins_over_a_password_change_that_did_not_know_of_it() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    let other = elsewhere(&node);
+    let cut_off = serve(other);
+    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    // There, joe is a user still, and takes a new password, later.
+    let mut joe = logged_in(&cut_off, "password", "joe", "test123");
+    for n in 0..5 {
+        joe.set("x", n);
+    }
+    joe.ok(password("joe", "test124"));
+    heal(&cut_off.hub, &node.hub);
+    heal(&node.hub, &cut_off.hub);
+    for side in [&node, &cut_off] {
+        for secret in ["test123", "test124"] {
+            assert_eq!(side.connect().code(login("password", "joe", secret)), "auth_failed");
+        }
+    }
+    assert_eq!(text(&last_error(&mut joe), "code"), "auth_required");
+}
+
+#[test]
+fn a_change_of_a_list_counts_where_it_has_come_and_not_before() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "lamps"));
+    admin.ok(pattern("lamps", "lamp", "rwc"));
+    let cut_off = serve(elsewhere(&node));
+    admin.ok(pattern("lamps", "lamp", "r"));
+    let mut here = logged_in(&node, "password", "joe", "test123");
+    let mut there = logged_in(&cut_off, "password", "joe", "test123");
+    let set = || map! {"action": "set_value", "path": path("lamp"), "value": 1};
+    assert_eq!(here.code(set()), "denied");
+    there.ok(set());
+    heal(&node.hub, &cut_off.hub);
+    assert_eq!(there.code(set()), "denied");
+    // What was written there meanwhile stays.
+    heal(&cut_off.hub, &node.hub);
+    assert_eq!(here.get("lamp"), Some(1.into()));
+}
+
+/// Serves clients of a hub as a secured node.
+fn serve(hub: Hub) -> Node {
+    use distkv::server::access::cluster_key::ClusterKey;
+    use distkv::server::{NodeInfo, Server, ServerConfig};
+    use std::sync::Arc;
+    let (hub, info) = (Arc::new(hub), Arc::new(crate::harness::Info::default()));
+    let cluster_key = Some(ClusterKey::new(super::KEY));
+    let config = ServerConfig { cluster_key, ..ServerConfig::default() };
+    let shared: Arc<dyn NodeInfo> = info.clone();
+    let bound = Server::bind("127.0.0.1:0", Arc::clone(&hub), config, shared);
+    Node { server: distkv::rt::block_on(bound).unwrap(), hub, info }
+}

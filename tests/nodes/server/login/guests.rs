@@ -1,0 +1,156 @@
+//! Clients that have not logged in: what they may do, how many there may be, what the greeting tells them.
+
+use std::time::{Duration, Instant};
+
+use distkv::protocol::client::Action;
+use distkv::server::ServerConfig;
+use distkv::server::access::cluster_key::ClusterKey;
+use distkv::server::access::strangers::{
+    LOGIN_MS_MAX, STRANGER_BYTES_MAX, STRANGERS_PER_ADDRESS_MAX,
+};
+
+use super::{KEY, admin, key_login, last_error, logged_in, login, password, secured};
+use crate::harness::{Client, Node, Value, array, has, path, text};
+
+#[test]
+fn each_action_before_a_login_is_refused_by_a_secured_node_and_ends_the_connection() {
+    let node = secured();
+    let mut first = admin(&node);
+    first.set("secret", 42);
+    for action in Action::ALL {
+        if matches!(action, Action::Auth | Action::DiffieHellman) {
+            continue;
+        }
+        let mut client = node.connect();
+        client.send(map! {"seq": 0, "qlen": 10});
+        client.send(map! {
+            "seq": 1, "action": action.name(), "path": path("secret"), "value": 1, "task": 1,
+            "node": "n1~1", "tick": 1, "nodes": true, "topic": array(["t"]), "tock": 1,
+            "data": Value::Binary(vec![1]), "ops": array(Vec::<Value>::new()), "typ": "password",
+            "ident": "joe", "start": true, "known": true,
+        });
+        let mut messages = Vec::new();
+        while let Some(message) = client.receive() {
+            messages.push(message);
+        }
+        let error = messages.iter().find(|message| has(message, "error")).unwrap();
+        assert_eq!(text(error, "code"), "auth_required", "{error}");
+        assert!(messages.iter().all(|m| !has(m, "value") && !has(m, "result")), "{messages:?}");
+        drop(client);
+        while node.server.connections() > 1 {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(first.get("secret"), Some(42.into()));
+}
+
+#[test]
+fn what_is_no_request_before_a_login_ends_the_connection_too() {
+    let node = secured();
+    for bytes in [&b"\xc1"[..], b"\x81\xa3seq\x01", b"\x82\xa3seq\x01\xa6action\xa4nope"] {
+        let mut client = node.connect();
+        client.send_bytes(bytes);
+        assert!(has(&client.receive().unwrap(), "error"));
+        assert!(client.receive().is_none());
+    }
+}
+
+#[test]
+fn a_client_may_log_in_and_go_on_in_one_go() {
+    let node = secured();
+    let mut client = node.connect();
+    let (login, _) = key_login(&client, &KEY);
+    let login = client.start(login);
+    let set = client.start(map! {"action": "set_value", "path": path("a"), "value": 1});
+    assert_eq!(text(&client.reply(login), "state"), "start");
+    assert_eq!(client.reply(set)["changed"].as_bool(), Some(true));
+}
+
+#[test]
+fn before_a_login_a_client_may_send_little() {
+    let node = secured();
+    let mut client = node.connect();
+    // A message that is never whole.
+    client.send_bytes(b"\x82\xa3seq\x01\xa6action\xdb\x00\x10\x00\x00");
+    client.send_bytes(&vec![b'x'; STRANGER_BYTES_MAX]);
+    let error = last_error(&mut client);
+    assert_eq!(text(&error, "code"), "auth_required");
+    assert!(text(&error, "error").contains("65536 bytes"), "{error}");
+    // Who is logged in may send more.
+    let mut client = admin(&node);
+    client.set("a", Value::Binary(vec![1; 2 * STRANGER_BYTES_MAX]));
+}
+
+#[test]
+fn who_does_not_log_in_in_time_is_closed() {
+    let node = secured();
+    let mut client = node.connect();
+    let since = Instant::now();
+    let error = last_error(&mut client);
+    assert!(text(&error, "error").contains("no login within 10 s"), "{error}");
+    let least = Duration::from_millis(LOGIN_MS_MAX - 1_000);
+    assert!(since.elapsed() > least, "{:?}", since.elapsed());
+}
+
+#[test]
+fn one_address_has_few_connections_that_are_not_logged_in() {
+    let node = secured();
+    let mut known = admin(&node);
+    let mut strangers: Vec<Client> =
+        (0..STRANGERS_PER_ADDRESS_MAX).map(|_| node.connect()).collect();
+    let mut refused = Client::silent(node.address());
+    let error = refused.receive().unwrap();
+    assert_eq!(text(&error, "code"), "too_many", "{error}");
+    assert!(refused.receive().is_none());
+    known.set("a", 1);
+    // Who logs in makes room.
+    let (login, _) = key_login(&strangers[0], &KEY);
+    strangers[0].stream(login);
+    node.connect();
+}
+
+#[test]
+fn the_greeting_names_the_method_in_force_first_and_then_the_others() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    assert!(!has(&client.hello, "auth") && !has(&client.hello, "nonce"));
+    for (method, user) in [("root", "*"), ("_test", "std")] {
+        client.ok(map! {"action": "auth_set", "typ": method, "ident": user, "chain": Value::Nil});
+    }
+    client.ok(password("joe", "geheim"));
+    let mut client = node.connect();
+    let nil = Value::Nil;
+    assert_eq!(
+        client.hello["auth"],
+        array([nil, "_test".into(), "password".into(), "root".into()])
+    );
+    client.ok(map! {"action": "set_auth_typ", "typ": "password"});
+    assert_eq!(node.connect().hello["auth"], array(["password", "_test", "root"]));
+}
+
+#[test]
+fn a_secured_node_asks_for_a_login_whatever_the_data_says() {
+    let node = secured();
+    let greeting = node.connect().hello;
+    assert_eq!(greeting["auth"], array(["token"]));
+    assert_eq!(greeting["nonce"].as_slice().unwrap().len(), 32);
+    assert_ne!(greeting["nonce"], node.connect().hello["nonce"]);
+    admin(&node).ok(password("joe", "geheim"));
+    assert_eq!(node.connect().hello["auth"], array(["password"]));
+    logged_in(&node, "password", "joe", "geheim");
+}
+
+#[test]
+fn a_secured_node_without_data_lets_nobody_in_but_who_has_its_key() {
+    let config =
+        ServerConfig { cluster_key: Some(ClusterKey::new(KEY)), ..ServerConfig::default() };
+    let node = Node::waiting("n1", config);
+    let mut client = node.connect();
+    assert_eq!(client.hello["auth"], array(["token"]));
+    assert_eq!(client.code(login("password", "joe", "geheim")), "not_ready");
+    assert_eq!(client.code(login("token", "joe", "geheim")), "not_ready");
+    let (wrong, _) = key_login(&client, &[8; 32]);
+    assert_eq!(client.code(wrong), "auth_failed");
+    let mut admin = admin(&node);
+    assert!(!has(&admin.ok(map! {"action": "status"}), "error"));
+}

@@ -1,0 +1,102 @@
+//! Logins and users, over real sockets.
+
+mod changes;
+mod guests;
+mod secrets;
+mod users;
+
+use distkv::server::ServerConfig;
+use distkv::server::access::cluster_key::ClusterKey;
+use distkv_access::dh::{BoxKey, Group, NONCE_BYTES, exchange, public_of};
+use distkv_access::secret::key::{self, Nonces, Side};
+
+use crate::harness::{Client, Node, Value, text};
+
+/// The cluster's key of these tests.
+pub const KEY: [u8; 32] = [7; 32];
+
+/// A secured node, the first of its network.
+pub fn secured() -> Node {
+    let cluster_key = Some(ClusterKey::new(KEY));
+    Node::found_with("n1", ServerConfig { cluster_key, ..ServerConfig::default() })
+}
+
+/// A login with the cluster's key, and the node's proof.
+pub fn key_login(client: &Client, key: &[u8; 32]) -> (Value, [u8; 32]) {
+    let node = client.hello["nonce"].as_slice().unwrap().try_into().unwrap();
+    let nonces = Nonces { client: [9; 32], node };
+    let proof = key::prove(key, Side::Client, &nonces).to_vec();
+    let login = map! {
+        "action": "auth", "typ": "key", "ident": "*", "nonce": Value::Binary(vec![9; 32]),
+        "proof": Value::Binary(proof),
+    };
+    (login, key::prove(key, Side::Node, &nonces))
+}
+
+/// A client of a secured node that is an admin.
+pub fn admin(node: &Node) -> Client {
+    let mut client = node.connect();
+    let (login, node) = key_login(&client, &KEY);
+    let between = client.stream(login);
+    assert_eq!(between[0]["proof"].as_slice(), Some(&node[..]));
+    client
+}
+
+/// A login with a secret as it is.
+pub fn login(method: &str, user: &str, secret: &str) -> Value {
+    map! {"action": "auth", "typ": method, "ident": user, "secret": secret}
+}
+
+/// A user with a password, as our tools make it.
+pub fn password(user: &str, secret: &str) -> Value {
+    map! {"action": "auth_set", "typ": "password", "kind": "user", "ident": user, "secret": secret}
+}
+
+/// The same with an access list.
+pub fn limited(user: &str, secret: &str, list: &str) -> Value {
+    map! {
+        "action": "auth_set", "typ": "password", "kind": "user", "ident": user, "secret": secret,
+        "acl": list,
+    }
+}
+
+/// Logs a new client in.
+pub fn logged_in(node: &Node, method: &str, user: &str, secret: &str) -> Client {
+    let mut client = node.connect();
+    assert_eq!(client.stream(login(method, user, secret)), []);
+    client
+}
+
+/// An entry of an access list.
+pub fn pattern(list: &str, pattern: &str, letters: &str) -> Value {
+    let path = crate::harness::path(&format!("acl.{list}.{pattern}"));
+    map! {"action": "set_internal", "path": path, "value": letters}
+}
+
+/// Agrees with the node on a key for boxes, as clients of the original do.
+pub fn agree(client: &mut Client, group: Group) -> BoxKey {
+    let private = [0xa5; 40];
+    let length = if group == Group::Five { 16 } else { 1024 };
+    let public = Value::Binary(public_of(group, &private));
+    let reply = client.ok(map! {"action": "diffie_hellman", "pubkey": public, "length": length});
+    assert_eq!(crate::harness::fields(&reply), ["pubkey", "seq", "tock"]);
+    exchange(group, reply["pubkey"].as_slice().unwrap(), &private).unwrap().key
+}
+
+/// A login of the original's clients.
+pub fn boxed(key: &BoxKey, user: &str, sha256: &[u8]) -> Value {
+    let sealed = key.seal([3; NONCE_BYTES], sha256).unwrap();
+    map! {"action": "auth", "typ": "password", "ident": user, "password": Value::Binary(sealed)}
+}
+
+/// The message with which the node closes a connection.
+pub fn last_error(client: &mut Client) -> Value {
+    loop {
+        let message = client.receive().expect("it is told why");
+        if crate::harness::has(&message, "error") {
+            assert!(client.receive().is_none());
+            assert!(!text(&message, "code").is_empty());
+            return message;
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Users: made, changed, listed, removed; by whom.
+
+use distkv::model::path::Path;
+
+use super::{admin, limited, logged_in, login, password, pattern, secured};
+use crate::harness::{Node, Value, fields, has, path, text};
+
+#[test]
+fn users_are_made_changed_listed_and_removed() {
+    let node = secured();
+    let mut admin = admin(&node);
+    let reply = admin.ok(map! {
+        "action": "auth_set", "typ": "password", "kind": "user", "ident": "joe", "chain": Value::Nil,
+        "secret": "test123",
+    });
+    assert_eq!(fields(&reply), ["changed", "chain", "tock", "seq"], "the original's order");
+    let again = map! {
+        "action": "auth_set", "typ": "password", "ident": "joe", "chain": Value::Nil, "secret": "x",
+    };
+    assert_eq!(admin.code(again), "already_exists");
+    admin.ok(limited("amy", "test123", "lamps"));
+    let get =
+        |user: &str| map! {"action": "auth_get", "typ": "password", "ident": user, "nchain": 2};
+    let joe = admin.ok(get("joe"));
+    assert_eq!(joe["chain"], reply["chain"]);
+    assert_eq!((text(&joe, "name"), text(&joe, "role")), ("joe", "admin"));
+    let amy = admin.ok(get("amy"));
+    assert_eq!((text(&amy, "role"), text(&amy, "acl")), ("user", "lamps"));
+    assert_eq!(admin.code(get("nn")), "not_found");
+    // The original sends one message more than it should, unless it is told that a stream is expected.
+    let list = map! {"action": "auth_list", "typ": "password", "kind": "user"};
+    let seq = admin.start(list.clone());
+    assert_eq!(text(&admin.reply(seq), "state"), "start");
+    let users = admin.rest(seq);
+    let names: Vec<&str> = users.iter().map(|user| text(user, "ident")).collect();
+    assert_eq!(names, ["amy", "joe"]);
+    assert_eq!(fields(&users[1]), ["typ", "kind", "ident", "role", "seq", "tock"]);
+    assert_eq!(fields(&admin.reply(seq)), ["seq", "tock"]);
+    let Value::Map(mut stream) = list else { panic!("no map") };
+    stream.push(("state".into(), "start".into()));
+    assert_eq!(admin.stream(Value::Map(stream)).len(), 2);
+    admin.ok(map! {"action": "get_tock"});
+    let one = map! {"action": "auth_list", "typ": "password", "ident": "joe", "nchain": 1};
+    let seq = admin.start(one);
+    assert_eq!(admin.reply(seq)["chain"]["tick"], reply["chain"]["tick"]);
+    assert_eq!(fields(&admin.reply(seq)), ["seq", "tock"]);
+
+    let remove = || map! {"action": "auth_delete", "typ": "password", "ident": "joe"};
+    assert_eq!(admin.ok(remove())["changed"].as_bool(), Some(true));
+    assert_eq!(admin.code(remove()), "not_found");
+    assert_eq!(admin.code(get("joe")), "not_found");
+    assert_eq!(node.connect().code(login("password", "joe", "test123")), "auth_failed");
+    // Who is made again logs in again.
+    admin.ok(password("joe", "test125"));
+    logged_in(&node, "password", "joe", "test125");
+}
+
+#[test]
+fn who_gets_a_list_is_a_user_from_then_on_and_without_it_again_no_admin() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(password("joe", "test123"));
+    admin.ok(pattern("pub", "pub.#", "rwcxen"));
+    admin.ok(pattern("pub", "pub", "xn"));
+    // As the original's command line does it.
+    let acl = || path("auth.password.user.joe.acl");
+    admin.ok(map! {"action": "set_internal", "path": acl(), "value": map! {"key": "pub"}});
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    joe.set("pub.a", 1);
+    assert_eq!(joe.code(map! {"action": "set_value", "path": path("sec.a"), "value": 1}), "denied");
+    admin.ok(map! {"action": "delete_internal", "path": acl()});
+    assert_eq!(joe.code(map! {"action": "get_value", "path": path("sec.a")}), "denied");
+    let get = map! {"action": "auth_get", "typ": "password", "ident": "joe"};
+    assert_eq!(text(&admin.ok(get), "role"), "user");
+    // By ours, at once; a role says otherwise.
+    admin.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "role": "admin"});
+    joe.set("sec.a", 1);
+    admin.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "pub"});
+    assert_eq!(joe.code(map! {"action": "get_value", "path": path("sec.a")}), "denied");
+    admin.ok(map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "-"});
+    assert_eq!(joe.code(map! {"action": "get_value", "path": path("pub.a")}), "denied");
+}
+
+#[test]
+fn a_user_changes_its_own_password_and_nothing_else() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    admin.ok(limited("amy", "test123", "*"));
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    for refused in [
+        password("amy", "test124"),
+        password("new", "test124"),
+        limited("joe", "test124", "*"),
+        map! {"action": "auth_set", "typ": "password", "ident": "joe", "role": "admin"},
+        map! {"action": "auth_set", "typ": "password", "ident": "joe", "acl": "x"},
+        map! {"action": "auth_set", "typ": "token", "ident": "joe"},
+        map! {"action": "auth_delete", "typ": "password", "ident": "joe"},
+        map! {"action": "auth_get", "typ": "password", "ident": "joe"},
+        map! {"action": "auth_list", "typ": "password"},
+        map! {"action": "set_auth_typ"},
+        pattern("x", "#", "r"),
+        map! {"action": "set_value", "path": path(":n.acl.x.#"), "value": "r"},
+        map! {"action": "get_internal", "path": path("auth.password.user.joe")},
+        map! {"action": "delete_tree", "path": path(":n.auth")},
+    ] {
+        assert_eq!(joe.code(refused.clone()), "denied", "{refused}");
+    }
+    assert_eq!(joe.ok(password("joe", "test124"))["changed"].as_bool(), Some(true));
+    joe.set("a", 1);
+    assert_eq!(node.connect().code(login("password", "joe", "test123")), "auth_failed");
+    logged_in(&node, "password", "joe", "test124").set("a", 2);
+}
+
+#[test]
+fn a_method_in_force_has_users_and_a_name_that_is_known() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    let on = |method: &str| map! {"action": "set_auth_typ", "typ": method};
+    let error = client.error(on("password"));
+    assert!(text(&error, "error").contains("You didn't configure this method yet"), "{error}");
+    assert_eq!(client.code(on("odd")), "bad_request");
+    assert_eq!(client.code(password("", "x")), "bad_request");
+    assert_eq!(
+        client.code(map! {"action": "auth_set", "typ": "odd", "ident": "joe"}),
+        "bad_request"
+    );
+    assert_eq!(
+        client.code(map! {"action": "auth_set", "typ": "root", "ident": "joe"}),
+        "bad_request"
+    );
+    let bare = map! {"action": "auth_set", "typ": "password", "ident": "joe"};
+    assert_eq!(client.code(bare), "bad_request");
+    client.ok(password("joe", "test123"));
+    let off = map! {"action": "set_auth_typ", "typ": Value::Nil};
+    let reply = client.ok(off.clone());
+    assert!(!has(&reply, "prev"), "{reply}");
+    let current = || node.hub.read(|engine| engine.login().map(|login| login.name().to_owned()));
+    assert_eq!(current(), None);
+    client.ok(on("password"));
+    assert_eq!(current().as_deref(), Some("password"));
+    let mut joe = logged_in(&node, "password", "joe", "test123");
+    assert_eq!(joe.ok(off)["prev"], map! {"current": "password"});
+    assert_eq!(current(), None);
+    node.connect().set("a", 1);
+}
+
+#[test]
+fn everybody_on_an_open_node_changes_users_and_lists_while_no_login_is_needed() {
+    let node = Node::found("n1");
+    let mut client = node.connect();
+    client.ok(pattern("lim", "pub", "rx"));
+    let at: Path = ":n.acl.lim.pub".parse().unwrap();
+    assert!(node.hub.read(|engine| engine.get(at.as_bytes()).is_some()));
+    client.ok(map! {"action": "delete_tree", "path": path(":n.acl")});
+    client.ok(map! {"action": "auth_set", "typ": "_test", "ident": "std", "chain": Value::Nil});
+    client.ok(map! {"action": "set_value", "path": path(":n.auth"), "value": map! {"current": Value::Nil}});
+}
