@@ -111,7 +111,7 @@ impl ErrorClass {
             }
             // Not there, or a precondition that does not hold.
             "not_found" | "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch"
-            | "in_use" => ErrorClass::Final,
+            | "type_mismatch" | "in_use" => ErrorClass::Final,
             // All nodes hold all data, so the others are as full.
             "memory_full" => ErrorClass::Final,
             // About this node.

@@ -10,7 +10,7 @@ use super::*;
 const ALL_CLASSES: [ErrorClass; 8] =
     [Unavailable, Overload, Aborted, TryDeadline, FateUnknown, UnknownThere, Busy, Final];
 
-const CODES: [(&str, ErrorClass); 24] = [
+const CODES: [(&str, ErrorClass); 26] = [
     ("bad_request", Final),
     ("bad_message", Final),
     ("unknown_action", Final),
@@ -21,6 +21,7 @@ const CODES: [(&str, ErrorClass); 24] = [
     ("chain_mismatch", Final),
     ("data_mismatch", Final),
     ("is_root", Final),
+    ("type_mismatch", Final),
     ("in_use", Final),
     ("wid_reused", Final),
     ("memory_full", Final),

@@ -17,6 +17,9 @@ fn assert_ends(user: &mut Client) {
     assert!(text(&last, "error").contains("was removed"), "{last}");
 }
 
+/// How a user is removed, in words and in deed.
+type Removal = (&'static str, fn(&Place));
+
 #[test]
 fn a_watch_that_began_before_a_revocation_tells_nothing_more() {
     let mut place = Place::new();
@@ -127,7 +130,7 @@ fn a_walk_whose_top_is_lost_ends_with_an_error() {
 #[test]
 fn a_user_that_is_removed_is_cut_off_while_its_streams_idle() {
     let place = Place::new();
-    let removals: [(&str, fn(&Place)); 3] = [
+    let removals: [Removal; 3] = [
         ("revoked", |place| place.put(":n.auth.revoked.password.revoked", Some(true.into()))),
         ("deleted", |place| place.put(":n.auth.password.user.deleted", None)),
         ("broken", |place| place.put(":n.auth.password.user.broken", Some(1.into()))),
