@@ -38,6 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rt", &["model"]),
     ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt"]),
     ("client", &["model", "rt"]),
+    ("tls", &[]),
     (
         "node",
         &[
