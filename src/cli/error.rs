@@ -89,9 +89,10 @@ impl From<ClientError> for CliError {
                 format!("{error}; --connect takes a node's client port (default 27586)")
             }
             ClientError::Server(server) => told(server),
-            ClientError::Lost { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
-                error.to_string()
-            }
+            ClientError::NoAccess { .. }
+            | ClientError::Lost { .. }
+            | ClientError::TooLarge(_)
+            | ClientError::Busy(_) => error.to_string(),
         })
     }
 }

@@ -36,8 +36,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("hub", &["model", "tree", "protocol", "replica", "engine", "storage"]),
     ("storage", &["model", "tree", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),
-    ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt"]),
-    ("client", &["model", "rt"]),
+    ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt", "tls"]),
+    ("client", &["model", "rt", "tls"]),
     ("tls", &[]),
     (
         "node",

@@ -9,14 +9,15 @@ mod reading;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender, TrySendError};
-use futures::io::AsyncWriteExt;
 
+use super::access::Access;
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use crate::model::host_port::HostPort;
@@ -26,6 +27,7 @@ use crate::model::path::Path;
 use crate::rt::{self, TcpStream};
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
+use wire::Wire;
 
 /// Requests that wait to be written. More wait in [`Connection::request`]; each is at most
 /// [`REQUEST_BYTES_MAX`] long, and most are a few dozen bytes.
@@ -47,7 +49,7 @@ const WINDOW_SLACK: usize = 8;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// How a connection is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How long connecting may take, all the host's addresses and the greeting included.
     pub connect_timeout: Duration,
@@ -57,11 +59,18 @@ pub struct Options {
     /// Be refused (`not_ready`) by a node that is still catching up with its network. Otherwise
     /// requests wait there, for half a minute by default.
     pub nowait: bool,
+    /// Whether by TLS, and as whom.
+    pub access: Access,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { connect_timeout: Duration::from_secs(10), window: Some(64), nowait: false }
+        Options {
+            connect_timeout: Duration::from_secs(10),
+            window: Some(64),
+            nowait: false,
+            access: Access::default(),
+        }
     }
 }
 
@@ -77,13 +86,14 @@ impl Connection {
     ///
     /// # Errors
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
-    /// something else listens there.
+    /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
         let connecting = async {
             let stream = connect_any(to, options.connect_timeout).await?;
-            let mut incoming = Incoming::new(stream.clone(), to.to_string());
+            let wire = Wire::new(stream, to, &options.access).await?;
+            let mut incoming = Incoming::new(wire.clone(), to.to_string());
             let greeting = incoming.greeting().await?;
-            Ok::<_, ClientError>((stream, incoming, greeting))
+            Ok::<_, ClientError>((wire, incoming, greeting))
         };
         let timed_out = || ClientError::Connect {
             address: to.to_string(),
@@ -93,7 +103,7 @@ impl Connection {
             ),
         };
         let connected = rt::timeout(options.connect_timeout, connecting).await;
-        let (stream, incoming, greeting) = connected.ok_or_else(timed_out)??;
+        let (wire, mut incoming, greeting) = connected.ok_or_else(timed_out)??;
 
         let window = decide_window(options.window, greeting.qlen);
         let (outgoing, queue) = async_channel::bounded(OUTGOING_MAX);
@@ -103,10 +113,46 @@ impl Connection {
             // The queue is empty and open.
             let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
-        let shared = Arc::new(Shared::new(to.to_string(), greeting, window, stream.clone()));
-        rt::spawn(write_queued(stream, queue, Arc::clone(&shared)));
+        incoming.writer_is(&outgoing);
+        let shared = Arc::new(Shared::new(to.to_string(), greeting, window, wire.stream().clone()));
+        rt::spawn(write_queued(wire, queue, Arc::clone(&shared)));
         rt::spawn(incoming.read_all(Arc::clone(&shared)));
-        Ok(Connection { shared, outgoing })
+        let connection = Connection { shared, outgoing };
+        connection.log_in(&options).await?;
+        Ok(connection)
+    }
+
+    /// Logs in, if there is something to log in with, and the node asks for it.
+    async fn log_in(&self, options: &Options) -> Result<(), ClientError> {
+        let Some(credentials) = options.access.credentials() else { return Ok(()) };
+        if self.shared.greeting.auth.is_none() {
+            return Ok(());
+        }
+        let fields = credentials.fields();
+        let refused =
+            |reason: String| ClientError::NoAccess { address: self.shared.address.clone(), reason };
+        let answer = async {
+            let open = self.open("auth", &fields, 2).await?;
+            loop {
+                let message = self.shared.take(&open.messages).await?;
+                if let Some(error) = message.error() {
+                    return Err(refused(format!(
+                        "wrong user or secret: the node refuses {credentials:?}: {error}"
+                    )));
+                }
+                // One reply, or a stream of nothing.
+                if message.str("state") != Some("start") {
+                    return Ok(());
+                }
+            }
+        };
+        let result = rt::timeout(options.connect_timeout, answer).await;
+        let result =
+            result.unwrap_or_else(|| Err(refused(String::from("it does not answer the login"))));
+        if result.is_err() {
+            self.close("the login failed");
+        }
+        result
     }
 
     /// What the node said first.
@@ -388,17 +434,17 @@ fn list_reasons(reasons: &[(SocketAddr, String)]) -> String {
 }
 
 /// Writes what is queued until the connection ends, as much as possible at a time.
-async fn write_queued(mut stream: TcpStream, queue: Receiver<Vec<u8>>, shared: Arc<Shared>) {
+async fn write_queued(mut wire: Wire, queue: Receiver<Vec<u8>>, shared: Arc<Shared>) {
     while let Ok(mut batch) = queue.recv().await {
         while batch.len() < WRITE_BYTES {
             let Ok(next) = queue.try_recv() else { break };
             batch.extend_from_slice(&next);
         }
-        if let Err(error) = stream.write_all(&batch).await {
+        if let Err(error) = wire.write_all(&batch).await {
             shared.end(shared.lost_because(error.to_string()));
             break;
         }
     }
     // All handles are gone, or the connection is: either way the reader has nothing to wait for.
-    let _ = stream.shutdown(std::net::Shutdown::Both);
+    wire.close().await;
 }

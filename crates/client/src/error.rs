@@ -23,6 +23,15 @@ pub enum ClientError {
         /// Why not.
         reason: String,
     },
+    /// No TLS came about, or the node does not know the user: the reason says which of address, name, CA, time, user
+    /// and secret is wrong. No request was sent.
+    #[error("cannot get into {address}: {reason}")]
+    NoAccess {
+        /// Where to.
+        address: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The connection ended. Whether an unanswered request was carried out is not known.
     #[error("the connection to {address} is lost: {reason}")]
     Lost {
@@ -75,6 +84,7 @@ impl ClientError {
             ClientError::Server(error) => Some(error),
             ClientError::Resolve { .. }
             | ClientError::Connect { .. }
+            | ClientError::NoAccess { .. }
             | ClientError::Lost { .. }
             | ClientError::Protocol { .. }
             | ClientError::TooLarge(_)

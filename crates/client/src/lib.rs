@@ -22,6 +22,7 @@
 //!
 //! | module | pure? | what |
 //! |---|---|---|
+//! | [`access`] | yes | whether by TLS, and as whom |
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
@@ -38,6 +39,7 @@
 use distkv_model as model;
 use distkv_runtime as rt;
 
+pub mod access;
 pub mod chain;
 pub mod connection;
 pub mod error;
@@ -54,6 +56,7 @@ pub mod topology;
 pub use crate::model::host_port::HostPort;
 pub use crate::model::path::Path;
 pub use crate::rt::block_on;
+pub use access::{Access, Credentials};
 pub use chain::Chain;
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
 pub use error::{ClientError, ServerError};

@@ -33,7 +33,7 @@ pub const CONNECTIONS_PER_NODE_MAX: usize = 16;
 const NODES_MAX: usize = 4096;
 
 /// How a pool behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Connections to one node, 1 to [`CONNECTIONS_PER_NODE_MAX`].
     pub connections_per_node: usize,
@@ -340,7 +340,7 @@ impl Inner {
 
 /// One attempt, whichever calls wait for it.
 async fn open(inner: Arc<Inner>, to: HostPort, attempt: Arc<Attempt>) {
-    let result = match connect(&to, inner.config.options).await {
+    let result = match connect(&to, inner.config.options.clone()).await {
         Ok((connection, identity)) => Ok(Arc::new(PooledConnection {
             connection,
             identity,
@@ -399,10 +399,11 @@ async fn connect(
     to: &HostPort,
     options: Options,
 ) -> Result<(Connection, NodeIdentity), ClientError> {
+    let patience = options.connect_timeout;
     let connection = Connection::connect(to, options).await?;
     let fields = Fields::new();
     let asking = connection.request("cluster", &fields);
-    let identity = match rt::timeout(options.connect_timeout, asking).await {
+    let identity = match rt::timeout(patience, asking).await {
         Some(Ok(reply)) => identity_of(&reply),
         // It is an old node, or cannot answer at present.
         Some(Err(ClientError::Server(_))) => None,

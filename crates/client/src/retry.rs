@@ -81,7 +81,9 @@ impl ErrorClass {
     pub fn of(error: &ClientError, sent: Sent) -> ErrorClass {
         match error {
             ClientError::Server(error) => ErrorClass::of_server(error),
-            ClientError::Resolve { .. } | ClientError::Connect { .. } => ErrorClass::Unavailable,
+            ClientError::Resolve { .. }
+            | ClientError::Connect { .. }
+            | ClientError::NoAccess { .. } => ErrorClass::Unavailable,
             ClientError::Lost { .. } | ClientError::Protocol { .. } => match sent {
                 Sent::Nothing => ErrorClass::Unavailable,
                 Sent::Maybe => ErrorClass::FateUnknown,

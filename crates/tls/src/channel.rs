@@ -295,6 +295,18 @@ impl Channel {
         }
     }
 
+    /// Moves the bytes for the socket into `to`, whose content goes.
+    pub fn move_outgoing(&mut self, to: &mut Vec<u8>) {
+        to.clear();
+        if self.sent == 0 {
+            std::mem::swap(&mut self.outgoing, to);
+        } else {
+            to.extend_from_slice(self.outgoing());
+            self.outgoing.clear();
+            self.sent = 0;
+        }
+    }
+
     /// Gives back memory that an idle session does not need.
     pub fn shrink(&mut self) {
         if self.plain.is_empty() {

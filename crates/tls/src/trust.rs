@@ -50,6 +50,15 @@ impl Trust {
 #[derive(Clone)]
 pub struct ClientTls(Arc<ClientConfig>);
 
+/// The same settings, not merely equal ones.
+impl PartialEq for ClientTls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ClientTls {}
+
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClientTls")

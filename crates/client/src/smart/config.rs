@@ -4,6 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::access::Access;
 use crate::pool::PoolConfig;
 use crate::retry::RetryPolicy;
 use crate::topology::TopologyConfig;
@@ -102,6 +103,13 @@ impl ClientConfig {
     #[must_use]
     pub fn pool(self, pool: PoolConfig) -> ClientConfig {
         ClientConfig { pool, ..self }
+    }
+
+    /// Whether by TLS, and as whom: at each node.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> ClientConfig {
+        self.pool.options.access = access;
+        self
     }
 
     /// How the cluster is watched.

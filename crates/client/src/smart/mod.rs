@@ -123,7 +123,7 @@ impl Client {
         let Some(first) = seeds.first().cloned() else {
             return Err(CallError::Usage(String::from("a client needs the address of a node")));
         };
-        let pool = ConnectionPool::new(config.pool);
+        let pool = ConnectionPool::new(config.pool.clone());
         let topology = TopologyManager::start(seeds, pool.clone(), config.topology);
         let own_writes = OwnWrites::new(config.own_writes_max);
         let counts = Counts::default();
