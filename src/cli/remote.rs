@@ -75,7 +75,12 @@ impl RemoteArgs {
         for address in &addresses {
             // One command, one stream: that the socket is not read is all the flow control it needs.
             // Who waits at a terminal wants to know why.
-            let options = Options { connect_timeout: share, window: None, nowait: true, ..Options::default() };
+            let options = Options {
+                connect_timeout: share,
+                window: None,
+                nowait: true,
+                ..Options::default()
+            };
             match Connection::connect(address, options).await {
                 Ok(connection) => {
                     return Ok(Remote { connection, timeout: self.answer_timeout() });

@@ -1,5 +1,6 @@
 //! What one client may do to the node. Each limit is at or below what the protocol allows.
 
+use super::tls::TlsSettings;
 use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -50,6 +51,8 @@ pub struct ServerConfig {
     /// Whether clients are served although the data says that they must log in. The engine decides
     /// by its own setting; here it decides which clients may delete entries that are not enforced.
     pub ignore_auth: bool,
+    /// TLS at the client port; none: all in plain text.
+    pub tls: Option<TlsSettings>,
 }
 
 impl Default for ServerConfig {
@@ -67,6 +70,7 @@ impl Default for ServerConfig {
             qlen: 10,
             remote_restore: false,
             ignore_auth: false,
+            tls: None,
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | `connection` | one client: the loop that moves bytes |
 //! | `input` | cutting messages from what arrives |
 //! | `oversized` | a message that is too deep or too long: skipped as it arrives |
+//! | `socket` | its socket: options, writing with patience |
 //! | `session` | one client's state; batches of requests, without I/O |
 //! | `command` | what the actions do, one file per family |
 //! | `patience` | requests that wait for the node to be ready |
@@ -18,6 +19,7 @@
 //! purging |
 //! | `relief` | closes the worst reader when clients take too much memory |
 //! | `tally` | warnings that come in floods, as one line with a count |
+//! | [`tls`] | who must use TLS, and the handshake |
 //! | `restoring` | a snapshot that a client uploads |
 //! | [`shards`] | how much is read and written in each virtual shard |
 //! | `cluster` | the nodes of the network, with an epoch; sent whenever they change |
@@ -39,9 +41,11 @@ mod relief;
 mod restoring;
 mod session;
 pub mod shards;
+mod socket;
 mod standing;
 mod stream;
 mod tally;
+pub mod tls;
 mod unsynced;
 
 use std::io;
@@ -124,6 +128,7 @@ pub(crate) struct Shared {
     /// Invariant: at most [`LEAVERS_MAX`].
     leavers: Mutex<Vec<TcpStream>>,
     refusals: AtomicUsize,
+    handshakes: tls::Handshakes,
     accepted: AtomicU64,
     refused: AtomicU64,
     /// For the log: clients that were refused, and clients that were closed for the memory of all.
@@ -248,6 +253,7 @@ impl Server {
             ended: Event::new(),
             leavers: Mutex::default(),
             refusals: AtomicUsize::new(0),
+            handshakes: tls::Handshakes::default(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             refused_tally: tally::Tally::default(),

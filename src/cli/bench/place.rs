@@ -92,7 +92,8 @@ fn by_hand(node: SocketAddr) -> String {
 }
 
 async fn connect(node: SocketAddr) -> Result<Connection, CliError> {
-    let options = Options { connect_timeout: CONNECT_MAX, window: None, nowait: true, ..Options::default() };
+    let options =
+        Options { connect_timeout: CONNECT_MAX, window: None, nowait: true, ..Options::default() };
     Ok(Connection::connect(&HostPort::from(node), options).await?)
 }
 

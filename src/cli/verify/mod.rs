@@ -113,7 +113,8 @@ pub(super) struct Side {
 impl Side {
     async fn connect(address: &HostPort, timeout: Duration) -> Result<Side, CliError> {
         // One stream at a time: that the socket is not read is all the flow control it needs.
-        let options = Options { connect_timeout: timeout, window: None, nowait: true, ..Options::default() };
+        let options =
+            Options { connect_timeout: timeout, window: None, nowait: true, ..Options::default() };
         let connection = Connection::connect(address, options).await?;
         let name = printable(&connection.greeting().node).into_owned();
         let address = connection.address().to_owned();

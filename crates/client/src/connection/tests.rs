@@ -357,8 +357,11 @@ fn a_silent_service_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let to = HostPort { host: "localhost".into(), port };
-        let options =
-            Options { connect_timeout: Duration::from_millis(50), window: None, ..Options::default() };
+        let options = Options {
+            connect_timeout: Duration::from_millis(50),
+            window: None,
+            ..Options::default()
+        };
         let error = Connection::connect(&to, options).await.unwrap_err();
         assert!(matches!(error, ClientError::Connect { .. }), "{error:?}");
     });
