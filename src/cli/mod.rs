@@ -1,44 +1,20 @@
 //! The command line: starting nodes, and using and looking after those that run.
 //!
-//! One file per command; `settings` and `node_args` put a node's configuration together, `remote`
-//! is what all commands against a running node share, `output` what all print with.
+//! One file or folder per command: those on data in `data`, those on nodes and their network in
+//! `cluster`, those that start nodes in `run`; `snapshot`, `log` and `bench` have folders of their own.
+//! `remote` is what all commands against a running node share, `terminal` what all print with, `files`
+//! the files that hold a state.
 
 mod bench;
-mod conflicts;
-mod delete;
-mod demo;
-mod entry;
+mod cluster;
+mod data;
 mod error;
-mod fail_stop;
 mod files;
-mod get;
-mod import;
-mod leave;
 mod log;
-mod logging;
-mod members;
-mod monitor;
-mod node_args;
-mod output;
-mod progress;
 mod remote;
-mod resync;
-mod send;
-mod serve;
-mod set;
-mod settings;
-mod shards;
-mod signals;
+mod run;
 mod snapshot;
-mod state;
-mod status;
-mod times;
-mod tree;
-mod units;
-mod value_input;
-mod verify;
-mod wait;
-mod watch;
+mod terminal;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -50,6 +26,9 @@ use clap::{Parser, Subcommand};
 use crate::rt;
 use error::{CliError, EXIT_OK, EXIT_USAGE};
 use remote::RemoteArgs;
+// What `bench` takes from the other commands.
+use run::{settings, signals};
+use terminal::{output, units};
 
 /// What `-h` ends with.
 macro_rules! help {
@@ -131,27 +110,27 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(node_args::RunArgs),
-    Join(node_args::JoinArgs),
-    Demo(demo::DemoArgs),
-    Get(get::GetArgs),
-    Set(set::SetArgs),
-    Delete(delete::DeleteArgs),
-    Tree(tree::TreeArgs),
-    Watch(watch::WatchArgs),
-    Send(send::SendArgs),
-    Monitor(monitor::MonitorArgs),
-    Status(status::StatusArgs),
-    Members(members::MembersArgs),
-    Conflicts(conflicts::ConflictsArgs),
-    Shards(shards::ShardsArgs),
-    Verify(verify::VerifyArgs),
-    State(state::StateArgs),
-    Wait(wait::WaitArgs),
+    Run(run::node_args::RunArgs),
+    Join(run::node_args::JoinArgs),
+    Demo(run::demo::DemoArgs),
+    Get(data::get::GetArgs),
+    Set(data::set::SetArgs),
+    Delete(data::delete::DeleteArgs),
+    Tree(data::tree::TreeArgs),
+    Watch(data::watch::WatchArgs),
+    Send(data::send::SendArgs),
+    Monitor(data::monitor::MonitorArgs),
+    Status(cluster::status::StatusArgs),
+    Members(cluster::members::MembersArgs),
+    Conflicts(cluster::conflicts::ConflictsArgs),
+    Shards(cluster::shards::ShardsArgs),
+    Verify(cluster::verify::VerifyArgs),
+    State(cluster::state::StateArgs),
+    Wait(cluster::wait::WaitArgs),
     Snapshot(snapshot::SnapshotArgs),
     Log(log::LogArgs),
-    Import(import::ImportArgs),
-    Leave(leave::LeaveArgs),
+    Import(data::import::ImportArgs),
+    Leave(cluster::leave::LeaveArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -210,27 +189,27 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn execute(command: Command) -> Result<(), CliError> {
     match command {
-        Command::Run(args) => serve::run(args.prepare()?),
-        Command::Join(args) => serve::run(args.prepare()?),
-        Command::Demo(args) => demo::run(args),
-        Command::Get(args) => rt::block_on(get::run(args)),
-        Command::Set(args) => rt::block_on(set::run(args)),
-        Command::Delete(args) => rt::block_on(delete::run(args)),
-        Command::Tree(args) => rt::block_on(tree::run(args)),
-        Command::Watch(args) => rt::block_on(watch::run(args)),
-        Command::Send(args) => rt::block_on(send::run(args)),
-        Command::Monitor(args) => rt::block_on(monitor::run(args)),
-        Command::Status(args) => rt::block_on(status::run(args)),
-        Command::Members(args) => rt::block_on(members::run(args)),
-        Command::Conflicts(args) => rt::block_on(conflicts::run(args)),
-        Command::Shards(args) => rt::block_on(shards::run(args)),
-        Command::Verify(args) => rt::block_on(verify::run(args)),
-        Command::State(args) => rt::block_on(state::run(args)),
-        Command::Wait(args) => rt::block_on(wait::run(args)),
+        Command::Run(args) => run::node_process::run(args.prepare()?),
+        Command::Join(args) => run::node_process::run(args.prepare()?),
+        Command::Demo(args) => run::demo::run(args),
+        Command::Get(args) => rt::block_on(data::get::run(args)),
+        Command::Set(args) => rt::block_on(data::set::run(args)),
+        Command::Delete(args) => rt::block_on(data::delete::run(args)),
+        Command::Tree(args) => rt::block_on(data::tree::run(args)),
+        Command::Watch(args) => rt::block_on(data::watch::run(args)),
+        Command::Send(args) => rt::block_on(data::send::run(args)),
+        Command::Monitor(args) => rt::block_on(data::monitor::run(args)),
+        Command::Status(args) => rt::block_on(cluster::status::run(args)),
+        Command::Members(args) => rt::block_on(cluster::members::run(args)),
+        Command::Conflicts(args) => rt::block_on(cluster::conflicts::run(args)),
+        Command::Shards(args) => rt::block_on(cluster::shards::run(args)),
+        Command::Verify(args) => rt::block_on(cluster::verify::run(args)),
+        Command::State(args) => rt::block_on(cluster::state::run(args)),
+        Command::Wait(args) => rt::block_on(cluster::wait::run(args)),
         Command::Snapshot(args) => rt::block_on(snapshot::run(args)),
         Command::Log(args) => rt::block_on(log::run(args)),
-        Command::Import(args) => rt::block_on(import::run(args)),
-        Command::Leave(args) => rt::block_on(leave::run(args)),
+        Command::Import(args) => rt::block_on(data::import::run(args)),
+        Command::Leave(args) => rt::block_on(cluster::leave::run(args)),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::error::CliError;
-use super::units::parse_duration;
+use super::terminal::units::parse_duration;
 use crate::client::smart::{RawRequest, WriteId};
 use crate::client::{
     Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Message, Options,

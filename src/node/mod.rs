@@ -1,33 +1,17 @@
 //! A running node: owns the hub, the sockets and the timers.
 //!
-//! [`Node::start`] opens the ports and starts the tasks; how it comes to serve is in [`start`].
-//! Peers are [`link`]'s, membership is the thread in [`swim`] with [`members`] behind it.
+//! [`Node::start`] opens the ports and starts the tasks; how it comes to serve is in [`lifecycle`].
+//! Peers are [`link`]'s, members are [`membership`]'s.
 
-mod address;
-mod auth_watch;
-mod bind;
-mod client_files;
-mod client_log;
-mod client_port;
+mod clients;
 pub mod config;
-mod conflict_log;
-mod descriptors;
 mod durable;
 mod error;
-mod farewell;
-mod identity;
+mod lifecycle;
 mod link;
-mod load;
 mod local;
-mod members;
-mod memory_watch;
-mod peer_file;
-mod purge_watch;
-mod retire;
-mod saving;
-mod start;
-mod stop;
-mod swim;
+mod membership;
+mod monitoring;
 mod tasks;
 
 use std::net::SocketAddr;
@@ -35,22 +19,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use address::Advertised;
-use bind::{GossipSockets, bind_client, bind_gossip};
-use client_files::ClientFiles;
+use clients::file_jobs::Saving;
+use clients::files::ClientFiles;
 use config::{CALLED_WAIT, CLIENT_PORT, Config, GOSSIP_PORT, PEER_WAIT, Start};
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
-use identity::Myself;
+use lifecycle::bind::{GossipSockets, bind_client, bind_gossip};
+use lifecycle::start::Plan;
+use lifecycle::stop::Stop;
+pub use lifecycle::stop::StopReason;
 use link::{Links, Origin, accept_peers, dial_peers};
-use members::{PeerFile, follow_members};
+use membership::address::Advertised;
+use membership::identity::Myself;
+use membership::members::{PeerFile, follow_members};
+use membership::peer_file::KnownPeer;
+use membership::swim::SwimHandle;
 use parking_lot::Mutex;
-use peer_file::KnownPeer;
-use saving::Saving;
-use start::Plan;
-use stop::Stop;
-pub use stop::StopReason;
-use swim::SwimHandle;
 
 use crate::engine::changes::BeginHandOver;
 use crate::engine::delete::DeleteSettings;
@@ -197,8 +181,8 @@ impl Node {
         rt::spawn(follow_members(Arc::clone(links), file));
         rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone()));
         rt::spawn(tasks::report(Arc::clone(links)));
-        rt::spawn(purge_watch::watch_purging(Arc::clone(links)));
-        rt::spawn(auth_watch::watch_auth(Arc::clone(links)));
+        rt::spawn(monitoring::purge::watch_purging(Arc::clone(links)));
+        rt::spawn(monitoring::auth::watch_auth(Arc::clone(links)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
         if plan.patience_ms(links, &timing) == 0 {
             // There is no node to wait for.
@@ -259,7 +243,7 @@ impl Node {
         let links = Arc::new(links);
         let server = {
             let saving = (durable.clone(), Arc::clone(&saving));
-            client_port::open(client, client_addr, &links, config, saving)
+            clients::port::open(client, client_addr, &links, config, saving)
         };
         let accepting = Mutex::new(None);
         let inner = Inner { hub, me, links, server, swim, stop, accepting, durable, saving };
@@ -399,10 +383,10 @@ fn peer_file_of(config: &Config) -> Option<PathBuf> {
 /// The peers of the peer file, after a look at those of the options.
 fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeError> {
     for peer in &config.peers {
-        address::parse_setting("peer", peer, GOSSIP_PORT)?;
+        membership::address::parse_setting("peer", peer, GOSSIP_PORT)?;
     }
     let stored = match peer_file_of(config) {
-        Some(path) => peer_file::load(&path)?,
+        Some(path) => membership::peer_file::load(&path)?,
         None => Vec::new(),
     };
     let knows_nobody = config.peers.is_empty() && stored.is_empty();
@@ -446,7 +430,7 @@ impl Inner {
         // First the clients: their last writes must go out before the farewell.
         let began = rt::now();
         self.server.stop(CLIENTS_FAREWELL_TIMEOUT).await;
-        farewell::wait_for_copies(&self.links, began + millis(COPIES_DEADLINE)).await;
+        lifecycle::farewell::wait_for_copies(&self.links, began + millis(COPIES_DEADLINE)).await;
         // While all still see a member here.
         self.hand_over().await;
         self.swim.leave();
@@ -461,7 +445,7 @@ impl Inner {
             }
         };
         futures::future::join(links, members).await;
-        farewell::tell_of_changes(&self.links, self.durable.is_some());
+        lifecycle::farewell::tell_of_changes(&self.links, self.durable.is_some());
         let accepting = self.accepting.lock().take();
         if let Some(accepting) = accepting {
             accepting.cancel().await;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::conflict_log::log_conflict;
 use super::durable::Durable;
 use super::link::Links;
-use super::memory_watch::MemoryWatch;
+use super::monitoring::conflicts::log_conflict;
+use super::monitoring::memory::MemoryWatch;
 use crate::engine::{CatchUpFailure, Engine, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, NodeTable};

@@ -1,6 +1,6 @@
 //! What one client may do to the node. Each limit is at or below what the protocol allows.
 
-use super::tls::TlsSettings;
+use super::connections::tls::TlsSettings;
 use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 

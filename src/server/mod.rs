@@ -5,48 +5,21 @@
 //! | this one | the port: binding, accepting, stopping |
 //! | [`config`] | what one client may do |
 //! | [`info`] | what the port must know about the rest of the node |
-//! | `accept` | accepting connections, and refusing those beyond the limit |
-//! | `connection` | one client: the loop that moves bytes |
-//! | `input` | cutting messages from what arrives |
-//! | `oversized` | a message that is too deep or too long: skipped as it arrives |
-//! | `socket` | its socket: options, writing with patience |
-//! | `session` | one client's state; batches of requests, without I/O |
+//! | `connections` | accepting connections, moving their bytes, and the session of each |
 //! | `command` | what the actions do, one file per family |
-//! | `patience` | requests that wait for the node to be ready |
-//! | `unsynced` | replies that are sent only when the changes that they tell of are on disk |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
-//! | [`purge_block`] | warnings about the Delete group, such as a member that is away and blocks
-//! purging |
-//! | `relief` | closes the worst reader when clients take too much memory |
-//! | `tally` | warnings that come in floods, as one line with a count |
-//! | [`tls`] | who must use TLS, and the handshake |
-//! | `restoring` | a snapshot that a client uploads |
-//! | [`shards`] | how much is read and written in each virtual shard |
-//! | `cluster` | the nodes of the network, with an epoch; sent whenever they change |
-//! | `standing` | which incarnations are in chains, kept for a while |
-//! | [`authorise`] | the hook that every request passes |
+//! | `snapshot_upload` | a snapshot that a client uploads |
+//! | `cluster` | what clients and operators are told of the network: nodes, shards, what blocks purging |
+//! | [`access`] | who a client is, and what it may do |
 
-mod accept;
-pub mod authorise;
+pub mod access;
 mod cluster;
 mod command;
 pub mod config;
-mod connection;
+mod connections;
 pub mod info;
-mod input;
-mod oversized;
-mod patience;
-pub mod purge_block;
-mod relief;
-mod restoring;
-mod session;
-pub mod shards;
-mod socket;
-mod standing;
+mod snapshot_upload;
 mod stream;
-mod tally;
-pub mod tls;
-mod unsynced;
 
 use std::io;
 use std::net::SocketAddr;
@@ -59,15 +32,20 @@ use crossbeam_utils::CachePadded;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-pub use command::unenforced::unenforced_warnings;
+pub use cluster::{purge_block, shards};
+pub use command::access::unenforced::unenforced_warnings;
 pub use config::ServerConfig;
+pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo,
     MemberState, NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 
+use crate::engine::Policies;
 use crate::hub::Hub;
+use access::{Access, Identity};
+
 use crate::rt::{self, Task, TcpListener, TcpStream};
 
 /// Jobs at once that walk the whole tree for a client; others wait.
@@ -108,14 +86,14 @@ pub(crate) struct Shared {
     hub: Arc<Hub>,
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
-    cluster: cluster::Cluster,
+    cluster: cluster::nodes::Cluster,
     heavy: Semaphore,
-    standing: Arc<standing::Standing>,
+    standing: Arc<cluster::chain_incarnations::Standing>,
     shards: Arc<shards::ShardManager>,
     /// Snapshots that are being made for clients.
     downloads: Arc<AtomicUsize>,
     /// The snapshot that is being uploaded.
-    upload_turn: Arc<restoring::UploadTurn>,
+    upload_turn: Arc<snapshot_upload::UploadTurn>,
     /// Fires when the server stops.
     stopping: Event,
     is_stopping: AtomicBool,
@@ -128,12 +106,12 @@ pub(crate) struct Shared {
     /// Invariant: at most [`LEAVERS_MAX`].
     leavers: Mutex<Vec<TcpStream>>,
     refusals: AtomicUsize,
-    handshakes: tls::Handshakes,
+    handshakes: connections::tls::Handshakes,
     accepted: AtomicU64,
     refused: AtomicU64,
     /// For the log: clients that were refused, and clients that were closed for the memory of all.
-    refused_tally: tally::Tally,
-    closed_tally: tally::Tally,
+    refused_tally: connections::throttled_warning::Tally,
+    closed_tally: connections::throttled_warning::Tally,
     requests: [CachePadded<AtomicU64>; STRIPES],
 }
 
@@ -152,6 +130,15 @@ impl Shared {
     async fn room(&self) {
         if let Some(log) = self.hub.log() {
             log.room().await;
+        }
+    }
+
+    /// What a client may do, of the policies at this moment.
+    fn access_of(&self, identity: &Identity, policies: Policies) -> Access {
+        match identity {
+            Identity::KeyHolder => Access::everything(policies),
+            _ if !self.hub.closing.is_closed() => Access::everything(policies),
+            Identity::Unknown | Identity::User { .. } => Access::nothing(policies),
         }
     }
 
@@ -240,7 +227,7 @@ impl Server {
             hub,
             config,
             info,
-            cluster: cluster::Cluster::default(),
+            cluster: cluster::nodes::Cluster::default(),
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             shards: Arc::default(),
@@ -253,18 +240,19 @@ impl Server {
             ended: Event::new(),
             leavers: Mutex::default(),
             refusals: AtomicUsize::new(0),
-            handshakes: tls::Handshakes::default(),
+            handshakes: connections::tls::Handshakes::default(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            refused_tally: tally::Tally::default(),
-            closed_tally: tally::Tally::default(),
+            refused_tally: connections::throttled_warning::Tally::default(),
+            closed_tally: connections::throttled_warning::Tally::default(),
             requests: Default::default(),
         });
-        let accepting = Mutex::new(Some(rt::spawn(accept::accept(listener, Arc::clone(&shared)))));
+        let accepting =
+            Mutex::new(Some(rt::spawn(connections::accept::accept(listener, Arc::clone(&shared)))));
         shared.hub.client_memory().set_max(shared.config.client_memory_max);
-        let _detached = rt::spawn(relief::relieve(Arc::clone(&shared)));
-        let _detached = rt::spawn(cluster::follow(Arc::clone(&shared)));
-        let _detached = rt::spawn(relief::shut_out(Arc::clone(&shared)));
+        let _detached = rt::spawn(connections::memory_pressure::relieve(Arc::clone(&shared)));
+        let _detached = rt::spawn(cluster::nodes::follow(Arc::clone(&shared)));
+        let _detached = rt::spawn(connections::memory_pressure::shut_out(Arc::clone(&shared)));
         Self { address: bound, shared, accepting }
     }
 

@@ -1,22 +1,11 @@
 //! The command line: its help, its errors and exit codes, what it asks a node for and how it
 //! prints the answers (against a scripted node), and whole networks of real processes.
 
-mod arrays;
 mod bench;
-mod closed;
 mod command;
-mod conflicts;
+mod commands;
 mod fake;
-mod for_good;
-mod life;
-mod logs;
-mod newcomer;
-mod operators;
-mod real;
-mod shards;
-mod snapshots;
-mod spelling;
-mod verify;
+mod nodes;
 
 use command::{cli, cli_with, cli_with_input};
 use distkv::client::Fields;

@@ -5,6 +5,7 @@
 mod bounds;
 mod documents;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -107,6 +108,9 @@ const PANICS: &[&str] =
     &["panic!(", "unreachable!(", "unimplemented!(", "debug_assert", "PoisonError", "catch_unwind"];
 
 const LINES_MAX: usize = 700;
+
+/// Most Rust files side by side: what a person takes in at a glance, and a few.
+const FILES_MAX: usize = 14;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -298,6 +302,25 @@ fn every_file_says_what_it_is_for_and_is_one_thing() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The folders below these that have more files side by side than may be, with how many they have.
+fn crowded_folders(files: &[PathBuf], max: usize) -> Vec<(PathBuf, usize)> {
+    let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
+    for folder in files.iter().filter_map(|file| file.parent()) {
+        *counts.entry(folder).or_default() += 1;
+    }
+    let crowded = counts.into_iter().filter(|(_, count)| *count > max);
+    crowded.map(|(folder, count)| (folder.to_path_buf(), count)).collect()
+}
+
+#[test]
+fn no_folder_has_more_files_than_one_sees_at_a_glance() {
+    let mut files = source_files();
+    files.extend(rust_files(&root().join("tests")));
+    assert_eq!(crowded_folders(&files, FILES_MAX), []);
+    let three = ["a/b/x.rs", "a/b/y.rs", "a/c/z.rs"].map(PathBuf::from);
+    assert_eq!(crowded_folders(&three, 1), [(PathBuf::from("a/b"), 2)]);
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub const MONITORS_MAX: usize = 1 << 14;
 const FEW_LINKS: usize = 8;
 
 /// Whoever panics under the exclusive guard leaves an engine of which nobody can say what holds: nobody
-/// enters it again. The program of a node ends at once (`cli/fail_stop.rs`).
+/// enters it again. The program of a node ends at once (`cli/run/fail_stop.rs`).
 const NO_PANIC: &str = "nothing has panicked under the exclusive guard";
 
 /// The shared heart of a running node.

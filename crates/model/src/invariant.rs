@@ -1,6 +1,6 @@
 //! What must hold whatever peers, clients, files and users send: our own invariants, checked where state
 //! changes. One that does not hold is a defect of this program, and is never worked around: the
-//! thread panics with the invariant's name, and the program of a node ends (`cli/fail_stop.rs`), because
+//! thread panics with the invariant's name, and the program of a node ends (`cli/run/fail_stop.rs`), because
 //! its log and the other nodes have everything, and what it would go on from is wrong.
 //!
 //! What comes from outside is never asserted: it is refused, with an error of its own.

@@ -1,29 +1,17 @@
 //! The vocabulary of the system, pure: no clock, randomness, socket, file or environment.
 
-pub mod chain;
 pub mod defects;
-pub mod entry;
+mod entries;
 pub mod group;
-pub mod host_port;
-pub mod ids;
 pub mod invariant;
-pub mod left_out;
-pub mod lengthen;
+mod knowledge;
 pub mod limits;
-pub mod mark;
-pub mod meta;
-pub mod path;
-pub mod path_text;
+mod names;
+mod paths;
 pub mod ping;
-pub mod seen;
-pub mod seen_list;
-pub mod seen_sum;
-pub mod shard;
-pub mod shard_memo;
-mod shared_bytes;
-pub mod spelling;
-pub mod tick_set;
-pub mod value;
-pub mod write_id;
 
-pub use shared_bytes::SHARED_BYTES_HEAD;
+pub use entries::shared_bytes::SHARED_BYTES_HEAD;
+pub use entries::{chain, entry, left_out, meta, value};
+pub use knowledge::{mark, seen, seen_list, seen_sum, tick_set};
+pub use names::{host_port, ids, spelling, write_id};
+pub use paths::{lengthen, path, path_text, shard, shard_memo};

@@ -3,9 +3,9 @@
 //! what really happened and reports after every step what is wrong.
 //!
 //! Pure and deterministic: the same seed gives the same run. Each seed draws its own plan: the
-//! size, the speed of the network, the frequency of faults ([`profile`]). Then come its steps
-//! ([`steps`]), then everything is repaired ([`healing`]), and in the end all nodes must agree
-//! ([`oracle`]). A failing run is shortened ([`shrink()`]) and printed as a script.
+//! size, the speed of the network, the frequency of faults ([`profile`]). Then come its steps, then
+//! everything is repaired ([`engines`]), and in the end all nodes must agree ([`oracle`]). A failing run
+//! is shortened ([`shrink()`]) and printed as a script ([`reporting`]).
 //!
 //! [`whole`] does the same with whole nodes: hub, log, disk, membership and clients, with a judge of its
 //! own that asks for what users are promised.
@@ -26,36 +26,24 @@ use distkv_model as model;
 use distkv_storage as storage;
 
 mod bits;
-mod cluster;
-mod describe;
-mod disk;
-mod event_log;
-mod healing;
-mod links;
-mod lives;
-mod members;
-mod moment;
-mod network;
-mod node;
+mod engines;
 mod oracle;
 mod profile;
+mod reporting;
 mod rng;
 pub mod scale;
 mod schedule;
-mod script;
 mod shrink;
-mod stats;
-mod steps;
 #[cfg(test)]
 mod tests;
 mod whole;
 
 pub use oracle::Failure;
 pub use profile::{Family, Focus, Options};
+pub use reporting::stats::Stats;
 pub use shrink::shrink;
-pub use stats::Stats;
 
-use cluster::Cluster;
+use engines::cluster::Cluster;
 
 /// The result of one seed.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The kind of a run: its family, what it looks for, and the plan that each seed draws for itself.
 //! No two seeds have the same weights; that is how rare cases are found.
 
+use super::engines::steps::Step;
 use super::rng::Rng;
-use super::steps::Step;
 use crate::engine::delete::DeleteSettings;
 use crate::engine::lists::ListCaps;
 use crate::model::chain::ChainBound;

@@ -4,13 +4,12 @@
 use std::path::Path as FilePath;
 
 use super::super::error::CliError;
-use super::super::progress::ProgressBar;
-use super::super::times::show_time;
 use super::Format;
 use super::read::StateFile;
-use crate::engine::NO_LATER;
+use crate::cli::terminal::progress::ProgressBar;
+use crate::cli::terminal::times::show_time;
 use crate::engine::changes::LoadImage;
-use crate::engine::{Config, Engine, Image, Outbox};
+use crate::engine::{Config, Engine, Image, NO_LATER, Outbox};
 use crate::model::ids::{Incarnation, NodeId, NodeName};
 use crate::node::config::NETWORK;
 use crate::rt;

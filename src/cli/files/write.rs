@@ -6,8 +6,8 @@ use std::path::{Path as FilePath, PathBuf};
 
 use super::{Format, cannot};
 use crate::cli::error::CliError;
-use crate::cli::output::printable;
-use crate::cli::progress::ProgressBar;
+use crate::cli::terminal::output::printable;
+use crate::cli::terminal::progress::ProgressBar;
 use crate::engine::Image;
 use crate::engine::exchange::lines::LinesExport;
 use crate::engine::exchange::saved_state_out::{

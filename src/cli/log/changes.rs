@@ -4,8 +4,8 @@
 use serde_json::{Map, Value as Json};
 
 use crate::cli::error::CliError;
-use crate::cli::output::{Output, printable, text_of};
-use crate::cli::times::show_time;
+use crate::cli::terminal::output::{Output, printable, text_of};
+use crate::cli::terminal::times::show_time;
 use crate::model::entry::Entry;
 use crate::model::ids::NodeTable;
 use crate::model::path::Path;

@@ -4,8 +4,8 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::cli::error::CliError;
-use crate::cli::output::{Output, printable};
 use crate::cli::remote::RemoteArgs;
+use crate::cli::terminal::output::{Output, printable};
 use crate::client::Fields;
 use crate::protocol::client::Action;
 

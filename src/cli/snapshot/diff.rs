@@ -8,8 +8,8 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
-use crate::cli::output::{Output, json_of, printable, text_of};
 use crate::cli::remote::parse_path;
+use crate::cli::terminal::output::{Output, json_of, printable, text_of};
 use crate::engine::Image;
 use crate::model::entry::Entry;
 use crate::model::path::Path;

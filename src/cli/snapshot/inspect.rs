@@ -8,9 +8,9 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::cli::error::CliError;
 use crate::cli::files::read::{StateFile, read_state};
-use crate::cli::output::{Output, Table, printable};
-use crate::cli::times::show_time;
-use crate::cli::units::show_bytes;
+use crate::cli::terminal::output::{Output, Table, printable};
+use crate::cli::terminal::times::show_time;
+use crate::cli::terminal::units::show_bytes;
 use crate::engine::Image;
 use crate::model::ids::NodeId;
 use crate::model::path::Path;

@@ -9,8 +9,8 @@ use serde_json::json;
 use crate::cli::error::CliError;
 use crate::cli::files::read::read_state;
 use crate::cli::files::{FileKind, Format, cannot, kind_of};
-use crate::cli::output::{Output, printable};
-use crate::cli::progress::ProgressBar;
+use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::progress::ProgressBar;
 use crate::storage::{LogReader, Progress, verify_snapshot};
 
 /// Check whether files are whole and undamaged

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::admission::Party;
-use super::signs::Signs;
+use super::connect::admission::Party;
+use super::liveness::Signs;
 use crate::engine::LinkId;
 use crate::hub::link_queue::LinkQueue;
 use crate::model::ids::{Millis, NodeName};
@@ -145,7 +145,7 @@ impl Link {
         }
     }
 
-    /// As [`super::admission`] sees it.
+    /// As [`super::connect::admission`] sees it.
     pub(super) fn party(&self) -> Party<'_> {
         Party {
             incarnation: self.peer.incarnation,
@@ -204,7 +204,7 @@ impl Link {
         self.signs.lock().take_wanted()
     }
 
-    /// Whether it is in doubt, as the node named `own` sees it: see [`super::signs`].
+    /// Whether it is in doubt, as the node named `own` sees it: see [`super::liveness`].
     pub(super) fn is_doubtful(&self, own: &NodeName, now: Millis) -> bool {
         let courtesy = if *own > self.peer.name { DOUBT_COURTESY_MS } else { 0 };
         self.signs.lock().is_doubtful(courtesy, now)

@@ -1,23 +1,17 @@
 //! Links: the one TCP connection to each peer, over which all data goes.
 //!
-//! Whom to dial is decided in [`targets`], which of two connections stays in [`admission`].
-//! [`accept`] and [`dial`] make connections and greet ([`greet`]); then a link has two tasks, a
-//! [`reader`] and a [`writer`], which share a [`link`](self::link::Link). Nothing here waits for
-//! one peer while it holds anything that concerns another.
+//! How connections come about, and which of two stays, is in [`connect`]; then a link has two tasks, a
+//! [`reader`] and a [`writer`], which share a [`link`](self::link::Link). Whether what was written
+//! arrives is judged in [`liveness`]. Nothing here waits for one peer while it holds anything that
+//! concerns another.
 
-mod accept;
-mod admission;
-mod dial;
-mod greet;
-mod greetings;
+mod catch_up_pacing;
+mod connect;
 #[allow(clippy::module_inception, reason = "one link, of the links")]
 mod link;
+mod liveness;
 mod log_once;
-mod names;
-mod pace;
 mod reader;
-mod signs;
-mod targets;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -29,22 +23,22 @@ use async_lock::Semaphore;
 use event_listener::Event;
 use parking_lot::Mutex;
 
-pub(super) use accept::accept_peers;
-use admission::{Admission, LiveMember, Party, decide_admission};
-pub(super) use dial::dial_peers;
-pub(in crate::node) use greetings::GREETINGS_MAX;
-use greetings::Greetings;
+pub(super) use connect::accept::accept_peers;
+use connect::admission::{Admission, LiveMember, Party, decide_admission};
+pub(super) use connect::dial::dial_peers;
+pub(in crate::node) use connect::handshakes::GREETINGS_MAX;
+use connect::handshakes::Greetings;
+use connect::name_conflict::NameTrouble;
+use connect::targets::{Dialled, Standing, Targets};
+pub(super) use connect::targets::{Origin, Refused, Trouble};
 use link::{Link, LinkEnd, SILENCE_MS};
 use log_once::LogOnce;
-use names::NameTrouble;
-use targets::{Dialled, Standing, Targets};
-pub(super) use targets::{Origin, Refused, Trouble};
 
-use super::address::HostPort;
 use super::config::GOSSIP_PORT;
-use super::identity::Myself;
-use super::stop::Stop;
-use super::swim::SwimHandle;
+use super::lifecycle::stop::Stop;
+use super::membership::address::HostPort;
+use super::membership::identity::Myself;
+use super::membership::swim::SwimHandle;
 use crate::engine::changes::{BarArrayPaths, SayFarewell};
 use crate::engine::{CloseReason, Input, LinkId};
 use crate::hub::Hub;

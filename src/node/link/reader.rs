@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures::io::AsyncReadExt;
 
+use super::catch_up_pacing::Pace;
 use super::link::{Link, LinkEnd};
-use super::pace::Pace;
-use super::signs::is_sign_of_life;
+use super::liveness::is_sign_of_life;
 use super::writer::own_tick;
 use crate::engine::Input;
 use crate::hub::Hub;

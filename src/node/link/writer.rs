@@ -8,9 +8,9 @@ use async_lock::{Semaphore, SemaphoreGuardArc};
 use futures::future::{Either, select};
 use futures::io::AsyncWriteExt;
 
+use super::catch_up_pacing::Pace;
 use super::link::{Link, LinkEnd};
-use super::pace::Pace;
-use super::signs::sign_of_life;
+use super::liveness::sign_of_life;
 use crate::engine::{CloseReason, Input, ServeJob};
 use crate::hub::Hub;
 use crate::hub::link_queue::LinkWork;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::engine::changes::SendTopic;
 use crate::model::path::Path;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
-use crate::server::session::{Context, Session, Then};
+use crate::server::access::authorise::Target;
+use crate::server::connections::session::{Context, Session, Then};
 use crate::server::stream::MonitorSource;
 
 impl Session {
@@ -18,7 +19,7 @@ impl Session {
         data: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::MsgSend, Some(topic.as_bytes()))?;
+        self.authorise(cx, Action::MsgSend, Target::Topic(topic.as_bytes()))?;
         // Until then it is not known whether the network's data says that clients must log in.
         Self::check_ready(cx)?;
         cx.hub.handle(SendTopic { topic, data }, cx.now);
@@ -34,7 +35,7 @@ impl Session {
         topic: &Path,
         raw: bool,
     ) -> Result<Then, ClientError> {
-        self.authorise(Action::MsgMonitor, Some(topic.as_bytes()))?;
+        self.authorise(cx, Action::MsgMonitor, Target::Topic(topic.as_bytes()))?;
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let Some(id) = cx.hub.monitor(topic.clone(), &self.inbox) else {

@@ -1,20 +1,9 @@
-//! What the actions do, one file per family.
+//! What the actions do, one file per family: on entries (`data`), on nodes and the network (`cluster`),
+//! on files (`files`), on access control (`access`), and messages.
 
-mod acl;
-mod admin;
-mod batch;
+pub(super) mod access;
 mod cluster;
-mod delete_group;
+pub(super) mod data;
+mod error_text;
+mod files;
 mod message;
-mod root;
-mod shards;
-mod show;
-mod snapshot;
-mod spare;
-mod state;
-mod storage;
-mod tree;
-pub(super) mod unenforced;
-pub(super) mod value;
-mod watch;
-mod write_reply;

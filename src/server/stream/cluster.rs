@@ -3,8 +3,8 @@
 
 use super::{Emit, Garbage, Progress, Source};
 use crate::protocol::client::MessageWriter;
-use crate::server::cluster::ClusterWatchId;
-use crate::server::session::Context;
+use crate::server::cluster::nodes::ClusterWatchId;
+use crate::server::connections::session::Context;
 
 /// See the module.
 pub(in crate::server) struct ClusterSource {

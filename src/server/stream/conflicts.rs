@@ -11,7 +11,7 @@ use crate::engine::conflicts::{Conflicts, FoundConflict};
 use crate::model::entry::Entry;
 use crate::protocol::client::MessageWriter;
 use crate::replica::watch::WatchScope;
-use crate::server::session::{Context, NodeNames};
+use crate::server::connections::session::{Context, NodeNames};
 
 /// Most conflicts, and about as many bytes of them (but for one), that are taken from the list at
 /// once: what was taken stays in memory, whatever the list drops.

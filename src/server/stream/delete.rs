@@ -15,8 +15,8 @@ use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
 use crate::replica::write::{Write, Written};
-use crate::server::command::value::engine_error;
-use crate::server::session::{Context, NodeNames};
+use crate::server::command::data::value::engine_error;
+use crate::server::connections::session::{Context, NodeNames};
 
 /// Entries deleted under one guard.
 const BATCH: usize = 64;

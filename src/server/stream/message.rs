@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Emit, Garbage, Progress, Source};
 use crate::hub::inbox::{Inbox, MonitorId, QueueId, TopicMessage};
 use crate::model::value::Value;
-use crate::server::session::Context;
+use crate::server::connections::session::Context;
 
 /// Messages taken from the inbox at once.
 const TAKE: usize = 64;

@@ -24,8 +24,8 @@ pub(super) use snapshot::{DownloadSlot, SnapshotSource};
 pub(super) use tree::{EntryStyle, TreeSource};
 pub(super) use watch::WatchSource;
 
-use super::session::Context;
-use super::unsynced::UnsyncedReplies;
+use super::connections::session::Context;
+use super::connections::unsynced_replies::UnsyncedReplies;
 use crate::hub::inbox::{Inbox, QueueId, Ready};
 use crate::model::ids::{Millis, Tock};
 use crate::protocol::client::reply::{StreamTag, write_error, write_state, write_stream_error};

@@ -9,7 +9,7 @@ use crate::protocol::client::MessageWriter;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
 use crate::replica::Committed;
-use crate::server::session::{Context, NodeNames};
+use crate::server::connections::session::{Context, NodeNames};
 
 /// How a stream's entries are written.
 pub(in crate::server) struct EntryStyle {

@@ -17,7 +17,7 @@ use crate::hub::gone::{GoneLook, GoneWalk};
 use crate::hub::inbox::{Inbox, QueueId, Waiting, WatchItem};
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::watch::{WatchId, WatchScope};
-use crate::server::session::{Context, NodeNames};
+use crate::server::connections::session::{Context, NodeNames};
 
 /// Entries of the log of gone entries that one call looks at, so that others get their turn.
 const LOOK_MAX: usize = 4096;

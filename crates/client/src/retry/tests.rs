@@ -58,7 +58,7 @@ fn every_code_has_its_class() {
 #[test]
 fn every_code_that_a_node_can_send_is_classified_explicitly() {
     // From the source, so that a code that is added there must be classified here.
-    let source = include_str!("../../../core/src/protocol/client/error.rs");
+    let source = include_str!("../../../core/src/protocol/client/replies/error.rs");
     let words: Vec<&str> = source
         .lines()
         .filter(|line| line.trim_start().starts_with("Self::") && line.contains("=> \""))

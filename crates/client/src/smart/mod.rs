@@ -29,35 +29,16 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `batch` | many operations in one request |
-//! | `call` | one call: which node, how long, and what then |
-//! | `config` | how a client behaves |
-//! | `conflicts` | what lost |
-//! | `entry` | what nodes return about entries and writes |
-//! | `error` | what a call can end with |
-//! | `feed` | streams that continue at another node |
-//! | `messages` | `send` and `monitor` |
-//! | `ops` | get, put, delete, trees |
-//! | `own_writes` | so that a client reads what it wrote |
-//! | `read_modes` | which node's answer a read takes |
-//! | `request` | any request that has one reply |
-//! | `table` | which shards have a preferred node of their own |
-//! | `watch` | watches that continue at another node |
+//! | `config`, `error` | how a client behaves; what a call can end with |
+//! | `operations` | get, put, delete, trees, batches, conflicts, any other request |
+//! | `streams` | watches and messages, which continue at another node |
+//! | `choice` | which node is asked, how long, and whose answer counts |
 
-mod batch;
-mod call;
+mod choice;
 mod config;
-mod conflicts;
-mod entry;
 mod error;
-mod feed;
-mod messages;
-mod ops;
-mod own_writes;
-mod read_modes;
-mod request;
-mod table;
-mod watch;
+mod operations;
+mod streams;
 
 use std::sync::{Arc, Weak};
 
@@ -68,17 +49,17 @@ use crate::rt;
 use crate::shard_map::ShardMapConfig;
 use crate::stats::{ClientStats, Counts};
 use crate::topology::{ClusterView, TopologyEvent, TopologyListener, TopologyManager};
-pub use batch::{BATCH_OPS_MAX, Batch, BatchReply};
+use choice::own_writes::OwnWrites;
+use choice::shard_table::{Table, follow_table, new_table};
 pub use config::{ClientConfig, ReadMode, ReadModeError};
-pub use conflicts::{Conflict, ConflictsFound};
-pub use entry::{Entry, Repeated, TreeEntry, Written};
 pub use error::{At, CallError, Fate};
-pub use messages::{Monitor, MonitorEvent, TopicMessage};
-pub use ops::{DeleteTreeOptions, PutOptions, TREE_ENTRIES_MAX, TreeOptions, WriteId};
-use own_writes::OwnWrites;
-pub use request::RawRequest;
-use table::{Table, follow_table, new_table};
-pub use watch::{Change, Watch, WatchEvent, WatchOptions};
+pub use operations::batch::{BATCH_OPS_MAX, Batch, BatchReply};
+pub use operations::conflicts::{Conflict, ConflictsFound};
+pub use operations::entry::{Entry, Repeated, TreeEntry, Written};
+pub use operations::ops::{DeleteTreeOptions, PutOptions, TREE_ENTRIES_MAX, TreeOptions, WriteId};
+pub use operations::request::RawRequest;
+pub use streams::messages::{Monitor, MonitorEvent, TopicMessage};
+pub use streams::watch::{Change, Watch, WatchEvent, WatchOptions};
 
 /// Most seeds of a client.
 pub const SEEDS_MAX: usize = 1024;

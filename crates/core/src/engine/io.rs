@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::serve::ServeJob;
+use super::repair::answer::ServeJob;
 use crate::model::group::GroupConfig;
 use crate::model::ids::{Event, Incarnation, Millis, NodeId, NodeName, Tock};
 use crate::model::path::Path;

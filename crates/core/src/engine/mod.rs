@@ -11,53 +11,41 @@
 //! 4. Keep frames on one link in order.
 //! 5. Walk snapshots ([`Engine::tree`], cloned) only outside of the lock.
 
-pub mod batch;
 pub mod changes;
-mod closed;
-pub mod conflicts;
-mod contents;
+mod clients;
 pub mod delete;
-mod digest;
-mod election;
-pub mod exchange;
-mod image;
+mod gossip;
 mod io;
-pub mod lists;
-pub mod load;
-pub mod overlay;
-mod peers;
 mod repair;
-mod resync;
-mod serve;
-mod spread;
-pub mod take_in;
+mod state_transfer;
 #[cfg(test)]
 mod tests;
-pub mod view;
-mod write;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use batch::{BatchDone, BatchTerms, NodeNames, Operation, Outcome, WriteOp};
 pub use changes::Change;
-pub use closed::Closed;
+pub use clients::closed::Closed;
+pub use clients::write::{EngineWriteError, MemoryExcess};
+pub use clients::{batch, conflicts, view};
 use conflicts::Conflicts;
 pub use delete::Decided;
 use delete::{DeleteGroup, DeleteSettings};
-use election::Elections;
-pub use image::{Image, Knowledge};
+use gossip::peers::Peers;
+use gossip::spread::Spread;
+pub use gossip::spread::SpreadView;
+pub use gossip::{lists, overlay};
 pub use io::{CatchUpFailure, CloseReason, Input, LinkId, Outbox, Output, Report};
 use lists::ListCaps;
-use peers::Peers;
-pub use repair::CatchUpProgress;
-use repair::Repair;
-use resync::Resync;
-pub use resync::ResyncView;
-pub use serve::ServeJob;
-use spread::Spread;
-pub use spread::SpreadView;
-pub use write::{EngineWriteError, MemoryExcess};
+pub use repair::answer::ServeJob;
+pub use repair::ask::CatchUpProgress;
+use repair::ask::Repair;
+use repair::election::Elections;
+use repair::resync::Resync;
+pub use repair::resync::ResyncView;
+pub use state_transfer::image::{Image, Knowledge};
+pub use state_transfer::{exchange, load, take_in};
 
 use crate::model::chain::ChainBound;
 use crate::model::defects::Defects;

@@ -4,7 +4,7 @@ use std::num::{NonZeroU8, NonZeroUsize};
 use std::time::Duration;
 
 use super::error::MembershipError;
-use super::identity::NetworkName;
+use super::members::identity::NetworkName;
 use crate::model::ids::Millis;
 
 /// Settings of a [`Swim`](super::Swim). All times are in milliseconds. Nodes with different

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use foca::{Notification, Runtime, Timer};
 
-use super::datagram::{Envelope, Kind};
-use super::identity::Identity;
+use super::members::identity::Identity;
+use super::wire::datagram::{Envelope, Kind};
 use crate::model::ids::Millis;
 
 /// The runtime that foca is given. Emptied after every call into foca.

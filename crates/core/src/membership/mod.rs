@@ -113,30 +113,25 @@
 //! half an hour at 20 %. Other settings, 5 nodes, suspicion of 3 s: probes every 500 / 200 ms: 3.8
 //! / 5.3 s; 600 / 200: 4.0 / 5.4 s; 700 / 300, gossip every 200 ms: 4.2 / 6.0 s.
 
-mod admission;
-mod codec;
 mod config;
-mod datagram;
 mod effects;
 mod error;
-mod identity;
 mod io;
-mod peers;
+mod members;
 mod receive;
-mod roster;
-mod strangers;
 mod swim;
 mod timers;
+mod wire;
 
 pub use config::SwimConfig;
-pub use datagram::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 pub use error::{CodecError, MembershipError};
-pub use identity::{Identity, NetworkName, canonical_addr};
 pub use io::{DownReason, MemberInfo, MemberState, PeerInfo, SwimCounters, SwimInput, SwimOutput};
-pub use peers::PEERS_MAX;
+pub use members::identity::{Identity, NetworkName, canonical_addr};
+pub use members::peers::PEERS_MAX;
+pub use members::strangers::STRANGER_PERIOD_MS;
 pub use receive::REFUSAL_PATIENCE_MS;
-pub use strangers::STRANGER_PERIOD_MS;
 pub use swim::{BYE_PERIOD_MS, BYE_TIMES, ESTABLISHED_AFTER_MS, MEMBERS_MAX, Swim};
+pub use wire::datagram::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use bytes::Buf;
 use foca::{Codec, Header, Member, Message};
 
-use super::admission::{Admission, Rivalry, decide_admission, decide_rivalry};
-use super::codec::IdentityCodec;
-use super::datagram::{Conflict, Kind, Opened, decode_bye, encode_bye};
-use super::identity::{Identity, canonical_addr};
 use super::io::SwimOutput;
+use super::members::admission::{Admission, Rivalry, decide_admission, decide_rivalry};
+use super::members::identity::{Identity, canonical_addr};
 use super::swim::{MEMBERS_MAX, Phase, Swim};
+use super::wire::codec::IdentityCodec;
+use super::wire::datagram::{Conflict, Kind, Opened, decode_bye, encode_bye};
 use crate::model::ids::Millis;
 
 /// A generation from a conflict notice is accepted up to here. Above, the address is lost until the

@@ -9,17 +9,17 @@ use foca::{Codec, Foca, Header, Member, Message, NoCustomBroadcast, State};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::codec::IdentityCodec;
 use super::config::SwimConfig;
-use super::datagram::{Conflict, Envelope, Kind, encode_bye};
 use super::effects::Effects;
 use super::error::MembershipError;
-use super::identity::{Identity, canonical_addr, is_unicast};
 use super::io::{MemberInfo, PeerInfo, SwimCounters, SwimInput, SwimOutput};
-use super::peers::PeerList;
-use super::roster::Roster;
-use super::strangers::Strangers;
+use super::members::identity::{Identity, canonical_addr, is_unicast};
+use super::members::peers::PeerList;
+use super::members::roster::Roster;
+use super::members::strangers::Strangers;
 use super::timers::Timers;
+use super::wire::codec::IdentityCodec;
+use super::wire::datagram::{Conflict, Envelope, Kind, encode_bye};
 use crate::model::ids::{Incarnation, Millis, NodeName};
 
 /// A node that joined counts as having its place in the network after this time as a member: by

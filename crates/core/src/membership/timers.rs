@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use foca::Timer;
 
-use super::identity::Identity;
+use super::members::identity::Identity;
 use crate::model::ids::Millis;
 
 /// The event that is waited for. Timers that are due at the same time fire in this order; foca

@@ -15,23 +15,16 @@
 //! | 9 Coming back | [`come_back`] |
 //! | 10 Contents | [`contents`] |
 
-pub mod across;
-pub mod apply;
-pub mod catch_up;
-pub mod come_back;
-pub mod contents;
-pub mod crossing;
-pub mod decide;
+mod indexes;
 mod policies;
-pub mod purge;
-pub mod reissue;
-pub mod ring;
-pub mod shards;
+mod rules;
 #[cfg(test)]
 mod tests;
-pub mod watch;
-pub mod write;
-pub mod write_ids;
+
+pub use indexes::{ring, shards, watch, write_ids};
+pub use rules::{
+    across, apply, catch_up, come_back, contents, crossing, decide, purge, reissue, write,
+};
 
 use std::sync::Arc;
 

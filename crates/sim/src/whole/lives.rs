@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::membership::machine;
+use super::environment::membership::machine;
+use super::environment::system::SimSystem;
 use super::node::{Process, Slot};
-use super::system::SimSystem;
 use super::{Happening, Whole, note};
 use crate::durable::{LogSettings, Logger, Opened, SyncPolicy, System};
 use crate::engine::changes::{ForgetMember, SayFarewell};

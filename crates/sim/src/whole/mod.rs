@@ -1,42 +1,35 @@
 //! Whole nodes: engine, hub with all its queues, the log that [`crate::durable`] writes on a disk in
 //! memory, and SWIM, in virtual time; and clients that write, retry and watch. The network, the disks,
 //! the clocks and the processes go wrong in all ways that the [`plan`] has, and the judge
-//! ([`judge`]) asks for what users are promised.
+//! ([`judging`]) asks for what users are promised.
 //!
 //! What a real node's tasks do around these parts (who dials whom, who waits for a sync, what a watch's
-//! stream does) is done here by the same calls, in the order that the seed says: [`wires`] for links,
-//! [`lives`] for starts and ends, [`clients`] and [`watches`] for what is at the other end of a client's
-//! connection.
+//! stream does) is done here by the same calls, in the order that the seed says: [`environment`] for
+//! links, disks, clocks and membership, [`lives`] for starts and ends, [`clients`] for what is at the
+//! other end of a client's connection.
 
 mod clients;
-mod disks;
-mod ending;
-mod faults;
-mod judge;
+mod environment;
+mod judging;
 mod lives;
-mod membership;
 mod node;
 mod plan;
-mod system;
-mod view;
-mod watches;
-mod wires;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use clients::Client;
-use judge::Judge;
+use clients::requests::Client;
+use clients::watches::Watcher;
+use environment::wires::Wire;
+use judging::judge::Judge;
 use node::Slot;
 use plan::Plan;
-use watches::Watcher;
-use wires::Wire;
 
+use super::reporting::script::Script;
 use super::rng::Rng;
 use super::schedule::Schedule;
-use super::script::Script;
 use super::{Failure, Options, Outcome, Stats};
 use crate::engine::Input;
 use crate::hub::log_queue::LogItem;
@@ -215,7 +208,7 @@ impl<'a> Whole<'a> {
         );
         for at in 0..self.plan.nodes.len() {
             let sync = self.plan.nodes[at];
-            let slot = self.add_slot(&super::cluster::node_label(at), "", sync, at == 0);
+            let slot = self.add_slot(&super::engines::cluster::node_label(at), "", sync, at == 0);
             self.start(slot);
         }
         let at = self.now() + CLIENTS_AFTER_MS;
@@ -313,7 +306,7 @@ impl<'a> Whole<'a> {
                 if let Some(script) = &mut self.script {
                     let (id, tick) = &version.event;
                     let life = id.incarnation.0 & 0xffff;
-                    let value = version.value.as_deref().map(clients::number_of);
+                    let value = version.value.as_deref().map(clients::requests::number_of);
                     let text = format!(
                         "  {label} has {path} = {value:?} ({}~{life:04x}:{tick} tock {})",
                         id.name, version.tock

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::system::{SimSystem, Work};
+use super::environment::system::{SimSystem, Work};
 use crate::durable::{Logger, SyncPolicy};
 use crate::hub::Hub;
 use crate::hub::log_queue::LogQueue;
@@ -84,7 +84,7 @@ impl Process {
 
     /// Whether it has accounted for an event.
     pub(super) fn knows(&self, (id, tick): &(NodeId, u64)) -> bool {
-        self.hub.read(|engine| super::view::knows(engine, id, *tick))
+        self.hub.read(|engine| super::judging::view::knows(engine, id, *tick))
     }
 }
 

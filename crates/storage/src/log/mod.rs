@@ -1,6 +1,6 @@
 //! The event log: the changes of a node's state, batch by batch, in order.
 //!
-//! A log is a header frame ([`super::header`]) and frames of records ([`super::record`]). The
+//! A log is a header frame ([`super::header`]) and frames of records ([`super::format::record`]). The
 //! payload of each of those begins with three numbers:
 //!
 //! | value | what |
@@ -11,7 +11,7 @@
 //! | claim | a position up to which the file was synced when this was written |
 //!
 //! A batch counts only if the frame that ends it is there. The first batch has all that the node
-//! knows ([`super::knowledge`]), so that each log is self-contained; so has one of kind 2.
+//! knows ([`super::format::knowledge`]), so that each log is self-contained; so has one of kind 2.
 
 mod reader;
 mod writer;

@@ -7,12 +7,12 @@ use crate::batch::Op;
 use crate::disk::{Disk, FileId};
 use crate::engine::Knowledge;
 use crate::error::{FileKind, FormatError, StorageError};
+use crate::format::knowledge::KnowledgeParts;
+use crate::format::record::{Dictionary, Record};
 use crate::frame::{Beyond, FrameReader, Step};
 use crate::header::{Content, FileHeader, LogStart, read_header};
-use crate::knowledge::KnowledgeParts;
 use crate::model::ids::NodeTable;
 use crate::model::value::Reader;
-use crate::record::{Dictionary, Record};
 use crate::replica::Committed;
 
 /// A log that is being read.

@@ -7,13 +7,13 @@ use crate::batch::{Batch, Op};
 use crate::disk::{Disk, DiskFile, FileId};
 use crate::engine::Knowledge;
 use crate::error::StorageError;
-use crate::framing::Framing;
+use crate::format::framing::Framing;
+use crate::format::knowledge::write_knowledge;
+use crate::format::record::{write_entry, write_gone, write_node};
 use crate::header::{Content, FileHeader, LogStart, write_header};
-use crate::knowledge::write_knowledge;
 use crate::model::ids::NodeTable;
 use crate::model::invariant::OrBroken;
 use crate::model::value::{write_i64, write_u64};
-use crate::record::{write_entry, write_gone, write_node};
 
 /// Batches are gathered up to this many bytes before they are written, unless a write is requested
 /// sooner. Fewer in tests, so that they have longer batches.

@@ -1,7 +1,7 @@
 //! The snapshot: a node's whole state at one moment.
 //!
 //! A header frame ([`super::header`]); frames of kind 3 with the incarnations and all that the
-//! node knew ([`super::knowledge`]); frames of kind 4 with the entries, tombstones included, in the
+//! node knew ([`super::format::knowledge`]); frames of kind 4 with the entries, tombstones included, in the
 //! order of their paths; a last frame of kind 5 with the counts of entries, of tombstones and of
 //! incarnations, and the xxHash64 (seed 0) of all bytes before it. Payloads begin with the kind.
 

@@ -4,17 +4,17 @@ use std::io::Read;
 use std::sync::Arc;
 
 use super::{END, ENTRIES, KNOWLEDGE, Progress};
-use crate::bulk::BulkTree;
 use crate::disk::FileId;
 use crate::engine::{Image, Knowledge};
 use crate::error::{FileKind, FormatError, StorageError};
+use crate::format::knowledge::KnowledgeParts;
+use crate::format::record::{Dictionary, Record};
 use crate::frame::{FrameReader, Step};
 use crate::header::{Content, FileHeader, read_header};
-use crate::knowledge::KnowledgeParts;
 use crate::model::ids::{NodeTable, Tock};
 use crate::model::path::Path;
 use crate::model::value::Reader;
-use crate::record::{Dictionary, Record};
+use crate::recovery::bulk::BulkTree;
 use crate::replica::Committed;
 use crate::replica::come_back::ReplicaImage;
 

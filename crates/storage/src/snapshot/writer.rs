@@ -8,12 +8,12 @@ use super::{END, ENTRIES, KNOWLEDGE, Progress, snapshot_name};
 use crate::disk::{Disk, FileId};
 use crate::engine::Image;
 use crate::error::StorageError;
-use crate::framing::Framing;
+use crate::format::framing::Framing;
+use crate::format::knowledge::write_knowledge;
+use crate::format::record::{write_entry, write_node};
 use crate::header::{Content, FileHeader, write_header};
-use crate::knowledge::write_knowledge;
 use crate::model::path::Path;
 use crate::model::value::write_u64;
-use crate::record::{write_entry, write_node};
 
 /// Bytes that are handed to the system at once.
 const WRITE_BYTES: usize = 256 << 10;

@@ -10,14 +10,14 @@ use super::node::{NAME, TestNode, header};
 use crate::data_dir::DataDir;
 use crate::disk::FileId;
 use crate::error::{FileKind, FormatError, StorageError};
-use crate::framing::Framing;
+use crate::format::framing::Framing;
+use crate::format::record::Dictionary;
 use crate::header::{Content, FORMAT_VERSION, FileHeader, LogStart, magic, write_header};
 use crate::identity::IDENTITY_NAME;
 use crate::log::LogReader;
 use crate::memory_disk::MemoryDisk;
 use crate::model::ids::NodeTable;
 use crate::model::value::{Reader, write_array_len, write_bin, write_str, write_u64};
-use crate::record::Dictionary;
 use crate::snapshot::{read_snapshot, verify_snapshot, write_snapshot_to};
 
 fn read_log(bytes: &[u8]) -> Result<u64, StorageError> {
@@ -295,9 +295,9 @@ fn a_file_cannot_name_more_incarnations_than_a_node_can_know() {
 fn damaged_records(content: &[u8]) {
     let mut nodes = Dictionary::new(NodeTable::new());
     let mut reader = Reader::new(content);
-    let mut parts = crate::knowledge::KnowledgeParts::default();
+    let mut parts = crate::format::knowledge::KnowledgeParts::default();
     while let Ok(record) = nodes.read(&mut reader) {
-        if let crate::record::Record::Knowledge { kind, fields } = record {
+        if let crate::format::record::Record::Knowledge { kind, fields } = record {
             let _ = parts.read(kind, fields, &nodes, &mut reader);
         }
     }

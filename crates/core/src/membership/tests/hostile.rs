@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use foca::{Codec, Header, Member, Message};
 use proptest::prelude::*;
 
-use super::super::codec::IdentityCodec;
-use super::super::datagram::{Envelope, Kind};
 use super::super::*;
 use super::net::Net;
+use crate::membership::wire::codec::IdentityCodec;
+use crate::membership::wire::datagram::{Envelope, Kind};
 use crate::model::ids::{Incarnation, NodeName};
 
 fn envelope(network: &str) -> Envelope {

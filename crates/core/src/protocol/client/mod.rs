@@ -12,6 +12,7 @@
 //! | `coerce` | integers and flags, as Python takes them |
 //! | [`request`] | typed requests |
 //! | [`mod@decode`] | how they are decoded |
+//! | [`auth`] | those of them that are about logins and users |
 //! | [`batch`] | many of them in one request |
 //! | [`mod@write`] | the change of one entry |
 //! | [`topic`] | the topics of messages, and which patterns match them |
@@ -21,21 +22,9 @@
 //! | [`shorten`] | the shortened paths of streams |
 //! | [`reply`] | the writer of messages, and the replies that are not of one action only |
 
-pub mod action;
-pub mod batch;
-pub mod chain;
-mod coerce;
-pub mod decode;
-pub mod error;
-pub mod field;
-pub mod reply;
-pub mod request;
-pub mod shards;
-pub mod shorten;
-pub mod stored;
-pub mod topic;
+mod replies;
+mod requests;
 mod word;
-pub mod write;
 
 #[cfg(test)]
 mod tests;
@@ -44,8 +33,10 @@ pub use action::Action;
 pub use decode::{decode, decode_fields};
 pub use error::{ClientError, ErrorCode};
 pub use field::Fields;
+pub use replies::{chain, error, reply, shorten};
 pub use reply::MessageWriter;
 pub use request::{BadMessage, ClientMessage, Request};
+pub use requests::{action, auth, batch, decode, field, request, shards, stored, topic, write};
 
 /// The version of the original whose protocol this is. The greeting names it, because clients may
 /// derive from it what they can ask for.

@@ -1,0 +1,25 @@
+//! Users: where the tree has them, what their records say, what their roles may do.
+//!
+//! | path | value |
+//! |---|---|
+//! | `:n.auth` | `{current: METHOD}`: how clients log in; none: authorisation is off |
+//! | `:n.auth.METHOD.user.IDENT` | the user's [`Record`] |
+//! | `:n.auth.METHOD.user.IDENT.acl` | `{key: NAME}`: the user's access list; `*`: all data |
+//! | `:n.auth.revoked.METHOD.IDENT` | anything: there is no such user, whatever its record says |
+//! | `:n.acl.NAME.PATTERN…` | letters |
+//!
+//! A revocation is an entry of its own, so that no password change made elsewhere at the same time lifts it.
+//! Methods, users and lists have names that are strings; others do not count.
+
+mod directory;
+mod place;
+mod record;
+mod roles;
+
+#[cfg(test)]
+mod tests;
+
+pub use directory::{Directory, LISTS_MAX, USERS_MAX, User, Warning};
+pub use place::{Place, acl_name_value, acl_path, revoked_path, user_acl_path, user_path};
+pub use record::{Record, RecordError};
+pub use roles::{Role, is_before_login, least_role, least_role_at, least_role_of_name};

@@ -1,0 +1,155 @@
+//! A user's record: `{role, password | token}`, and fields of others, which are kept.
+
+use distkv_model::value::{Kind, Reader, Value, ValueError, write_bin, write_map_len, write_str};
+
+use super::roles::Role;
+use crate::secret::password::SALT_BYTES;
+use crate::secret::{HashError, PasswordHash, Secret, Sent, TokenHash};
+
+/// Most fields of a record.
+pub(crate) const FIELDS_MAX: usize = 64;
+
+/// Why a value is no record, or a record no value.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The value is not a map, or one of too many fields.
+    #[error("a user's record is not a map of at most {FIELDS_MAX} fields")]
+    NoMap,
+    /// What was written is not a value.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// A password could not be hashed.
+    #[error(transparent)]
+    Hash(#[from] HashError),
+}
+
+/// A user's record. The original's are read, too: without a role, and with the SHA-256 of a password.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// None, and a role that is not known, count as [`Role::User`].
+    pub role: Option<Role>,
+    /// What the user has to prove. What cannot be read is nothing that could be proved. Of a password and a
+    /// token, the password counts.
+    pub secret: Secret,
+    /// Other fields: key and value, each MessagePack.
+    others: Vec<(Box<[u8]>, Box<[u8]>)>,
+}
+
+impl Record {
+    /// What `auth_set` writes for a new user: an admin, as the original's tools expect, until an access list
+    /// is set.
+    #[must_use]
+    pub fn of_auth_set(secret: Secret) -> Self {
+        Self { role: Some(Role::Admin), secret, others: Vec::new() }
+    }
+
+    /// A record of this role.
+    #[must_use]
+    pub fn new(role: Role, secret: Secret) -> Self {
+        Self { role: Some(role), secret, others: Vec::new() }
+    }
+
+    /// Reads a record: one checked MessagePack value.
+    ///
+    /// # Errors
+    /// It is not a map, or one of too many fields.
+    pub fn read(value: &[u8]) -> Result<Self, RecordError> {
+        let mut reader = Reader::new(value);
+        let fields = reader.read_map_len().map_err(|_| RecordError::NoMap)?;
+        if fields > FIELDS_MAX {
+            return Err(RecordError::NoMap);
+        }
+        let mut record = Self::default();
+        let (mut password, mut token) = (None, None);
+        for _ in 0..fields {
+            let key = reader.read_raw().map_err(|_| RecordError::NoMap)?;
+            let value = reader.read_raw().map_err(|_| RecordError::NoMap)?;
+            match Reader::new(key).read_str_bytes() {
+                Ok(b"role") => record.role = Some(read_role(value)),
+                Ok(b"password") => password = Some(read_password(value)),
+                Ok(b"token") => token = Some(read_token(value)),
+                _ => record.others.push((key.into(), value.into())),
+            }
+        }
+        record.secret = password.or(token).unwrap_or_default();
+        Ok(record)
+    }
+
+    /// The value to store.
+    ///
+    /// # Errors
+    /// Other fields make it too large.
+    pub fn write(&self) -> Result<Value, RecordError> {
+        let mut fields: Vec<(&str, Vec<u8>)> = Vec::new();
+        let mut put = |name, write: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = Vec::new();
+            write(&mut bytes);
+            fields.push((name, bytes));
+        };
+        if let Some(role) = self.role {
+            put("role", &|out| write_str(role.name(), out));
+        }
+        match &self.secret {
+            Secret::None => {}
+            Secret::Password(hash) => put("password", &|out| write_str(hash.as_str(), out)),
+            Secret::Legacy(hash) => put("password", &|out| write_bin(hash.as_bytes(), out)),
+            Secret::Token(hash) => put("token", &|out| write_bin(hash.as_bytes(), out)),
+        }
+        let mut bytes = Vec::new();
+        write_map_len(fields.len() + self.others.len(), &mut bytes);
+        for (name, value) in fields {
+            write_str(name, &mut bytes);
+            bytes.extend_from_slice(&value);
+        }
+        for (key, value) in &self.others {
+            bytes.extend_from_slice(key);
+            bytes.extend_from_slice(value);
+        }
+        Ok(Value::new(&bytes)?)
+    }
+
+    /// The record that must be stored before an access list is set for the user, or before the list is taken
+    /// away; none if it may stay. So an admin is a user from then on, and removing the list gives nothing back.
+    #[must_use]
+    pub fn before_acl(&self) -> Option<Self> {
+        let is_less = matches!(self.role, Some(Role::User | Role::Operator));
+        (!is_less).then(|| Self { role: Some(Role::User), ..self.clone() })
+    }
+
+    /// The record with another secret; the role stays.
+    #[must_use]
+    pub fn with_secret(&self, secret: Secret) -> Self {
+        Self { secret, ..self.clone() }
+    }
+
+    /// The record with a password of the original's as Argon2id; none if there is none to convert. The salt is
+    /// fresh and random. Takes 20 ms and more.
+    ///
+    /// # Errors
+    /// The computation failed, for lack of memory.
+    pub fn converted(&self, salt: [u8; SALT_BYTES]) -> Result<Option<Self>, RecordError> {
+        let Secret::Legacy(sent) = &self.secret else { return Ok(None) };
+        Ok(Some(self.with_secret(Secret::Password(PasswordHash::new(sent, salt)?))))
+    }
+}
+
+fn read_role(value: &[u8]) -> Role {
+    Reader::new(value).read_str().ok().and_then(Role::of).unwrap_or(Role::User)
+}
+
+fn read_password(value: &[u8]) -> Secret {
+    let mut reader = Reader::new(value);
+    let secret = match reader.peek_kind() {
+        Ok(Kind::Bin) => reader.read_bin().ok().and_then(Sent::from_slice).map(Secret::Legacy),
+        Ok(Kind::Str) => {
+            reader.read_str().ok().and_then(|t| PasswordHash::read(t).ok()).map(Secret::Password)
+        }
+        _ => None,
+    };
+    secret.unwrap_or_default()
+}
+
+fn read_token(value: &[u8]) -> Secret {
+    let hash = Reader::new(value).read_bin().ok().and_then(TokenHash::from_slice);
+    hash.map(Secret::Token).unwrap_or_default()
+}

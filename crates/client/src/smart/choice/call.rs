@@ -1,0 +1,345 @@
+//! One call: which node, which connection, how long, and what then. All operations go through
+//! here.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::error::ClientError;
+use crate::model::host_port::HostPort;
+use crate::pool::{NodeIdentity, PooledConnection};
+use crate::retry::{Decision, ErrorClass, Idempotency, Reason, RetryPolicy, Sent};
+use crate::rt;
+use crate::smart::Inner;
+use crate::smart::error::{At, CallError, Fate};
+use crate::smart::operations::entry::{Repeated, Written};
+use crate::topology::{Routing, Target};
+
+/// What a call wants.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::smart) struct Plan<'a> {
+    /// Whose preferred node comes first.
+    pub(in crate::smart) shard: u16,
+    /// Whether doing it twice is doing it once.
+    pub(in crate::smart) idempotency: Idempotency,
+    /// It is so only because of a write id, which old nodes ignore.
+    pub(in crate::smart) needs_id: bool,
+    /// A node that comes before the preferred one.
+    pub(in crate::smart) first: Option<&'a str>,
+    /// Nodes that come last.
+    pub(in crate::smart) last: &'a [HostPort],
+    /// For one try, instead of what the policy says.
+    pub(in crate::smart) try_deadline: Option<Duration>,
+    /// For all tries, instead of what the policy says.
+    pub(in crate::smart) deadline: Option<Duration>,
+    /// It is the client's own, and not in the counters.
+    pub(in crate::smart) is_own: bool,
+}
+
+impl Plan<'_> {
+    pub(in crate::smart) fn read(shard: u16) -> Plan<'static> {
+        Plan::new(shard, Idempotency::Read)
+    }
+
+    pub(in crate::smart) fn new(shard: u16, idempotency: Idempotency) -> Plan<'static> {
+        let (first, try_deadline, deadline) = (None, None, None);
+        Plan {
+            shard,
+            idempotency,
+            needs_id: false,
+            first,
+            last: &[],
+            try_deadline,
+            deadline,
+            is_own: false,
+        }
+    }
+}
+
+/// The reply, and the node that sent it.
+#[derive(Debug)]
+pub(in crate::smart) struct Served<T> {
+    pub(in crate::smart) value: T,
+    pub(in crate::smart) node: NodeIdentity,
+    pub(in crate::smart) address: HostPort,
+    pub(in crate::smart) attempts: u32,
+    /// An earlier try, at another node, may have done it, too.
+    pub(in crate::smart) maybe_twice: bool,
+}
+
+/// How one try failed.
+#[derive(Debug)]
+pub(in crate::smart) struct Failed {
+    pub(in crate::smart) error: ClientError,
+    pub(in crate::smart) class: ErrorClass,
+    /// The node has none of our actions, so it heeds no write ids either.
+    is_old: bool,
+}
+
+impl<T> Served<T> {
+    /// What came back, and the rest.
+    pub(in crate::smart) fn split(self) -> (T, Served<()>) {
+        let Self { value, node, address, attempts, maybe_twice } = self;
+        (value, Served { value: (), node, address, attempts, maybe_twice })
+    }
+
+    /// Notes in a write's answer how it came about.
+    pub(in crate::smart) fn tell(&self, written: &mut Written) {
+        written.attempts = self.attempts;
+        if self.maybe_twice && written.repeated == Repeated::No && written.changed {
+            written.repeated = Repeated::Maybe;
+        }
+    }
+}
+
+impl Failed {
+    /// The error of a call that ends with this, whose class is final.
+    pub(in crate::smart) fn into_refusal(self, at: At) -> CallError {
+        final_error(self.error, at, Reason::Final)
+    }
+}
+
+/// The nodes that were tried since all were.
+#[derive(Debug, Default)]
+pub(in crate::smart) struct Round {
+    tried: SmallVec<[HostPort; 4]>,
+    /// The next try goes here.
+    again: Option<HostPort>,
+}
+
+impl Round {
+    /// Others come before this one.
+    pub(in crate::smart) fn leave_out(&mut self, address: &HostPort) {
+        self.tried.clear();
+        self.tried.push(address.clone());
+    }
+}
+
+impl Inner {
+    /// Carries a call out: `try_once` is one try on a connection. It is called again, as the policy
+    /// decides, at the next node each time.
+    pub(in crate::smart) async fn call<T, F, Fut>(
+        &self,
+        plan: Plan<'_>,
+        try_once: F,
+    ) -> Result<Served<T>, CallError>
+    where
+        F: Fn(Arc<PooledConnection>) -> Fut,
+        Fut: Future<Output = Result<T, ClientError>>,
+    {
+        let policy = self.policy(plan.deadline);
+        let started = rt::now();
+        let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
+        let (mut round, mut attempts, mut fate) = (Round::default(), 0_u32, Fate::NotDone);
+        // If it may have been executed.
+        let mut in_doubt = SmallVec::<[HostPort; 2]>::new();
+        let counts = (!plan.is_own).then_some(&self.counts);
+        if let Some(counts) = counts {
+            counts.call();
+        }
+        loop {
+            let routing = self.topology.routing();
+            let Some(target) = self.choose(&routing, &plan, &mut round) else {
+                return Err(CallError::Usage(String::from("there is no node to ask")));
+            };
+            attempts = attempts.saturating_add(1);
+            let at = |fate| At { node: Some(target.name.clone()), attempts, fate };
+            if self.pool.is_closed() {
+                return Err(CallError::Closed(at(fate)));
+            }
+            let is_preferred = routing.router.preferred(plan.shard).is_some_and(|index| {
+                routing.targets.get(index).is_some_and(|node| node.address == target.address)
+            });
+            if let Some(counts) = counts {
+                counts.on_try(attempts, is_preferred);
+            }
+            let patience = plan.try_deadline.unwrap_or(policy.try_deadline);
+            let patience = patience.min(policy.total_deadline.saturating_sub(elapsed()));
+            let failed = match self.try_at(&target.address, patience, &try_once).await {
+                Ok((value, node)) => {
+                    let address = target.address.clone();
+                    let maybe_twice = in_doubt.iter().any(|other| *other != address);
+                    return Ok(Served { value, node, address, attempts, maybe_twice });
+                }
+                Err(failed) => failed,
+            };
+            let idempotency = match failed.is_old && plan.needs_id {
+                true => Idempotency::Unguarded,
+                false => plan.idempotency,
+            };
+            let this = fate_of(&failed, idempotency);
+            if this != Fate::NotDone && !in_doubt.contains(&target.address) {
+                in_doubt.push(target.address.clone());
+            }
+            fate = worse(fate, this);
+            if let Some(counts) = counts {
+                counts.on_failure(failed.class);
+            }
+            let random = rt::random_u64();
+            match policy.decide(failed.class, attempts, elapsed(), idempotency, random) {
+                Decision::RetryAfter { delay, other_node } => {
+                    if !other_node {
+                        round.again = Some(target.address.clone());
+                    }
+                    rt::sleep(delay).await;
+                }
+                Decision::GiveUp(reason) => {
+                    if let Some(counts) = counts {
+                        counts.give_up(reason);
+                    }
+                    return Err(final_error(failed.error, at(fate), reason));
+                }
+            }
+        }
+    }
+
+    /// The policy, with another total deadline.
+    pub(in crate::smart) fn policy(&self, deadline: Option<Duration>) -> RetryPolicy {
+        let policy = self.config.retry;
+        match deadline {
+            Some(total_deadline) => RetryPolicy { total_deadline, ..policy },
+            None => policy,
+        }
+    }
+
+    /// The next node to try: in the router's order, each once, those that fail just now last; when
+    /// all were tried, from the beginning.
+    pub(in crate::smart) fn choose<'r>(
+        &self,
+        routing: &'r Routing,
+        plan: &Plan<'_>,
+        round: &mut Round,
+    ) -> Option<&'r Target> {
+        if let Some(again) = round.again.take()
+            && let Some(target) = routing.targets.iter().find(|target| target.address == again)
+        {
+            return Some(target);
+        }
+        let first = plan.first.and_then(|name| routing.by_name(name));
+        let order = || {
+            let rest = routing.router.order(plan.shard);
+            let rest = rest.filter_map(|index| routing.targets.get(index));
+            first.into_iter().chain(rest)
+        };
+        let is_last = |target: &Target| plan.last.contains(&target.address);
+        for _ in 0..2 {
+            let untried = |target: &&Target| !round.tried.contains(&target.address);
+            let is_good =
+                |target: &&Target| !is_last(target) && !self.pool.is_failing(&target.address);
+            let chosen = order()
+                .filter(untried)
+                .find(is_good)
+                .or_else(|| order().filter(untried).find(|target| !is_last(target)))
+                .or_else(|| order().find(untried));
+            if let Some(target) = chosen {
+                round.tried.push(target.address.clone());
+                return Some(target);
+            }
+            round.tried.clear();
+        }
+        None
+    }
+
+    /// One try, within the given time.
+    pub(in crate::smart) async fn try_at<T, F, Fut>(
+        &self,
+        address: &HostPort,
+        patience: Duration,
+        try_once: &F,
+    ) -> Result<(T, NodeIdentity), Failed>
+    where
+        F: Fn(Arc<PooledConnection>) -> Fut,
+        Fut: Future<Output = Result<T, ClientError>>,
+    {
+        let started = rt::now();
+        let slow = |what: &str| ClientError::Connect {
+            address: address.to_string(),
+            reason: format!("{what} within {patience:?}"),
+        };
+        let unavailable = |error| Failed { error, class: ErrorClass::Unavailable, is_old: false };
+        let used = match rt::timeout(patience, self.pool.get(address)).await {
+            Some(Ok(used)) if !used.connection().is_closed() => used,
+            Some(Ok(_)) => return Err(unavailable(slow("no connection that lasts"))),
+            Some(Err(error)) => return Err(unavailable(error)),
+            None => return Err(unavailable(slow("no connection"))),
+        };
+        let sent = rt::now();
+        let left = patience.saturating_sub(Duration::from_millis(sent.saturating_sub(started)));
+        let is_old = used.identity().incarnation.is_none();
+        match rt::timeout(left, try_once(Arc::clone(&used))).await {
+            Some(Ok(value)) => Ok((value, used.identity().clone())),
+            Some(Err(error)) => {
+                let class = ErrorClass::of(&error, Sent::Maybe);
+                Err(Failed { error, class, is_old })
+            }
+            None => {
+                self.pool.on_timeout(address, &used, sent);
+                let (error, class) = (slow("no answer"), ErrorClass::TryDeadline);
+                Err(Failed { error, class, is_old })
+            }
+        }
+    }
+}
+
+/// What a failed try leaves in doubt.
+fn fate_of(failed: &Failed, idempotency: Idempotency) -> Fate {
+    match failed.class {
+        _ if idempotency == Idempotency::Read => Fate::NotDone,
+        ErrorClass::UnknownThere => Fate::Unconfirmed,
+        ErrorClass::TryDeadline | ErrorClass::FateUnknown | ErrorClass::Aborted => Fate::Unknown,
+        ErrorClass::Unavailable | ErrorClass::Overload | ErrorClass::Busy | ErrorClass::Final => {
+            Fate::NotDone
+        }
+    }
+}
+
+/// What all tries together leave in doubt. A change that one node has made stays made.
+fn worse(a: Fate, b: Fate) -> Fate {
+    match (a, b) {
+        (Fate::Unconfirmed, _) | (_, Fate::Unconfirmed) => Fate::Unconfirmed,
+        (Fate::Unknown, _) | (_, Fate::Unknown) => Fate::Unknown,
+        (Fate::NotDone, Fate::NotDone) => Fate::NotDone,
+    }
+}
+
+/// The error of a call that ends with this one.
+fn final_error(error: ClientError, at: At, reason: Reason) -> CallError {
+    match (error, reason) {
+        (ClientError::TooLarge(bytes), _) => {
+            CallError::Usage(ClientError::TooLarge(bytes).to_string())
+        }
+        // A refusal after a try of unknown fate may be that try's doing: `at` says so.
+        (ClientError::Server(error), _) if ErrorClass::of_server(&error) == ErrorClass::Final => {
+            CallError::Refused { error, at }
+        }
+        (error, _) if at.fate != Fate::NotDone => CallError::FateUnknown { error, at },
+        (error, _) => CallError::Unavailable { error, at },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_another_node_may_have_made_too_is_told_as_such() {
+        let told = |maybe_twice, repeated, changed| {
+            let node = NodeIdentity { name: "n1".into(), incarnation: None };
+            let address = "n1:3375".parse().unwrap();
+            let served = Served { value: (), node, address, attempts: 2, maybe_twice };
+            let (chain, prev, node) = (None, None, String::from("n1"));
+            let mut written =
+                Written { changed, chain, tock: 1, prev, repeated, node, attempts: 1 };
+            served.tell(&mut written);
+            assert_eq!(written.attempts, 2);
+            written.repeated
+        };
+        assert_eq!(told(true, Repeated::No, true), Repeated::Maybe);
+        assert_eq!(told(false, Repeated::No, true), Repeated::No);
+        // A node that knew the write had it made before; and nothing at all was made.
+        assert_eq!(told(true, Repeated::Yes, true), Repeated::Yes);
+        assert_eq!(told(true, Repeated::No, false), Repeated::No);
+    }
+}

@@ -1,0 +1,6 @@
+//! Which node is asked, and whose answer counts.
+
+pub(super) mod call;
+pub(super) mod own_writes;
+pub(super) mod read_modes;
+pub(super) mod shard_table;

@@ -1,0 +1,155 @@
+//! The writes of this client, so that it reads them back.
+//!
+//! There are two tables, both bounded. One says per shard which life of which node acknowledged the
+//! last write: reads of the shard go there first while that node lives, because it has what it
+//! acknowledged. The other says per path (for the newest paths) which tock the last own write got:
+//! another node's answer must have at least that tock at the path; otherwise it is stale, and
+//! another node is asked, for a short while. If the node that took a write is gone before another
+//! node has received it, the write may be lost: so after that while the available answer counts.
+
+use std::collections::{HashMap, VecDeque};
+
+use parking_lot::Mutex;
+
+use crate::model::path::Path;
+use crate::model::shard::shard_of;
+use crate::pool::NodeIdentity;
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::smart) struct OwnWrites {
+    max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    homes: HashMap<u16, NodeIdentity>,
+    /// The tock, and whose turn it is in `order`.
+    tocks: HashMap<Path, (u64, u64)>,
+    /// Oldest first; paths that were written again since are skipped. Invariant: at most twice
+    /// `max`.
+    order: VecDeque<(Path, u64)>,
+    turn: u64,
+}
+
+/// How an answer compares with what this client wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::smart) enum Freshness {
+    /// It has it, or something newer, or nothing was written.
+    Enough,
+    /// It is older.
+    Stale,
+}
+
+impl OwnWrites {
+    pub(in crate::smart) fn new(max: usize) -> OwnWrites {
+        OwnWrites { max, state: Mutex::default() }
+    }
+
+    /// A node acknowledged a write.
+    pub(in crate::smart) fn on_written(&self, path: &Path, tock: u64, node: &NodeIdentity) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let shard = shard_of(path);
+        if state.homes.get(&shard) != Some(node) {
+            state.homes.insert(shard, node.clone());
+        }
+        if self.max == 0 {
+            return;
+        }
+        state.turn += 1;
+        let turn = state.turn;
+        let known = state.tocks.entry(path.clone()).or_insert((0, 0));
+        // Two writes at once are acknowledged in any order.
+        *known = (known.0.max(tock), turn);
+        state.order.push_back((path.clone(), turn));
+        while state.tocks.len() > self.max || state.order.len() > self.max.saturating_mul(2) {
+            let Some((path, turn)) = state.order.pop_front() else { break };
+            if state.tocks.get(&path).is_some_and(|known| known.1 == turn) {
+                state.tocks.remove(&path);
+            }
+        }
+    }
+
+    /// A node deleted a tree without reporting its entries.
+    pub(in crate::smart) fn on_tree_deleted(&self, shard: u16, node: &NodeIdentity) {
+        self.state.lock().homes.insert(shard, node.clone());
+    }
+
+    /// The life of the node that acknowledged the last write of a shard.
+    pub(in crate::smart) fn home(&self, shard: u16) -> Option<NodeIdentity> {
+        self.state.lock().homes.get(&shard).cloned()
+    }
+
+    /// Whether there is something to compare answers about this path with.
+    pub(in crate::smart) fn knows(&self, path: &Path) -> bool {
+        self.state.lock().tocks.contains_key(path)
+    }
+
+    /// Whether an answer is good enough: `tock` is that of the entry, none if the node has none.
+    pub(super) fn judge(&self, path: &Path, tock: Option<u64>, node: &NodeIdentity) -> Freshness {
+        let state = self.state.lock();
+        let Some((own, _)) = state.tocks.get(path) else { return Freshness::Enough };
+        let is_home = node.incarnation.is_some() && state.homes.get(&shard_of(path)) == Some(node);
+        match tock {
+            Some(tock) if tock >= *own => Freshness::Enough,
+            // It was deleted and purged since.
+            None if is_home => Freshness::Enough,
+            Some(_) | None => Freshness::Stale,
+        }
+    }
+
+    /// The write is nowhere to be found: it is not looked for again.
+    pub(in crate::smart) fn give_up(&self, path: &Path) {
+        self.state.lock().tocks.remove(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, incarnation: u64) -> NodeIdentity {
+        NodeIdentity { name: name.into(), incarnation: Some(incarnation) }
+    }
+
+    #[test]
+    fn an_older_answer_from_elsewhere_is_stale() {
+        let (own, path) = (OwnWrites::new(10), "a.b".parse().unwrap());
+        assert_eq!(own.judge(&path, None, &node("n1", 1)), Freshness::Enough);
+        own.on_written(&path, 7, &node("n1", 1));
+        assert_eq!(own.home(shard_of(&path)), Some(node("n1", 1)));
+        assert_eq!(own.judge(&path, Some(6), &node("n2", 1)), Freshness::Stale);
+        assert_eq!(own.judge(&path, None, &node("n2", 1)), Freshness::Stale);
+        assert_eq!(own.judge(&path, Some(7), &node("n2", 1)), Freshness::Enough);
+        assert_eq!(own.judge(&path, None, &node("n1", 1)), Freshness::Enough);
+        // Another life of it is another node.
+        assert_eq!(own.judge(&path, None, &node("n1", 2)), Freshness::Stale);
+        own.give_up(&path);
+        assert_eq!(own.judge(&path, None, &node("n2", 1)), Freshness::Enough);
+    }
+
+    #[test]
+    fn an_older_acknowledgement_does_not_take_back_a_newer_one() {
+        let (own, path) = (OwnWrites::new(10), "a".parse().unwrap());
+        own.on_written(&path, 9, &node("n1", 1));
+        own.on_written(&path, 8, &node("n1", 1));
+        assert_eq!(own.judge(&path, Some(8), &node("n2", 1)), Freshness::Stale);
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_and_nothing_grows() {
+        let own = OwnWrites::new(4);
+        let path = |i: usize| Path::root().push(i as i64).unwrap();
+        for i in 0..1000 {
+            own.on_written(&path(i % 8), i as u64, &node("n1", 1));
+            own.on_written(&path(9), i as u64, &node("n1", 1));
+        }
+        let state = own.state.lock();
+        assert!(state.tocks.len() <= 4 && state.order.len() <= 8);
+        drop(state);
+        assert!(own.knows(&path(9)));
+        assert!(!own.knows(&path(0)));
+    }
+}

@@ -1,0 +1,215 @@
+//! Whose answer a read takes.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use super::call::Plan;
+use super::own_writes::Freshness;
+use crate::error::ClientError;
+use crate::message::Fields;
+use crate::model::host_port::HostPort;
+use crate::model::path::Path;
+use crate::model::shard::shard_of;
+use crate::pool::NodeIdentity;
+use crate::retry::{Decision, ErrorClass, Idempotency, Sent};
+use crate::rt;
+use crate::smart::error::{At, CallError, Fate};
+use crate::smart::operations::entry::{self, Entry};
+use crate::smart::{Inner, ReadMode};
+use crate::stats::count;
+use crate::topology::Target;
+
+/// What to read.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::smart) struct ReadRequest<'a> {
+    pub(in crate::smart) path: &'a Path,
+    pub(in crate::smart) with_chain: bool,
+}
+
+/// How long a read waits before it looks for a write of its own again, once all nodes were asked.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+impl Inner {
+    /// Reads in a mode. An entry without value and chain: there is none.
+    pub(in crate::smart) async fn read(
+        &self,
+        request: ReadRequest<'_>,
+        mode: ReadMode,
+    ) -> Result<Entry, CallError> {
+        match mode {
+            ReadMode::Preferred => self.read_preferred(request).await,
+            ReadMode::Any => {
+                let first = self.any_live();
+                let plan = Plan { first: first.as_deref(), ..Plan::read(shard_of(request.path)) };
+                Ok(self.read_once(request, plan).await?.0)
+            }
+            ReadMode::Freshest => self.read_freshest(request.path).await,
+        }
+    }
+
+    /// From the node that took this client's last write, else from the preferred one, else from the
+    /// next. A version older than an own write is not accepted while there is hope for a newer one.
+    async fn read_preferred(&self, request: ReadRequest<'_>) -> Result<Entry, CallError> {
+        let (path, shard) = (request.path, shard_of(request.path));
+        let started = rt::now();
+        let mut stale: Vec<HostPort> = Vec::new();
+        loop {
+            let has_own = self.own_writes.knows(path);
+            let home = self.home(shard);
+            let plan = Plan { first: home.as_deref(), last: &stale, ..Plan::read(shard) };
+            let request = ReadRequest { path, with_chain: request.with_chain || has_own };
+            let (entry, node, address) = self.read_once(request, plan).await?;
+            let there = entry.value.is_some() || entry.chain.is_some();
+            if !has_own
+                || self.own_writes.judge(path, there.then_some(entry.tock), &node)
+                    == Freshness::Enough
+            {
+                return Ok(entry);
+            }
+            count(&self.counts.stale_answers);
+            let waited = Duration::from_millis(rt::now().saturating_sub(started));
+            if waited >= self.config.own_write_patience {
+                count(&self.counts.stale_taken);
+                self.own_writes.give_up(path);
+                return Ok(entry);
+            }
+            if stale.contains(&address) {
+                // All nodes were asked.
+                stale.clear();
+                rt::sleep(LOOK_AGAIN).await;
+            }
+            stale.push(address);
+        }
+    }
+
+    async fn read_once(
+        &self,
+        request: ReadRequest<'_>,
+        plan: Plan<'_>,
+    ) -> Result<(Entry, NodeIdentity, HostPort), CallError> {
+        let mut fields = Fields::at(request.path);
+        if request.with_chain {
+            fields.u64("nchain", 1);
+        }
+        let fields = &fields;
+        let served = self.call(plan, |used| async move {
+            let reply = used.connection().request("get_value", fields).await?;
+            entry::entry_of(&reply, &used.identity().name)
+        });
+        let served = served.await?;
+        Ok((served.value, served.node, served.address))
+    }
+
+    /// The name of any live node.
+    fn any_live(&self) -> Option<String> {
+        let routing = self.topology.routing();
+        let live = || routing.targets.iter().filter(|target| target.is_live);
+        let index = rt::random_u64().checked_rem(live().count() as u64)?;
+        live().nth(usize::try_from(index).ok()?).map(|target| target.name.clone())
+    }
+
+    /// Asks all live nodes until a majority of those in the view has answered.
+    async fn read_freshest(&self, path: &Path) -> Result<Entry, CallError> {
+        let policy = self.config.retry;
+        let started = rt::now();
+        let elapsed = || Duration::from_millis(rt::now().saturating_sub(started));
+        let mut newest: Option<Entry> = None;
+        let mut answered: BTreeSet<String> = BTreeSet::new();
+        let mut attempt = 0_u32;
+        self.counts.call();
+        loop {
+            attempt += 1;
+            let routing = self.topology.routing();
+            if routing.view.source.is_none() {
+                let text = "the nodes cannot tell which nodes there are, so none knows what a \
+                            majority of them is; read mode 'freshest' needs that";
+                return Err(CallError::Usage(String::from(text)));
+            }
+            let nodes = routing.view.nodes.iter().filter(|node| node.counts()).count();
+            let needed = nodes / 2 + 1;
+            answered.retain(|name| routing.view.nodes.iter().any(|node| node.name == *name));
+            let is_asked = |target: &&Target| {
+                routing.view.nodes.iter().any(|node| node.name == target.name)
+                    && !answered.contains(&target.name)
+            };
+            let asked: Vec<Target> = routing.targets.iter().filter(is_asked).cloned().collect();
+            let patience = policy.time_for_try(elapsed()).unwrap_or_default();
+            let asking = asked.iter().map(|target| self.ask_one(target, path, patience));
+            let mut answers: FuturesUnordered<_> = asking.collect();
+            // More are waited for only if this client knows that there is something newer.
+            while (answered.len() < needed || self.is_behind_own(path, newest.as_ref()))
+                && let Some((target, answer)) = answers.next().await
+            {
+                self.counts.on_try(attempt, false);
+                match answer {
+                    Ok(entry) => {
+                        answered.insert(target.name.clone());
+                        newest = Some(newer_of(newest, entry));
+                    }
+                    Err(error) => {
+                        self.counts.on_failure(ErrorClass::of(&error, Sent::Maybe));
+                    }
+                }
+            }
+            drop(answers);
+            if let Some(entry) = newest.take_if(|_| answered.len() >= needed) {
+                return Ok(entry);
+            }
+            let at = At { node: None, attempts: attempt, fate: Fate::NotDone };
+            if self.pool.is_closed() {
+                return Err(CallError::Closed(at));
+            }
+            let (class, random) = (ErrorClass::Unavailable, rt::random_u64());
+            match policy.decide(class, attempt, elapsed(), Idempotency::Read, random) {
+                Decision::RetryAfter { delay, .. } => rt::sleep(delay).await,
+                Decision::GiveUp(reason) => {
+                    self.counts.give_up(reason);
+                    let answered = answered.len();
+                    return Err(CallError::NoMajority { answered, needed, nodes, at });
+                }
+            }
+        }
+    }
+
+    /// Whether an answer is older than what this client wrote.
+    fn is_behind_own(&self, path: &Path, entry: Option<&Entry>) -> bool {
+        let Some(entry) = entry else { return false };
+        let there = entry.value.is_some() || entry.chain.is_some();
+        let node = NodeIdentity { name: entry.node.clone(), incarnation: None };
+        self.own_writes.judge(path, there.then_some(entry.tock), &node) == Freshness::Stale
+    }
+
+    /// One node's answer.
+    async fn ask_one<'t>(
+        &self,
+        target: &'t Target,
+        path: &Path,
+        patience: Duration,
+    ) -> (&'t Target, Result<Entry, ClientError>) {
+        let asking = async {
+            let used = self.pool.get(&target.address).await?;
+            let mut fields = Fields::at(path);
+            fields.u64("nchain", 1);
+            let reply = used.connection().request("get_value", &fields).await?;
+            entry::entry_of(&reply, &target.name)
+        };
+        let silent = || ClientError::Connect {
+            address: target.address.to_string(),
+            reason: format!("no answer within {patience:?}"),
+        };
+        (target, rt::timeout(patience, asking).await.unwrap_or_else(|| Err(silent())))
+    }
+}
+
+/// The newer of two nodes' answers. Nothing at all is older than anything.
+fn newer_of(known: Option<Entry>, entry: Entry) -> Entry {
+    let Some(known) = known else { return entry };
+    match (known.version(), entry.version()) {
+        (Some(one), Some(other)) if one.compare(&other) == Ordering::Less => entry,
+        (None, Some(_)) => entry,
+        (_, _) => known,
+    }
+}

@@ -1,0 +1,226 @@
+//! Many reads and writes in one request with one reply. No transaction: what fails does not keep the
+//! rest from being done, and others' changes may come in between.
+
+use serde::Serialize;
+
+use super::entry::{self, Entry, Written, malformed};
+use super::ops::{PutOptions, WriteId};
+use crate::error::{ClientError, ServerError};
+use crate::message::{Fields, Message, array_items};
+use crate::model::path::Path;
+use crate::model::shard::shard_of;
+use crate::model::value::{Value, write_array_len};
+use crate::pool::NodeIdentity;
+use crate::retry::{ErrorClass, Idempotency};
+use crate::smart::Client;
+use crate::smart::choice::call::Plan;
+use crate::smart::error::CallError;
+
+/// Most operations of a batch.
+pub const BATCH_OPS_MAX: usize = 1024;
+
+/// Operations that are to be done in this order. One operation sees what those before it did.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    ops: Vec<Op>,
+}
+
+#[derive(Debug, Clone)]
+struct Op {
+    path: Path,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Get,
+    Put(Value, PutOptions),
+    Delete(PutOptions),
+}
+
+/// What one operation of a batch came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchReply {
+    /// The entry; without value and chain if there is none.
+    Read(Entry),
+    /// What a write or a deletion did.
+    Written(Written),
+    /// The node refused it; the other operations were executed.
+    Refused(ServerError),
+}
+
+impl Batch {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Reads an entry.
+    pub fn get(&mut self, path: &Path) -> &mut Batch {
+        self.push(path, Kind::Get)
+    }
+
+    /// Writes a value.
+    ///
+    /// # Errors
+    /// [`CallError::Value`]; the batch stays as it was.
+    pub fn put<T: Serialize + ?Sized>(
+        &mut self,
+        path: &Path,
+        value: &T,
+    ) -> Result<&mut Batch, CallError> {
+        let value = entry::encode(value)?;
+        Ok(self.put_raw(path, &value, &PutOptions::default()))
+    }
+
+    /// Writes a value in MessagePack, with options: copies and the deadline are those of the whole
+    /// batch, and do not count here.
+    pub fn put_raw(&mut self, path: &Path, value: &Value, options: &PutOptions) -> &mut Batch {
+        self.push(path, Kind::Put(value.clone(), options.clone()))
+    }
+
+    /// Deletes an entry.
+    pub fn delete(&mut self, path: &Path) -> &mut Batch {
+        self.push(path, Kind::Delete(PutOptions::default()))
+    }
+
+    /// The same with options.
+    pub fn delete_with(&mut self, path: &Path, options: &PutOptions) -> &mut Batch {
+        self.push(path, Kind::Delete(options.clone()))
+    }
+
+    /// How many operations it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    fn push(&mut self, path: &Path, kind: Kind) -> &mut Batch {
+        self.ops.push(Op { path: path.clone(), kind });
+        self
+    }
+
+    /// Its operations as a field's value, and what a second try would do.
+    fn encode(&self, with_ids: bool) -> (Vec<u8>, Idempotency) {
+        let mut bytes = Vec::new();
+        let mut idempotency = Idempotency::Read;
+        write_array_len(self.ops.len(), &mut bytes);
+        for op in &self.ops {
+            let mut fields = Fields::at(&op.path);
+            let options = match &op.kind {
+                Kind::Get => {
+                    fields.str("action", "get_value").u64("nchain", 1);
+                    None
+                }
+                Kind::Put(value, options) => {
+                    fields.str("action", "set_value").raw("value", value.as_bytes());
+                    Some(options)
+                }
+                Kind::Delete(options) => {
+                    fields.str("action", "delete_value");
+                    Some(options)
+                }
+            };
+            if let Some(options) = options {
+                let id: Option<WriteId> = options.decide_id(with_ids);
+                options.write_into_batch(id, &mut fields);
+                idempotency = match (idempotency, options.idempotency(id)) {
+                    (Idempotency::Unguarded, _) | (_, Idempotency::Unguarded) => {
+                        Idempotency::Unguarded
+                    }
+                    (_, _) => Idempotency::Guarded,
+                };
+            }
+            bytes.extend_from_slice(&fields.encode());
+        }
+        (bytes, idempotency)
+    }
+
+    /// The replies, in the order of the operations. An error that another node might not have
+    /// becomes the error of the whole batch if the batch can be retried.
+    fn decode(
+        &self,
+        reply: &Message,
+        node: &str,
+        is_repeatable: bool,
+    ) -> Result<Vec<BatchReply>, ClientError> {
+        let results = reply.get("results").ok_or_else(|| malformed(node, "results"))?;
+        let mut replies = Vec::with_capacity(self.ops.len());
+        for (op, result) in self.ops.iter().zip(array_items(results)) {
+            let message = Message::new(result).map_err(|_| malformed(node, "a result"))?;
+            let reply = match (message.error(), &op.kind) {
+                (Some(error), _) => {
+                    if is_repeatable && ErrorClass::of_server(&error) != ErrorClass::Final {
+                        return Err(error.into());
+                    }
+                    BatchReply::Refused(error)
+                }
+                (None, Kind::Get) => BatchReply::Read(entry::entry_of(&message, node)?),
+                (None, Kind::Put(..) | Kind::Delete(_)) => {
+                    BatchReply::Written(entry::written_of(&message, node)?)
+                }
+            };
+            replies.push(reply);
+        }
+        if replies.len() != self.ops.len() {
+            return Err(malformed(node, "the number of results"));
+        }
+        Ok(replies)
+    }
+}
+
+impl Client {
+    /// Carries out a batch at one node: the one that is preferred for its first path.
+    ///
+    /// # Errors
+    /// [`CallError::Usage`] above [`BATCH_OPS_MAX`] operations; else [`CallError`]: nothing is
+    /// known of any of its operations but the fate of them all.
+    pub async fn batch(&self, batch: &Batch) -> Result<Vec<BatchReply>, CallError> {
+        if batch.len() > BATCH_OPS_MAX {
+            let text = format!("a batch has at most {BATCH_OPS_MAX} operations");
+            return Err(CallError::Usage(text));
+        }
+        let Some(first) = batch.ops.first() else { return Ok(Vec::new()) };
+        let (ops, idempotency) = batch.encode(self.inner.config.writes_ids);
+        let mut fields = Fields::new();
+        fields.raw("ops", &ops);
+        let fields = &fields;
+        let shard = shard_of(&first.path);
+        let home = match idempotency {
+            Idempotency::Read => self.inner.home(shard),
+            Idempotency::Guarded | Idempotency::Unguarded => None,
+        };
+        let needs_id = batch.ops.iter().any(|op| match &op.kind {
+            Kind::Get => false,
+            Kind::Put(_, options) | Kind::Delete(options) => options.needs_id(),
+        });
+        let plan = Plan { first: home.as_deref(), needs_id, ..Plan::new(shard, idempotency) };
+        let is_repeatable = idempotency != Idempotency::Unguarded;
+        let served = self.inner.call(plan, |used| async move {
+            let reply = used.connection().request("batch", fields).await?;
+            batch.decode(&reply, &used.identity().name, is_repeatable)
+        });
+        let served = served.await?;
+        let (mut replies, served) = served.split();
+        for (op, reply) in batch.ops.iter().zip(&mut replies) {
+            if let BatchReply::Written(written) = reply {
+                served.tell(written);
+                self.note(op, written, &served.node);
+            }
+        }
+        Ok(replies)
+    }
+
+    fn note(&self, op: &Op, written: &Written, node: &NodeIdentity) {
+        if written.chain.is_some() {
+            self.inner.own_writes.on_written(&op.path, written.tock, node);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Any request that has one reply: for actions that have no operation of their own.
+
+use std::time::Duration;
+
+use crate::message::{Fields, Message};
+use crate::model::path::Path;
+use crate::model::shard::shard_of;
+use crate::retry::Idempotency;
+use crate::smart::Client;
+use crate::smart::choice::call::Plan;
+use crate::smart::error::CallError;
+
+/// A request by its fields.
+#[derive(Debug, Clone, Copy)]
+pub struct RawRequest<'a> {
+    /// The action's name.
+    pub action: &'a str,
+    /// Its fields, the path among them if it has one.
+    pub fields: &'a Fields,
+    /// The path that it is about, from the root: its preferred node is asked first.
+    pub path: &'a Path,
+    /// Whether executing it twice has the effect of once: only then is a request of unknown fate
+    /// retried.
+    pub idempotency: Idempotency,
+    /// Whether its write id is all that keeps a second one from counting: then it is not tried again
+    /// where nodes are so old that they heed none.
+    pub needs_id: bool,
+    /// How long one try may take, instead of what the client's policy says.
+    pub try_deadline: Option<Duration>,
+}
+
+impl Client {
+    /// Makes a request, at the node that is preferred for its path, and at others if that fails.
+    /// Its writes are not remembered for this client's reads.
+    ///
+    /// # Errors
+    /// [`CallError`]; its [`CallError::fate`] says whether it may have been carried out.
+    pub async fn request(&self, request: RawRequest<'_>) -> Result<Message, CallError> {
+        let RawRequest { action, fields, path, idempotency, needs_id, try_deadline } = request;
+        let plan = Plan { try_deadline, needs_id, ..Plan::new(shard_of(path), idempotency) };
+        Ok(self.inner.request(plan, action, fields).await?.value)
+    }
+}

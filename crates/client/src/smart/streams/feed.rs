@@ -1,0 +1,161 @@
+//! Streams without an end, which go on at another node when theirs is lost.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::connection::ReplyStream;
+use crate::error::ClientError;
+use crate::message::Fields;
+use crate::model::host_port::HostPort;
+use crate::pool::{NodeIdentity, PooledConnection};
+use crate::retry::ErrorClass;
+use crate::rt;
+use crate::smart::Inner;
+use crate::smart::choice::call::{Plan, Round};
+use crate::smart::error::{At, CallError, Fate};
+
+/// A stream, and the node that sends it.
+#[derive(Debug)]
+pub(in crate::smart) struct Opened {
+    pub(in crate::smart) stream: ReplyStream,
+    /// The connection over which it comes, for further questions.
+    pub(in crate::smart) used: Arc<PooledConnection>,
+    pub(in crate::smart) node: NodeIdentity,
+    pub(in crate::smart) address: HostPort,
+}
+
+/// Work that survives cancellation: when the waiting call comes back, it continues where it was. A
+/// future that is dropped again and again, in the arms of a `select`, must not make it begin anew
+/// each time.
+pub(in crate::smart) struct Pending<T>(BoxFuture<'static, T>);
+
+impl<T> std::fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pending")
+    }
+}
+
+impl<T> Pending<T> {
+    pub(in crate::smart) fn new(work: impl Future<Output = T> + Send + 'static) -> Pending<T> {
+        Pending(Box::pin(work))
+    }
+
+    /// Waits for its end. Not again after that.
+    pub(in crate::smart) async fn wait(&mut self) -> T {
+        (&mut self.0).await
+    }
+}
+
+/// A search for a node, and how it ends.
+pub(in crate::smart) type Searching = Pending<(Search, Result<Opened, CallError>)>;
+
+/// Begins to search a node that streams this.
+pub(super) fn begin_search(
+    client: &Arc<Inner>,
+    mut search: Search,
+    shard: u16,
+    action: &'static str,
+    fields: &Fields,
+) -> Searching {
+    let (client, fields) = (Arc::clone(client), fields.clone());
+    Pending::new(async move {
+        let result = client.open_again(&mut search, shard, action, &fields).await;
+        (search, result)
+    })
+}
+
+/// Where the search for a node stands.
+#[derive(Debug, Default)]
+pub(in crate::smart) struct Search {
+    round: Round,
+    /// Tries since something came.
+    attempts: u32,
+}
+
+impl Search {
+    /// The stream from this node has ended: others come first.
+    pub(super) fn on_lost(&mut self, address: &HostPort) {
+        self.round.leave_out(address);
+    }
+
+    /// Something came: the next search begins without waiting.
+    pub(super) fn on_success(&mut self) {
+        self.attempts = 0;
+    }
+}
+
+impl Inner {
+    /// The first time: as any call, with its deadline.
+    pub(super) async fn open_first(
+        &self,
+        shard: u16,
+        action: &'static str,
+        fields: &Fields,
+    ) -> Result<Opened, CallError> {
+        let home = self.home(shard);
+        let plan = Plan { first: home.as_deref(), ..Plan::read(shard) };
+        let served = self.call(plan, |used| open_on(used, action, fields)).await?;
+        let (stream, used) = served.value;
+        Ok(Opened { stream, used, node: served.node, address: served.address })
+    }
+
+    /// Later: as long as it takes.
+    ///
+    /// # Errors
+    /// A node refused for good, or the client was closed.
+    async fn open_again(
+        &self,
+        search: &mut Search,
+        shard: u16,
+        action: &'static str,
+        fields: &Fields,
+    ) -> Result<Opened, CallError> {
+        let policy = self.config.retry;
+        let plan = Plan::read(shard);
+        loop {
+            if search.attempts > 0 {
+                rt::sleep(policy.delay(search.attempts, rt::random_u64())).await;
+            }
+            if self.pool.is_closed() {
+                let at = At { node: None, attempts: search.attempts, fate: Fate::NotDone };
+                return Err(CallError::Closed(at));
+            }
+            search.attempts = search.attempts.saturating_add(1);
+            let routing = self.topology.routing();
+            let Some(target) = self.choose(&routing, &plan, &mut search.round) else {
+                return Err(CallError::Usage(String::from("there is no node to ask")));
+            };
+            let open = |used| open_on(used, action, fields);
+            match self.try_at(&target.address, policy.try_deadline, &open).await {
+                Ok(((stream, used), node)) => {
+                    let address = target.address.clone();
+                    return Ok(Opened { stream, used, node, address });
+                }
+                Err(failed) => {
+                    self.counts.on_failure(failed.class);
+                    if failed.class == ErrorClass::Final {
+                        let node = Some(target.name.clone());
+                        let at = At { node, attempts: search.attempts, fate: Fate::NotDone };
+                        return Err(failed.into_refusal(at));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A stream on a connection.
+async fn open_on(
+    used: Arc<PooledConnection>,
+    action: &'static str,
+    fields: &Fields,
+) -> Result<(ReplyStream, Arc<PooledConnection>), ClientError> {
+    let stream = used.connection().stream(action, fields).await?;
+    Ok((stream, used))
+}
+
+/// How long a search for late versions waits between two looks.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,0 +1,8 @@
+//! What clients read and change: the door for their reads and writes, and what they can ask about the
+//! state.
+
+pub mod batch;
+pub(super) mod closed;
+pub mod conflicts;
+pub mod view;
+pub(super) mod write;

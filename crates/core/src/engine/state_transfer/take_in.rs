@@ -1,0 +1,192 @@
+//! Taking in a state from elsewhere (replication rule 9): harmless, whatever it is. It brings no
+//! deleted entry back, and removes nothing that is newer.
+//!
+//! A state may be big, so some entries at a time are taken in, under a guard each; between them the
+//! node works as usual. Data before knowledge: what the state's node had accounted for comes last,
+//! when all entries are in. A caller that stops on the way has taken in entries, and nothing else.
+
+use smallvec::SmallVec;
+
+use crate::engine::{Engine, Image, Outbox};
+use crate::model::entry::Entry;
+use crate::model::path::Path;
+use crate::model::seen::Mark;
+use crate::protocol::record::Record;
+use crate::replica::across::AcrossFailure;
+use crate::replica::apply::Applied;
+use crate::replica::come_back::ImageMap;
+use crate::tree::Walk;
+
+/// Records that are brought into the caches before the first of them is taken in. Few enough that
+/// the first is still there when the last has come.
+pub(in crate::engine) const TOUCHED_AT_ONCE: usize = 64;
+/// Entries that [`Engine::load_image`] looks up at once.
+const BATCH: usize = 256;
+
+/// A state that is being taken in. Owns the parts of the image that it needs: most of the work is
+/// done outside of the lock.
+pub struct TakeIn {
+    image: Image,
+    map: ImageMap,
+    walk: Walk,
+    counts: TakenIn,
+}
+
+/// What taking in a state has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TakenIn {
+    /// Entries of it that were looked at, tombstones included.
+    pub entries: u64,
+    /// Those that are in the tree now: nothing was there, or something that they had replaced.
+    pub taken: u64,
+    /// New changes of this node: entries that would have been taken for purged, and versions that
+    /// were put on top again.
+    pub made: u64,
+    /// Entries that are in the tree no more: they were purged where the state comes from.
+    pub dropped: u64,
+    /// Conflicts, which are reported.
+    pub conflicts: u64,
+}
+
+impl TakeIn {
+    /// The next entries, in the order of paths, as [`Engine::take_in_some`] wants them; none at
+    /// the end only.
+    pub fn next_batch(&mut self, max: usize) -> Vec<(Path, Entry)> {
+        let batch = self.walk.next_batch(max);
+        let ours = |(path, entry): (Path, Entry)| (path, self.map.entry(&entry));
+        batch.into_iter().map(ours).collect()
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn counts(&self) -> TakenIn {
+        self.counts
+    }
+
+    /// How many entries there are in all.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.image.replica.tree.len() as u64
+    }
+}
+
+impl Engine {
+    /// Has what records are about in the processor's caches, all at once: else each that is taken in
+    /// waits for its own.
+    pub(in crate::engine) fn touch<'r, 'b: 'r>(
+        &self,
+        records: impl Iterator<Item = &'r Record<'b>>,
+    ) {
+        let paths: SmallVec<[&[u8]; TOUCHED_AT_ONCE]> =
+            records.map(|record| record.path.as_bytes()).collect();
+        if paths.len() < 2 {
+            return;
+        }
+        self.tree().get_many(paths.into_iter(), |_| {});
+    }
+
+    /// Begins to take in a state.
+    ///
+    /// # Errors
+    /// [`AcrossFailure::NoEvent`]: it knows more nodes than there is room for.
+    pub(in crate::engine) fn begin_take_in(
+        &mut self,
+        image: Image,
+    ) -> Result<TakeIn, AcrossFailure> {
+        let map = self.replica.begin_take_in(&image.replica)?;
+        let walk = image.replica.tree.walk(&Path::root());
+        Ok(TakeIn { image, map, walk, counts: TakenIn::default() })
+    }
+
+    /// Takes in some of its entries.
+    ///
+    /// # Errors
+    /// [`AcrossFailure::NoEvent`]: events are needed for it, and this node cannot make any now.
+    pub(in crate::engine) fn take_in_some(
+        &mut self,
+        state: &mut TakeIn,
+        entries: &[(Path, Entry)],
+        out: &mut Outbox,
+    ) -> Result<(), AcrossFailure> {
+        let taken =
+            entries.iter().try_for_each(|(path, entry)| self.take_in_one(state, path, entry, out));
+        self.tell_knowledge(out);
+        taken
+    }
+
+    fn take_in_one(
+        &mut self,
+        state: &mut TakeIn,
+        path: &Path,
+        entry: &Entry,
+        out: &mut Outbox,
+    ) -> Result<(), AcrossFailure> {
+        self.note_chain(entry);
+        let mark: &Mark = &state.image.replica.mark;
+        let applied = self.replica.apply_on_behalf(path, entry, mark);
+        let counts = &mut state.counts;
+        counts.entries += 1;
+        match &applied {
+            Applied::AlreadyKnown | Applied::Superseded => {}
+            Applied::Refused => return Err(AcrossFailure::NoEvent),
+            Applied::Taken(_) => counts.taken += 1,
+            Applied::OnTopAgain(_) => counts.made += 1,
+            Applied::Reissued(_, conflict) => {
+                counts.made += 1;
+                counts.conflicts += u64::from(conflict.is_some());
+            }
+            Applied::Conflict(conflict) => {
+                counts.conflicts += 1;
+                counts.taken += u64::from(conflict.took_theirs);
+            }
+        }
+        let _ = self.publish_applied(applied, out);
+        Ok(())
+    }
+
+    /// Takes in what the state's node knew, when all entries are in.
+    ///
+    /// # Errors
+    /// [`AcrossFailure`]; no knowledge was taken in.
+    pub(in crate::engine) fn end_take_in(
+        &mut self,
+        state: &TakeIn,
+        out: &mut Outbox,
+    ) -> Result<TakenIn, AcrossFailure> {
+        let across = self.replica.end_take_in(&state.image.replica, &state.map);
+        let known: Vec<_> = self.replica.seen().iter().map(|(node, _)| node).collect();
+        for node in known {
+            self.peers.note_change(node);
+        }
+        let mut counts = state.counts;
+        let across = across.map(|across| {
+            counts.dropped += across.dropped.len() as u64;
+            counts.made += across.reissued.len() as u64;
+            counts.conflicts += across.conflicts.len() as u64;
+            self.publish_across(across, out);
+            self.note_knowledge();
+            counts
+        });
+        self.tell_knowledge(out);
+        across
+    }
+
+    /// All of it at once.
+    ///
+    /// # Errors
+    /// [`AcrossFailure`]; entries may have been taken in, but no knowledge.
+    pub(in crate::engine) fn load_image(
+        &mut self,
+        image: &Image,
+        out: &mut Outbox,
+    ) -> Result<TakenIn, AcrossFailure> {
+        let mut state = self.begin_take_in(image.clone())?;
+        loop {
+            let batch = state.next_batch(BATCH);
+            if batch.is_empty() {
+                return self.end_take_in(&state, out);
+            }
+            self.take_in_some(&mut state, &batch, out)?;
+        }
+    }
+}

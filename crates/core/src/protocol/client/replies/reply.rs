@@ -1,0 +1,207 @@
+//! The writer of messages to clients, and the replies that are not of one action only. The
+//! order of the fields is the original's.
+
+use crate::model::entry::Entry;
+use crate::model::ids::{Tick, Tock};
+use crate::model::invariant::invariant;
+use crate::model::tick_set::TickSet;
+use crate::model::value::{
+    write_array_len, write_bin, write_bool, write_nil, write_str, write_u64,
+};
+use crate::protocol::client::PROTOCOL_VERSION;
+use crate::protocol::client::chain::Names;
+use crate::protocol::client::error::ClientError;
+use crate::protocol::client::request::ChainLength;
+
+/// Most fields of a message: what a MessagePack head of one byte can say.
+const FIELDS_MAX: u8 = 15;
+
+/// Writes one map of at most 15 fields at the end of a buffer, field by field.
+pub struct MessageWriter<'o> {
+    out: &'o mut Vec<u8>,
+    /// Where the map's head stands.
+    head: usize,
+    fields: u8,
+}
+
+impl<'o> MessageWriter<'o> {
+    /// Begins a message. It is whole after each field.
+    pub fn new(out: &'o mut Vec<u8>) -> Self {
+        let head = out.len();
+        out.push(0x80);
+        Self { out, head, fields: 0 }
+    }
+
+    /// Continues a message that was begun elsewhere: its bytes so far.
+    pub fn resume(part: &[u8], out: &'o mut Vec<u8>) -> Self {
+        let head = out.len();
+        out.extend_from_slice(part);
+        Self { out, head, fields: part.first().map_or(0, |head| head & FIELDS_MAX) }
+    }
+
+    /// Adds a field whose value the caller writes into the buffer: exactly one.
+    pub fn key(&mut self, key: &'static str) -> &mut Vec<u8> {
+        invariant!(self.fields < FIELDS_MAX, "a message has at most 15 fields");
+        self.fields += 1;
+        if let Some(head) = self.out.get_mut(self.head) {
+            *head = 0x80 | self.fields;
+        }
+        write_str(key, self.out);
+        self.out
+    }
+
+    /// Adds nil.
+    pub fn nil(&mut self, key: &'static str) -> &mut Self {
+        write_nil(self.key(key));
+        self
+    }
+
+    /// Adds a boolean.
+    pub fn bool(&mut self, key: &'static str, value: bool) -> &mut Self {
+        write_bool(value, self.key(key));
+        self
+    }
+
+    /// Adds an integer.
+    pub fn u64(&mut self, key: &'static str, value: u64) -> &mut Self {
+        write_u64(value, self.key(key));
+        self
+    }
+
+    /// Adds a string.
+    pub fn str(&mut self, key: &'static str, value: &str) -> &mut Self {
+        write_str(value, self.key(key));
+        self
+    }
+
+    /// Adds a byte string.
+    pub fn bin(&mut self, key: &'static str, value: &[u8]) -> &mut Self {
+        write_bin(value, self.key(key));
+        self
+    }
+
+    /// Adds a value that is MessagePack already.
+    pub fn raw(&mut self, key: &'static str, value: &[u8]) -> &mut Self {
+        self.key(key).extend_from_slice(value);
+        self
+    }
+
+    /// Adds `seq`; nothing in a result within a batch's reply, which has none.
+    pub fn seq(&mut self, seq: Option<u64>) -> &mut Self {
+        match seq {
+            Some(seq) => self.u64("seq", seq),
+            None => self,
+        }
+    }
+
+    /// Adds `tock`.
+    pub fn tock(&mut self, tock: Tock) -> &mut Self {
+        self.u64("tock", tock.get())
+    }
+
+    /// Adds an entry's `value`, `chain` and `tock`: without `value` for a tombstone, without
+    /// `chain` where none is wanted.
+    pub fn entry(&mut self, entry: &Entry, length: ChainLength, names: Names<'_>) -> &mut Self {
+        if let Some(value) = entry.value() {
+            self.raw("value", value);
+        }
+        if !length.is_none() {
+            names.write_chain(entry, length, self.key("chain"));
+        }
+        self.tock(entry.tock())
+    }
+}
+
+/// The stream that a message belongs to, and its number there under flow control.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamTag {
+    /// The request.
+    pub seq: u64,
+    /// The message's number within the stream, from 1.
+    pub wseq: Option<u64>,
+}
+
+impl MessageWriter<'_> {
+    /// Adds `seq` and, under flow control, `wseq`.
+    pub fn tag(&mut self, tag: StreamTag) -> &mut Self {
+        self.u64("seq", tag.seq);
+        if let Some(wseq) = tag.wseq {
+            self.u64("wseq", wseq);
+        }
+        self
+    }
+}
+
+/// The server's first message. `tick` is none on a node that cannot work yet. `login`: the method by
+/// which clients must log in; unmodified clients then end with an error that says so.
+pub fn write_greeting(
+    node: &str,
+    tick: Option<Tick>,
+    tock: Tock,
+    qlen: u64,
+    login: Option<&str>,
+    out: &mut Vec<u8>,
+) {
+    let mut message = MessageWriter::new(out);
+    message.u64("seq", 0);
+    let version = message.key("version");
+    write_array_len(PROTOCOL_VERSION.len(), version);
+    PROTOCOL_VERSION.iter().for_each(|part| write_u64(*part, version));
+    message.str("node", node);
+    match tick {
+        Some(tick) => message.u64("tick", tick.get()),
+        None => message.nil("tick"),
+    };
+    message.tock(tock).u64("qlen", qlen);
+    if let Some(login) = login {
+        let methods = message.key("auth");
+        write_array_len(1, methods);
+        write_str(login, methods);
+    }
+}
+
+/// An error outside of a stream; of a message that no request's number was found in, without
+/// `seq`.
+pub fn write_error(error: &ClientError, seq: Option<u64>, tock: Tock, out: &mut Vec<u8>) {
+    let mut message = MessageWriter::new(out);
+    message.str("error", &error.text).str("code", error.code.word());
+    if let Some(seq) = seq {
+        message.u64("seq", seq);
+    }
+    message.tock(tock);
+}
+
+/// An error as a result within a batch's reply.
+pub fn write_error_result(error: &ClientError, out: &mut Vec<u8>) {
+    MessageWriter::new(out).str("error", &error.text).str("code", error.code.word());
+}
+
+/// An error within a stream.
+pub fn write_stream_error(error: &ClientError, tag: StreamTag, tock: Tock, out: &mut Vec<u8>) {
+    let mut message = MessageWriter::new(out);
+    message.str("error", &error.text).str("code", error.code.word()).tag(tag).tock(tock);
+}
+
+/// A stream's `start`, `uptodate`, `restart` or `end`.
+pub fn write_state(state: &str, tag: StreamTag, tock: Tock, out: &mut Vec<u8>) {
+    MessageWriter::new(out).str("state", state).tag(tag).tock(tock);
+}
+
+/// A reply that is only a `result`: one value, which the caller has written.
+pub fn write_result(result: &[u8], seq: u64, tock: Tock, out: &mut Vec<u8>) {
+    MessageWriter::new(out).raw("result", result).u64("seq", seq).tock(tock);
+}
+
+/// Ticks: an array of ranges `[from, to)`, where a single tick is a bare integer.
+pub fn write_ticks(ticks: &TickSet, out: &mut Vec<u8>) {
+    write_array_len(ticks.range_count(), out);
+    for (from, to) in ticks.ranges() {
+        if from + 1 == to {
+            write_u64(from, out);
+        } else {
+            write_array_len(2, out);
+            write_u64(from, out);
+            write_u64(to, out);
+        }
+    }
+}

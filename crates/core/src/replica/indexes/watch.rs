@@ -1,0 +1,179 @@
+//! Which client watches what: finds the watchers of a changed path in time that depends on the
+//! path's depth, not on the number of watchers.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ahash::RandomState;
+
+use crate::model::invariant::{OrBroken, invariant};
+use crate::model::path::Path;
+
+/// Most watches of one node, all clients together. Each costs a place here and a bounded queue
+/// at its connection.
+pub const WATCHES_MAX: usize = 1 << 16;
+
+/// Names one watch of one node; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WatchId(pub u64);
+
+/// The changes that a watch asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchScope {
+    /// The top of the watched subtree.
+    pub top: Path,
+    /// Fewest elements below the top, 0 for the top itself.
+    pub depth_min: usize,
+    /// Most elements below the top; none for no limit.
+    pub depth_max: Option<usize>,
+}
+
+impl WatchScope {
+    /// Whether a path at this depth below the top is wanted.
+    #[must_use]
+    pub fn wants_depth(&self, depth: usize) -> bool {
+        depth >= self.depth_min && self.depth_max.is_none_or(|max| depth <= max)
+    }
+
+    /// Whether a path is in scope. The system's own tree is not part of a watch of the root.
+    #[must_use]
+    pub fn wants(&self, path: &Path) -> bool {
+        path.starts_with(&self.top)
+            && path.is_system() == self.top.is_system()
+            && self.wants_depth(path.len() - self.top.len())
+    }
+}
+
+/// What ending a watch relies on.
+const BY_TOP: &str = "a watch is also found by the path that it watches";
+
+/// All watches, by the path that they watch.
+pub struct Watches {
+    /// By the watched path's canonical bytes, so that prefixes of a path are looked up without
+    /// an allocation.
+    by_top: HashMap<Box<[u8]>, Vec<Alike>, RandomState>,
+    scopes: HashMap<WatchId, WatchScope, RandomState>,
+    next: u64,
+}
+
+/// Watches of one path that want the same depths: whether a change is for them is asked once.
+struct Alike {
+    scope: WatchScope,
+    /// A client may have tens of thousands here that all end when it goes, one after the other.
+    ids: BTreeSet<WatchId>,
+}
+
+impl Watches {
+    /// No watches. The seed keeps clients from choosing paths whose hashes collide.
+    #[must_use]
+    pub fn new(hash_seed: u64) -> Self {
+        let hasher = RandomState::with_seeds(hash_seed, 1, 2, 3);
+        Self {
+            by_top: HashMap::with_hasher(hasher.clone()),
+            scopes: HashMap::with_hasher(hasher),
+            next: 1,
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.scopes.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.scopes.is_empty()
+    }
+
+    /// Adds a watch; `None`, and no change, when there are [`WATCHES_MAX`] already.
+    pub fn add(&mut self, scope: WatchScope) -> Option<WatchId> {
+        if self.scopes.len() >= WATCHES_MAX {
+            return None;
+        }
+        let id = WatchId(self.next);
+        self.next += 1;
+        let at_top = self.by_top.entry(scope.top.as_bytes().into()).or_default();
+        match at_top.iter_mut().find(|alike| alike.scope == scope) {
+            Some(alike) => _ = alike.ids.insert(id),
+            None => at_top.push(Alike { scope: scope.clone(), ids: BTreeSet::from([id]) }),
+        }
+        self.scopes.insert(id, scope);
+        Some(id)
+    }
+
+    /// Ends a watch; returns whether it existed.
+    pub fn remove(&mut self, id: WatchId) -> bool {
+        let Some(scope) = self.scopes.remove(&id) else { return false };
+        let at_top = self.by_top.get_mut(scope.top.as_bytes()).or_broken(BY_TOP);
+        let at = at_top.iter().position(|alike| alike.scope == scope).or_broken(BY_TOP);
+        let alike = at_top.get_mut(at).or_broken(BY_TOP);
+        let was_there = alike.ids.remove(&id);
+        invariant!(was_there, "a watch is also found by the path that it watches");
+        if alike.ids.is_empty() {
+            at_top.swap_remove(at);
+        }
+        if at_top.is_empty() {
+            self.by_top.remove(scope.top.as_bytes());
+        }
+        true
+    }
+
+    /// The watches that ask for a change at a path, oldest first.
+    #[must_use]
+    pub fn of(&self, path: &Path) -> Vec<WatchId> {
+        let (mut found, mut groups) = (Vec::new(), 0);
+        if self.by_top.is_empty() {
+            return found;
+        }
+        for end in std::iter::once(0).chain(path.element_ends()) {
+            let top = path.as_bytes().get(..end).or_broken("an element ends within its path");
+            for alike in self.by_top.get(top).into_iter().flatten() {
+                if alike.scope.wants(path) {
+                    groups += 1;
+                    found.extend(&alike.ids);
+                }
+            }
+        }
+        if groups > 1 {
+            found.sort_unstable();
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::replica::watch::*;
+
+    fn scope(top: &str, min: usize, max: Option<usize>) -> WatchScope {
+        WatchScope { top: top.parse().unwrap(), depth_min: min, depth_max: max }
+    }
+
+    fn path(text: &str) -> Path {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_watch_hears_of_its_subtree_within_its_depths() {
+        let mut watches = Watches::new(1);
+        let all = watches.add(scope(":", 0, None)).unwrap();
+        let a = watches.add(scope("a", 0, None)).unwrap();
+        let children = watches.add(scope("a", 1, Some(1))).unwrap();
+        assert_eq!(watches.of(&path("a")), [all, a]);
+        assert_eq!(watches.of(&path("a.b")), [all, a, children]);
+        assert_eq!(watches.of(&path("a.b.c")), [all, a]);
+        assert_eq!(watches.of(&path("ab")), [all]);
+        assert!(watches.remove(a) && !watches.remove(a));
+        assert_eq!(watches.of(&path("a")), [all]);
+    }
+
+    #[test]
+    fn the_root_watch_does_not_hear_of_the_system_tree() {
+        let mut watches = Watches::new(1);
+        let root = watches.add(scope(":", 0, None)).unwrap();
+        let system = watches.add(scope(":n", 0, None)).unwrap();
+        assert_eq!(watches.of(&path(":n.type")), [system]);
+        assert_eq!(watches.of(&path("type")), [root]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Replication rule 2, the choice: which of two versions stays, and what becomes of the lesser one. Pure:
+//! nothing is changed here; [`crate::replica::apply`] carries it out.
+
+use std::cmp::Ordering;
+
+use crate::model::entry::Entry;
+use crate::model::ids::{Event, NodeTable};
+use crate::model::left_out::LeftOut;
+use crate::model::seen::Seen;
+use crate::model::write_id::WriteId;
+use crate::replica::write_ids::Copies;
+
+/// What to do with a version that arrived for a path that already has one.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ApplyDecision {
+    /// Theirs is greater and supersedes ours (or has the same origin): take it.
+    TakeTheirs,
+    /// Ours is greater and supersedes theirs (or has the same origin): keep it.
+    KeepOurs,
+    /// Theirs is greater, and its chain lacks ours: take it and report the conflict.
+    ConflictTakeTheirs,
+    /// Ours is greater, and its chain lacks theirs: keep it and report the conflict.
+    ConflictKeepOurs,
+    /// Theirs is greater, but only re-issues what ours had overwritten: put ours on top again.
+    PutOursOnTop,
+    /// Ours is greater, but only re-issues what theirs had overwritten: put theirs on top.
+    PutTheirsOnTop,
+}
+
+/// Replication rule 2, "a deletion undone": the newest event on top of which a version was made and that a
+/// node has seen which holds nothing at the path. By (I) that was deleted there, and the tombstone purged.
+/// None where the version's maker knew of a deletion since, or the version is one itself.
+pub(super) fn undone_by(version: &Entry, seen: &Seen) -> Option<Event> {
+    if version.is_tombstone() {
+        return None;
+    }
+    let left_out = LeftOut::of(version);
+    for (at, event) in version.events().enumerate() {
+        if left_out.is_before_deletion(at) {
+            return None;
+        }
+        let oldest = left_out.oldest(at, event);
+        let named = [Some(event).filter(|_| at > 0), oldest];
+        if let Some(seen) = named.into_iter().flatten().find(|event| seen.contains(*event)) {
+            return Some(seen);
+        }
+    }
+    None
+}
+
+impl ApplyDecision {
+    /// Whether this node makes a new event.
+    pub(super) fn makes_an_event(self) -> bool {
+        matches!(self, Self::PutOursOnTop | Self::PutTheirsOnTop)
+    }
+
+    /// The remaining choice if no event can be made any more: the greater version stays, so that
+    /// nothing less is held than is accounted for; the lesser one is lost, and reported.
+    pub(super) fn without_event(self) -> Self {
+        match self {
+            Self::PutOursOnTop => Self::ConflictTakeTheirs,
+            Self::PutTheirsOnTop => Self::ConflictKeepOurs,
+            other => other,
+        }
+    }
+}
+
+/// Chooses between the version in hand and one that arrived. Total and independent of the order
+/// of arrival: swapping the two gives the mirrored decision.
+///
+/// `copies`: the events of other copies of an entry's write that this node knows. Nodes that know
+/// fewer may choose otherwise; what they hold is at least as great all the same, and a node that
+/// knows more corrects it.
+pub(super) fn decide_apply(
+    ours: &Entry,
+    theirs: &Entry,
+    table: &NodeTable,
+    copies: impl Fn(&Entry) -> Copies,
+) -> ApplyDecision {
+    let theirs_wins = theirs.compare(ours, table) == Ordering::Greater;
+    let (winner, loser) = if theirs_wins { (theirs, ours) } else { (ours, theirs) };
+    let quiet = if theirs_wins { ApplyDecision::TakeTheirs } else { ApplyDecision::KeepOurs };
+    // A version that was put on top of another names it, and stays there whatever else the two say.
+    let is_on_top = winner.reissue_of().is_some() && winner.events().any(|e| e == loser.newest());
+    if is_on_top || are_one_write(winner, loser) {
+        return quiet;
+    }
+    let covers = |a: &Entry, b: &Entry| {
+        a.covers(b) || copies(b).into_iter().any(|event| a.covers_event(event))
+    };
+    if covers(loser, winner) {
+        return if theirs_wins {
+            ApplyDecision::PutOursOnTop
+        } else {
+            ApplyDecision::PutTheirsOnTop
+        };
+    }
+    match (theirs_wins, covers(winner, loser)) {
+        (_, true) => quiet,
+        (true, false) => ApplyDecision::ConflictTakeTheirs,
+        (false, false) => ApplyDecision::ConflictKeepOurs,
+    }
+}
+
+/// Whether two versions are of one origin: one of them re-issues the other or both a third, or a
+/// client has sent one write to two nodes.
+fn are_one_write(a: &Entry, b: &Entry) -> bool {
+    if a.origin() == b.origin() {
+        return true;
+    }
+    let id = WriteId::of_extra(a.extra());
+    // A client may have used an id twice by mistake.
+    id.is_some() && id == WriteId::of_extra(b.extra()) && a.value() == b.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::chain::Chain;
+    use crate::model::entry::EntryParts;
+    use crate::model::ids::{Event, Incarnation, NodeId, NodeIndex, NodeName, Tick, Tock};
+    use crate::replica::decide::*;
+    use proptest::prelude::*;
+
+    fn table() -> NodeTable {
+        let mut table = NodeTable::new();
+        for name in ["c", "a", "b"] {
+            let name = NodeName::new(name).unwrap();
+            table.intern(&NodeId { name, incarnation: Incarnation(1) }).unwrap();
+        }
+        table
+    }
+
+    fn decide(ours: &Entry, theirs: &Entry, table: &NodeTable) -> ApplyDecision {
+        decide_apply(ours, theirs, table, |_| Copies::new())
+    }
+
+    fn event((node, tick): (u32, u64)) -> Event {
+        Event { node: NodeIndex(node), tick: Tick::new(tick).unwrap() }
+    }
+
+    fn entry(events: &[(u32, u64)], origin: Option<(u32, u64)>, tock: u64) -> Entry {
+        let chain = Chain::from_events(events.iter().copied().map(event), false).unwrap();
+        Entry::new(&EntryParts {
+            value: Some(&[0xc0]),
+            chain: &chain,
+            tock: Tock::new(tock).unwrap(),
+            origin: origin.map(event),
+            extra: &[],
+        })
+    }
+
+    #[test]
+    fn the_later_change_that_names_the_older_wins_quietly() {
+        let (old, new) = (entry(&[(0, 1)], None, 1), entry(&[(1, 1), (0, 1)], None, 2));
+        assert_eq!(decide(&old, &new, &table()), ApplyDecision::TakeTheirs);
+        assert_eq!(decide(&new, &old, &table()), ApplyDecision::KeepOurs);
+    }
+
+    #[test]
+    fn versions_that_do_not_know_each_other_are_a_conflict() {
+        let (a, b) = (entry(&[(0, 1)], None, 1), entry(&[(1, 1)], None, 2));
+        assert_eq!(decide(&a, &b, &table()), ApplyDecision::ConflictTakeTheirs);
+        assert_eq!(decide(&b, &a, &table()), ApplyDecision::ConflictKeepOurs);
+    }
+
+    #[test]
+    fn equal_tocks_are_decided_by_name_and_not_by_arrival() {
+        // Index 0 is "c", index 1 is "a": the table's order is not the names' order.
+        let (c, a) = (entry(&[(0, 1)], None, 3), entry(&[(1, 9)], None, 3));
+        assert_eq!(decide(&a, &c, &table()), ApplyDecision::ConflictTakeTheirs);
+        assert_eq!(decide(&c, &a, &table()), ApplyDecision::ConflictKeepOurs);
+    }
+
+    #[test]
+    fn a_re_issue_of_what_was_overwritten_does_not_stay_on_top() {
+        // "a" wrote 1, "b" overwrote it; "c" re-issues a's 1 with a greater tock.
+        let newer = entry(&[(2, 1), (1, 1)], None, 2);
+        let reissue = entry(&[(0, 1), (1, 1)], Some((1, 1)), 5);
+        assert_eq!(decide(&newer, &reissue, &table()), ApplyDecision::PutOursOnTop);
+        assert_eq!(decide(&reissue, &newer, &table()), ApplyDecision::PutTheirsOnTop);
+    }
+
+    #[test]
+    fn two_re_issues_of_one_value_are_no_conflict() {
+        let (a, b) = (entry(&[(0, 1)], Some((2, 7)), 5), entry(&[(1, 1)], Some((2, 7)), 6));
+        assert_eq!(decide(&a, &b, &table()), ApplyDecision::TakeTheirs);
+        assert_eq!(decide(&b, &a, &table()), ApplyDecision::KeepOurs);
+    }
+
+    #[test]
+    fn a_copy_of_a_write_is_no_conflict_and_does_not_beat_what_overwrote_another_copy() {
+        let id = WriteId([7; 16]);
+        let copy = |of: &Entry| {
+            let (chain, tock, value) = (&of.chain(), of.tock(), of.value());
+            Entry::new(&EntryParts { value, chain, tock, origin: None, extra: &id.to_extra() })
+        };
+        let (first, second) = (copy(&entry(&[(0, 1)], None, 1)), copy(&entry(&[(1, 1)], None, 9)));
+        assert_eq!(decide(&first, &second, &table()), ApplyDecision::TakeTheirs);
+        assert_eq!(decide(&second, &first, &table()), ApplyDecision::KeepOurs);
+        // "b" has overwritten the first copy.
+        let over = entry(&[(2, 1), (0, 1)], None, 2);
+        let known = |entry: &Entry| {
+            let is_copy = WriteId::of_extra(entry.extra()).is_some();
+            [first.newest(), second.newest()].into_iter().filter(|_| is_copy).collect()
+        };
+        let decide_knowing = |a, b| decide_apply(a, b, &table(), known);
+        assert_eq!(decide_knowing(&over, &second), ApplyDecision::PutOursOnTop);
+        assert_eq!(decide_knowing(&second, &over), ApplyDecision::PutTheirsOnTop);
+        // A node that does not know of the first copy sees two changes that know nothing of each
+        // other.
+        assert_eq!(decide(&over, &second, &table()), ApplyDecision::ConflictTakeTheirs);
+        // A later one that is greater is above the second copy, too.
+        let later = entry(&[(2, 2), (0, 1)], None, 10);
+        assert_eq!(decide_knowing(&second, &later), ApplyDecision::TakeTheirs);
+        // A version that was put on top stays there, even if the other one had it in its chain.
+        let blind = copy(&entry(&[(1, 2), (2, 1), (0, 1)], None, 11));
+        let top = entry(&[(0, 2), (1, 2), (2, 1)], Some((2, 1)), 12);
+        assert_eq!(decide_knowing(&over, &blind), ApplyDecision::PutOursOnTop);
+        assert_eq!(decide_knowing(&blind, &top), ApplyDecision::TakeTheirs);
+        assert_eq!(decide(&blind, &top, &table()), ApplyDecision::TakeTheirs);
+    }
+
+    proptest! {
+        #[test]
+        fn a_decision_is_the_same_from_both_sides(
+            a in (0u32..3, 1u64..4, 1u64..4), b in (0u32..3, 1u64..4, 1u64..4),
+            tail in proptest::collection::vec((0u32..3, 1u64..4), 0..2),
+        ) {
+            prop_assume!((a.0, a.1) != (b.0, b.1));
+            let x = entry(&[(a.0, a.1)], None, a.2);
+            let events: Vec<_> = std::iter::once((b.0, b.1)).chain(tail).collect();
+            let y = entry(&events, None, b.2);
+            let mirrored = match decide(&y, &x, &table()) {
+                ApplyDecision::TakeTheirs => ApplyDecision::KeepOurs,
+                ApplyDecision::KeepOurs => ApplyDecision::TakeTheirs,
+                ApplyDecision::ConflictTakeTheirs => ApplyDecision::ConflictKeepOurs,
+                ApplyDecision::ConflictKeepOurs => ApplyDecision::ConflictTakeTheirs,
+                ApplyDecision::PutOursOnTop => ApplyDecision::PutTheirsOnTop,
+                ApplyDecision::PutTheirsOnTop => ApplyDecision::PutOursOnTop,
+            };
+            prop_assert_eq!(decide(&x, &y, &table()), mirrored);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The replication rules (docs/replication-rules.md), one file each or two; the table is in
+//! [`super`].
+
+pub mod across;
+pub mod apply;
+pub mod catch_up;
+pub mod come_back;
+pub mod contents;
+pub mod crossing;
+pub mod decide;
+pub mod purge;
+pub mod reissue;
+pub mod write;

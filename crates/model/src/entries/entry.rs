@@ -1,0 +1,324 @@
+//! One version of an entry: value (or none: a tombstone), chain, tock, and the origin that a
+//! re-issue carries. Packed into one shared allocation, because a node holds millions of them.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use super::shared_bytes::{SHARED_BYTES_HEAD, SharedBytes};
+use crate::chain::Chain;
+use crate::ids::{Event, NodeIndex, NodeTable, Tick, Tock};
+use crate::invariant::{OrBroken, invariant};
+
+const HAS_VALUE: u8 = 1;
+const HAS_ORIGIN: u8 = 2;
+const CHAIN_CUT: u8 = 4;
+
+/// Bytes before the events: tock (8), flags (1), chain length (1), two spare, value length (4).
+const HEADER: usize = 16;
+/// Bytes of one event: node index (4), tick (8).
+const EVENT: usize = 12;
+/// Entries of up to this many bytes are assembled on the stack, so that only the final bytes are
+/// allocated.
+const PACKED_IN_PLACE: usize = 512;
+/// Bytes that come into the processor's caches together.
+const CACHE_LINE: usize = 64;
+/// What [`Entry`]'s layout says: whatever is read from one was put there by [`Entry::new`].
+const PACKED: &str = "an entry holds all that its layout says";
+/// Of a long value the processor sees by itself that one line is read after the other.
+const TOUCHED_LINES: usize = 4;
+
+/// One version of an entry. Immutable; a clone shares the allocation.
+///
+/// Layout, little endian: `tock u64 | flags u8 | events u8 | 0 u16 | value length u32 |
+/// events (u32 node, u64 tick)* | origin (if any) | value | extra`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Entry {
+    data: SharedBytes,
+}
+
+/// What an [`Entry`] is made of.
+#[derive(Clone, Debug)]
+pub struct EntryParts<'a> {
+    /// One MessagePack value as raw bytes, already checked; none for a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// The events that last changed the entry.
+    pub chain: &'a Chain,
+    /// The change's tock.
+    pub tock: Tock,
+    /// Only for a re-issue: the event that first brought its value (docs/replication-rules.md, "State").
+    pub origin: Option<Event>,
+    /// Fields of the change record that this version does not know, kept verbatim.
+    pub extra: &'a [u8],
+}
+
+impl Entry {
+    /// Packs an entry. The value is the caller's to have checked (at most 4 GiB here; the
+    /// protocol's limit is far below).
+    #[must_use]
+    pub fn new(parts: &EntryParts<'_>) -> Self {
+        Self::new_in(None, parts)
+    }
+
+    /// As [`Entry::new`], but in the memory of another entry, if nobody else holds it and its
+    /// length is the same.
+    #[must_use]
+    pub fn new_in(room: Option<Self>, parts: &EntryParts<'_>) -> Self {
+        let value = parts.value.unwrap_or_default();
+        invariant!(u32::try_from(value.len()).is_ok(), "a value has less than 4 GiB");
+        let events = parts.chain.events();
+        let origin_len = if parts.origin.is_some() { EVENT } else { 0 };
+        let mut data = SmallVec::<[u8; PACKED_IN_PLACE]>::new();
+        data.reserve_exact(
+            HEADER + events.len() * EVENT + origin_len + value.len() + parts.extra.len(),
+        );
+        let mut flags = 0;
+        flags |= if parts.value.is_some() { HAS_VALUE } else { 0 };
+        flags |= if parts.origin.is_some() { HAS_ORIGIN } else { 0 };
+        flags |= if parts.chain.is_cut() { CHAIN_CUT } else { 0 };
+        data.extend_from_slice(&parts.tock.get().to_le_bytes());
+        data.extend_from_slice(&[flags, events.len() as u8, 0, 0]);
+        data.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        for event in events.iter().chain(parts.origin.iter()) {
+            data.extend_from_slice(&event.node.0.to_le_bytes());
+            data.extend_from_slice(&event.tick.get().to_le_bytes());
+        }
+        data.extend_from_slice(value);
+        data.extend_from_slice(parts.extra);
+        if let Some(mut room) = room
+            && room.data.overwrite(&data)
+        {
+            return room;
+        }
+        Self { data: SharedBytes::from(data.as_slice()) }
+    }
+
+    /// Starts to load the entry's bytes into the processor's caches, without waiting for them.
+    #[must_use]
+    pub fn touch(&self) -> u8 {
+        let last = self.data.last().copied().unwrap_or_default();
+        self.data.iter().step_by(CACHE_LINE).take(TOUCHED_LINES).fold(last, |all, byte| all ^ byte)
+    }
+
+    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        let bytes = self.data.get(at..).and_then(<[u8]>::first_chunk);
+        *bytes.or_broken(PACKED)
+    }
+
+    fn flag(&self, flag: u8) -> bool {
+        let [flags] = self.bytes(8);
+        flags & flag != 0
+    }
+
+    fn event_count(&self) -> usize {
+        let [count] = self.bytes(9);
+        usize::from(count)
+    }
+
+    fn event_at(&self, at: usize) -> Event {
+        Event {
+            node: NodeIndex(u32::from_le_bytes(self.bytes(at))),
+            tick: Tick::new(u64::from_le_bytes(self.bytes(at + 4))).or_broken(PACKED),
+        }
+    }
+
+    fn value_range(&self) -> std::ops::Range<usize> {
+        let origin = if self.flag(HAS_ORIGIN) { EVENT } else { 0 };
+        let from = HEADER + self.event_count() * EVENT + origin;
+        from..from + u32::from_le_bytes(self.bytes(12)) as usize
+    }
+
+    /// The change's tock.
+    #[must_use]
+    pub fn tock(&self) -> Tock {
+        Tock::new(u64::from_le_bytes(self.bytes(0))).or_broken(PACKED)
+    }
+
+    /// The value as raw MessagePack; none for a tombstone.
+    #[must_use]
+    pub fn value(&self) -> Option<&[u8]> {
+        self.flag(HAS_VALUE).then(|| self.data.get(self.value_range()).or_broken(PACKED))
+    }
+
+    /// Whether the entry is deleted.
+    #[must_use]
+    pub fn is_tombstone(&self) -> bool {
+        !self.flag(HAS_VALUE)
+    }
+
+    /// The event that made this version.
+    #[must_use]
+    pub fn newest(&self) -> Event {
+        self.event_at(HEADER)
+    }
+
+    /// The events of the chain, newest first.
+    pub fn events(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
+        (0..self.event_count()).map(|i| self.event_at(HEADER + i * EVENT))
+    }
+
+    /// Whether the chain lost older events at its bound.
+    #[must_use]
+    pub fn is_chain_cut(&self) -> bool {
+        self.flag(CHAIN_CUT)
+    }
+
+    /// The chain, unpacked.
+    #[must_use]
+    pub fn chain(&self) -> Chain {
+        Chain::from_events(self.events(), self.is_chain_cut()).or_broken(PACKED)
+    }
+
+    /// The field that only a re-issue has.
+    #[must_use]
+    pub fn reissue_of(&self) -> Option<Event> {
+        let at = HEADER + self.event_count() * EVENT;
+        self.flag(HAS_ORIGIN).then(|| self.event_at(at))
+    }
+
+    /// The event that first brought the value: the newest one where no other is named
+    /// (docs/replication-rules.md, "State", origin).
+    #[must_use]
+    pub fn origin(&self) -> Event {
+        self.reissue_of().unwrap_or_else(|| self.newest())
+    }
+
+    /// Fields of the change record that this version does not know.
+    #[must_use]
+    pub fn extra(&self) -> &[u8] {
+        self.data.get(self.value_range().end..).or_broken(PACKED)
+    }
+
+    /// Bytes of the value; 0 of a tombstone.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        u32::from_le_bytes(self.bytes(12)) as usize
+    }
+
+    /// The value and, right behind it, [`Entry::extra`]: everything that does not depend on a node
+    /// table.
+    #[must_use]
+    pub fn content_tail(&self) -> &[u8] {
+        self.data.get(self.value_range().start..).or_broken(PACKED)
+    }
+
+    /// What watchers receive for a value that left the tree without an event (replication rule 4a):
+    /// a tombstone with the same chain, tock and origin. It is never put into a tree.
+    #[must_use]
+    pub fn without_value(&self) -> Self {
+        Self::new(&EntryParts {
+            value: None,
+            chain: &self.chain(),
+            tock: self.tock(),
+            origin: self.reissue_of(),
+            extra: &[],
+        })
+    }
+
+    /// The same version in the indices of another node table; `None` where `translate` has
+    /// none for an event.
+    pub fn translated(&self, mut translate: impl FnMut(Event) -> Option<Event>) -> Option<Self> {
+        let mut events = smallvec::SmallVec::<[Event; 4]>::new();
+        for event in self.events() {
+            events.push(translate(event)?);
+        }
+        let origin = match self.reissue_of() {
+            Some(origin) => Some(translate(origin)?),
+            None => None,
+        };
+        let chain = Chain::from_events(events, self.is_chain_cut()).or_broken(PACKED);
+        let (value, tock, extra) = (self.value(), self.tock(), self.extra());
+        Some(Self::new(&EntryParts { value, chain: &chain, tock, origin, extra }))
+    }
+
+    /// Bytes that the entry takes in memory, without its path.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.data.len() + SHARED_BYTES_HEAD
+    }
+
+    /// `covers(w, l)` of docs/replication-rules.md, "State": this entry's chain names the other's newest
+    /// event or its origin, or a later event of that incarnation.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let (newest, origin) = (other.newest(), other.origin());
+        self.covers_event(newest) || (origin != newest && self.covers_event(origin))
+    }
+
+    /// Whether this entry's chain names an event, or a later one of its incarnation.
+    #[must_use]
+    pub fn covers_event(&self, event: Event) -> bool {
+        self.events().any(|e| e.node == event.node && e.tick >= event.tick)
+    }
+
+    /// Replication rule 1: versions are ordered by (tock, name, incarnation, tick). Total, so ties never
+    /// depend on arrival.
+    #[must_use]
+    pub fn compare(&self, other: &Self, table: &NodeTable) -> Ordering {
+        self.tock()
+            .cmp(&other.tock())
+            .then_with(|| table.compare_events(self.newest(), other.newest()))
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("tock", &self.tock().get())
+            .field("chain", &self.chain())
+            .field("value", &self.value())
+            .field("origin", &self.reissue_of())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::entry::*;
+
+    fn event(node: u32, tick: u64) -> Event {
+        Event { node: NodeIndex(node), tick: Tick::new(tick).unwrap() }
+    }
+
+    fn entry(events: &[Event], origin: Option<Event>, value: Option<&[u8]>, tock: u64) -> Entry {
+        let chain = Chain::from_events(events.iter().copied(), true).unwrap();
+        let tock = Tock::new(tock).unwrap();
+        Entry::new(&EntryParts { value, chain: &chain, tock, origin, extra: b"xy" })
+    }
+
+    #[test]
+    fn an_entry_gives_back_what_it_was_made_of() {
+        for value in [None, Some(&[0xc0][..]), Some(&[0xa1, b'x'][..])] {
+            for origin in [None, Some(event(9, 8))] {
+                let events = [event(1, 7), event(2, 3)];
+                let e = entry(&events, origin, value, 77);
+                assert_eq!(e.value(), value);
+                assert_eq!(e.is_tombstone(), value.is_none());
+                assert_eq!(e.events().collect::<Vec<_>>(), events);
+                assert_eq!(e.reissue_of(), origin);
+                assert_eq!(e.origin(), origin.unwrap_or(event(1, 7)));
+                assert_eq!((e.tock().get(), e.extra()), (77, &b"xy"[..]));
+                assert!(e.is_chain_cut() && e.chain().is_cut());
+            }
+        }
+    }
+
+    #[test]
+    fn what_stands_for_a_dropped_value_differs_in_the_value_alone() {
+        let value = entry(&[event(1, 7), event(2, 3)], Some(event(9, 8)), Some(&[0xc0]), 77);
+        let gone = value.without_value();
+        assert_eq!((gone.value(), gone.tock()), (None, value.tock()));
+        assert_eq!((gone.chain(), gone.reissue_of()), (value.chain(), value.reissue_of()));
+    }
+
+    #[test]
+    fn a_version_covers_what_its_chain_names_also_by_origin() {
+        let newer = entry(&[event(1, 7), event(2, 3)], None, None, 9);
+        assert!(newer.covers(&entry(&[event(2, 3)], None, None, 5)));
+        assert!(newer.covers(&entry(&[event(2, 1)], None, None, 5)));
+        assert!(!newer.covers(&entry(&[event(2, 4)], None, None, 5)));
+        let reissue = entry(&[event(4, 1)], Some(event(2, 2)), None, 10);
+        assert!(newer.covers(&reissue));
+    }
+}

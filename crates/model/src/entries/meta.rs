@@ -1,0 +1,188 @@
+//! What the original stores below nil to control its servers: authorisation, access lists, type
+//! checks and conversions. A node stores and replicates these entries. It enforces none of them
+//! yet, so it must recognise them: if authorisation is switched on, serving clients without a login
+//! would expose what was protected.
+
+use std::fmt;
+
+use crate::path::Element;
+use crate::path::bytes::elements;
+use crate::value::Reader;
+
+/// The path of the entry that switches authorisation on, `:n.auth`, in canonical bytes.
+pub const AUTH_PATH: &[u8] = b"\xc0\xa4auth";
+/// Characters of a method's name that messages repeat.
+const METHOD_CHARS: usize = 64;
+
+/// A subtree below nil with a meaning that this version does not enforce.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Family {
+    /// `:n.auth`: users, and which authentication method is in force.
+    Auth,
+    /// `:n.acl`: access lists.
+    Acl,
+    /// `:n.type`: type checks.
+    Type,
+    /// `:n.match`: which entries have which type.
+    Match,
+    /// `:n.codec`: conversions of values.
+    Codec,
+    /// `:n.conv`: which entries are converted how.
+    Conv,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Auth, Self::Acl, Self::Type, Self::Match, Self::Codec, Self::Conv];
+
+    /// The family that a path (canonical bytes) belongs to: its top, or anything below that.
+    #[must_use]
+    pub fn of(path: &[u8]) -> Option<Self> {
+        // Nearly no path begins with nil, and this is checked for every write.
+        if path.first() != Some(&0xc0) {
+            return None;
+        }
+        let mut elements = elements(path);
+        let (Some(Element::Nil), Some(Element::Str(name))) = (elements.next(), elements.next())
+        else {
+            return None;
+        };
+        Self::ALL.into_iter().find(|family| family.name() == name)
+    }
+
+    /// The element below nil.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::Acl => "acl",
+            Self::Type => "type",
+            Self::Match => "match",
+            Self::Codec => "codec",
+            Self::Conv => "conv",
+        }
+    }
+
+    /// What its entries are for, in words.
+    #[must_use]
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Self::Auth => "authorisation",
+            Self::Acl => "access lists",
+            Self::Type | Self::Match => "type checks",
+            Self::Codec | Self::Conv => "conversions of values",
+        }
+    }
+}
+
+/// How clients must log in, as the data says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Login {
+    /// By this method; a long name is cut.
+    Method(Box<str>),
+    /// The entry has a form that this version does not know, so it may mean anything.
+    Unreadable,
+}
+
+impl Login {
+    /// The method's name, as clients receive it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Method(name) => name,
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl fmt::Display for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The name comes from outside: no control characters.
+            Self::Method(name) => write!(f, "method {name:?}"),
+            Self::Unreadable => f.write_str("in a form that this version cannot read"),
+        }
+    }
+}
+
+/// What the value at [`AUTH_PATH`] (one checked MessagePack value) demands; none: no login is
+/// needed.
+///
+/// The original serves everybody if the value is not a map, or if the method in force has no users.
+/// Here both need a login: the data shows that somebody wanted access restricted.
+#[must_use]
+pub fn login(value: &[u8]) -> Option<Login> {
+    read_login(value).unwrap_or(Some(Login::Unreadable))
+}
+
+/// None for a value of another form.
+fn read_login(value: &[u8]) -> Option<Option<Login>> {
+    if value == [0xc0] {
+        return Some(None);
+    }
+    let mut reader = Reader::new(value);
+    let mut login = None;
+    for _ in 0..reader.read_map_len().ok()? {
+        let key = reader.read_raw().ok()?;
+        let value = reader.read_raw().ok()?;
+        if Reader::new(key).read_str_bytes() == Ok(b"current") && value != [0xc0] {
+            let name = Reader::new(value).read_str().ok()?;
+            login = Some(Login::Method(name.chars().take(METHOD_CHARS).collect()));
+        }
+    }
+    Some(login)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::meta::*;
+    use crate::path::Path;
+
+    fn path(text: &str) -> Path {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_entry_that_switches_authorisation_on_is_where_the_original_has_it() {
+        assert_eq!(path(":n.auth").as_bytes(), AUTH_PATH);
+    }
+
+    #[test]
+    fn a_family_has_its_top_and_all_below_and_nothing_else() {
+        for family in Family::ALL {
+            let top = format!(":n.{}", family.name());
+            assert_eq!(Family::of(path(&top).as_bytes()), Some(family));
+            assert_eq!(Family::of(path(&format!("{top}.a.b")).as_bytes()), Some(family));
+            assert_eq!(Family::of(path(family.name()).as_bytes()), None);
+            assert_eq!(Family::of(path(&format!(":n.x.{}", family.name())).as_bytes()), None);
+        }
+        for other in [":", ":n", ":n.shards:1", ":n.authx", ":n:1"] {
+            assert_eq!(Family::of(path(other).as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_needed_unless_the_entry_clearly_says_otherwise() {
+        let method = |name: &str| Some(Login::Method(name.into()));
+        let cases: [(&[u8], Option<Login>); 11] = [
+            (b"\xc0", None),
+            (b"\x80", None),
+            (b"\x81\xa7current\xc0", None),
+            (b"\x81\xa5other\xa1x", None),
+            (b"\x81\xa7current\xa8password", method("password")),
+            (b"\x82\xa1x\x92\x01\x02\xa7current\xa4root", method("root")),
+            // Of two, one that needs a login is enough.
+            (b"\x82\xa7current\xa4root\xa7current\xc0", method("root")),
+            (b"\x81\xa7current\xc3", Some(Login::Unreadable)),
+            (b"\x81\xa7current\xc4\x04root", Some(Login::Unreadable)),
+            (b"\xa4root", Some(Login::Unreadable)),
+            (b"\x91\xa7current", Some(Login::Unreadable)),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(login(value), expected, "{value:02x?}");
+        }
+        let long = [&b"\x81\xa7current\xda\x01\x00"[..], &[b'm'; 256]].concat();
+        assert_eq!(login(&long).unwrap().to_string().len(), "method \"\"".len() + METHOD_CHARS);
+    }
+}

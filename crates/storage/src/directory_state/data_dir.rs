@@ -1,0 +1,311 @@
+//! A node's data directory: one node at a time (a lock), and the order in which files come and go.
+//!
+//! The order, at a start: [`DataDir::open`], [`DataDir::recover`], if
+//! [`needs_snapshot`](crate::recover::NextLog) then [`DataDir::save`], then [`DataDir::begin_log`],
+//! and only then anything may leave the node. While it runs: [`DataDir::rotate`], then a snapshot
+//! of that moment's state with [`DataDir::save`] under the new log's number, then
+//! [`DataDir::prune`]. After a failure: a snapshot under a new number, then a log of that number
+//! that starts from it ([`LogStart::Snapshot`]). At the end: [`DataDir::stop`].
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::left_network::set_aside;
+use crate::directory::{Directory, FILE_MODE};
+use crate::disk::Disk;
+use crate::engine::{Image, Knowledge};
+use crate::error::StorageError;
+use crate::header::{FileHeader, LogStart};
+use crate::identity::{Identity, Life};
+use crate::log::LogWriter;
+use crate::model::ids::NodeTable;
+use crate::past::{Keep, expendable};
+use crate::recover::{Files, RecoverOptions, Recovered, recover};
+use crate::snapshot::{
+    Progress, SnapshotInfo, SnapshotSummary, snapshot_name, verify_snapshot, write_snapshot,
+};
+
+const LOCK_NAME: &str = "lock";
+/// For its user only: it holds all that the node holds.
+pub(super) const DIRECTORY_MODE: u32 = 0o700;
+
+/// A data directory in use.
+pub struct DataDir {
+    disk: Arc<dyn Disk>,
+    /// Locked as long as it is open.
+    _lock: Option<File>,
+    /// Where the old files are now, if the directory's node had left for good.
+    left: Option<PathBuf>,
+}
+
+impl DataDir {
+    /// Takes a directory into use; it is created if it does not exist. If its node has left its
+    /// network for good, its files are set aside ([`DataDir::left`]), and it is empty.
+    ///
+    /// # Errors
+    /// [`StorageError::Locked`] if another node uses it; [`StorageError::Io`].
+    pub fn open(path: &Path) -> Result<Self, StorageError> {
+        let shown = path.display().to_string();
+        make(path).map_err(StorageError::io(&shown, "make"))?;
+        let lock = lock(path, &shown)?;
+        let disk = Directory::new(path);
+        let left = set_aside(path, &disk)?;
+        Ok(Self { disk: Arc::new(disk), _lock: Some(lock), left })
+    }
+
+    /// The folder in which the files of a node are that had left its network for good; none if it had
+    /// not.
+    #[must_use]
+    pub fn left(&self) -> Option<&Path> {
+        self.left.as_deref()
+    }
+
+    /// The same on any disk, without a lock; for tests.
+    #[must_use]
+    pub fn on(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, _lock: None, left: None }
+    }
+
+    /// Its files.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Reads the directory ([`recover`]) and truncates incomplete ends, so that it can be
+    /// continued.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn recover(
+        &self,
+        network: &str,
+        name: &str,
+        options: &RecoverOptions,
+        progress: &mut dyn FnMut(&str, Progress),
+    ) -> Result<Recovered, StorageError> {
+        let recovered = recover(&*self.disk, network, name, options, progress)?;
+        recovered.repair(&*self.disk)?;
+        Ok(recovered)
+    }
+
+    /// Begins a log and records that it exists. What is appended to it is safe once it is synced.
+    ///
+    /// # Errors
+    /// [`StorageError`]; then there is no such log, or an unused one. Its number must not be used
+    /// again.
+    pub fn begin_log(
+        &self,
+        header: &FileHeader,
+        start: LogStart,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<LogWriter, StorageError> {
+        let log = LogWriter::create(&*self.disk, header, start, knowledge, table)?;
+        self.note(header, Life::Running { log: header.number })?;
+        Ok(log)
+    }
+
+    /// Closes a log and begins the next one, which continues it.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the log is closed, or has failed, and there is no next one, or an unused
+    /// one.
+    pub fn rotate(
+        &self,
+        log: LogWriter,
+        header: &FileHeader,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<LogWriter, StorageError> {
+        let start = log.close()?;
+        self.begin_log(header, start, knowledge, table)
+    }
+
+    /// Ends the last log: the node stops in an orderly way. After this nothing may leave the node.
+    ///
+    /// # Errors
+    /// [`StorageError`]; everything that was appended before may be safe or not.
+    pub fn stop(
+        &self,
+        log: LogWriter,
+        time_ms: u64,
+        knowledge: &Knowledge,
+        table: &NodeTable,
+    ) -> Result<(), StorageError> {
+        let (header, name) = (log.header().clone(), log.name().to_owned());
+        let stopped = log.stop(time_ms, knowledge, table)?;
+        let files = self.disk.list().map_err(StorageError::io("the data directory", "list"))?;
+        let entry = files.into_iter().find(|entry| entry.name == name);
+        let changed_ns = entry.map_or(0, |entry| entry.changed_ns);
+        let (log, bytes) = (stopped.number, stopped.bytes);
+        self.note(&header, Life::Stopped { log, bytes, changed_ns })
+    }
+
+    /// The node whose last log that was ([`DataDir::stop`]) does not come back.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the directory says that the node has stopped, or that it has left.
+    pub fn note_left(&self, header: &FileHeader) -> Result<(), StorageError> {
+        self.note(header, Life::Left { log: header.number })
+    }
+
+    fn note(&self, header: &FileHeader, life: Life) -> Result<(), StorageError> {
+        let (network, name) = (header.network.clone(), header.id.name.clone());
+        Identity { network, name, store: header.store, life }.store(&*self.disk)
+    }
+
+    /// Writes a snapshot, and reads it back. Takes long; can be done while the log is written.
+    ///
+    /// # Errors
+    /// [`StorageError`]; there is no such snapshot.
+    pub fn save(
+        &self,
+        header: &FileHeader,
+        image: &Image,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<SnapshotInfo, StorageError> {
+        let info = write_snapshot(&*self.disk, header, image, progress)?;
+        match self.verify(&info) {
+            Ok(()) => Ok(info),
+            Err(error) => {
+                // An invalid file must not take the place of a snapshot. The first error is the one
+                // to report.
+                let _ = self.disk.remove(&info.name);
+                let _ = self.disk.sync_dir();
+                Err(error)
+            }
+        }
+    }
+
+    fn verify(&self, info: &SnapshotInfo) -> Result<(), StorageError> {
+        let source = self.disk.open(&info.name).map_err(StorageError::io(&info.name, "open"))?;
+        let SnapshotSummary { header, entries, tombstones, bytes, .. } =
+            verify_snapshot(&info.name, source, &mut |_| {})?;
+        let read = (header.number, entries, tombstones, bytes);
+        if read == (info.number, info.entries, info.tombstones, info.bytes) {
+            return Ok(());
+        }
+        Err(StorageError::NotVerified { file: info.name.clone() })
+    }
+
+    /// Removes files that need not be kept any more, now that the snapshot `verified` is known to
+    /// be valid. Returns their names.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`]; some may be removed.
+    pub fn prune(&self, verified: u64, keep: &Keep) -> Result<Vec<String>, StorageError> {
+        let files = Files::list(&*self.disk)?;
+        let old = expendable(&*self.disk, &files, verified, keep)?;
+        for name in &old {
+            self.disk.remove(name).map_err(StorageError::io(name, "remove"))?;
+        }
+        if !old.is_empty() {
+            self.disk.sync_dir().map_err(StorageError::io("the data directory", "sync"))?;
+        }
+        Ok(old)
+    }
+
+    /// Removes history that is kept only for its age, because the disk is full; only if the newest
+    /// snapshot is read and found valid. Returns whether there is more room now.
+    ///
+    /// # Errors
+    /// [`StorageError`]; some may be removed.
+    pub fn make_room(&self, snapshots: usize) -> Result<bool, StorageError> {
+        let files = Files::list(&*self.disk)?;
+        let Some((number, entry)) = files.snapshots.last_key_value() else { return Ok(false) };
+        let keep = Keep::snapshots(snapshots);
+        if expendable(&*self.disk, &files, *number, &keep)?.is_empty() {
+            return Ok(false);
+        }
+        let name = entry.name.as_str();
+        let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
+        verify_snapshot(name, source, &mut |_| {})?;
+        Ok(!self.prune(*number, &keep)?.is_empty())
+    }
+
+    /// The snapshots in the directory, oldest first.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub fn snapshots(&self) -> Result<Vec<String>, StorageError> {
+        Ok(Files::list(&*self.disk)?.snapshots.keys().map(|n| snapshot_name(*n)).collect())
+    }
+}
+
+/// Makes a directory, and those above it that are not there.
+fn make(path: &Path) -> io::Result<()> {
+    let parents = missing_parents(path, Path::is_dir);
+    if parents.is_empty() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
+    // Each new name survives a power cut only when the directory that it is in is synced.
+    parents.into_iter().try_for_each(|parent| File::open(parent)?.sync_all())
+}
+
+/// The directories that get a new name when `path` is made, from the top down.
+fn missing_parents(path: &Path, is_there: impl Fn(&Path) -> bool) -> Vec<&Path> {
+    let here = Path::new(".");
+    let mut parents: Vec<&Path> = (path.ancestors())
+        .take_while(|path| !path.as_os_str().is_empty() && !is_there(path))
+        .filter_map(Path::parent)
+        .map(|parent| if parent.as_os_str().is_empty() { here } else { parent })
+        .collect();
+    parents.reverse();
+    parents
+}
+
+fn lock(path: &Path, shown: &str) -> Result<File, StorageError> {
+    let name = path.join(LOCK_NAME);
+    let failed = |source| StorageError::Io { file: shown.to_owned(), action: "lock", source };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+    let mut file = options.open(&name).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let by = fs::read_to_string(&name).unwrap_or_default().trim().to_owned();
+            return Err(StorageError::Locked { directory: shown.to_owned(), by });
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    // For an operator who finds it locked. A full disk is no reason not to start.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "process {}", std::process::id()));
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::data_dir::*;
+
+    #[test]
+    fn a_directory_is_made_and_used_by_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let first = DataDir::open(&path).unwrap();
+        let error = DataDir::open(&path).err().unwrap();
+        let own = format!("process {}", std::process::id());
+        assert!(matches!(&error, StorageError::Locked { by, .. } if *by == own), "{error}");
+        assert!(error.to_string().contains("stop that node"), "{error}");
+        drop(first);
+        DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn every_directory_that_gets_a_new_name_is_synced() {
+        let parents = |path, there: &[&str]| {
+            let is_there = |path: &Path| there.iter().any(|there| path == Path::new(there));
+            let parents = missing_parents(Path::new(path), is_there);
+            parents.iter().map(|path| path.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(parents("/v/a/b/c", &["/", "/v"]), ["/v", "/v/a", "/v/a/b"]);
+        assert_eq!(parents("/v/a", &["/", "/v"]), ["/v"]);
+        assert_eq!(parents("a/b", &[]), [".", "a"]);
+        assert_eq!(parents("a/../b", &["a", "a/.."]), ["a/.."]);
+        assert!(parents("a", &["a"]).is_empty());
+    }
+}

@@ -1,0 +1,6 @@
+//! A node's data directory as a whole: lock, identity, which files there are and which may go.
+
+pub mod data_dir;
+pub mod identity;
+mod left_network;
+pub mod past;

@@ -1,0 +1,158 @@
+//! A real directory as a [`Disk`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use crate::disk::{Disk, DiskEntry, DiskFile, FileId};
+
+/// Files hold all that the node holds: they are for its user only.
+pub(crate) const FILE_MODE: u32 = 0o600;
+
+/// A directory of the file system.
+#[derive(Debug, Clone)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    /// The directory at a path; it should be there.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Disk for Directory {
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        let file =
+            options.write(true).create_new(true).mode(FILE_MODE).open(self.path.join(name))?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(File::open(self.path.join(name))?))
+    }
+
+    fn list(&self) -> io::Result<Vec<DiskEntry>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                // It went away meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if metadata.is_file() {
+                let changed_ns = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
+                let (bytes, id) = (metadata.len(), file_id(&metadata));
+                files.push(DiskEntry { name, bytes, id, changed_ns });
+            }
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(files)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn truncate(&self, name: &str, bytes: u64) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(self.path.join(name))?;
+        file.set_len(bytes)?;
+        file.sync_all()
+    }
+
+    fn sync_file(&self, name: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).open(self.path.join(name))?.sync_all()
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+}
+
+struct RealFile(File);
+
+impl Write for RealFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl DiskFile for RealFile {
+    fn sync(&mut self) -> io::Result<()> {
+        // The length of a file that grew is synced with its data; times need not be.
+        self.0.sync_data()
+    }
+
+    fn id(&self) -> io::Result<FileId> {
+        Ok(file_id(&self.0.metadata()?))
+    }
+}
+
+fn file_id(metadata: &fs::Metadata) -> FileId {
+    let born = metadata.created().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+    FileId {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        born_ns: born.and_then(|t| u64::try_from(t.as_nanos()).ok()).unwrap_or(0),
+    }
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    let all = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    u64::try_from(all).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::directory::*;
+
+    #[test]
+    fn a_file_keeps_its_id_under_another_name_and_a_copy_has_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Directory::new(folder.path());
+        let write = |name| {
+            let mut file = disk.create(name).unwrap();
+            file.write_all(b"same").unwrap();
+            file.sync().unwrap();
+            file.id().unwrap()
+        };
+        let (first, copy) = (write("a"), write("copy"));
+        assert!(!first.is_same(&copy));
+        assert_eq!(disk.create("a").err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+        disk.rename("a", "b").unwrap();
+        disk.sync_dir().unwrap();
+        let entry = disk.list().unwrap().remove(0);
+        assert_eq!((entry.name.as_str(), entry.bytes), ("b", 4));
+        assert!(entry.id.is_same(&first));
+        disk.truncate("b", 2).unwrap();
+        disk.sync_file("b").unwrap();
+        assert!(disk.sync_file("nothing").is_err());
+        disk.remove("copy").unwrap();
+        assert_eq!(disk.list().unwrap().len(), 1);
+        let mut content = Vec::new();
+        disk.open("b").unwrap().read_to_end(&mut content).unwrap();
+        assert_eq!(content, b"sa");
+    }
+}

@@ -1,0 +1,8 @@
+//! What a start makes of the files: what can be trusted, and the state that they give.
+
+pub(super) mod bulk;
+mod changes;
+#[cfg(any(test, feature = "planted-defects"))]
+pub mod listing;
+pub mod recover;
+pub mod replay;

@@ -1,0 +1,352 @@
+//! Reads the logs of a start, one after the other, and judges deviations.
+
+use crate::batch::Op;
+use crate::disk::{Disk, DiskEntry};
+use crate::error::{FileKind, FormatError, StorageError};
+use crate::frame::FrameReader;
+use crate::header::LogStart;
+use crate::identity::Life;
+use crate::log::{LogBatch, LogReader, log_name};
+use crate::recover::files::Files;
+use crate::recover::report::{Repair, Warning};
+use crate::recover::{Owner, RecoverOptions, Until};
+use crate::replay::Replay;
+use crate::snapshot::Progress;
+
+/// This many batches are read between two reports of progress.
+const REPORT_BATCHES: u64 = 1 << 12;
+
+/// The logs of a start.
+pub(super) struct Chain<'a> {
+    disk: &'a dyn Disk,
+    owner: Owner<'a>,
+    options: &'a RecoverOptions,
+    life: Option<Life>,
+    pub(super) replay: Replay,
+    /// The last one that was read.
+    pub(super) last: Option<LastLog>,
+    pub(super) found: Vec<Warning>,
+    pub(super) cuts: Vec<Repair>,
+    /// Whether damage, and everything after it, was left out.
+    pub(super) discarded: bool,
+}
+
+/// What is known of the last log that was read.
+pub(super) struct LastLog {
+    pub(super) number: u64,
+    /// Where its last complete batch ends.
+    pub(super) end: u64,
+    /// Whether that says that the node stopped.
+    pub(super) is_stop: bool,
+    /// Whether it is the very file that was written.
+    pub(super) is_same_file: bool,
+    /// The time of that batch, milliseconds since 1970; the log's own if it has none.
+    time_ms: u64,
+}
+
+/// Whether to go on.
+#[derive(PartialEq)]
+enum Flow {
+    GoOn,
+    /// The wanted moment is reached.
+    Enough,
+}
+
+/// Takes logs off the end of the list that were just being begun when the node was interrupted;
+/// gives back their names.
+pub(super) fn take_unborn(
+    disk: &dyn Disk,
+    files: &mut Files,
+    life: Option<Life>,
+) -> Result<Vec<String>, StorageError> {
+    let mut names = Vec::new();
+    while let Some((number, entry)) = files.logs.last_key_value() {
+        let was_safe = life.is_some_and(|life| life.synced(*number) > 0);
+        if was_safe || !is_unborn(disk, entry)? {
+            break;
+        }
+        let number = *number;
+        names.push(entry.name.clone());
+        // Its number stays used.
+        files.set_aside.extend(files.logs.remove(&number).map(|entry| (number, entry.name)));
+    }
+    Ok(names)
+}
+
+/// Whether a log lacks its first batch, and nothing valid follows what is there.
+fn is_unborn(disk: &dyn Disk, entry: &DiskEntry) -> Result<bool, StorageError> {
+    let name = entry.name.as_str();
+    let open = || disk.open(name).map_err(StorageError::io(name, "open"));
+    match LogReader::new(name, open()?) {
+        Ok(mut reader) => match reader.next() {
+            Ok(None) => Ok(true),
+            Ok(Some(_)) => Ok(false),
+            Err(error) if error.is_bad_frame() => Ok(reader.look_beyond()?.frames == 0),
+            Err(_) => Ok(false),
+        },
+        Err(StorageError::Io { file, action, source }) => {
+            Err(StorageError::Io { file, action, source })
+        }
+        // Rubbish was never written by us; what a power cut leaves is the beginning of a frame,
+        // or zeros.
+        Err(error) if error.is_bad_frame() || entry.bytes == 0 => {
+            Ok(FrameReader::new(name, open()?).look_beyond(|_| 0)?.frames == 0)
+        }
+        Err(_) => is_zero(disk, name),
+    }
+}
+
+fn is_zero(disk: &dyn Disk, name: &str) -> Result<bool, StorageError> {
+    let mut source = disk.open(name).map_err(StorageError::io(name, "open"))?;
+    let mut buffer = [0; 4096];
+    loop {
+        match source.read(&mut buffer).map_err(StorageError::io(name, "read"))? {
+            0 => return Ok(true),
+            read if buffer.iter().take(read).any(|byte| *byte != 0) => return Ok(false),
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Chain<'a> {
+    pub(super) fn new(
+        disk: &'a dyn Disk,
+        owner: Owner<'a>,
+        options: &'a RecoverOptions,
+        life: Option<Life>,
+        replay: Replay,
+    ) -> Self {
+        Self {
+            disk,
+            owner,
+            options,
+            life,
+            replay,
+            last: None,
+            found: Vec::new(),
+            cuts: Vec::new(),
+            discarded: false,
+        }
+    }
+
+    /// Reads all logs from a number on.
+    pub(super) fn read(
+        &mut self,
+        files: &Files,
+        from: u64,
+        progress: &mut dyn FnMut(&str, Progress),
+    ) -> Result<(), StorageError> {
+        let newest = files.logs.keys().next_back().copied();
+        for (number, entry) in files.logs.range(from..) {
+            // What is not whole at the end of a log that nothing goes on from is where the disk failed.
+            let next = files.logs.range(number + 1..).next();
+            let may_be_torn = Some(*number) == newest
+                || self.options.until.is_some() && next.is_some_and(|next| self.begins_anew(next));
+            match self.read_log(*number, entry, from, may_be_torn, progress) {
+                Ok(Flow::GoOn) => {}
+                Ok(Flow::Enough) => break,
+                // What follows a gap is later than the wanted moment; otherwise its snapshot would
+                // be wanted.
+                Err(StorageError::NeedsSnapshot { .. })
+                    if self.options.until.is_some() && self.last.is_some() =>
+                {
+                    self.tell_gap(entry)?;
+                    break;
+                }
+                Err(error) if self.options.discard_damaged && error.is_damage() => {
+                    self.found.push(Warning::Discarded(Box::new(error)));
+                    self.discarded = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a log begins with the snapshot of its number, and not where the one before it ended.
+    fn begins_anew(&self, (number, _): (&u64, &DiskEntry)) -> bool {
+        LogReader::open(self.disk, *number).is_ok_and(|log| log.start() == LogStart::Snapshot)
+    }
+
+    /// The wanted moment is later than all that was logged before a gap, and earlier than the log behind it.
+    fn tell_gap(&mut self, behind: &DiskEntry) -> Result<(), StorageError> {
+        let Some(last) = &self.last else { return Ok(()) };
+        let name = behind.name.as_str();
+        let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
+        let to_ms = LogReader::new(name, source)?.header().time_ms;
+        // What is not whole at its end says no more than this.
+        self.found.retain(|warning| !matches!(warning, Warning::TornTail { .. }));
+        let (file, from_ms) = (log_name(last.number), last.time_ms);
+        self.found.push(Warning::Gap { file, from_ms, next: name.to_owned(), to_ms });
+        Ok(())
+    }
+
+    fn read_log(
+        &mut self,
+        number: u64,
+        entry: &DiskEntry,
+        from: u64,
+        may_be_torn: bool,
+        progress: &mut dyn FnMut(&str, Progress),
+    ) -> Result<Flow, StorageError> {
+        let name = entry.name.as_str();
+        let source = self.disk.open(name).map_err(StorageError::io(name, "open"))?;
+        let mut reader = LogReader::new(name, source)?;
+        self.check_header(&reader, number, from, name)?;
+        reader.name_into(self.replay.lend_table());
+        let mut last = LastLog {
+            number,
+            end: reader.end(),
+            is_stop: false,
+            is_same_file: reader.file_id().is_same(&entry.id),
+            time_ms: reader.header().time_ms,
+        };
+        let read = self.read_batches(&mut reader, &mut last, name, progress);
+        let judged = match read {
+            Ok(Flow::Enough) => Ok(Flow::Enough),
+            Ok(Flow::GoOn) if last.end == entry.bytes => self.check_length(entry, &last),
+            Ok(Flow::GoOn) => self.judge_tail(entry, &last, may_be_torn),
+            Err(error) if may_be_torn && self.synced(number) <= last.end => {
+                match is_torn(&error, &mut reader) {
+                    Ok(true) => self.judge_tail(entry, &last, may_be_torn),
+                    Ok(false) => Err(error),
+                    Err(cannot_read) => Err(cannot_read),
+                }
+            }
+            Err(error) => Err(error),
+        };
+        self.replay.take_table(reader.into_table());
+        self.last = Some(last);
+        judged
+    }
+
+    fn check_header(
+        &self,
+        reader: &LogReader,
+        number: u64,
+        from: u64,
+        name: &str,
+    ) -> Result<(), StorageError> {
+        let header = reader.header();
+        self.owner.check(name, &header.network, header.id.name.as_str())?;
+        if header.number != number {
+            return Err(StorageError::Misnamed { file: name.to_owned(), found: header.number });
+        }
+        let before = match (&self.last, reader.start()) {
+            // The snapshot of its number has all that came before.
+            (None, _) if number == from => return Ok(()),
+            (_, LogStart::Snapshot | LogStart::Empty) => {
+                return Err(StorageError::NeedsSnapshot { file: name.to_owned(), number });
+            }
+            (last, LogStart::After { number, bytes }) => {
+                last.as_ref().filter(|l| l.number == number).map(|l| (l.end, bytes)).ok_or(number)
+            }
+        };
+        match before {
+            Ok((end, bytes)) if end == bytes => Ok(()),
+            Ok((offset, expected)) => {
+                let file = log_name(self.last.as_ref().map_or(0, |l| l.number));
+                Err(StorageError::Shortened { file, offset, expected })
+            }
+            Err(missing) => Err(StorageError::Missing { file: log_name(missing) }),
+        }
+    }
+
+    fn read_batches(
+        &mut self,
+        reader: &mut LogReader,
+        last: &mut LastLog,
+        name: &str,
+        progress: &mut dyn FnMut(&str, Progress),
+    ) -> Result<Flow, StorageError> {
+        let mut is_first = true;
+        while let Some(batch) = reader.next()? {
+            if is_first && batch.knowledge.is_none() {
+                return Err(StorageError::Damaged {
+                    file: name.to_owned(),
+                    kind: FileKind::Log,
+                    offset: batch.offset,
+                    problem: FormatError::Lacks("state in the first batch"),
+                });
+            }
+            is_first = false;
+            if self.is_later(&batch) {
+                return Ok(Flow::Enough);
+            }
+            (last.end, last.is_stop) = (batch.end, batch.is_stop);
+            last.time_ms = last.time_ms.max(batch.time_ms);
+            self.replay.apply(batch, reader.table());
+            if self.replay.batches().is_multiple_of(REPORT_BATCHES) {
+                let entries = self.replay.batches();
+                progress(name, Progress { entries, total: 0, bytes: last.end });
+            }
+        }
+        if is_first {
+            let (file, kind, offset) = (name.to_owned(), FileKind::Log, last.end);
+            return Err(StorageError::Incomplete { file, kind, offset });
+        }
+        Ok(Flow::GoOn)
+    }
+
+    /// Whether a batch is after the wanted moment.
+    fn is_later(&self, batch: &LogBatch) -> bool {
+        match self.options.until {
+            None => false,
+            Some(Until::Time(time_ms)) => batch.time_ms > time_ms,
+            Some(Until::Tock(tock)) => {
+                let is_put_later = |op: &Op| match op {
+                    Op::Put(change) => change.entry.tock() > tock,
+                    Op::Gone { .. } => false,
+                };
+                batch.ops.iter().any(is_put_later)
+                    || batch.knowledge.as_ref().is_some_and(|k| k.tock > tock)
+            }
+        }
+    }
+
+    /// A log that ends with a whole batch: it must not have been longer.
+    fn check_length(&self, entry: &DiskEntry, last: &LastLog) -> Result<Flow, StorageError> {
+        match self.synced(last.number) {
+            expected if expected > last.end => Err(StorageError::Shortened {
+                file: entry.name.clone(),
+                offset: last.end,
+                expected,
+            }),
+            _ => Ok(Flow::GoOn),
+        }
+    }
+
+    /// A log with an incomplete part after its last complete batch.
+    fn judge_tail(
+        &mut self,
+        entry: &DiskEntry,
+        last: &LastLog,
+        may_be_torn: bool,
+    ) -> Result<Flow, StorageError> {
+        if !may_be_torn || self.synced(last.number) > last.end {
+            let (file, kind, offset) = (entry.name.clone(), FileKind::Log, last.end);
+            return Err(StorageError::Incomplete { file, kind, offset });
+        }
+        let bytes = entry.bytes.saturating_sub(last.end);
+        self.found.push(Warning::TornTail { file: entry.name.clone(), offset: last.end, bytes });
+        self.cuts.push(Repair::Cut { name: entry.name.clone(), bytes: last.end });
+        Ok(Flow::GoOn)
+    }
+
+    fn synced(&self, number: u64) -> u64 {
+        self.life.map_or(0, |life| life.synced(number))
+    }
+}
+
+/// Whether an invalid frame is only the end of an interrupted write: nothing valid follows it. Or,
+/// since the system does not write in order: something valid follows, but a part in between was
+/// never written, and nothing says that it had been synced.
+fn is_torn(error: &StorageError, reader: &mut LogReader) -> Result<bool, StorageError> {
+    let StorageError::Damaged { offset, .. } = error else { return Ok(false) };
+    if !error.is_bad_frame() {
+        return Ok(false);
+    }
+    let beyond = reader.look_beyond()?;
+    Ok(beyond.frames == 0 || (beyond.has_hole && beyond.claim <= *offset))
+}

@@ -1,0 +1,236 @@
+//! `members`: the network, as one node sees it, and taking a member off the Delete group.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::cli::error::CliError;
+use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::terminal::output::{Output, Table, json_of, printable};
+use crate::cli::terminal::units::show_millis;
+use crate::client::message::{array_items, as_str};
+use crate::client::{Fields, Message};
+
+/// Print the network's members, or forget one
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node members
+  distkv-node members --json | jq -r 'select(.state == \"down\") | .name'
+  distkv-node members forget n3
+
+STATE is self, up, suspect (silent for a moment), down, left, or away (known only from the \
+Delete group's list); FOR says since when.
+
+LINK says whether changes flow directly to the node; it is LAGGING when changes came too \
+fast for it, so that it fetches them. ACKED is the last of this node's own changes that it \
+has confirmed.
+
+KEEPER is the node's rank among the housekeepers, which drive the healing of a split. DELETE \
+is yes for members of the Delete group, or says how long one has been missed: all of them \
+must agree before deleted entries are purged.
+
+With --json, one object per line.
+
+Exit code: 0 done, 1 the node cannot be asked, 2 usage.")]
+pub(in crate::cli) struct MembersArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum What {
+    List(ListArgs),
+    Forget(ForgetArgs),
+}
+
+/// Print the network's members, as a node sees them; the same as `members` alone
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Take a member that will not come back off the Delete group, so that purging goes on
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node members forget n3
+  distkv-node members forget n3 --yes  # without a question
+
+Deleted entries are purged only while all members of the Delete group are up. When one is \
+lost for good, forget it. If it comes back after all, it is a new member: changes that \
+nobody else had count as new changes, and entries that only it had deleted may have to be \
+deleted again.
+
+On a terminal, the command asks first. Each forget permanently adds metadata on every node.
+
+Exit code: 0 it is forgotten, or was before; 1 it is not, 2 usage.")]
+struct ForgetArgs {
+    /// The member's name
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    yes: bool,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(args: MembersArgs) -> Result<(), CliError> {
+    match args.what {
+        None => list(&args.remote).await,
+        Some(What::List(list_args)) => list(&list_args.remote.or(args.remote)).await,
+        Some(What::Forget(forget_args)) => {
+            let remote = forget_args.remote.or(args.remote);
+            forget(&forget_args.name, forget_args.yes, &remote).await
+        }
+    }
+}
+
+async fn list(remote: &RemoteArgs) -> Result<(), CliError> {
+    let reply = remote.connect().await?.request("members", &Fields::new()).await?;
+    let members = reply.get("result").unwrap_or_default();
+    let mut output = Output::new(remote.json);
+    if output.json {
+        for member in array_items(members) {
+            output.line(&json_of(member).to_string())?;
+        }
+        output.flush()?;
+        // Each line is a member; programs find the warnings in `status`.
+        warnings_of(&reply).iter().for_each(|warning| eprintln!("warning: {warning}"));
+        return Ok(());
+    }
+    let head = [
+        "NAME",
+        "STATE",
+        "FOR",
+        "LINK",
+        "READY",
+        "ACKED",
+        "KEEPER",
+        "DELETE",
+        "PEERS AT",
+        "CLIENTS AT",
+        "SOFTWARE",
+    ];
+    let mut table = Table::with_head(&head);
+    for member in array_items(members).filter_map(|member| Message::new(member).ok()) {
+        table.row(cells(&member));
+    }
+    table.print(&mut output)?;
+    print_warnings(&reply, &mut output)?;
+    output.flush()
+}
+
+fn cells(member: &Message) -> [String; 11] {
+    let text = |name: &str| member.str(name).unwrap_or_default().to_owned();
+    let yes_no = |name: &str| match member.bool(name) {
+        Some(true) => String::from("yes"),
+        Some(false) => String::from("no"),
+        None => String::new(),
+    };
+    let is_self = member.str("state") == Some("self");
+    let link = match (is_self, member.bool("lagging")) {
+        (true, _) => String::new(),
+        (false, Some(true)) => String::from("lagging"),
+        (false, Some(false) | None) => yes_no("linked"),
+    };
+    let acked = member.u64("acked").filter(|_| !is_self);
+    let delete = match (member.bool("delete_member"), member.u64("away_ms")) {
+        (Some(true), None) => String::from("yes"),
+        (Some(true), Some(away)) => format!("missed {}", show_millis(away)),
+        (Some(false) | None, _) => String::new(),
+    };
+    [
+        text("name"),
+        text("state"),
+        member.u64("since_ms").map(show_millis).unwrap_or_default(),
+        link,
+        yes_no("ready"),
+        acked.map(|tick| tick.to_string()).unwrap_or_default(),
+        member.u64("housekeeper").map(|place| place.to_string()).unwrap_or_default(),
+        delete,
+        text("gossip"),
+        text("client"),
+        text("software"),
+    ]
+}
+
+/// What a node wants everybody to know.
+fn warnings_of(reply: &Message) -> Vec<String> {
+    let warnings = array_items(reply.get("warnings").unwrap_or_default()).filter_map(as_str);
+    warnings.map(|warning| printable(warning).into_owned()).collect()
+}
+
+/// The same, one line each.
+pub(super) fn print_warnings(reply: &Message, output: &mut Output) -> Result<(), CliError> {
+    let warnings = warnings_of(reply);
+    warnings.iter().try_for_each(|warning| output.line(&format!("warning: {warning}")))
+}
+
+async fn forget(name: &str, yes: bool, remote: &RemoteArgs) -> Result<(), CliError> {
+    let connection = remote.connect().await?;
+    if !yes && io::stdin().is_terminal() && !ask(name)? {
+        return Err(CliError::Failure(format!("{name} is not forgotten")));
+    }
+    let mut fields = Fields::new();
+    fields.str("node", name);
+    let did = match connection.request("forget_member", &fields).await {
+        Ok(_) => "forgotten; the Delete group goes on without it",
+        Err(_) if is_off_the_list(name, &connection).await? => {
+            "not in the Delete group, so there is nothing to forget"
+        }
+        Err(error) => return Err(error),
+    };
+    let mut output = Output::new(remote.json);
+    output.either(
+        || json!({"name": name, "forgotten": true}),
+        || format!("{}: {did}", printable(name)),
+    )?;
+    output.flush()
+}
+
+/// Whether a member is gone, and nobody waits for it: as when it was forgotten before.
+async fn is_off_the_list(name: &str, connection: &Remote) -> Result<bool, CliError> {
+    let reply = connection.request("members", &Fields::new()).await?;
+    let members = reply.get("result").unwrap_or_default();
+    let rows = array_items(members).filter_map(|member| Message::new(member).ok());
+    let mut rows = rows.filter(|row| row.str("name") == Some(name));
+    let is_gone = |row: &Message| matches!(row.str("state"), Some("down" | "left"));
+    Ok(rows.next().is_some_and(|row| is_gone(&row) && row.bool("delete_member") == Some(false)))
+}
+
+fn ask(name: &str) -> Result<bool, CliError> {
+    let unreadable =
+        |error: io::Error| CliError::Failure(format!("cannot ask on this terminal: {error}"));
+    eprint!(
+        "Forget {}? If it comes back, what it alone has deleted may have to be deleted again. [y/N] ",
+        printable(name)
+    );
+    io::stderr().flush().map_err(unreadable)?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).map_err(unreadable)?;
+    Ok(is_yes(&answer))
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_yes_is_yes() {
+        assert!(is_yes("y\n") && is_yes(" Yes \r\n"));
+        assert!(!is_yes("\n") && !is_yes("") && !is_yes("n\n") && !is_yes("yesterday\n"));
+    }
+}

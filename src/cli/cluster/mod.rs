@@ -1,0 +1,11 @@
+//! Commands on nodes and their network: how they are, what they know, who belongs to it.
+
+pub(super) mod conflicts;
+pub(super) mod leave;
+pub(super) mod members;
+mod resync;
+pub(super) mod shards;
+pub(super) mod state;
+pub(super) mod status;
+pub(super) mod verify;
+pub(super) mod wait;

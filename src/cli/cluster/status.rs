@@ -1,0 +1,190 @@
+//! `status`: how one node is.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use serde_json::json;
+
+use super::members::print_warnings;
+use crate::cli::error::CliError;
+use crate::cli::remote::RemoteArgs;
+use crate::cli::terminal::output::{Output, Table, json_of, printable, text_of};
+use crate::cli::terminal::times::show_time;
+use crate::cli::terminal::units::{show_bytes, show_millis};
+use crate::client::message::{array_items, as_str, as_u64, map_items};
+use crate::client::{ClientError, Fields, Message, ServerError};
+use crate::node::config::SyncPolicy;
+use crate::protocol::client::ErrorCode;
+
+/// Print the status of a node: ready or not, version, sizes, counters
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node status
+  distkv-node status --json | jq .entries
+  distkv-node status --timeout 1s >/dev/null && echo ready  # health check
+
+Exit code: 0 the node serves clients, 1 it does not (yet) or cannot be asked, 2 usage.")]
+pub(in crate::cli) struct StatusArgs {
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(args: StatusArgs) -> Result<(), CliError> {
+    let remote = args.remote.connect().await?;
+    let mut output = Output::new(args.remote.json);
+    let reply = match remote.try_request("status", &Fields::new()).await? {
+        Ok(reply) => reply,
+        Err(ClientError::Server(error)) if is_closed(&error) => {
+            let name = &remote.connection.greeting().node;
+            output.either(
+                || json!({"name": name, "ready": false, "closed": error.text}),
+                || format!("{}: serves no client; {}", printable(name), printable(&error.text)),
+            )?;
+            output.flush()?;
+            return Err(CliError::Told);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if output.json {
+        output.line(&status_json(&reply).to_string())?;
+    } else {
+        print(&reply, &mut output)?;
+    }
+    output.flush()?;
+    if is_ready(&reply) { Ok(()) } else { Err(CliError::Told) }
+}
+
+/// Whether the node serves no client, because its data says that they must log in.
+pub(in crate::cli) fn is_closed(error: &ServerError) -> bool {
+    error.code.as_deref() == Some(ErrorCode::AuthRequired.word())
+}
+
+/// Whether the node serves clients.
+pub(in crate::cli) fn is_ready(reply: &Message) -> bool {
+    reply.bool("ready") == Some(true)
+}
+
+/// The reply without what belongs to the protocol.
+pub(super) fn status_json(reply: &Message) -> serde_json::Value {
+    let fields = reply.fields().filter(|(name, _)| *name != "seq");
+    fields.map(|(name, value)| (name.to_owned(), json_of(value))).collect()
+}
+
+fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
+    let mut table = Table::default();
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    let shown = |name: &str| reply.get(name).map(text_of).unwrap_or_default();
+    let text = |name: &str| reply.str(name).unwrap_or_default().to_owned();
+    row("node", text("name"));
+    row("life", text("life"));
+    row("network", text("network"));
+    row("version", text("version"));
+    row("ready", ready_text(reply).to_owned());
+    if reply.bool("read_only") == Some(true) {
+        row("read only", "yes".into());
+    }
+    row("up for", reply.u64("uptime_ms").map(show_millis).unwrap_or_default());
+    row("members", format!("{} ({} links)", shown("members"), shown("links")));
+    row("tick, tock", format!("{}, {}", shown("tick"), shown("tock")));
+    let (live, tombstones) = (shown("live_entries"), shown("tombstones"));
+    row("entries", format!("{} ({live} with a value, {tombstones} deleted)", shown("entries")));
+    row("memory", memory_text(reply));
+    let (open, watches) = (shown("connections"), shown("watches"));
+    row("connections", format!("{open} of {} ({watches} watches)", shown("connections_max")));
+    row("for clients", client_memory_text(reply));
+    if let Some(catching_up) = reply.get("catching_up").filter(|value| *value != [0xc0]) {
+        row("catching up", text_of(catching_up));
+    }
+    if let Some(text) = storage_text(reply) {
+        row("data", text);
+    }
+    if let Some(text) = past_text(reply) {
+        row("past since", text);
+    }
+    if let Some(log) = named_map(reply, "client_log").get("file").and_then(|file| as_str(file)) {
+        row("client's log", printable(log).into_owned());
+    }
+    let keepers: Vec<&str> =
+        array_items(reply.get("housekeepers").unwrap_or_default()).filter_map(as_str).collect();
+    row("housekeepers", keepers.join(" "));
+    for (name, value) in map_items(reply.get("counters").unwrap_or_default()) {
+        let value = as_u64(value).map_or_else(|| text_of(value), |count| count.to_string());
+        row(as_str(name).unwrap_or("?"), value);
+    }
+    table.print(output)?;
+    print_warnings(reply, output)
+}
+
+/// A field that is a map, by the names of its fields; empty if it is none.
+fn named_map<'m>(reply: &'m Message, name: &str) -> BTreeMap<&'m str, &'m [u8]> {
+    let items = map_items(reply.get(name).unwrap_or_default());
+    items.filter_map(|(key, value)| Some((as_str(key)?, value))).collect()
+}
+
+/// How the data is kept, if it is.
+fn storage_text(reply: &Message) -> Option<String> {
+    let storage = named_map(reply, "storage");
+    let text = |name: &str| storage.get(name).and_then(|value| as_str(value));
+    let count = |name: &str| storage.get(name).and_then(|value| as_u64(value)).unwrap_or(0);
+    let directory = printable(text("directory")?);
+    let sync = text("sync")?;
+    let (log, bytes) = (count("log"), show_bytes(count("bytes")));
+    let snapshot = match storage.get("snapshot").filter(|value| **value != [0xc0]) {
+        None => String::new(),
+        Some(snapshot) => {
+            let age = map_items(snapshot).find(|(key, _)| as_str(key) == Some("age_ms"));
+            let age = age.and_then(|(_, age)| as_u64(age)).map(show_millis).unwrap_or_default();
+            format!(", last snapshot {age} ago")
+        }
+    };
+    let saving = match storage.get("saving") {
+        Some([0xc3]) => ", saving one",
+        _ => "",
+    };
+    // What is on a disk that fails is no answer to how the data is kept.
+    if let Some(why) = text("failed") {
+        return Some(format!("{directory} (FAILING: {}; sync {sync})", printable(why)));
+    }
+    Some(format!("{directory} ({bytes}; sync {sync}; log {log}{snapshot}{saving})"))
+}
+
+/// Whether the node serves clients, and what it refuses.
+fn ready_text(reply: &Message) -> &'static str {
+    let storage = named_map(reply, "storage");
+    let text = |name: &str| storage.get(name).and_then(|value| as_str(value));
+    let every_batch = SyncPolicy::EveryBatch.word();
+    match (is_ready(reply), text("failed").is_some() && text("sync") == Some(every_batch)) {
+        (true, true) => "for reads only: the disk fails, so changes are refused",
+        (true, false) => "yes",
+        (false, _) => "no",
+    }
+}
+
+/// How far back the data directory reaches.
+fn past_text(reply: &Message) -> Option<String> {
+    let storage = named_map(reply, "storage");
+    let count = |name: &str| storage.get(name).and_then(|value| as_u64(value));
+    Some(format!("{} (tock {})", show_time(count("past_ms")?), count("past_tock")?))
+}
+
+/// What clients cost in memory.
+fn client_memory_text(reply: &Message) -> String {
+    let memory = named_map(reply, "client_memory");
+    let count = |name: &str| memory.get(name).and_then(|value| as_u64(value)).unwrap_or(0);
+    let (used, pinned, max) = (count("used"), count("pinned"), count("max"));
+    let closed = match count("closed") {
+        0 => String::new(),
+        closed => format!("; {closed} slow readers closed"),
+    };
+    let (used, pinned, max) = (show_bytes(used), show_bytes(pinned), show_bytes(max));
+    format!("{used} of {max} ({pinned} in snapshots{closed})")
+}
+
+fn memory_text(reply: &Message) -> String {
+    let used = reply.u64("memory_bytes").map(show_bytes).unwrap_or_default();
+    match reply.u64("memory_max") {
+        Some(max) => format!("{used} of {}", show_bytes(max)),
+        None => used,
+    }
+}

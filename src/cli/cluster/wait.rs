@@ -1,0 +1,120 @@
+//! `wait`: until a node is ready, and sees enough of the network.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::members::print_warnings;
+use super::status::{is_ready, status_json};
+use crate::cli::error::CliError;
+use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::terminal::output::{Output, count_of};
+use crate::client::{Connection, Fields, HostPort, Message, Options};
+use crate::rt;
+
+/// How long is waited unless told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long between two looks.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How long one look may take.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
+/// Wait until a node is ready and sees enough members
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node wait                           # until the node serves clients
+  distkv-node wait --members 3 --timeout 30s
+
+The node need not run yet, and counts as a member itself. --timeout limits the whole wait; \
+here its default is 60s.
+
+Exit code: 0 the condition is met, 1 it was not met in time, 2 usage.")]
+pub(in crate::cli) struct WaitArgs {
+    /// How many live members the node must see, itself included
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    members: u64,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
+    let address = args.remote.address()?;
+    let timeout = args.remote.timeout.unwrap_or(TIMEOUT);
+    let mut last = None;
+    let waiting = async {
+        let mut remote = None;
+        loop {
+            match look(&address, &mut remote).await {
+                Ok(status) if is_enough(&status, args.members) => return status,
+                Ok(status) => last = Some(lack_of(&status)),
+                Err(error) => {
+                    remote = None;
+                    last = Some(error.to_string());
+                }
+            }
+            rt::sleep(INTERVAL).await;
+        }
+    };
+    let Some(status) = rt::timeout(timeout, waiting).await else {
+        let last = last.unwrap_or_else(|| String::from("no answer"));
+        return Err(CliError::Failure(format!("timed out after {timeout:?}: {last}")));
+    };
+    let mut output = Output::new(args.remote.json);
+    let members = status.u64("members").unwrap_or(0);
+    let name = status.str("name").unwrap_or("the node").to_owned();
+    output.either(
+        || status_json(&status),
+        || format!("{name} is ready and sees {}", count_of(members, "member", "members")),
+    )?;
+    if !output.json {
+        print_warnings(&status, &mut output)?;
+    }
+    output.flush()
+}
+
+/// Asks once, over the connection that there is or a new one.
+async fn look(address: &HostPort, remote: &mut Option<Remote>) -> Result<Message, CliError> {
+    let current = match remote {
+        Some(remote) => remote,
+        None => {
+            let options = Options { connect_timeout: LOOK_MAX, nowait: true, ..Options::default() };
+            let connection = Connection::connect(address, options).await?;
+            remote.insert(Remote::over(connection, LOOK_MAX))
+        }
+    };
+    current.request("status", &Fields::new()).await
+}
+
+fn is_enough(status: &Message, members: u64) -> bool {
+    is_ready(status) && status.u64("members").unwrap_or(0) >= members
+}
+
+/// What a node lacks that was asked.
+fn lack_of(status: &Message) -> String {
+    let name = status.str("name").unwrap_or("the node");
+    let members = status.u64("members").unwrap_or(0);
+    let ready = if is_ready(status) { "is ready" } else { "is not ready" };
+    format!("{name} {ready} and sees {}", count_of(members, "member", "members"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(ready: bool, members: u64) -> Message {
+        let mut fields = Fields::new();
+        fields.str("name", "n1").bool("ready", ready).u64("members", members);
+        Message::new(&fields.encode()).unwrap()
+    }
+
+    #[test]
+    fn enough_is_ready_and_so_many_members() {
+        assert!(is_enough(&status(true, 3), 3));
+        assert!(is_enough(&status(true, 4), 3));
+        assert!(!is_enough(&status(true, 2), 3));
+        assert!(!is_enough(&status(false, 3), 3));
+        assert_eq!(lack_of(&status(false, 2)), "n1 is not ready and sees 2 members");
+    }
+}

@@ -1,0 +1,130 @@
+//! `delete`: one entry, or all below it.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::set::{ConditionArgs, CopiesArgs, change_json, change_text};
+use crate::cli::error::CliError;
+use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
+use crate::cli::terminal::output::{Output, count_of, printable, shell_word};
+use crate::client::{Fields, StreamEvent};
+use crate::model::path::Path;
+
+/// Entries below a deleted one are counted up to this many; `1000` means 1000 or more.
+const BELOW_MAX: u64 = 1000;
+/// How long a node may take to delete a subtree unless `--timeout` says so: a million entries take
+/// seconds, on a disk that must sync them longer.
+const RECURSIVE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Delete an entry, or with --recursive all below it too
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node delete site.lamp
+  distkv-node delete site.lamp --if-value '{\"on\": false}'
+  distkv-node delete site --recursive
+
+Without --recursive, entries below the path stay, and their number is printed. With --json: \
+path, changed, chain, tock, and below, the number of entries below the path if there are any \
+(1000 means 1000 or more).
+
+With --recursive, the node may take 10 minutes, unless --timeout says otherwise.
+
+Exit code: 0 it is gone (or was not there), 1 refused or the node cannot be asked, 2 usage.")]
+pub(in crate::cli) struct DeleteArgs {
+    /// The entry's path, like a.b:1.c
+    #[arg(value_parser = parse_path)]
+    path: Path,
+
+    /// Delete all below it too
+    #[arg(short, long, conflicts_with_all = ["chain", "if_new", "if_value", "copies"])]
+    recursive: bool,
+
+    #[command(flatten)]
+    copies: CopiesArgs,
+
+    #[command(flatten)]
+    condition: ConditionArgs,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
+    let path = args.path.to_string();
+    let mut output = Output::new(args.remote.json);
+    if args.recursive {
+        args.remote.answer = Some(RECURSIVE_TIMEOUT);
+        let (reach, fields) = (args.remote.reach().await?, Fields::at(&args.path));
+        let kind = RequestKind::WriteOnce;
+        let reply = reach.request("delete_tree", fields, &args.path, kind).await?;
+        let count = reply.u64("changed").unwrap_or(0);
+        output.either(
+            || json!({"path": path, "changed": count}),
+            || match count {
+                0 => format!("{path}: nothing to delete"),
+                count => format!("{path}: {count} deleted"),
+            },
+        )?;
+        return output.flush();
+    }
+    let (action, below) = address_entry(&args.path, "delete_value", "delete_internal")?;
+    let mut fields = Fields::at(&below);
+    fields.u64("nchain", 1);
+    args.condition.add_to(&mut fields);
+    args.copies.add_to(&args.remote, &mut fields);
+    let reach = args.copies.reach(&args.remote).await?;
+    let reply = reach.request(action, fields, &args.path, RequestKind::Write).await?;
+    drop(reach);
+    let stays = count_below(&args).await;
+    let json = || {
+        let mut json = change_json(&path, &reply);
+        if let (Json::Object(fields), true) = (&mut json, stays > 0) {
+            fields.insert("below".into(), stays.into());
+        }
+        json
+    };
+    let text = || {
+        let mut text = match reply.bool("changed") {
+            Some(false) => format!("{path}: nothing to delete"),
+            Some(true) | None => change_text(&path, "deleted", &reply),
+        };
+        if stays > 0 {
+            text.push_str(&stays_text(&path, stays));
+        }
+        printable(&text).into_owned()
+    };
+    output.either(json, text)?;
+    output.flush()
+}
+
+/// What stays below a path, and how to delete that too.
+fn stays_text(path: &str, stays: u64) -> String {
+    let (verb, them) = if stays == 1 { ("stays", "that") } else { ("stay", "them") };
+    let more = if stays < BELOW_MAX { "" } else { " or more" };
+    let (count, path) = (count_of(stays, "entry", "entries"), shell_word(path));
+    let count = count.replacen(' ', &format!("{more} "), 1);
+    format!("; {count} below it {verb}: `distkv-node delete {path} --recursive` deletes {them} too")
+}
+
+/// How many entries there are below the path, up to [`BELOW_MAX`]. Nothing depends on it, so a node
+/// that does not tell is not asked again.
+async fn count_below(args: &DeleteArgs) -> u64 {
+    let counting = async {
+        let (action, path) = address_entry(&args.path, "get_tree", "get_tree_internal")?;
+        let mut fields = Fields::at(&path);
+        fields.u64("min_depth", 1).u64("nchain", 0);
+        let remote = args.remote.connect().await?;
+        let mut stream = remote.stream(action, &fields).await?;
+        let mut count = 0;
+        while count < BELOW_MAX
+            && let Some(event) = remote.next(&mut stream).await?
+        {
+            count += u64::from(matches!(event, StreamEvent::Item { .. }));
+        }
+        Ok::<u64, CliError>(count)
+    };
+    counting.await.unwrap_or(0)
+}

@@ -1,0 +1,100 @@
+//! `get`: one entry's value.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value as Json;
+
+use super::entry::{CHAIN_EVENTS, chain_text, entry_json};
+use crate::cli::error::CliError;
+use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
+use crate::cli::terminal::output::{Output, json_of, printable};
+use crate::client::{Fields, Message};
+use crate::model::path::Path;
+
+/// Print the value of one entry
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node get site.lamp
+  distkv-node get site.lamp --connect n1,n2,n3  # from whichever is up
+  distkv-node get site.name --raw               # a string as it is
+  distkv-node get site.lamp --json --chain      # with path, tock, last changes
+  distkv-node get site.lamp --msgpack lamp.bin  # the exact bytes
+
+--raw prints a string byte by byte, as `set --string -` read it; on a terminal a line break \
+follows. The file that --msgpack writes is for `set --msgpack`.
+
+Exit code: 0 there is a value, 1 there is none (or the node cannot be asked), 2 usage.")]
+pub(in crate::cli) struct GetArgs {
+    /// The entry's path, like a.b:1.c
+    #[arg(value_parser = parse_path)]
+    path: Path,
+
+    /// Show the events that last changed it, newest first
+    #[arg(long)]
+    chain: bool,
+
+    /// Print a string as it is: byte by byte, without quotes
+    #[arg(short, long, conflicts_with_all = ["json", "msgpack", "chain"])]
+    raw: bool,
+
+    /// Write the value's MessagePack bytes to a file; '-' is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    msgpack: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
+    let (action, path) = address_entry(&args.path, "get_value", "get_internal")?;
+    let mut fields = Fields::at(&path);
+    if args.chain {
+        fields.u64("nchain", CHAIN_EVENTS);
+    }
+    let reach = args.remote.reach().await?;
+    let reply = reach.request(action, fields, &args.path, RequestKind::Read).await?;
+    let Some(value) = reply.get("value") else {
+        return Err(CliError::Failure(format!("{} has no value", args.path)));
+    };
+    let mut output = Output::new(args.remote.json);
+    match &args.msgpack {
+        Some(file) if file.as_os_str() == "-" => output.bytes(value)?,
+        Some(file) => fs::write(file, value).map_err(|error| {
+            CliError::Failure(format!("cannot write {}: {error}", file.display()))
+        })?,
+        None => print(&args, &reply, value, &mut output)?,
+    }
+    output.flush()
+}
+
+fn print(
+    args: &GetArgs,
+    reply: &Message,
+    value: &[u8],
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let path = args.path.to_string();
+    if output.json {
+        return output.line(&Json::Object(entry_json(&path, reply)).to_string());
+    }
+    match json_of(value) {
+        // Raw is what was asked for: also what a terminal would take as a command.
+        Json::String(text) if args.raw && io::stdout().is_terminal() => output.line(&text)?,
+        Json::String(text) if args.raw => output.bytes(text.as_bytes())?,
+        json => output.line(&printable_lines(&format!("{json:#}")))?,
+    }
+    if args.chain {
+        output.line(&format!("# {}", chain_text(reply)))?;
+    }
+    Ok(())
+}
+
+/// As [`printable`], but lines stay lines: JSON's own text has no line break inside of strings.
+fn printable_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(printable).collect();
+    lines.join("\n")
+}

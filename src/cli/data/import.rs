@@ -1,0 +1,201 @@
+//! `import`: entries from lines of JSON, as new changes.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path as FilePath, PathBuf};
+
+use clap::Args;
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::cli::error::CliError;
+use crate::cli::files::cannot;
+use crate::cli::files::read::{Lines, name_of};
+use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path};
+use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::terminal::progress::ProgressBar;
+use crate::client::Fields;
+use crate::model::path::Path;
+use crate::protocol::lines::{Line, decode_line};
+
+/// Requests that are under way at once.
+const REQUESTS: usize = 64;
+
+/// Set entries from lines of JSON: one object with path and value per line
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node import entries.jsonl
+  distkv-node tree site --json | distkv-node --connect other import -
+  # site.lamp becomes archive.2026.site.lamp:
+  distkv-node import old.jsonl --below archive.2026
+  # site as it was:
+  distkv-node log replay /var/lib/distkv --until-time 2026-11-20 \\
+    --to - --format jsonl --below site | distkv-node import -
+
+Each line is an object with \"path\" and \"value\"; other fields are ignored. Every value that \
+differs from what is there is set, as `set` does it: it replaces what is there, and brings \
+back what was deleted. Lines with \"deleted\": true are skipped unless --deletions is given. \
+To restore entries with their history instead, see `snapshot restore`.
+
+Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage.")]
+pub(in crate::cli) struct ImportArgs {
+    /// The file; '-' is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Put what is read below this path
+    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
+    below: Path,
+
+    /// Set only entries that have no value
+    #[arg(long)]
+    if_new: bool,
+
+    /// Also delete what the file says is deleted
+    #[arg(long, conflicts_with = "if_new")]
+    deletions: bool,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Done {
+    lines: u64,
+    changed: u64,
+    unchanged: u64,
+    deletions: u64,
+}
+
+pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
+    let is_stdin = args.file == FilePath::new("-");
+    let (source, bytes): (Box<dyn io::Read>, u64) = match is_stdin {
+        true => (Box::new(io::stdin().lock()), 0),
+        false => {
+            let file = File::open(&args.file).map_err(|e| cannot("open", &args.file, e))?;
+            let bytes = file.metadata().map_err(|e| cannot("read", &args.file, e))?.len();
+            (Box::new(file), bytes)
+        }
+    };
+    let remote = args.remote.connect().await?;
+    let mut bar = ProgressBar::new("importing", args.remote.json);
+    let mut lines = Lines::new(&args.file, source);
+    let mut done = Done::default();
+    let imported = import(&args, &remote, &mut lines, &mut done, |read| bar.bytes(read, bytes));
+    let imported = imported.await;
+    drop(bar);
+    let mut output = Output::new(args.remote.json);
+    let Done { lines, changed, unchanged, deletions } = done;
+    output.either(
+        || {
+            json!({
+                "lines": lines, "changed": changed, "unchanged": unchanged,
+                "deletions_left_out": deletions,
+            })
+        },
+        || {
+            let mut text = format!("{changed} set, {unchanged} unchanged");
+            if deletions > 0 {
+                let skipped = count_of(deletions, "deletion", "deletions");
+                text.push_str(&format!("; {skipped} skipped (--deletions carries them out)"));
+            }
+            text
+        },
+    )?;
+    output.flush()?;
+    imported
+}
+
+/// Imports all lines. What was done is right also if it stops before.
+async fn import<R: io::Read>(
+    args: &ImportArgs,
+    remote: &Remote,
+    lines: &mut Lines<R>,
+    done: &mut Done,
+    mut look: impl FnMut(u64),
+) -> Result<(), CliError> {
+    loop {
+        let mut batch = Vec::new();
+        let mut bad = None;
+        while batch.len() < REQUESTS {
+            match next_request(args, lines, done) {
+                Ok(Some(request)) => batch.push(request),
+                Ok(None) => break,
+                Err(error) => {
+                    // What stands before it comes first.
+                    bad = Some(error);
+                    break;
+                }
+            }
+        }
+        let is_over = batch.len() < REQUESTS;
+        let replies = batch.iter().map(|request| remote.request(request.action, &request.fields));
+        for (reply, request) in join_all(replies).await.into_iter().zip(&batch) {
+            match reply {
+                Ok(reply) if reply.bool("changed") == Some(false) => done.unchanged += 1,
+                Ok(_) => done.changed += 1,
+                Err(CliError::Failure(why)) if args.if_new && why.contains("(already_exists)") => {
+                    done.unchanged += 1;
+                }
+                Err(CliError::Failure(why)) => {
+                    let (line, path) = (request.line, printable(&request.path).into_owned());
+                    let text = format!("line {line} ({path}): {why}");
+                    return Err(CliError::Failure(text));
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        look(lines.bytes);
+        match bad {
+            Some(error) => return Err(error),
+            None if is_over => return Ok(()),
+            None => {}
+        }
+    }
+}
+
+/// What a line asks for.
+struct Request {
+    line: u64,
+    path: String,
+    action: &'static str,
+    fields: Fields,
+}
+
+fn next_request<R: io::Read>(
+    args: &ImportArgs,
+    lines: &mut Lines<R>,
+    done: &mut Done,
+) -> Result<Option<Request>, CliError> {
+    loop {
+        let count = lines.count + 1;
+        let name = name_of(&args.file);
+        let failed = |why: String| CliError::Failure(format!("{name}: line {count}: {why}"));
+        let Some(text) = lines.next()? else { return Ok(None) };
+        if text.trim().is_empty() {
+            continue;
+        }
+        let decoded = decode_line(text).map_err(|error| failed(error.to_string()));
+        let Line { path, value } = decoded?;
+        done.lines += 1;
+        let whole = args.below.join(&path).map_err(|error| failed(error.to_string()))?;
+        let Some(value) = value else {
+            if !args.deletions {
+                done.deletions += 1;
+                continue;
+            }
+            let (action, below) = address_entry(&whole, "delete_value", "delete_internal")?;
+            let fields = Fields::at(&below);
+            return Ok(Some(Request { line: count, path: whole.to_string(), action, fields }));
+        };
+        let (action, below) = address_entry(&whole, "set_value", "set_internal")?;
+        let mut fields = Fields::at(&below);
+        fields.raw("value", value.as_bytes()).bool("idem", true).u64("nchain", 0);
+        if args.if_new {
+            fields.nil("chain");
+        }
+        return Ok(Some(Request { line: count, path: whole.to_string(), action, fields }));
+    }
+}

@@ -1,0 +1,195 @@
+//! `demo`: a small network in one process, to try things out.
+
+use std::env;
+use std::time::Duration;
+
+use clap::Args;
+use futures::future::join_all;
+use serde_json::json;
+
+use super::fail_stop;
+use super::logging::Logging;
+use super::node_process::{
+    GOODBYE_MAX, end_of, listen_for_signals, raise_open_files, start_error, unless_ended,
+};
+use super::settings::{Settings, StartKind};
+use crate::cli::error::CliError;
+use crate::cli::terminal::output::{Output, shell_word};
+use crate::node::config::CLIENT_PORT;
+use crate::node::{Node, StopReason};
+use crate::rt;
+
+/// From the ports of one node to those of the next.
+const PORTS_APART: u16 = 10;
+
+/// Start a small network in one process, to try things out
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node demo
+  distkv-node demo --nodes 5 --port 31000
+  distkv-node demo --port 0  # any free ports
+
+Node 1 takes PORT for clients and PORT + 1 for other nodes, node 2 PORT + 10 and PORT + 11, \
+and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept.")]
+pub(in crate::cli) struct DemoArgs {
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
+    nodes: u16,
+
+    /// The first port; 0 takes any that are free
+    #[arg(long, default_value_t = CLIENT_PORT)]
+    port: u16,
+
+    /// The network's name
+    #[arg(long, value_name = "NAME", default_value = "demo")]
+    network: String,
+
+    /// off, error, warn, info, debug, trace, or directives like info,distkv::node=debug
+    #[arg(long, value_name = "LEVEL", env = "DISTKV_LOG", default_value = "warn")]
+    log: String,
+
+    /// Print where the nodes are as JSON, one object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Starts the nodes, and returns when they have ended.
+pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
+    let logging = Logging::start(Some(&args.log), "warn", None)?;
+    fail_stop::install();
+    let ending = listen_for_signals(logging)?;
+    raise_open_files();
+    rt::block_on(async {
+        let mut nodes = Vec::new();
+        let ended = unless_ended(&ending, async {
+            start_all(&args, &mut nodes).await?;
+            print(&args, &nodes)?;
+            Ok::<_, CliError>(stopped(&nodes).await)
+        })
+        .await;
+        let goodbye = join_all(nodes.iter().map(Node::shutdown));
+        if rt::timeout(GOODBYE_MAX, goodbye).await.is_none() {
+            tracing::warn!("ended before all peers were told: it took too long");
+        }
+        match ended {
+            None => Ok(()),
+            Some(reason) => end_of(&reason?),
+        }
+    })
+}
+
+/// Starts the nodes one by one, and waits until all serve clients.
+async fn start_all(args: &DemoArgs, nodes: &mut Vec<Node>) -> Result<(), CliError> {
+    for index in 0..args.nodes {
+        let first = nodes.first().map(|node| node.gossip_addr().to_string());
+        let kind = if first.is_none() { StartKind::Run } else { StartKind::Join };
+        let settings = Settings {
+            name: Some(format!("n{}", index + 1)),
+            network: Some(args.network.clone()),
+            client: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index)?)),
+            gossip: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 1)?)),
+            peers: first.map(|first| vec![first]),
+            peer_wait: Some(Duration::ZERO),
+            ..Settings::default()
+        };
+        let config = settings.into_config(kind, String::new)?;
+        let node = Node::start(config).await.map_err(|error| match start_error(error) {
+            CliError::Failure(text) => {
+                CliError::Failure(format!("{text}; `demo --port 0` takes free ports"))
+            }
+            other => other,
+        })?;
+        nodes.push(node);
+    }
+    for node in nodes.iter() {
+        if let Err(reason) = node.ready().await {
+            return Err(CliError::Failure(format!("{} has ended: {reason}", node.name())));
+        }
+    }
+    Ok(())
+}
+
+/// The port so far from the first one; 0 stays 0.
+fn port(first: u16, offset: u16) -> Result<u16, CliError> {
+    if first == 0 {
+        return Ok(0);
+    }
+    first.checked_add(offset).ok_or_else(|| {
+        CliError::Usage(format!("--port {first} leaves no room: ports end at {}", u16::MAX))
+    })
+}
+
+/// Waits until all have ended by themselves, or one has failed.
+async fn stopped(nodes: &[Node]) -> StopReason {
+    for node in nodes {
+        let reason = node.stopped().await;
+        if end_of(&reason).is_err() {
+            return reason;
+        }
+    }
+    StopReason::Left
+}
+
+/// Where the nodes are, and what to type next.
+fn print(args: &DemoArgs, nodes: &[Node]) -> Result<(), CliError> {
+    let mut output = Output::new(args.json);
+    for node in nodes {
+        let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
+        output.either(
+            || {
+                json!({
+                    "name": name.as_str(),
+                    "network": args.network,
+                    "client": client.to_string(),
+                    "gossip": gossip.to_string(),
+                })
+            },
+            || {
+                format!(
+                    "node {name} of network {}: clients at {client}, peers at {gossip}",
+                    args.network
+                )
+            },
+        )?;
+    }
+    if !args.json {
+        for line in next_lines(nodes) {
+            output.line(&line)?;
+        }
+    }
+    output.flush()
+}
+
+/// Commands to copy.
+fn next_lines(nodes: &[Node]) -> Vec<String> {
+    let program = env::args().next().unwrap_or_else(|| String::from("distkv-node"));
+    let program = shell_word(&program);
+    let at = |index: usize| {
+        let node = nodes.get(index).or(nodes.last());
+        node.map(|node| node.client_addr().to_string()).unwrap_or_default()
+    };
+    vec![
+        String::new(),
+        String::from("In other terminals, watch on one node, set on another, get on a third:"),
+        String::new(),
+        format!("  {program} watch site --connect {}", at(2)),
+        format!("  {program} set site.lamp '{{\"on\": true}}' --connect {}", at(0)),
+        format!("  {program} get site.lamp --connect {}", at(1)),
+        format!("  {program} members --connect {}", at(0)),
+        String::new(),
+        String::from("Ctrl-C stops all nodes."),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_counted_from_the_first_unless_any_will_do() {
+        assert_eq!(port(27586, 3), Ok(27589));
+        assert_eq!(port(0, 3), Ok(0));
+        assert!(port(65534, 2).is_err());
+    }
+}

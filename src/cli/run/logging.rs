@@ -1,0 +1,114 @@
+//! Logs: `tracing` to standard error, with a level that can be changed while the node runs.
+//!
+//! The level comes from `--log`, else from `DISTKV_LOG`, else from the configuration file, else it
+//! is `info`. On SIGHUP the configuration file is read again, and the level in it, if there is
+//! one, is taken, whatever was said at the start. Where no file says a level, SIGHUP switches
+//! between the level of the start and `debug`.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+
+use super::settings::Settings;
+use crate::cli::error::CliError;
+
+/// The level unless told otherwise.
+const LEVEL: &str = "info";
+
+/// The running logs' level.
+#[derive(Clone)]
+pub(in crate::cli) struct Logging {
+    handle: reload::Handle<EnvFilter, Registry>,
+    /// The level of the start.
+    level: String,
+    /// The file that SIGHUP reads again.
+    file: Option<PathBuf>,
+    is_debug: Arc<AtomicBool>,
+}
+
+impl Logging {
+    /// Starts logging. Once per process.
+    ///
+    /// # Errors
+    /// The level is none.
+    pub(in crate::cli) fn start(
+        level: Option<&str>,
+        default: &str,
+        file: Option<PathBuf>,
+    ) -> Result<Logging, CliError> {
+        let level = level.unwrap_or(default).to_owned();
+        let filter =
+            parse_filter(&level).map_err(|error| CliError::Usage(format!("--log {error}")))?;
+        let (filter, handle) = reload::Layer::new(filter);
+        let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+        let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
+        started.map_err(|error| CliError::Failure(format!("cannot start logging: {error}")))?;
+        Ok(Logging { handle, level, file, is_debug: Arc::default() })
+    }
+
+    /// What SIGHUP asks for: the level of the configuration file, or debug on and off.
+    pub(super) fn reload(&self) {
+        let from_file = self.file.as_deref().map(Settings::load);
+        let level = match from_file {
+            Some(Ok(Settings { log: Some(level), .. })) => level,
+            Some(Err(error)) => {
+                tracing::warn!("the log level stays as it is: {error}");
+                return;
+            }
+            Some(Ok(_)) | None => {
+                let was_debug = self.is_debug.fetch_xor(true, Ordering::Relaxed);
+                if was_debug { self.level.clone() } else { String::from("debug") }
+            }
+        };
+        match parse_filter(&level).map(|filter| self.handle.reload(filter)) {
+            Ok(Ok(())) => tracing::warn!("the log level is {level} now"),
+            Ok(Err(error)) => tracing::warn!("the log level stays as it is: {error}"),
+            Err(error) => tracing::warn!("the log level stays as it is: {error}"),
+        }
+    }
+}
+
+/// The level where neither option, environment nor file has one.
+pub(super) fn default_level() -> &'static str {
+    LEVEL
+}
+
+/// A level for all of this program, or directives as `tracing` takes them.
+fn parse_filter(level: &str) -> Result<EnvFilter, String> {
+    let directives = match level.to_ascii_lowercase().as_str() {
+        "off" => String::from("off"),
+        "error" => String::from("error"),
+        "warn" => String::from("warn"),
+        // What libraries have to say beyond that is for those who look for bugs in them.
+        "info" => String::from("warn,distkv=info"),
+        "debug" => String::from("info,distkv=debug"),
+        "trace" => String::from("trace"),
+        _ => level.to_owned(),
+    };
+    let is_word = !level.contains(['=', ',']) && directives == level;
+    let known = ["off", "error", "warn", "trace"];
+    if level.is_empty() || (is_word && !known.contains(&level)) {
+        return Err(format!("{level:?} is no level; use off, error, warn, info, debug or trace"));
+    }
+    EnvFilter::try_new(&directives).map_err(|error| format!("{level:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_words_or_directives() {
+        for level in ["off", "error", "warn", "info", "DEBUG", "trace", "info,distkv::node=debug"] {
+            assert!(parse_filter(level).is_ok(), "{level}");
+        }
+        for level in ["", "loud", "distkv=loud"] {
+            assert!(parse_filter(level).is_err(), "{level}");
+        }
+    }
+}

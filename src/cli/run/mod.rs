@@ -1,0 +1,18 @@
+//! Commands that start nodes: `run`, `join` and `demo`, with their options, the configuration file,
+//! logging, signals, and the end of the process.
+//!
+//! | file | what |
+//! |---|---|
+//! | `node_process` | `run` and `join`: a node from its start to its end |
+//! | `demo` | `demo`: a small network in one process |
+//! | `node_args` | the options of `run` and `join` |
+//! | `settings` | the options and the configuration file, put together |
+//! | `logging`, `signals`, `fail_stop` | the log, signals, and the end of the process at a panic |
+
+pub(super) mod demo;
+mod fail_stop;
+mod logging;
+pub(super) mod node_args;
+pub(super) mod node_process;
+pub(super) mod settings;
+pub(super) mod signals;

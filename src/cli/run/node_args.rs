@@ -1,0 +1,426 @@
+//! The options of `run` and `join`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::logging::{self, Logging};
+use super::settings::{Settings, StartKind, parse_sync};
+use crate::cli::data::value_input::parse_json_option;
+use crate::cli::error::CliError;
+use crate::cli::terminal::units::{parse_bytes, parse_duration};
+use crate::model::value::Value;
+use crate::node::config::{Config, SyncPolicy};
+
+/// What `run -h` ends with.
+macro_rules! run_help {
+    () => {
+        "\
+Examples:
+  distkv-node run --name n1
+  distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587
+  distkv-node run --name n1 --init '{\"site\": \"main\"}' --load saved-state.bin
+  distkv-node run --name n1 --peer n2.example.org --peer-file peers.txt
+  distkv-node run --name n1 --data-dir /var/lib/distkv/n1
+
+The node first looks for its network: it asks the nodes of --peer and --peer-file, and those \
+that its data directory names, and serves once it has caught up with them. If none answers \
+within --peer-wait, it goes on alone. Give a first node --peer when you restart it, so that \
+it does not found a second network."
+    };
+}
+
+/// What `join -h` ends with.
+macro_rules! join_help {
+    () => {
+        "\
+Examples:
+  distkv-node join 10.0.0.1 --name n2 --gossip 0.0.0.0:27587
+  distkv-node join n1.example.org n3.example.org:27587 --gossip 0.0.0.0:27587
+  distkv-node join 127.0.0.1 --name n2 \\
+    --client 127.0.0.1:27596 --gossip 127.0.0.1:27597
+  distkv-node join n1.example.org --name n2 --gossip 0.0.0.0:27587 \\
+    --data-dir /var/lib/distkv/n2
+
+It keeps trying until one of the peers answers, and serves clients once it has all the data. \
+A peer is given with its gossip port (27587 unless you say another one), not with its client \
+port."
+    };
+}
+
+/// What `--help` has more.
+macro_rules! long_help {
+    () => {
+        "
+
+Configuration file (--config):
+  TOML, with the long options as keys. Options win over it. For example:
+
+    name = \"n1\"
+    network = \"plant\"
+    client = \"0.0.0.0:27586\"
+    gossip = \"0.0.0.0:27587\"
+    advertise = \"n1.example.org\"
+    peers = [\"n2.example.org\", \"n3.example.org\"]   # --peer
+    peer-file = \"/var/lib/distkv/peers\"
+    peer-wait = \"10s\"                              # or a number of seconds
+    max-memory = \"2GiB\"                            # or a number of bytes
+    max-client-memory = \"256MiB\"
+    max-connections = 10000
+    max-requests = 16384
+    ready-wait = \"30s\"                              # or a number of seconds
+    threads = 2
+    data-dir = \"/var/lib/distkv/n1\"
+    sync = \"every-second\"                          # or \"never\", \"every-batch\"
+    log-rotate-bytes = \"64MiB\"
+    log-rotate-after = \"1d\"
+    snapshot-after = \"256MiB\"
+    keep-snapshots = 2
+    keep-for = \"7d\"
+    keep-size = \"1GiB\"
+    client-files = \"/var/lib/distkv/files\"
+    remote-restore = false
+    forget-down-after = \"10m\"                      # or a number of seconds
+    purge-grace = \"5m\"                             # or a number of seconds
+    read-only = false
+    ignore-auth = false
+    log = \"info\"
+    init = { site = \"main\" }                       # run only: as TOML
+    load = \"saved-state.bin\"                       # run only
+
+Data on disk (--data-dir):
+  A node with a data directory survives restarts and power cuts: changes go
+  into an event log, and snapshots keep it short. The node also becomes a
+  member of the Delete group, which agrees when deleted entries may be purged.
+  --sync says when a change is safe:
+    never         when the system writes it; only for data that may be lost
+    every-second  within a second: a power cut can lose the last second
+    every-batch   before it is acknowledged or spread: no acknowledged change
+                  is lost
+  Under never and every-second, a node that is killed (kill -9) can lose the
+  last milliseconds of what it acknowledged; what has reached another node
+  comes back from there. SIGTERM and `leave` lose nothing.
+  If the disk is full or fails, a node under every-batch refuses changes of
+  clients until the disk works again; under the others it continues without a
+  log. `status` and the log say so.
+
+Signals:
+  SIGTERM, SIGINT  leave the network and end, within 3 s; a second one ends the
+                   process at once. The log says how many changes are on no
+                   other node, if any
+  SIGHUP           read the configuration file's log level again; if it has
+                   none, switch debug logs on and off
+
+Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses \
+this node until something is changed: its name is taken, or no peer that was named is a node \
+of this network. A service manager should not restart it after 2 or 3."
+    };
+}
+
+/// Start the first node of a network
+#[derive(Debug, Clone, Args)]
+#[command(after_help = run_help!(), after_long_help = concat!(run_help!(), long_help!()))]
+pub(in crate::cli) struct RunArgs {
+    /// Set the root to this value, if it has none
+    #[arg(long, value_name = "JSON", value_parser = parse_json_option, allow_hyphen_values = true)]
+    init: Option<Value>,
+
+    /// Read a saved state or a change log before serving
+    #[arg(long, value_name = "FILE")]
+    load: Option<PathBuf>,
+
+    /// A node of the network, tried before a network is founded; may be repeated
+    #[arg(long = "peer", value_name = "ADDR[:PORT]")]
+    peers: Vec<String>,
+
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// Start a node that joins a network
+#[derive(Debug, Clone, Args)]
+#[command(after_help = join_help!(), after_long_help = concat!(join_help!(), long_help!()))]
+pub(in crate::cli) struct JoinArgs {
+    /// A node of the network: its --gossip address; several may be given
+    #[arg(value_name = "ADDR[:PORT]")]
+    join: Vec<String>,
+
+    /// The same as an argument; may be repeated
+    #[arg(long = "peer", value_name = "ADDR[:PORT]")]
+    peers: Vec<String>,
+
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// The options of both.
+#[derive(Debug, Clone, Args)]
+struct NodeArgs {
+    /// The node's name, unique in its network [default: the host name]
+    #[arg(long)]
+    name: Option<String>,
+
+    /// The network's name; nodes of another network are refused [default: distkv]
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+
+    /// Where clients connect; port 0 takes a free one [default: 127.0.0.1:27586]
+    #[arg(long, value_name = "ADDR:PORT")]
+    client: Option<String>,
+
+    /// Where other nodes connect, UDP and TCP [default: 127.0.0.1:27587]
+    #[arg(long, value_name = "ADDR:PORT")]
+    gossip: Option<String>,
+
+    /// Where other nodes reach this one, if that is not what --gossip says [default: the address
+    /// of the route to them]
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    advertise: Option<String>,
+
+    /// Keep the known nodes in this file, and try them after a restart
+    #[arg(long, value_name = "FILE")]
+    peer_file: Option<PathBuf>,
+
+    /// How long to look for the network before the node goes on alone, like 30s [default: 10s, or
+    /// 2s where no peer is known]
+    ///
+    /// Until then it carries out no requests (see --ready-wait), so that nobody takes a node that lacks
+    /// the data for a network that has none. A node that knows of no peer and has no data waits for nodes
+    /// that call it. One that knows of no peer and has data waits for nobody; one that joins and has no
+    /// data waits until it has joined.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    peer_wait: Option<Duration>,
+
+    /// Refuse clients' writes that need more memory when entries take this much, like 512MiB or 2GB;
+    /// other nodes' changes are always taken, with a warning
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_memory: Option<usize>,
+
+    /// Close the clients that read slowest when what is kept for all clients takes more memory than
+    /// this [default: 256MiB]
+    ///
+    /// What is kept: what they were not sent yet (buffers and queues), their open requests, what a watch
+    /// that has fallen behind needs to start over, a snapshot that is being restored, and old versions
+    /// of entries that only a listing under way still needs. A snapshot that does not fit is refused;
+    /// nobody else is disconnected for it. What the operating system keeps for connections is not
+    /// counted.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_client_memory: Option<usize>,
+
+    /// Refuse clients' writes
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    read_only: Option<bool>,
+
+    /// Serve every client without a login, although the data says that clients must log in
+    ///
+    /// Where the entry `:n.auth` names an authentication method, a node refuses every client, because
+    /// this version cannot log them in. With this option, everybody who reaches the client port can read
+    /// and change everything: use it with a --client address on loopback. It is also the way to switch
+    /// authorisation off: run `distkv-node delete :n.auth` on the machine of such a node.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    ignore_auth: Option<bool>,
+
+    /// Maximum number of client connections; fewer if the limit on open files is small, so that
+    /// the node can always log and link [default: 10000]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<usize>,
+
+    /// Maximum number of open requests per client connection: watches, listings, writes that wait
+    /// for copies [default: 16384]
+    #[arg(long, value_name = "N")]
+    max_requests: Option<usize>,
+
+    /// How long requests of clients wait while the node catches up with its network, like 5s or 1m;
+    /// then, or at once with 0s, they are refused [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    ready_wait: Option<Duration>,
+
+    /// Threads that serve clients and peers [default: half of the cores, at least one]
+    ///
+    /// One serves about a hundred thousand requests per second of clients that wait for each reply,
+    /// and nearly a million of clients that do not. Two wake each other more often than that is worth
+    /// unless one is not enough.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Stop listing members that have been down for this long, like 90s or 1h; the node still tries
+    /// to reach them [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    forget_down_after: Option<Duration>,
+
+    /// How long a node without a data directory may be away before deleted entries are purged
+    /// without it, like 90s or 1h [default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    purge_grace: Option<Duration>,
+
+    #[command(flatten)]
+    data: DataArgs,
+
+    /// Take settings from a TOML file; see --help
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// off, error, warn, info, debug, trace, or directives like info,distkv::node=debug
+    /// [default: info]
+    #[arg(long, value_name = "LEVEL", env = "DISTKV_LOG")]
+    log: Option<String>,
+
+    /// Print the line that says where the node is as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a node keeps on disk.
+#[derive(Debug, Clone, Args)]
+struct DataArgs {
+    /// Keep the data in this directory, and start with what is there
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// When changes are made safe: never, every-second or every-batch [default: every-second]
+    #[arg(long, value_name = "POLICY", value_parser = parse_sync)]
+    sync: Option<SyncPolicy>,
+
+    /// Begin a new log file after this many bytes [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    log_rotate_bytes: Option<usize>,
+
+    /// Begin a new log file after this time [default: 1d]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    log_rotate_after: Option<Duration>,
+
+    /// Make a snapshot after this many bytes of log, but not before the log is as long as the last
+    /// snapshot [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    snapshot_after: Option<usize>,
+
+    /// Keep this many snapshots, and the past back to the one before them [default: 2]
+    #[arg(long, value_name = "N")]
+    keep_snapshots: Option<usize>,
+
+    /// Keep older snapshots and logs for this long, so that `log replay` reaches back [default: 7d]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    keep_for: Option<Duration>,
+
+    /// Keep no older ones once all files in the directory take more than this [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    keep_size: Option<usize>,
+
+    /// Truncate damaged files at the first corruption, and start with what is left
+    #[arg(long)]
+    discard_damaged: bool,
+
+    /// Let clients have files written into this directory (actions save, log, snapshot)
+    #[arg(long, value_name = "DIR")]
+    client_files: Option<PathBuf>,
+
+    /// Also accept snapshots to restore from other machines; their contents are trusted
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    remote_restore: Option<bool>,
+}
+
+/// A node that is ready to be started.
+pub(in crate::cli) struct Prepared {
+    pub(in crate::cli) config: Config,
+    pub(in crate::cli) logging: Logging,
+    pub(in crate::cli) json: bool,
+    /// Of the runtime.
+    pub(in crate::cli) threads: usize,
+}
+
+impl RunArgs {
+    /// Puts together what options, environment and file say, and starts logging.
+    pub(in crate::cli) fn prepare(self) -> Result<Prepared, CliError> {
+        let own = Settings { init: self.init, load: self.load, ..Settings::default() };
+        self.node.prepare(StartKind::Run, own, self.peers)
+    }
+}
+
+impl JoinArgs {
+    /// Puts together what options, environment and file say, and starts logging.
+    pub(in crate::cli) fn prepare(self) -> Result<Prepared, CliError> {
+        let peers = self.join.into_iter().chain(self.peers).collect();
+        self.node.prepare(StartKind::Join, Settings::default(), peers)
+    }
+}
+
+impl NodeArgs {
+    fn prepare(
+        self,
+        kind: StartKind,
+        own: Settings,
+        peers: Vec<String>,
+    ) -> Result<Prepared, CliError> {
+        let file = self.config.clone();
+        let from_file = file.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
+        let mut settings = own.or(self.settings(peers)).or(from_file);
+        let log = settings.log.take();
+        let json = settings.json.take().unwrap_or(false);
+        let threads = settings.threads()?;
+        let config = settings.into_config(kind, host_name)?;
+        let logging = Logging::start(log.as_deref(), logging::default_level(), file)?;
+        Ok(Prepared { config, logging, json, threads })
+    }
+
+    fn settings(self, peers: Vec<String>) -> Settings {
+        Settings {
+            name: self.name,
+            network: self.network,
+            client: self.client,
+            gossip: self.gossip,
+            advertise: self.advertise,
+            peers: Some(peers).filter(|peers| !peers.is_empty()),
+            peer_file: self.peer_file,
+            peer_wait: self.peer_wait,
+            max_memory: self.max_memory,
+            max_client_memory: self.max_client_memory,
+            read_only: self.read_only,
+            ignore_auth: self.ignore_auth,
+            max_connections: self.max_connections,
+            max_requests: self.max_requests,
+            ready_wait: self.ready_wait,
+            threads: self.threads,
+            forget_down_after: self.forget_down_after,
+            purge_grace: self.purge_grace,
+            data_dir: self.data.data_dir,
+            sync: self.data.sync,
+            log_rotate_bytes: self.data.log_rotate_bytes,
+            log_rotate_after: self.data.log_rotate_after,
+            snapshot_after: self.data.snapshot_after,
+            keep_snapshots: self.data.keep_snapshots,
+            keep_for: self.data.keep_for,
+            keep_size: self.data.keep_size,
+            discard_damaged: self.data.discard_damaged,
+            client_files: self.data.client_files,
+            remote_restore: self.data.remote_restore,
+            init: None,
+            load: None,
+            log: self.log,
+            json: self.json.then_some(true),
+        }
+    }
+}
+
+/// The host's name, as the system has it; empty if that is no text.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,165 @@
+//! `run` and `join`: a node from its start to its end, as a process.
+
+use std::pin::pin;
+use std::process;
+use std::time::Duration;
+
+use async_channel::Receiver;
+use futures::future::{Either, select};
+use serde_json::json;
+
+use super::fail_stop;
+use super::logging::Logging;
+use super::node_args::Prepared;
+use super::signals::{Signal, on_signals};
+use crate::cli::error::CliError;
+use crate::cli::terminal::output::{Output, printable};
+use crate::node::config::Config;
+use crate::node::{LOG_FAREWELL_TIMEOUT, Node, NodeError, StopReason};
+use crate::rt;
+
+/// How long saying goodbye may take; then the process ends without it.
+pub(super) const GOODBYE_MAX: Duration = Duration::from_millis(2800);
+
+/// Starts a node, and returns when it has ended.
+pub(in crate::cli) fn run(prepared: Prepared) -> Result<(), CliError> {
+    let Prepared { config, logging, json, threads } = prepared;
+    fail_stop::install();
+    rt::start(threads);
+    let ending = listen_for_signals(logging)?;
+    raise_open_files();
+    rt::block_on(serve(config, &ending, json))
+}
+
+async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<(), CliError> {
+    let network = config.network.clone();
+    let data = match &config.data {
+        Some(data) => format!("{} (sync {})", data.dir.display(), data.sync.word()),
+        None => String::from("in memory"),
+    };
+    let goodbye_max = match config.data {
+        // What it has not written yet is worth waiting for.
+        Some(_) => GOODBYE_MAX + LOG_FAREWELL_TIMEOUT,
+        None => GOODBYE_MAX,
+    };
+    if !config.peers.is_empty() {
+        tracing::info!(network, peers = config.peers.join(" "), "looking for the network");
+    }
+    let Some(node) = unless_ended(ending, Node::start(config)).await else { return Ok(()) };
+    let node = node.map_err(start_error)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        name = %node.name(),
+        network,
+        client = %node.client_addr(),
+        gossip = %node.gossip_addr(),
+        data = %data,
+        "started"
+    );
+    let stopped = unless_ended(ending, async {
+        if let Err(reason) = node.ready().await {
+            return Ok(reason);
+        }
+        announce(&node, &network, json)?;
+        Ok(node.stopped().await)
+    })
+    .await;
+    let stopped: Result<Option<StopReason>, CliError> = stopped.transpose();
+    if rt::timeout(goodbye_max, node.shutdown()).await.is_none() {
+        tracing::warn!("ended before all peers were told: it took too long");
+    }
+    match stopped? {
+        None => Ok(()),
+        Some(reason) => end_of(&reason),
+    }
+}
+
+/// The one line on standard output, for those who wait for it.
+fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
+    let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
+    let mut output = Output::new(json);
+    let written = output
+        .either(
+            || {
+                json!({
+                    "name": name.as_str(),
+                    "network": network,
+                    "client": client.to_string(),
+                    "gossip": gossip.to_string(),
+                })
+            },
+            || {
+                let network = printable(network);
+                format!("node {name} of network {network}: clients at {client}, peers at {gossip}")
+            },
+        )
+        .and_then(|()| output.flush());
+    match written {
+        // Nobody reads it. The node serves nevertheless.
+        Err(CliError::OutputClosed) => Ok(()),
+        other => other,
+    }
+}
+
+/// What a node that has ended by itself makes of the process.
+pub(super) fn end_of(reason: &StopReason) -> Result<(), CliError> {
+    match reason {
+        StopReason::Requested | StopReason::Left | StopReason::LeftForGood => Ok(()),
+        StopReason::NameInUse { .. } | StopReason::Refused { .. } => {
+            Err(CliError::Refused(reason.to_string()))
+        }
+        reason => Err(CliError::Failure(reason.to_string())),
+    }
+}
+
+/// The error of a node that did not start.
+pub(super) fn start_error(error: NodeError) -> CliError {
+    match error {
+        NodeError::Address { .. } | NodeError::Network(_) | NodeError::NoPeers => {
+            CliError::Usage(error.to_string())
+        }
+        other => CliError::Failure(other.to_string()),
+    }
+}
+
+/// The future's output; `None` when a signal to end came first. Then it was dropped.
+pub(super) async fn unless_ended<T>(
+    ending: &Receiver<Signal>,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    match select(pin!(future), pin!(ending.recv())).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    }
+}
+
+/// From now on, SIGTERM and SIGINT come over the channel, a second one ends the process at once,
+/// and SIGHUP changes the log level.
+pub(super) fn listen_for_signals(logging: Logging) -> Result<Receiver<Signal>, CliError> {
+    let (sender, receiver) = async_channel::bounded(1);
+    let mut is_ending = false;
+    let listening = on_signals(move |signal| {
+        let number = match signal {
+            Signal::HangUp => return logging.reload(),
+            Signal::Interrupt => 2,
+            Signal::Terminate => 15,
+        };
+        if is_ending {
+            tracing::warn!("ended at once by a second signal");
+            process::exit(128 + number);
+        }
+        is_ending = true;
+        // There is room: this is sent once.
+        let _ = sender.try_send(signal);
+    });
+    listening.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+    Ok(receiver)
+}
+
+/// Lets the process open as many files as the system allows. If that is too few for as many clients
+/// as there may be, the node says so.
+pub(super) fn raise_open_files() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!("cannot raise the limit on open files: {error}");
+    }
+}

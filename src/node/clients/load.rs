@@ -1,0 +1,112 @@
+//! Reads a saved state or a change log of the Python DistKV, and takes it into the engine some
+//! entries at a time, so that no task waits for all of them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use xxhash_rust::xxh64::Xxh64;
+
+use crate::engine::changes::{LoadEntries, LoadState};
+use crate::engine::load::{LoadError, SavedFile};
+use crate::hub::Hub;
+use crate::node::error::NodeError;
+use crate::protocol::saved_state::{
+    SavedEntry, SavedRecord, SavedState, SavedStateProblem, SavedStateReader,
+};
+use crate::rt;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
+/// Entries that are taken in under one guard.
+const ENTRIES_PER_GUARD: usize = 256;
+/// At most this many unusable entries are named in the log; the rest is counted.
+const UNUSABLE_NAMED_MAX: usize = 20;
+
+/// What a file holds. It is read whole before anything of it is used: a file that is bad half
+/// way must not leave half of it in the network.
+pub(in crate::node) struct Loaded {
+    file: SavedFile,
+    entries: Vec<SavedEntry>,
+    states: Vec<SavedState>,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// [`NodeError::Load`] says where the file is bad.
+pub(in crate::node) async fn read(path: &Path) -> Result<Loaded, NodeError> {
+    let path = path.to_owned();
+    rt::spawn_blocking(move || {
+        read_file(&path).map_err(|why| {
+            NodeError::Load(format!("the file {} cannot be loaded: {why}", path.display()))
+        })
+    })
+    .await
+}
+
+fn read_file(path: &Path) -> Result<Loaded, String> {
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let mut loaded =
+        Loaded { file: SavedFile::new(0, None), entries: Vec::new(), states: Vec::new() };
+    let mut hash = Xxh64::new(0);
+    let mut reader = SavedStateReader::new();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut unusable = 0;
+    loop {
+        let count = file.read(&mut buffer).map_err(|error| error.to_string())?;
+        if count == 0 {
+            break;
+        }
+        let piece = buffer.get(..count).unwrap_or_default();
+        hash.update(piece);
+        reader.feed(piece);
+        while let Some(record) = reader.next_record().map_err(|error| error.to_string())? {
+            match record {
+                SavedRecord::Entry(entry) => loaded.entries.push(entry),
+                SavedRecord::State(state) => loaded.states.push(state),
+                SavedRecord::Unusable { offset, reason } => {
+                    unusable += 1;
+                    if unusable <= UNUSABLE_NAMED_MAX {
+                        tracing::warn!(offset, "an entry of the file is left out: {reason}");
+                    }
+                }
+            }
+        }
+    }
+    if unusable > UNUSABLE_NAMED_MAX {
+        tracing::warn!(unusable, "entries of the file were left out");
+    }
+    loaded.file = SavedFile::new(hash.digest(), loaded.states.first());
+    match reader.finish() {
+        Ok(()) => Ok(loaded),
+        // A log's writer was killed, probably. All before it is good.
+        Err(error) if matches!(error.problem, SavedStateProblem::CutOff(_)) => {
+            tracing::warn!("{error}; that record is left out");
+            Ok(loaded)
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Takes it in.
+///
+/// # Errors
+/// [`LoadError`]; entries taken in before stay.
+pub(in crate::node) async fn take_in(hub: &Hub, loaded: Loaded) -> Result<(), LoadError> {
+    let count = loaded.entries.len();
+    for entries in loaded.entries.chunks(ENTRIES_PER_GUARD) {
+        if let Some(log) = hub.log() {
+            log.room().await;
+        }
+        hub.handle(LoadEntries { file: &loaded.file, saved: entries }, rt::now())?;
+        rt::yield_now().await;
+    }
+    // Data before knowledge.
+    for state in &loaded.states {
+        hub.handle(LoadState { file: &loaded.file, state }, rt::now())?;
+    }
+    let total = hub.read(|e| e.tree().live_len());
+    tracing::info!(entries = count, total, "loaded");
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! What a node does for its clients besides the data: their port, and the files that they have it read
+//! and write.
+//!
+//! | file | what |
+//! |---|---|
+//! | `port` | opens the client port, and answers its questions about the rest of the node |
+//! | `file_jobs` | what clients may have this node write: files, snapshots, a log |
+//! | `files` | the directory in which clients may write files |
+//! | `log` | a log that a client has started |
+//! | `load` | takes in a saved state or a change log of the Python DistKV |
+
+pub(super) mod file_jobs;
+pub(super) mod files;
+pub(super) mod load;
+mod log;
+pub(super) mod port;

@@ -1,0 +1,287 @@
+//! The client port of a node: opens it, and answers its questions about the rest of the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use super::file_jobs::Saving;
+use crate::engine::Engine;
+use crate::engine::view::StateView;
+use crate::membership;
+use crate::model::ids::Millis;
+use crate::node::config::Config;
+use crate::node::durable::Durable;
+use crate::node::lifecycle::file_descriptors::Shares;
+use crate::node::lifecycle::leave_for_good;
+use crate::node::lifecycle::stop::StopReason;
+use crate::node::link::{LinkInfo, Links};
+use crate::node::membership::identity::SOFTWARE;
+use crate::rt::{self, TcpListener};
+use crate::server::{
+    FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
+    Server, ServerConfig, StorageStatus,
+};
+
+/// Starts to serve clients at a port that was opened before.
+pub(in crate::node) fn open(
+    listener: TcpListener,
+    address: SocketAddr,
+    links: &Arc<Links>,
+    config: &Config,
+    (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
+) -> Server {
+    let info = ClientPortInfo {
+        links: Arc::downgrade(links),
+        memory_max: config.memory_max,
+        started: rt::now(),
+        durable,
+        saving,
+    };
+    let shares = Shares::now(config.connections_max);
+    if shares.clients < config.connections_max {
+        tracing::warn!(
+            "the system allows {} open files: of --max-connections {}, {} clients can be served; \
+             raise the limit (ulimit -n), or lower --max-connections",
+            shares.limit,
+            config.connections_max,
+            shares.clients
+        );
+    }
+    links.bound_strangers(shares.strangers);
+    let limits = ServerConfig {
+        connections_max: shares.clients,
+        refusals_max: shares.refusals,
+        client_memory_max: config.client_memory_max,
+        open_requests_max: config.open_requests_max,
+        ready_wait_ms: u64::try_from(config.ready_wait.as_millis()).unwrap_or(u64::MAX),
+        remote_restore: config.remote_restore,
+        ignore_auth: config.ignore_auth,
+        ..ServerConfig::default()
+    };
+    let hub = Arc::clone(&links.hub);
+    Server::serve(listener, address, hub, limits, Arc::new(info))
+}
+
+/// What clients may know of the node. Weak, because the server outlives a dropped node.
+struct ClientPortInfo {
+    links: Weak<Links>,
+    memory_max: Option<usize>,
+    started: Millis,
+    durable: Option<Arc<Durable>>,
+    saving: Arc<Saving>,
+}
+
+impl NodeInfo for ClientPortInfo {
+    fn status(&self) -> NodeStatus {
+        let mut status = NodeStatus {
+            network: String::new(),
+            version: SOFTWARE.to_owned(),
+            uptime_ms: rt::now().saturating_sub(self.started),
+            memory_max: self.memory_max,
+            members: 1,
+            links: 0,
+            catching_up: None,
+            counters: Vec::new(),
+            client_log: self.saving.client_log(),
+        };
+        let Some(links) = self.links.upgrade() else { return status };
+        let infos = links.infos();
+        let roster = links.swim.roster();
+        let is_up =
+            |state| matches!(state, membership::MemberState::Up | membership::MemberState::Suspect);
+        status.network.clone_from(&links.me.network);
+        // Two lives of one node are one member.
+        let up = roster.members.iter().filter(|m| is_up(m.state) && m.name != links.me.name);
+        status.members = 1 + up.map(|m| &m.name).collect::<BTreeSet<_>>().len();
+        status.links = infos.len();
+        let (progress, counters) = links.hub.read(|e| (e.catch_up_progress(), e.counters()));
+        status.catching_up = progress.map(|progress| {
+            let peer = infos.iter().find(|info| info.id == progress.link);
+            (peer.map(|info| info.peer.name.to_string()).unwrap_or_default(), progress.entries)
+        });
+        status.counters = vec![
+            ("writes", counters.writes),
+            ("applied", counters.applied),
+            ("conflicts", counters.conflicts),
+            ("catch_ups", counters.catch_ups),
+            ("catch_ups_served", counters.catch_ups_served),
+            ("purges", counters.purges),
+            ("purged", counters.purged),
+            ("dropped", counters.dropped),
+            ("reissued", counters.reissued),
+            ("relayed", counters.relayed),
+            ("duplicates", counters.duplicates),
+            ("prunes", counters.prunes),
+            ("grafts", counters.grafts),
+            ("contents_differed", counters.contents_differed),
+            ("contents_mended", counters.contents_mended),
+        ];
+        status
+    }
+
+    fn members(&self) -> Vec<MemberInfo> {
+        let Some(links) = self.links.upgrade() else { return Vec::new() };
+        let view = links.hub.read(Engine::view);
+        let infos = links.infos();
+        let now = rt::now();
+        let mut members = vec![myself(&links, &view, now.saturating_sub(self.started))];
+        for member in &links.swim.roster().members {
+            // A member that is down may have a former self's name; its link is not its own.
+            let is_up = matches!(
+                member.state,
+                membership::MemberState::Up | membership::MemberState::Suspect
+            );
+            let link = infos.iter().find(|l| {
+                let same_life = l.peer.incarnation == member.incarnation;
+                l.peer.name == member.name && (is_up || same_life)
+            });
+            let of_link = of_link(link, &view);
+            members.push(MemberInfo {
+                name: member.name.to_string(),
+                // A link is of the life that answers; membership may not have heard of it yet.
+                incarnation: link.map_or(member.incarnation, |l| l.peer.incarnation),
+                ready: of_link.ready && is_up,
+                gossip: member.addr.to_string(),
+                client: link.map(|l| l.peer.client.clone()),
+                state: match member.state {
+                    membership::MemberState::Up => MemberState::Up,
+                    membership::MemberState::Suspect => MemberState::Suspect,
+                    membership::MemberState::Down => MemberState::Down,
+                    membership::MemberState::Left => MemberState::Left,
+                },
+                since_ms: now.saturating_sub(member.since),
+                ..of_link
+            });
+        }
+        // A link stands before SWIM has heard of the member, and where UDP does not get through.
+        for link in &infos {
+            if members.iter().all(|m| !m.linked || m.name != link.peer.name.as_str()) {
+                members.push(MemberInfo {
+                    since_ms: now.saturating_sub(link.since),
+                    ..of_link(Some(link), &view)
+                });
+            }
+        }
+        one_row_each(members)
+    }
+
+    fn leave(&self) {
+        if let Some(links) = self.links.upgrade() {
+            links.stop.request(StopReason::Left);
+        }
+    }
+
+    fn leave_for_good(&self, patience_ms: Millis) -> Result<(), LeaveRefusal> {
+        let is_gone = || LeaveRefusal::NotReady(String::from("this node is ending already"));
+        leave_for_good::leave_for_good(&*self.links.upgrade().ok_or_else(is_gone)?, patience_ms)
+    }
+
+    fn storage(&self) -> Option<StorageStatus> {
+        self.durable.as_ref().map(|durable| durable.status(rt::now()))
+    }
+
+    fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {
+        self.saving.carry_out(job)
+    }
+}
+
+/// Of several lives of one node, the present one; of those that are gone, the latest to go. Nodes
+/// keep the positions of their first lives.
+fn one_row_each(members: Vec<MemberInfo>) -> Vec<MemberInfo> {
+    use MemberState as State;
+    let rank = |member: &MemberInfo| {
+        let presence = match member.state {
+            State::Myself => 0,
+            State::Up | State::Suspect | State::Joining => 1,
+            State::Down | State::Left => 2,
+            State::Away => 3,
+        };
+        (presence, !member.linked, member.since_ms)
+    };
+    let mut rows: Vec<MemberInfo> = Vec::with_capacity(members.len());
+    let mut places = BTreeMap::new();
+    for member in members {
+        let place = *places.entry(member.name.clone()).or_insert(rows.len());
+        match rows.get_mut(place) {
+            None => rows.push(member),
+            Some(row) if rank(&member) < rank(row) => *row = member,
+            Some(_) => {}
+        }
+    }
+    rows
+}
+
+fn myself(links: &Links, view: &StateView, since_ms: Millis) -> MemberInfo {
+    MemberInfo {
+        name: links.me.name.to_string(),
+        incarnation: view.table.id(view.own).incarnation,
+        gossip: links.me.gossip_text(None),
+        client: Some(links.me.client_text(None)),
+        state: MemberState::Myself,
+        linked: false,
+        ready: view.tick.is_some(),
+        lagging: false,
+        acked: view.tick.unwrap_or_default(),
+        since_ms,
+        software: Some(SOFTWARE.to_owned()),
+    }
+}
+
+/// What a member's link says of it, or that there is no link.
+fn of_link(link: Option<&LinkInfo>, view: &StateView) -> MemberInfo {
+    let peer = link.and_then(|l| view.peers.iter().find(|p| p.link == l.id));
+    MemberInfo {
+        name: link.map(|l| l.peer.name.to_string()).unwrap_or_default(),
+        incarnation: link.map(|l| l.peer.incarnation).unwrap_or_default(),
+        gossip: link.map(|l| l.peer.gossip.clone()).unwrap_or_default(),
+        client: link.map(|l| l.peer.client.clone()),
+        state: MemberState::Joining,
+        linked: link.is_some(),
+        ready: peer.is_some_and(|p| p.ready),
+        lagging: link.is_some_and(|l| l.lagging),
+        acked: peer.map(|p| p.acked).unwrap_or_default(),
+        since_ms: 0,
+        software: link.map(|l| l.peer.software.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{Incarnation, Tick};
+
+    fn member(name: &str, life: u64, state: MemberState, since_ms: u64) -> MemberInfo {
+        MemberInfo {
+            name: name.into(),
+            incarnation: Incarnation(life),
+            gossip: String::new(),
+            client: None,
+            state,
+            linked: false,
+            ready: false,
+            lagging: false,
+            acked: Tick::default(),
+            since_ms,
+            software: None,
+        }
+    }
+
+    #[test]
+    fn a_node_has_one_row_whatever_lives_it_has_had() {
+        use MemberState as State;
+        let linked = |member| MemberInfo { linked: true, ..member };
+        let members = vec![
+            member("a", 1, State::Myself, 9),
+            member("b", 2, State::Down, 50),
+            member("c", 3, State::Down, 50),
+            member("a", 4, State::Down, 3),
+            member("c", 5, State::Left, 20),
+            linked(member("b", 6, State::Joining, 70)),
+            member("d", 7, State::Up, 1),
+            linked(member("d", 8, State::Up, 2)),
+        ];
+        let rows = one_row_each(members);
+        let lives: Vec<u64> = rows.iter().map(|row| row.incarnation.0).collect();
+        assert_eq!(lives, [1, 6, 5, 8]);
+    }
+}

@@ -1,0 +1,190 @@
+//! Follows SWIM: tells the engine and the links which members came and went, keeps the peer file,
+//! and writes to the log what the SWIM thread, which must not wait for a terminal, could not.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::address::HostPort;
+use super::peer_file::{self, KnownPeer};
+use super::swim::{Notice, Roster};
+use crate::engine::Input;
+use crate::membership::MemberState;
+use crate::model::ids::{NodeId, NodeName};
+use crate::node::link::{Links, Origin};
+use crate::rt;
+
+/// The peer file is written at most this often.
+const STORE_INTERVAL: Duration = Duration::from_secs(2);
+/// Most peers that are kept in the file, as many as SWIM keeps.
+const PEERS_MAX: usize = crate::membership::PEERS_MAX;
+
+/// The members that are up, as the engine was told last.
+type Told = BTreeMap<NodeId, SocketAddr>;
+
+/// Follows SWIM until the node ends.
+pub(in crate::node) async fn follow_members(links: Arc<Links>, mut file: Option<PeerFile>) {
+    let mut told = Told::new();
+    while !links.stop.is_finished() {
+        let listener = links.swim.listen();
+        for notice in links.swim.take_notices() {
+            on_notice(&links, notice);
+        }
+        let roster = links.swim.roster();
+        told = tell(&links, &roster, told);
+        links.hub.cluster_changed.notify(usize::MAX);
+        if let Some(file) = &mut file {
+            file.update(&roster, &links);
+            file.store().await;
+        }
+        let _ = links.stop.or(rt::timeout(STORE_INTERVAL, listener)).await;
+    }
+}
+
+/// Reports the differences. A member that came and went between two looks is not reported.
+fn tell(links: &Links, roster: &Roster, told: Told) -> Told {
+    let is_up = |state| matches!(state, MemberState::Up | MemberState::Suspect);
+    let now_up: Told = roster
+        .members
+        .iter()
+        .filter(|m| is_up(m.state))
+        .map(|m| (NodeId { name: m.name.clone(), incarnation: m.incarnation }, m.addr))
+        .collect();
+    for (member, addr) in told.iter().filter(|(id, _)| !now_up.contains_key(id)) {
+        let at = roster.members.iter().find(|m| m.addr == *addr);
+        let left = at.is_some_and(|m| m.state == MemberState::Left);
+        let why = match at {
+            Some(m) if m.state == MemberState::Left => "it left",
+            Some(m) if m.incarnation != member.incarnation => "it was restarted",
+            Some(_) | None => "it does not answer",
+        };
+        tracing::info!(member = %member.name, %addr, reason = why, "member down");
+        links.on_member_down(*addr, left);
+        links.hub.handle(Input::MemberDown { member: member.clone() }, rt::now());
+    }
+    for (member, addr) in now_up.iter().filter(|(id, addr)| told.get(id) != Some(addr)) {
+        tracing::info!(member = %member.name, %addr, "member up");
+        links.on_member_up(*addr, &member.name);
+        links.hub.handle(Input::MemberUp { member: member.clone() }, rt::now());
+    }
+    now_up
+}
+
+fn on_notice(links: &Links, notice: Notice) {
+    match notice {
+        Notice::NameInUse { holder } => {
+            let text = format!("another node named {} is up at {holder}", links.me.name);
+            links.complain(
+                &holder.to_string(),
+                "name_in_use",
+                &format!("{text}; choose another --name, or stop that node"),
+            );
+            links.note_name_trouble(text);
+            // The report may be wrong; the node at that address knows.
+            links.add_target(&HostPort::from(holder).to_string(), Origin::Learned, None);
+        }
+        Notice::NetworkMismatch { from, network } => tracing::warn!(
+            %from,
+            "a node of network {network:?} called; this one is of network {:?}; check --network \
+             and the peers' addresses",
+            links.me.network
+        ),
+        Notice::VersionMismatch { from, version } => tracing::warn!(
+            %from,
+            "a node that speaks version {version} of the membership protocol called; upgrade the \
+             older one"
+        ),
+        Notice::Broken(why) => tracing::error!("membership does not work: {why}"),
+    }
+}
+
+/// The list of known peers on disk.
+pub(in crate::node) struct PeerFile {
+    path: PathBuf,
+    /// By name, with the address as peers write it: a host name if they advertise one.
+    named: BTreeMap<NodeName, String>,
+    /// Lines that people wrote without a name.
+    unnamed: Vec<KnownPeer>,
+    stored: Vec<KnownPeer>,
+    failed: bool,
+}
+
+impl PeerFile {
+    /// `loaded`: its content.
+    pub(in crate::node) fn new(path: PathBuf, loaded: Vec<KnownPeer>) -> Self {
+        let named = loaded.iter().filter_map(|p| Some((p.name.clone()?, p.address.clone())));
+        let unnamed = loaded.iter().filter(|p| p.name.is_none()).cloned();
+        Self {
+            path,
+            named: named.collect(),
+            unnamed: unnamed.collect(),
+            stored: loaded,
+            failed: false,
+        }
+    }
+
+    fn update(&mut self, roster: &Roster, links: &Links) {
+        for member in &roster.members {
+            match member.state {
+                MemberState::Left => {
+                    let address = HostPort::from(member.addr).to_string();
+                    if self.named.get(&member.name) == Some(&address) {
+                        self.named.remove(&member.name);
+                    }
+                }
+                MemberState::Up | MemberState::Suspect => {
+                    let address = HostPort::from(member.addr).to_string();
+                    let known = self.named.entry(member.name.clone()).or_default();
+                    // A host name outlives an address.
+                    let numeric =
+                        HostPort::parse(known, Some(0)).map_or(true, |k| k.numeric().is_some());
+                    if numeric {
+                        *known = address;
+                    }
+                }
+                MemberState::Down => {}
+            }
+        }
+        let linked = links.infos();
+        if self.named.len() + linked.len() > PEERS_MAX {
+            // Names that are never used again must not push out those that are.
+            let is_up = |name: &NodeName| {
+                roster.members.iter().any(|m| m.name == *name && m.state != MemberState::Down)
+            };
+            self.named.retain(|name, _| is_up(name));
+        }
+        for link in linked {
+            self.named.insert(link.peer.name, link.peer.gossip);
+        }
+    }
+
+    async fn store(&mut self) {
+        let named = self.named.iter().map(|(name, address)| KnownPeer {
+            address: address.clone(),
+            name: Some(name.clone()),
+        });
+        let is_named = |address: &String| self.named.values().any(|known| known == address);
+        let unnamed = self.unnamed.iter().filter(|peer| !is_named(&peer.address)).cloned();
+        let peers: Vec<KnownPeer> = named.chain(unnamed).take(PEERS_MAX).collect();
+        if peers == self.stored {
+            return;
+        }
+        let (path, list) = (self.path.clone(), peers.clone());
+        match rt::spawn_blocking(move || peer_file::store(&path, &list)).await {
+            Ok(()) => self.failed = false,
+            Err(error) if self.failed => tracing::debug!("peer file: {error}"),
+            Err(error) => {
+                self.failed = true;
+                tracing::warn!(
+                    path = %self.path.display(),
+                    "the peer file cannot be written ({error}); after a restart this node knows \
+                     only the peers that it is told of"
+                );
+            }
+        }
+        // Also after a failure: the next attempt comes with the next change.
+        self.stored = peers;
+    }
+}

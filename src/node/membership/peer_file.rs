@@ -1,0 +1,158 @@
+//! The list of known peers on disk, so that a node that restarts finds its network even if all
+//! peers that it was once given are gone. Text, one `host:port name` per line; people may edit it
+//! while the node is down.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::address::HostPort;
+use crate::model::ids::NodeName;
+use crate::node::config::GOSSIP_PORT;
+use crate::node::error::NodeError;
+
+/// Most bytes that are read: 1,024 peers with the longest host names fit.
+const FILE_BYTES_MAX: u64 = 512 << 10;
+/// Most peers that are taken from the file.
+const PEERS_MAX: usize = 1024;
+
+/// One known peer.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(in crate::node) struct KnownPeer {
+    /// `host:port`
+    pub(in crate::node) address: String,
+    pub(in crate::node) name: Option<NodeName>,
+}
+
+/// Reads the list; an empty one if there is no such file.
+///
+/// # Errors
+/// [`NodeError::PeerFile`] names the line.
+pub(in crate::node) fn load(path: &Path) -> Result<Vec<KnownPeer>, NodeError> {
+    let bad = |line, why| Err(NodeError::PeerFile { path: path.to_owned(), line, why });
+    let text = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Ok(meta) if meta.len() > FILE_BYTES_MAX => {
+            return bad(
+                None,
+                format!("it has more than {FILE_BYTES_MAX} bytes; is it another file?"),
+            );
+        }
+        Ok(_) | Err(_) => match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => {
+                return bad(None, format!("{error}; correct it, or move the file away"));
+            }
+        },
+    };
+    let mut peers = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let content = line.split('#').next().unwrap_or_default().trim();
+        if content.is_empty() {
+            continue;
+        }
+        let mut words = content.split_whitespace();
+        let address = words.next().unwrap_or_default();
+        let address = match HostPort::parse(address, Some(GOSSIP_PORT)) {
+            Ok(address) => address.to_string(),
+            Err(why) => return bad(Some(at + 1), why.to_string()),
+        };
+        let name = match words.next().map(NodeName::new).transpose() {
+            Ok(name) => name,
+            Err(why) => return bad(Some(at + 1), why.to_string()),
+        };
+        if words.next().is_some() {
+            return bad(Some(at + 1), "more than an address and a name".into());
+        }
+        if peers.len() < PEERS_MAX {
+            peers.push(KnownPeer { address, name });
+        }
+    }
+    Ok(peers)
+}
+
+/// Writes the list: beside the file first, then in its place, so that it is whole at any time.
+///
+/// # Errors
+/// What the system said; the old file is as it was.
+pub(in crate::node) fn store(path: &Path, peers: &[KnownPeer]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let beside = path.with_file_name(name);
+    let mut text = String::from(
+        "# Known peers of a distkv node: host:port and name. The node rewrites this file while it \
+         runs.\n",
+    );
+    for peer in peers {
+        text.push_str(&peer.address);
+        if let Some(name) = &peer.name {
+            text.push(' ');
+            text.push_str(name.as_str());
+        }
+        text.push('\n');
+    }
+    let written = File::create(&beside).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    let renamed = written.and_then(|()| fs::rename(&beside, path));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&beside);
+        return renamed;
+    }
+    // So that the new name survives a power cut as well.
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(address: &str, name: Option<&str>) -> KnownPeer {
+        let name = name.map(|name| NodeName::new(name).unwrap());
+        KnownPeer { address: address.into(), name }
+    }
+
+    #[test]
+    fn what_was_stored_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("peers");
+        assert_eq!(load(&path).unwrap(), []);
+        let peers = [peer("[::1]:5", Some("a")), peer("db.example:7", None)];
+        store(&path, &peers).unwrap();
+        store(&path, &peers).unwrap();
+        assert_eq!(load(&path).unwrap(), peers);
+        let files = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files, 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("peers");
+        for (bad, line) in [("a:1 x\n\nb:port\n", 3), ("a:1 x y\n", 1), ("# c\na:1 x~y\n", 2)] {
+            fs::write(&path, bad).unwrap();
+            let Err(NodeError::PeerFile { line: found, .. }) = load(&path) else { panic!("{bad}") };
+            assert_eq!(found, Some(line), "{bad}");
+        }
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert!(load(&path).unwrap_err().to_string().contains("move the file away"));
+        assert!(load(folder.path()).is_err(), "a directory");
+    }
+
+    #[test]
+    fn people_may_write_it_by_hand() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("peers");
+        fs::write(&path, "  host   # no port, no name\r\n10.0.0.1:5\tb").unwrap();
+        let expected = [peer("host:27587", None), peer("10.0.0.1:5", Some("b"))];
+        assert_eq!(load(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_an_error_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(store(&folder.path().join("no/peers"), &[]).is_err());
+    }
+}

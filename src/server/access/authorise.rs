@@ -1,0 +1,195 @@
+//! The hook that every request passes: whether the client's role permits the action, and its access list the
+//! path.
+//!
+//! An access list is asked twice: on the way to the path, `x` of the parent for each element that is there, and
+//! `n` for each that a change would make; and at the path itself, the letter of the action. What may not be
+//! read looks as if it could be there or not: the answer is the same.
+
+use distkv_access::acl::{Letters, Rights};
+
+use super::{Access, Role};
+use crate::model::path::Path;
+use crate::protocol::client::{Action, ClientError, ErrorCode};
+
+/// The answer is no. Nothing was done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Denied {
+    /// The client has not logged in.
+    LoginNeeded,
+    /// Its role does not permit the action.
+    Role {
+        /// The kind of access.
+        action: Action,
+        /// The least role that does.
+        needed: Role,
+    },
+    /// Its access list does not permit the action at this path.
+    Path {
+        /// The kind of access.
+        action: Action,
+    },
+}
+
+impl From<Denied> for ClientError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::LoginNeeded => {
+                Self::new(ErrorCode::AuthRequired, "log in first; nothing was done")
+            }
+            Denied::Role { action, needed } => {
+                let role = match needed {
+                    Role::Stranger | Role::User => "user",
+                    Role::Operator => "operator",
+                    Role::Admin => "admin",
+                };
+                let text = format!(
+                    "'{}' needs the role '{role}', which this session does not have; nothing was done",
+                    action.name()
+                );
+                Self::new(ErrorCode::Denied, text)
+            }
+            Denied::Path { action } => {
+                let text = format!(
+                    "the access list of this session does not permit '{}' here; nothing was done",
+                    action.name()
+                );
+                Self::new(ErrorCode::Denied, text)
+            }
+        }
+    }
+}
+
+/// What an action is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'p> {
+    /// The node as a whole.
+    Node,
+    /// A whole path, in canonical bytes: the session's root is part of it.
+    Path(&'p [u8]),
+    /// A message's topic, or a pattern of topics, in canonical bytes.
+    Topic(&'p [u8]),
+}
+
+/// The least role that an action needs.
+#[must_use]
+pub fn role_needed(action: Action) -> Role {
+    match action {
+        Action::Auth | Action::DiffieHellman => Role::Stranger,
+        Action::GetValue
+        | Action::SetValue
+        | Action::DeleteValue
+        | Action::DeleteTree
+        | Action::GetTree
+        | Action::Enum
+        | Action::Watch
+        | Action::Stop
+        | Action::GetTock
+        | Action::Root
+        | Action::MsgSend
+        | Action::MsgMonitor
+        | Action::Conflicts
+        | Action::ListShards
+        | Action::Batch
+        | Action::Cluster
+        | Action::WatchCluster
+        | Action::AuthInfo
+        | Action::AuthSet
+        | Action::TestAcl => Role::User,
+        Action::GetState
+        | Action::EnumNode
+        | Action::CheckDeleted
+        | Action::Status
+        | Action::Members => Role::Operator,
+        Action::GetInternal
+        | Action::SetInternal
+        | Action::DeleteInternal
+        | Action::EnumInternal
+        | Action::GetTreeInternal
+        | Action::KillNode
+        | Action::ForgetMember
+        | Action::GetSnapshot
+        | Action::Restore
+        | Action::Snapshot
+        | Action::LogStart
+        | Action::LogStop
+        | Action::Leave
+        | Action::Save
+        | Action::Log
+        | Action::Update
+        | Action::FakeInfo
+        | Action::FakeInfoSend
+        | Action::AuthGet
+        | Action::AuthList
+        | Action::SetAuthTyp => Role::Admin,
+    }
+}
+
+/// One letter of which an access list must have at the path itself; none where the action itself shows
+/// nothing and changes nothing.
+fn letters_needed(action: Action) -> &'static [Letters] {
+    match action {
+        // Which of the two it must be depends on what is there when the change is made.
+        Action::SetValue | Action::SetInternal | Action::Update => {
+            &[Letters::WRITE, Letters::CREATE]
+        }
+        Action::DeleteValue | Action::DeleteInternal | Action::DeleteTree => &[Letters::DELETE],
+        Action::GetTree | Action::GetTreeInternal | Action::Enum | Action::EnumInternal => {
+            &[Letters::ENUM]
+        }
+        Action::Watch | Action::Root => &[Letters::PASS],
+        Action::MsgSend => &[Letters::WRITE],
+        // What they tell is looked at entry by entry.
+        Action::Conflicts | Action::TestAcl => &[],
+        _ => &[Letters::READ],
+    }
+}
+
+/// Whether an action makes entries.
+fn makes_entries(action: Action) -> bool {
+    matches!(action, Action::SetValue | Action::SetInternal | Action::Update)
+}
+
+/// Whether a client may do this. `is_there`: whether there is something at, or below, a path; it is asked
+/// only where the access list needs it.
+///
+/// # Errors
+/// It may not.
+pub fn authorise(
+    access: &Access,
+    action: Action,
+    target: Target<'_>,
+    is_there: impl Fn(&Path) -> bool,
+) -> Result<(), Denied> {
+    let needed = role_needed(action);
+    if access.role < needed {
+        return Err(match access.role {
+            Role::Stranger => Denied::LoginNeeded,
+            _ => Denied::Role { action, needed },
+        });
+    }
+    let letters = match target {
+        Target::Node => return Ok(()),
+        _ if access.rights.is_everything() => return Ok(()),
+        Target::Topic(topic) => access.rights.topic(topic),
+        Target::Path(path) => {
+            if !way_is_open(&access.rights, action, path, is_there) {
+                return Err(Denied::Path { action });
+            }
+            access.rights.letters(path)
+        }
+    };
+    let needed = letters_needed(action);
+    let is_permitted = needed.is_empty() || needed.iter().any(|letter| letters.has(*letter));
+    if is_permitted { Ok(()) } else { Err(Denied::Path { action }) }
+}
+
+fn way_is_open(
+    rights: &Rights,
+    action: Action,
+    path: &[u8],
+    is_there: impl Fn(&Path) -> bool,
+) -> bool {
+    // If nothing is made, whether it is there does not show.
+    let made = makes_entries(action).then(|| Path::from_canonical(path).ok()).flatten();
+    rights.way(path, |depth| made.as_ref().is_none_or(|path| is_there(&path.prefix(depth)))).is_ok()
+}

@@ -1,0 +1,150 @@
+//! Warnings about the Delete group: a member is away, so nothing is purged until it is back or
+//! removed from the list; a node with data is not on the list; the mark has grown.
+
+use crate::engine::delete::GroupView;
+use crate::model::ids::{Millis, NodeName};
+use crate::model::limits::MARK_COMPONENTS_WARN;
+
+/// Deleted entries wait for being purged, and members that must agree are away.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PurgeBlock {
+    /// How many tombstones wait.
+    pub tombstones: usize,
+    /// The members that are away, and for how long, milliseconds; by name.
+    pub away: Vec<(NodeName, Millis)>,
+}
+
+impl PurgeBlock {
+    /// `None` while no member is missed, or nothing waits.
+    #[must_use]
+    pub fn of(view: &GroupView) -> Option<Self> {
+        let away: Vec<_> = view.away.iter().map(|(m, ms)| (m.name.clone(), *ms)).collect();
+        let blocks = !away.is_empty() && view.tombstones > 0;
+        blocks.then_some(Self { tombstones: view.tombstones, away })
+    }
+
+    /// For how long the one has been away that is missed longest, milliseconds.
+    #[must_use]
+    pub fn longest_ms(&self) -> Millis {
+        self.away.iter().map(|(_, ms)| *ms).max().unwrap_or(0)
+    }
+
+    /// One line for people: which member, for how long, how many entries wait, and what to do.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let show = |(name, ms): &(NodeName, Millis)| format!("{name} (for {})", show_ms(*ms));
+        let who = self.away.iter().map(show).collect::<Vec<_>>().join(", ");
+        let names: Vec<&str> = self.away.iter().map(|(name, _)| name.as_str()).collect();
+        let (is, back) = if names.len() == 1 { ("is", "it back") } else { ("are", "them back") };
+        let count = self.tombstones;
+        let entries = if count == 1 { "entry waits" } else { "entries wait" };
+        let forget: Vec<String> =
+            names.iter().map(|name| format!("`distkv-node members forget {name}`")).collect();
+        format!(
+            "{who} of the Delete group {is} away, so nothing is purged and {count} deleted {entries}: \
+             bring {back}, or, if that cannot be, run {}",
+            forget.join(" and ")
+        )
+    }
+}
+
+/// A node with data that has come joins the Delete group within seconds. Only after this time is it
+/// worth a warning that it has not.
+pub const LEFT_OUT_MS_MIN: Millis = 60_000;
+
+/// Nodes with data directories that are up and have been kept out of the Delete group for
+/// [`LEFT_OUT_MS_MIN`]: one line for people.
+#[must_use]
+pub fn left_out_text(view: &GroupView) -> Option<String> {
+    let lasting = view.left_out.iter().filter(|(_, ms)| *ms >= LEFT_OUT_MS_MIN);
+    let names: Vec<&str> = lasting.map(|(name, _)| name.as_str()).collect();
+    let (have, them) = match names.len() {
+        0 => return None,
+        1 => ("has a data directory and is", "it"),
+        _ => ("have data directories and are", "them"),
+    };
+    Some(format!(
+        "{} {have} not in the Delete group, so deleted entries are purged without {them}: all members \
+         of the group must be up and linked to take {them} in; see `distkv-node members`",
+        names.join(", ")
+    ))
+}
+
+/// The mark has grown: one line for people.
+#[must_use]
+pub fn mark_text(view: &GroupView) -> Option<String> {
+    let lineages = view.lineages;
+    (lineages > MARK_COMPONENTS_WARN).then(|| {
+        format!(
+            "the purge mark names {lineages} successions of the Delete group (usually one), and every \
+             change carries them to each node until the next purge; see `distkv-node members`"
+        )
+    })
+}
+
+/// A duration for people; exact enough for one that continues.
+fn show_ms(ms: Millis) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::group::Member;
+    use crate::server::purge_block::*;
+
+    fn view(away: &[(&str, Millis)], tombstones: usize) -> GroupView {
+        let member =
+            |name: &str| Member { name: NodeName::new(name).unwrap(), store: 1, durable: true };
+        let away = away.iter().map(|(name, ms)| (member(name), *ms)).collect();
+        GroupView { away, tombstones, ..GroupView::default() }
+    }
+
+    #[test]
+    fn purging_is_blocked_only_while_something_waits_and_somebody_is_away() {
+        assert_eq!(PurgeBlock::of(&view(&[], 5)), None);
+        assert_eq!(PurgeBlock::of(&view(&[("n3", 5)], 0)), None);
+        assert!(PurgeBlock::of(&view(&[("n3", 5)], 1)).is_some());
+    }
+
+    #[test]
+    fn a_node_with_data_that_has_no_say_and_a_grown_mark_are_told_of() {
+        assert_eq!((left_out_text(&view(&[], 0)), mark_text(&view(&[], 0))), (None, None));
+        let left_out = |ms| ["n4", "n5"].map(|name| (NodeName::new(name).unwrap(), ms)).to_vec();
+        let fresh = GroupView { left_out: left_out(59_999), ..GroupView::default() };
+        assert_eq!(left_out_text(&fresh), None, "they have only just come");
+        let left_out = left_out(60_000);
+        let two = GroupView { left_out, lineages: 64, ..GroupView::default() };
+        let text = left_out_text(&two).unwrap();
+        assert!(
+            text.starts_with("n4, n5 have data directories and are not in the Delete"),
+            "{text}"
+        );
+        assert_eq!(mark_text(&two), None);
+        let grown = GroupView { lineages: 65, ..two };
+        assert!(mark_text(&grown).unwrap().contains("names 65 successions"));
+    }
+
+    #[test]
+    fn the_text_says_who_for_how_long_and_what_to_do() {
+        let one = PurgeBlock::of(&view(&[("n3", 310_000)], 42)).unwrap();
+        assert_eq!(
+            one.text(),
+            "n3 (for 5 min) of the Delete group is away, so nothing is purged and 42 deleted entries \
+             wait: bring it back, or, if that cannot be, run `distkv-node members forget n3`"
+        );
+        let two = PurgeBlock::of(&view(&[("n3", 7_300_000), ("n4", 9_000)], 1)).unwrap();
+        assert_eq!(
+            two.text(),
+            "n3 (for 2 h), n4 (for 9 s) of the Delete group are away, so nothing is purged and 1 \
+             deleted entry waits: bring them back, or, if that cannot be, run `distkv-node members \
+             forget n3` and `distkv-node members forget n4`"
+        );
+        assert_eq!(two.longest_ms(), 7_300_000);
+    }
+}

@@ -1,0 +1,242 @@
+//! How much clients read and write in each virtual shard, and the first request for the sums over
+//! its entries.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::engine::NO_LATER;
+use crate::engine::changes::{BeginShardCount, EndShardCount};
+use crate::hub::Hub;
+use crate::model::shard::SHARD_COUNT;
+use crate::model::shard_memo::recent_shard_of_bytes;
+
+/// Requests are spread over this many tables of counters, so that threads seldom share a cache
+/// line.
+const STRIPES: usize = 4;
+
+/// The counters of all shards: 64 KiB. One per client port.
+pub struct ShardManager {
+    /// A table for each stripe. Invariant: [`SHARD_COUNT`] counters in each.
+    stripes: [Box<[Counters]>; STRIPES],
+    /// Held while the sums are being counted: other requests wait for the same walk.
+    counting: Mutex<()>,
+}
+
+/// What clients asked for in one shard since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ShardUse {
+    /// Entries that were asked for.
+    pub reads: u64,
+    /// Entries that were to be changed, and for which no precondition or limit forbade it.
+    pub writes: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Default for ShardManager {
+    fn default() -> Self {
+        let table = || (0..SHARD_COUNT).map(|_| Counters::default()).collect();
+        Self { stripes: std::array::from_fn(|_| table()), counting: Mutex::new(()) }
+    }
+}
+
+/// This many requests of a batch longer than [`EACH_COUNTED_MAX`] are counted as if all were for
+/// the path of one of them: finding a path's shard takes longer than finding its entry.
+const SAMPLED: usize = 4;
+/// Of batches up to this length each request is counted in its own shard.
+const EACH_COUNTED_MAX: usize = 8;
+
+/// Which requests of a batch are counted, and as how many. The sum is that of all; over many
+/// batches each place in a batch has its turn.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::server) struct Sample {
+    /// Of how many.
+    len: usize,
+    /// Which of [`SAMPLED`] stands for the others.
+    turn: usize,
+}
+
+impl Sample {
+    /// For a batch of this length.
+    pub(in crate::server) fn new(len: usize) -> Self {
+        thread_local! {
+            static TURN: Cell<usize> = const { Cell::new(0) };
+        }
+        Self { len, turn: TURN.replace(TURN.get().wrapping_add(1)) }
+    }
+
+    /// As how many the request at this place counts.
+    pub(in crate::server) fn weight(self, at: usize) -> u64 {
+        if self.len <= EACH_COUNTED_MAX {
+            return 1;
+        }
+        let first = at - at % SAMPLED;
+        let group = SAMPLED.min(self.len.saturating_sub(first)).max(1);
+        if at - first == self.turn % group { group as u64 } else { 0 }
+    }
+}
+
+impl ShardManager {
+    /// Counts this many reads of a path in canonical bytes.
+    pub fn note_reads(&self, path: &[u8], count: u64) {
+        if count > 0
+            && let Some(counters) = self.counters(path)
+        {
+            counters.reads.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts this many changes at a path in canonical bytes.
+    pub fn note_writes(&self, path: &[u8], count: u64) {
+        if count > 0
+            && let Some(counters) = self.counters(path)
+        {
+            counters.writes.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    fn counters(&self, path: &[u8]) -> Option<&Counters> {
+        let stripe = self.stripes.get(thread_number() % STRIPES)?;
+        stripe.get(usize::from(recent_shard_of_bytes(path)))
+    }
+
+    /// The requests for a shard; none if it was never used.
+    #[must_use]
+    pub fn usage(&self, shard: u16) -> Option<ShardUse> {
+        let mut sum = ShardUse::default();
+        for stripe in &self.stripes {
+            let counters = stripe.get(usize::from(shard))?;
+            sum.reads += counters.reads.load(Ordering::Relaxed);
+            sum.writes += counters.writes.load(Ordering::Relaxed);
+        }
+        (sum != ShardUse::default()).then_some(sum)
+    }
+
+    /// Has the sums over the entries counted, unless they are kept already. Walks the whole tree,
+    /// outside of the guard: for threads that may take long.
+    pub fn count(&self, hub: &Hub) {
+        let _turn = self.counting.lock();
+        if hub.read(|engine| engine.shard_sums().is_some()) {
+            return;
+        }
+        let counted = hub.handle(BeginShardCount, NO_LATER).walk();
+        hub.handle(EndShardCount(&counted), NO_LATER);
+    }
+}
+
+/// A small number that is this thread's for good, for spreading counters.
+pub(in crate::server) fn thread_number() -> usize {
+    thread_local! {
+        static NUMBER: usize = {
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        };
+    }
+    NUMBER.with(|number| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use crate::engine::{Config, Engine, Input};
+    use crate::model::ids::{Incarnation, NodeId, NodeName};
+    use crate::model::path::Path;
+    use crate::model::shard::shard_of_bytes;
+    use crate::replica::write::Write;
+    use crate::server::shards::*;
+    use crate::tree::shard_sums::ShardSums;
+
+    fn path(text: &str) -> Path {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_sample_counts_as_many_as_there_are_and_each_place_has_its_turn() {
+        for len in 0..70 {
+            let mut turns = vec![0; len];
+            for _ in 0..SAMPLED * 3 {
+                let sample = Sample::new(len);
+                let weights: Vec<u64> = (0..len).map(|at| sample.weight(at)).collect();
+                assert_eq!(weights.iter().sum::<u64>(), len as u64);
+                turns.iter_mut().zip(weights).for_each(|(turns, weight)| *turns += weight);
+            }
+            assert!(turns.iter().all(|turns| *turns > 0), "{len}: {turns:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_however_many_count_in_a_shard_at_once() {
+        const THREADS: usize = 8;
+        let paths: Vec<Path> = (0..200).map(|k| path(&format!("k{k}"))).collect();
+        let shards: std::collections::BTreeSet<u16> =
+            paths.iter().map(|path| shard_of_bytes(path.as_bytes())).collect();
+        let (manager, barrier) = (ShardManager::default(), Barrier::new(THREADS));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (manager, barrier, paths) = (&manager, &barrier, &paths);
+                scope.spawn(move || {
+                    for path in paths {
+                        // All at once, at every shard.
+                        barrier.wait();
+                        if thread % 2 == 0 {
+                            manager.note_reads(path.as_bytes(), 1);
+                        } else {
+                            manager.note_writes(path.as_bytes(), 1);
+                        }
+                    }
+                });
+            }
+        });
+        let uses: Vec<ShardUse> = (0..SHARD_COUNT).filter_map(|s| manager.usage(s)).collect();
+        assert_eq!(uses.len(), shards.len(), "unused ones tell nothing");
+        let sums = uses.iter().fold((0, 0), |(r, w), sum| (r + sum.reads, w + sum.writes));
+        assert_eq!(sums, (800, 800));
+    }
+
+    #[test]
+    fn what_is_below_one_first_element_is_counted_together() {
+        let manager = ShardManager::default();
+        manager.note_reads(path("a").as_bytes(), 1);
+        manager.note_reads(path("a.b.c").as_bytes(), 1);
+        manager.note_writes(path("a.d").as_bytes(), 1);
+        let shard = shard_of_bytes(path("a").as_bytes());
+        assert_eq!(manager.usage(shard), Some(ShardUse { reads: 2, writes: 1 }));
+        assert_eq!(manager.usage(shard + 1), None);
+        assert_eq!(manager.usage(SHARD_COUNT), None);
+    }
+
+    #[test]
+    fn counting_while_others_write_misses_nothing() {
+        let id = NodeId { name: NodeName::new("a").unwrap(), incarnation: Incarnation(1) };
+        let hub = Hub::new(Engine::new(Config::new(id, 1)));
+        hub.handle(Input::Found, 0);
+        let write = |from: u32| {
+            for k in from..from + 2_000 {
+                let path = path(&format!("k{}", k % 3_000));
+                let write = Write::new(path, Some(&[1]));
+                hub.write(write, false).0.unwrap();
+            }
+        };
+        write(0);
+        let manager = ShardManager::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| write(1_000));
+            scope.spawn(|| write(2_500));
+            for _ in 0..2 {
+                scope.spawn(|| manager.count(&hub));
+            }
+        });
+        let (kept, tree, table) = hub.read(|engine| {
+            let sums = engine.shard_sums().map(|sums| sums.as_slice().to_vec());
+            (sums.unwrap(), engine.tree().clone(), engine.table().clone())
+        });
+        assert_eq!(kept, ShardSums::of(&tree, &table).as_slice());
+    }
+}

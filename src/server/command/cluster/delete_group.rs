@@ -1,0 +1,335 @@
+//! The Delete group and the housekeepers, for operators: their part in `members` and `status`,
+//! `get_state`'s `delete_group` and `resync`, and `forget_member`.
+
+use super::admin::LongMap;
+use crate::engine::changes::ForgetMember;
+use crate::engine::delete::{ForgetError, GroupView};
+use crate::engine::{Engine, ResyncView};
+use crate::model::group::Member;
+use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
+use crate::model::seen::Mark;
+use crate::model::value::{write_array_len, write_map_len, write_nil, write_str, write_u64};
+use crate::protocol::client::reply::StreamTag;
+use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::authorise::Target;
+use crate::server::command::error_text::shown;
+use crate::server::connections::session::{Context, Session, Then};
+use crate::server::info::{MemberInfo, MemberState};
+use crate::server::purge_block::{PurgeBlock, left_out_text, mark_text};
+
+/// The roles of nodes in the network, and warnings about them.
+pub(in crate::server::command) struct Roles {
+    housekeepers: Vec<NodeName>,
+    group: GroupView,
+    pub(in crate::server::command) purge_block: Option<PurgeBlock>,
+    /// One line each.
+    pub(in crate::server::command) warnings: Vec<String>,
+}
+
+impl Roles {
+    pub(in crate::server::command) fn of(engine: &Engine, now: Millis) -> Self {
+        let group = engine.group_view(now);
+        let purge_block = PurgeBlock::of(&group);
+        let mut warnings: Vec<String> = purge_block.iter().map(PurgeBlock::text).collect();
+        warnings.extend(left_out_text(&group).into_iter().chain(mark_text(&group)));
+        warnings.extend(contents_warnings(engine));
+        Self { housekeepers: engine.housekeepers(), group, purge_block, warnings }
+    }
+
+    fn listed(&self) -> &[Member] {
+        self.group.config.as_ref().map_or(&[], |config| config.members())
+    }
+
+    /// Whether a member of the network is this member of the Delete group. Of a node without a
+    /// data directory another life is another member.
+    fn is_it(listed: &Member, member: &MemberInfo) -> bool {
+        listed.name.as_str() == member.name
+            && (listed.durable || Incarnation(listed.store) == member.incarnation)
+    }
+
+    fn away_ms_of(&self, name: &NodeName) -> Option<Millis> {
+        self.group.away.iter().find(|(m, _)| m.name == *name).map(|(_, ms)| *ms)
+    }
+
+    /// Its place on the list of housekeepers, from 1.
+    pub(super) fn place_of(&self, member: &MemberInfo) -> Option<u64> {
+        let at = self.housekeepers.iter().position(|name| name.as_str() == member.name)?;
+        Some(at as u64 + 1)
+    }
+
+    pub(super) fn is_delete_member(&self, member: &MemberInfo) -> bool {
+        let is_gone = matches!(member.state, MemberState::Down | MemberState::Left);
+        // An earlier life of a present node is not the member any more.
+        let is_now = |listed: &&Member| !is_gone || self.away_ms_of(&listed.name).is_some();
+        self.listed().iter().filter(is_now).any(|listed| Self::is_it(listed, member))
+    }
+
+    /// For how long a member of the Delete group has been missed.
+    pub(in crate::server::command) fn away_ms(&self, member: &MemberInfo) -> Option<u64> {
+        let listed = self.listed().iter().find(|listed| Self::is_it(listed, member))?;
+        self.away_ms_of(&listed.name)
+    }
+
+    /// Members of the Delete group of which nothing else is known are members, too.
+    pub(super) fn add_who_is_away(&self, members: &mut Vec<MemberInfo>) {
+        for listed in self.listed() {
+            // One row each, even if another life of the node is here.
+            if members.iter().any(|member| listed.name.as_str() == member.name) {
+                continue;
+            }
+            let incarnation = if listed.durable { 0 } else { listed.store };
+            members.push(MemberInfo {
+                name: listed.name.to_string(),
+                incarnation: Incarnation(incarnation),
+                gossip: String::new(),
+                client: None,
+                state: MemberState::Away,
+                linked: false,
+                ready: false,
+                lagging: false,
+                acked: Tick::default(),
+                since_ms: self.away_ms_of(&listed.name).unwrap_or(0),
+                software: None,
+            });
+        }
+    }
+}
+
+impl Session {
+    /// `forget_member`: by force, because the member cannot agree any more.
+    pub(in crate::server) fn forget_member(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        node: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<Then, ClientError> {
+        self.authorise(cx, Action::ForgetMember, Target::Node)?;
+        let name = NodeName::new(node).map_err(|error| {
+            ClientError::bad_request(format!("bad field 'node', '{}': {error}", shown(node)))
+        })?;
+        let (forgotten, number) = cx.hub.handle_logged(ForgetMember(&name), cx.now);
+        let tock = cx.tock();
+        forgotten.map_err(|error| {
+            let code = match error {
+                ForgetError::NotReady => ErrorCode::NotReady,
+                ForgetError::NotAMember => ErrorCode::NotFound,
+                ForgetError::IsHere => ErrorCode::InUse,
+                ForgetError::NoEvent => ErrorCode::NoEvent,
+            };
+            ClientError::new(code, format!("{name}: {error}"))
+        })?;
+        let from = out.len();
+        MessageWriter::new(out).bool("result", true).u64("seq", seq).tock(tock);
+        self.unsynced.note(from, out.len(), number, StreamTag { seq, wseq: None });
+        Ok(Then::Continue)
+    }
+}
+
+/// An array of texts.
+pub(super) fn write_texts<'a>(texts: impl ExactSizeIterator<Item = &'a str>, out: &mut Vec<u8>) {
+    write_array_len(texts.len(), out);
+    texts.for_each(|text| write_str(text, out));
+}
+
+/// What replication rule 10 has found.
+fn contents_warnings(engine: &Engine) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let differing = engine.contents_differ();
+    if !differing.is_empty() {
+        let names: Vec<&str> = differing.iter().map(NodeName::as_str).collect();
+        warnings.push(format!(
+            "this node and {} know the same changes and hold different entries; they are being \
+             repaired",
+            names.join(", ")
+        ));
+    }
+    let mended = engine.counters().contents_mended;
+    if mended > 0 {
+        warnings.push(format!(
+            "{mended} entries were repaired since the start: one change had two contents, so a data \
+             directory was set back or copied; `conflicts` shows what lost"
+        ));
+    }
+    warnings
+}
+
+pub(super) fn write_warnings(warnings: &[String], out: &mut Vec<u8>) {
+    write_texts(warnings.iter().map(String::as_str), out);
+}
+
+/// Nil while purging continues.
+pub(super) fn write_purge_block(block: Option<&PurgeBlock>, out: &mut Vec<u8>) {
+    let Some(block) = block else { return write_nil(out) };
+    let mut map = LongMap::default();
+    map.size("tombstones", block.tombstones);
+    write_nodes(&block.away, map.key("members"));
+    map.finish(out);
+}
+
+/// Nodes that are away, and for how long.
+fn write_nodes(away: &[(NodeName, Millis)], out: &mut Vec<u8>) {
+    write_array_len(away.len(), out);
+    for (name, away_ms) in away {
+        let mut member = LongMap::default();
+        member.str("name", name.as_str());
+        member.u64("away_ms", *away_ms);
+        member.finish(out);
+    }
+}
+
+/// `get_state`'s part `delete_group`; nil while there is no list.
+pub(super) fn write_delete_group(view: &GroupView, mark: &Mark, out: &mut Vec<u8>) {
+    let Some(config) = &view.config else { return write_nil(out) };
+    let mut map = LongMap::default();
+    map.u64("version", config.version);
+    map.str("lineage", &config.lineage.to_string());
+    let members = map.key("members");
+    write_array_len(config.members().len(), members);
+    for listed in config.members() {
+        let away = view.away.iter().find(|(m, _)| m == listed);
+        let mut member = LongMap::default();
+        member.str("name", listed.name.as_str());
+        member.bool("durable", listed.durable);
+        member.optional_u64("away_ms", away.map(|(_, ms)| *ms));
+        member.finish(members);
+    }
+    map.size("tombstones", view.tombstones);
+    write_nodes(&view.awaited, map.key("awaited"));
+    write_texts(view.left_out.iter().map(|(name, _)| name.as_str()), map.key("left_out"));
+    let tocks = map.key("mark");
+    write_map_len(mark.iter().count(), tocks);
+    for (lineage, tock) in mark.iter() {
+        write_str(&lineage.to_string(), tocks);
+        write_u64(tock.get(), tocks);
+    }
+    map.finish(out);
+}
+
+/// `get_state`'s part `resync`; nil while no split is healing.
+pub(super) fn write_resync(view: Option<&ResyncView>, out: &mut Vec<u8>) {
+    let Some(view) = view else { return write_nil(out) };
+    let mut map = LongMap::default();
+    map.u64("lasts_ms", view.lasts_ms);
+    write_texts(view.ours.iter().map(NodeName::as_str), map.key("ours"));
+    match &view.driver {
+        Some(name) => map.str("driver", name.as_str()),
+        None => write_nil(map.key("driver")),
+    }
+    map.u64("driver_remaining", view.driver_remaining);
+    map.u64("driver_entries", view.driver_entries);
+    map.u64("remaining", view.remaining);
+    map.u64("entries", view.entries);
+    map.finish(out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::group::GroupConfig;
+    use crate::model::ids::NodeId;
+    use crate::model::seen::Lineage;
+    use rmpv::Value;
+
+    fn decode(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        let mut rest = bytes.as_slice();
+        let value: Value = rmpv::decode::read_value(&mut rest).unwrap();
+        assert!(rest.is_empty());
+        value.to_string()
+    }
+
+    fn name(name: &str) -> NodeName {
+        NodeName::new(name).unwrap()
+    }
+
+    fn member(of: &str, store: u64, durable: bool) -> Member {
+        Member { name: name(of), store, durable }
+    }
+
+    fn info(of: &str, incarnation: u64) -> MemberInfo {
+        let mut members = Vec::new();
+        let group = view(vec![member(of, incarnation, false)], Vec::new());
+        roles(group).add_who_is_away(&mut members);
+        MemberInfo { state: MemberState::Up, ..members.remove(0) }
+    }
+
+    fn view(members: Vec<Member>, away: Vec<(Member, Millis)>) -> GroupView {
+        let id = NodeId { name: name("n1"), incarnation: Incarnation(0xab) };
+        let lineage = Lineage(Some((id, Tick::new(4).unwrap())));
+        let config = GroupConfig::new(3, lineage, members);
+        GroupView { config, away, tombstones: 7, ..GroupView::default() }
+    }
+
+    fn roles(group: GroupView) -> Roles {
+        let housekeepers = vec![name("n2"), name("n1")];
+        Roles { housekeepers, purge_block: PurgeBlock::of(&group), group, warnings: Vec::new() }
+    }
+
+    #[test]
+    fn a_members_row_tells_its_roles() {
+        let (n1, n3) = (member("n1", 5, true), member("n3", 9, false));
+        let n4 = member("n4", 9, false);
+        let away = vec![(n3.clone(), 700), (n4.clone(), 1_500)];
+        let roles = roles(view(vec![n1, n3, n4], away));
+        let mut members = vec![info("n1", 77), info("n2", 2), info("n3", 8)];
+        roles.add_who_is_away(&mut members);
+        let told: Vec<_> = members
+            .iter()
+            .map(|m| {
+                (m.name.as_str(), m.state.word(), roles.place_of(m), roles.is_delete_member(m))
+            })
+            .collect();
+        let expected = [
+            ("n1", "up", Some(2), true),
+            ("n2", "up", Some(1), false),
+            // Back without its state, it is another member; it still has one row.
+            ("n3", "up", None, false),
+            ("n4", "away", None, true),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!((members[3].since_ms, members[3].incarnation), (1_500, Incarnation(9)));
+        assert_eq!((roles.away_ms(&members[2]), roles.away_ms(&members[3])), (None, Some(1_500)));
+    }
+
+    #[test]
+    fn the_delete_group_is_told_with_its_mark() {
+        let (n1, n3) = (member("n1", 5, true), member("n3", 9, false));
+        let mut view = view(vec![n1, n3.clone()], vec![(n3, 1_500)]);
+        (view.awaited, view.left_out) = (vec![(name("n9"), 20)], vec![(name("n4"), 30)]);
+        let lineage = view.config.as_ref().unwrap().lineage.clone();
+        let tock = |t| crate::model::ids::Tock::new(t).unwrap();
+        let mark = Mark::from_components([(Lineage(None), tock(2)), (lineage, tock(9))]);
+        assert_eq!(
+            decode(|out| write_delete_group(&view, &mark, out)),
+            r#"{"version": 3, "lineage": "n1~ab:4", "members": [{"name": "n1", "durable": true, "away_ms": nil}, {"name": "n3", "durable": false, "away_ms": 1500}], "tombstones": 7, "awaited": [{"name": "n9", "away_ms": 20}], "left_out": ["n4"], "mark": {"first": 2, "n1~ab:4": 9}}"#
+        );
+        let none = GroupView::default();
+        assert_eq!(decode(|out| write_delete_group(&none, &Mark::default(), out)), "nil");
+        assert_eq!(
+            decode(|out| write_purge_block(PurgeBlock::of(&view).as_ref(), out)),
+            r#"{"tombstones": 7, "members": [{"name": "n3", "away_ms": 1500}]}"#
+        );
+    }
+
+    #[test]
+    fn a_resync_is_told_with_its_driver() {
+        let mut view = ResyncView {
+            lasts_ms: 1,
+            ours: vec![name("n1"), name("n2")],
+            driver: Some(name("n1")),
+            driver_remaining: 2,
+            driver_entries: 3,
+            remaining: 4,
+            entries: 5,
+        };
+        assert_eq!(
+            decode(|out| write_resync(Some(&view), out)),
+            r#"{"lasts_ms": 1, "ours": ["n1", "n2"], "driver": "n1", "driver_remaining": 2, "driver_entries": 3, "remaining": 4, "entries": 5}"#
+        );
+        view.driver = None;
+        assert!(decode(|out| write_resync(Some(&view), out)).contains(r#""driver": nil"#));
+        assert_eq!(decode(|out| write_resync(None, out)), "nil");
+    }
+}

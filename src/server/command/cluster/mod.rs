@@ -1,0 +1,7 @@
+//! Actions that ask about nodes and the network, or change who belongs to it.
+
+pub(super) mod admin;
+mod delete_group;
+mod nodes;
+mod shards;
+mod state;

@@ -1,0 +1,9 @@
+//! Actions on entries: reading, writing, watching and walking the tree.
+
+mod batch;
+mod recycled_entry;
+mod root;
+mod tree;
+pub(in crate::server) mod value;
+mod watch;
+mod write_reply;

@@ -1,0 +1,438 @@
+//! `get_value`, `set_value`, `delete_value`, their internal forms, and `get_tock`: the hot path.
+//! Runs of them take the guard once.
+
+use distkv_access::acl::Letters;
+use smallvec::SmallVec;
+
+use super::recycled_entry;
+pub(in crate::server) use super::write_reply::engine_error;
+use super::write_reply::{write_refusal, write_refused, write_reply};
+use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome, WriteOp};
+use crate::model::entry::Entry;
+use crate::model::ids::{Event, Millis, Tock};
+use crate::model::invariant::OrBroken;
+use crate::protocol::client::chain::ChainField;
+use crate::protocol::client::reply::write_error;
+use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
+use crate::protocol::client::{
+    Action, ClientError, ClientMessage, ErrorCode, MessageWriter, Request,
+};
+use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
+use crate::server::access::authorise::Denied;
+use crate::server::connections::session::{
+    Context, Decoded, NodeNames, Session, WholePath, not_ready,
+};
+use crate::server::shards::Sample;
+
+/// How often a write that waits for another node's change to spread looks again; this node's own
+/// changes wake it at once.
+const COPIES_POLL_MS: Millis = 200;
+
+/// This many reads or writes are looked up together, before the room left for answers is checked.
+const LOOKED_UP_AT_ONCE: usize = 16;
+
+/// A write whose reply waits for copies.
+pub(in crate::server) struct CopiesWait {
+    seq: u64,
+    event: Event,
+    wanted: usize,
+    deadline: Millis,
+    timeout: Millis,
+    /// The reply, ready to be sent.
+    reply: Vec<u8>,
+    /// Of the log's batch with the change.
+    number: u64,
+}
+
+impl CopiesWait {
+    /// Its size in memory.
+    pub(in crate::server) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.reply.capacity()
+    }
+}
+
+/// A read on its way.
+pub(in crate::server::command) struct Lookup<'a> {
+    pub(in crate::server::command) seq: u64,
+    pub(in crate::server::command) chain: ChainLength,
+    pub(in crate::server::command) path: Result<WholePath<'a>, ClientError>,
+    pub(in crate::server::command) found: Option<Entry>,
+}
+
+/// Looks some reads up together.
+fn find_all(lookups: &mut [Lookup<'_>], engine: &Engine) {
+    if let [lookup] = lookups {
+        if let Ok(path) = &lookup.path {
+            lookup.found = engine.get(path.as_bytes()).cloned();
+        }
+        return;
+    }
+    let mut found: SmallVec<[Option<Entry>; LOOKED_UP_AT_ONCE]> = SmallVec::new();
+    // The result for one without a path is not used.
+    let paths = lookups.iter().map(|l| l.path.as_ref().map_or(&[][..], WholePath::as_bytes));
+    engine.tree().get_many(paths, |entry| found.push(entry.cloned()));
+    lookups.iter_mut().zip(found).for_each(|(lookup, found)| lookup.found = found);
+}
+
+impl Session {
+    /// Carries out the reads at the start of a batch: looks all up under one shared guard, then
+    /// encodes. Returns how many: fewer if there is no room for more, or the policies are others by now.
+    pub(in crate::server) fn run_reads(
+        &self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let gets = batch.iter().map_while(as_get);
+        let mut lookups: SmallVec<[Lookup<'_>; 2]> = gets
+            .map(|(seq, path, chain)| {
+                let action = if path.internal { Action::GetInternal } else { Action::GetValue };
+                Lookup { seq, chain, path: self.resolve(cx, action, path), found: None }
+            })
+            .collect();
+        let room = cx.shared.output_limit().saturating_sub(out.len());
+        let with_names = lookups.iter().any(|l| !l.chain.is_none());
+        let (ready, tock, names, done) = cx.hub.read(|engine| {
+            let (mut bytes, mut done) = (0, 0);
+            // What is looked up must not be of later policies than what allows it.
+            let is_current = engine.policies() == cx.access.policies;
+            'all: for lookups in lookups.chunks_mut(LOOKED_UP_AT_ONCE) {
+                find_all(lookups, engine);
+                for lookup in lookups {
+                    // One may exceed the room, so that there is always progress.
+                    if !is_current || bytes > room {
+                        break 'all;
+                    }
+                    bytes += lookup.found.as_ref().map_or(0, Entry::memory_bytes);
+                    done += 1;
+                }
+            }
+            let names = with_names.then(|| NodeNames::of(engine));
+            (engine.is_ready(), engine.tock(), names, done)
+        });
+        let sample = Sample::new(done);
+        for (at, lookup) in lookups.iter().take(done).enumerate() {
+            match &lookup.path {
+                Err(error) => write_error(error, Some(lookup.seq), tock, out),
+                Ok(_) if !ready => write_error(&not_ready(), Some(lookup.seq), tock, out),
+                Ok(path) => {
+                    cx.shared.shards.note_reads(path.as_bytes(), sample.weight(at));
+                    lookup.write(Some(lookup.seq), names.as_ref(), tock, out);
+                }
+            }
+        }
+        done
+    }
+
+    /// Carries out the writes (and requests for a tock) at the start of a batch, under one
+    /// exclusive guard. Returns how many, as [`Self::run_reads`].
+    pub(in crate::server) fn run_writes(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let mut waiting = 0;
+        let mut jobs: SmallVec<[Job<'_>; 2]> = batch
+            .iter()
+            .map_while(as_write)
+            .map(|(seq, write)| {
+                let permit = write.map(|write| {
+                    let permit = self.resolve_write(cx, write)?;
+                    if write.copies > 0 {
+                        waiting += 1;
+                        self.check_count(cx, waiting)?;
+                    }
+                    Ok(permit)
+                });
+                Job { seq: Some(seq), write, permit: permit.transpose(), outcome: None }
+            })
+            .collect();
+        let room = cx.shared.output_limit().saturating_sub(out.len());
+        if let Err(error) = cx.check_storage() {
+            jobs.iter_mut().for_each(|job| job.refuse(&error));
+        }
+        let with_names = jobs.iter().any(|job| job.write.is_some_and(|w| !w.reply_chain.is_none()));
+        let terms = BatchTerms { room, with_names, checked: Some(cx.access.policies) };
+        let (done, number) = cx.hub.write_batch(jobs.iter().map(Job::op), terms);
+        let BatchDone { outcomes, tock, names, .. } = done;
+        let done = outcomes.len();
+        let sample = Sample::new(done);
+        for (at, (mut job, outcome)) in jobs.into_iter().zip(outcomes).enumerate() {
+            job.outcome = outcome;
+            let (from, seq) = (out.len(), job.seq);
+            let number = job.logged_as(cx, number);
+            job.count(cx, sample.weight(at));
+            match job.write(cx, names.as_ref(), tock, out) {
+                Some(wait) => self.copies.push(CopiesWait { number, ..wait }),
+                None => self.unsynced.note_reply(from, out.len(), number, seq),
+            }
+        }
+        done
+    }
+
+    /// A write's whole path, if the write is allowed, and on which terms.
+    pub(super) fn resolve_write<'a>(
+        &self,
+        cx: &Context<'_>,
+        write: &'a WriteRequest<'a>,
+    ) -> Result<Permit<'a>, ClientError> {
+        let path = self.resolve(cx, write.action, &write.path)?;
+        self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
+        if cx.access.rights.is_everything() {
+            return Ok(Permit { path, over_value: None, hides_old: false });
+        }
+        let letters = cx.access.rights.letters(path.as_bytes());
+        let hides_old = !letters.has(Letters::READ);
+        if hides_old && (write.prev.is_some() || write.idempotent) {
+            // Its outcome would tell what is there.
+            return Err(Denied::Path { action: write.action }.into());
+        }
+        let over_value = match (letters.has(Letters::WRITE), letters.has(Letters::CREATE)) {
+            _ if write.value.is_none() => None,
+            (true, true) => None,
+            (may_change, _) => Some(may_change),
+        };
+        Ok(Permit { path, over_value, hides_old })
+    }
+
+    /// Answers the writes whose copies are confirmed, or that have waited for them long enough.
+    pub(in crate::server) fn answer_copies(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
+        if self.copies.is_empty() {
+            return;
+        }
+        let copies: Vec<usize> =
+            cx.hub.read(|engine| self.copies.iter().map(|w| engine.copies_of(w.event)).collect());
+        let mut counts = copies.into_iter();
+        let tock = cx.tock();
+        let unsynced = &mut self.unsynced;
+        self.copies.retain(|wait| {
+            let copies = counts.next().or_broken("each write that waits was counted");
+            if copies >= wait.wanted {
+                let from = out.len();
+                out.extend_from_slice(&wait.reply);
+                unsynced.note_reply(from, out.len(), wait.number, Some(wait.seq));
+                return false;
+            }
+            if cx.now >= wait.deadline {
+                wait.write_unknown_fate(copies, tock, out);
+                return false;
+            }
+            true
+        });
+    }
+
+    /// Answers all writes that wait for copies, because the connection ends.
+    pub(in crate::server) fn give_up_copies(&mut self, tock: Tock, out: &mut Vec<u8>) {
+        for wait in self.copies.drain(..) {
+            let text = "the node ends the connection; the change is made here, but not confirmed";
+            let error = ClientError::new(ErrorCode::UnknownFate, text);
+            write_error(&error, Some(wait.seq), tock, out);
+        }
+    }
+
+    /// When writes that wait for copies must be looked at again.
+    pub(in crate::server) fn copies_deadline(&self, now: Millis) -> Option<Millis> {
+        let deadline = self.copies.iter().map(|wait| wait.deadline).min()?;
+        Some(deadline.min(now + COPIES_POLL_MS))
+    }
+}
+
+fn as_get<'a>(message: &'a Decoded<'a>) -> Option<(u64, &'a RequestPath<'a>, ChainLength)> {
+    match message {
+        Ok(ClientMessage::Request { seq, request: Request::Get { path, chain }, .. }) => {
+            Some((*seq, path, *chain))
+        }
+        _ => None,
+    }
+}
+
+/// None within for a request for a tock.
+fn as_write<'a>(message: &'a Decoded<'a>) -> Option<(u64, Option<&'a WriteRequest<'a>>)> {
+    match message {
+        Ok(ClientMessage::Request { seq, request: Request::Write(write), .. }) => {
+            Some((*seq, Some(write)))
+        }
+        Ok(ClientMessage::Request { seq, request: Request::GetTock, .. }) => Some((*seq, None)),
+        _ => None,
+    }
+}
+
+impl Lookup<'_> {
+    /// Writes the reply to a request, or a result within a batch's.
+    pub(in crate::server::command) fn write(
+        &self,
+        seq: Option<u64>,
+        names: Option<&NodeNames>,
+        tock: Tock,
+        out: &mut Vec<u8>,
+    ) {
+        let mut message = MessageWriter::new(out);
+        match (&self.found, names) {
+            (Some(entry), Some(names)) => message.entry(entry, self.chain, names.names()),
+            (Some(entry), None) => {
+                if let Some(value) = entry.value() {
+                    message.raw("value", value);
+                }
+                message.tock(entry.tock())
+            }
+            (None, _) => {
+                if !self.chain.is_none() {
+                    message.nil("chain");
+                }
+                message.seq(seq).tock(tock);
+                return;
+            }
+        };
+        message.seq(seq);
+    }
+}
+
+/// A write that is allowed.
+pub(in crate::server::command) struct Permit<'a> {
+    /// The whole path.
+    pub(in crate::server::command) path: WholePath<'a>,
+    /// Only where there is a value, or else only where there is none.
+    pub(in crate::server::command) over_value: Option<bool>,
+    /// The reply must not tell what was there.
+    pub(in crate::server::command) hides_old: bool,
+}
+
+/// A write, or a request for a tock, on its way.
+pub(in crate::server::command) struct Job<'a> {
+    /// None for one of a batch.
+    pub(in crate::server::command) seq: Option<u64>,
+    pub(in crate::server::command) write: Option<&'a WriteRequest<'a>>,
+    pub(in crate::server::command) permit: Result<Option<Permit<'a>>, ClientError>,
+    pub(in crate::server::command) outcome: Option<Outcome>,
+}
+
+impl<'a> Job<'a> {
+    /// Its whole path, if it is one that may be made.
+    fn path(&self) -> Option<&WholePath<'a>> {
+        self.permit.as_ref().ok()?.as_ref().map(|permit| &permit.path)
+    }
+
+    /// It is not to be made, unless it only asks for a tock.
+    pub(in crate::server::command) fn refuse(&mut self, error: &ClientError) {
+        if self.write.is_some() && self.permit.is_ok() {
+            self.permit = Err(error.clone());
+        }
+    }
+
+    /// The batch of the log that its reply depends on; 0 for none. `number`: the one with the
+    /// present changes.
+    pub(super) fn logged_as(&self, cx: &Context<'_>, number: u64) -> u64 {
+        match &self.outcome {
+            Some(Outcome::Written(written)) if written.is_made => number,
+            // Its change is in an earlier one; it is not known in which.
+            Some(Outcome::Written(written)) if written.repeated.is_some() => {
+                cx.hub.log().map_or(0, |log| log.appended())
+            }
+            _ => 0,
+        }
+    }
+
+    /// What the engine is to do.
+    pub(in crate::server::command) fn op(&self) -> Operation<'_> {
+        let (write, permit) = match (self.write, &self.permit) {
+            (None, _) => return Operation::MintTock,
+            (Some(write), Ok(Some(permit))) => (write, permit),
+            (Some(_), _) => return Operation::Nothing,
+        };
+        let (chain, newest) = match &write.chain {
+            ChainField::Any => (ChainCondition::Any, None),
+            ChainField::New => (ChainCondition::MustBeNew, None),
+            ChainField::Newest { life, tick } => (ChainCondition::Any, Some((*life, *tick))),
+        };
+        Operation::Write(WriteOp {
+            write: Write {
+                path: permit.path.to_bytes(),
+                value: write.value,
+                precondition: Precondition { chain, value: write.prev },
+                idempotent: write.idempotent,
+                write_id: write.write_id,
+                hints: Hints::with_room(recycled_entry::take()),
+            },
+            newest,
+            copies: write.copies,
+            over_value: permit.over_value,
+            tock: None,
+        })
+    }
+
+    /// Counts it as this many changes in its shard, if it was carried out.
+    pub(in crate::server::command) fn count(&self, cx: &Context<'_>, weight: u64) {
+        if let (Some(path), Some(Outcome::Written(_))) = (self.path(), &self.outcome) {
+            cx.shared.shards.note_writes(path.as_bytes(), weight);
+        }
+    }
+
+    /// Writes the reply (or a result within a batch's), or prepares it if it has to wait for
+    /// copies. `names`: may be left out if no chain is asked for.
+    pub(in crate::server::command) fn write(
+        self,
+        cx: &Context<'_>,
+        names: Option<&NodeNames>,
+        tock: Tock,
+        out: &mut Vec<u8>,
+    ) -> Option<CopiesWait> {
+        let permit = match self.permit {
+            Err(error) => {
+                write_refused(&error, self.seq, tock, out);
+                return None;
+            }
+            Ok(permit) => permit,
+        };
+        let hides_old = permit.as_ref().is_some_and(|permit| permit.hides_old);
+        match (self.outcome, self.write) {
+            (Some(Outcome::Tock(tock)), _) => {
+                MessageWriter::new(out).tock(tock).seq(self.seq);
+                None
+            }
+            (Some(Outcome::Refused(error)), Some(write)) => {
+                let permit = permit.or_broken("a write that was refused was permitted");
+                let path = permit.path.to_path();
+                let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
+                let names = names.or(looked_up.as_ref())?;
+                let error = write_refusal(&error, write, &path, names);
+                write_refused(&error, self.seq, tock, out);
+                None
+            }
+            (Some(Outcome::Written(written)), Some(write)) => {
+                let newest = written.entry.as_ref().map(Entry::newest);
+                let event = written.repeated.map(|made| made.event).or(newest);
+                match event.filter(|_| write.copies > 0).zip(self.seq) {
+                    None => {
+                        write_reply(self.seq, write, hides_old, &written, names, tock, out);
+                        recycled_entry::give(written.old);
+                        None
+                    }
+                    Some((event, seq)) => {
+                        let mut reply = Vec::new();
+                        write_reply(self.seq, write, hides_old, &written, names, tock, &mut reply);
+                        let timeout = write.copies_timeout;
+                        let deadline = cx.now.saturating_add(timeout);
+                        let wanted = write.copies;
+                        let number = 0; // the caller knows it
+                        Some(CopiesWait { seq, event, wanted, deadline, timeout, reply, number })
+                    }
+                }
+            }
+            (_, _) => None,
+        }
+    }
+}
+
+impl CopiesWait {
+    fn write_unknown_fate(&self, copies: usize, tock: Tock, out: &mut Vec<u8>) {
+        let text = format!(
+            "the change is made here, but after {} s only {copies} of {} peers have confirmed it; \
+             it will spread by itself when they can be reached",
+            self.timeout as f64 / 1000.0,
+            self.wanted,
+        );
+        let error = ClientError::new(ErrorCode::UnknownFate, text);
+        write_error(&error, Some(self.seq), tock, out);
+    }
+}

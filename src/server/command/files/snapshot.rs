@@ -1,0 +1,192 @@
+//! `get_snapshot` and `restore`: a network's whole state, out of a node and into one.
+//!
+//! `restore` trusts its input as if it came from a peer: who changed what and when, what was
+//! purged. A client cannot say such things in any other way. So it is accepted from this machine
+//! only, unless the operator allows more ([`crate::server::ServerConfig::remote_restore`]).
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::engine::take_in::TakenIn;
+use crate::hub::Hub;
+use crate::model::meta::{AUTH_PATH, login};
+use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
+use crate::protocol::client::reply::{write_error, write_result};
+use crate::protocol::client::stored::RestorePiece;
+use crate::protocol::client::{Action, ClientError, ErrorCode};
+use crate::rt;
+use crate::server::access::authorise::Target;
+use crate::server::connections::session::{Context, HeavyJob, Session, Then};
+use crate::server::snapshot_upload::Upload;
+use crate::server::stream::{DownloadSlot, SnapshotSource};
+use crate::storage::FileHeader;
+use crate::tree::Tree;
+
+impl Session {
+    /// `get_snapshot`.
+    pub(in crate::server) fn get_snapshot(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+    ) -> Result<Then, ClientError> {
+        self.authorise(cx, Action::GetSnapshot, Target::Node)?;
+        Self::check_ready(cx)?;
+        self.check_room(cx, seq)?;
+        let slot = DownloadSlot::take(&cx.shared.downloads)?;
+        let image = cx.hub.read(Engine::image);
+        let pin = self.account.pin(image.replica.tree.memory_bytes());
+        let header = FileHeader {
+            number: 0,
+            network: cx.shared.info.status().network,
+            id: image.id().clone(),
+            store: 0,
+            time_ms: rt::wall_clock_ms(),
+        };
+        let source = SnapshotSource::begin(header, image, (Arc::clone(&self.inbox), pin), slot)?;
+        self.open_stream(cx, seq, Box::new(source));
+        Ok(Then::Continue)
+    }
+
+    /// `restore`: the next piece of a snapshot, or its end.
+    pub(in crate::server) fn restore(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        piece: &RestorePiece<'_>,
+    ) -> Result<Then, ClientError> {
+        self.check_may_restore(cx)?;
+        let status = cx.shared.info.status();
+        let (mut upload, hub) = (self.upload.lock().take(), Arc::clone(&cx.shared.hub));
+        if piece.start {
+            // The one before makes way for it.
+            drop(upload.take());
+            upload = Some(Upload::begin(&cx.shared.upload_turn, &self.account, cx.now)?);
+        }
+        let Some(mut upload) = upload else {
+            return Err(ClientError::bad_request("no snapshot was begun; 'start' begins one"));
+        };
+        let data = piece.data.map(<[u8]>::to_vec).unwrap_or_default();
+        if let Some(max) = status.memory_max
+            && upload.bytes() + data.len() as u64 > max as u64
+        {
+            return Err(memory_full(max));
+        }
+        let (place, now, last) = (Arc::clone(&self.upload), cx.now, piece.last);
+        let network = (!piece.any_network).then_some(status.network);
+        let with_auth = piece.with_auth;
+        let work = move || {
+            let done = upload.push(data, now).and_then(|()| match last {
+                true => finish(&hub, &upload, network.as_deref(), with_auth, status.memory_max)
+                    .map(Some),
+                false => Ok(None),
+            });
+            let (mut result, mut reply) = (Vec::new(), Vec::new());
+            let tock = hub.read(Engine::tock);
+            match done {
+                Ok(Some(done)) => write_done(&hub, &done, &mut result),
+                Ok(None) => {
+                    write_u64(upload.bytes(), &mut result);
+                    *place.lock() = Some(upload);
+                }
+                Err(error) => {
+                    write_error(&error, Some(seq), tock, &mut reply);
+                    return reply;
+                }
+            }
+            write_result(&result, seq, tock, &mut reply);
+            reply
+        };
+        Ok(Then::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: true }))
+    }
+
+    fn check_may_restore(&self, cx: &Context<'_>) -> Result<(), ClientError> {
+        self.authorise(cx, Action::Restore, Target::Node)?;
+        if !self.is_local && !cx.shared.config.remote_restore {
+            let text = "a snapshot is taken only from the machine that this node runs on: run \
+                `snapshot restore` there, or start the node with --remote-restore";
+            return Err(ClientError::new(ErrorCode::Denied, text));
+        }
+        Self::check_ready(cx)?;
+        cx.check_storage()?;
+        if cx.hub.read(Engine::is_read_only) {
+            let text = "this node is read-only; restore at another one";
+            return Err(ClientError::new(ErrorCode::ReadOnly, text));
+        }
+        Ok(())
+    }
+}
+
+/// All of it has come: checks it, and takes it in.
+fn finish(
+    hub: &Hub,
+    upload: &Upload,
+    network: Option<&str>,
+    with_auth: bool,
+    memory_max: Option<usize>,
+) -> Result<TakenIn, ClientError> {
+    let (header, image) = upload.finish()?;
+    if let Some(network) = network {
+        check_network(&header, network)?;
+    }
+    if !with_auth {
+        check_auth(&image.replica.tree)?;
+    }
+    let needed = image.replica.tree.memory_bytes();
+    let used = hub.read(|engine| engine.tree().memory_bytes());
+    if let Some(max) = memory_max.filter(|max| used.saturating_add(needed) > *max) {
+        return Err(memory_full(max));
+    }
+    upload.take_in(hub, image)
+}
+
+fn write_done(hub: &Hub, done: &TakenIn, out: &mut Vec<u8>) {
+    let counts = [
+        ("entries", done.entries),
+        ("taken", done.taken),
+        ("made", done.made),
+        ("dropped", done.dropped),
+        ("conflicts", done.conflicts),
+    ];
+    write_map_len(counts.len() + 1, out);
+    for (name, count) in counts {
+        write_str(name, out);
+        write_u64(count, out);
+    }
+    write_str("auth", out);
+    match hub.read(|engine| engine.login().cloned()) {
+        Some(login) => write_str(login.name(), out),
+        None => write_nil(out),
+    }
+}
+
+fn check_network(header: &FileHeader, network: &str) -> Result<(), ClientError> {
+    if header.network.is_empty() || header.network == network {
+        return Ok(());
+    }
+    let text = format!(
+        "the snapshot is of the network {:?}, this node is in {network:?}; --any-network takes it \
+         nevertheless",
+        header.network
+    );
+    Err(ClientError::bad_request(text))
+}
+
+/// A file from a network with authorisation would close this one to all clients, at every node: not
+/// unless that is wanted.
+fn check_auth(tree: &Tree) -> Result<(), ClientError> {
+    let entry = tree.get(AUTH_PATH).and_then(|entry| entry.value());
+    let Some(login) = entry.and_then(login) else { return Ok(()) };
+    let text = format!(
+        "the snapshot switches authorisation on (:n.auth, {login}), which this version cannot check: every \
+         node of the network would refuse every client; nothing was taken in. --with-auth takes it in \
+         all the same; or convert it to lines of JSON, and restore them without the line of :n.auth"
+    );
+    Err(ClientError::new(ErrorCode::Denied, text))
+}
+
+fn memory_full(max: usize) -> ClientError {
+    let text = format!(
+        "the snapshot does not fit into this node's memory limit ({max} bytes); nothing was taken in"
+    );
+    ClientError::new(ErrorCode::MemoryFull, text)
+}

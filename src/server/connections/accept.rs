@@ -1,0 +1,124 @@
+//! Accepting clients' connections, and refusing those beyond the limit: with an error if there is
+//! room for that, at once in any case, and with an occasional line in the log.
+//!
+//! The limit leaves descriptors for the node itself (`node/lifecycle/file_descriptors.rs`). If there is none left
+//! all the same, because other programs have used all that the system has, a spare one is given up
+//! for a moment: so a client is closed, and does not wait for an answer that never comes.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+
+use super::connection;
+use crate::protocol::client::{ClientError, ErrorCode};
+use crate::rt::{self, TcpListener, TcpStream};
+use crate::server::Shared;
+
+/// How long to wait after the system could not give another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// How long to wait for the connection that must be closed: it is there, unless it has gone.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(5);
+/// What the spare descriptor is of.
+const SPARE: &str = "/dev/null";
+
+/// Takes connections until the server stops.
+pub(in crate::server) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut stopping = shared.stopping.listen();
+    let mut spare = File::open(SPARE).ok();
+    loop {
+        if shared.is_stopping() {
+            return;
+        }
+        let accepted = {
+            let next = std::pin::pin!(listener.accept());
+            match select(next, &mut stopping).await {
+                Either::Left((accepted, _)) => accepted,
+                Either::Right(_) => return,
+            }
+        };
+        match accepted {
+            Ok((socket, _)) => take_in(socket, &shared),
+            Err(error) => {
+                // Nearly always that there are no file descriptors left; it passes.
+                if spare.take().is_some() {
+                    let closed = rt::timeout(CLOSE_PATIENCE, listener.accept()).await;
+                    if matches!(closed, Some(Ok(_))) {
+                        shared.refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                complain(&shared, &format!("the system has no room for another client: {error}"));
+                rt::sleep(ACCEPT_PAUSE).await;
+                spare = File::open(SPARE).ok();
+            }
+        }
+    }
+}
+
+/// Counts a connection while it lives.
+struct Counted(Arc<Shared>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+        self.0.ended.notify(usize::MAX);
+    }
+}
+
+fn take_in(socket: TcpStream, shared: &Arc<Shared>) {
+    let max = shared.config.connections_max;
+    let before = shared.connections.fetch_add(1, Ordering::AcqRel);
+    let refusal = if before >= max {
+        Some(too_many(max))
+    } else if shared.hub.client_memory().is_exceeded() {
+        Some(no_memory())
+    } else {
+        None
+    };
+    let Some(refusal) = refusal else {
+        shared.accepted.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(shared));
+        let _detached = rt::spawn(async move {
+            connection::serve(socket, Arc::clone(&counted.0)).await;
+            drop(counted);
+        });
+        return;
+    };
+    shared.connections.fetch_sub(1, Ordering::AcqRel);
+    shared.refused.fetch_add(1, Ordering::Relaxed);
+    complain(shared, &refusal.text);
+    if shared.refusals.fetch_add(1, Ordering::AcqRel) < shared.config.refusals_max {
+        let shared = Arc::clone(shared);
+        let _detached = rt::spawn(async move {
+            connection::refuse(socket, &refusal, &shared).await;
+            shared.refusals.fetch_sub(1, Ordering::AcqRel);
+        });
+        return;
+    }
+    shared.refusals.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// One line in the log now and then.
+fn complain(shared: &Shared, why: &str) {
+    if let Some(clients) = shared.refused_tally.note(rt::now()) {
+        tracing::warn!(clients, "refused clients: {why}");
+    }
+}
+
+/// The error for one connection too many.
+fn too_many(max: usize) -> ClientError {
+    let text = format!(
+        "this node has {max} client connections, as many as it allows (--max-connections, and the \
+         limit on open files)"
+    );
+    ClientError::new(ErrorCode::TooMany, text)
+}
+
+/// The error of a connection for which there is no memory.
+fn no_memory() -> ClientError {
+    let text = "what this node keeps for its clients exceeds --max-client-memory; try again later, \
+                or another node";
+    ClientError::new(ErrorCode::TooMany, text)
+}

@@ -1,0 +1,620 @@
+//! One connection's state, and how its requests are carried out, without any I/O of its own:
+//! requests come in as a batch, replies are appended to a buffer.
+//!
+//! Runs of reads and runs of writes take the engine's guard once each, in order; whatever else
+//! is asked for is carried out one by one. No guard is held while something is encoded.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::input::Batch;
+use super::not_ready::Patience;
+use super::unsynced_replies::{UnsyncedReplies, refused};
+use crate::engine::Engine;
+pub(in crate::server) use crate::engine::NodeNames;
+use crate::hub::Hub;
+use crate::hub::client_memory::{Account, ClientMemory};
+use crate::hub::inbox::Inbox;
+use crate::model::ids::{Millis, Tock};
+use crate::model::path::{Path, PathBytes};
+use crate::protocol::client::error::ErrorCode;
+use crate::protocol::client::reply::write_error;
+use crate::protocol::client::request::RequestPath;
+use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
+use crate::server::Shared;
+use crate::server::access::authorise::{Target, authorise};
+use crate::server::access::{Access, Identity, Role};
+use crate::server::command::access::acl::is_there;
+use crate::server::command::data::value::CopiesWait;
+use crate::server::snapshot_upload::Upload;
+use crate::server::stream::{
+    FailedSource, Garbage, Produced, Source, Streams, write_failed_stream,
+};
+
+/// About what an open stream takes, with its place in the table of watches.
+const STREAM_BYTES: usize = 1 << 10;
+
+/// What a session works with.
+#[derive(Clone)]
+pub(in crate::server) struct Context<'c> {
+    pub(in crate::server) hub: &'c Hub,
+    pub(in crate::server) shared: &'c Shared,
+    pub(in crate::server) now: Millis,
+    /// What the client may do, of the policies at this moment.
+    pub(in crate::server) access: Access,
+}
+
+impl Context<'_> {
+    /// The current tock, for replies that need no fresh one.
+    pub(in crate::server) fn tock(&self) -> Tock {
+        self.hub.read(Engine::tock)
+    }
+
+    /// Whether changes may be made without waiting for the disk.
+    pub(in crate::server) fn has_room(&self) -> bool {
+        self.hub.log().is_none_or(|log| log.has_room())
+    }
+
+    /// Why clients' changes are refused, if they are: the disk fails, and they must be on it.
+    pub(in crate::server) fn check_storage(&self) -> Result<(), ClientError> {
+        let refusal = self.hub.log().and_then(|log| log.refusal());
+        refusal.map_or(Ok(()), |failure| Err(refused(&failure)))
+    }
+}
+
+/// A message of a batch, decoded.
+pub(in crate::server) type Decoded<'a> = Result<ClientMessage<'a>, BadMessage>;
+
+/// Something that takes long: it runs on a thread of its own, and makes the reply's bytes.
+pub(in crate::server) struct HeavyJob {
+    /// Of the request.
+    pub(in crate::server) seq: u64,
+    pub(in crate::server) work: Box<dyn FnOnce() -> Vec<u8> + Send>,
+    /// Its reply tells nothing of the data: it goes out also if clients are shut out by then.
+    pub(in crate::server) is_innocuous: bool,
+}
+
+/// What to do after a batch, or a part of it.
+pub(in crate::server) enum Then {
+    /// Nothing special.
+    Continue,
+    /// Run this, append its bytes to the output, then go on with the batch.
+    Heavy(HeavyJob),
+    /// Wait until the disk keeps up, then go on with the batch.
+    NeedsRoom,
+    /// As many requests wait for the node to be ready as may: go on with the batch when it is, or at
+    /// [`Session::next_deadline`].
+    NeedsReady,
+    /// The connection cannot go on; why is written already.
+    Close,
+}
+
+impl Then {
+    /// A request that takes long.
+    pub(in crate::server) fn heavy(
+        seq: u64,
+        work: impl FnOnce() -> Vec<u8> + Send + 'static,
+    ) -> Self {
+        Self::Heavy(HeavyJob { seq, work: Box::new(work), is_innocuous: false })
+    }
+}
+
+/// See the module.
+pub(in crate::server) struct Session {
+    pub(in crate::server) identity: Identity,
+    /// What follows from that; of the policies when it was last needed.
+    access: Access,
+    /// Where requests' paths begin.
+    pub(in crate::server) root: Path,
+    /// The window of streams that are opened from now on; none for no flow control.
+    pub(in crate::server) window: Option<u64>,
+    pub(in crate::server) inbox: Arc<Inbox>,
+    /// What the connection costs in memory.
+    pub(in crate::server) account: Arc<Account>,
+    pub(in crate::server) streams: Streams,
+    /// Writes whose replies wait for copies. Invariant: together with the streams, no more
+    /// than the configuration allows.
+    pub(in crate::server) copies: Vec<CopiesWait>,
+    /// The replies in the output that are sent only when the changes that they tell of are on disk.
+    pub(in crate::server) unsynced: UnsyncedReplies,
+    /// Whether the client is on this machine.
+    pub(in crate::server) is_local: bool,
+    /// A snapshot that is being uploaded. The jobs that take its pieces put it back here.
+    pub(in crate::server) upload: Arc<Mutex<Option<Upload>>>,
+    /// Requests that wait for the node to be ready.
+    pub(in crate::server) patience: Patience,
+    /// The client has asked the node to leave, and waits for its end.
+    pub(in crate::server) sent_away: bool,
+    /// Requests were carried out: the output, or open requests, may tell of the data.
+    is_served: bool,
+}
+
+/// A whole path: as it was sent, or below the session's root or nil.
+pub(in crate::server) enum WholePath<'a> {
+    AsSent(&'a RequestPath<'a>),
+    Joined(Path),
+}
+
+impl WholePath<'_> {
+    pub(in crate::server) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::AsSent(sent) => sent.path.as_bytes(),
+            Self::Joined(path) => path.as_bytes(),
+        }
+    }
+
+    pub(in crate::server) fn to_bytes(&self) -> PathBytes<'_> {
+        match self {
+            Self::AsSent(sent) => sent.path.reborrow(),
+            Self::Joined(path) => path.into(),
+        }
+    }
+
+    pub(in crate::server) fn to_path(&self) -> Path {
+        match self {
+            Self::AsSent(sent) => sent.path.to_path(),
+            Self::Joined(path) => path.clone(),
+        }
+    }
+}
+
+impl Session {
+    /// `is_local`: the client is on this machine.
+    pub(in crate::server) fn new(is_local: bool, memory: &Arc<ClientMemory>, now: Millis) -> Self {
+        let inbox = Arc::new(Inbox::new());
+        let account = memory.open(&inbox, now);
+        Self {
+            identity: Identity::default(),
+            access: Access::unknown(),
+            root: Path::root(),
+            window: None,
+            inbox,
+            account,
+            streams: Streams::default(),
+            copies: Vec::new(),
+            unsynced: UnsyncedReplies::default(),
+            is_local,
+            upload: Arc::default(),
+            patience: Patience::default(),
+            sent_away: false,
+            is_served: false,
+        }
+    }
+
+    /// Carries out messages that have arrived, from the first, while the output has room; those that must
+    /// wait for the node to be ready are put aside. Tells how many are done; the rest is to be handed in
+    /// again.
+    pub(in crate::server) fn run(
+        &mut self,
+        cx: &Context<'_>,
+        arrived: &Batch<'_>,
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        self.carry_out(cx, &arrived.messages, Some(arrived), out)
+    }
+
+    /// The same of requests that have waited; `window` is that of the streams that they open.
+    pub(super) fn run_waited(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        window: Option<u64>,
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        let window_now = std::mem::replace(&mut self.window, window);
+        let ran = self.carry_out(cx, batch, None, out);
+        self.window = window_now;
+        ran
+    }
+
+    /// `arrived`: the batch, if its requests may have to wait.
+    fn carry_out(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        arrived: Option<&Batch<'_>>,
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        if cx.access.role == Role::Stranger {
+            return self.refuse_all(cx, batch, out);
+        }
+        let limit = cx.shared.output_limit();
+        let mut done = 0;
+        while let Some(rest) = batch.get(done..)
+            && let Some(next) = rest.first()
+            && out.len() < limit
+        {
+            if let Some(arrived) = arrived
+                && let Ok(ClientMessage::Request { seq, action, request }) = next
+                && self.patience.holds_back(cx, request)
+            {
+                let message = arrived.bytes_of(done);
+                if !self.patience.keep(cx, (*seq, *action), self.window, message) {
+                    return (done, Then::NeedsReady);
+                }
+                done += 1;
+                continue;
+            }
+            self.is_served = true;
+            // One at a time while the one behind it may have to wait.
+            let together = arrived.is_none() || self.patience.is_needless();
+            let rest = if together { rest } else { rest.get(..1).unwrap_or(rest) };
+            match next {
+                Ok(ClientMessage::Request {
+                    request: Request::Write(_) | Request::DeleteTree { .. } | Request::Update(_),
+                    ..
+                }) if !cx.has_room() => return (done, Then::NeedsRoom),
+                Ok(ClientMessage::Request { request: Request::Get { .. }, .. }) => {
+                    let ran = self.run_reads(cx, rest, out);
+                    if ran == 0 {
+                        return (done, Then::Continue);
+                    }
+                    done += ran;
+                    continue;
+                }
+                Ok(ClientMessage::Request {
+                    request: Request::Write(_) | Request::GetTock,
+                    ..
+                }) => {
+                    let ran = self.run_writes(cx, rest, out);
+                    if ran == 0 {
+                        return (done, Then::Continue);
+                    }
+                    done += ran;
+                    continue;
+                }
+                _ => {}
+            }
+            done += 1;
+            match next {
+                Ok(ClientMessage::Request { seq, action, request }) => {
+                    match self.run_one(cx, *seq, *action, request, out) {
+                        Then::Heavy(job) => return (done, Then::Heavy(job)),
+                        // Not done: it comes again.
+                        Then::NeedsRoom => return (done - 1, Then::NeedsRoom),
+                        Then::NeedsReady | Then::Continue | Then::Close => {}
+                    }
+                }
+                Ok(ClientMessage::Ack { seq, ack }) => {
+                    self.streams.acknowledge(*seq, *ack, cx.now);
+                }
+                Ok(ClientMessage::Settings { qlen, nowait }) => {
+                    self.patience.set_nowait(*nowait);
+                    self.set_window(*qlen);
+                }
+                Ok(ClientMessage::StreamEnd) => {}
+                Err(bad) => {
+                    self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
+                    if bad.is_fatal {
+                        return (done, Then::Close);
+                    }
+                }
+            }
+        }
+        (done, Then::Continue)
+    }
+
+    /// No client is served: every request is refused. Returns how many messages are done.
+    fn refuse_all(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        let limit = cx.shared.output_limit();
+        for (done, message) in batch.iter().enumerate() {
+            if out.len() >= limit {
+                return (done, Then::Continue);
+            }
+            match message {
+                Ok(ClientMessage::Request { seq, action, .. }) => {
+                    self.refuse(cx, Some(*seq), action.errs_in_stream(), closed(cx), out);
+                }
+                Ok(ClientMessage::Ack { seq, ack }) => {
+                    self.streams.acknowledge(*seq, *ack, cx.now);
+                }
+                Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
+                Ok(ClientMessage::StreamEnd) => {}
+                Err(bad) if bad.is_fatal => {
+                    self.refuse(cx, bad.seq, bad.in_stream, bad.error.clone(), out);
+                    return (done + 1, Then::Close);
+                }
+                // Whatever is wrong with it, it would be refused.
+                Err(bad) => self.refuse(cx, bad.seq, bad.in_stream, closed(cx), out),
+            }
+        }
+        (batch.len(), Then::Continue)
+    }
+
+    /// What requests, and streams, are carried out with at this moment.
+    pub(in crate::server) fn context<'c>(
+        &mut self,
+        shared: &'c Shared,
+        now: Millis,
+    ) -> Context<'c> {
+        // Before anything is read: what is read later may be of later policies, and is checked again then.
+        let policies = shared.hub.policies.now();
+        if self.access.policies != policies {
+            self.access = shared.access_of(&self.identity, policies);
+        }
+        Context { hub: &shared.hub, shared, now, access: self.access.clone() }
+    }
+
+    /// Whether this client was served, and no client is any more: its connection ends, and what
+    /// waits for it is not sent.
+    pub(super) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
+        self.is_served && cx.access.role == Role::Stranger
+    }
+
+    /// The client's length of windows; 0 for no flow control.
+    fn set_window(&mut self, qlen: u64) {
+        // A client's own buffers are its own affair: the window costs memory there, not here. If it
+        // were reduced, a client that acknowledges by its own length would wait for ever. The
+        // server pauses one short of it.
+        self.window = (qlen > 0).then_some(qlen.saturating_sub(1).max(1));
+    }
+
+    fn run_one(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        action: Action,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) -> Then {
+        let result = match request {
+            // These are carried out in runs.
+            Request::Get { .. } | Request::Write(_) | Request::GetTock => return Then::Continue,
+            Request::Batch(batch) => return self.batch(cx, seq, batch, out),
+            Request::GetByEvent { node, tick, chain } => {
+                self.get_by_event(cx, seq, node, *tick, *chain)
+            }
+            Request::DeleteTree { path, chain } => self.delete_tree(cx, seq, path, *chain),
+            Request::GetTree { scope, empty } => self.get_tree(cx, seq, scope, *empty),
+            Request::Enum { path, with_data, empty } => {
+                self.enumerate(cx, seq, path, *with_data, *empty, out)
+            }
+            Request::Watch { scope, fetch, restart, conflicts } => {
+                self.watch(cx, seq, scope, *fetch, *restart, *conflicts)
+            }
+            Request::Conflicts { scope, since, limit } => {
+                self.conflicts(cx, seq, scope, *since, *limit)
+            }
+            Request::Stop { task } => Ok(self.stop(cx, seq, *task, out)),
+            Request::GetState(parts) => self.get_state(cx, seq, *parts, out),
+            Request::EnumNode { node, max, current } => {
+                self.enum_node(cx, seq, node, *max, *current)
+            }
+            Request::KillNode { node } => self.kill_node(cx, seq, node),
+            Request::Root { path } => self.move_root(cx, seq, path, out),
+            Request::MsgSend { topic, data } => self.msg_send(cx, seq, topic, data, out),
+            Request::MsgMonitor { topic, raw } => self.msg_monitor(cx, seq, topic, *raw),
+            Request::Status => self.status(cx, seq, out),
+            Request::Members => self.members(cx, seq, out),
+            Request::ListShards(asked) => self.list_shards(cx, seq, *asked, out),
+            Request::Cluster => self.cluster(cx, seq, out),
+            Request::WatchCluster => self.watch_cluster(cx, seq),
+            Request::ForgetMember { node } => self.forget_member(cx, seq, node, out),
+            Request::CheckDeleted { nodes } => self.check_deleted(cx, seq, nodes),
+            Request::GetSnapshot => self.get_snapshot(cx, seq),
+            Request::Restore(piece) => self.restore(cx, seq, piece),
+            Request::Save { file, full } => self.save(cx, seq, file, *full),
+            Request::Log { file, fetch } => self.log(cx, seq, *file, *fetch),
+            Request::Update(change) => self.update(cx, seq, change, out),
+            Request::Snapshot { file } => self.snapshot(cx, seq, *file),
+            Request::LogStart { file, distkv, fetch } => {
+                self.log_start(cx, seq, file, *distkv, *fetch)
+            }
+            Request::LogStop => self.log_stop(cx, seq),
+            Request::Leave { for_good_ms: None } => self.leave(cx, seq, out),
+            Request::Leave { for_good_ms: Some(patience_ms) } => {
+                self.leave_for_good(cx, seq, *patience_ms)
+            }
+            Request::AuthInfo => self.auth_info(cx, seq, out),
+            Request::TestAcl(test) => self.test_acl(cx, seq, test, out),
+            Request::Forge => self.forge(cx, action),
+            Request::Auth(_) => self.not_implemented(cx, action),
+        };
+        result.unwrap_or_else(|error| {
+            self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
+            Then::Continue
+        })
+    }
+
+    fn not_implemented(&self, cx: &Context<'_>, action: Action) -> Result<Then, ClientError> {
+        self.authorise(cx, action, Target::Node)?;
+        let text = format!(
+            "'{}' is not implemented in this version: clients cannot log in, so every client may do \
+             everything; nothing was changed",
+            action.name()
+        );
+        Err(ClientError::new(ErrorCode::NotImplemented, text))
+    }
+
+    /// `fake_info` and its sibling would have nodes account for ticks whose changes they never got.
+    fn forge(&self, cx: &Context<'_>, action: Action) -> Result<Then, ClientError> {
+        self.authorise(cx, action, Target::Node)?;
+        let text = format!(
+            "'{}' is refused, nothing was changed: a node that believes it has ticks which it never \
+             got loses their changes for good; ask 'get_state' with 'missing' and leave the rest to \
+             the nodes, or use 'forget_member' for a node that will not come back",
+            action.name()
+        );
+        Err(ClientError::new(ErrorCode::Denied, text))
+    }
+
+    /// Answers with an error; within a stream where the client needs that.
+    pub(in crate::server) fn refuse(
+        &mut self,
+        cx: &Context<'_>,
+        seq: Option<u64>,
+        in_stream: bool,
+        error: ClientError,
+        out: &mut Vec<u8>,
+    ) {
+        match seq {
+            Some(seq) if in_stream && self.check_room(cx, seq).is_ok() => {
+                let source = Box::new(FailedSource(Some(error)));
+                self.streams.open(seq, self.window, source, cx.now);
+            }
+            // As many are open as may be: this one needs no place to say so.
+            Some(seq) if in_stream && !self.streams.contains(seq) => {
+                write_failed_stream(&error, seq, self.window.is_some(), cx.tock(), out);
+            }
+            _ => write_error(&error, seq, cx.tock(), out),
+        }
+    }
+
+    /// Whether this client may do that; see [`authorise`].
+    pub(in crate::server) fn authorise(
+        &self,
+        cx: &Context<'_>,
+        action: Action,
+        target: Target<'_>,
+    ) -> Result<(), ClientError> {
+        let looks = |path: &Path| cx.hub.read(|engine| is_there(engine.tree(), path));
+        authorise(&cx.access, action, target, looks).map_err(ClientError::from)
+    }
+
+    /// A request's whole path, after the hook has allowed it.
+    pub(in crate::server) fn resolve<'a>(
+        &self,
+        cx: &Context<'_>,
+        action: Action,
+        path: &'a RequestPath<'a>,
+    ) -> Result<WholePath<'a>, ClientError> {
+        let whole = if !path.internal && self.root.is_root() {
+            WholePath::AsSent(path)
+        } else {
+            let top = if path.internal { Path::system_root() } else { self.root.clone() };
+            let joined = top.join(&path.path.to_path()).map_err(|e| {
+                ClientError::bad_request(format!("bad field 'path', below the root: {e}"))
+            })?;
+            WholePath::Joined(joined)
+        };
+        self.authorise(cx, action, Target::Path(whole.as_bytes()))?;
+        Ok(whole)
+    }
+
+    /// Whether another request may stay open under this number.
+    pub(in crate::server) fn check_room(
+        &self,
+        cx: &Context<'_>,
+        seq: u64,
+    ) -> Result<(), ClientError> {
+        if self.streams.contains(seq) {
+            let text = format!("the stream {seq} is still open; use another 'seq'");
+            return Err(ClientError::bad_request(text));
+        }
+        self.check_count(cx, 1)
+    }
+
+    /// Whether this many more requests may stay open.
+    pub(in crate::server) fn check_count(
+        &self,
+        cx: &Context<'_>,
+        more: usize,
+    ) -> Result<(), ClientError> {
+        let max = cx.shared.config.open_requests_max;
+        if self.streams.len() + self.copies.len() + more > max {
+            let text = format!("{max} requests are open on this connection; no more are allowed");
+            return Err(ClientError::new(ErrorCode::TooMany, text));
+        }
+        Ok(())
+    }
+
+    /// Opens a stream; the caller has checked that there is room.
+    pub(in crate::server) fn open_stream(
+        &mut self,
+        cx: &Context<'_>,
+        seq: u64,
+        source: Box<dyn Source>,
+    ) {
+        self.streams.open(seq, self.window, source, cx.now);
+    }
+
+    /// Whether the node can answer requests that need data.
+    pub(in crate::server) fn check_ready(cx: &Context<'_>) -> Result<(), ClientError> {
+        if cx.hub.read(Engine::is_ready) { Ok(()) } else { Err(not_ready()) }
+    }
+
+    /// Gives streams their turns and answers writes whose copies are confirmed.
+    pub(in crate::server) fn produce(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) -> Produced {
+        self.answer_copies(cx, out);
+        if self.streams.is_empty() {
+            return Produced::Idle;
+        }
+        self.streams.produce(cx, cx.tock(), out, &mut self.unsynced, &self.inbox)
+    }
+
+    /// About how much memory open requests take, without their queues.
+    pub(super) fn open_bytes(&self) -> usize {
+        let copies: usize = self.copies.iter().map(CopiesWait::bytes).sum();
+        self.streams.len() * STREAM_BYTES + copies + self.patience.bytes()
+    }
+
+    /// Whether a stream makes changes as it continues.
+    pub(in crate::server) fn makes_changes(&self) -> bool {
+        self.streams.make_changes()
+    }
+
+    /// Whether nothing is open: no stream, no write that waits.
+    pub(in crate::server) fn is_quiet(&self) -> bool {
+        self.streams.is_empty() && self.copies.is_empty()
+    }
+
+    /// The client sends nothing any more.
+    pub(in crate::server) fn end_endless(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
+        let tock = cx.tock();
+        self.streams.end_endless(cx, tock, out);
+    }
+
+    /// The node ends the connection.
+    pub(in crate::server) fn end_all(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
+        let tock = cx.tock();
+        self.streams.end_all(cx, tock, out);
+        self.give_up_copies(tock, out);
+    }
+
+    /// The connection is gone.
+    pub(in crate::server) fn abandon(&mut self, cx: &Context<'_>) {
+        self.streams.abandon(cx);
+        self.copies.clear();
+        drop(self.upload.lock().take());
+    }
+
+    /// Memory that should be dropped where no task waits for it.
+    pub(in crate::server) fn take_garbage(&mut self) -> Vec<Garbage> {
+        self.streams.take_garbage()
+    }
+
+    /// When something must be looked at even if nothing happens before.
+    pub(in crate::server) fn next_deadline(&self, cx: &Context<'_>) -> Option<Millis> {
+        let copies = self.copies_deadline(cx.now);
+        let streams = self.streams.next_deadline(cx.shared.config.snapshot_stall_ms);
+        copies.into_iter().chain(streams).chain(self.patience.deadline()).min()
+    }
+}
+
+/// The error of a node that has not caught up yet.
+pub(in crate::server) fn not_ready() -> ClientError {
+    ClientError::new(
+        ErrorCode::NotReady,
+        "this node has not caught up with its network yet; try again, or another node",
+    )
+}
+
+/// The error of a node that serves no clients.
+fn closed(cx: &Context<'_>) -> ClientError {
+    match cx.hub.read(Engine::closed) {
+        Some(closed) => {
+            ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {closed}"))
+        }
+        // It was a moment ago.
+        None => ClientError::new(
+            ErrorCode::NotReady,
+            "authorisation was switched off just now; nothing was changed; try again",
+        ),
+    }
+}

@@ -1,0 +1,8 @@
+//! Reading and writing entries over the client port.
+
+mod batches;
+mod trees;
+mod values;
+mod write_copies;
+mod write_ids;
+mod write_synced;

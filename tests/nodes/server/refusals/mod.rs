@@ -1,0 +1,6 @@
+//! What the client port refuses, or lets wait: limits, a node that is not ready, data that asks for a
+//! login.
+
+mod limits;
+mod login_required;
+mod not_ready;

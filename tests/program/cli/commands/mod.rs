@@ -1,0 +1,10 @@
+//! Single commands: what they ask for and how they print it, mostly against a scripted node.
+
+mod arrays;
+mod conflicts;
+mod logs;
+mod operators;
+mod shards;
+mod snapshots;
+mod spelling;
+mod verify;

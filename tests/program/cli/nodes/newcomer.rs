@@ -1,0 +1,293 @@
+//! What a newcomer does in the first afternoon, with real nodes: the mistakes that people make,
+//! and what the program says about them.
+
+use std::process::{Command, Stdio};
+
+use crate::cli::command::{Done, cli, program, run};
+use crate::processes::{NodeProcess, wait_until};
+
+fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
+    at_with_input(node, arguments, b"")
+}
+
+fn at_with_input(node: &NodeProcess, arguments: &[&str], input: &[u8]) -> Done {
+    run(&[arguments, &["--connect", &node.client.to_string()]].concat(), &[], input)
+}
+
+fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
+    let done = at(node, arguments);
+    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+    done.stdout
+}
+
+#[test]
+fn delete_says_what_stays_below_the_path() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "site.lamp", "true"]);
+    let nothing = ok(&node, &["delete", "site"]);
+    assert_eq!(
+        nothing,
+        "site: nothing to delete; 1 entry below it stays: `distkv-node delete site --recursive` \
+         deletes that too\n"
+    );
+    ok(&node, &["set", "site.count", "5"]);
+    ok(&node, &["set", "site", "1"]);
+    let deleted = ok(&node, &["delete", "site"]);
+    assert!(deleted.starts_with("site: deleted (n1~"), "{deleted}");
+    assert!(
+        deleted.ends_with(
+            "; 2 entries below it stay: `distkv-node delete site --recursive` deletes them too\n"
+        ),
+        "{deleted}"
+    );
+    let json = ok(&node, &["delete", "site", "--json"]);
+    assert!(json.contains("\"changed\":false") && json.contains("\"below\":2"), "{json}");
+    // A path that a shell would take apart is quoted.
+    ok(&node, &["set", "it's.on", "1"]);
+    let quoted = ok(&node, &["delete", "it's"]);
+    assert!(quoted.contains(r"`distkv-node delete 'it'\''s' --recursive`"), "{quoted}");
+
+    assert_eq!(ok(&node, &["delete", "site", "-r"]), "site: 2 deleted\n");
+    assert_eq!(ok(&node, &["delete", "site", "-r"]), "site: nothing to delete\n");
+    assert_eq!(ok(&node, &["delete", "site"]), "site: nothing to delete\n");
+}
+
+#[test]
+fn a_tree_that_is_cut_off_says_so() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "site.lamp", "true"]);
+    let nothing = at(&node, &["tree", "--depth", "1"]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (0, ""));
+    assert_eq!(
+        nothing.stderr,
+        "note: there are entries deeper than --depth 1; --empty prints the paths that lead there\n"
+    );
+    ok(&node, &["set", "count", "5"]);
+    let partly = at(&node, &["tree", "--depth", "1"]);
+    assert_eq!(partly.stdout, "count  5\n");
+    assert!(partly.stderr.contains("deeper than --depth 1"), "{}", partly.stderr);
+    let all = at(&node, &["tree", "--depth", "2"]);
+    assert_eq!((all.stdout.lines().count(), all.stderr.as_str()), (2, ""));
+    let led = at(&node, &["tree", "--depth", "1", "--empty"]);
+    assert_eq!((led.stdout.as_str(), led.stderr.as_str()), (":      -\ncount  5\nsite   -\n", ""));
+}
+
+#[test]
+fn a_raw_string_comes_back_byte_by_byte() {
+    let node = NodeProcess::run("n1");
+    for text in ["a\nb\n\n", "no line end", "", "\u{1b}[0m\r\n", "grün"] {
+        let set = at_with_input(&node, &["set", "text", "--string", "-"], text.as_bytes());
+        assert_eq!(set.code, 0, "{}", set.stderr);
+        assert_eq!(ok(&node, &["get", "text", "--raw"]), text);
+    }
+    let set = at_with_input(&node, &["set", "text", "--string", "-"], b"\xff\xfe");
+    assert_eq!(set.code, 2);
+    assert!(set.stderr.contains("not UTF-8") && set.stderr.contains("--msgpack"), "{}", set.stderr);
+    // What is no string is JSON, which has lines.
+    ok(&node, &["set", "text", "5"]);
+    assert_eq!(ok(&node, &["get", "text", "--raw"]), "5\n");
+}
+
+#[test]
+fn a_node_has_one_name_in_all_commands() {
+    let node = NodeProcess::run("n1");
+    let state = ok(&node, &["state"]);
+    assert!(state.starts_with("as n1 sees it, at tock "), "{state}");
+    assert!(state.lines().nth(1).unwrap().starts_with("LIFE "), "{state}");
+    let resync = ok(&node, &["state", "--resync"]);
+    assert!(resync.starts_with("n1: no split is healing"), "{resync}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.dkv");
+    let file = file.to_str().unwrap();
+    ok(&node, &["snapshot", "save", "--to", file]);
+    let inspected = cli(&["snapshot", "inspect", file]).stdout;
+    let rows: Vec<Vec<&str>> =
+        inspected.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[1], ["node", "n1"], "{inspected}");
+    assert!(rows[2][0] == "life" && rows[2][1].starts_with("n1~"), "{inspected}");
+    assert!(inspected.contains("\nLIFE "), "{inspected}");
+}
+
+#[test]
+fn a_port_that_is_mistaken_for_the_other_one_is_named() {
+    let node = NodeProcess::run("n1");
+    let gossip = node.gossip.to_string();
+    let status = cli(&["status", "--connect", &gossip]);
+    assert_eq!(status.code, 1);
+    for part in [gossip.as_str(), "gossip port", "27586"] {
+        assert!(status.stderr.contains(part), "{part}: {}", status.stderr);
+    }
+    // A newcomer that is given a client port would never get in: it ends, and says why.
+    let client = node.client.to_string();
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let join = cli(&[&["join", &client, "--name", "n2"][..], &any].concat());
+    assert_eq!(join.code, 3, "{}", join.stderr);
+    let last = join.stderr.lines().last().unwrap();
+    assert_eq!(
+        last,
+        format!(
+            "error: no peer accepts this node: {client} is a client port; give the gossip port of \
+             that node (default 27587)"
+        )
+    );
+}
+
+#[test]
+fn a_name_that_does_not_exist_ends_a_command_at_once_and_a_newcomer_soon() {
+    // No name has an empty label, so this does not depend on a name service.
+    let status = cli(&["status", "--connect", "n1..invalid"]);
+    assert_eq!(status.code, 1);
+    for part in ["n1..invalid:27586", "check its spelling"] {
+        assert!(status.stderr.contains(part), "{part}: {}", status.stderr);
+    }
+    let waited = cli(&["wait", "--connect", "n1..invalid", "--timeout", "100ms"]);
+    assert_eq!(waited.code, 1, "{}", waited.stderr);
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let join = cli(&[&["join", "n1..invalid", "n2..invalid", "--name", "n3"][..], &any].concat());
+    // Not the code of what will never do: the name may come to exist.
+    assert_eq!(join.code, 1, "{}", join.stderr);
+    let last = join.stderr.lines().last().unwrap();
+    assert!(last.starts_with("error: no peer can be called: n"), "{last}");
+    assert!(last.contains("..invalid:27587: the name cannot be looked up"), "{last}");
+    let warned = |name: &str| {
+        let is_of = |line: &&str| line.contains("WARN") && line.contains(name);
+        join.stderr.lines().filter(is_of).count()
+    };
+    assert_eq!([warned("n1..invalid"), warned("n2..invalid")], [1, 1], "{}", join.stderr);
+}
+
+#[test]
+fn a_node_that_serves_keeps_looking_up_the_names_of_its_peers_and_says_so_once() {
+    let arguments = ["run", "--peer", "n2..invalid", "--peer-wait", "0s"];
+    let node = NodeProcess::start("n1", &arguments);
+    ok(&node, &["set", "a", "1"]);
+    let warnings = || {
+        let is_it = |line: &&String| line.contains("WARN") && line.contains("looked up");
+        node.log().iter().filter(is_it).count()
+    };
+    wait_until("it says so", || (warnings() > 0).then_some(()));
+    assert_eq!(warnings(), 1);
+    assert_eq!(ok(&node, &["get", "a"]), "1\n");
+}
+
+#[test]
+fn a_node_that_joins_only_itself_ends_and_says_how_to_begin() {
+    let [client, gossip] = [0, 0].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [client, gossip] =
+        [client, gossip].map(|listener| listener.local_addr().unwrap().to_string());
+    let join = ["join", &gossip, "--client", &client, "--gossip", &gossip, "--name", "n1"];
+    let join = cli(&join);
+    assert_eq!(join.code, 3, "{}", join.stderr);
+    let last = join.stderr.lines().last().unwrap();
+    let why = "is this node itself; start the first node of a network with `run`";
+    assert_eq!(last, format!("error: no peer accepts this node: {gossip} {why}"));
+}
+
+#[test]
+fn a_file_on_standard_output_is_not_called_a_dash() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "a", "1"]);
+    let saved = at(&node, &["snapshot", "save", "--to", "-", "--format", "jsonl"]);
+    assert!(saved.stderr.starts_with("standard output: 1 entry, "), "{}", saved.stderr);
+}
+
+#[test]
+fn import_counts_in_plain_words() {
+    let node = NodeProcess::run("n1");
+    let lines = b"{\"path\":\"a\",\"value\":1}\n{\"path\":\"b\",\"value\":2}\n";
+    let done = at_with_input(&node, &["import", "-"], lines);
+    assert_eq!(done.stdout, "2 set, 0 unchanged\n", "{}", done.stderr);
+    let done = at_with_input(&node, &["import", "-"], lines);
+    assert_eq!(done.stdout, "0 set, 2 unchanged\n", "{}", done.stderr);
+}
+
+#[test]
+fn a_condition_that_fails_says_what_is_there() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "lock.a", "\"you\""]);
+    let refused = at(&node, &["set", "lock.a", "\"us\"", "--if-value", "\"me\""]);
+    assert_eq!(refused.code, 1);
+    assert_eq!(
+        refused.stderr,
+        "error: the node refuses: Data is \"you\", not \"me\", at lock.a; nothing was changed \
+         (data_mismatch)\n"
+    );
+    let refused = at(&node, &["set", "lock.b", "1", "--if-value", "5"]);
+    let text = "Data is missing, not 5, at lock.b; nothing was changed (data_mismatch)\n";
+    assert!(refused.stderr.ends_with(text), "{}", refused.stderr);
+    let refused = at(&node, &["delete", "lock.a", "--if-value", "\"me\""]);
+    assert!(
+        refused.stderr.contains("Data is \"you\", not \"me\", at lock.a"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn bench_writes_in_a_place_of_its_own_and_leaves_nothing() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "lamp", "true"]);
+    let load = ["bench", "--keys", "200", "-c", "2", "--warm-up", "0s", "--count", "300"];
+    let done = at(&node, &load);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(
+        done.stderr.contains("writes below distkv-bench, and deletes that again"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(ok(&node, &["tree"]), "lamp  true\n");
+
+    let client = node.client.to_string();
+    ok(&node, &["bench", "propagation", "--watch", &client, "--changes", "5"]);
+    ok(&node, &["bench", "watchers", "--count", "2", "--duration", "200ms", "--warm-up", "0s"]);
+    assert_eq!(ok(&node, &["tree"]), "lamp  true\n");
+
+    // What is to be listed afterwards stays.
+    ok(&node, &[&load[..], &["--keep"]].concat());
+    let kept = ok(&node, &["tree", "distkv-bench", "--json"]);
+    assert_eq!(kept.lines().count(), 200);
+    assert!(kept.contains("\"distkv-bench.key-000000000199\""));
+    ok(&node, &["bench", "--keys", "200", "--no-fill", "--warm-up", "0s", "--count", "10"]);
+    assert_eq!(ok(&node, &["tree"]), "lamp  true\n");
+}
+
+#[test]
+fn an_interrupted_bench_deletes_what_it_has_written() {
+    let node = NodeProcess::run("n1");
+    ok(&node, &["set", "lamp", "true"]);
+    let client = node.client.to_string();
+    for kind in [&["bench"][..], &["bench", "watchers", "--count", "2"]] {
+        let load = ["--keys", "100", "--duration", "300s", "--connect", &client];
+        let mut running = program(&[kind, &load].concat());
+        let running = running.stdout(Stdio::null()).spawn().unwrap();
+        wait_until("it writes", || (ok(&node, &["tree"]).lines().count() > 1).then_some(()));
+        let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        let done = running.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(130), "{kind:?}: {said}");
+        assert!(said.ends_with("note: interrupted; distkv-bench is deleted\n"), "{said}");
+        assert_eq!(ok(&node, &["tree"]), "lamp  true\n", "{kind:?}");
+    }
+}
+
+#[test]
+fn messages_fit_what_they_are_about() {
+    let node = NodeProcess::run("n1");
+    let copies = at(&node, &["set", "a", "1", "--copies", "2", "--timeout", "100ms"]);
+    assert_eq!(copies.code, 1);
+    assert!(
+        copies.stderr.starts_with("error: the change is made here"),
+        "no refusal: {}",
+        copies.stderr
+    );
+    let twice = at(&node, &["set", "a", r#"{"b":1,"b":2}"#]);
+    assert_eq!(twice.code, 2);
+    assert!(twice.stderr.contains("twice") && !twice.stderr.contains("quotes"), "{}", twice.stderr);
+    let import = at_with_input(&node, &["import", "-"], b"nonsense\n");
+    assert!(import.stderr.contains("error: standard input: line 1:"), "{}", import.stderr);
+    // Where nothing could be written, nothing is deleted.
+    let bench = cli(&["bench", "--connect", "127.0.0.1:1"]);
+    assert_eq!(bench.code, 1);
+    assert!(!bench.stderr.contains("distkv-bench"), "{}", bench.stderr);
+}
