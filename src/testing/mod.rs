@@ -65,6 +65,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         called_wait,
         read_only: false,
         ignore_auth: false,
+        tls: None,
         memory_max: None,
         client_memory_max: CLIENT_MEMORY,
         open_requests_max: OPEN_REQUESTS,

@@ -58,7 +58,7 @@ pub(in crate::cli) struct DemoArgs {
 pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
     let logging = Logging::start(Some(&args.log), "warn", None)?;
     fail_stop::install();
-    let ending = listen_for_signals(logging)?;
+    let ending = listen_for_signals(logging, || {})?;
     raise_open_files();
     rt::block_on(async {
         let mut nodes = Vec::new();

@@ -26,12 +26,22 @@ pub(in crate::cli) fn run(prepared: Prepared) -> Result<(), CliError> {
     let Prepared { config, logging, json, threads } = prepared;
     fail_stop::install();
     rt::start(threads);
-    let ending = listen_for_signals(logging)?;
+    let (hang_up, hang_ups) = async_channel::bounded(1);
+    let ending = listen_for_signals(logging, move || {
+        // One that waits stands for all.
+        let _ = hang_up.try_send(());
+    })?;
     raise_open_files();
-    rt::block_on(serve(config, &ending, json))
+    rt::block_on(serve(config, &ending, &hang_ups, json))
 }
 
-async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<(), CliError> {
+async fn serve(
+    config: Config,
+    ending: &Receiver<Signal>,
+    hang_ups: &Receiver<()>,
+    json: bool,
+) -> Result<(), CliError> {
+    warn_of_plain_text(&config);
     let network = config.network.clone();
     let data = match &config.data {
         Some(data) => format!("{} (sync {})", data.dir.display(), data.sync.word()),
@@ -61,7 +71,15 @@ async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<
             return Ok(reason);
         }
         announce(&node, &network, json)?;
-        Ok(node.stopped().await)
+        let reloading = async {
+            while hang_ups.recv().await.is_ok() {
+                node.reload_certificate();
+            }
+        };
+        match select(pin!(node.stopped()), pin!(reloading)).await {
+            Either::Left((reason, _)) => Ok(reason),
+            Either::Right(((), stopped)) => Ok(stopped.await),
+        }
     })
     .await;
     let stopped: Result<Option<StopReason>, CliError> = stopped.transpose();
@@ -71,6 +89,15 @@ async fn serve(config: Config, ending: &Receiver<Signal>, json: bool) -> Result<
     match stopped? {
         None => Ok(()),
         Some(reason) => end_of(&reason),
+    }
+}
+
+/// Says which clients may send their secrets in plain text.
+fn warn_of_plain_text(config: &Config) {
+    for network in config.tls.iter().flat_map(|tls| &tls.plain) {
+        tracing::warn!(
+            "clients of {network} may connect without TLS: whoever can listen there reads what they send"
+        );
     }
 }
 
@@ -134,13 +161,19 @@ pub(super) async fn unless_ended<T>(
 }
 
 /// From now on, SIGTERM and SIGINT come over the channel, a second one ends the process at once,
-/// and SIGHUP changes the log level.
-pub(super) fn listen_for_signals(logging: Logging) -> Result<Receiver<Signal>, CliError> {
+/// and SIGHUP changes the log level and does what `on_hang_up` does.
+pub(super) fn listen_for_signals(
+    logging: Logging,
+    on_hang_up: impl Fn() + Send + 'static,
+) -> Result<Receiver<Signal>, CliError> {
     let (sender, receiver) = async_channel::bounded(1);
     let mut is_ending = false;
     let listening = on_signals(move |signal| {
         let number = match signal {
-            Signal::HangUp => return logging.reload(),
+            Signal::HangUp => {
+                on_hang_up();
+                return logging.reload();
+            }
             Signal::Interrupt => 2,
             Signal::Terminate => 15,
         };

@@ -2,8 +2,10 @@
 //! become a [`Config`]. Options win over the file, setting by setting.
 
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use distkv_tls::Ca;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 
@@ -15,9 +17,10 @@ use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK,
-    OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
+    OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy, TlsConfig,
 };
 use crate::protocol::json::value_from_json;
+use crate::server::NetworkError;
 
 /// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -32,6 +35,9 @@ const CLIENT_MEMORY_MIN: usize = 32 << 20;
 const REQUESTS_MIN: usize = 4 << 10;
 /// More watches than that a node does not have.
 const REQUESTS_MAX: usize = 64 << 10;
+
+/// Networks whose clients may use plain text.
+const PLAIN_NETWORKS_MAX: usize = 64;
 
 /// Most threads for tasks: more than the cores that there may be.
 const THREADS_MAX: usize = 1024;
@@ -66,6 +72,11 @@ pub(in crate::cli) struct Settings {
     pub(in crate::cli) max_client_memory: Option<usize>,
     pub(in crate::cli) read_only: Option<bool>,
     pub(in crate::cli) ignore_auth: Option<bool>,
+    pub(in crate::cli) cert: Option<PathBuf>,
+    pub(in crate::cli) cert_key: Option<PathBuf>,
+    pub(in crate::cli) client_ca: Option<PathBuf>,
+    pub(in crate::cli) cert_names: Option<Vec<String>>,
+    pub(in crate::cli) client_plaintext: Option<Vec<String>>,
     pub(in crate::cli) max_connections: Option<usize>,
     pub(in crate::cli) max_requests: Option<usize>,
     #[serde(deserialize_with = "duration")]
@@ -148,6 +159,11 @@ impl Settings {
             max_client_memory: self.max_client_memory.or(other.max_client_memory),
             read_only: self.read_only.or(other.read_only),
             ignore_auth: self.ignore_auth.or(other.ignore_auth),
+            cert: self.cert.or(other.cert),
+            cert_key: self.cert_key.or(other.cert_key),
+            client_ca: self.client_ca.or(other.client_ca),
+            cert_names: self.cert_names.or(other.cert_names),
+            client_plaintext: self.client_plaintext.or(other.client_plaintext),
             max_connections: self.max_connections.or(other.max_connections),
             max_requests: self.max_requests.or(other.max_requests),
             ready_wait: self.ready_wait.or(other.ready_wait),
@@ -183,6 +199,7 @@ impl Settings {
         host_name: impl FnOnce() -> String,
     ) -> Result<Config, CliError> {
         let data = self.data_config()?;
+        let tls = self.tls_config()?;
         let name = match &self.name {
             Some(name) => NodeName::new(name)
                 .map_err(|error| CliError::Usage(format!("--name {name:?}: {error}")))?,
@@ -226,6 +243,7 @@ impl Settings {
             called_wait: self.peer_wait,
             read_only: self.read_only.unwrap_or(false),
             ignore_auth: self.ignore_auth.unwrap_or(false),
+            tls,
             memory_max: self.max_memory,
             client_memory_max: check_client_memory(self.max_client_memory)?,
             open_requests_max: check_requests(self.max_requests)?,
@@ -249,6 +267,58 @@ impl Settings {
             threads @ 1..=THREADS_MAX => Ok(threads),
             _ => Err(CliError::Usage(format!("--threads must be from 1 to {THREADS_MAX}"))),
         }
+    }
+
+    /// How clients use TLS, if they do.
+    fn tls_config(&self) -> Result<Option<TlsConfig>, CliError> {
+        let usage = |text: &str| Err(CliError::Usage(text.to_owned()));
+        let own = match (self.cert.clone(), self.cert_key.clone()) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            (Some(_), None) => {
+                return usage("--cert needs --cert-key, the file of its private key");
+            }
+            (None, Some(_)) => {
+                return usage("--cert-key needs --cert, the file of its certificate");
+            }
+        };
+        // The key file's CA belongs here, and counts as a certificate does.
+        let ca: Option<Arc<Ca>> = None;
+        let names = self.cert_names.clone().unwrap_or_default();
+        if own.is_none() && ca.is_none() {
+            let others = [
+                ("--client-ca", self.client_ca.is_some()),
+                ("--cert-name", !names.is_empty()),
+                ("--client-plaintext", self.client_plaintext.is_some()),
+            ];
+            return match others.iter().find(|(_, is_set)| *is_set) {
+                None => Ok(None),
+                Some((name, _)) => {
+                    usage(&format!("{name} is for a node that uses TLS: give --cert, too"))
+                }
+            };
+        }
+        if own.is_some() && !names.is_empty() {
+            return usage(
+                "--cert-name is for certificates that a node makes; --cert has its names in it",
+            );
+        }
+        let (mut is_plain_at_home, mut plain) = (true, Vec::new());
+        for text in self.client_plaintext.iter().flatten() {
+            match text.as_str() {
+                "none" => is_plain_at_home = false,
+                text => plain.push(text.parse().map_err(|error: NetworkError| {
+                    CliError::Usage(format!(
+                        "--client-plaintext: {error}; `none` is for no client at all"
+                    ))
+                })?),
+            }
+        }
+        if plain.len() > PLAIN_NETWORKS_MAX {
+            return usage(&format!("--client-plaintext: at most {PLAIN_NETWORKS_MAX} networks"));
+        }
+        let client_ca = self.client_ca.clone();
+        Ok(Some(TlsConfig { ca, own, client_ca, names, is_plain_at_home, plain }))
     }
 
     /// How data is kept, if it is.
