@@ -72,6 +72,7 @@ Values:
 
 Environment:
   DISTKV_CONNECT  the node that commands talk to, as --connect
+  DISTKV_TICKET   where the nodes are, and who you are, as --ticket
   DISTKV_LOG      the log level of nodes, as --log
 
 Exit codes:
@@ -132,6 +133,7 @@ enum Command {
     Import(data::import::ImportArgs),
     Leave(cluster::leave::LeaveArgs),
     Bench(bench::BenchArgs),
+    Tunnel(run::tunnel::TunnelArgs),
 }
 
 impl Command {
@@ -165,6 +167,7 @@ impl Command {
             Command::Import(args) => &mut args.remote,
             Command::Leave(args) => &mut args.remote,
             Command::Bench(args) => &mut args.remote,
+            Command::Tunnel(args) => &mut args.remote,
         };
         *after = std::mem::take(after).or(before);
         Ok(self)
@@ -211,6 +214,7 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Import(args) => rt::block_on(data::import::run(args)),
         Command::Leave(args) => rt::block_on(cluster::leave::run(args)),
         Command::Bench(args) => bench::run(args),
+        Command::Tunnel(args) => rt::block_on(run::tunnel::run(args)),
     }
 }
 

@@ -1,16 +1,22 @@
 //! What all commands against a running node have in common: where it is, and how it is asked.
 
-use std::env;
+use std::convert::Infallible;
+use std::path::Path as FilePath;
+use std::str::FromStr;
 use std::time::Duration;
+use std::{env, fmt};
 
 use clap::Args;
+use distkv_tls::Ticket;
+use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 
+use super::data::value_input::read_input;
 use super::error::CliError;
 use super::terminal::units::parse_duration;
 use crate::client::smart::{RawRequest, WriteId};
 use crate::client::{
-    Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Message, Options,
-    ReplyStream, RetryPolicy, StreamEvent,
+    Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Message,
+    Options, ReplyStream, RetryPolicy, StreamEvent,
 };
 use crate::model::path::Path;
 use crate::node::config::CLIENT_PORT;
@@ -18,12 +24,32 @@ use crate::rt;
 
 /// The environment's variable for `--connect`.
 const CONNECT: &str = "DISTKV_CONNECT";
+/// The environment's variable for `--ticket`.
+const TICKET: &str = "DISTKV_TICKET";
 /// How long a node may take for an answer unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much longer is waited where the node itself keeps to the time, so that it is the node that
 /// tells what came of the request.
 const NODE_TELLS: Duration = Duration::from_secs(5);
+
+/// A ticket as it was typed: a secret.
+#[derive(Clone, PartialEq, Eq)]
+struct TicketText(String);
+
+impl fmt::Debug for TicketText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketText")
+    }
+}
+
+impl FromStr for TicketText {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
 
 /// Where the node is, and how it is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -33,6 +59,11 @@ pub(super) struct RemoteArgs {
     /// [env: DISTKV_CONNECT] [default: 127.0.0.1:27586]
     #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
     connect: Vec<String>,
+
+    /// Where the nodes are, how they are known (TLS), and who you are: a ticket, or @FILE with one
+    /// in it, which hides it from `ps` [env: DISTKV_TICKET]
+    #[arg(long, value_name = "TICKET|@FILE")]
+    ticket: Option<TicketText>,
 
     /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -59,6 +90,7 @@ impl RemoteArgs {
     pub(super) fn or(self, before: RemoteArgs) -> RemoteArgs {
         RemoteArgs {
             connect: if self.connect.is_empty() { before.connect } else { self.connect },
+            ticket: self.ticket.or(before.ticket),
             timeout: self.timeout.or(before.timeout),
             json: self.json || before.json,
             answer: self.answer.or(before.answer),
@@ -68,7 +100,7 @@ impl RemoteArgs {
     /// Connects to the node; of several, to the first that answers.
     pub(super) async fn connect(&self) -> Result<Remote, CliError> {
         let timeout = self.timeout_or_default();
-        let addresses = self.addresses()?;
+        let (addresses, access) = (self.addresses()?, self.access()?);
         // One that is silent must leave time for the others.
         let share = timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut failed = None;
@@ -79,7 +111,7 @@ impl RemoteArgs {
                 connect_timeout: share,
                 window: None,
                 nowait: true,
-                ..Options::default()
+                access: access.clone(),
             };
             match Connection::connect(address, options).await {
                 Ok(connection) => {
@@ -105,6 +137,7 @@ impl RemoteArgs {
         let total_deadline = self.answer_timeout();
         let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
         let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
+        let config = config.access(self.access()?);
         Ok(Client::connect(self.addresses()?, config).await?)
     }
 
@@ -135,12 +168,42 @@ impl RemoteArgs {
 
     /// Where to connect, in the order given; at least one.
     pub(super) fn addresses(&self) -> Result<Vec<HostPort>, CliError> {
-        let (what, texts) = match (self.connect.is_empty(), env::var(CONNECT)) {
-            (false, _) => ("--connect", self.connect.clone()),
-            (true, Ok(text)) => (CONNECT, text.split(',').map(str::to_owned).collect()),
-            (true, Err(_)) => ("", vec![format!("127.0.0.1:{CLIENT_PORT}")]),
+        let typed = self.ticket.as_ref();
+        let (what, texts) = if !self.connect.is_empty() {
+            ("--connect", self.connect.clone())
+        } else if let (None, Ok(text)) = (typed, env::var(CONNECT)) {
+            (CONNECT, text.split(',').map(str::to_owned).collect())
+        } else if let Some(ticket) = self.ticket()? {
+            ("the ticket", ticket.addresses)
+        } else {
+            ("", vec![format!("127.0.0.1:{CLIENT_PORT}")])
         };
         texts.iter().map(|text| parse_address(what, text.trim())).collect()
+    }
+
+    /// The ticket that was given, if one was.
+    fn ticket(&self) -> Result<Option<Ticket>, CliError> {
+        let (what, text) = match (&self.ticket, env::var(TICKET)) {
+            (Some(TicketText(text)), _) => ("--ticket", text.clone()),
+            (None, Ok(text)) if !text.is_empty() => (TICKET, text),
+            (None, _) => return Ok(None),
+        };
+        let (text, from) = match text.strip_prefix('@') {
+            None => (text, String::from(what)),
+            Some(file) => {
+                let bytes = read_input(FilePath::new(file), TICKET_BYTES_MAX)?;
+                let not_text = |_| CliError::Usage(format!("{what} {file}: not a ticket"));
+                (String::from_utf8(bytes).map_err(not_text)?, format!("{what} {file}"))
+            }
+        };
+        let wrong = |error: TicketError| CliError::Usage(format!("{from}: {error}"));
+        text.parse().map(Some).map_err(wrong)
+    }
+
+    /// Whether by TLS, and as whom.
+    pub(super) fn access(&self) -> Result<Access, CliError> {
+        let Some(ticket) = self.ticket()? else { return Ok(Access::default()) };
+        Access::of_ticket(&ticket).map_err(|error| CliError::Usage(format!("the ticket: {error}")))
     }
 }
 
@@ -327,6 +390,7 @@ mod tests {
     fn what_stands_after_the_command_wins() {
         let of = |connect: Option<&str>, json| RemoteArgs {
             connect: connect.map(str::to_owned).into_iter().collect(),
+            ticket: None,
             timeout: None,
             json,
             answer: None,

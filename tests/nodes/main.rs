@@ -22,3 +22,4 @@ mod hostile_peer;
 mod in_process;
 mod server;
 mod sockets;
+mod tls;

@@ -60,6 +60,15 @@ impl Access {
         Access { credentials: Some(Arc::new(credentials)), ..self }
     }
 
+    /// Whether by TLS.
+    #[must_use]
+    pub fn is_secured(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        return false;
+    }
+
     pub(crate) fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_deref()
     }

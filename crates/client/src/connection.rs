@@ -9,9 +9,7 @@ mod reading;
 mod shared;
 #[cfg(test)]
 mod tests;
-mod wire;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,14 +18,14 @@ use async_channel::{Receiver, Sender, TrySendError};
 use super::access::Access;
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
+use super::wire::Wire;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::path::Path;
-use crate::rt::{self, TcpStream};
+use crate::rt;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
-use wire::Wire;
 
 /// Requests that wait to be written. More wait in [`Connection::request`]; each is at most
 /// [`REQUEST_BYTES_MAX`] long, and most are a few dozen bytes.
@@ -44,10 +42,6 @@ const WINDOW_MAX: u64 = 4096;
 /// Messages beyond the window that are accepted: a stream's end, or an error, need not wait for
 /// acknowledgements.
 const WINDOW_SLACK: usize = 8;
-/// How long a connection may be silent before the system asks the other side's machine whether
-/// it is still there. Watchers wait for hours on connections over which nothing comes.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-
 /// How a connection is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -89,8 +83,7 @@ impl Connection {
     /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
         let connecting = async {
-            let stream = connect_any(to, options.connect_timeout).await?;
-            let wire = Wire::new(stream, to, &options.access).await?;
+            let wire = Wire::connect(to, &options.access, options.connect_timeout).await?;
             let mut incoming = Incoming::new(wire.clone(), to.to_string());
             let greeting = incoming.greeting().await?;
             Ok::<_, ClientError>((wire, incoming, greeting))
@@ -388,49 +381,6 @@ fn whole_path(paths: &mut Lengthener, message: &Message) -> Result<Option<Path>,
         None => Path::from_msgpack_value(rest)?,
     };
     Ok(Some(path))
-}
-
-/// A TCP connection to the first of the host's addresses that takes one.
-async fn connect_any(to: &HostPort, timeout: Duration) -> Result<TcpStream, ClientError> {
-    let addresses = rt::resolve(to).await.map_err(|error| ClientError::Resolve {
-        address: to.to_string(),
-        reason: error.to_string(),
-    })?;
-    // The last one may take all the time that is left; those before it must leave some.
-    let share = timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
-    let mut reasons = Vec::new();
-    for (index, address) in addresses.iter().enumerate() {
-        let is_last = index + 1 == addresses.len();
-        let patience = if is_last { timeout } else { share };
-        match rt::timeout(patience, TcpStream::connect(*address)).await {
-            Some(Ok(stream)) => {
-                prepare(&stream);
-                return Ok(stream);
-            }
-            Some(Err(error)) => reasons.push((*address, error.to_string())),
-            None => reasons.push((*address, String::from("no answer"))),
-        }
-    }
-    Err(ClientError::Connect { address: to.to_string(), reason: list_reasons(&reasons) })
-}
-
-/// Options of the socket. Where the system refuses them, things are slower, not wrong.
-fn prepare(stream: &TcpStream) {
-    let keep_alive = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE);
-    let _ = stream.set_nodelay(true);
-    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keep_alive);
-}
-
-/// One address's reason alone, several with their addresses.
-fn list_reasons(reasons: &[(SocketAddr, String)]) -> String {
-    match reasons {
-        [(_, reason)] => reason.clone(),
-        _ => {
-            let each: Vec<_> =
-                reasons.iter().map(|(address, why)| format!("{address}: {why}")).collect();
-            each.join("; ")
-        }
-    }
 }
 
 /// Writes what is queued until the connection ends, as much as possible at a time.

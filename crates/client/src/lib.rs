@@ -35,6 +35,7 @@
 //! | [`splitter`] | yes | where one message ends and the next begins |
 //! | [`stats`] | no | counters |
 //! | [`topology`] | no | the nodes of the network, kept up to date |
+//! | [`wire`] | no | the bytes of a connection, in plain text or by TLS |
 
 use distkv_model as model;
 use distkv_runtime as rt;
@@ -52,6 +53,7 @@ pub mod smart;
 pub mod splitter;
 pub mod stats;
 pub mod topology;
+pub mod wire;
 
 pub use crate::model::host_port::HostPort;
 pub use crate::model::path::Path;

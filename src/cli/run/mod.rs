@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `node_process` | `run` and `join`: a node from its start to its end |
 //! | `demo` | `demo`: a small network in one process |
+//! | `tunnel` | `tunnel`: TLS for clients on this machine that cannot do it |
 //! | `node_args` | the options of `run` and `join` |
 //! | `settings` | the options and the configuration file, put together |
 //! | `logging`, `signals`, `fail_stop` | the log, signals, and the end of the process at a panic |
@@ -16,3 +17,4 @@ pub(super) mod node_args;
 pub(super) mod node_process;
 pub(super) mod settings;
 pub(super) mod signals;
+pub(super) mod tunnel;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_channel::{Sender, TrySendError};
 
 use super::shared::Shared;
-use super::wire::Wire;
 use crate::error::ClientError;
 use crate::message::{Greeting, Message};
 use crate::splitter::Splitter;
+use crate::wire::Wire;
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;

@@ -1,7 +1,8 @@
 //! The bytes of a connection, in plain text or by TLS. Clones are the two halves: one reads, one writes.
 
 use std::io;
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
 
 use async_channel::Sender;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,24 +10,35 @@ use futures::io::{AsyncReadExt, AsyncWriteExt};
 use crate::access::Access;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
-use crate::rt::TcpStream;
+use crate::rt::{self, TcpStream};
+#[cfg(feature = "tls")]
+pub use secure::PlainGreeting;
+
+/// How long a connection may be silent before the system asks the other side's machine whether
+/// it is still there. Watchers wait for hours on connections over which nothing comes.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub(super) struct Wire {
+pub struct Wire {
     stream: TcpStream,
     #[cfg(feature = "tls")]
     session: Option<secure::Session>,
 }
 
 impl Wire {
-    /// What the client asks for, over a socket that has just been connected.
-    #[cfg_attr(not(feature = "tls"), expect(clippy::unused_async, reason = "TLS has a handshake"))]
-    pub(super) async fn new(
-        stream: TcpStream,
+    /// Connects, trying all addresses of the host one after the other, by TLS if `access` says so. `timeout` is shared
+    /// by the addresses; the handshake is not counted.
+    ///
+    /// # Errors
+    /// [`ClientError::Resolve`], [`ClientError::Connect`], [`ClientError::NoAccess`], or [`ClientError::Lost`] in the
+    /// handshake.
+    pub async fn connect(
         to: &HostPort,
         access: &Access,
+        timeout: Duration,
     ) -> Result<Wire, ClientError> {
+        let stream = connect_any(to, timeout).await?;
         #[cfg(feature = "tls")]
         if let Some(tls) = access.tls() {
             let session = secure::Session::begin(stream.clone(), to, tls).await?;
@@ -54,7 +66,10 @@ impl Wire {
     }
 
     /// Reads some bytes; 0 at the end.
-    pub(super) async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// The socket's, or that of TLS.
+    pub async fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
             return session.read(&mut self.stream, chunk).await;
@@ -63,7 +78,10 @@ impl Wire {
     }
 
     /// Writes all bytes.
-    pub(super) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The socket's, or that of TLS.
+    pub async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
             return session.write_all(&mut self.stream, bytes).await;
@@ -72,13 +90,66 @@ impl Wire {
     }
 
     /// Ends both directions.
+    pub async fn close(&mut self) {
+        self.say_end().await;
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Ends what is written; the node may still answer.
+    pub async fn finish(&mut self) {
+        self.say_end().await;
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
     #[cfg_attr(not(feature = "tls"), expect(clippy::unused_async, reason = "TLS says its end"))]
-    pub(super) async fn close(&mut self) {
+    async fn say_end(&mut self) {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
             session.close(&mut self.stream).await;
         }
-        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// A TCP connection to the first of the host's addresses that takes one.
+async fn connect_any(to: &HostPort, timeout: Duration) -> Result<TcpStream, ClientError> {
+    let addresses = rt::resolve(to).await.map_err(|error| ClientError::Resolve {
+        address: to.to_string(),
+        reason: error.to_string(),
+    })?;
+    // The last one may take all the time that is left; those before it must leave some.
+    let share = timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
+    let mut reasons = Vec::new();
+    for (index, address) in addresses.iter().enumerate() {
+        let is_last = index + 1 == addresses.len();
+        let patience = if is_last { timeout } else { share };
+        match rt::timeout(patience, TcpStream::connect(*address)).await {
+            Some(Ok(stream)) => {
+                prepare(&stream);
+                return Ok(stream);
+            }
+            Some(Err(error)) => reasons.push((*address, error.to_string())),
+            None => reasons.push((*address, String::from("no answer"))),
+        }
+    }
+    Err(ClientError::Connect { address: to.to_string(), reason: list_reasons(&reasons) })
+}
+
+/// Options of the socket. Where the system refuses them, things are slower, not wrong.
+fn prepare(stream: &TcpStream) {
+    let keep_alive = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE);
+    let _ = stream.set_nodelay(true);
+    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keep_alive);
+}
+
+/// One address's reason alone, several with their addresses.
+fn list_reasons(reasons: &[(SocketAddr, String)]) -> String {
+    match reasons {
+        [(_, reason)] => reason.clone(),
+        _ => {
+            let each: Vec<_> =
+                reasons.iter().map(|(address, why)| format!("{address}: {why}")).collect();
+            each.join("; ")
+        }
     }
 }
 
@@ -230,15 +301,18 @@ mod secure {
 
     /// What a node says in plain text before TLS begins: to clients on its own machine it says a greeting at once, as they
     /// may be of the kind that says nothing before it. It is skipped, and nothing in it is believed.
-    #[derive(Default)]
-    struct PlainGreeting {
+    #[derive(Debug, Default)]
+    pub struct PlainGreeting {
         bytes: Vec<u8>,
         is_over: bool,
     }
 
     impl PlainGreeting {
-        /// The bytes behind it. An error that the node tells in plain text is one.
-        fn skip(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        /// The bytes behind it.
+        ///
+        /// # Errors
+        /// What the node tells in plain text, if that is an error.
+        pub fn skip(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
             // The kinds of TLS records; no MessagePack map begins like that.
             let is_tls = |byte: &u8| (20..=23).contains(byte);
             if self.is_over || (self.bytes.is_empty() && bytes.first().is_some_and(is_tls)) {
