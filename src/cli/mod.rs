@@ -134,17 +134,18 @@ enum Command {
     Leave(cluster::leave::LeaveArgs),
     Bench(bench::BenchArgs),
     Tunnel(run::tunnel::TunnelArgs),
+    Ticket(run::ticket::TicketArgs),
 }
 
 impl Command {
     /// Adds the options that stood before the command.
     fn with(mut self, before: RemoteArgs) -> Result<Command, CliError> {
         let after = match &mut self {
-            Command::Run(_) | Command::Join(_) | Command::Demo(_) => {
+            Command::Run(_) | Command::Join(_) | Command::Demo(_) | Command::Ticket(_) => {
                 if before == RemoteArgs::default() {
                     return Ok(self);
                 }
-                let text = "run, join and demo do not connect to a node; \
+                let text = "run, join, demo and ticket do not connect to a node; \
                             put their options after the command";
                 return Err(CliError::Usage(text.to_owned()));
             }
@@ -214,6 +215,7 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Import(args) => rt::block_on(data::import::run(args)),
         Command::Leave(args) => rt::block_on(cluster::leave::run(args)),
         Command::Bench(args) => bench::run(args),
+        Command::Ticket(args) => run::ticket::run(args),
         Command::Tunnel(args) => rt::block_on(run::tunnel::run(args)),
     }
 }

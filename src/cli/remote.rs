@@ -188,16 +188,7 @@ impl RemoteArgs {
             (None, Ok(text)) if !text.is_empty() => (TICKET, text),
             (None, _) => return Ok(None),
         };
-        let (text, from) = match text.strip_prefix('@') {
-            None => (text, String::from(what)),
-            Some(file) => {
-                let bytes = read_input(FilePath::new(file), TICKET_BYTES_MAX)?;
-                let not_text = |_| CliError::Usage(format!("{what} {file}: not a ticket"));
-                (String::from_utf8(bytes).map_err(not_text)?, format!("{what} {file}"))
-            }
-        };
-        let wrong = |error: TicketError| CliError::Usage(format!("{from}: {error}"));
-        text.parse().map(Some).map_err(wrong)
+        read_ticket(what, &text).map(Some)
     }
 
     /// Whether by TLS, and as whom.
@@ -329,6 +320,16 @@ fn no_greeting(error: ClientError) -> CliError {
         )),
         _ => error.into(),
     }
+}
+
+/// Reads a ticket, or the file with one that `@` stands before; `what` is the option, or so, that it stands behind.
+pub(super) fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
+    let wrong = |error: TicketError| CliError::Usage(format!("{what}: {error}"));
+    let Some(file) = text.strip_prefix('@') else { return text.parse().map_err(wrong) };
+    // With the end of its line.
+    let bytes = read_input(FilePath::new(file), TICKET_BYTES_MAX + 2)?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong(TicketError::NoTicket))?;
+    text.parse().map_err(|error| CliError::Usage(format!("{what} {file}: {error}")))
 }
 
 /// Reads a node's client address; `what` is the option, or so, that it stands behind.

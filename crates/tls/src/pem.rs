@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use crate::ca::Identity;
+use crate::ca::{CaHash, Identity};
 use crate::error::date;
 use crate::{der, provider};
 
@@ -84,6 +84,15 @@ pub fn roots(pem: &[u8]) -> Result<RootCertStore, PemError> {
         roots.add(certificate).map_err(|error| PemError::Damaged(error.to_string()))?;
     }
     Ok(roots)
+}
+
+/// By what clients know the CA in this text: the hash of its last certificate.
+///
+/// # Errors
+/// [`PemError`]
+pub fn ca_hash(pem: &[u8]) -> Result<CaHash, PemError> {
+    let missing = PemError::Missing { what: "certificate", label: "CERTIFICATE" };
+    certificates(pem)?.last().map(|certificate| CaHash::of(certificate)).ok_or(missing)
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 
 use crate::Clock;
@@ -65,12 +65,12 @@ impl fmt::Debug for Login {
     }
 }
 
-/// A client certificate (DER, with those that lead to its CA) and its key (PKCS#8).
+/// A client certificate (DER, with those that lead to its CA) and its key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The client's first.
     pub chain: Vec<Vec<u8>>,
-    /// The private key.
+    /// The private key (DER: PKCS#8, SEC1 or PKCS#1).
     pub key: Vec<u8>,
 }
 
@@ -88,10 +88,11 @@ impl From<&Identity> for ClientCertificate {
 }
 
 impl ClientCertificate {
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> Result<Identity, TlsError> {
         let chain = self.chain.iter().map(|der| CertificateDer::from(der.clone())).collect();
-        let key = PrivatePkcs8KeyDer::from(self.key.clone());
-        Identity::new(chain, PrivateKeyDer::Pkcs8(key))
+        let key = PrivateKeyDer::try_from(self.key.clone());
+        let key = key.map_err(|why| TlsError::Settings(format!("the client's key: {why}")))?;
+        Ok(Identity::new(chain, key))
     }
 }
 
@@ -222,7 +223,7 @@ impl Ticket {
     /// [`TlsError::Settings`] if the client's certificate in it cannot be used.
     pub fn tls(&self, clock: Clock) -> Result<Option<ClientTls>, TlsError> {
         let Some(ca) = self.ca else { return Ok(None) };
-        let identity = self.certificate.as_ref().map(ClientCertificate::identity);
+        let identity = self.certificate.as_ref().map(ClientCertificate::identity).transpose()?;
         ClientTls::new(Trust::hash(ca), identity.as_ref(), clock).map(Some)
     }
 }
