@@ -94,7 +94,9 @@ impl Access {
         Ok(Access { tls: ticket.tls(clock)?, credentials })
     }
 
-    pub(crate) fn tls(&self) -> Option<&ClientTls> {
+    /// How it connects by TLS, if it does.
+    #[must_use]
+    pub fn tls(&self) -> Option<&ClientTls> {
         self.tls.as_ref()
     }
 }

@@ -142,6 +142,7 @@ mod tests {
         let target = start().unwrap().0;
         let work = Work {
             protocol: Protocol::Distkv,
+            secure: None,
             targets: vec![target; 3],
             depth: 7,
             ops: Ops::new(Distribution::Uniform, 1_000, 0.5, 1),
@@ -161,6 +162,7 @@ mod tests {
     fn what_is_set_to_the_end_ends_with_the_last_key() {
         let work = Work {
             protocol: Protocol::Distkv,
+            secure: None,
             targets: vec![start().unwrap().0],
             depth: 16,
             ops: Ops::fill(0, 1_001, 1),

@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use super::compare::talk::connection_number;
 use super::keys::{Ops, Values};
 use super::place::is_interrupted;
+use super::secure::{Secure, Stream};
 use super::wire::{Protocol, Tag, WireError};
 use crate::rt;
 
@@ -35,6 +35,7 @@ pub(super) struct Work {
     pub(super) protocol: Protocol,
     /// One connection for each.
     pub(super) targets: Vec<SocketAddr>,
+    pub(super) secure: Option<Secure>,
     /// Requests in flight on each.
     pub(super) depth: usize,
     pub(super) ops: Ops,
@@ -136,7 +137,7 @@ struct Connection {
     target: SocketAddr,
     /// No other one's.
     number: u64,
-    stream: TcpStream,
+    stream: Stream,
     input: Vec<u8>,
     /// How much of `input` is filled, and where the first answer that was not taken begins.
     filled: usize,
@@ -179,12 +180,9 @@ impl Generator {
         let mut connections = Vec::new();
         for (index, target) in work.targets.iter().enumerate() {
             let connect = || {
-                let stream = std::net::TcpStream::connect(target)?;
-                stream.set_nodelay(true)?;
-                stream.set_nonblocking(true)?;
-                let mut stream = TcpStream::from_std(stream);
+                let mut stream = Stream::connect(*target, work.secure.as_ref())?;
                 let interest = Interest::READABLE | Interest::WRITABLE;
-                poll.registry().register(&mut stream, Token(index), interest)?;
+                poll.registry().register(&mut stream.socket, Token(index), interest)?;
                 io::Result::Ok(stream)
             };
             let stream = connect().map_err(|error| LoadError::Connect(*target, error))?;
@@ -389,7 +387,10 @@ impl Connection {
             self.output.clear();
             self.written = 0;
         }
-        Ok(())
+        match self.stream.flush() {
+            Err(error) if !is_transient(&error) => Err(LoadError::Lost(self.target, error)),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod peers;
 mod place;
 mod process;
 mod report;
+mod secure;
 mod streams;
 mod tree;
 mod wire;
@@ -43,6 +44,7 @@ use crate::rt;
 use keys::{Distribution, Ops, Values};
 use load::{LoadError, Tally, Work};
 use process::{Process, Usage};
+use secure::Secure;
 use wire::Protocol;
 
 /// Most connections of one run: what a process may open by default.
@@ -179,6 +181,10 @@ struct Shape {
     /// For the random choices: the same seed, the same requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
+
+    /// How the connections use TLS.
+    #[arg(skip)]
+    secure: Option<Secure>,
 }
 
 pub(super) fn run(args: BenchArgs) -> Result<(), CliError> {
@@ -202,18 +208,28 @@ fn run_load(args: &LoadArgs, remote: &RemoteArgs) -> Result<(), CliError> {
         let parse = |text: &String| parse_address("--target", text);
         args.target.iter().map(parse).collect::<Result<_, _>>()?
     };
+    let access = remote.access()?;
+    let host = match targets.as_slice() {
+        [one] => Some(one.host.clone()),
+        _ => None,
+    };
+    let secure = access.tls().cloned().map(|tls| Secure { tls, host });
+    let shape = Shape { secure, ..args.shape.clone() };
+    let to = targets.first().cloned();
     let targets = targets.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
-    let (protocol, node) = match (args.protocol, targets.first()) {
-        (Protocol::Distkv, Some(node)) => (Protocol::DistkvPlace, Some(*node)),
-        (other, _) => (other, None),
+    let (protocol, at) = match (args.protocol, targets.first(), to) {
+        (Protocol::Distkv, Some(node), Some(to)) => {
+            (Protocol::DistkvPlace, Some(place::At { node: *node, to, access }))
+        }
+        (other, ..) => (other, None),
     };
     let measure_and_tell = || {
-        let measured = measure(&targets, protocol, &args.shape)?;
+        let measured = measure(&targets, protocol, &shape)?;
         place::check_interrupted()?;
-        report::load(&args.shape, &measured, remote.json)
+        report::load(&shape, &measured, remote.json)
     };
-    match node {
-        Some(node) => place::tidily(node, args.keep, measure_and_tell),
+    match at {
+        Some(at) => place::tidily(&at, args.keep, measure_and_tell),
         None => measure_and_tell(),
     }
 }
@@ -298,6 +314,7 @@ fn measure_those(
     let threads = shape.threads.min(shape.connections);
     let work = |thread: usize| Work {
         protocol,
+        secure: shape.secure.clone(),
         targets: (thread..shape.connections)
             .step_by(threads)
             .filter_map(|n| targets.get(n % targets.len()).copied())
@@ -339,6 +356,7 @@ fn fill(targets: &[SocketAddr], protocol: Protocol, shape: &Shape) -> Result<Tal
     let target = targets.first().copied();
     let work = Work {
         protocol,
+        secure: shape.secure.clone(),
         targets: target.into_iter().cycle().take(FILL_CONNECTIONS).collect(),
         depth: FILL_DEPTH,
         ops: Ops::fill(0, shape.keys, shape.seed),

@@ -76,6 +76,7 @@ pub(super) fn watchers(peer: &Peer, plan: Plan, lab: &Lab) -> Result<Vec<Option<
     let counted_from = rt::now_ns() + nanos(plan.warm_up);
     let end = counted_from.saturating_add(nanos(plan.duration));
     let work = Work {
+        secure: None,
         protocol,
         targets: vec![only(peer, &servers)?.address],
         depth: WRITES_IN_FLIGHT,
