@@ -51,8 +51,8 @@ enum What {
 #[command(after_help = "\
 Examples:
   distkv-node ticket new n1.example.org --ca ca.pem
-  distkv-node ticket new 10.0.0.1 10.0.0.2:27600 --ca-hash sha256:0f6c… \\
-    --user joe --method password --secret -
+  distkv-node ticket new 10.0.0.1 10.0.0.2:27600 --ca ca.pem \\
+    --user joe --method password --secret joe.secret
   distkv-node ticket new n1.example.org --ca ca.pem --cert joe.pem --cert-key joe.key
 
 Without --ca and --ca-hash, clients with this ticket use plain text.")]
