@@ -6,14 +6,14 @@
 //! |---|---|---|
 //! | [`model`] | yes | the vocabulary: paths, values, ticks, chains, entries, the tree |
 //! | [`protocol`] | yes | bytes to types and back: frames, peer messages, client messages |
-//! | [`actor`] | yes | the election: short lists, who holds the tag, healed splits |
+//! | [`actor`](distkv_core::actor) | yes | the election: short lists, who holds the tag, healed splits |
 //! | [`replica`] | yes | the replicated state: which version wins, catch-up, digests, watches |
 //! | [`engine`] | yes | the composition: one state, `&self` methods read, `write` and `handle` change |
 //! | [`membership`] | yes | SWIM (foca) wrapped as data in, data out |
 //! | [`rt`] | no | the only file that names the async runtime and the clock |
 //! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |
 //! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
-//! | [`durable`] | yes | what a data directory's node starts with, and who writes its log |
+//! | [`durable`](distkv_durable) | yes | what a data directory's node starts with, and who writes its log |
 //! | [`server`] | no | client connections |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
@@ -22,8 +22,7 @@
 //! | [`testing`] | no | a node and a cluster in process, for users' own tests |
 
 pub use distkv_client as client;
-pub use distkv_core::{actor, engine, membership, protocol, replica, tree};
-pub use distkv_durable as durable;
+pub use distkv_core::{engine, membership, protocol, replica, tree};
 pub use distkv_hub as hub;
 pub use distkv_model as model;
 pub use distkv_runtime as rt;

@@ -2,33 +2,28 @@
 //!
 //! One file or folder per command: those on data in `data`, those on nodes and their network in
 //! `cluster`, those that start nodes in `run`; `snapshot`, `log` and `bench` have folders of their own.
-//! `remote` is what all commands against a running node share, `terminal` what all print with, `files`
-//! the files that hold a state.
+//! `files` has the files that hold a state, `terminal` what shows progress and reads times. What all commands
+//! against a running node share is the crate `distkv-command`.
 
 mod bench;
 mod cluster;
 mod data;
-mod error;
 mod files;
 mod log;
-mod remote;
 mod run;
 mod snapshot;
 mod terminal;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use distkv_command::{error, remote};
+
 use crate::rt;
-use error::{CliError, EXIT_OK, EXIT_USAGE};
+use error::{CliError, EXIT_OK};
 use remote::RemoteArgs;
-// What `bench` takes from the other commands.
-use run::{settings, signals};
-use terminal::{output, units};
 
 /// What `-h` ends with.
 macro_rules! help {
@@ -179,16 +174,12 @@ impl Command {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match Cli::try_parse_from(args) {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
-        Err(error) => return explain(&error),
+        Err(error) => return error::explain(&error).into(),
     };
-    let Err(error) = done else { return EXIT_OK.into() };
-    match &error {
-        CliError::Usage(text) | CliError::Failure(text) | CliError::Refused(text) => {
-            tell(&format!("error: {text}\n"))
-        }
-        CliError::Told | CliError::Interrupted | CliError::OutputClosed => {}
+    match done {
+        Ok(()) => EXIT_OK.into(),
+        Err(error) => error.tell().into(),
     }
-    error.exit_code().into()
 }
 
 fn execute(command: Command) -> Result<(), CliError> {
@@ -214,36 +205,10 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Log(args) => rt::block_on(log::run(args)),
         Command::Import(args) => rt::block_on(data::import::run(args)),
         Command::Leave(args) => rt::block_on(cluster::leave::run(args)),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => bench::run(&args),
         Command::Ticket(args) => run::ticket::run(args),
         Command::Tunnel(args) => rt::block_on(run::tunnel::run(args)),
     }
-}
-
-/// Help, the version, or what is wrong with the options.
-fn explain(error: &clap::Error) -> ExitCode {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nobody may be reading.
-            let _ = error.print();
-            EXIT_OK.into()
-        }
-        ErrorKind::ValueValidation => {
-            // Its first line says it all: what, where, and what to write instead.
-            let text = error.render().to_string();
-            tell(&format!("{}\n", text.lines().next().unwrap_or_default()));
-            EXIT_USAGE.into()
-        }
-        _ => {
-            let _ = error.print();
-            EXIT_USAGE.into()
-        }
-    }
-}
-
-/// Prints to standard error, if there is one.
-fn tell(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

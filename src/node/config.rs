@@ -10,45 +10,44 @@ pub use distkv_durable::SyncPolicy;
 
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
+pub use crate::model::host_port::CLIENT_PORT;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
 pub use crate::server::IpNetwork;
 pub use crate::server::config::OPEN_REQUESTS;
 use crate::server::config::READY_WAIT_MS;
 
-/// The default port for clients.
-pub const CLIENT_PORT: u16 = 27586;
 /// The default port for peers (TCP) and SWIM (UDP).
 pub const GOSSIP_PORT: u16 = 27587;
 /// The network's default name.
 pub const NETWORK: &str = "distkv";
 
 /// By default, how long a node that knows of peers looks for its network before it continues alone.
-pub const PEER_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const PEER_WAIT: Duration = Duration::from_secs(10);
 /// By default, how long a node without data that knows no peer waits for nodes that call it before
 /// it founds a network: nodes of a network that it belonged to call again within a second.
-pub const CALLED_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const CALLED_WAIT: Duration = Duration::from_secs(2);
 
 /// By default, how long requests of clients wait for a node to be ready.
-pub const READY_WAIT: Duration = Duration::from_millis(READY_WAIT_MS);
+pub(crate) const READY_WAIT: Duration = Duration::from_millis(READY_WAIT_MS);
 /// By default, how long members that are down are remembered.
-pub const FORGET_DOWN_AFTER: Duration = Duration::from_secs(600);
+pub(crate) const FORGET_DOWN_AFTER: Duration = Duration::from_secs(600);
 /// By default, how long deleted entries wait for a node that is away.
-pub const PURGE_GRACE: Duration = Duration::from_millis(SAY_FOR_MS);
+pub(crate) const PURGE_GRACE: Duration = Duration::from_millis(SAY_FOR_MS);
 
 /// By default, the log continues in another file after this many bytes.
-pub const ROTATE_BYTES: u64 = 64 << 20;
+pub(crate) const ROTATE_BYTES: u64 = 64 << 20;
 /// By default, the log continues in another file after this time.
-pub const ROTATE_AFTER: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const ROTATE_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// By default, a snapshot is made after this many bytes of log: a start reads that much in about a
 /// second.
-pub const SNAPSHOT_AFTER: u64 = 256 << 20;
+pub(crate) const SNAPSHOT_AFTER: u64 = 256 << 20;
 /// By default, this many snapshots are kept: so a damaged one is no loss.
-pub const KEEP_SNAPSHOTS: usize = 2;
+pub(crate) const KEEP_SNAPSHOTS: usize = 2;
 /// By default, the state at any moment of this last time can be replayed.
-pub const KEEP_FOR: Duration = Duration::from_secs(7 * 86_400);
+pub(crate) const KEEP_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// But only while all files together take no more than this, by default.
-pub const KEEP_BYTES: u64 = 1 << 30;
+pub(crate) const KEEP_BYTES: u64 = 1 << 30;
 
 /// The settings of a node's start.
 #[derive(Clone, Debug)]

@@ -60,7 +60,7 @@ const SWIM_END_TIMEOUT: Duration = Duration::from_millis(200);
 const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 /// How long the last record may take: a disk under load takes seconds for a sync, and without the
 /// record the node comes back as another incarnation.
-pub const LOG_FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const LOG_FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the last words to members may take, counted from those to peers.
 const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 

@@ -6,7 +6,7 @@ use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// The smallest that a message's limit may be: one greatest value, with its path and whatever
 /// else belongs to a write.
-pub const MESSAGE_BYTES_MIN: usize = VALUE_BYTES_MAX + 2 * PATH_BYTES_MAX + 4096;
+pub(crate) const MESSAGE_BYTES_MIN: usize = VALUE_BYTES_MAX + 2 * PATH_BYTES_MAX + 4096;
 
 /// The default limit of open requests of one connection: enough for a program that has a watch for
 /// each of 10,000 entries.
@@ -14,7 +14,7 @@ pub const OPEN_REQUESTS: usize = 16 << 10;
 
 /// By default, how long requests wait for a node to be ready: joining takes seconds, and programs
 /// that start with the machine should not have to try again.
-pub const READY_WAIT_MS: u64 = 30_000;
+pub(crate) const READY_WAIT_MS: u64 = 30_000;
 
 /// The limits of client connections. The defaults are safe for a node in the open.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// The limit of a message that is in force.
     #[must_use]
-    pub fn message_limit(&self) -> usize {
+    pub(crate) fn message_limit(&self) -> usize {
         self.message_bytes_max.max(MESSAGE_BYTES_MIN)
     }
 }

@@ -42,9 +42,8 @@ pub use info::{
 };
 pub use purge_block::PurgeBlock;
 
-use crate::engine::Policies;
 use crate::hub::Hub;
-use access::{Access, Identity};
+use access::{Access, Identity, PolicyData};
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
 
@@ -52,7 +51,7 @@ use crate::rt::{self, Task, TcpListener, TcpStream};
 const HEAVY_JOBS: usize = 2;
 /// Connections that are refused at once, with an error, when there are too many; further ones
 /// are closed without a word.
-pub const REFUSALS_MAX: usize = 64;
+pub(crate) const REFUSALS_MAX: usize = 64;
 /// Most connections that are kept open to the very end because their clients sent the node away.
 const LEAVERS_MAX: usize = 64;
 /// The output that each connection may keep however many there are.
@@ -86,6 +85,7 @@ pub(crate) struct Shared {
     hub: Arc<Hub>,
     config: ServerConfig,
     info: Arc<dyn NodeInfo>,
+    policy_data: PolicyData,
     cluster: cluster::nodes::Cluster,
     heavy: Semaphore,
     standing: Arc<cluster::chain_incarnations::Standing>,
@@ -134,12 +134,8 @@ impl Shared {
     }
 
     /// What a client may do, of the policies at this moment.
-    fn access_of(&self, identity: &Identity, policies: Policies) -> Access {
-        match identity {
-            Identity::KeyHolder => Access::everything(policies),
-            _ if !self.hub.closing.is_closed() => Access::everything(policies),
-            Identity::Unknown | Identity::User { .. } => Access::nothing(policies),
-        }
+    fn access_of(&self, identity: &Identity) -> Access {
+        self.policy_data.access_of(&self.hub, identity, self.hub.closing.is_closed())
     }
 
     fn begin_to_stop(&self) {
@@ -228,6 +224,7 @@ impl Server {
             config,
             info,
             cluster: cluster::nodes::Cluster::default(),
+            policy_data: PolicyData::default(),
             heavy: Semaphore::new(HEAVY_JOBS),
             standing: Arc::default(),
             shards: Arc::default(),
@@ -270,7 +267,7 @@ impl Server {
 
     /// Ends at once: from now on no request is carried out, and nothing is sent. Connections are
     /// closed as soon as their tasks run.
-    pub fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         self.shared.is_abandoned.store(true, Ordering::Release);
         self.shared.begin_to_stop();
     }
@@ -298,7 +295,7 @@ impl Server {
 
     /// Closes the connections of clients that asked the node to leave. They learn of its end in no
     /// other way, so this comes last, when its ports are free.
-    pub fn release_leavers(&self) {
+    pub(crate) fn release_leavers(&self) {
         self.shared.leavers.lock().clear();
     }
 }

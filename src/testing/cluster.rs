@@ -85,7 +85,7 @@ impl TestCluster {
     ///
     /// # Errors
     /// What kept it from starting.
-    pub async fn add_with(&mut self, config: Config) -> Result<usize, NodeError> {
+    pub(crate) async fn add_with(&mut self, config: Config) -> Result<usize, NodeError> {
         let node = Node::start(config).await?;
         node.ready().await.map_err(|reason| NodeError::Membership(reason.to_string()))?;
         Ok(self.push(node))

@@ -102,6 +102,7 @@ scripts! {
     rule_2_greater_wins
     rule_2_refused
     rule_2_superseded
+    rule_2_undone_over_a_re_issue
     rule_3_catch_up
     rule_3_cut
     rule_3_digest

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`acl`] | [`acl::Rights`]: which letters hold at a path | one access list |
 //! | [`users`] | [`users::Directory`]: users, roles, their rights | `:n.auth`, `:n.acl` |
+//! | [`types`] | [`types::Types`]: which values fit where | `:n.type`, `:n.match` |
 //!
 //! Whatever cannot be read, or is past a bound, grants nothing.
 
@@ -16,4 +17,6 @@ pub mod acl;
 pub mod dh;
 mod patterns;
 pub mod secret;
+#[cfg(feature = "types")]
+pub mod types;
 pub mod users;

@@ -101,6 +101,12 @@ impl<V> Patterns<V> {
         Ok(())
     }
 
+    /// Whether no pattern can be added.
+    #[cfg(feature = "types")]
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= PATTERNS_MAX
+    }
+
     fn child_or_new(&mut self, parent: u32, element: &[u8]) -> u32 {
         // At most PATTERNS_MAX times the elements of a path, so it fits.
         let new = self.nodes.len() as u32;
@@ -114,6 +120,12 @@ impl<V> Patterns<V> {
             self.nodes.push(Node::default());
         }
         child
+    }
+
+    /// Whether no pattern has a value.
+    #[cfg(feature = "types")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// Before the first element.

@@ -3,7 +3,7 @@
 //! when it is overwritten. No map type leaves this file.
 
 pub mod bulk;
-pub mod content_sums;
+pub(crate) mod content_sums;
 mod directory;
 #[cfg(test)]
 mod map_tests;
@@ -156,7 +156,7 @@ impl Tree {
 
     /// [`Tree::get`], with the path as it is stored.
     #[must_use]
-    pub fn get_with_path(&self, path: &[u8]) -> Option<(&Path, &Entry)> {
+    pub(crate) fn get_with_path(&self, path: &[u8]) -> Option<(&Path, &Entry)> {
         self.entries.get(path)
     }
 
@@ -315,7 +315,7 @@ impl Tree {
     }
 
     /// The tombstones whose tock is at most `to`, by tock.
-    pub fn tombstones_up_to(&self, to: Tock) -> impl Iterator<Item = (&Path, &Entry)> {
+    pub(crate) fn tombstones_up_to(&self, to: Tock) -> impl Iterator<Item = (&Path, &Entry)> {
         self.tombstones
             .iter()
             .take_while(move |(tock, _)| *tock <= to)

@@ -15,9 +15,9 @@ use crate::replica::Committed;
 use crate::replica::watch::WatchId;
 
 /// Most changes of one bundle: a watch's queue overflows by whole bundles.
-pub const BUNDLE_MAX: usize = 256;
+pub(crate) const BUNDLE_MAX: usize = 256;
 /// Most bytes of one bundle, but for one change.
-pub const BUNDLE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const BUNDLE_BYTES_MAX: usize = 64 << 10;
 
 /// What a queue's account adds for each item.
 pub(super) const ITEM_COST: usize = 64;

@@ -25,9 +25,9 @@ use crate::model::invariant::invariant;
 /// The default bound.
 pub const CLIENT_MEMORY: usize = 256 << 20;
 /// A connection reports its memory in steps of this many bytes.
-pub const STEP_BYTES: usize = 4 << 10;
+pub(crate) const STEP_BYTES: usize = 4 << 10;
 /// Connections that hold less are never closed for the memory of all: it would gain nothing.
-pub const CLOSE_MIN_BYTES: usize = 64 << 10;
+pub(crate) const CLOSE_MIN_BYTES: usize = 64 << 10;
 /// What one overwritten entry keeps alive beside itself: its bucket of the table, and its part of
 /// the nodes above the bucket.
 const NODE_BYTES: usize = 448;
@@ -144,7 +144,7 @@ impl ClientMemory {
 
     /// Charges bytes until the returned value is dropped.
     #[must_use]
-    pub fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         let charge = Charge { memory: Arc::clone(self), bytes: AtomicUsize::new(0) };
         charge.add(bytes);
         charge
@@ -184,12 +184,12 @@ impl ClientMemory {
 
     /// Whether some stream holds a snapshot.
     #[must_use]
-    pub fn has_pins(&self) -> bool {
+    pub(crate) fn has_pins(&self) -> bool {
         self.pin_count.load(Ordering::Acquire) > 0
     }
 
     /// Entries at these paths were written; `replaced`: the bytes of all the versions that went.
-    pub fn note_changes<'p>(&self, paths: impl Iterator<Item = &'p [u8]>, replaced: usize) {
+    pub(crate) fn note_changes<'p>(&self, paths: impl Iterator<Item = &'p [u8]>, replaced: usize) {
         let mut pins = self.pins.lock();
         let grown = pins.note_changes(paths, replaced);
         drop(pins);
@@ -331,14 +331,14 @@ impl Drop for Account {
 }
 
 /// Bytes that are counted while this lives.
-pub struct Charge {
+pub(crate) struct Charge {
     memory: Arc<ClientMemory>,
     bytes: AtomicUsize,
 }
 
 impl Charge {
     /// Charges more.
-    pub fn add(&self, bytes: usize) {
+    pub(crate) fn add(&self, bytes: usize) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.memory.add(bytes);
     }

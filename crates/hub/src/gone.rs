@@ -19,7 +19,7 @@ use crate::tree::Tree;
 pub const GONE_LOG_MAX: usize = 1 << 16;
 /// Most bytes of the log, for all lapsed watches together. A path and a tombstone of a few
 /// hundred bytes are usual.
-pub const GONE_LOG_BYTES_MAX: usize = 16 << 20;
+pub(crate) const GONE_LOG_BYTES_MAX: usize = 16 << 20;
 /// Of up to this many lapsed watches it is looked up whether their clients know of a purged
 /// tombstone; with more, it is logged without looking: purging must not take long if many clients
 /// hang.

@@ -25,11 +25,11 @@ pub const WATCH_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// Most messages that wait for one monitor; further ones are dropped and counted.
 pub const MONITOR_QUEUE_MAX: usize = 1024;
 /// Most bytes of messages that wait for one monitor.
-pub const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
+pub(crate) const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
 
 /// Most bytes that are taken at once, but for one item or message: what was taken does not count in
 /// the queue's account any more.
-pub const TAKE_BYTES_MAX: usize = 256 << 10;
+pub(crate) const TAKE_BYTES_MAX: usize = 256 << 10;
 
 /// What one place in a queue takes, whatever is queued there.
 const PLACE_BYTES: usize = 32;

@@ -58,7 +58,7 @@ use outputs::{Aftermath, Monitor, Outputs, Wakes, split_dropped};
 use policy_watch::PolicyWatch;
 
 /// Most monitors of topics, all clients together.
-pub const MONITORS_MAX: usize = 1 << 14;
+pub(crate) const MONITORS_MAX: usize = 1 << 14;
 /// At most this many links are written to before a client gets its answer: each takes 5 to 10 µs.
 const FEW_LINKS: usize = 8;
 

@@ -10,7 +10,7 @@ pub const PATH_ELEMENTS_MAX: usize = 64;
 pub const PATH_BYTES_MAX: usize = 4096;
 /// Deepest nesting of arrays within an element of a path: `(1, 2)` has 1. Not among the limits that peers
 /// compare when they greet each other: all nodes that know of arrays in paths have the same.
-pub const PATH_NESTING_MAX: usize = 16;
+pub(crate) const PATH_NESTING_MAX: usize = 16;
 /// Most bytes of a value in MessagePack form: 4 MiB.
 pub const VALUE_BYTES_MAX: usize = 4 << 20;
 /// Deepest nesting of a value; a scalar has depth 0.
@@ -18,7 +18,7 @@ pub const VALUE_DEPTH_MAX: usize = 64;
 /// Most bytes of a node's or network's name.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Ticks and tocks from here on are refused, wherever they come from.
-pub const COUNTER_LIMIT: u64 = 1 << 62;
+pub(crate) const COUNTER_LIMIT: u64 = 1 << 62;
 /// Most bytes of fields unknown to this version that a change record may carry along.
 pub const RECORD_EXTRA_BYTES_MAX: usize = 1024;
 /// Most components of a mark that is read: one per Delete lineage that no later purge stands on. Each

@@ -15,17 +15,17 @@ pub const PING_MEETINGS_MAX: usize = 8;
 pub const TURN_LIMIT: u64 = COUNTER_LIMIT;
 
 /// Shortest cycle, in milliseconds: below it, pings would be a load.
-pub const CYCLE_MS_MIN: Millis = 100;
+pub(crate) const CYCLE_MS_MIN: Millis = 100;
 /// Longest cycle, in milliseconds: ten minutes. With a longer one, the loss of a node would take
 /// too long to notice.
-pub const CYCLE_MS_MAX: Millis = 600_000;
+pub(crate) const CYCLE_MS_MAX: Millis = 600_000;
 /// Shortest gap, in milliseconds.
-pub const GAP_MS_MIN: Millis = 10;
+pub(crate) const GAP_MS_MIN: Millis = 10;
 /// A cycle has at least this many gaps: a claim is contested for up to two.
-pub const GAPS_PER_CYCLE_MIN: Millis = 3;
+pub(crate) const GAPS_PER_CYCLE_MIN: Millis = 3;
 /// Shortest list. With one place only, each turn's history would share nothing with the last
 /// one's, and every turn would look like a healed split.
-pub const LIST_LEN_MIN: usize = 2;
+pub(crate) const LIST_LEN_MIN: usize = 2;
 /// Longest list: what fits into a history.
 pub const LIST_LEN_MAX: usize = HISTORY_LEN_MAX;
 

@@ -264,7 +264,7 @@ impl StorageError {
 
     /// Whether it is the files that are at fault, so that going on with less is a way out.
     #[must_use]
-    pub fn is_damage(&self) -> bool {
+    pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Io { .. }
             | Self::Damaged { .. }

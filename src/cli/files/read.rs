@@ -52,7 +52,7 @@ fn notes_on_meta(image: &Image) -> Vec<String> {
     let tree = &image.replica.tree;
     let mut notes = Vec::new();
     let mut families = Vec::new();
-    for family in Family::ALL {
+    for family in [Family::Codec, Family::Conv] {
         let top = Path::system_root().push(Element::Str(family.name()));
         let mut entries = top.iter().flat_map(|top| tree.subtree(top));
         if entries.any(|(_, entry)| entry.value().is_some()) {

@@ -9,7 +9,7 @@
 //! | `ticket` | `ticket`: puts a ticket together, and says what is in one |
 //! | `node_args` | the options of `run` and `join` |
 //! | `settings` | the options and the configuration file, put together |
-//! | `logging`, `signals`, `fail_stop` | the log, signals, and the end of the process at a panic |
+//! | `logging`, `fail_stop` | the log, and the end of the process at a panic |
 
 pub(super) mod demo;
 mod fail_stop;
@@ -17,6 +17,6 @@ mod logging;
 pub(super) mod node_args;
 pub(super) mod node_process;
 pub(super) mod settings;
-pub(super) mod signals;
 pub(super) mod ticket;
 pub(super) mod tunnel;
+pub(super) use distkv_command::signals;

@@ -1,6 +1,6 @@
 //! What commands print, and how people write sizes, durations and moments.
 
-pub(super) mod output;
+pub(super) use distkv_command::{output, units};
+
 pub(super) mod progress;
 pub(super) mod times;
-pub(super) mod units;

@@ -7,7 +7,9 @@
 
 use distkv_access::acl::{Letters, Rights};
 
-use super::{Access, Role};
+use distkv_access::users::{Role, is_before_login, least_role, least_role_at};
+
+use super::Access;
 use crate::model::path::Path;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
 
@@ -37,13 +39,8 @@ impl From<Denied> for ClientError {
                 Self::new(ErrorCode::AuthRequired, "log in first; nothing was done")
             }
             Denied::Role { action, needed } => {
-                let role = match needed {
-                    Role::Stranger | Role::User => "user",
-                    Role::Operator => "operator",
-                    Role::Admin => "admin",
-                };
                 let text = format!(
-                    "'{}' needs the role '{role}', which this session does not have; nothing was done",
+                    "'{}' needs the role '{needed}', which this session does not have; nothing was done",
                     action.name()
                 );
                 Self::new(ErrorCode::Denied, text)
@@ -68,60 +65,6 @@ pub enum Target<'p> {
     Path(&'p [u8]),
     /// A message's topic, or a pattern of topics, in canonical bytes.
     Topic(&'p [u8]),
-}
-
-/// The least role that an action needs.
-#[must_use]
-pub fn role_needed(action: Action) -> Role {
-    match action {
-        Action::Auth | Action::DiffieHellman => Role::Stranger,
-        Action::GetValue
-        | Action::SetValue
-        | Action::DeleteValue
-        | Action::DeleteTree
-        | Action::GetTree
-        | Action::Enum
-        | Action::Watch
-        | Action::Stop
-        | Action::GetTock
-        | Action::Root
-        | Action::MsgSend
-        | Action::MsgMonitor
-        | Action::Conflicts
-        | Action::ListShards
-        | Action::Batch
-        | Action::Cluster
-        | Action::WatchCluster
-        | Action::AuthInfo
-        | Action::AuthSet
-        | Action::TestAcl => Role::User,
-        Action::GetState
-        | Action::EnumNode
-        | Action::CheckDeleted
-        | Action::Status
-        | Action::Members => Role::Operator,
-        Action::GetInternal
-        | Action::SetInternal
-        | Action::DeleteInternal
-        | Action::EnumInternal
-        | Action::GetTreeInternal
-        | Action::KillNode
-        | Action::ForgetMember
-        | Action::GetSnapshot
-        | Action::Restore
-        | Action::Snapshot
-        | Action::LogStart
-        | Action::LogStop
-        | Action::Leave
-        | Action::Save
-        | Action::Log
-        | Action::Update
-        | Action::FakeInfo
-        | Action::FakeInfoSend
-        | Action::AuthGet
-        | Action::AuthList
-        | Action::SetAuthTyp => Role::Admin,
-    }
 }
 
 /// One letter of which an access list must have at the path itself; none where the action itself shows
@@ -160,12 +103,15 @@ pub fn authorise(
     target: Target<'_>,
     is_there: impl Fn(&Path) -> bool,
 ) -> Result<(), Denied> {
-    let needed = role_needed(action);
-    if access.role < needed {
-        return Err(match access.role {
-            Role::Stranger => Denied::LoginNeeded,
-            _ => Denied::Role { action, needed },
-        });
+    let needed = match target {
+        Target::Path(path) => least_role_at(action, path),
+        Target::Node | Target::Topic(_) => least_role(action),
+    };
+    match access.role {
+        None if is_before_login(action) => return Ok(()),
+        None => return Err(Denied::LoginNeeded),
+        Some(role) if role < needed => return Err(Denied::Role { action, needed }),
+        Some(_) => {}
     }
     let letters = match target {
         Target::Node => return Ok(()),

@@ -2,7 +2,9 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | this one | [`Identity`]: how a client has shown who it is; [`Access`]: what follows from that at present |
+//! | this one | [`Identity`]: how a client has shown who it is; [`Access`]: what follows from that at present;
+//! [`PolicyData`]: the data that says so, compiled |
+//! | [`types`] | which values fit where |
 //! | [`authorise`] | the hook that every request passes |
 //!
 //! A session makes its [`Access`] of the present policies before each batch of requests and each turn of its
@@ -11,12 +13,20 @@
 //! it is in the tree.
 
 pub mod authorise;
+pub mod types;
 
 use std::sync::Arc;
 
 use distkv_access::acl::{Letters, Rights};
+use distkv_access::users::{Directory, Role};
+use parking_lot::Mutex;
 
-use crate::engine::Policies;
+use crate::engine::{Engine, Policies};
+use crate::hub::Hub;
+use crate::model::ids::Event;
+use crate::model::path::{Element, Path};
+use crate::tree::Tree;
+use types::TypeChecks;
 
 /// How a client has shown who it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,28 +45,17 @@ pub enum Identity {
     },
 }
 
-/// What a client may do with the node as a whole. Each may do what those before it may.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Role {
-    /// It must log in first.
-    Stranger,
-    /// It may use data, as its access list allows.
-    User,
-    /// It may see how the node and the network are.
-    Operator,
-    /// It may do everything.
-    Admin,
-}
-
 /// What a client may do.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// With the node as a whole.
-    pub role: Role,
+    /// With the node as a whole; none: it must log in first.
+    pub role: Option<Role>,
     /// With the data.
     pub rights: Arc<Rights>,
     /// The policies that say so.
     pub policies: Policies,
+    /// What its values are checked by; none if there are no types.
+    pub types: Option<Arc<TypeChecks>>,
 }
 
 /// Policies that never are: an access of these is looked up again before it is used.
@@ -80,12 +79,119 @@ impl Access {
     /// Of a client that need not log in, or of an admin.
     #[must_use]
     pub fn everything(policies: Policies) -> Self {
-        Self { role: Role::Admin, rights: Arc::new(Rights::everything()), policies }
+        Self {
+            role: Some(Role::Admin),
+            rights: Arc::new(Rights::everything()),
+            policies,
+            types: None,
+        }
     }
 
     /// Of a client that must log in first.
     #[must_use]
     pub fn nothing(policies: Policies) -> Self {
-        Self { role: Role::Stranger, rights: Arc::new(Rights::nothing()), policies }
+        Self { role: None, rights: Arc::new(Rights::nothing()), policies, types: None }
     }
+
+    /// Of a user.
+    #[must_use]
+    fn of_user(directory: &Directory, method: &str, name: &str, policies: Policies) -> Self {
+        match directory.user(method, name) {
+            Some(user) => Self {
+                role: Some(user.role),
+                rights: directory.rights_of(user),
+                policies,
+                types: None,
+            },
+            // Removed, or revoked.
+            None => Self::nothing(policies),
+        }
+    }
+
+    /// Whether the client must log in before anything else.
+    #[must_use]
+    pub fn is_stranger(&self) -> bool {
+        self.role.is_none()
+    }
+}
+
+/// What the tree says of users, access lists and types, compiled on demand and kept until it changes.
+#[derive(Default)]
+pub struct PolicyData {
+    kept: Mutex<Option<Compiled>>,
+}
+
+/// All of it, of one moment.
+#[derive(Clone)]
+struct Compiled {
+    policies: Policies,
+    directory: Arc<Directory>,
+    types: Arc<TypeChecks>,
+}
+
+impl PolicyData {
+    /// The present one. Walks what has changed since the last time.
+    fn now(&self, hub: &Hub) -> Compiled {
+        let mut kept = self.kept.lock();
+        let policies = hub.policies.now();
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.policies == policies) {
+            return kept.clone();
+        }
+        // The tree and its number are of one moment; the walks are outside of the guard.
+        let look = |engine: &Engine| (engine.policies(), engine.tree().clone());
+        let (policies, tree) = hub.read(look);
+        let before = kept.take();
+        let of_before = |same: fn(&Policies) -> u64| {
+            before.as_ref().filter(|before| same(&before.policies) == same(&policies))
+        };
+        let directory = match of_before(|policies| policies.access) {
+            Some(before) => Arc::clone(&before.directory),
+            None => {
+                let entries = below(&tree, ["auth", "acl"]);
+                Arc::new(Directory::build(policies.access, entries))
+            }
+        };
+        let types = match of_before(|policies| policies.types) {
+            Some(before) => Arc::clone(&before.types),
+            None => {
+                let entries = below(&tree, ["type", "match"]).map(|(path, value, _)| (path, value));
+                let before = before.as_ref().map(|before| &*before.types);
+                Arc::new(TypeChecks::build(entries, before))
+            }
+        };
+        let compiled = Compiled { policies, directory, types };
+        *kept = Some(compiled.clone());
+        compiled
+    }
+
+    /// The users and access lists at present.
+    #[must_use]
+    pub fn directory(&self, hub: &Hub) -> Arc<Directory> {
+        self.now(hub).directory
+    }
+
+    /// What a client may do at present. `must_log_in`: whether it may do nothing without.
+    #[must_use]
+    pub fn access_of(&self, hub: &Hub, identity: &Identity, must_log_in: bool) -> Access {
+        let Compiled { policies, directory, types } = self.now(hub);
+        let access = match identity {
+            Identity::KeyHolder => Access::everything(policies),
+            _ if !must_log_in => Access::everything(policies),
+            Identity::Unknown => Access::nothing(policies),
+            Identity::User { method, name } => Access::of_user(&directory, method, name, policies),
+        };
+        Access { types: Some(types).filter(|types| !types.is_empty()), ..access }
+    }
+}
+
+/// The living entries below some families, with the events that made them.
+fn below<'t>(
+    tree: &'t Tree,
+    families: [&'static str; 2],
+) -> impl Iterator<Item = (Path, &'t [u8], Event)> {
+    let tops = families.map(|family| Path::system_root().push(Element::Str(family)));
+    let entries = tops.into_iter().flatten().flat_map(|top| tree.subtree(&top));
+    entries.filter_map(|(path, entry)| {
+        entry.value().map(|value| (Path::clone(path), value, entry.newest()))
+    })
 }

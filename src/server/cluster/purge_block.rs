@@ -25,7 +25,7 @@ impl PurgeBlock {
 
     /// For how long the one has been away that is missed longest, milliseconds.
     #[must_use]
-    pub fn longest_ms(&self) -> Millis {
+    pub(crate) fn longest_ms(&self) -> Millis {
         self.away.iter().map(|(_, ms)| *ms).max().unwrap_or(0)
     }
 
@@ -50,12 +50,12 @@ impl PurgeBlock {
 
 /// A node with data that has come joins the Delete group within seconds. Only after this time is it
 /// worth a warning that it has not.
-pub const LEFT_OUT_MS_MIN: Millis = 60_000;
+pub(crate) const LEFT_OUT_MS_MIN: Millis = 60_000;
 
 /// Nodes with data directories that are up and have been kept out of the Delete group for
 /// [`LEFT_OUT_MS_MIN`]: one line for people.
 #[must_use]
-pub fn left_out_text(view: &GroupView) -> Option<String> {
+pub(crate) fn left_out_text(view: &GroupView) -> Option<String> {
     let lasting = view.left_out.iter().filter(|(_, ms)| *ms >= LEFT_OUT_MS_MIN);
     let names: Vec<&str> = lasting.map(|(name, _)| name.as_str()).collect();
     let (have, them) = match names.len() {
@@ -72,7 +72,7 @@ pub fn left_out_text(view: &GroupView) -> Option<String> {
 
 /// The mark has grown: one line for people.
 #[must_use]
-pub fn mark_text(view: &GroupView) -> Option<String> {
+pub(crate) fn mark_text(view: &GroupView) -> Option<String> {
     let lineages = view.lineages;
     (lineages > MARK_COMPONENTS_WARN).then(|| {
         format!(

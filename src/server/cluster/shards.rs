@@ -93,7 +93,7 @@ impl ShardManager {
     }
 
     /// Counts this many changes at a path in canonical bytes.
-    pub fn note_writes(&self, path: &[u8], count: u64) {
+    pub(crate) fn note_writes(&self, path: &[u8], count: u64) {
         if count > 0
             && let Some(counters) = self.counters(path)
         {

@@ -24,7 +24,7 @@ use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
 use crate::server::Shared;
 use crate::server::access::authorise::{Target, authorise};
-use crate::server::access::{Access, Identity, Role};
+use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
 use crate::server::command::data::value::CopiesWait;
 use crate::server::snapshot_upload::Upload;
@@ -216,7 +216,7 @@ impl Session {
         arrived: Option<&Batch<'_>>,
         out: &mut Vec<u8>,
     ) -> (usize, Then) {
-        if cx.access.role == Role::Stranger {
+        if cx.access.is_stranger() {
             return self.refuse_all(cx, batch, out);
         }
         let limit = cx.shared.output_limit();
@@ -334,9 +334,8 @@ impl Session {
         now: Millis,
     ) -> Context<'c> {
         // Before anything is read: what is read later may be of later policies, and is checked again then.
-        let policies = shared.hub.policies.now();
-        if self.access.policies != policies {
-            self.access = shared.access_of(&self.identity, policies);
+        if self.access.policies != shared.hub.policies.now() {
+            self.access = shared.access_of(&self.identity);
         }
         Context { hub: &shared.hub, shared, now, access: self.access.clone() }
     }
@@ -344,7 +343,7 @@ impl Session {
     /// Whether this client was served, and no client is any more: its connection ends, and what
     /// waits for it is not sent.
     pub(super) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
-        self.is_served && cx.access.role == Role::Stranger
+        self.is_served && cx.access.is_stranger()
     }
 
     /// The client's length of windows; 0 for no flow control.

@@ -1,4 +1,5 @@
-//! The load generator against real nodes: that it measures, counts, and says what went wrong.
+//! The load generator against real nodes, in `distkv-node bench` and in `distkv-bench`: that it measures,
+//! counts, and says what went wrong.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value as Json;
 
-use super::command::{Done, cli};
+use super::command::{Done, bench, bench_program, cli};
 use crate::processes::NodeProcess;
 
 /// A node on any free ports.
@@ -14,10 +15,6 @@ const ANY: [&str; 4] = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
 
 fn node() -> NodeProcess {
     NodeProcess::start("n1", &[&["run"][..], &ANY].concat())
-}
-
-fn bench(arguments: &[&str]) -> Done {
-    cli(&[&["bench"], arguments].concat())
 }
 
 fn json(done: &Done) -> Json {
@@ -30,7 +27,8 @@ fn so_many_requests_are_made_and_counted() {
     let node = node();
     let address = node.client.to_string();
     let load = ["--keys", "500", "-c", "3", "-d", "4", "--warm-up", "0s", "--connect", &address];
-    let all = json(&bench(&[&load[..], &["--count", "2000", "--json", "--keep"]].concat()));
+    let all = ["--count", "2000", "--json", "--keep"];
+    let all = json(&cli(&[&["bench"], &load[..], &all].concat()));
     assert_eq!((all["requests"].as_u64(), all["errors"].as_u64()), (Some(2_000), Some(0)));
     let (reads, writes) = (&all["reads"]["count"], &all["writes"]["count"]);
     assert_eq!(reads.as_u64().unwrap() + writes.as_u64().unwrap(), 2_000);
@@ -75,6 +73,35 @@ fn changes_are_timed_from_node_to_node_and_to_many_watchers() {
         "{}",
         caught.stdout
     );
+}
+
+#[test]
+fn a_fresh_node_that_cannot_catch_up_says_why() {
+    let node = node();
+    let connect = node.client.to_string();
+    // A client port is no place to join at.
+    let done = bench(&["catch-up", &connect, "--runs", "1", "--connect", &connect]);
+    assert_eq!(done.code, 1, "{}", done.stderr);
+    assert!(done.stderr.contains("client port"), "{}", done.stderr);
+    assert!(done.stderr.contains("distkv-node: it does not get ready"), "{}", done.stderr);
+}
+
+#[test]
+fn other_stores_are_measured_and_not_by_a_node_s_program() {
+    let node = node();
+    let address = node.client.to_string();
+    let load = ["--keys", "50", "--warm-up", "0s", "--count", "100", "--target", &address];
+    let wrong = bench(&[&load[..], &["--protocol", "redis"]].concat());
+    assert_eq!(wrong.code, 1, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("the answer is not of Redis's protocol"), "{}", wrong.stderr);
+    let refused = cli(&[&["bench"], &load[..], &["--protocol", "redis"]].concat());
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    let program = fs::read(crate::processes::PROGRAM).unwrap();
+    for of_others in [&b"redis-server"[..], b"etcdserverpb", b"$JS.API."] {
+        let bench = fs::read(crate::processes::bench_program()).unwrap();
+        assert!(bench.windows(of_others.len()).any(|part| part == of_others));
+        assert!(!program.windows(of_others.len()).any(|part| part == of_others));
+    }
 }
 
 #[test]
@@ -128,8 +155,8 @@ fn a_comparison_s_table_can_be_pasted() {
 
 #[test]
 fn an_interrupted_comparison_leaves_nothing_behind() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_distkv-node"));
-    command.args(["bench", "compare", "--alone", "--only", "requests", "--duration", "60s"]);
+    let mut command =
+        bench_program(&["compare", "--alone", "--only", "requests", "--duration", "60s"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = command.spawn().unwrap();
     let pid = running.id();
@@ -162,6 +189,10 @@ fn an_interrupted_comparison_leaves_nothing_behind() {
 
 #[test]
 fn what_cannot_be_measured_is_told() {
+    // Both programs have the same load generator.
+    let load = &["bench", "--depth", "2000"][..];
+    assert_eq!(cli(load).stderr, "error: --depth must be from 1 to 1024\n");
+    assert_eq!(bench(&load[1..]).stderr, cli(load).stderr);
     for (arguments, code, advice) in [
         (&["--connections", "0"][..], 2, "--connections must be from 1"),
         (&["--reads", "90"], 2, "from 0 to 1"),

@@ -1,7 +1,7 @@
 //! One command line, run to its end.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use super::fake::FakeNode;
 
@@ -22,6 +22,20 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
+/// The program `distkv-bench`, with nothing of the environment that it would heed.
+pub(crate) fn bench_program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(crate::processes::bench_program());
+    command.args(arguments);
+    command.env_remove("DISTKV_CONNECT");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs `distkv-bench`.
+pub(crate) fn bench(arguments: &[&str]) -> Done {
+    done(bench_program(arguments).output().unwrap())
+}
+
 /// Runs it with this environment and this standard input.
 pub(crate) fn run(arguments: &[&str], environment: &[(&str, &str)], input: &[u8]) -> Done {
     let mut command = program(arguments);
@@ -29,7 +43,10 @@ pub(crate) fn run(arguments: &[&str], environment: &[(&str, &str)], input: &[u8]
     let mut child = command.spawn().unwrap();
     // It need not read it.
     let _ = child.stdin.take().unwrap().write_all(input);
-    let output = child.wait_with_output().unwrap();
+    done(child.wait_with_output().unwrap())
+}
+
+fn done(output: Output) -> Done {
     Done {
         code: output.status.code().unwrap(),
         stdout: String::from_utf8(output.stdout).unwrap(),

@@ -4,20 +4,22 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::processes::PROGRAM;
+use super::processes::{PROGRAM, bench_program};
 
 /// README.
 const README: &str = include_str!("../../../README.md");
 
-/// All commands of this program that are printed, without the comments behind them, each once.
+/// All commands of the programs that are printed, without the comments behind them, each once.
 pub fn commands() -> BTreeSet<String> {
     let mut found: BTreeSet<String> = readme().into_iter().filter(|c| is_ours(c)).collect();
-    add_help(&[], &mut found);
+    add_help(Path::new(PROGRAM), &[], &mut found);
+    add_help(&bench_program(), &[], &mut found);
     found
 }
 
 fn is_ours(command: &str) -> bool {
-    ["distkv-node ", "dk ", "alias dk=", "echo "].iter().any(|start| command.starts_with(start))
+    let ours = ["distkv-node ", "distkv-bench", "dk ", "alias dk=", "echo "];
+    ours.iter().any(|start| command.starts_with(start))
 }
 
 /// Those of README's blocks of shell commands, and those that are shown with their output.
@@ -41,8 +43,8 @@ fn readme() -> Vec<String> {
 }
 
 /// Those of a command's help, and of the commands below it.
-fn add_help(command: &[&str], found: &mut BTreeSet<String>) {
-    let output = Command::new(PROGRAM).args(command).arg("--help").env("COLUMNS", "80").output();
+fn add_help(program: &Path, command: &[&str], found: &mut BTreeSet<String>) {
+    let output = Command::new(program).args(command).arg("--help").env("COLUMNS", "80").output();
     let help = String::from_utf8(output.unwrap().stdout).unwrap();
     assert!(
         !help.contains("///"),
@@ -50,7 +52,7 @@ fn add_help(command: &[&str], found: &mut BTreeSet<String>) {
     );
     // Before that, there are commands' names and options.
     let examples = match command {
-        [] => help.split_once("Begin with:\n").unwrap().1,
+        [] if program == Path::new(PROGRAM) => help.split_once("Begin with:\n").unwrap().1,
         _ => help.split_once("Examples:\n").map_or("", |(_, rest)| rest),
     };
     let lines: Vec<&str> = examples.lines().filter_map(|line| line.strip_prefix("  ")).collect();
@@ -60,7 +62,7 @@ fn add_help(command: &[&str], found: &mut BTreeSet<String>) {
     for line in commands.lines().filter(|line| !line.starts_with("    ")) {
         let name = line.split_whitespace().next().unwrap();
         if name != "help" {
-            add_help(&[command, &[name]].concat(), found);
+            add_help(program, &[command, &[name]].concat(), found);
         }
     }
 }

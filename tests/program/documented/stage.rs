@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use super::hosts::{Hosts, gossip_addr};
-use super::processes::{PATIENCE, PROGRAM};
+use super::processes::{PATIENCE, PROGRAM, bench_program};
 
 /// The hosts, by number, and what they are called.
 const NAMES: [&str; 3] = [
@@ -151,6 +151,7 @@ impl Stage {
         for folder in [&at("bin"), &release] {
             fs::create_dir_all(folder).unwrap();
             symlink(PROGRAM, folder.join("distkv-node")).unwrap();
+            symlink(bench_program(), folder.join("distkv-bench")).unwrap();
         }
         let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/distkv-files");
         fs::copy(files.join("saved-state.bin"), at("work/saved-state.bin")).unwrap();

@@ -13,6 +13,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,6 +26,27 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_distkv-node");
+
+/// The program `distkv-bench`, beside [`PROGRAM`]: it is of another package, so a run of this test program alone
+/// does not build it. Where it is missing, this does.
+pub fn bench_program() -> PathBuf {
+    let node = Path::new(PROGRAM);
+    let bench = node.with_file_name("distkv-bench");
+    if !bench.is_file() {
+        let folder = node.parent().unwrap();
+        let profile = match folder.file_name().unwrap().to_str().unwrap() {
+            "debug" => "dev",
+            other => other,
+        };
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.args(["build", "--quiet", "--offline", "--package", "distkv-bench"]);
+        command.args(["--profile", profile, "--target-dir"]).arg(folder.parent().unwrap());
+        command.current_dir(env!("CARGO_MANIFEST_DIR"));
+        assert!(command.status().unwrap().success(), "build it: cargo build -p distkv-bench");
+    }
+    bench
+}
 
 /// A node that runs as a process of its own. It is killed when this is dropped.
 pub struct NodeProcess {

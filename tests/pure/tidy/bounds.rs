@@ -12,7 +12,7 @@ const PAGE: &str = "docs/bounds.md";
 /// Folders and constants that need no row, each with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/sim/", "sizes of simulations, which no node has"),
-    ("src/cli/bench/", "sizes of measurements, which no node has"),
+    ("crates/bench/", "sizes of measurements, which no node has"),
     ("ENTRY_MAX", "a kind of record, not a size"),
     ("DIGITS_MAX", "follows from a number's width"),
     ("LIFE_BYTES_MAX", "follows from other bounds"),

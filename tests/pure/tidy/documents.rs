@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{root, rust_files, source_files};
 
 /// `ARCHITECTURE.md` can be read in one go.
-const ARCHITECTURE_BYTES_MAX: usize = 14_000;
+const ARCHITECTURE_BYTES_MAX: usize = 14_336;
 
 /// Where a word that names a file begins, seen from the root.
 const FOLDERS: &[&str] =

@@ -68,7 +68,7 @@ impl Rights {
     }
 
     /// The letters of a topic (its elements one after the other): `r` to monitor, `w` to send. There is no way
-    /// to check.
+    /// to check. For a client that monitors topics by wildcards, ask for the topic of each message.
     #[must_use]
     pub fn topic(&self, topic: &[u8]) -> Letters {
         self.at(b"\xa4:msg").descend_all(topic).letters()

@@ -308,3 +308,48 @@ fn as_in_the_original_everything_is_allowed_where_nothing_matches() {
     assert!(!ask("a.b", "r", false, 1));
     assert!(!ask("a.b", "a", true, 2));
 }
+
+#[test]
+fn a_list_of_the_original_says_the_same_where_its_patterns_match() {
+    // The list `lim` of transcripts 97b to 97i, and the answers of 97g to questions about it.
+    let entries = [
+        ("pub", "rxe"),
+        ("pub.#", "rwdcxen"),
+        ("sec", "x"),
+        ("sec.#", ""),
+        ("ro", "rxe"),
+        ("ro.#", "rxe"),
+        ("wild", "xe"),
+        ("wild.+", "xe"),
+        ("wild.+.on", "rw"),
+        ("wild.#", "rxe"),
+        ("hid", "x"),
+        ("hid.#", "r"),
+    ];
+    let lim = acl(&entries);
+    let ask = |at: &str, mode: &str| {
+        lim.allows_as_original(path(at).as_bytes(), mode, true, |_| true).unwrap()
+    };
+    assert!(!ask("pub", "w") && ask("pub.a", "w") && !ask("pub.a", "q") && !ask("ro.x", "w"));
+    assert!(ask("free.q", "w"));
+
+    let lim = Rights::of(lim);
+    let expected = [
+        ("pub", "rxe"),
+        ("pub.a.deep", "rwcdxen"),
+        ("sec.a", ""),
+        ("wild.k1.on", "rw"),
+        ("wild.k1.off", "rxe"),
+        ("wild.k2.x.y.on", "rxe"),
+        ("free.q", ""),
+        (":", "xn"),
+    ];
+    for (at, expected) in expected {
+        assert_eq!(letters(&lim, at), expected, "{at}");
+    }
+    let may_go = |at: &str| lim.way(path(at).as_bytes(), |_| true).is_ok();
+    assert!(
+        may_go("wild.k2.x.y.on") && may_go("hid.a") && !may_go("hid.a.b") && !may_go("sec.a.b")
+    );
+    assert!(!lim.at(path("hid.a.b").as_bytes()).is_dead());
+}

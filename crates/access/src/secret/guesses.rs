@@ -20,6 +20,8 @@ const FIRST_MS: Millis = 1_000;
 pub const WAIT_MS_MAX: Millis = 60_000;
 /// After that time without a try, failures are forgotten.
 const FORGOTTEN_MS: Millis = 600_000;
+/// After that time without a try, it is forgotten that a user logged in from an address: a week.
+const PAIR_FORGOTTEN_MS: Millis = 7 * 24 * 3_600_000;
 /// Most users, addresses, and pairs of them, that are counted at the same time; the one without a try for
 /// the longest time is forgotten.
 pub const COUNTED_MAX: usize = 16_384;
@@ -27,12 +29,22 @@ pub const COUNTED_MAX: usize = 16_384;
 const IDENT_CHARS: usize = 64;
 
 /// The tries of the last time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Guesses {
     users: Counts<Box<str>>,
     addresses: Counts<IpAddr>,
     /// Users where they have logged in.
     pairs: Counts<(Box<str>, IpAddr)>,
+}
+
+impl Default for Guesses {
+    fn default() -> Self {
+        Self {
+            users: Counts::kept_for(FORGOTTEN_MS),
+            addresses: Counts::kept_for(FORGOTTEN_MS),
+            pairs: Counts::kept_for(PAIR_FORGOTTEN_MS),
+        }
+    }
 }
 
 impl Guesses {
@@ -45,10 +57,12 @@ impl Guesses {
         let (user, address) = (user_key(ident), address_key(address));
         let pair = (user.clone(), address);
         if self.pairs.is_counted(&pair, now) {
-            return match self.pairs.wait(&pair, now) {
-                0 => Ok(self.pairs.fail(pair, now)),
-                wait => Err(wait),
-            };
+            let wait = self.pairs.wait(&pair, now);
+            if wait > 0 {
+                return Err(wait);
+            }
+            self.pairs.fail(pair, now);
+            return Ok(());
         }
         match self.users.wait(&user, now).max(self.addresses.wait(&address, now)) {
             0 => {
@@ -100,17 +114,16 @@ struct Counts<K> {
     /// The same, by the time of the last try.
     order: BTreeSet<(Millis, u64, K)>,
     next: u64,
-}
-
-impl<K> Default for Counts<K> {
-    fn default() -> Self {
-        Self { counts: HashMap::new(), order: BTreeSet::new(), next: 0 }
-    }
+    kept_ms: Millis,
 }
 
 impl<K: Clone + Ord + Hash> Counts<K> {
+    fn kept_for(kept_ms: Millis) -> Self {
+        Self { counts: HashMap::new(), order: BTreeSet::new(), next: 0, kept_ms }
+    }
+
     fn of(&self, key: &K, now: Millis) -> Option<&Count> {
-        self.counts.get(key).filter(|count| now.saturating_sub(count.last) < FORGOTTEN_MS)
+        self.counts.get(key).filter(|count| now.saturating_sub(count.last) < self.kept_ms)
     }
 
     fn is_counted(&self, key: &K, now: Millis) -> bool {
@@ -227,9 +240,18 @@ mod tests {
         assert!(guesses.begin("joe", address(9), 30).is_err());
         assert!(guesses.begin("other", address(1), 30).is_err());
         assert_eq!(guesses.begin("joe", address(1), 30), Ok(()));
+        // Also when it comes back after days in which strangers never stopped.
+        let days = 3 * 24 * 3_600_000;
+        for n in 0..20 {
+            let _ = guesses.begin("joe", address(9), days + n);
+        }
+        assert!(guesses.begin("joe", address(2), days + 30).is_err());
+        assert_eq!(guesses.begin("joe", address(1), days + 30), Ok(()));
+        guesses.good("joe", address(1), days + 30);
         // Its own guesses from there are limited all the same.
-        let begun = (0..20).filter(|_| guesses.begin("joe", address(1), 30).is_ok()).count();
-        assert_eq!(begun, FREE as usize - 1);
+        let mut begin = || guesses.begin("joe", address(1), days + 30).is_ok();
+        let begun = (0..20).filter(|_| begin()).count();
+        assert_eq!(begun, FREE as usize);
     }
 
     #[test]

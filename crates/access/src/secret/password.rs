@@ -13,8 +13,8 @@ pub const SALT_BYTES: usize = 16;
 const MEMORY_KIB: u32 = 19 * 1_024;
 const ROUNDS: u32 = 2;
 const LANES: u32 = 1;
-/// Most memory that a stored hash may ask for, KiB: whoever can store one must not exhaust the node.
-pub const MEMORY_KIB_MAX: u32 = 64 * 1_024;
+/// Most memory that a stored hash may ask for, 64 MiB: whoever can store one must not exhaust the node.
+pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
 /// Most rounds that a stored hash may ask for.
 pub const ROUNDS_MAX: u32 = 8;
 /// Most lanes that a stored hash may ask for.
@@ -65,7 +65,7 @@ impl PasswordHash {
             && phc.version == Some(Version::V0x13.into())
             && phc.hash.is_some_and(|hash| hash.len() >= 32)
             && phc.salt.is_some_and(|salt| salt.as_str().len() >= 11)
-            && params.m_cost() <= MEMORY_KIB_MAX
+            && 1_024 * u64::from(params.m_cost()) <= MEMORY_BYTES_MAX
             && params.t_cost() <= ROUNDS_MAX
             && params.p_cost() <= LANES_MAX;
         match is_sane {

@@ -23,6 +23,9 @@ pub enum RecordError {
     Hash(#[from] HashError),
 }
 
+/// Key and value.
+type Field = (Box<[u8]>, Box<[u8]>);
+
 /// A user's record. The original's are read, too: without a role, and with the SHA-256 of a password.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
@@ -32,7 +35,7 @@ pub struct Record {
     /// token, the password counts.
     pub secret: Secret,
     /// Other fields: key and value, each MessagePack.
-    others: Vec<(Box<[u8]>, Box<[u8]>)>,
+    others: Vec<Field>,
 }
 
 impl Record {

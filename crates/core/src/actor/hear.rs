@@ -13,7 +13,7 @@ impl Actor {
     /// A ping or a greeting has arrived. It may say anything: of another group, or under this
     /// member's own name, it is ignored; names beyond what fits, or given twice, and a turn or a
     /// configuration out of range are passed over.
-    pub fn on_ping(&mut self, ping: &Ping, now: Millis, out: &mut Vec<ActorOutput>) {
+    pub(crate) fn on_ping(&mut self, ping: &Ping, now: Millis, out: &mut Vec<ActorOutput>) {
         if ping.group != self.group || ping.sender == self.me {
             return;
         }

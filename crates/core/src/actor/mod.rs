@@ -175,7 +175,7 @@ impl Actor {
 
     /// Whether this member holds the tag.
     #[must_use]
-    pub fn is_tagged(&self) -> bool {
+    pub(crate) fn is_tagged(&self) -> bool {
         self.tag == Tag::Held
     }
 
@@ -237,7 +237,7 @@ impl Actor {
     }
 
     /// Whether this member may be elected. Takes effect with the next tick or ping.
-    pub fn set_ready(&mut self, is_ready: bool) {
+    pub(crate) fn set_ready(&mut self, is_ready: bool) {
         if self.is_ready != is_ready {
             self.is_ready = is_ready;
             self.claim_at = None;
@@ -245,7 +245,7 @@ impl Actor {
     }
 
     /// What this member does in its group. Takes effect with the next tick or ping.
-    pub fn set_role(&mut self, role: Role) {
+    pub(crate) fn set_role(&mut self, role: Role) {
         if self.role != role {
             self.role = role;
             self.claim_at = None;

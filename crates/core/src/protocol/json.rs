@@ -94,7 +94,7 @@ pub fn value_from_text(text: &str) -> Result<Value, JsonError> {
 
 /// The fields of a JSON object, among which values stand: in whatever form JSON has for them, not
 /// yet checked.
-pub fn object_from_text(text: &str) -> Result<Map<String, Json>, JsonError> {
+pub(crate) fn object_from_text(text: &str) -> Result<Map<String, Json>, JsonError> {
     match json_from_text(text, JSON_DEPTH_MAX + 1)? {
         Json::Object(fields) => Ok(fields),
         _ => Err(JsonError::Syntax(String::from("no object"))),

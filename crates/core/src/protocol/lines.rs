@@ -253,7 +253,7 @@ fn event_json(event: Event, table: &NodeTable) -> Json {
 }
 
 /// Appends an entry's line, with its line break.
-pub fn write_line(path: &Path, entry: &Entry, table: &NodeTable, out: &mut Vec<u8>) {
+pub(crate) fn write_line(path: &Path, entry: &Entry, table: &NodeTable, out: &mut Vec<u8>) {
     let fields = line_fields(path, entry, table);
     out.extend_from_slice(Json::Object(fields).to_string().as_bytes());
     out.push(b'\n');

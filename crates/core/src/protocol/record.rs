@@ -184,13 +184,13 @@ impl<'a> Record<'a> {
 
     /// The entry in local form; incarnations that are new here are added to the table. `None`
     /// when the table is full.
-    pub fn to_entry(&self, table: &mut NodeTable) -> Option<Entry> {
+    pub(crate) fn to_entry(&self, table: &mut NodeTable) -> Option<Entry> {
         self.to_entry_with(None, |event| event.intern(table))
     }
 
     /// The entry in local form, its events translated by `resolve`; `None` if that returns `None`.
     /// `room`: see [`Entry::new_in`].
-    pub fn to_entry_with(
+    pub(crate) fn to_entry_with(
         &self,
         room: Option<Entry>,
         mut resolve: impl FnMut(&EventRef<'a>) -> Option<Event>,

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | State, the invariant (I) | this file |
 //! | 1 Write | [`mod@write`] |
-//! | 2 Apply | [`decide`] chooses, [`apply`] carries out |
+//! | 2 Apply | [`decide`] chooses, [`apply`] carries out; [`deleted_here`] remembers |
 //! | 3 Catch-up | [`catch_up`], the answer; [`across`], the asking side's step at the end |
 //! | 4 Across a purge | [`crossing`] and [`across`]; the answer is in [`catch_up`] |
 //! | 5 Purge | [`purge`] |
@@ -21,10 +21,11 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use indexes::{ring, shards, watch, write_ids};
-pub use rules::{
-    across, apply, catch_up, come_back, contents, crossing, decide, purge, reissue, write,
-};
+use indexes::deleted_here;
+pub(crate) use indexes::ring;
+pub use indexes::{shards, watch, write_ids};
+pub(crate) use rules::crossing;
+pub use rules::{across, apply, catch_up, come_back, contents, decide, purge, write};
 
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ use crate::model::seen_sum::{fingerprint, share_key};
 use crate::tree::content_sums::ContentSums;
 use crate::tree::{Spot, Tree};
 use crossing::Changed;
+use deleted_here::DeletedHere;
 pub use policies::Policies;
 use ring::Ring;
 use shards::Upkeep;
@@ -65,6 +67,7 @@ pub struct Replica {
     tock: Tock,
     ring: Ring,
     write_ids: WriteIds,
+    deleted_here: DeletedHere,
     changed: Changed,
     /// A tick of this incarnation above `tick` was met: another node uses this identity.
     usurped: bool,
@@ -103,6 +106,7 @@ impl Replica {
             table: Arc::new(table),
             own,
             write_ids: WriteIds::of(&tree),
+            deleted_here: DeletedHere::of(&tree),
             changed: Changed::default(),
             tree,
             seen: Seen::new(),
@@ -124,7 +128,7 @@ impl Replica {
 
     /// The same with what only simulations and tests set.
     #[must_use]
-    pub fn on_trial(mut self, chain_bound: ChainBound, defects: Defects) -> Self {
+    pub(crate) fn on_trial(mut self, chain_bound: ChainBound, defects: Defects) -> Self {
         self.chain_bound = chain_bound;
         self.defects = defects;
         self
@@ -155,7 +159,7 @@ impl Replica {
 
     /// An entry that was overwritten and that is not used any more: the next one can be made in its
     /// memory.
-    pub fn take_room(&mut self) -> Option<Entry> {
+    pub(crate) fn take_room(&mut self) -> Option<Entry> {
         self.room.take()
     }
 
@@ -196,7 +200,7 @@ impl Replica {
     }
 
     /// Mints a fresh tock, for replies that must carry one.
-    pub fn mint_tock(&mut self) -> Tock {
+    pub(crate) fn mint_tock(&mut self) -> Tock {
         if let Some(next) = self.tock.next() {
             self.tock = next;
         }
@@ -204,14 +208,14 @@ impl Replica {
     }
 
     /// Raises the own tock to one that was heard.
-    pub fn hear_tock(&mut self, tock: Tock) {
+    pub(crate) fn hear_tock(&mut self, tock: Tock) {
         self.tock = self.tock.max(tock);
     }
 
     /// A sum over all that is accounted for: equal on any two nodes that have accounted for the
     /// same, whatever their indices. O(incarnations).
     #[must_use]
-    pub fn seen_fingerprint(&self) -> u64 {
+    pub(crate) fn seen_fingerprint(&self) -> u64 {
         let ids = self.seen.iter().map(|(node, ticks)| (self.table.id(node), ticks));
         ids.fold(0, |sum, (id, ticks)| sum.wrapping_add(fingerprint(share_key(id), ticks)))
     }
@@ -225,7 +229,11 @@ impl Replica {
     }
 
     /// As above, without a [`NodeId`]: no allocation for one that is known.
-    pub fn intern_name(&mut self, name: &str, incarnation: Incarnation) -> Option<NodeIndex> {
+    pub(crate) fn intern_name(
+        &mut self,
+        name: &str,
+        incarnation: Incarnation,
+    ) -> Option<NodeIndex> {
         match self.table.find(name, incarnation) {
             Some(index) => Some(index),
             None => self.intern(&NodeId { name: NodeName::new(name).ok()?, incarnation }),
@@ -233,7 +241,7 @@ impl Replica {
     }
 
     /// Translates what a peer has seen into local indices; `None` when the table is full.
-    pub fn intern_seen(&mut self, seen: &SeenById) -> Option<Seen> {
+    pub(crate) fn intern_seen(&mut self, seen: &SeenById) -> Option<Seen> {
         let mut result = Seen::new();
         for (id, ticks) in seen {
             result.union_node(self.intern(id)?, ticks);
@@ -244,7 +252,7 @@ impl Replica {
     /// Whether this identity was met with a tick that it has not used: a cloned disk. A node
     /// that finds out must stop writing and renew (ARCHITECTURE.md, invariant 2).
     #[must_use]
-    pub fn is_usurped(&self) -> bool {
+    pub(crate) fn is_usurped(&self) -> bool {
         self.usurped
     }
 
@@ -262,7 +270,7 @@ impl Replica {
     }
 
     /// From now on no event is made; for good.
-    pub fn stop_making_events(&mut self) {
+    pub(crate) fn stop_making_events(&mut self) {
         self.is_stopped = true;
     }
 
@@ -275,7 +283,7 @@ impl Replica {
     }
 
     /// As above, for a set of ticks.
-    pub fn check_own_seen(&mut self, seen: &Seen) {
+    pub(crate) fn check_own_seen(&mut self, seen: &Seen) {
         if seen.get(self.own).is_some_and(|ticks| ticks.max() > self.tick.get()) {
             self.usurped = true;
         }

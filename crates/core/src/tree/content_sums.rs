@@ -16,12 +16,12 @@ use crate::model::path::Path;
 use crate::model::seen_sum::share_key;
 
 /// Buckets of a node's contents: 8 KiB. With a million entries, a bucket holds a thousand.
-pub const BUCKET_COUNT: usize = 1_024;
+pub(crate) const BUCKET_COUNT: usize = 1_024;
 
 /// Each known incarnation's part of a hash, by its index; the same on every node, whatever the
 /// index there.
 #[derive(Clone, Default)]
-pub struct IncarnationKeys {
+pub(crate) struct IncarnationKeys {
     /// Filled as incarnations are met.
     keys: Vec<u64>,
 }
@@ -49,7 +49,7 @@ impl IncarnationKeys {
     /// chance, and nobody gains by forging one.
     ///
     /// Nodes compare sums of it, so it may not change. `path` is [`path_hash`].
-    pub fn content_hash(&mut self, table: &NodeTable, path: u64, entry: &Entry) -> u64 {
+    pub(crate) fn content_hash(&mut self, table: &NodeTable, path: u64, entry: &Entry) -> u64 {
         let mut event = |hash: u64, event: Event| {
             let key = self.key(table, event.node);
             mix(hash ^ key.wrapping_add(event.tick.get().wrapping_mul(TICK_FACTOR)))
@@ -73,13 +73,13 @@ const TOCK_FACTOR: u64 = 0xc2b2_ae3d_27d4_eb4f;
 
 /// The hash of a path: XXH3 (64 bits, seed 0) of its canonical bytes.
 #[must_use]
-pub fn path_hash(path: &[u8]) -> u64 {
+pub(crate) fn path_hash(path: &[u8]) -> u64 {
     xxh3_64(path)
 }
 
 /// The bucket of a path with that hash.
 #[must_use]
-pub fn bucket_of(path_hash: u64) -> u16 {
+pub(crate) fn bucket_of(path_hash: u64) -> u16 {
     (path_hash >> (64 - BUCKET_COUNT.trailing_zeros())) as u16
 }
 

@@ -139,7 +139,7 @@ impl Seen {
     }
 
     /// The incarnations from an index on of which something was seen.
-    pub fn iter_from(&self, node: NodeIndex) -> impl Iterator<Item = (NodeIndex, &TickSet)> {
+    pub(crate) fn iter_from(&self, node: NodeIndex) -> impl Iterator<Item = (NodeIndex, &TickSet)> {
         let sets = self.sets.get(node.as_usize()..).unwrap_or_default();
         let indices = (node.0..).map(NodeIndex);
         indices.zip(sets).filter(|(_, s)| !s.is_empty()).map(|(node, s)| (node, &**s))

@@ -5,6 +5,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+/// The port at which nodes listen for clients, unless told otherwise.
+pub const CLIENT_PORT: u16 = 27586;
+
 /// A host and a port; the host is looked up anew at each attempt to connect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {

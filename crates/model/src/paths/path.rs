@@ -323,7 +323,7 @@ impl<'a> PathBytes<'a> {
     }
 
     /// A path of its own.
-    pub fn into_path(self) -> Path {
+    pub(crate) fn into_path(self) -> Path {
         Path { bytes: SharedBytes::from(&*self.bytes) }
     }
 

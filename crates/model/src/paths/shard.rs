@@ -27,7 +27,7 @@ pub fn shard_of_bytes(path: &[u8]) -> u16 {
 }
 
 /// The hash of a path in canonical bytes, by which it gets its shard.
-pub fn hash_of_bytes(path: &[u8]) -> u64 {
+pub(crate) fn hash_of_bytes(path: &[u8]) -> u64 {
     // A string's bytes as they stand: that they are UTF-8 was checked when they became a path.
     match Reader::new(path).read_str_bytes() {
         Ok(text) => hash_key(text),
@@ -44,7 +44,7 @@ pub fn hash_of_bytes(path: &[u8]) -> u64 {
 /// product, which the plain form in turn rounds by half a unit at most (it is below 2^10, and a
 /// double has 53 bits). So both have the same integer part, unless the product is closer than
 /// that below an integer: then, about once in 2^30 hashes, the plain form decides.
-pub fn shard_of_hash(hash: u64) -> u16 {
+pub(crate) fn shard_of_hash(hash: u64) -> u16 {
     const SHARDS: u64 = SHARD_COUNT as u64;
     /// Quotients below `SHARD_COUNT` keep 53 bits; times `SHARD_COUNT` that fits in 64.
     const FRACTION_BITS: u32 = 43;
@@ -94,7 +94,7 @@ pub fn hash_key(key: &[u8]) -> u64 {
 ///
 /// In the form (b + 1) * (2^31 / d): it rounds differently from ((b + 1) * 2^31) / d in rare
 /// cases, and other implementations use this one.
-pub fn jump_hash(hash: u64, buckets: u32) -> u32 {
+pub(crate) fn jump_hash(hash: u64, buckets: u32) -> u32 {
     const SCALE: f64 = (1_u64 << 31) as f64;
     let mut key = hash;
     let (mut bucket, mut next) = (0_i64, 0_i64);

@@ -249,10 +249,15 @@ impl Oracle {
         }
         self.undone.insert(winner);
         let path = self.history.get(winner).path;
-        let unknown = |deletion: &EventNo| {
-            !below[*deletion as usize] && self.history.get(*deletion).path == path
-        };
-        let is_needless = !self.purged_tombstones().any(|deletion| unknown(&deletion));
+        let purged =
+            self.purged_tombstones().filter(|purged| self.history.get(*purged).path == path);
+        let above: Vec<_> =
+            purged.filter(|purged| !self.history.is_greater(deleted, *purged)).collect();
+        if above.is_empty() {
+            let label = self.history.label(deleted);
+            self.fail("a deletion was said to be undone where none was purged", label);
+        }
+        let is_needless = above.iter().all(|deletion| below[*deletion as usize]);
         self.needless_reports += u64::from(is_needless);
     }
 

@@ -21,14 +21,14 @@ use crate::model::invariant::{OrBroken, invariant};
 /// Most bytes of a payload. The longest record is an entry with the longest value (4 MiB); a frame
 /// is closed as soon as it is longer than [`FRAME_BYTES_AIM`]. A reader never allocates more than
 /// this for a length that a file announces.
-pub const FRAME_BYTES_MAX: usize = 8 << 20;
+pub(crate) const FRAME_BYTES_MAX: usize = 8 << 20;
 /// A frame with this many bytes of payload gets no further record: readers hold one frame at a
 /// time, and damage costs one.
-pub const FRAME_BYTES_AIM: usize = 64 << 10;
+pub(crate) const FRAME_BYTES_AIM: usize = 64 << 10;
 /// Bytes before the payload.
 pub const HEAD_BYTES: usize = 8;
 /// Bytes behind it.
-pub const TAIL_BYTES: usize = 8;
+pub(crate) const TAIL_BYTES: usize = 8;
 /// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
 /// Lost writes show as zeros of whole pages: the system writes nothing smaller.

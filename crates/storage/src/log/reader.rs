@@ -91,7 +91,7 @@ impl LogReader {
 
     /// Which file it was written as.
     #[must_use]
-    pub fn file_id(&self) -> FileId {
+    pub(crate) fn file_id(&self) -> FileId {
         self.file_id
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{LAST, MORE, STOPPED, log_name};
 use crate::batch::{Batch, Op};
-use crate::disk::{Disk, DiskFile, FileId};
+use crate::disk::{Disk, DiskFile};
 use crate::engine::Knowledge;
 use crate::error::StorageError;
 use crate::format::framing::Framing;
@@ -26,7 +26,6 @@ pub struct LogWriter {
     file: Box<dyn DiskFile>,
     name: String,
     header: FileHeader,
-    id: FileId,
     framing: Framing,
     /// How many of the table's incarnations the file has named.
     nodes: usize,
@@ -64,7 +63,7 @@ impl LogWriter {
     ///
     /// # Errors
     /// As [`LogWriter::create`].
-    pub fn create_as(
+    pub(crate) fn create_as(
         name: &str,
         disk: &dyn Disk,
         header: &FileHeader,
@@ -81,7 +80,6 @@ impl LogWriter {
             file,
             name,
             header: header.clone(),
-            id,
             framing,
             nodes: 0,
             synced: 0,
@@ -103,12 +101,6 @@ impl LogWriter {
     #[must_use]
     pub fn header(&self) -> &FileHeader {
         &self.header
-    }
-
-    /// Which file it is.
-    #[must_use]
-    pub fn file_id(&self) -> FileId {
-        self.id
     }
 
     /// Its length with all that was appended, in bytes.

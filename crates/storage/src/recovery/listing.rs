@@ -38,7 +38,7 @@ pub fn list_image(image: &Image) -> String {
 
 /// The line of an entry.
 #[must_use]
-pub fn list_entry(path: &Path, entry: &Entry, table: &NodeTable) -> String {
+pub(crate) fn list_entry(path: &Path, entry: &Entry, table: &NodeTable) -> String {
     let mut out = format!("entry {} tock {}", hex(path.as_bytes()), entry.tock());
     match entry.value() {
         Some(value) => out.push_str(&format!(" value {}", hex(value))),

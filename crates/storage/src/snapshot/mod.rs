@@ -28,6 +28,6 @@ pub struct Progress {
 
 /// The name of a snapshot's file.
 #[must_use]
-pub fn snapshot_name(number: u64) -> String {
+pub(crate) fn snapshot_name(number: u64) -> String {
     format!("snapshot-{number}.dkv")
 }

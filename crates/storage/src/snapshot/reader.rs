@@ -4,7 +4,6 @@ use std::io::Read;
 use std::sync::Arc;
 
 use super::{END, ENTRIES, KNOWLEDGE, Progress};
-use crate::disk::FileId;
 use crate::engine::{Image, Knowledge};
 use crate::error::{FileKind, FormatError, StorageError};
 use crate::format::knowledge::KnowledgeParts;
@@ -23,7 +22,6 @@ use crate::replica::come_back::ReplicaImage;
 pub struct SnapshotReader {
     frames: FrameReader,
     header: FileHeader,
-    file_id: FileId,
     total: u64,
     nodes: Dictionary,
     knowledge: Knowledge,
@@ -82,7 +80,6 @@ impl SnapshotReader {
             let knowledge = parts.take().ok_or(FormatError::Lacks("state")).map_err(damaged)?;
             return Ok(Self {
                 header: read.header,
-                file_id: read.file,
                 total,
                 nodes,
                 knowledge,
@@ -101,12 +98,6 @@ impl SnapshotReader {
     #[must_use]
     pub fn header(&self) -> &FileHeader {
         &self.header
-    }
-
-    /// Which file it was written as.
-    #[must_use]
-    pub fn file_id(&self) -> FileId {
-        self.file_id
     }
 
     /// The node's knowledge; in the indices of [`SnapshotReader::table`].
@@ -152,7 +143,7 @@ impl SnapshotReader {
 
     /// All that is known of a snapshot that was read to its end.
     #[must_use]
-    pub fn into_summary(self) -> SnapshotSummary {
+    pub(crate) fn into_summary(self) -> SnapshotSummary {
         SnapshotSummary {
             header: self.header,
             knowledge: self.knowledge,

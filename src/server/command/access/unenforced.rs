@@ -31,6 +31,10 @@ impl Writer {
     /// authorisation is switched off for good, and how loaded checks are removed.
     pub(in crate::server) fn check(self, path: &[u8], sets: bool) -> Result<(), ClientError> {
         let Some(family) = Family::of(path) else { return Ok(()) };
+        if matches!(family, Family::Type | Family::Match) {
+            // They are enforced, and checked themselves ([`super::super::data::value::check_type`]).
+            return Ok(());
+        }
         if self.is_operator && !sets {
             return Ok(());
         }
@@ -51,7 +55,8 @@ pub(in crate::server) fn families_in(tree: &Tree) -> BTreeSet<Family> {
         let mut entries = top.iter().flat_map(|top| tree.subtree(top)).take(LOOKED_AT_MAX);
         entries.any(|(_, entry)| entry.value().is_some())
     };
-    Family::ALL.into_iter().filter(is_live).collect()
+    let is_enforced = |family: &Family| matches!(family, Family::Type | Family::Match);
+    Family::ALL.into_iter().filter(|f| !is_enforced(f)).filter(is_live).collect()
 }
 
 /// Warnings for operators of a node that serves clients; one line each.
@@ -127,7 +132,7 @@ mod tests {
         let path = |text: &str| text.parse::<Path>().unwrap();
         for is_operator in [false, true] {
             let writer = Writer { is_operator };
-            for family in Family::ALL {
+            for family in [Family::Auth, Family::Acl, Family::Codec, Family::Conv] {
                 let at = path(&format!(":n.{}.x", family.name()));
                 let error = writer.check(at.as_bytes(), true).unwrap_err();
                 assert!(error.text.contains(&format!("':n.{}'", family.name())), "{error}");

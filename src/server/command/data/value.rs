@@ -11,6 +11,8 @@ use crate::engine::{BatchDone, BatchTerms, Engine, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, Millis, Tock};
 use crate::model::invariant::OrBroken;
+use crate::model::meta::Family;
+use crate::model::value::Value;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::{ChainLength, RequestPath, WriteRequest};
@@ -19,6 +21,7 @@ use crate::protocol::client::{
 };
 use crate::replica::write::{ChainCondition, Hints, Precondition, Write};
 use crate::server::access::authorise::Denied;
+use crate::server::access::types::TypeChecks;
 use crate::server::connections::session::{
     Context, Decoded, NodeNames, Session, WholePath, not_ready,
 };
@@ -179,8 +182,12 @@ impl Session {
     ) -> Result<Permit<'a>, ClientError> {
         let path = self.resolve(cx, write.action, &write.path)?;
         self.writer(cx).check(path.as_bytes(), write.value.is_some())?;
+        let stored = match write.value {
+            Some(value) => check_type(cx, &path, value)?,
+            None => None,
+        };
         if cx.access.rights.is_everything() {
-            return Ok(Permit { path, over_value: None, hides_old: false });
+            return Ok(Permit { path, stored, over_value: None, hides_old: false });
         }
         let letters = cx.access.rights.letters(path.as_bytes());
         let hides_old = !letters.has(Letters::READ);
@@ -193,7 +200,7 @@ impl Session {
             (true, true) => None,
             (may_change, _) => Some(may_change),
         };
-        Ok(Permit { path, over_value, hides_old })
+        Ok(Permit { path, stored, over_value, hides_old })
     }
 
     /// Answers the writes whose copies are confirmed, or that have waited for them long enough.
@@ -288,10 +295,31 @@ impl Lookup<'_> {
     }
 }
 
+/// Whether a value fits the types that are asked for at a whole path; what is to be stored instead, if that is
+/// something else. Both cost next to nothing where there are no types.
+pub(in crate::server) fn check_type(
+    cx: &Context<'_>,
+    path: &WholePath<'_>,
+    value: &[u8],
+) -> Result<Option<Value>, ClientError> {
+    if let Some(types) = &cx.access.types {
+        types.check(path.as_bytes(), value)?;
+    }
+    match Family::of(path.as_bytes()) {
+        Some(Family::Type | Family::Match) => {
+            let none = TypeChecks::default();
+            cx.access.types.as_deref().unwrap_or(&none).check_change(&path.to_path(), value)
+        }
+        _ => Ok(None),
+    }
+}
+
 /// A write that is allowed.
 pub(in crate::server::command) struct Permit<'a> {
     /// The whole path.
     pub(in crate::server::command) path: WholePath<'a>,
+    /// What is stored instead of the value that was sent.
+    pub(in crate::server::command) stored: Option<Value>,
     /// Only where there is a value, or else only where there is none.
     pub(in crate::server::command) over_value: Option<bool>,
     /// The reply must not tell what was there.
@@ -348,7 +376,7 @@ impl<'a> Job<'a> {
         Operation::Write(WriteOp {
             write: Write {
                 path: permit.path.to_bytes(),
-                value: write.value,
+                value: permit.stored.as_ref().map(Value::as_bytes).or(write.value),
                 precondition: Precondition { chain, value: write.prev },
                 idempotent: write.idempotent,
                 write_id: write.write_id,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::engine::{BatchDone, BatchTerms, Operation, WriteOp};
 use crate::model::ids::Tock;
 use crate::model::invariant::OrBroken;
-use crate::model::value::write_nil;
+use crate::model::value::{Value, write_nil};
 use crate::protocol::client::reply::{StreamTag, write_error};
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::stored::StoredChange;
@@ -17,7 +17,8 @@ use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{Write, Written};
 use crate::server::access::authorise::Target;
 use crate::server::command::cluster::admin::LongMap;
-use crate::server::connections::session::{Context, Session, Then};
+use crate::server::command::data::value::check_type;
+use crate::server::connections::session::{Context, Session, Then, WholePath};
 use crate::server::info::{FileFormat, FileJob, FileRefusal, FileReport, StorageStatus};
 
 impl Session {
@@ -123,7 +124,12 @@ impl Session {
         let path = self.resolve(cx, Action::Update, &change.path)?.to_path();
         self.writer(cx).check(path.as_bytes(), change.value.is_some())?;
         cx.check_storage()?;
-        let write = Write { idempotent: true, ..Write::new(&path, change.value) };
+        let stored = match change.value {
+            Some(value) => check_type(cx, &WholePath::Joined(path.clone()), value)?,
+            None => None,
+        };
+        let value = stored.as_ref().map(Value::as_bytes).or(change.value);
+        let write = Write { idempotent: true, ..Write::new(&path, value) };
         let op = WriteOp { tock: Some(change.tock), ..WriteOp::new(write) };
         let terms = BatchTerms { with_names: true, ..BatchTerms::WHOLE };
         let (done, number) = cx.hub.write_batch([Operation::Write(op)], terms);

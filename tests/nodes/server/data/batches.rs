@@ -62,7 +62,7 @@ fn each_operation_is_answered_as_if_it_had_been_sent_alone() {
         map! {"action": "delete_internal", "path": array(["x"])},
         set("b.c", 5),
         get("b"),
-        set(":n.type.x", 1),
+        set(":n.codec.x", 1),
     ];
     let results = results(&mut client, ops.clone());
     assert_eq!(results.len(), ops.len());

@@ -2,6 +2,7 @@
 
 mod batches;
 mod trees;
+mod types;
 mod values;
 mod write_copies;
 mod write_ids;

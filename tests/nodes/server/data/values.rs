@@ -204,18 +204,6 @@ fn the_internal_tree_lies_below_nil_whatever_the_root_is() {
 }
 
 #[test]
-fn type_checks_are_not_taken_as_if_they_were_made() {
-    let node = Node::found("n1");
-    let mut client = node.connect();
-    for top in ["type.int", "match.a", "type"] {
-        let set = map! {"action": "set_internal", "path": path(top), "value": map! {}};
-        assert_eq!(client.code(set), "not_implemented");
-    }
-    client.ok(map! {"action": "set_internal", "path": path("types"), "value": 1});
-    client.set("type.x", 1);
-}
-
-#[test]
 fn a_tock_that_is_asked_for_is_fresh() {
     let node = Node::found("n1");
     let mut client = node.connect();

@@ -114,7 +114,9 @@ fn what_comes_later_says_so() {
     let node = Node::found("n1");
     let mut client = node.connect();
     for action in ["diffie_hellman", "auth", "auth_get", "auth_set", "auth_list", "set_auth_typ"] {
-        let error = client.error(map! {"action": action, "path": "/nowhere", "typ": "root"});
+        let error = client.error(map! {
+            "action": action, "typ": "root", "ident": "*", "pubkey": Value::Binary(vec![5])
+        });
         assert_eq!(text(&error, "code"), "not_implemented");
         assert!(text(&error, "error").contains(action));
     }

@@ -122,7 +122,7 @@ fn a_stored_change_is_made_again_only_if_it_is_newer_than_what_is_there() {
     }
     assert_eq!(client.code(deep), "bad_request");
     assert_eq!(client.code(update("a", Some(1), 1 << 62)), "bad_request");
-    assert_eq!(client.code(update(":n.type.x", Some(1), 1 << 40)), "not_implemented");
+    assert_eq!(client.code(update(":n.codec.x", Some(1), 1 << 40)), "not_implemented");
 }
 
 #[test]

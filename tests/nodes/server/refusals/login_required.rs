@@ -152,14 +152,14 @@ fn a_write_in_flight_is_not_made_after_authorisation_came() {
 fn a_node_that_is_told_to_serves_everybody_and_warns() {
     let node = ignoring();
     from_elsewhere(&node.hub, AUTH, Some(PASSWORD));
-    from_elsewhere(&node.hub, ":n.type.int", Some(b"\x80"));
+    from_elsewhere(&node.hub, ":n.codec.int", Some(b"\x80"));
     let mut client = node.connect();
     client.set("a", 1);
     for action in ["status", "members"] {
         let reply = client.ok(map! {"action": action});
         let warnings = reply["warnings"].to_string();
         assert!(warnings.contains("--ignore-auth") && warnings.contains("password"), "{warnings}");
-        assert!(warnings.contains(":n.type"), "{warnings}");
+        assert!(warnings.contains(":n.codec"), "{warnings}");
     }
     // From its own machine it can be switched off for good, and not on again.
     let below = |name: &str| path(name);
@@ -168,7 +168,7 @@ fn a_node_that_is_told_to_serves_everybody_and_warns() {
     let on =
         map! {"action": "set_internal", "path": below("auth"), "value": map! {"current": "root"}};
     assert_eq!(client.code(on), "not_implemented");
-    client.ok(map! {"action": "delete_tree", "path": path(":n.type")});
+    client.ok(map! {"action": "delete_tree", "path": path(":n.codec")});
     let warnings = client.ok(map! {"action": "status"})["warnings"].to_string();
     assert!(!warnings.contains(":n."), "{warnings}");
 }
@@ -177,7 +177,7 @@ fn a_node_that_is_told_to_serves_everybody_and_warns() {
 fn what_is_not_enforced_takes_no_changes_by_any_action() {
     let node = Node::found("n1");
     let mut client = node.connect();
-    for family in ["auth", "acl", "type", "match", "codec", "conv"] {
+    for family in ["auth", "acl", "codec", "conv"] {
         from_elsewhere(&node.hub, &format!(":n.{family}.old"), Some(b"\x80"));
         let (whole, below) = (format!(":n.{family}.old"), format!("{family}.old"));
         let (whole, below) = (|| path(&whole), || path(&below));
@@ -217,7 +217,7 @@ fn what_is_not_enforced_takes_no_changes_by_any_action() {
     }
     // A session's root is no way around it.
     client.ok(map! {"action": "root", "path": path(":n")});
-    let set = map! {"action": "set_value", "path": path("type.x"), "value": 1};
+    let set = map! {"action": "set_value", "path": path("codec.x"), "value": 1};
     assert_eq!(client.code(set), "not_implemented");
     let other = map! {"action": "set_internal", "path": path("shards:1"), "value": "n1"};
     client.ok(other);

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::cli::command::{Done, cli, program, run};
+use crate::cli::command::{Done, bench, bench_program, cli, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
@@ -238,8 +238,12 @@ fn bench_writes_in_a_place_of_its_own_and_leaves_nothing() {
     assert_eq!(ok(&node, &["tree"]), "lamp  true\n");
 
     let client = node.client.to_string();
-    ok(&node, &["bench", "propagation", "--watch", &client, "--changes", "5"]);
-    ok(&node, &["bench", "watchers", "--count", "2", "--duration", "200ms", "--warm-up", "0s"]);
+    let propagation = ["propagation", "--watch", &client, "--changes", "5"];
+    let watchers = ["watchers", "--count", "2", "--duration", "200ms", "--warm-up", "0s"];
+    for measured in [&propagation[..], &watchers] {
+        let done = bench(&[measured, &["--connect", &client]].concat());
+        assert_eq!(done.code, 0, "{}", done.stderr);
+    }
     assert_eq!(ok(&node, &["tree"]), "lamp  true\n");
 
     // What is to be listed afterwards stays.
@@ -256,18 +260,19 @@ fn an_interrupted_bench_deletes_what_it_has_written() {
     let node = NodeProcess::run("n1");
     ok(&node, &["set", "lamp", "true"]);
     let client = node.client.to_string();
-    for kind in [&["bench"][..], &["bench", "watchers", "--count", "2"]] {
-        let load = ["--keys", "100", "--duration", "300s", "--connect", &client];
-        let mut running = program(&[kind, &load].concat());
+    let load = ["--keys", "100", "--duration", "300s", "--connect", &client];
+    let of_node = program(&[&["bench"], &load[..]].concat());
+    let of_bench = bench_program(&[&["watchers", "--count", "2"], &load[..]].concat());
+    for (kind, mut running) in [("bench", of_node), ("watchers", of_bench)] {
         let running = running.stdout(Stdio::null()).spawn().unwrap();
         wait_until("it writes", || (ok(&node, &["tree"]).lines().count() > 1).then_some(()));
         let sent = Command::new("kill").args(["-s", "INT", &running.id().to_string()]).status();
         assert!(sent.unwrap().success());
         let done = running.wait_with_output().unwrap();
         let said = String::from_utf8(done.stderr).unwrap();
-        assert_eq!(done.status.code(), Some(130), "{kind:?}: {said}");
+        assert_eq!(done.status.code(), Some(130), "{kind}: {said}");
         assert!(said.ends_with("note: interrupted; distkv-bench is deleted\n"), "{said}");
-        assert_eq!(ok(&node, &["tree"]), "lamp  true\n", "{kind:?}");
+        assert_eq!(ok(&node, &["tree"]), "lamp  true\n", "{kind}");
     }
 }
 
@@ -287,7 +292,7 @@ fn messages_fit_what_they_are_about() {
     let import = at_with_input(&node, &["import", "-"], b"nonsense\n");
     assert!(import.stderr.contains("error: standard input: line 1:"), "{}", import.stderr);
     // Where nothing could be written, nothing is deleted.
-    let bench = cli(&["bench", "--connect", "127.0.0.1:1"]);
-    assert_eq!(bench.code, 1);
-    assert!(!bench.stderr.contains("distkv-bench"), "{}", bench.stderr);
+    let load = cli(&["bench", "--connect", "127.0.0.1:1"]);
+    assert_eq!(load.code, 1);
+    assert!(!load.stderr.contains("distkv-bench"), "{}", load.stderr);
 }

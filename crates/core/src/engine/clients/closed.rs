@@ -42,10 +42,4 @@ impl Engine {
     pub fn policies(&self) -> Policies {
         self.replica.policies()
     }
-
-    /// Whether clients are served although the data says that they must log in.
-    #[must_use]
-    pub fn ignores_auth(&self) -> bool {
-        self.config.ignore_auth
-    }
 }

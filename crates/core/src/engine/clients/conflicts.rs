@@ -19,7 +19,7 @@ use crate::replica::apply::Conflict;
 pub const CONFLICTS_MAX: usize = 1024;
 /// Most bytes of the conflicts that are kept, values and paths together. It holds at least one
 /// conflict between two of the greatest values (4 MiB each).
-pub const CONFLICTS_BYTES_MAX: usize = 16 << 20;
+pub(crate) const CONFLICTS_BYTES_MAX: usize = 16 << 20;
 
 /// A conflict, and when it was found.
 #[derive(Debug)]

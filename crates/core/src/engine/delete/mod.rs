@@ -214,12 +214,6 @@ impl Engine {
         }
     }
 
-    /// How many of the last purges that were applied here are kept.
-    #[must_use]
-    pub fn applied_purges(&self) -> usize {
-        self.delete.kept.len()
-    }
-
     /// The last purges that were applied here, oldest first.
     pub fn applied_pairs(&self) -> impl Iterator<Item = &TockPair> {
         self.delete.kept.iter()

@@ -358,10 +358,13 @@ impl Engine {
                 self.counters.applied += 1;
                 self.publish(change, out);
             }
-            Applied::OnTopAgain(change) => {
+            Applied::OnTopAgain(change, conflict) => {
                 self.counters.applied += 1;
                 self.push_change(&change, false, out);
                 self.publish(change, out);
+                if let Some(conflict) = conflict {
+                    self.tell_conflict(conflict, out);
+                }
             }
             Applied::Reissued(change, conflict) => {
                 self.note_reissue(change, out);

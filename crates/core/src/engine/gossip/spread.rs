@@ -205,7 +205,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineWriteError::TooManyCopies`], unless the write was made already.
-    pub fn check_copies(&self, write: &Write<'_>, copies: usize) -> Result<(), EngineWriteError> {
+    pub(crate) fn check_copies(
+        &self,
+        write: &Write<'_>,
+        copies: usize,
+    ) -> Result<(), EngineWriteError> {
         match self.copies_max().filter(|max| copies > *max) {
             Some(max) if self.replica.find_made(write)?.is_none() => {
                 Err(EngineWriteError::TooManyCopies { wanted: copies, max })

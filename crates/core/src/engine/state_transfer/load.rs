@@ -52,7 +52,7 @@ impl SavedFile {
     /// The incarnation of one of its nodes: the one that the file names, else one that is made of
     /// the file's content.
     #[must_use]
-    pub fn incarnation_of(&self, node: &SavedNode) -> Incarnation {
+    pub(crate) fn incarnation_of(&self, node: &SavedNode) -> Incarnation {
         match node.life().filter(|_| !self.is_own(node)) {
             Some(incarnation) => incarnation,
             // Not the one of the bare name: these are two nodes of one file.

@@ -130,8 +130,7 @@ impl Engine {
             Applied::AlreadyKnown | Applied::Superseded => {}
             Applied::Refused => return Err(AcrossFailure::NoEvent),
             Applied::Taken(_) => counts.taken += 1,
-            Applied::OnTopAgain(_) => counts.made += 1,
-            Applied::Reissued(_, conflict) => {
+            Applied::OnTopAgain(_, conflict) | Applied::Reissued(_, conflict) => {
                 counts.made += 1;
                 counts.conflicts += u64::from(conflict.is_some());
             }

@@ -70,7 +70,7 @@ impl Identity {
     }
 
     /// Whether both are the same process, whatever their generations.
-    pub fn is_same_process(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_process(&self, other: &Self) -> bool {
         self.incarnation == other.incarnation && self.name == other.name && self.addr == other.addr
     }
 

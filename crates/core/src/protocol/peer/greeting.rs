@@ -126,15 +126,6 @@ impl RefusalCode {
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(code, _)| *code == self).map_or("other", |(_, word)| word)
     }
-
-    /// Whether trying again later may help without anybody changing anything.
-    #[must_use]
-    pub fn is_passing(self) -> bool {
-        matches!(
-            self,
-            Self::NameInUse | Self::NameHeld | Self::Linked | Self::Unavailable | Self::Other
-        )
-    }
 }
 
 /// Either answer to a greeting.

@@ -425,7 +425,7 @@ pub enum PeerMessage<'a> {
 impl<'a> PeerMessage<'a> {
     /// The record of a change that was pushed.
     #[must_use]
-    pub fn as_record(&self) -> Option<&Record<'a>> {
+    pub(crate) fn as_record(&self) -> Option<&Record<'a>> {
         match self {
             Self::Change(change) => Some(&change.record),
             _ => None,

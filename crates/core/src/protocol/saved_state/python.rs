@@ -312,12 +312,12 @@ fn names_a_path(value: &[u8], field: &str) -> bool {
 }
 
 /// The highest of [`rank_for_python`].
-pub const RANK_LAST: u8 = 2;
+pub(crate) const RANK_LAST: u8 = 2;
 
 /// The order in which the original takes entries: what others refer to comes first. Lower comes
 /// first; within one number the order of the tree.
 #[must_use]
-pub fn rank_for_python(path: &Path) -> u8 {
+pub(crate) fn rank_for_python(path: &Path) -> u8 {
     if !path.is_system() {
         return 0;
     }

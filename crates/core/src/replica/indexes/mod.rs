@@ -1,7 +1,8 @@
 //! What is derived from the state and kept up to date with it, so that it need not be searched: recent
 //! changes, sums per shard, watches by path, the ids of recent writes.
 
-pub mod ring;
+pub(in crate::replica) mod deleted_here;
+pub(crate) mod ring;
 pub mod shards;
 pub mod watch;
 pub mod write_ids;

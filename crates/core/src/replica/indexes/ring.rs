@@ -52,7 +52,7 @@ impl Chunk {
 
 /// The recent changes in the order in which they were applied here.
 #[derive(Default)]
-pub struct Ring {
+pub(crate) struct Ring {
     /// Oldest first; the last one is open.
     chunks: VecDeque<Arc<Chunk>>,
     /// Per incarnation the highest tick that fell out of the ring.
@@ -62,13 +62,13 @@ pub struct Ring {
 impl Ring {
     /// An empty ring.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// A ring for a state that came from elsewhere: it holds nothing of what was seen until now.
     #[must_use]
-    pub fn after(seen: &Seen) -> Self {
+    pub(crate) fn after(seen: &Seen) -> Self {
         let mut ring = Self::default();
         for (node, ticks) in seen.iter() {
             ring.note_tick_fallen(node, ticks.max());
@@ -77,7 +77,7 @@ impl Ring {
     }
 
     /// Remembers a change.
-    pub fn push(&mut self, event: Event, path: &Path) {
+    pub(crate) fn push(&mut self, event: Event, path: &Path) {
         if self.chunks.back().is_none_or(|chunk| chunk.is_full()) {
             let next = self.take_oldest().unwrap_or_default();
             self.chunks.push_back(next);
@@ -110,13 +110,13 @@ impl Ring {
 
     /// A snapshot. Costs one reference per [`CHUNK`] changes.
     #[must_use]
-    pub fn snapshot(&self) -> RingSnapshot {
+    pub(crate) fn snapshot(&self) -> RingSnapshot {
         RingSnapshot { chunks: self.chunks.clone(), fallen: self.fallen.clone() }
     }
 }
 
 /// The ring of one moment.
-pub struct RingSnapshot {
+pub(crate) struct RingSnapshot {
     chunks: VecDeque<Arc<Chunk>>,
     fallen: Vec<u64>,
 }
@@ -125,7 +125,7 @@ impl RingSnapshot {
     /// Whether every change among the missing ticks is still in the ring (if it ever was an
     /// entry's newest here). A tick at or below one that fell out may be anywhere.
     #[must_use]
-    pub fn reaches(&self, missing: &Seen) -> bool {
+    pub(crate) fn reaches(&self, missing: &Seen) -> bool {
         missing.iter().all(|(node, ticks)| {
             let lowest = ticks.ranges().next().map_or(u64::MAX, |(from, _)| from);
             lowest > self.fallen.get(node.as_usize()).copied().unwrap_or(0)
@@ -134,13 +134,13 @@ impl RingSnapshot {
 
     /// The changes, oldest first.
     #[must_use]
-    pub fn walk(&self) -> RingWalk {
+    pub(crate) fn walk(&self) -> RingWalk {
         RingWalk { chunks: self.chunks.clone(), at: 0 }
     }
 }
 
 /// A snapshot of the ring that is being walked.
-pub struct RingWalk {
+pub(crate) struct RingWalk {
     chunks: VecDeque<Arc<Chunk>>,
     /// Place in the first chunk.
     at: usize,
@@ -148,7 +148,7 @@ pub struct RingWalk {
 
 impl RingWalk {
     /// The next change, and its path in canonical bytes.
-    pub fn next_change(&mut self) -> Option<(Event, &[u8])> {
+    pub(crate) fn next_change(&mut self) -> Option<(Event, &[u8])> {
         while self.chunks.front()?.events.len() <= self.at {
             self.chunks.pop_front();
             self.at = 0;

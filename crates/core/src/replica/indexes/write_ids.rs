@@ -20,7 +20,7 @@ use crate::tree::Tree;
 
 /// Most write ids that are kept; the oldest go first. About 6 MiB; at 10,000 such writes a second in
 /// the whole network they reach back 6 s, at 100 eleven minutes. A client tries again for seconds.
-pub const WRITE_IDS_MAX: usize = 1 << 16;
+pub(crate) const WRITE_IDS_MAX: usize = 1 << 16;
 
 /// What a write did that had an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -89,7 +89,7 @@ enum Fate {
 
 /// What the step did.
 #[derive(Debug, Default)]
-pub struct Across {
+pub(crate) struct Across {
     /// Entries that are gone without an event, tombstones and values (replication rule 4a).
     pub dropped: Vec<Committed>,
     /// Re-issues (replication rule 4b). If there are any, the answerer must catch up from this node at
@@ -147,7 +147,12 @@ impl Replica {
     /// Replication rule 4: names entries with tock <= hi(S, X) that were not answered yet, up to
     /// the given limit. Walks the tree.
     #[must_use]
-    pub fn name_unanswered(&self, their: &Knowledge, answers: &Answers, max: NamesMax) -> Names {
+    pub(crate) fn name_unanswered(
+        &self,
+        their: &Knowledge,
+        answers: &Answers,
+        max: NamesMax,
+    ) -> Names {
         let purged_below = self.purged_below(their);
         let mut names = Names::default();
         if purged_below == Tock::default() {
@@ -176,7 +181,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`AcrossFailure`]; nothing was changed.
-    pub fn step_across(
+    pub(crate) fn step_across(
         &mut self,
         their: &Knowledge,
         answers: &Answers,
@@ -207,6 +212,7 @@ impl Replica {
         self.seen.union_with(&their.seen);
         let before = COSTLY.then(|| self.mark.clone());
         self.mark.raise_all(&their.mark);
+        self.deleted_here.begin_state();
         costly_invariant!(
             before.is_none_or(|before| before.ahead_of(&self.mark) == Tock::default()),
             "a mark never goes back"
@@ -276,10 +282,12 @@ impl Replica {
         reissues.sort_unstable();
         let dropped = drops.iter().map(|path| self.drop_entry(path)).collect();
         let mut across = Across { dropped, ..Across::default() };
+        self.deleted_here.begin_state();
         for (path, origin_seen) in &reissues {
             // What S has seen and does not hold was deleted there.
             let old = self.tree.get(path.as_bytes());
             let deleted = old.and_then(|old| self.deletion_undone_by(old, &their.seen));
+            self.deleted_here.note(path, &their.seen);
             let committed = self.reissue(path, floor, *origin_seen);
             if let Some(deleted) = deleted
                 && !committed.entry.is_tombstone()

@@ -8,7 +8,7 @@ use crate::model::invariant::{OrBroken, invariant};
 use crate::model::left_out::{LeftOut, accounted_events};
 use crate::model::path::Path;
 use crate::model::seen::{Mark, Seen};
-use crate::replica::decide::{ApplyDecision, decide_apply, undone_by};
+use crate::replica::decide::{ApplyDecision, decide_apply, undone_by, undone_over};
 use crate::replica::{Committed, Replica};
 
 /// Whoever needs an event asks whether there is one before anything is accounted for.
@@ -31,7 +31,8 @@ pub enum Applied {
     /// overwritten, or was another copy of that write: this node made a new event that puts the
     /// other on top again. Or a copy of a write came to an empty path that had been seen here,
     /// and so was deleted: then the event is a deletion. It must be pushed like a change of its own.
-    OnTopAgain(Committed),
+    /// If there is a conflict, it undoes a deletion.
+    OnTopAgain(Committed, Option<Box<Conflict>>),
     /// It came to an empty path from a sender on another lineage, and this node re-issued it on
     /// the sender's behalf (replication rule 8). The re-issue is what is in the tree; if there is a
     /// conflict, it undoes a deletion.
@@ -56,7 +57,7 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    /// A version that came to an empty path on top of an event that had been deleted and purged
+    /// A version that came to a path on top of an event that had been deleted and purged
     /// there. The loser stands for that deletion: a tombstone with the tock 0, which no entry has,
     /// and a cut chain of the event that was deleted.
     pub(in crate::replica) fn undone(
@@ -124,6 +125,9 @@ impl Replica {
                 }
             }
             let deleted = self.deletion_undone_by(theirs, &self.seen);
+            if theirs.reissue_of().is_some() {
+                self.deleted_here.note(path, &self.seen);
+            }
             self.account_for_theirs(theirs);
             let taken = self.commit_at(&spot, path.clone(), theirs.clone()).0;
             return match deleted {
@@ -142,13 +146,19 @@ impl Replica {
             // Never again: this node is going, or its counters are used up.
             decision = decision.without_event();
         }
+        let deleted = self.deletion_undone_over(path, &ours, theirs, decision);
         self.account_for_theirs(theirs);
         match decision {
             ApplyDecision::TakeTheirs => {
                 // With the path that is in the tree: so that of the message is freed at once.
                 let (committed, old) = self.commit_at(&spot, kept, theirs.clone());
                 self.room = old;
-                Applied::Taken(committed)
+                match deleted {
+                    Some(deleted) => {
+                        Applied::Conflict(Box::new(Conflict::undone(path, theirs, deleted, true)))
+                    }
+                    None => Applied::Taken(committed),
+                }
             }
             ApplyDecision::KeepOurs => Applied::Superseded,
             ApplyDecision::ConflictTakeTheirs => {
@@ -156,8 +166,15 @@ impl Replica {
                 Self::conflict(path, theirs, &ours, true)
             }
             ApplyDecision::ConflictKeepOurs => Self::conflict(path, &ours, theirs, false),
-            ApplyDecision::PutOursOnTop => self.put_on_top(path, &ours, theirs),
-            ApplyDecision::PutTheirsOnTop => self.put_on_top(path, theirs, &ours),
+            ApplyDecision::PutOursOnTop => {
+                Applied::OnTopAgain(self.put_on_top(path, &ours, theirs), None)
+            }
+            ApplyDecision::PutTheirsOnTop => {
+                let committed = self.put_on_top(path, theirs, &ours);
+                let undone = |event| Conflict::undone(path, &committed.entry, event, false);
+                let conflict = deleted.map(undone).map(Box::new);
+                Applied::OnTopAgain(committed, conflict)
+            }
         }
     }
 
@@ -171,6 +188,21 @@ impl Replica {
     /// See [`undone_by`].
     pub(super) fn deletion_undone_by(&self, version: &Entry, seen: &Seen) -> Option<Event> {
         if self.defects.has(Defect::UndoneInSilence) { None } else { undone_by(version, seen) }
+    }
+
+    /// See [`undone_over`]: where theirs stays, or is put on top, and nothing is reported as yet.
+    fn deletion_undone_over(
+        &self,
+        path: &Path,
+        ours: &Entry,
+        theirs: &Entry,
+        decision: ApplyDecision,
+    ) -> Option<Event> {
+        let stays = matches!(decision, ApplyDecision::TakeTheirs | ApplyDecision::PutTheirsOnTop);
+        if !stays || self.defects.has(Defect::UndoneInSilence) {
+            return None;
+        }
+        undone_over(ours, theirs, self.deleted_here.seen_at(path)?)
     }
 
     /// Whether a version that comes to an empty path is a copy of a write that was seen here: then that
@@ -189,7 +221,7 @@ impl Replica {
         let extra = &left_out.put_into(&[])[..];
         let parts = EntryParts { value: None, chain: &chain, tock, origin: None, extra };
         self.account_for_own(event, tock, &chain);
-        Applied::OnTopAgain(self.commit(path.clone(), Entry::new(&parts)))
+        Applied::OnTopAgain(self.commit(path.clone(), Entry::new(&parts)), None)
     }
 
     fn decide(&self, path: &Path, ours: &Entry, theirs: &Entry) -> ApplyDecision {
@@ -211,7 +243,7 @@ impl Replica {
 
     /// Replication rule 2, "on top again": a new event, then w's newest, then l's chain; l's value and
     /// origin; tock = max(own tock, w's, l's) + 1.
-    fn put_on_top(&mut self, path: &Path, lesser: &Entry, greater: &Entry) -> Applied {
+    fn put_on_top(&mut self, path: &Path, lesser: &Entry, greater: &Entry) -> Committed {
         self.hear_tock(greater.tock().max(lesser.tock()));
         let (event, tock) = self.next_event().or_broken(ASKED);
         // As if the greater one had been made on top of the lesser: so no node takes them for
@@ -229,7 +261,7 @@ impl Replica {
         let entry = extended(&extended(lesser, greater.newest(), greater.tock()), event, tock);
         let chain = entry.chain();
         self.account_for_own(event, tock, &chain);
-        Applied::OnTopAgain(self.commit(path.clone(), entry))
+        self.commit(path.clone(), entry)
     }
 
     /// The event and tock that this node's next change would have; `None` when a counter is

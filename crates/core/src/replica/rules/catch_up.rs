@@ -46,7 +46,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Behind`], unless each side is ahead of the other in some lineage (replication rule 8).
-    pub fn begin_catch_up(
+    pub(crate) fn begin_catch_up(
         &self,
         contiguous: &BTreeMap<NodeIndex, Tick>,
         asker_mark: &Mark,
@@ -87,7 +87,7 @@ impl CatchUpSnapshot {
     /// The known ticks, in parts: the part that begins at `at`, and where the next one begins, if
     /// there is one.
     #[must_use]
-    pub fn known_part(&self, at: ListAt, max: ListMax) -> (SeenById, Option<ListAt>) {
+    pub(crate) fn known_part(&self, at: ListAt, max: ListMax) -> (SeenById, Option<ListAt>) {
         let (part, next) = export_part(&self.table, &self.knowledge.seen, at, max);
         let is_clipped = self.is_across && self.defects.has(Defect::KnownClipped);
         (part, next.filter(|_| !is_clipped))

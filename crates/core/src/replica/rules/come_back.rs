@@ -13,6 +13,7 @@ use crate::model::seen::{Mark, Seen};
 use crate::replica::across::{Across, AcrossFailure, Answers, Knowledge, NamesMax};
 use crate::replica::apply::Applied;
 use crate::replica::crossing::Changed;
+use crate::replica::deleted_here::DeletedHere;
 use crate::replica::ring::Ring;
 use crate::replica::shards::Upkeep;
 use crate::replica::write_ids::WriteIds;
@@ -92,6 +93,7 @@ impl Replica {
             tock: image.tock.max(image.mark.top()),
             ring: Ring::after(&image.seen),
             write_ids: WriteIds::of(&image.tree),
+            deleted_here: DeletedHere::of(&image.tree),
             changed: Changed::default(),
             usurped: false,
             is_stopped: false,
@@ -135,7 +137,10 @@ impl Replica {
     ///
     /// # Errors
     /// [`AcrossFailure::NoEvent`]: the node table is full.
-    pub fn begin_take_in(&mut self, image: &ReplicaImage) -> Result<ImageMap, AcrossFailure> {
+    pub(crate) fn begin_take_in(
+        &mut self,
+        image: &ReplicaImage,
+    ) -> Result<ImageMap, AcrossFailure> {
         let places = image.table.iter().map(|(_, id)| self.intern(id)).collect::<Option<_>>();
         places.map(ImageMap).ok_or(AcrossFailure::NoEvent)
     }
@@ -145,7 +150,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`AcrossFailure`]; no knowledge was taken in.
-    pub fn end_take_in(
+    pub(crate) fn end_take_in(
         &mut self,
         image: &ReplicaImage,
         map: &ImageMap,
@@ -154,6 +159,7 @@ impl Replica {
         if image.mark.ahead_of(&self.mark) == Tock::default() {
             self.check_own_seen(&seen);
             self.seen.union_with(&seen);
+            self.deleted_here.begin_state();
             self.hear_tock(image.tock);
             return Ok(Across::default());
         }
@@ -190,7 +196,7 @@ impl Replica {
 
 /// Where an image's incarnations stand in another node table.
 #[derive(Clone, Debug)]
-pub struct ImageMap(Vec<NodeIndex>);
+pub(crate) struct ImageMap(Vec<NodeIndex>);
 
 impl ImageMap {
     fn node(&self, node: NodeIndex) -> NodeIndex {
@@ -200,13 +206,13 @@ impl ImageMap {
 
     /// An event of the image.
     #[must_use]
-    pub fn event(&self, event: Event) -> Event {
+    pub(crate) fn event(&self, event: Event) -> Event {
         Event { node: self.node(event.node), tick: event.tick }
     }
 
     /// An entry of the image.
     #[must_use]
-    pub fn entry(&self, entry: &Entry) -> Entry {
+    pub(crate) fn entry(&self, entry: &Entry) -> Entry {
         let entry = entry.translated(|event| Some(self.event(event)));
         entry.or_broken("each event of an image has its place")
     }
@@ -227,8 +233,7 @@ impl Restored {
             Applied::AlreadyKnown | Applied::Superseded => {}
             Applied::Refused => return true,
             Applied::Taken(committed) => self.taken.push(committed),
-            Applied::OnTopAgain(committed) => self.made.push(committed),
-            Applied::Reissued(committed, conflict) => {
+            Applied::OnTopAgain(committed, conflict) | Applied::Reissued(committed, conflict) => {
                 self.made.push(committed);
                 self.conflicts.extend(conflict.map(|conflict| *conflict));
             }

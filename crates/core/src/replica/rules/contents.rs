@@ -34,7 +34,7 @@ pub struct ListedVersion {
 /// What became of a version that a peer holds and this node lacked.
 #[must_use]
 #[derive(Debug)]
-pub enum ContentsApplied {
+pub(crate) enum ContentsApplied {
     /// This node holds it, or a greater one, or no event can be made now. Nothing was changed.
     Nothing,
     /// Its event was not accounted for: it went by replication rule 2.
@@ -45,7 +45,7 @@ pub enum ContentsApplied {
 
 /// One entry that was mended.
 #[derive(Debug)]
-pub struct Mended {
+pub(crate) struct Mended {
     /// The event that had two contents.
     pub event: Event,
     /// What is in the tree now.
@@ -108,7 +108,12 @@ impl Replica {
 
     /// Replication rule 10 for a version that a peer held at `mark`, and that this node asked for because
     /// it lacks it.
-    pub fn apply_contents(&mut self, path: &Path, theirs: &Entry, mark: &Mark) -> ContentsApplied {
+    pub(crate) fn apply_contents(
+        &mut self,
+        path: &Path,
+        theirs: &Entry,
+        mark: &Mark,
+    ) -> ContentsApplied {
         let event = theirs.newest();
         if !self.seen.contains(event) {
             return ContentsApplied::Ordinary(self.apply(path, theirs, mark));
@@ -165,7 +170,7 @@ impl Replica {
 
     /// Whether contents are compared: always, but with a planted defect.
     #[must_use]
-    pub fn compares_contents(&self) -> bool {
+    pub(crate) fn compares_contents(&self) -> bool {
         !self.defects.has(Defect::ContentsNotCompared)
     }
 }

@@ -33,7 +33,7 @@ impl Changed {
 }
 
 /// See the module.
-pub struct Crossing {
+pub(crate) struct Crossing {
     their: Knowledge,
     /// The rest of the snapshot; none at its end.
     walk: Option<AllEntries>,
@@ -48,7 +48,7 @@ pub struct Crossing {
 impl Crossing {
     /// Takes in the answer to the names that were given last: the places where the answerer holds
     /// nothing.
-    pub fn take(&mut self, empty: &[usize]) {
+    pub(crate) fn take(&mut self, empty: &[usize]) {
         let mut places = empty.to_vec();
         places.sort_unstable();
         let mut places = places.into_iter().peekable();
@@ -62,7 +62,7 @@ impl Crossing {
 
     /// The answerer's knowledge.
     #[must_use]
-    pub fn their(&self) -> &Knowledge {
+    pub(crate) fn their(&self) -> &Knowledge {
         &self.their
     }
 }
@@ -70,7 +70,7 @@ impl Crossing {
 impl Replica {
     /// When all data is in: begins to name entries, if this node is behind the answerer.
     #[must_use]
-    pub fn begin_crossing(&mut self, their: Knowledge) -> Crossing {
+    pub(crate) fn begin_crossing(&mut self, their: Knowledge) -> Crossing {
         let is_behind = self.purged_below(&their) > Tock::default();
         self.changed = Changed(is_behind.then(Vec::new));
         let walk = is_behind.then(|| self.tree.all());
@@ -78,13 +78,13 @@ impl Replica {
     }
 
     /// Nothing more is asked.
-    pub fn abandon_crossing(&mut self) {
+    pub(crate) fn abandon_crossing(&mut self) {
         self.changed = Changed::default();
     }
 
     /// The next paths to ask about: does the answerer hold anything there? There may be none
     /// although more will follow. `None` if all are answered: then the step can be taken.
-    pub fn next_names(&self, crossing: &mut Crossing, max: NamesMax) -> Option<Vec<Path>> {
+    pub(crate) fn next_names(&self, crossing: &mut Crossing, max: NamesMax) -> Option<Vec<Path>> {
         let purged_below = self.purged_below(&crossing.their);
         if crossing.again.is_empty() && crossing.walk.is_none() {
             return None;
@@ -124,7 +124,10 @@ impl Replica {
     /// # Errors
     /// [`AcrossFailure`]; nothing was changed. After [`AcrossFailure::Unanswered`] there are names
     /// again.
-    pub fn end_crossing(&mut self, crossing: &mut Crossing) -> Result<Across, AcrossFailure> {
+    pub(crate) fn end_crossing(
+        &mut self,
+        crossing: &mut Crossing,
+    ) -> Result<Across, AcrossFailure> {
         let their = &crossing.their;
         let purged_below = self.check_not_overtaken(their)?;
         let mut across = Across::default();

@@ -13,7 +13,7 @@ use crate::replica::write_ids::Copies;
 /// What to do with a version that arrived for a path that already has one.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ApplyDecision {
+pub(crate) enum ApplyDecision {
     /// Theirs is greater and supersedes ours (or has the same origin): take it.
     TakeTheirs,
     /// Ours is greater and supersedes theirs (or has the same origin): keep it.
@@ -35,18 +35,31 @@ pub(super) fn undone_by(version: &Entry, seen: &Seen) -> Option<Event> {
     if version.is_tombstone() {
         return None;
     }
-    let left_out = LeftOut::of(version);
-    for (at, event) in version.events().enumerate() {
-        if left_out.is_before_deletion(at) {
-            return None;
-        }
-        let oldest = left_out.oldest(at, event);
-        let named = [Some(event).filter(|_| at > 0), oldest];
-        if let Some(seen) = named.into_iter().flatten().find(|event| seen.contains(*event)) {
-            return Some(seen);
-        }
+    named_by(version).find(|event| seen.contains(*event))
+}
+
+/// The same where something is held that the version replaces: `seen` is what had been seen when nothing was
+/// held at the path ([`crate::replica::deleted_here`]). None either where what is held was made on top of a newer event
+/// that the version names: that was looked at when it came.
+pub(super) fn undone_over(held: &Entry, version: &Entry, seen: &Seen) -> Option<Event> {
+    if version.is_tombstone() {
+        return None;
     }
-    None
+    let stands_on = |event| held.reissue_of() == Some(event) || named_by(held).any(|e| e == event);
+    let named = named_by(version).filter(|event| *event != held.newest());
+    let mut unknown = named.take_while(|event| !stands_on(*event));
+    unknown.find(|event| seen.contains(*event))
+}
+
+/// names(v): the events on top of which a version was made, newest first, as far as it tells, and none that
+/// had been deleted when it was made.
+fn named_by(version: &Entry) -> impl Iterator<Item = Event> {
+    let left_out = LeftOut::of(version);
+    let named = move |(at, event)| {
+        let is_deleted = left_out.is_before_deletion(at);
+        (!is_deleted).then(|| [Some(event).filter(|_| at > 0), left_out.oldest(at, event)])
+    };
+    version.events().enumerate().map_while(named).flatten().flatten()
 }
 
 impl ApplyDecision {

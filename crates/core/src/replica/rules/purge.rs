@@ -49,7 +49,7 @@ impl TockPair {
 
     /// Whether a node with this mark stands where the pair begins.
     #[must_use]
-    pub fn begins_at(&self, mark: &Mark) -> bool {
+    pub(crate) fn begins_at(&self, mark: &Mark) -> bool {
         mark.component(&self.lineage) == self.from
             && self.base.iter().all(|(lineage, c)| mark.component(lineage).includes(c))
     }
@@ -64,7 +64,7 @@ impl TockPair {
 /// What to do with an announcement, or what to answer to a proposal.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PurgeDecision {
+pub(crate) enum PurgeDecision {
     /// All conditions hold.
     Apply,
     /// This node stands at `to` or beyond already.
@@ -79,7 +79,7 @@ pub enum PurgeDecision {
 
 impl Replica {
     /// Replication rule 5: whether an announcement can be applied here.
-    pub fn decide_purge(&self, pair: &TockPair) -> PurgeDecision {
+    pub(crate) fn decide_purge(&self, pair: &TockPair) -> PurgeDecision {
         if self.mark.component(&pair.lineage).includes(&pair.reached()) {
             PurgeDecision::Done
         } else if !pair.begins_at(&self.mark) && !self.defects.has(Defect::FromNotAsked) {
@@ -93,7 +93,7 @@ impl Replica {
 
     /// Replication rule 7: whether a member can agree: as [`Replica::decide_purge`], and all its
     /// tombstones with tock <= `to` are in V.
-    pub fn decide_agree(&self, pair: &TockPair) -> PurgeDecision {
+    pub(crate) fn decide_agree(&self, pair: &TockPair) -> PurgeDecision {
         let decision = self.decide_purge(pair);
         let covers_all = || {
             self.tree.tombstones_up_to(pair.to).all(|(_, entry)| pair.seen.contains(entry.newest()))
@@ -106,7 +106,7 @@ impl Replica {
 
     /// Replication rule 5, carried out; only legal after [`PurgeDecision::Apply`]. Drops the tombstones
     /// that are in V with tock <= `to` and gives them back; mark = `to`, own tock >= `to`.
-    pub fn apply_purge(&mut self, pair: &TockPair) -> Vec<Committed> {
+    pub(crate) fn apply_purge(&mut self, pair: &TockPair) -> Vec<Committed> {
         let decision = self.decide_purge(pair);
         invariant!(
             decision == PurgeDecision::Apply,
@@ -124,6 +124,7 @@ impl Replica {
             invariant!(entry.is_some(), "what is purged is held");
         }
         pair.raise(&mut self.mark);
+        self.deleted_here.begin_state();
         if !self.defects.has(Defect::TockNotRaised) {
             self.hear_tock(pair.to);
             invariant!(self.mark.top() <= self.tock, "the own tock is at least the mark");
@@ -132,7 +133,7 @@ impl Replica {
     }
 
     /// Adds facts about what may be left out of marks; returns whether anything was new.
-    pub fn learn_implied(&mut self, implied: &[Implied]) -> bool {
+    pub(crate) fn learn_implied(&mut self, implied: &[Implied]) -> bool {
         self.mark.learn(implied)
     }
 
@@ -140,7 +141,7 @@ impl Replica {
     /// `tombstones_max` tombstones at once; none if there is no tombstone to drop. V is its seen
     /// exactly, so holes that cannot be filled are left out of it.
     #[must_use]
-    pub fn propose_pair(
+    pub(crate) fn propose_pair(
         &self,
         lineage: &Lineage,
         id: Option<PurgeId>,
@@ -156,7 +157,7 @@ impl Replica {
     /// Replication rule 7: a pair that drops nothing that has to be dropped, for a planned change of the
     /// member list; `None` when the counter is used up.
     #[must_use]
-    pub fn empty_pair(&self, lineage: &Lineage, id: Option<PurgeId>) -> Option<TockPair> {
+    pub(crate) fn empty_pair(&self, lineage: &Lineage, id: Option<PurgeId>) -> Option<TockPair> {
         let from = self.mark.component(lineage);
         let to = self.above_mark()?;
         Some(self.pair_to(lineage, from, to, id))

@@ -63,7 +63,12 @@ impl Replica {
     /// and ahead in another; also replication rule 9 for an entry of a file. It is never refused.
     /// If it wins at an empty path with a tock at or below the purges that the sender has not
     /// applied, this node re-issues it on the sender's behalf.
-    pub fn apply_on_behalf(&mut self, path: &Path, theirs: &Entry, sender_mark: &Mark) -> Applied {
+    pub(crate) fn apply_on_behalf(
+        &mut self,
+        path: &Path,
+        theirs: &Entry,
+        sender_mark: &Mark,
+    ) -> Applied {
         if self.seen.contains(theirs.newest()) {
             return Applied::AlreadyKnown;
         }
@@ -77,6 +82,9 @@ impl Replica {
         let reissues = was_empty && theirs.tock() <= purged_below;
         if reissues && !self.can_reissue(1, self.mark.top()) {
             return Applied::Refused;
+        }
+        if reissues {
+            self.deleted_here.note(path, &self.seen);
         }
         let applied = self.apply_unrefused(path, theirs);
         // If nothing was there, the conflict is that a deletion was undone.
@@ -97,19 +105,19 @@ impl Replica {
 
     /// Whether this node can make events now; not while its identity is in doubt.
     #[must_use]
-    pub fn can_make_events(&self) -> bool {
+    pub(crate) fn can_make_events(&self) -> bool {
         self.next_event().is_some()
     }
 
     /// Accounts for an event that is no entry's (see [`Replica::burn_event`]).
-    pub fn account_for(&mut self, event: Event) {
+    pub(crate) fn account_for(&mut self, event: Event) {
         self.check_own(event);
         self.seen.insert(event);
     }
 
     /// Uses up a tick for something that is no entry (a new lineage's name, replication rule 7): the event
     /// is superseded from the start. `None`, and nothing is changed, where none can be made.
-    pub fn burn_event(&mut self) -> Option<Event> {
+    pub(crate) fn burn_event(&mut self) -> Option<Event> {
         let (event, _) = self.next_event()?;
         self.tick = event.tick;
         let is_new = self.seen.insert(event);

@@ -192,7 +192,7 @@ impl Replica {
     /// Whether a write would make its entry take more memory than it does now. To be asked only
     /// where memory is short: it makes the new version to measure it.
     #[must_use]
-    pub fn would_grow(&self, write: &Write<'_>) -> bool {
+    pub(crate) fn would_grow(&self, write: &Write<'_>) -> bool {
         let Some(value) = write.value else { return false };
         let Some(old) = self.tree.get_at(&self.tree.find(write.path.as_bytes(), write.hints.spot))
         else {
@@ -215,7 +215,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`WriteError::IdReused`]: that was another write.
-    pub fn find_made(&self, write: &Write<'_>) -> Result<Option<Made>, WriteError> {
+    pub(crate) fn find_made(&self, write: &Write<'_>) -> Result<Option<Made>, WriteError> {
         let Some(id) = &write.write_id else { return Ok(None) };
         match self.write_ids.get(id) {
             Some(made) if !made.is_of(write.path.as_bytes(), write.value) => {

@@ -149,6 +149,75 @@ fn an_undone_deletion_on_another_lineage_is_a_conflict_too() {
     assert_eq!(conflict.winner.newest(), committed.entry.newest());
 }
 
+/// b's 1 is in a file, and lost to a's 2, which b has changed since. So b's change covers the file's 1, and names
+/// a's 2. The clocks of b and a are behind those of the nodes that purge, unless they are put forward.
+fn changed_after_a_file() -> (Replica, Replica, crate::replica::come_back::ReplicaImage) {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut b, "k", Some(&[1]));
+    let file = b.image(&id("b"));
+    a.hear_tock(Tock::new(9).unwrap());
+    let of_a = write(&mut a, "k", Some(&[2])).unwrap();
+    assert!(matches!(take(&a, &mut b, &of_a), Applied::Conflict(_)));
+    write(&mut b, "k", Some(&[3]));
+    (a, b, file)
+}
+
+#[test]
+fn a_purged_deletion_is_undone_also_over_a_re_issue_that_came_before() {
+    let (mut a, mut b, file) = changed_after_a_file();
+    write(&mut a, "k", None);
+    purge(&mut a);
+    // The re-issue names nothing that a had seen.
+    let restored = a.take_in_image(&file).unwrap();
+    assert_eq!((restored.made.len(), restored.conflicts.len()), (1, 0));
+    b.hear_tock(Tock::new(99).unwrap());
+    let top = write(&mut b, "k", Some(&[4])).unwrap();
+    let Applied::Conflict(conflict) = take(&b, &mut a, &top) else { panic!("silent") };
+    assert_eq!(undone(&conflict), (Some(vec![4]), true, vec![1]));
+    // Once: what is made on top of it is no news.
+    let mut c = node("c");
+    assert!(matches!(take(&b, &mut c, &top), Applied::Taken(_)));
+    let next = write(&mut c, "k", Some(&[5])).unwrap();
+    assert!(matches!(take(&c, &mut a, &next), Applied::Taken(_)));
+}
+
+#[test]
+fn a_purged_deletion_is_undone_also_by_what_is_put_on_top_of_a_re_issue() {
+    let (mut a, b, file) = changed_after_a_file();
+    write(&mut a, "k", None);
+    purge(&mut a);
+    a.take_in_image(&file).unwrap();
+    // A later file holds what had overwritten the value of the first one.
+    let restored = a.take_in_image(&b.image(&id("b"))).unwrap();
+    let [conflict] = &restored.conflicts[..] else { panic!("silent") };
+    assert_eq!(undone(conflict), (Some(vec![3]), false, vec![1]));
+    assert_eq!(conflict.winner, restored.made[0].entry);
+}
+
+/// A node that was not there when the path was empty has seen what a re-issue won against, and must not take
+/// that for deleted.
+#[test]
+fn what_lost_to_a_re_issue_elsewhere_is_not_taken_for_deleted() {
+    let (a, mut b, file) = changed_after_a_file();
+    let (mut c, mut d) = (node("c"), node("d"));
+    // Nothing was ever deleted at k.
+    c.hear_tock(Tock::new(20).unwrap());
+    write(&mut c, "other", Some(&[1]));
+    write(&mut c, "other", None);
+    purge(&mut c);
+    let restored = c.take_in_image(&file).unwrap();
+    let [reissue] = &restored.made[..] else { panic!("one") };
+    assert!(matches!(take(&c, &mut d, reissue), Applied::Taken(_)));
+    // a's 2, which d never had, is less.
+    let seen = moved(&a, &mut d, a.seen());
+    assert!(!seen.is_empty());
+    let their = Knowledge { seen, ..Knowledge::default() };
+    assert!(d.step_across(&their, &super::super::across::Answers::default()).is_ok());
+    b.hear_tock(Tock::new(99).unwrap());
+    let top = write(&mut b, "k", Some(&[4])).unwrap();
+    assert!(matches!(take(&b, &mut d, &top), Applied::Taken(_)));
+}
+
 /// "b" has overwritten a's value, and a re-issue of that by "c" comes with a greater tock.
 fn reissue_of_what_was_overwritten() -> (Replica, Path, Entry) {
     let (mut a, mut b, mut c) = (node("a"), node("b"), node("c"));
@@ -179,7 +248,9 @@ fn a_node_of_doubtful_identity_leaves_unseen_what_it_would_have_to_put_something
     assert!(matches!(applied, Applied::Refused), "{applied:?}");
     assert!(!b.seen().contains(theirs.newest()));
     assert!(b.renew(&NodeId { incarnation: Incarnation(6), ..id("b") }));
-    let Applied::OnTopAgain(top) = b.apply(&path, &theirs, &Mark::default()) else { panic!() };
+    let Applied::OnTopAgain(top, None) = b.apply(&path, &theirs, &Mark::default()) else {
+        panic!()
+    };
     assert_eq!(top.entry.value(), Some(&[2][..]));
     assert_holds_what_is_seen(&b, &path, &theirs);
 }
@@ -214,7 +285,9 @@ fn a_copy_of_a_write_does_not_beat_what_overwrote_another_copy_nor_its_deletion(
         // b has not heard of the first one, and its clock is ahead.
         b.hear_tock(Tock::new(9).unwrap());
         let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
-        let Applied::OnTopAgain(top) = take(&b, &mut c, &copy) else { panic!("the copy won") };
+        let Applied::OnTopAgain(top, None) = take(&b, &mut c, &copy) else {
+            panic!("the copy won")
+        };
         assert_eq!(top.entry.value(), value);
         assert!(matches!(take(&c, &mut b, &top), Applied::Taken(_)));
         assert!(matches!(take(&c, &mut a, &top), Applied::Taken(_)));
@@ -240,7 +313,7 @@ fn a_copy_that_was_made_on_top_of_what_overwrote_the_first_does_not_stay_there()
     // b only ever heard of the later one.
     let _ = take(&a, &mut b, &later);
     let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
-    let Applied::OnTopAgain(top) = take(&b, &mut a, &copy) else { panic!("the copy won") };
+    let Applied::OnTopAgain(top, None) = take(&b, &mut a, &copy) else { panic!("the copy won") };
     assert!(matches!(take(&a, &mut b, &top), Applied::Taken(_)), "and is not put back");
     assert_eq!(b.tree().get(path("k").as_bytes()).unwrap().value(), Some(&[2][..]));
     assert!(matches!(take(&a, &mut b, &first), Applied::AlreadyKnown));
@@ -254,7 +327,9 @@ fn a_copy_of_a_write_whose_deletion_was_purged_is_deleted() {
     purge(&mut a);
     b.hear_tock(Tock::new(9).unwrap());
     let copy = write_with_id(&mut b, Some(&[1])).unwrap().committed.unwrap();
-    let Applied::OnTopAgain(deletion) = take(&b, &mut a, &copy) else { panic!("it came back") };
+    let Applied::OnTopAgain(deletion, None) = take(&b, &mut a, &copy) else {
+        panic!("it came back")
+    };
     assert!(deletion.entry.is_tombstone());
     assert!(matches!(take(&a, &mut b, &deletion), Applied::Taken(_)));
 }

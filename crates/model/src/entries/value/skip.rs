@@ -176,7 +176,7 @@ impl Skipper {
 
     /// How many bytes the value takes at least, as far as is known, counted from its first byte,
     /// and at most [`SkipLimits::bytes_max`]: worth making room for.
-    pub fn at_least(&self) -> usize {
+    pub(crate) fn at_least(&self) -> usize {
         self.at_least
     }
 }

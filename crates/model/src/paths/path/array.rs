@@ -28,7 +28,7 @@ impl<'a> Array<'a> {
     ///
     /// # Errors
     /// One of them cannot be an item, or they are too long or nested too deep.
-    pub fn from_items(items: &'a [u8]) -> Result<Array<'a>, ElementProblem> {
+    pub(crate) fn from_items(items: &'a [u8]) -> Result<Array<'a>, ElementProblem> {
         let mut reader = Reader::new(items);
         check_items(&mut reader, None, PATH_NESTING_MAX)?;
         Array::within_bounds(items)

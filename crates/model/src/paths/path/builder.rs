@@ -58,7 +58,7 @@ impl PathBuilder {
     }
 
     /// The path's canonical bytes.
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.out
     }
 }

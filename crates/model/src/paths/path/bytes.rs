@@ -133,7 +133,7 @@ pub fn starts_with(bytes: &[u8], prefix: &[u8]) -> bool {
 }
 
 /// How many elements a path has.
-pub fn count_elements(bytes: &[u8]) -> usize {
+pub(crate) fn count_elements(bytes: &[u8]) -> usize {
     element_ends(bytes).count()
 }
 
@@ -150,7 +150,7 @@ pub fn parent(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// The first element's canonical bytes.
-pub fn first_element(bytes: &[u8]) -> Option<&[u8]> {
+pub(crate) fn first_element(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(..element_ends(bytes).next()?)
 }
 

@@ -88,7 +88,7 @@ pub struct Names<'a> {
 }
 
 /// Appends the spelling of a life in a table as a string.
-pub fn write_maker(node: NodeIndex, table: &NodeTable, out: &mut Vec<u8>) {
+pub(crate) fn write_maker(node: NodeIndex, table: &NodeTable, out: &mut Vec<u8>) {
     write_life(table.id(node).as_life(), out);
 }
 

@@ -21,6 +21,9 @@ pub enum ErrorCode {
     ChainMismatch,
     /// The entry's value is not the one that was given. Nothing was changed.
     DataMismatch,
+    /// The value does not fit the type that is asked for there, or the type itself is not good. Nothing was
+    /// changed.
+    TypeMismatch,
     /// The write id is that of another write. Nothing was changed.
     WidReused,
     /// The root cannot be deleted. Nothing was changed.
@@ -68,6 +71,7 @@ impl ErrorCode {
             Self::IsNew => "is_new",
             Self::ChainMismatch => "chain_mismatch",
             Self::DataMismatch => "data_mismatch",
+            Self::TypeMismatch => "type_mismatch",
             Self::WidReused => "wid_reused",
             Self::IsRoot => "is_root",
             Self::InUse => "in_use",

@@ -148,7 +148,7 @@ impl Action {
 
     /// Whether the request's path lies below nil, whatever the session's root is.
     #[must_use]
-    pub fn is_internal(self) -> bool {
+    pub(crate) fn is_internal(self) -> bool {
         matches!(
             self,
             Self::GetInternal

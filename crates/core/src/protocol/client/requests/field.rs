@@ -205,7 +205,7 @@ impl<'a> Fields<'a> {
 
     /// As [`Fields::get`], with nil as good as not there.
     #[must_use]
-    pub fn get_non_nil(&self, field: Field) -> Option<&'a [u8]> {
+    pub(crate) fn get_non_nil(&self, field: Field) -> Option<&'a [u8]> {
         self.get(field).filter(|raw| *raw != [0xc0])
     }
 
@@ -243,7 +243,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub fn int_or_nil(&self, field: Field) -> Result<Option<i128>, ClientError> {
+    pub(crate) fn int_or_nil(&self, field: Field) -> Result<Option<i128>, ClientError> {
         match self.get_non_nil(field) {
             Some(_) => self.int(field),
             None => Ok(None),
@@ -262,7 +262,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// It is something else.
-    pub fn optional_text(&self, field: Field) -> Result<Option<&'a str>, ClientError> {
+    pub(crate) fn optional_text(&self, field: Field) -> Result<Option<&'a str>, ClientError> {
         self.get_non_nil(field).map(|_| self.text(field)).transpose()
     }
 

@@ -14,7 +14,7 @@ pub use crate::protocol::client::write::{COPIES_TIMEOUT_MS, COPIES_TIMEOUT_MS_MA
 
 /// The longest that the others may take to agree that a node leaves for good: it keeps a thread of the
 /// node busy meanwhile, and can be asked for again.
-pub const LEAVE_TIMEOUT_MS_MAX: Millis = 60_000;
+pub(crate) const LEAVE_TIMEOUT_MS_MAX: Millis = 60_000;
 
 /// What a client's message is.
 #[derive(Debug)]

@@ -1,0 +1,126 @@
+//! Where `bench` writes on a node: below a path of its own, which is deleted again whatever happens,
+//! unless it is to stay.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::client::{Access, Connection, Fields, HostPort, Options};
+use crate::command::error::{CliError, EXIT_INTERRUPTED};
+use crate::command::signals::on_signals;
+use crate::model::path::Path;
+use crate::rt;
+
+/// The first element of all paths that are written.
+pub const PLACE: &str = "distkv-bench";
+/// How long connecting to the node may take that is to delete them.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// The node on which it writes, and how that is reached.
+pub struct At {
+    /// One of its addresses.
+    pub node: SocketAddr,
+    /// Its name or address, as it was given.
+    pub to: HostPort,
+    /// Whether by TLS, and as whom.
+    pub access: Access,
+}
+
+/// In plain text.
+impl From<SocketAddr> for At {
+    fn from(node: SocketAddr) -> Self {
+        Self { node, to: HostPort::from(node), access: Access::default() }
+    }
+}
+
+/// Whether SIGINT or SIGTERM came. Only one measurement runs in a process.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the load is to end now.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Nothing more is to be measured after a signal.
+///
+/// # Errors
+/// [`CliError::Interrupted`].
+pub fn check_interrupted() -> Result<(), CliError> {
+    if is_interrupted() { Err(CliError::Interrupted) } else { Ok(()) }
+}
+
+/// The path below which all is written.
+///
+/// # Errors
+/// [`CliError::Failure`] if the name could not be a path: never.
+pub fn place() -> Result<Path, CliError> {
+    PLACE.parse().map_err(|error| CliError::Failure(format!("{PLACE}: {error}")))
+}
+
+/// Makes a measurement that writes to a node, and deletes what it wrote there: also after an error and
+/// after SIGINT or SIGTERM, which only end the load. A second one ends the process at once.
+///
+/// # Errors
+/// That of the measurement; [`CliError::Interrupted`]; or that of deleting.
+pub fn tidily(
+    at: &At,
+    keep: bool,
+    measure: impl FnOnce() -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    // Where nothing can be written, there is nothing to delete, either.
+    let node = at.node;
+    drop(rt::block_on(connect(at))?);
+    if keep {
+        eprintln!("note: this writes below {PLACE}; {} deletes that", by_hand(node));
+        return measure();
+    }
+    eprintln!("note: this writes below {PLACE}, and deletes that again");
+    let heard = on_signals(move |_| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            eprintln!("note: some of {PLACE} may still be there; {} deletes it", by_hand(node));
+            std::process::exit(i32::from(EXIT_INTERRUPTED));
+        }
+    });
+    heard.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+    let measured = measure();
+    let deleted = rt::block_on(delete(at)).map_err(|error| {
+        let by_hand = by_hand(node);
+        CliError::Failure(format!("cannot delete {PLACE}: {error}; {by_hand} deletes it"))
+    });
+    match (measured, is_interrupted()) {
+        (_, true) => {
+            deleted?;
+            eprintln!("note: interrupted; {PLACE} is deleted");
+            Err(CliError::Interrupted)
+        }
+        (Ok(()), false) => deleted,
+        // The first error says more.
+        (Err(error), false) => {
+            if let Err(CliError::Failure(text)) = deleted {
+                eprintln!("note: {text}");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// What an operator types to delete it.
+fn by_hand(node: SocketAddr) -> String {
+    format!("`distkv-node delete {PLACE} --recursive --connect {node}`")
+}
+
+async fn connect(at: &At) -> Result<Connection, CliError> {
+    let options = Options {
+        connect_timeout: CONNECT_MAX,
+        window: None,
+        nowait: true,
+        access: at.access.clone(),
+    };
+    Ok(Connection::connect(&at.to, options).await?)
+}
+
+/// Deletes all that is there. How long that takes depends on how much it is.
+async fn delete(at: &At) -> Result<(), CliError> {
+    connect(at).await?.request("delete_tree", &Fields::at(&place()?)).await?;
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! What the command lines of `distkv-node` and `distkv-bench` have in common: where the node is, how
+//! sizes and durations are written, what output looks like, and which exit code a command ends with.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`error`] | why a command did not end well, and its exit code |
+//! | [`output`] | lines and tables for people, JSON for programs |
+//! | [`remote`] | the options that name a node, and requests to it |
+//! | [`signals`] | SIGINT, SIGTERM and SIGHUP |
+//! | [`units`] | sizes and durations as people write them |
+
+pub mod error;
+pub mod output;
+pub mod remote;
+pub mod signals;
+pub mod units;

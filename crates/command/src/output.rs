@@ -1,0 +1,178 @@
+//! What commands print: lines and tables for people, JSON for programs, to standard output.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use distkv_core::protocol::json::{json_from_msgpack, text_from_msgpack};
+use serde_json::Value as Json;
+
+use crate::error::CliError;
+
+/// Standard output, for one command.
+pub struct Output {
+    writer: BufWriter<StdoutLock<'static>>,
+    /// Whether programs read it.
+    pub json: bool,
+}
+
+impl Output {
+    /// For people, or, with `json`, for programs. It is locked as long as this lives.
+    pub fn new(json: bool) -> Output {
+        Output { writer: BufWriter::new(io::stdout().lock()), json }
+    }
+
+    /// One line. It may stay in the buffer until [`Output::flush`].
+    pub fn line(&mut self, text: &str) -> Result<(), CliError> {
+        let written = writeln!(self.writer, "{text}");
+        written.map_err(|error| CliError::of_output(&error))
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        let written = self.writer.write_all(bytes);
+        written.map_err(|error| CliError::of_output(&error))
+    }
+
+    /// One line of JSON, or what people get in its place.
+    pub fn either(
+        &mut self,
+        json: impl FnOnce() -> Json,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), CliError> {
+        let line = if self.json { json().to_string() } else { text() };
+        self.line(&line)
+    }
+
+    /// Hands over all that was printed.
+    pub fn flush(&mut self) -> Result<(), CliError> {
+        self.writer.flush().map_err(|error| CliError::of_output(&error))
+    }
+}
+
+/// A MessagePack value as JSON, for `--json`.
+pub fn json_of(value: &[u8]) -> Json {
+    json_from_msgpack(value).unwrap_or(Json::Null)
+}
+
+/// A MessagePack value as one line of JSON, for people.
+pub fn text_of(value: &[u8]) -> String {
+    match text_from_msgpack(value) {
+        Ok(text) => printable(&text).into_owned(),
+        Err(error) => format!("({error})"),
+    }
+}
+
+/// Text without characters that would do something to a terminal: what is printed was written
+/// by others.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    // Marks that turn the direction of writing make text look like other text.
+    let is_bad = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.chars().any(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_bad(c) {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A number of things: `1 entry`, `2 entries`.
+pub fn count_of(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A word as a shell takes it: quoted, where it must be.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// Rows of text in aligned columns.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with a head.
+    pub fn with_head(head: &[&str]) -> Table {
+        Table { rows: vec![head.iter().map(|&cell| cell.to_owned()).collect()] }
+    }
+
+    /// Adds a row. Empty cells are shown as a dash.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cell = |cell: String| match cell.as_str() {
+            "" => String::from("-"),
+            text => printable(text).into_owned(),
+        };
+        self.rows.push(cells.into_iter().map(cell).collect());
+    }
+
+    /// The lines, each as wide as it must be.
+    pub fn lines(&self) -> Vec<String> {
+        let mut widths: Vec<usize> = Vec::new();
+        for row in &self.rows {
+            widths.resize(widths.len().max(row.len()), 0);
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let line = |row: &Vec<String>| {
+            let mut line = String::new();
+            for (cell, &width) in row.iter().zip(&widths) {
+                // Writing to a string cannot fail.
+                let _ = write!(line, "{cell:<width$}  ");
+            }
+            line.truncate(line.trim_end().len());
+            line
+        };
+        self.rows.iter().map(line).collect()
+    }
+
+    /// Prints it.
+    pub fn print(&self, output: &mut Output) -> Result<(), CliError> {
+        self.lines().iter().try_for_each(|line| output.line(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_empty_cells_shown() {
+        let mut table = Table::with_head(&["NAME", "STATE"]);
+        table.row(["n1".into(), "up".into()]);
+        table.row(["günther".into(), String::new()]);
+        assert_eq!(table.lines(), ["NAME     STATE", "n1       up", "günther  -"]);
+    }
+
+    #[test]
+    fn one_is_not_many_and_words_are_quoted_for_the_shell() {
+        assert_eq!(count_of(1, "entry", "entries"), "1 entry");
+        assert_eq!(count_of(0, "entry", "entries"), "0 entries");
+        assert_eq!(shell_word("site.lamp:1"), "site.lamp:1");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_drive_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb"), "a\\u001b[2Jb");
+        assert_eq!(printable("a\u{202e}b"), "a\\u202eb");
+        assert_eq!(printable("grün"), "grün");
+    }
+}

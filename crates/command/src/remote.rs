@@ -1,0 +1,415 @@
+//! What all commands against a running node have in common: where it is, and how it is asked.
+
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::Read;
+use std::str::FromStr;
+use std::time::Duration;
+use std::{env, fmt};
+
+use clap::Args;
+use distkv_client::smart::{RawRequest, WriteId};
+use distkv_client::{
+    Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Message,
+    Options, ReplyStream, RetryPolicy, StreamEvent,
+};
+use distkv_model::host_port::CLIENT_PORT;
+use distkv_model::path::Path;
+use distkv_runtime as rt;
+use distkv_tls::Ticket;
+use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
+
+use crate::error::CliError;
+use crate::units::parse_duration;
+
+/// The environment's variable for `--connect`.
+const CONNECT: &str = "DISTKV_CONNECT";
+/// The environment's variable for `--ticket`.
+const TICKET: &str = "DISTKV_TICKET";
+/// How long a node may take for an answer unless told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much longer is waited where the node itself keeps to the time, so that it is the node that
+/// tells what came of the request.
+const NODE_TELLS: Duration = Duration::from_secs(5);
+
+/// A ticket as it was typed: a secret.
+#[derive(Clone, PartialEq, Eq)]
+struct TicketText(String);
+
+impl fmt::Debug for TicketText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketText")
+    }
+}
+
+impl FromStr for TicketText {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Where the node is, and how it is asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Connection")]
+pub struct RemoteArgs {
+    /// The node's client port; several, separated by commas: whichever is up
+    /// [env: DISTKV_CONNECT] [default: 127.0.0.1:27586]
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
+    connect: Vec<String>,
+
+    /// Where the nodes are, how they are known (TLS), and who you are: a ticket, or @FILE with one
+    /// in it, which hides it from `ps` [env: DISTKV_TICKET]
+    #[arg(long, value_name = "TICKET|@FILE")]
+    ticket: Option<TicketText>,
+
+    /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+
+    /// Print JSON, for programs: one object, or one per line
+    #[arg(long)]
+    pub json: bool,
+
+    /// How long an answer may take unless `--timeout` says so: for requests that do much. Connecting is
+    /// not part of it.
+    #[arg(skip)]
+    pub answer: Option<Duration>,
+}
+
+/// A connection to the node, and how long it may take.
+pub struct Remote {
+    /// To the node.
+    pub connection: Connection,
+    timeout: Duration,
+}
+
+impl RemoteArgs {
+    /// What was said after the command, and what was said before it where that says nothing.
+    pub fn or(self, before: RemoteArgs) -> RemoteArgs {
+        RemoteArgs {
+            connect: if self.connect.is_empty() { before.connect } else { self.connect },
+            ticket: self.ticket.or(before.ticket),
+            timeout: self.timeout.or(before.timeout),
+            json: self.json || before.json,
+            answer: self.answer.or(before.answer),
+        }
+    }
+
+    /// Connects to the node; of several, to the first that answers.
+    pub async fn connect(&self) -> Result<Remote, CliError> {
+        let timeout = self.timeout_or_default();
+        let (addresses, access) = (self.addresses()?, self.access()?);
+        // One that is silent must leave time for the others.
+        let share = timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let mut failed = None;
+        for address in &addresses {
+            // One command, one stream: that the socket is not read is all the flow control it needs.
+            // Who waits at a terminal wants to know why.
+            let options = Options {
+                connect_timeout: share,
+                window: None,
+                nowait: true,
+                access: access.clone(),
+            };
+            match Connection::connect(address, options).await {
+                Ok(connection) => {
+                    return Ok(Remote { connection, timeout: self.answer_timeout() });
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.map_or_else(|| CliError::Usage("--connect is empty".to_owned()), no_greeting))
+    }
+
+    /// Connects to the node, or, where there are several addresses, to their cluster.
+    pub async fn reach(&self) -> Result<Reach, CliError> {
+        if self.addresses()?.len() < 2 {
+            return Ok(Reach::Node(self.connect().await?));
+        }
+        Ok(Reach::Cluster(self.client().await?, self.answer_timeout()))
+    }
+
+    /// A client of the cluster that the addresses are of.
+    pub async fn client(&self) -> Result<Client, CliError> {
+        let timeout = self.timeout_or_default();
+        let total_deadline = self.answer_timeout();
+        let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
+        let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
+        let config = config.access(self.access()?);
+        Ok(Client::connect(self.addresses()?, config).await?)
+    }
+
+    /// Whether several nodes were named.
+    pub fn names_several(&self) -> Result<bool, CliError> {
+        Ok(self.addresses()?.len() > 1)
+    }
+
+    /// How long the node may take.
+    pub fn timeout_or_default(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT)
+    }
+
+    fn answer_timeout(&self) -> Duration {
+        self.timeout.or(self.answer).unwrap_or(TIMEOUT)
+    }
+
+    /// Whether an address was typed.
+    pub fn has_address(&self) -> bool {
+        !self.connect.is_empty()
+    }
+
+    /// Where to connect; the first, if there are several.
+    pub fn address(&self) -> Result<HostPort, CliError> {
+        let first = self.addresses()?.into_iter().next();
+        first.ok_or_else(|| CliError::Usage("--connect is empty".to_owned()))
+    }
+
+    /// Where to connect, in the order given; at least one.
+    pub fn addresses(&self) -> Result<Vec<HostPort>, CliError> {
+        let typed = self.ticket.as_ref();
+        let (what, texts) = if !self.connect.is_empty() {
+            ("--connect", self.connect.clone())
+        } else if let (None, Ok(text)) = (typed, env::var(CONNECT)) {
+            (CONNECT, text.split(',').map(str::to_owned).collect())
+        } else if let Some(ticket) = self.ticket()? {
+            ("the ticket", ticket.addresses)
+        } else {
+            ("", vec![format!("127.0.0.1:{CLIENT_PORT}")])
+        };
+        texts.iter().map(|text| parse_address(what, text.trim())).collect()
+    }
+
+    /// The ticket that was given, if one was.
+    fn ticket(&self) -> Result<Option<Ticket>, CliError> {
+        let (what, text) = match (&self.ticket, env::var(TICKET)) {
+            (Some(TicketText(text)), _) => ("--ticket", text.clone()),
+            (None, Ok(text)) if !text.is_empty() => (TICKET, text),
+            (None, _) => return Ok(None),
+        };
+        read_ticket(what, &text).map(Some)
+    }
+
+    /// Whether by TLS, and as whom.
+    ///
+    /// # Errors
+    /// The ticket is none, or cannot be used.
+    pub fn access(&self) -> Result<Access, CliError> {
+        let Some(ticket) = self.ticket()? else { return Ok(Access::default()) };
+        Access::of_ticket(&ticket).map_err(|error| CliError::Usage(format!("the ticket: {error}")))
+    }
+}
+
+/// What reads and writes go to: a node that was named, or the cluster of those that were.
+pub enum Reach {
+    /// One node.
+    Node(Remote),
+    /// And how long a request may take.
+    Cluster(Client, Duration),
+}
+
+impl Reach {
+    /// With time for the node to say that its time is over.
+    pub fn patient(self) -> Reach {
+        match self {
+            Reach::Node(remote) => Reach::Node(remote.patient()),
+            Reach::Cluster(client, timeout) => Reach::Cluster(client, timeout + NODE_TELLS),
+        }
+    }
+
+    /// Makes a request about a path. A write gets an id, so that it can be tried again at another node.
+    pub async fn request(
+        &self,
+        action: &str,
+        mut fields: Fields,
+        path: &Path,
+        kind: RequestKind,
+    ) -> Result<Message, CliError> {
+        let (client, timeout) = match self {
+            Reach::Node(remote) => return remote.request(action, &fields).await,
+            Reach::Cluster(client, timeout) => (client, *timeout),
+        };
+        let (idempotency, try_deadline) = match kind {
+            RequestKind::Read => (Idempotency::Read, None),
+            RequestKind::Write => {
+                fields.bin("wid", &WriteId::random().0);
+                // The node may wait for copies all that time.
+                (Idempotency::Guarded, Some(timeout))
+            }
+            RequestKind::WriteOnce => (Idempotency::Unguarded, Some(timeout)),
+        };
+        let fields = &fields;
+        // With a precondition, too, it is no more than safe.
+        let needs_id = kind == RequestKind::Write;
+        let request = RawRequest { action, fields, path, idempotency, needs_id, try_deadline };
+        Ok(client.request(request).await?)
+    }
+}
+
+/// What a request is, for trying it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A read: it can be made again at any node.
+    Read,
+    /// Of one entry.
+    Write,
+    /// One that has no id.
+    WriteOnce,
+}
+
+impl Remote {
+    /// A connection that is there already.
+    pub fn over(connection: Connection, timeout: Duration) -> Remote {
+        Remote { connection, timeout }
+    }
+
+    /// The same, with time for the node to say that its time is over.
+    pub fn patient(self) -> Remote {
+        Remote { timeout: self.timeout + NODE_TELLS, ..self }
+    }
+
+    /// Asks, and waits for the one reply.
+    pub async fn request(&self, action: &str, fields: &Fields) -> Result<Message, CliError> {
+        self.in_time(self.connection.request(action, fields)).await
+    }
+
+    /// The same, where the caller has something to say of the node's errors.
+    pub async fn try_request(
+        &self,
+        action: &str,
+        fields: &Fields,
+    ) -> Result<Result<Message, ClientError>, CliError> {
+        self.in_time(async { Ok(self.connection.request(action, fields).await) }).await
+    }
+
+    /// Asks for a stream, and waits for its start.
+    pub async fn stream(&self, action: &str, fields: &Fields) -> Result<ReplyStream, CliError> {
+        self.in_time(self.connection.stream(action, fields)).await
+    }
+
+    /// The next of a stream that comes without pause.
+    pub async fn next(&self, stream: &mut ReplyStream) -> Result<Option<StreamEvent>, CliError> {
+        self.in_time(stream.next()).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, CliError> {
+        match rt::timeout(self.timeout, answer).await {
+            Some(answer) => Ok(answer?),
+            None => Err(CliError::Failure(format!(
+                "{} did not answer within {:?}; use --timeout to wait longer",
+                self.connection.address(),
+                self.timeout
+            ))),
+        }
+    }
+}
+
+/// Why no connection came about.
+fn no_greeting(error: ClientError) -> CliError {
+    match &error {
+        // Other nodes speak first at a gossip port, and clients at none.
+        ClientError::Lost { address, .. } => CliError::Failure(format!(
+            "{address} closed the connection without a greeting; if that is a node's gossip port, \
+             give its client port (default {CLIENT_PORT}) to --connect"
+        )),
+        _ => error.into(),
+    }
+}
+
+/// Reads a ticket, or the file with one that `@` stands before; `what` is the option, or so, that it stands behind.
+///
+/// # Errors
+/// It is no ticket, or the file cannot be read.
+pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
+    let wrong = |error: TicketError| CliError::Usage(format!("{what}: {error}"));
+    let Some(file) = text.strip_prefix('@') else { return text.parse().map_err(wrong) };
+    let mut bytes = Vec::new();
+    // With the end of its line, and one byte that shows that there is too much.
+    let most = TICKET_BYTES_MAX as u64 + 3;
+    let read = File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    read.map_err(|error| CliError::Failure(format!("cannot read {file}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong(TicketError::NoTicket))?;
+    text.parse().map_err(|error| CliError::Usage(format!("{what} {file}: {error}")))
+}
+
+/// Reads a node's client address; `what` is the option, or so, that it stands behind.
+pub fn parse_address(what: &str, text: &str) -> Result<HostPort, CliError> {
+    HostPort::parse(text, Some(CLIENT_PORT))
+        .map_err(|error| CliError::Usage(format!("{what}: {error}")))
+}
+
+/// Reads a path in DistKV's text form.
+pub fn parse_path(text: &str) -> Result<Path, String> {
+    text.parse::<Path>()
+        .map_err(|error| format!("{error}; paths look like a.b:1.c, the root is ':'"))
+}
+
+/// A topic as messages carry it: an array of its parts.
+pub fn topic_bytes(topic: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    topic.encode_array(&mut bytes);
+    bytes
+}
+
+/// The action for a path, and the path that it takes: the system's own tree (below `:n`) has
+/// actions of its own, whose paths begin below it.
+pub fn address_entry<'a>(
+    path: &Path,
+    action: &'a str,
+    internal_action: &'a str,
+) -> Result<(&'a str, Path), CliError> {
+    let Some(below) = path.strip_prefix(&Path::system_root()) else {
+        return Ok((action, path.clone()));
+    };
+    let below = Path::from_canonical(below).map_err(|error| CliError::Usage(error.to_string()))?;
+    Ok((internal_action, below))
+}
+
+/// The path of a stream's item as it is typed: below the path that was asked for.
+pub fn whole_path(asked: &Path, below: Option<&Path>) -> String {
+    match below.map(|below| asked.join(below)) {
+        Some(Ok(path)) => path.to_string(),
+        Some(Err(_)) => below.map(ToString::to_string).unwrap_or_default(),
+        None => asked.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_the_system_s_tree_take_other_actions() {
+        let path = |text: &str| text.parse::<Path>().unwrap();
+        let of = |text| address_entry(&path(text), "get_value", "get_internal").unwrap();
+        assert_eq!(of("a.b"), ("get_value", path("a.b")));
+        assert_eq!(of(":n.a"), ("get_internal", path("a")));
+        assert_eq!(of(":n"), ("get_internal", path(":")));
+    }
+
+    #[test]
+    fn what_stands_after_the_command_wins() {
+        let of = |connect: Option<&str>, json| RemoteArgs {
+            connect: connect.map(str::to_owned).into_iter().collect(),
+            ticket: None,
+            timeout: None,
+            json,
+            answer: None,
+        };
+        assert_eq!(of(Some("a"), false).or(of(Some("b"), true)), of(Some("a"), true));
+        assert_eq!(of(None, true).or(of(Some("b"), false)), of(Some("b"), true));
+    }
+
+    #[test]
+    fn paths_of_items_are_whole() {
+        let path = |text: &str| text.parse::<Path>().unwrap();
+        assert_eq!(whole_path(&path("a.b"), Some(&path("c"))), "a.b.c");
+        assert_eq!(whole_path(&path(":"), Some(&path("c"))), "c");
+        assert_eq!(whole_path(&path("a"), None), "a");
+    }
+}

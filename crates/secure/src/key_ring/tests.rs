@@ -1,0 +1,157 @@
+//! Rings change only as a rotation needs it, and any two orders of merges end in the same set of keys.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(byte: u8) -> Key {
+    Key::new([byte; 32])
+}
+
+fn ring(bytes: &[u8]) -> KeyRing {
+    let (first, others) = bytes.split_first().unwrap();
+    let mut ring = KeyRing::new(NetworkName::new("plant").unwrap(), key(*first));
+    for byte in others {
+        ring.add(key(*byte)).unwrap();
+    }
+    ring
+}
+
+fn ids(ring: &KeyRing) -> Vec<KeyId> {
+    let mut ids = ring.summary().ids;
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn a_rotation_adds_uses_and_removes_and_each_step_may_be_repeated() {
+    let (old, new) = (key(1).id(), key(2).id());
+    let mut ring = ring(&[1]);
+    assert_eq!(ring.add(key(2)), Ok(Applied::Changed));
+    assert_eq!(ring.add(key(2)), Ok(Applied::Already));
+    assert_eq!(ring.primary_id(), old);
+    assert_eq!(ring.make_primary(new), Ok(Applied::Changed));
+    assert_eq!(ring.make_primary(new), Ok(Applied::Already));
+    assert_eq!(ring.primary(), &key(2));
+    assert_eq!(ring.remove(old), Ok(Applied::Changed));
+    assert_eq!(ring.remove(old), Ok(Applied::Already));
+    assert_eq!(ring.summary(), RingSummary { ids: vec![new], primary: new });
+}
+
+#[test]
+fn what_would_lock_a_node_out_is_refused_and_changes_nothing() {
+    let mut of_one = ring(&[1]);
+    assert_eq!(of_one.remove(key(1).id()), Err(RingError::Last(key(1).id())));
+    assert_eq!(of_one.make_primary(key(2).id()), Err(RingError::Unknown(key(2).id())));
+    let mut full = ring(&[1, 2, 3, 4]);
+    let before = full.clone();
+    assert_eq!(full.remove(key(1).id()), Err(RingError::Primary(key(1).id())));
+    assert_eq!(full.remove(key(9).id()), Err(RingError::Unknown(key(9).id())));
+    assert_eq!(full.add(key(5)), Err(RingError::Full));
+    assert_eq!(full.merge(&ring(&[1, 5])), Err(RingError::Full));
+    let other = KeyRing::new(NetworkName::new("other").unwrap(), key(1));
+    assert_eq!(full.merge(&other), Err(RingError::OtherNetwork));
+    assert_eq!(full, before);
+}
+
+#[test]
+fn a_removed_key_does_not_come_back_by_itself() {
+    let mut mine = ring(&[2, 1]);
+    mine.remove(key(1).id()).unwrap();
+    assert_eq!(mine.add(key(1)), Err(RingError::Removed(key(1).id())));
+    assert!(!mine.merge(&ring(&[2, 1])).unwrap().is_change());
+    assert_eq!(ids(&mine), [key(2).id()]);
+    let mut theirs = ring(&[2, 1]);
+    let merged = theirs.merge(&mine).unwrap();
+    assert_eq!(merged.removed, [key(1).id()]);
+    assert_eq!(ids(&theirs), ids(&mine));
+}
+
+#[test]
+fn a_merge_changes_the_primary_only_if_it_was_removed() {
+    let mut mine = ring(&[1]);
+    let mut theirs = ring(&[1, 2]);
+    theirs.make_primary(key(2).id()).unwrap();
+    let merged = mine.merge(&theirs).unwrap();
+    assert_eq!((merged.added, merged.primary), (vec![key(2).id()], None));
+    theirs.remove(key(1).id()).unwrap();
+    assert_eq!(mine.merge(&theirs).unwrap().primary, Some(key(2).id()));
+    assert_eq!(mine.primary(), &key(2));
+}
+
+#[test]
+fn rings_that_removed_each_others_keys_stay_as_they_are() {
+    let mut one = ring(&[1, 2]);
+    one.remove(key(2).id()).unwrap();
+    let mut other = ring(&[2, 1]);
+    other.remove(key(1).id()).unwrap();
+    let before = one.clone();
+    assert_eq!(one.merge(&other), Err(RingError::Disjoint));
+    assert_eq!(one, before);
+}
+
+#[test]
+fn removed_ids_are_forgotten_from_the_oldest_on() {
+    let mut ring = ring(&[200]);
+    for byte in 0..=REMOVED_MAX as u8 {
+        ring.add(key(byte)).unwrap();
+        ring.remove(key(byte).id()).unwrap();
+    }
+    assert_eq!(ring.removed().len(), REMOVED_MAX);
+    assert_eq!(ring.add(key(0)), Ok(Applied::Changed));
+    assert_eq!(ring.add(key(1)), Err(RingError::Removed(key(1).id())));
+}
+
+#[test]
+fn a_member_that_lacks_the_key_or_is_unknown_blocks_a_rotation() {
+    let (old, new) = (key(1).id(), key(2).id());
+    let (both, only_old) = (ring(&[1, 2]).summary(), ring(&[1]).summary());
+    let members = [("n1", Some(&both)), ("n2", Some(&only_old)), ("n3", None)];
+    assert_eq!(blocks_use(new, members), ["n2", "n3"]);
+    assert_eq!(blocks_use(new, members[..1].iter().copied()), Vec::<&str>::new());
+    let uses_new = RingSummary { primary: new, ..both.clone() };
+    let members = [("n1", Some(&uses_new)), ("n2", Some(&both)), ("n3", None)];
+    assert_eq!(blocks_removal(old, members), ["n2", "n3"]);
+}
+
+/// What can happen to a ring: an addition, a removal, another primary. What is refused does nothing.
+fn changed(mut ring: KeyRing, steps: &[(u8, u8)]) -> KeyRing {
+    for (step, byte) in steps {
+        let _ = match step % 3 {
+            0 => ring.add(key(*byte)),
+            1 => ring.remove(key(*byte).id()),
+            _ => ring.make_primary(key(*byte).id()),
+        };
+    }
+    ring
+}
+
+proptest! {
+    #[test]
+    fn merges_in_any_order_end_alike(
+        steps in prop::collection::vec(prop::collection::vec((0u8..3, 0u8..4), 0..12), 3)
+    ) {
+        // Four possible keys, so that a ring is never too full, and all know key 3.
+        let rings: Vec<_> = steps.iter().map(|steps| changed(ring(&[3]), steps)).collect();
+        let merge_all = |order: [usize; 3]| {
+            let mut all = rings[order[0]].clone();
+            for at in &order[1..] {
+                all.merge(&rings[*at])?;
+            }
+            Ok::<_, RingError>(ids(&all))
+        };
+        let orders = [[0, 1, 2], [2, 1, 0], [1, 0, 2], [2, 0, 1]];
+        let results: Vec<_> = orders.iter().map(|order| merge_all(*order)).collect();
+        if results.iter().all(Result::is_ok) {
+            prop_assert!(results.iter().all(|ids| *ids == results[0]), "{results:?}");
+        }
+        for mut mine in rings.clone() {
+            for theirs in &rings {
+                if mine.merge(theirs).is_ok() {
+                    prop_assert!(mine.lookup(mine.primary_id()).is_some());
+                    prop_assert!(!mine.merge(theirs).unwrap().is_change());
+                }
+            }
+        }
+    }
+}
