@@ -13,9 +13,9 @@ pub use crate::hub::client_memory::CLIENT_MEMORY;
 pub use crate::model::host_port::CLIENT_PORT;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
-pub use crate::server::IpNetwork;
 pub use crate::server::config::OPEN_REQUESTS;
 use crate::server::config::READY_WAIT_MS;
+pub use crate::server::{IpNetwork, NetworkError};
 
 /// The default port for peers (TCP) and SWIM (UDP).
 pub const GOSSIP_PORT: u16 = 27587;

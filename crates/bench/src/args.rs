@@ -12,7 +12,7 @@ use crate::command::units::{parse_bytes, parse_duration};
 use crate::distkv::DistKv;
 use crate::keys::Distribution;
 use crate::measure::{measure, resolve};
-use crate::secure::Secure;
+use crate::sockets::Secure;
 use crate::wire::Protocol;
 use crate::{place, report};
 

@@ -14,7 +14,7 @@ use crate::command::error::CliError;
 use crate::keys::{Ops, Values};
 use crate::place::is_interrupted;
 use crate::rt;
-use crate::secure::{Secure, Stream};
+use crate::sockets::{Secure, Stream};
 use crate::wire::{Protocol, Tag, WireError, connection_number};
 
 /// Longest latency that is told apart: a minute, in nanoseconds.

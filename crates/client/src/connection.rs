@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender, TrySendError};
 
-use super::access::Access;
+use super::credentials::Access;
 use super::error::ClientError;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
 use super::wire::Wire;

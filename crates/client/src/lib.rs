@@ -22,7 +22,7 @@
 //!
 //! | module | pure? | what |
 //! |---|---|---|
-//! | [`access`] | yes | whether by TLS, and as whom |
+//! | [`credentials`] | yes | whether by TLS, and as whom |
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
@@ -40,9 +40,9 @@
 use distkv_model as model;
 use distkv_runtime as rt;
 
-pub mod access;
 pub mod chain;
 pub mod connection;
+pub mod credentials;
 pub mod error;
 pub mod message;
 pub mod pool;
@@ -58,9 +58,9 @@ pub mod wire;
 pub use crate::model::host_port::HostPort;
 pub use crate::model::path::Path;
 pub use crate::rt::block_on;
-pub use access::{Access, Credentials};
 pub use chain::Chain;
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
+pub use credentials::{Access, Credentials};
 pub use error::{ClientError, ServerError};
 pub use message::{Fields, Greeting, Message};
 pub use pool::{ConnectionPool, NodeIdentity, PoolConfig, PoolStats, PooledConnection};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_channel::Sender;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::access::Access;
+use crate::credentials::Access;
 use crate::error::ClientError;
 use crate::model::host_port::HostPort;
 use crate::rt::{self, TcpStream};

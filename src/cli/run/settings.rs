@@ -17,10 +17,9 @@ use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, NETWORK,
-    OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy, TlsConfig,
+    NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy, TlsConfig,
 };
 use crate::protocol::json::value_from_json;
-use crate::server::NetworkError;
 
 /// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
 const FILE_BYTES_MAX: usize = 1 << 20;

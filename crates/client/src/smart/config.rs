@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::access::Access;
+use crate::credentials::Access;
 use crate::pool::PoolConfig;
 use crate::retry::RetryPolicy;
 use crate::topology::TopologyConfig;
