@@ -42,7 +42,7 @@ pub(in crate::cli) struct TicketArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum What {
-    New(NewArgs),
+    New(Box<NewArgs>),
     Show(ShowArgs),
 }
 
@@ -110,7 +110,7 @@ pub(in crate::cli) fn run(args: TicketArgs) -> Result<(), CliError> {
     let mut output = Output::new(args.json);
     match args.what {
         What::New(new) => {
-            let text = make(new)?.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
+            let text = make(*new)?.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
             output.either(|| json!({"ticket": text}), || text.clone())?;
         }
         What::Show(show) => {
