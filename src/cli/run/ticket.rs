@@ -53,7 +53,8 @@ Examples:
   distkv-node ticket new n1.example.org --ca ca.pem
   distkv-node ticket new 10.0.0.1 10.0.0.2:27600 --ca ca.pem \\
     --user joe --method password --secret joe.secret
-  distkv-node ticket new n1.example.org --ca ca.pem --cert joe.pem --cert-key joe.key
+  distkv-node ticket new n1.example.org --ca ca.pem \\
+    --cert joe.pem --cert-key joe.key
 
 Without --ca and --ca-hash, clients with this ticket use plain text.")]
 struct NewArgs {
