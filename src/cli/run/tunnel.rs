@@ -35,7 +35,7 @@ Examples:
   distkv-node tunnel --ticket @joe.ticket
   distkv-node tunnel --ticket @joe.ticket --listen 127.0.0.1:27600
   DISTKV_TICKET=@joe.ticket distkv-node tunnel &
-  distkv client data get site.lamp        # a Python client, as if the node were here
+  distkv client data get site.lamp    # Python, as if the node were here
 
 The ticket says where the nodes are and by which CA they are known. Each client of the tunnel \
 is connected to one of them: the one that answered last or, if that is gone, the next. A node \

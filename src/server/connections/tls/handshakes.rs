@@ -103,12 +103,8 @@ mod tests {
         let one: Vec<Turn> = std::iter::from_fn(|| handshakes.enter(address("10.0.0.1"))).collect();
         assert_eq!(one.len(), OF_ONE_ADDRESS_MAX);
         let mut others = Vec::new();
-        for low in 0_u8.. {
-            let Some(turn) = handshakes.enter(IpAddr::from([10, 0, 1, low])) else { break };
-            others.push(turn);
-            if low == u8::MAX {
-                break;
-            }
+        for low in 0..=u8::MAX {
+            others.extend(handshakes.enter(IpAddr::from([10, 0, 1, low])));
         }
         assert_eq!(one.len() + others.len(), HALF_OPEN_MAX);
         assert!(handshakes.enter(address("10.9.0.1")).is_none());
