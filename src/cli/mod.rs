@@ -73,6 +73,7 @@ Environment:
   DISTKV_CONNECT  the node that commands talk to, as --connect
   DISTKV_USER, DISTKV_SECRET_FILE  who they log in as, as --user, --secret-file
   DISTKV_SECRET   that user's password or token
+  DISTKV_TICKET   where the nodes are, and who you are, as --ticket
   DISTKV_LOG      the log level of nodes, as --log
 
 Exit codes:
@@ -140,17 +141,19 @@ enum Command {
     Auth(access::auth::AuthArgs),
     Whoami(access::whoami::WhoamiArgs),
     Bench(bench::BenchArgs),
+    Tunnel(run::tunnel::TunnelArgs),
+    Ticket(run::ticket::TicketArgs),
 }
 
 impl Command {
     /// Adds the options that stood before the command.
     fn with(mut self, before: RemoteArgs) -> Result<Command, CliError> {
         let after = match &mut self {
-            Command::Run(_) | Command::Join(_) | Command::Demo(_) => {
+            Command::Run(_) | Command::Join(_) | Command::Demo(_) | Command::Ticket(_) => {
                 if before == RemoteArgs::default() {
                     return Ok(self);
                 }
-                let text = "run, join and demo do not connect to a node; \
+                let text = "run, join, demo and ticket do not connect to a node; \
                             put their options after the command";
                 return Err(CliError::Usage(text.to_owned()));
             }
@@ -186,6 +189,7 @@ impl Command {
             Command::Auth(args) => &mut args.remote,
             Command::Whoami(args) => &mut args.remote,
             Command::Bench(args) => &mut args.remote,
+            Command::Tunnel(args) => &mut args.remote,
         };
         *after = std::mem::take(after).or(before);
         Ok(self)
@@ -235,6 +239,8 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Auth(args) => rt::block_on(access::auth::run(args)),
         Command::Whoami(args) => rt::block_on(access::whoami::run(args)),
         Command::Bench(args) => bench::run(&args),
+        Command::Ticket(args) => run::ticket::run(args),
+        Command::Tunnel(args) => rt::block_on(run::tunnel::run(args)),
     }
 }
 

@@ -1,7 +1,10 @@
 //! What a node is started with. The command line and the configuration file fill it in.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use distkv_tls::Ca;
 
 pub use distkv_durable::SyncPolicy;
 
@@ -13,6 +16,7 @@ use crate::model::ids::NodeName;
 use crate::model::value::Value;
 pub use crate::server::config::OPEN_REQUESTS;
 use crate::server::config::READY_WAIT_MS;
+pub use crate::server::{IpNetwork, NetworkError};
 
 /// The default port for peers (TCP) and SWIM (UDP).
 pub const GOSSIP_PORT: u16 = 27587;
@@ -103,6 +107,26 @@ pub struct Config {
     pub insecure: bool,
     /// Clients are served although the data says that they must log in, which they cannot yet.
     pub ignore_auth: bool,
+    /// TLS at the client port; none: plain text.
+    pub tls: Option<TlsConfig>,
+}
+
+/// How the client port uses TLS.
+#[derive(Clone, Debug, Default)]
+pub struct TlsConfig {
+    /// The network's CA. The node issues its certificate from it, unless it has one of its own; certificates that
+    /// it issued to users log these in.
+    pub ca: Option<Arc<Ca>>,
+    /// The operator's own certificate, with its chain, and its key: files in PEM.
+    pub own: Option<(PathBuf, PathBuf)>,
+    /// CAs of the operator's own, whose certificates log users in: a file in PEM.
+    pub client_ca: Option<PathBuf>,
+    /// Further names in a certificate that the node issues.
+    pub names: Vec<String>,
+    /// Whether clients on the node's own machine may use plain text.
+    pub is_plain_at_home: bool,
+    /// Other machines whose clients may.
+    pub plain: Vec<IpNetwork>,
 }
 
 /// How a node keeps its data on disk.

@@ -114,6 +114,9 @@ pub enum NodeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The certificate for clients, or its key, cannot be used.
+    #[error("the certificate for clients: {0}")]
+    Certificate(String),
     /// A joiner was given no peer.
     #[error("a node that joins needs the address of at least one node of the network")]
     NoPeers,

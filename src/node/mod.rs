@@ -20,9 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clients::certificates::Certificates;
 use clients::file_jobs::Saving;
 use clients::files::ClientFiles;
 use config::{CALLED_WAIT, CLIENT_PORT, Config, GOSSIP_PORT, PEER_WAIT, Start};
+use distkv_tls::CaHash;
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
 use lifecycle::bind::{GossipSockets, bind_client, bind_gossip};
@@ -137,6 +139,8 @@ struct Inner {
     /// Of a node with a data directory.
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
+    /// Of a node that speaks TLS to clients.
+    certificates: Option<Arc<Certificates>>,
 }
 
 impl Node {
@@ -191,6 +195,9 @@ impl Node {
         rt::spawn(monitoring::purge::watch_purging(Arc::clone(links)));
         rt::spawn(monitoring::auth::watch_auth(Arc::clone(links)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
+        if let Some(certificates) = &node.inner.certificates {
+            rt::spawn(clients::certificates::look_after(Arc::downgrade(certificates)));
+        }
         if plan.patience_ms(links, &timing) == 0 {
             // There is no node to wait for.
             plan.carry_out(links, &timing).await;
@@ -247,15 +254,18 @@ impl Node {
         if let Some(addr) = me.swim_addr() {
             swim.become_member(addr, incarnation);
         }
+        let certificates = tls_of(config, &me)?;
         let stop = Stop::default();
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone(), keys);
         let links = Arc::new(links);
         let server = {
             let saving = (durable.clone(), Arc::clone(&saving));
-            clients::port::open(client, client_addr, &links, config, saving)
+            let tls = certificates.as_ref().map(|certificates| certificates.settings());
+            clients::port::open(client, client_addr, &links, config, saving, tls)
         };
         let accepting = Mutex::new(None);
-        let inner = Inner { hub, me, links, server, swim, stop, accepting, durable, saving };
+        let inner =
+            Inner { hub, me, links, server, swim, stop, accepting, durable, saving, certificates };
         let inner = Arc::new(inner);
         Ok((Self { inner }, gossip.tcp))
     }
@@ -282,6 +292,19 @@ impl Node {
     #[must_use]
     pub fn hub(&self) -> &Arc<Hub> {
         &self.inner.hub
+    }
+
+    /// By what clients know the CA of the certificate that this node shows them; none if it shows none.
+    #[must_use]
+    pub fn ca_hash(&self) -> Option<CaHash> {
+        self.inner.certificates.as_ref().and_then(|certificates| certificates.ca_hash())
+    }
+
+    /// Reads the files of the certificate for clients again. If they are bad, the log says so and the certificate stays.
+    pub fn reload_certificate(&self) {
+        if let Some(certificates) = &self.inner.certificates {
+            certificates.reload();
+        }
     }
 
     /// What it has sent to other nodes so far.
@@ -379,6 +402,11 @@ fn open_client_files(config: &Config) -> Result<Option<ClientFiles>, NodeError> 
         return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)));
     }
     ClientFiles::open(path).map(Some).map_err(failed)
+}
+
+/// The certificate for clients, if they are to use TLS.
+fn tls_of(config: &Config, me: &Arc<Myself>) -> Result<Option<Arc<Certificates>>, NodeError> {
+    config.tls.as_ref().map(|tls| Certificates::open(tls, me)).transpose()
 }
 
 /// Begins with the state that was read. From then on the directory records what leaves the node.

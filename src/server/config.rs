@@ -1,6 +1,7 @@
 //! What one client may do to the node. Each limit is at or below what the protocol allows.
 
 use super::access::cluster_key::ClusterKey;
+use super::connections::tls::TlsSettings;
 use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -54,6 +55,8 @@ pub struct ServerConfig {
     /// The cluster's key: clients must log in whatever the data says, and those who have the key are admins.
     /// None: clients must log in if the data says so.
     pub cluster_key: Option<ClusterKey>,
+    /// TLS at the client port; none: all in plain text.
+    pub tls: Option<TlsSettings>,
 }
 
 impl Default for ServerConfig {
@@ -72,6 +75,7 @@ impl Default for ServerConfig {
             remote_restore: false,
             ignore_auth: false,
             cluster_key: None,
+            tls: None,
         }
     }
 }

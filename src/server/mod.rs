@@ -35,6 +35,7 @@ use parking_lot::Mutex;
 pub use cluster::{purge_block, shards};
 pub use command::access::unenforced::unenforced_warnings;
 pub use config::ServerConfig;
+pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo,
     MemberState, NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
@@ -107,6 +108,7 @@ pub(crate) struct Shared {
     /// Invariant: at most [`LEAVERS_MAX`].
     leavers: Mutex<Vec<TcpStream>>,
     refusals: AtomicUsize,
+    handshakes: connections::tls::Handshakes,
     accepted: AtomicU64,
     refused: AtomicU64,
     /// For the log: clients that were refused, and clients that were closed for the memory of all.
@@ -265,6 +267,7 @@ impl Server {
             ended: Event::new(),
             leavers: Mutex::default(),
             refusals: AtomicUsize::new(0),
+            handshakes: connections::tls::Handshakes::default(),
             accepted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             refused_tally: connections::throttled_warning::Tally::default(),

@@ -71,6 +71,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         ignore_auth: false,
         key: None,
         insecure: false,
+        tls: None,
         memory_max: None,
         client_memory_max: CLIENT_MEMORY,
         open_requests_max: OPEN_REQUESTS,

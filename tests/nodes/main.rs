@@ -23,3 +23,4 @@ mod in_process;
 mod secured;
 mod server;
 mod sockets;
+mod tls;

@@ -2,7 +2,7 @@
 //! prints the answers (against a scripted node), and whole networks of real processes.
 
 mod bench;
-mod command;
+pub(crate) mod command;
 mod commands;
 mod fake;
 mod nodes;

@@ -27,6 +27,7 @@ mod cluster;
 mod demo;
 mod files;
 mod starts;
+mod tls;
 
 use std::collections::BTreeSet;
 
@@ -34,8 +35,8 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 6] =
-    [cluster::ROWS, demo::ROWS, files::README, files::HELP, starts::ROWS, bench::ROWS];
+const SCENES: [&[Row]; 7] =
+    [cluster::ROWS, demo::ROWS, files::README, files::HELP, starts::ROWS, bench::ROWS, tls::ROWS];
 
 #[test]
 fn every_printed_command_is_run() {
@@ -98,6 +99,11 @@ fn the_files_of_the_help_are_what_it_says() {
 #[test]
 fn nodes_start_as_the_help_says() {
     inside_own_network(test_name!("nodes_start_as_the_help_says"), || play(starts::ROWS));
+}
+
+#[test]
+fn clients_use_tls_as_it_says() {
+    inside_own_network(test_name!("clients_use_tls_as_it_says"), || play(tls::ROWS));
 }
 
 #[test]

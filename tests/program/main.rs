@@ -31,6 +31,7 @@ mod processes;
 mod secure;
 mod stalled_watcher;
 mod survival;
+mod tls;
 
 /// A test function's name behind its module's, without the crate's.
 fn name_of(module: &str, name: &str) -> String {

@@ -39,8 +39,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("storage", &["model", "tree", "protocol", "replica", "engine", "rt"]),
     ("rt", &["model"]),
     ("secure", &["model", "protocol", "membership"]),
-    ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt"]),
-    ("client", &["model", "rt"]),
+    ("server", &["model", "tree", "protocol", "replica", "engine", "storage", "hub", "rt", "tls"]),
+    ("client", &["model", "rt", "tls"]),
+    ("tls", &[]),
     ("command", &["protocol", "client", "model", "rt"]),
     ("bench", &["command", "client", "model", "rt"]),
     (

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::client::HostPort;
 use crate::command::error::CliError;
 use crate::command::remote::{RemoteArgs, parse_address};
 use crate::command::units::{parse_bytes, parse_duration};
 use crate::distkv::DistKv;
 use crate::keys::Distribution;
 use crate::measure::{measure, resolve};
+use crate::sockets::Secure;
 use crate::wire::Protocol;
 use crate::{place, report};
 
@@ -48,9 +50,14 @@ impl LoadArgs {
     /// # Errors
     /// The options make no sense, a node fails, or the person at the terminal interrupts.
     pub fn run_on_nodes(&self, remote: &RemoteArgs) -> Result<(), CliError> {
-        let targets = self.targets(remote)?;
-        let Some(node) = targets.first() else { return Ok(()) };
-        place::tidily(*node, self.keep, || self.run_on(&targets, DistKv::Place, remote.json))
+        let (names, access) = (self.names(remote)?, remote.access()?);
+        let targets = names.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+        let (Some(node), Some(to)) = (targets.first(), names.first()) else { return Ok(()) };
+        let host = (names.len() == 1).then(|| to.host.clone());
+        let secure = access.tls().cloned().map(|tls| Secure { tls, host });
+        let shape = Shape { secure, ..self.shape.clone() };
+        let at = place::At { node: *node, to: to.clone(), access };
+        place::tidily(&at, self.keep, || run_on(&shape, &targets, DistKv::Place, remote.json))
     }
 
     /// Measures servers that speak `protocol`, and prints what it came to. What was written stays.
@@ -58,31 +65,29 @@ impl LoadArgs {
     /// # Errors
     /// The options make no sense, or a server fails.
     pub fn run(&self, remote: &RemoteArgs, protocol: impl Protocol) -> Result<(), CliError> {
-        self.run_on(&self.targets(remote)?, protocol, remote.json)
+        let targets = self.names(remote)?.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+        run_on(&self.shape, &targets, protocol, remote.json)
     }
 
-    fn run_on(
-        &self,
-        targets: &[SocketAddr],
-        protocol: impl Protocol,
-        json: bool,
-    ) -> Result<(), CliError> {
-        let measured = measure(targets, protocol, &self.shape)?;
-        place::check_interrupted()?;
-        report::load(&self.shape, &measured, json)
-    }
-
-    /// The addresses of the servers, at least one.
-    fn targets(&self, remote: &RemoteArgs) -> Result<Vec<SocketAddr>, CliError> {
+    /// The servers, at least one.
+    fn names(&self, remote: &RemoteArgs) -> Result<Vec<HostPort>, CliError> {
         self.shape.check()?;
-        let targets = if self.target.is_empty() {
-            vec![remote.address()?]
-        } else {
-            let parse = |text: &String| parse_address("--target", text);
-            self.target.iter().map(parse).collect::<Result<_, _>>()?
-        };
-        targets.iter().map(resolve).collect()
+        if self.target.is_empty() {
+            return Ok(vec![remote.address()?]);
+        }
+        self.target.iter().map(|text| parse_address("--target", text)).collect()
     }
+}
+
+fn run_on(
+    shape: &Shape,
+    targets: &[SocketAddr],
+    protocol: impl Protocol,
+    json: bool,
+) -> Result<(), CliError> {
+    let measured = measure(targets, protocol, shape)?;
+    place::check_interrupted()?;
+    report::load(shape, &measured, json)
 }
 
 /// The load's shape.
@@ -136,6 +141,10 @@ pub struct Shape {
     /// For the random choices: the same seed, the same requests
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+
+    /// How the connections use TLS.
+    #[arg(skip)]
+    pub secure: Option<Secure>,
 }
 
 impl Shape {

@@ -14,6 +14,7 @@
 //! | [`keys`] | which key comes next |
 //! | [`place`] | where it writes on a node, and that it is deleted again |
 //! | [`process`] | what the server costs |
+//! | [`sockets`] | sockets, plain or with TLS |
 //! | [`report`] | tables and plots for people, JSON for programs |
 
 use distkv_client as client;
@@ -29,4 +30,5 @@ pub mod measure;
 pub mod place;
 pub mod process;
 pub mod report;
+pub mod sockets;
 pub mod wire;

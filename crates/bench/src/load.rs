@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::command::error::CliError;
 use crate::keys::{Ops, Values};
 use crate::place::is_interrupted;
 use crate::rt;
+use crate::sockets::{Secure, Stream};
 use crate::wire::{Protocol, Tag, WireError, connection_number};
 
 /// Longest latency that is told apart: a minute, in nanoseconds.
@@ -36,6 +36,8 @@ pub struct Work<P> {
     pub protocol: P,
     /// One connection for each.
     pub targets: Vec<SocketAddr>,
+    /// How they use TLS; none: plain text.
+    pub secure: Option<Secure>,
     /// Requests in flight on each.
     pub depth: usize,
     /// What is done, one after the other.
@@ -165,7 +167,7 @@ struct Connection {
     target: SocketAddr,
     /// No other one's.
     number: u64,
-    stream: TcpStream,
+    stream: Stream,
     input: Vec<u8>,
     /// How much of `input` is filled, and where the first answer that was not taken begins.
     filled: usize,
@@ -208,12 +210,9 @@ impl<P: Protocol> Generator<P> {
         let mut connections = Vec::new();
         for (index, target) in work.targets.iter().enumerate() {
             let connect = || {
-                let stream = std::net::TcpStream::connect(target)?;
-                stream.set_nodelay(true)?;
-                stream.set_nonblocking(true)?;
-                let mut stream = TcpStream::from_std(stream);
+                let mut stream = Stream::connect(*target, work.secure.as_ref())?;
                 let interest = Interest::READABLE | Interest::WRITABLE;
-                poll.registry().register(&mut stream, Token(index), interest)?;
+                poll.registry().register(&mut stream.socket, Token(index), interest)?;
                 io::Result::Ok(stream)
             };
             let stream = connect().map_err(|error| LoadError::Connect(*target, error))?;
@@ -424,7 +423,10 @@ impl Connection {
             self.output.clear();
             self.written = 0;
         }
-        Ok(())
+        match self.stream.flush() {
+            Err(error) if !is_transient(&error) => Err(LoadError::Lost(self.target, error)),
+            _ => Ok(()),
+        }
     }
 }
 

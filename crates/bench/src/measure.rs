@@ -88,6 +88,7 @@ pub fn measure_those(
     let end = counted_from.saturating_add(nanos(shape.duration));
     let threads = shape.threads.min(shape.connections);
     let work = |thread: usize| Work {
+        secure: shape.secure.clone(),
         protocol,
         targets: (thread..shape.connections)
             .step_by(threads)
@@ -142,6 +143,7 @@ pub fn fill(
     let now = rt::now_ns();
     let target = targets.first().copied();
     let work = Work {
+        secure: shape.secure.clone(),
         protocol,
         targets: target.into_iter().cycle().take(FILL_CONNECTIONS).collect(),
         depth: FILL_DEPTH,

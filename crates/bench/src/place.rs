@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::client::{Connection, Fields, HostPort, Options};
+use crate::client::{Access, Connection, Fields, HostPort, Options};
 use crate::command::error::{CliError, EXIT_INTERRUPTED};
 use crate::command::signals::on_signals;
 use crate::model::path::Path;
@@ -15,6 +15,23 @@ use crate::rt;
 pub const PLACE: &str = "distkv-bench";
 /// How long connecting to the node may take that is to delete them.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// The node on which it writes, and how that is reached.
+pub struct At {
+    /// One of its addresses.
+    pub node: SocketAddr,
+    /// Its name or address, as it was given.
+    pub to: HostPort,
+    /// Whether by TLS, and as whom.
+    pub access: Access,
+}
+
+/// In plain text.
+impl From<SocketAddr> for At {
+    fn from(node: SocketAddr) -> Self {
+        Self { node, to: HostPort::from(node), access: Access::default() }
+    }
+}
 
 /// Whether SIGINT or SIGTERM came. Only one measurement runs in a process.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -46,12 +63,13 @@ pub fn place() -> Result<Path, CliError> {
 /// # Errors
 /// That of the measurement; [`CliError::Interrupted`]; or that of deleting.
 pub fn tidily(
-    node: SocketAddr,
+    at: &At,
     keep: bool,
     measure: impl FnOnce() -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     // Where nothing can be written, there is nothing to delete, either.
-    drop(rt::block_on(connect(node))?);
+    let node = at.node;
+    drop(rt::block_on(connect(at))?);
     if keep {
         eprintln!("note: this writes below {PLACE}; {} deletes that", by_hand(node));
         return measure();
@@ -65,7 +83,7 @@ pub fn tidily(
     });
     heard.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
     let measured = measure();
-    let deleted = rt::block_on(delete(node)).map_err(|error| {
+    let deleted = rt::block_on(delete(at)).map_err(|error| {
         let by_hand = by_hand(node);
         CliError::Failure(format!("cannot delete {PLACE}: {error}; {by_hand} deletes it"))
     });
@@ -91,13 +109,18 @@ fn by_hand(node: SocketAddr) -> String {
     format!("`distkv-node delete {PLACE} --recursive --connect {node}`")
 }
 
-async fn connect(node: SocketAddr) -> Result<Connection, CliError> {
-    let options = Options { connect_timeout: CONNECT_MAX, window: None, nowait: true, login: None };
-    Ok(Connection::connect(&HostPort::from(node), options).await?)
+async fn connect(at: &At) -> Result<Connection, CliError> {
+    let options = Options {
+        connect_timeout: CONNECT_MAX,
+        window: None,
+        nowait: true,
+        access: at.access.clone(),
+    };
+    Ok(Connection::connect(&at.to, options).await?)
 }
 
 /// Deletes all that is there. How long that takes depends on how much it is.
-async fn delete(node: SocketAddr) -> Result<(), CliError> {
-    connect(node).await?.request("delete_tree", &Fields::at(&place()?)).await?;
+async fn delete(at: &At) -> Result<(), CliError> {
+    connect(at).await?.request("delete_tree", &Fields::at(&place()?)).await?;
     Ok(())
 }

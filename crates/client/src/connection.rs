@@ -10,21 +10,20 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender, TrySendError};
-use futures::io::AsyncWriteExt;
 
+use super::credentials::Access;
 use super::error::ClientError;
-use super::login::Login;
 use super::message::{Fields, Greeting, Message, REQUEST_BYTES_MAX, encode_ack, encode_settings};
+use super::wire::Wire;
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::model::lengthen::{LengthenError, Lengthener};
 use crate::model::path::Path;
-use crate::rt::{self, TcpStream};
+use crate::rt;
 use reading::Incoming;
 use shared::{OpenRequest, Shared};
 
@@ -43,10 +42,6 @@ const WINDOW_MAX: u64 = 4096;
 /// Messages beyond the window that are accepted: a stream's end, or an error, need not wait for
 /// acknowledgements.
 const WINDOW_SLACK: usize = 8;
-/// How long a connection may be silent before the system asks the other side's machine whether
-/// it is still there. Watchers wait for hours on connections over which nothing comes.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-
 /// How a connection is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -58,8 +53,8 @@ pub struct Options {
     /// Be refused (`not_ready`) by a node that is still catching up with its network. Otherwise
     /// requests wait there, for half a minute by default.
     pub nowait: bool,
-    /// As whom, where the node asks for a login.
-    pub login: Option<Login>,
+    /// Whether by TLS, and as whom.
+    pub access: Access,
 }
 
 impl Default for Options {
@@ -68,7 +63,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(10),
             window: Some(64),
             nowait: false,
-            login: None,
+            access: Access::default(),
         }
     }
 }
@@ -85,13 +80,19 @@ impl Connection {
     ///
     /// # Errors
     /// [`ClientError::Resolve`], [`ClientError::Connect`], or [`ClientError::Protocol`] when
-    /// something else listens there; [`ClientError::NoAccess`] where the login fails.
+    /// something else listens there; [`ClientError::NoAccess`] where TLS or the login fails.
     pub async fn connect(to: &HostPort, options: Options) -> Result<Connection, ClientError> {
         let connecting = async {
-            let stream = connect_any(to, options.connect_timeout).await?;
-            let mut incoming = Incoming::new(stream.clone(), to.to_string());
-            let greeting = incoming.greeting().await?;
-            Ok::<_, ClientError>((stream, incoming, greeting))
+            let wire = Wire::connect(to, &options.access, options.connect_timeout).await?;
+            let mut incoming = Incoming::new(wire.clone(), to.to_string());
+            let greeting = incoming.greeting().await.map_err(|error| match error {
+                // A node that does not accept the client's certificate says so only now.
+                ClientError::Lost { address, reason } if options.access.is_secured() => {
+                    ClientError::NoAccess { address, reason }
+                }
+                error => error,
+            })?;
+            Ok::<_, ClientError>((wire, incoming, greeting))
         };
         let timed_out = || ClientError::Connect {
             address: to.to_string(),
@@ -101,7 +102,7 @@ impl Connection {
             ),
         };
         let connected = rt::timeout(options.connect_timeout, connecting).await;
-        let (stream, incoming, greeting) = connected.ok_or_else(timed_out)??;
+        let (wire, mut incoming, greeting) = connected.ok_or_else(timed_out)??;
 
         let window = decide_window(options.window, greeting.qlen);
         let (outgoing, queue) = async_channel::bounded(OUTGOING_MAX);
@@ -111,11 +112,12 @@ impl Connection {
             // The queue is empty and open.
             let _ = outgoing.try_send(encode_settings(window.unwrap_or(0), nowait));
         }
-        let shared = Arc::new(Shared::new(to.to_string(), greeting, window, stream.clone()));
-        rt::spawn(write_queued(stream, queue, Arc::clone(&shared)));
+        incoming.writer_is(&outgoing);
+        let shared = Arc::new(Shared::new(to.to_string(), greeting, window, wire.stream().clone()));
+        rt::spawn(write_queued(wire, queue, Arc::clone(&shared)));
         rt::spawn(incoming.read_all(Arc::clone(&shared)));
         let connection = Connection { shared, outgoing };
-        if let Some(login) = &options.login {
+        if let Some(login) = options.access.login() {
             let logged_in = rt::timeout(options.connect_timeout, login.run(&connection)).await;
             let result = logged_in.unwrap_or_else(|| {
                 let reason = format!("no answer to the login within {:?}", options.connect_timeout);
@@ -364,61 +366,18 @@ fn whole_path(paths: &mut Lengthener, message: &Message) -> Result<Option<Path>,
     Ok(Some(path))
 }
 
-/// A TCP connection to the first of the host's addresses that takes one.
-async fn connect_any(to: &HostPort, timeout: Duration) -> Result<TcpStream, ClientError> {
-    let addresses = rt::resolve(to).await.map_err(|error| ClientError::Resolve {
-        address: to.to_string(),
-        reason: error.to_string(),
-    })?;
-    // The last one may take all the time that is left; those before it must leave some.
-    let share = timeout / u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
-    let mut reasons = Vec::new();
-    for (index, address) in addresses.iter().enumerate() {
-        let is_last = index + 1 == addresses.len();
-        let patience = if is_last { timeout } else { share };
-        match rt::timeout(patience, TcpStream::connect(*address)).await {
-            Some(Ok(stream)) => {
-                prepare(&stream);
-                return Ok(stream);
-            }
-            Some(Err(error)) => reasons.push((*address, error.to_string())),
-            None => reasons.push((*address, String::from("no answer"))),
-        }
-    }
-    Err(ClientError::Connect { address: to.to_string(), reason: list_reasons(&reasons) })
-}
-
-/// Options of the socket. Where the system refuses them, things are slower, not wrong.
-fn prepare(stream: &TcpStream) {
-    let keep_alive = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE);
-    let _ = stream.set_nodelay(true);
-    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&keep_alive);
-}
-
-/// One address's reason alone, several with their addresses.
-fn list_reasons(reasons: &[(SocketAddr, String)]) -> String {
-    match reasons {
-        [(_, reason)] => reason.clone(),
-        _ => {
-            let each: Vec<_> =
-                reasons.iter().map(|(address, why)| format!("{address}: {why}")).collect();
-            each.join("; ")
-        }
-    }
-}
-
 /// Writes what is queued until the connection ends, as much as possible at a time.
-async fn write_queued(mut stream: TcpStream, queue: Receiver<Vec<u8>>, shared: Arc<Shared>) {
+async fn write_queued(mut wire: Wire, queue: Receiver<Vec<u8>>, shared: Arc<Shared>) {
     while let Ok(mut batch) = queue.recv().await {
         while batch.len() < WRITE_BYTES {
             let Ok(next) = queue.try_recv() else { break };
             batch.extend_from_slice(&next);
         }
-        if let Err(error) = stream.write_all(&batch).await {
+        if let Err(error) = wire.write_all(&batch).await {
             shared.end(shared.lost_because(error.to_string()));
             break;
         }
     }
     // All handles are gone, or the connection is: either way the reader has nothing to wait for.
-    let _ = stream.shutdown(std::net::Shutdown::Both);
+    wire.close().await;
 }

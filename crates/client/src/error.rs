@@ -23,7 +23,8 @@ pub enum ClientError {
         /// Why not.
         reason: String,
     },
-    /// The node does not know the user, or its secret is another one. Nothing else was sent.
+    /// No TLS came about, or the node does not know the user: the reason says which of address, name, CA, time, user
+    /// and secret is wrong. No request was sent.
     #[error("cannot get into {address}: {reason}")]
     NoAccess {
         /// Where to.

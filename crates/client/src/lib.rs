@@ -22,6 +22,7 @@
 //!
 //! | module | pure? | what |
 //! |---|---|---|
+//! | [`credentials`] | yes | whether by TLS, and as whom |
 //! | [`chain`] | yes | a chain as clients see it |
 //! | [`connection`] | no | connect, request, stream |
 //! | [`error`] | yes | what can go wrong |
@@ -35,12 +36,14 @@
 //! | [`splitter`] | yes | where one message ends and the next begins |
 //! | [`stats`] | no | counters |
 //! | [`topology`] | no | the nodes of the network, kept up to date |
+//! | [`wire`] | no | the bytes of a connection, in plain text or by TLS |
 
 use distkv_model as model;
 use distkv_runtime as rt;
 
 pub mod chain;
 pub mod connection;
+pub mod credentials;
 pub mod error;
 pub mod login;
 pub mod message;
@@ -52,12 +55,14 @@ pub mod smart;
 pub mod splitter;
 pub mod stats;
 pub mod topology;
+pub mod wire;
 
 pub use crate::model::host_port::HostPort;
 pub use crate::model::path::Path;
 pub use crate::rt::block_on;
 pub use chain::Chain;
 pub use connection::{Connection, Options, ReplyStream, StreamEvent};
+pub use credentials::Access;
 pub use error::{ClientError, ServerError};
 pub use login::Login;
 pub use message::{Fields, Greeting, Message};

@@ -130,10 +130,10 @@ impl From<ClientError> for CliError {
                 format!("{}; log in with --user and --secret-file", told(server))
             }
             ClientError::Server(server) => told(server),
-            ClientError::NoAccess { .. } => error.to_string(),
-            ClientError::Lost { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
-                error.to_string()
-            }
+            ClientError::NoAccess { .. }
+            | ClientError::Lost { .. }
+            | ClientError::TooLarge(_)
+            | ClientError::Busy(_) => error.to_string(),
         })
     }
 }

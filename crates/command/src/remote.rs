@@ -1,17 +1,23 @@
 //! What all commands against a running node have in common: where it is, and how it is asked.
 
-use std::env;
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::Read;
+use std::str::FromStr;
 use std::time::Duration;
+use std::{env, fmt};
 
 use clap::Args;
 use distkv_client::smart::{RawRequest, WriteId};
 use distkv_client::{
-    Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Message, Options,
-    ReplyStream, RetryPolicy, StreamEvent,
+    Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Message,
+    Options, ReplyStream, RetryPolicy, StreamEvent,
 };
 use distkv_model::host_port::CLIENT_PORT;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
+use distkv_tls::Ticket;
+use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 
 use crate::error::CliError;
 use crate::login::LoginArgs;
@@ -19,12 +25,32 @@ use crate::units::parse_duration;
 
 /// The environment's variable for `--connect`.
 const CONNECT: &str = "DISTKV_CONNECT";
+/// The environment's variable for `--ticket`.
+const TICKET: &str = "DISTKV_TICKET";
 /// How long a node may take for an answer unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much longer is waited where the node itself keeps to the time, so that it is the node that
 /// tells what came of the request.
 const NODE_TELLS: Duration = Duration::from_secs(5);
+
+/// A ticket as it was typed: a secret.
+#[derive(Clone, PartialEq, Eq)]
+struct TicketText(String);
+
+impl fmt::Debug for TicketText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketText")
+    }
+}
+
+impl FromStr for TicketText {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
 
 /// Where the node is, and how it is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -34,6 +60,11 @@ pub struct RemoteArgs {
     /// [env: DISTKV_CONNECT] [default: 127.0.0.1:27586]
     #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
     connect: Vec<String>,
+
+    /// Where the nodes are, how they are known (TLS), and who you are: a ticket, or @FILE with one
+    /// in it, which hides it from `ps` [env: DISTKV_TICKET]
+    #[arg(long, value_name = "TICKET|@FILE")]
+    ticket: Option<TicketText>,
 
     /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -65,6 +96,7 @@ impl RemoteArgs {
     pub fn or(self, before: RemoteArgs) -> RemoteArgs {
         RemoteArgs {
             connect: if self.connect.is_empty() { before.connect } else { self.connect },
+            ticket: self.ticket.or(before.ticket),
             timeout: self.timeout.or(before.timeout),
             json: self.json || before.json,
             answer: self.answer.or(before.answer),
@@ -75,10 +107,9 @@ impl RemoteArgs {
     /// Connects to the node; of several, to the first that answers.
     pub async fn connect(&self) -> Result<Remote, CliError> {
         let timeout = self.timeout_or_default();
-        let addresses = self.addresses()?;
+        let (addresses, access) = (self.addresses()?, self.access()?);
         // One that is silent must leave time for the others.
         let share = timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-        let login = self.login.read()?;
         let mut failed = None;
         for address in &addresses {
             // One command, one stream: that the socket is not read is all the flow control it needs.
@@ -87,7 +118,7 @@ impl RemoteArgs {
                 connect_timeout: share,
                 window: None,
                 nowait: true,
-                login: login.clone(),
+                access: access.clone(),
             };
             match Connection::connect(address, options).await {
                 Ok(connection) => {
@@ -112,10 +143,8 @@ impl RemoteArgs {
         let timeout = self.timeout_or_default();
         let total_deadline = self.answer_timeout();
         let retry = RetryPolicy { total_deadline, ..RetryPolicy::default() };
-        let mut config = ClientConfig::new().retry(retry).connect_deadline(timeout);
-        if let Some(login) = self.login.read()? {
-            config = config.login(login);
-        }
+        let config = ClientConfig::new().retry(retry).connect_deadline(timeout);
+        let config = config.access(self.access()?);
         Ok(Client::connect(self.addresses()?, config).await?)
     }
 
@@ -146,12 +175,43 @@ impl RemoteArgs {
 
     /// Where to connect, in the order given; at least one.
     pub fn addresses(&self) -> Result<Vec<HostPort>, CliError> {
-        let (what, texts) = match (self.connect.is_empty(), env::var(CONNECT)) {
-            (false, _) => ("--connect", self.connect.clone()),
-            (true, Ok(text)) => (CONNECT, text.split(',').map(str::to_owned).collect()),
-            (true, Err(_)) => ("", vec![format!("127.0.0.1:{CLIENT_PORT}")]),
+        let typed = self.ticket.as_ref();
+        let (what, texts) = if !self.connect.is_empty() {
+            ("--connect", self.connect.clone())
+        } else if let (None, Ok(text)) = (typed, env::var(CONNECT)) {
+            (CONNECT, text.split(',').map(str::to_owned).collect())
+        } else if let Some(ticket) = self.ticket()? {
+            ("the ticket", ticket.addresses)
+        } else {
+            ("", vec![format!("127.0.0.1:{CLIENT_PORT}")])
         };
         texts.iter().map(|text| parse_address(what, text.trim())).collect()
+    }
+
+    /// The ticket that was given, if one was.
+    fn ticket(&self) -> Result<Option<Ticket>, CliError> {
+        let (what, text) = match (&self.ticket, env::var(TICKET)) {
+            (Some(TicketText(text)), _) => ("--ticket", text.clone()),
+            (None, Ok(text)) if !text.is_empty() => (TICKET, text),
+            (None, _) => return Ok(None),
+        };
+        read_ticket(what, &text).map(Some)
+    }
+
+    /// Whether by TLS, and as whom.
+    ///
+    /// # Errors
+    /// The ticket is none, or cannot be used.
+    pub fn access(&self) -> Result<Access, CliError> {
+        let access = match self.ticket()? {
+            None => Access::default(),
+            Some(ticket) => Access::of_ticket(&ticket)
+                .map_err(|error| CliError::Usage(format!("the ticket: {error}")))?,
+        };
+        Ok(match self.login.read()? {
+            None => access,
+            Some(login) => access.log_in(login),
+        })
     }
 }
 
@@ -274,6 +334,22 @@ fn no_greeting(error: ClientError) -> CliError {
     }
 }
 
+/// Reads a ticket, or the file with one that `@` stands before; `what` is the option, or so, that it stands behind.
+///
+/// # Errors
+/// It is no ticket, or the file cannot be read.
+pub fn read_ticket(what: &str, text: &str) -> Result<Ticket, CliError> {
+    let wrong = |error: TicketError| CliError::Usage(format!("{what}: {error}"));
+    let Some(file) = text.strip_prefix('@') else { return text.parse().map_err(wrong) };
+    let mut bytes = Vec::new();
+    // With the end of its line, and one byte that shows that there is too much.
+    let most = TICKET_BYTES_MAX as u64 + 3;
+    let read = File::open(file).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    read.map_err(|error| CliError::Failure(format!("cannot read {file}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong(TicketError::NoTicket))?;
+    text.parse().map_err(|error| CliError::Usage(format!("{what} {file}: {error}")))
+}
+
 /// Reads a node's client address; `what` is the option, or so, that it stands behind.
 pub fn parse_address(what: &str, text: &str) -> Result<HostPort, CliError> {
     HostPort::parse(text, Some(CLIENT_PORT))
@@ -333,6 +409,7 @@ mod tests {
     fn what_stands_after_the_command_wins() {
         let of = |connect: Option<&str>, json| RemoteArgs {
             connect: connect.map(str::to_owned).into_iter().collect(),
+            ticket: None,
             timeout: None,
             json,
             answer: None,

@@ -14,7 +14,7 @@ use crate::cli::remote::{Remote, RemoteArgs, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, json_of, printable, text_of};
 use crate::client::message::array_items;
 use crate::client::{
-    ClientError, Connection, Fields, HostPort, Message, Options, ReplyStream, StreamEvent,
+    Access, ClientError, Connection, Fields, HostPort, Message, Options, ReplyStream, StreamEvent,
 };
 use crate::model::path::Path;
 
@@ -89,11 +89,13 @@ struct Node {
 }
 
 pub(in crate::cli) async fn run(args: ConflictsArgs) -> Result<(), CliError> {
-    let timeout = args.remote.timeout_or_default();
-    let mut asking =
-        Asking { nodes: vec![connect(&args.remote.address()?, timeout).await?], is_complete: true };
+    let (timeout, access) = (args.remote.timeout_or_default(), args.remote.access()?);
+    let mut asking = Asking {
+        nodes: vec![connect(&args.remote.address()?, &access, timeout).await?],
+        is_complete: true,
+    };
     if args.all {
-        asking.add_members(timeout).await?;
+        asking.add_members(&access, timeout).await?;
     }
     if args.follow {
         // Before the lists are asked for, so that none is missed between the two.
@@ -140,7 +142,7 @@ impl Asking {
     }
 
     /// Adds the other members of the first node's network.
-    async fn add_members(&mut self, timeout: Duration) -> Result<(), CliError> {
+    async fn add_members(&mut self, access: &Access, timeout: Duration) -> Result<(), CliError> {
         let Some(first) = self.nodes.first() else { return Ok(()) };
         let reply = first.remote.request("members", &Fields::new()).await?;
         let members = array_items(reply.get("result").unwrap_or_default());
@@ -149,7 +151,7 @@ impl Asking {
                 continue;
             }
             let name = printable(member.str("name").unwrap_or("?")).into_owned();
-            match connect_member(&name, &member, timeout).await {
+            match connect_member(&name, &member, access, timeout).await {
                 Ok(node) => self.nodes.push(node),
                 Err(error) => self.leave_out(&name, false, error)?,
             }
@@ -207,16 +209,26 @@ impl Node {
     }
 }
 
-async fn connect(address: &HostPort, timeout: Duration) -> Result<Node, CliError> {
+async fn connect(address: &HostPort, access: &Access, timeout: Duration) -> Result<Node, CliError> {
     // Two streams are open at once where it is followed: so with flow control.
-    let options = Options { connect_timeout: timeout, nowait: true, ..Options::default() };
+    let options = Options {
+        connect_timeout: timeout,
+        nowait: true,
+        access: access.clone(),
+        ..Options::default()
+    };
     let connection = Connection::connect(address, options).await?;
     let name = connection.greeting().node.clone();
     let remote = Remote::over(connection, timeout);
     Ok(Node { name: printable(&name).into_owned(), remote, watch: None, last: 0 })
 }
 
-async fn connect_member(name: &str, member: &Message, timeout: Duration) -> Result<Node, CliError> {
+async fn connect_member(
+    name: &str,
+    member: &Message,
+    access: &Access,
+    timeout: Duration,
+) -> Result<Node, CliError> {
     let failure = |text: String| Err(CliError::Failure(text));
     let client = match (member.str("state"), member.str("client")) {
         (Some("down"), _) => return failure(String::from("it is down")),
@@ -225,7 +237,7 @@ async fn connect_member(name: &str, member: &Message, timeout: Duration) -> Resu
     };
     let address =
         HostPort::parse(client, None).map_err(|error| CliError::Failure(error.to_string()))?;
-    let node = connect(&address, timeout).await?;
+    let node = connect(&address, access, timeout).await?;
     if node.name == name {
         return Ok(node);
     }

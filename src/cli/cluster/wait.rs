@@ -9,7 +9,7 @@ use super::status::{is_ready, status_json};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, count_of};
-use crate::client::{Connection, Fields, HostPort, Message, Options};
+use crate::client::{Access, Connection, Fields, HostPort, Message, Options};
 use crate::rt;
 
 /// How long is waited unless told otherwise.
@@ -40,13 +40,13 @@ pub(in crate::cli) struct WaitArgs {
 }
 
 pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
-    let address = args.remote.address()?;
+    let (address, access) = (args.remote.address()?, args.remote.access()?);
     let timeout = args.remote.timeout.unwrap_or(TIMEOUT);
     let mut last = None;
     let waiting = async {
         let mut remote = None;
         loop {
-            match look(&address, &mut remote).await {
+            match look(&address, &access, &mut remote).await {
                 Ok(status) if is_enough(&status, args.members) => return status,
                 Ok(status) => last = Some(lack_of(&status)),
                 Err(error) => {
@@ -75,11 +75,20 @@ pub(in crate::cli) async fn run(args: WaitArgs) -> Result<(), CliError> {
 }
 
 /// Asks once, over the connection that there is or a new one.
-async fn look(address: &HostPort, remote: &mut Option<Remote>) -> Result<Message, CliError> {
+async fn look(
+    address: &HostPort,
+    access: &Access,
+    remote: &mut Option<Remote>,
+) -> Result<Message, CliError> {
     let current = match remote {
         Some(remote) => remote,
         None => {
-            let options = Options { connect_timeout: LOOK_MAX, nowait: true, ..Options::default() };
+            let options = Options {
+                connect_timeout: LOOK_MAX,
+                nowait: true,
+                access: access.clone(),
+                ..Options::default()
+            };
             let connection = Connection::connect(address, options).await?;
             remote.insert(Remote::over(connection, LOOK_MAX))
         }

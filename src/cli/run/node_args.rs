@@ -92,6 +92,10 @@ Configuration file (--config):
     ignore-auth = false
     insecure = false                               # without key only
     plaintext-peers = false                        # with key only
+    cert = \"/etc/distkv/n1.pem\"                    # TLS for clients
+    cert-key = \"/etc/distkv/n1.key\"
+    client-ca = \"/etc/distkv/staff.pem\"
+    client-plaintext = [\"10.1.0.0/16\"]
     log = \"info\"
     init = { site = \"main\" }                       # run only: as TOML
     load = \"saved-state.bin\"                       # run only
@@ -116,10 +120,10 @@ Signals:
   SIGTERM, SIGINT  leave the network and end, within 3 s; a second one ends the
                    process at once. The log says how many changes are on no
                    other node, if any
-  SIGHUP           read the key file again, for links and datagrams from now
-                   on; a bad one is a warning, and the keys stay as they are.
-                   Read the configuration file's log level again; if it has
-                   none, switch debug logs on and off (without --key only)
+  SIGHUP           read the key file and the certificate for clients again; what is
+                   bad is warned of, and the old one stays. Read the
+                   configuration file's log level again; if it has none, switch
+                   debug logs on and off (without --key only)
 
 Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses \
 this node until something is changed: its name is taken, or no peer that was named is a node \
@@ -270,6 +274,8 @@ struct NodeArgs {
         default_missing_value = "true"
     )]
     plaintext_peers: Option<bool>,
+    #[command(flatten)]
+    tls: TlsArgs,
 
     /// Maximum number of client connections; fewer if the limit on open files is small, so that
     /// the node can always log and link [default: 10000]
@@ -319,6 +325,37 @@ struct NodeArgs {
     /// Print the line that says where the node is as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// How clients use TLS.
+#[derive(Debug, Clone, Args)]
+struct TlsArgs {
+    /// Serve clients of other machines by TLS, with the certificate in this PEM file, and those that lead
+    /// to its CA behind it; it is read again when it changes, and at SIGHUP
+    #[arg(long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+
+    /// The private key of --cert, as a PEM file
+    #[arg(long, value_name = "FILE")]
+    cert_key: Option<PathBuf>,
+
+    /// Certificates that a CA in this PEM file has issued log clients in, as the user that the subject's
+    /// common name says
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+
+    /// Another name or address for the certificate that the node makes from its key file; may be
+    /// repeated
+    #[arg(long = "cert-name", value_name = "NAME")]
+    cert_names: Vec<String>,
+
+    /// Also serve clients of this network without TLS, like 10.1.0.0/16; `none`: not even those on this
+    /// machine; may be repeated
+    ///
+    /// Whoever can listen on the way reads what such clients send, secrets included. A client that cannot do
+    /// TLS is better served by `distkv-node tunnel` on its machine.
+    #[arg(long, value_name = "NETWORK")]
+    client_plaintext: Vec<String>,
 }
 
 /// What a node keeps on disk.
@@ -436,6 +473,12 @@ impl NodeArgs {
             key: self.key,
             insecure: self.insecure,
             plaintext_peers: self.plaintext_peers,
+            cert: self.tls.cert,
+            cert_key: self.tls.cert_key,
+            client_ca: self.tls.client_ca,
+            cert_names: Some(self.tls.cert_names).filter(|names| !names.is_empty()),
+            client_plaintext: Some(self.tls.client_plaintext)
+                .filter(|networks| !networks.is_empty()),
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             ready_wait: self.ready_wait,

@@ -46,6 +46,7 @@ async fn serve(
     hang_ups: &Receiver<()>,
     json: bool,
 ) -> Result<(), CliError> {
+    warn_of_plain_text(&config);
     let key = config.key.as_ref().map(|key| key.file.ring.primary_id());
     let network = config.network.clone();
     let data = match &config.data {
@@ -96,6 +97,7 @@ async fn serve(
 /// Reads the key file again at each SIGHUP.
 async fn follow_key_file(node: &Node, hang_ups: &Receiver<()>) -> Infallible {
     while hang_ups.recv().await.is_ok() {
+        node.reload_certificate();
         match node.read_key_file_again().await {
             None => {}
             Some(Ok(keys)) => {
@@ -107,6 +109,15 @@ async fn follow_key_file(node: &Node, hang_ups: &Receiver<()>) -> Infallible {
         }
     }
     std::future::pending().await
+}
+
+/// Says which clients may send their secrets in plain text.
+fn warn_of_plain_text(config: &Config) {
+    for network in config.tls.iter().flat_map(|tls| &tls.plain) {
+        tracing::warn!(
+            "clients of {network} may connect without TLS: whoever can listen there reads what they send"
+        );
+    }
 }
 
 /// The one line on standard output, for those who wait for it.

@@ -2,8 +2,10 @@
 //! become a [`Config`]. Options win over the file, setting by setting.
 
 use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use distkv_tls::Ca;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 
@@ -15,7 +17,7 @@ use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, KeyConfig,
-    NETWORK, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
+    NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy, TlsConfig,
 };
 use crate::protocol::json::value_from_json;
 
@@ -32,6 +34,9 @@ const CLIENT_MEMORY_MIN: usize = 32 << 20;
 const REQUESTS_MIN: usize = 4 << 10;
 /// More watches than that a node does not have.
 const REQUESTS_MAX: usize = 64 << 10;
+
+/// Networks whose clients may use plain text.
+const PLAIN_NETWORKS_MAX: usize = 64;
 
 /// Most threads for tasks: more than the cores that there may be.
 const THREADS_MAX: usize = 1024;
@@ -69,6 +74,11 @@ pub(in crate::cli) struct Settings {
     pub(in crate::cli) key: Option<PathBuf>,
     pub(in crate::cli) insecure: Option<bool>,
     pub(in crate::cli) plaintext_peers: Option<bool>,
+    pub(in crate::cli) cert: Option<PathBuf>,
+    pub(in crate::cli) cert_key: Option<PathBuf>,
+    pub(in crate::cli) client_ca: Option<PathBuf>,
+    pub(in crate::cli) cert_names: Option<Vec<String>>,
+    pub(in crate::cli) client_plaintext: Option<Vec<String>>,
     pub(in crate::cli) max_connections: Option<usize>,
     pub(in crate::cli) max_requests: Option<usize>,
     #[serde(deserialize_with = "duration")]
@@ -154,6 +164,11 @@ impl Settings {
             key: self.key.or(other.key),
             insecure: self.insecure.or(other.insecure),
             plaintext_peers: self.plaintext_peers.or(other.plaintext_peers),
+            cert: self.cert.or(other.cert),
+            cert_key: self.cert_key.or(other.cert_key),
+            client_ca: self.client_ca.or(other.client_ca),
+            cert_names: self.cert_names.or(other.cert_names),
+            client_plaintext: self.client_plaintext.or(other.client_plaintext),
             max_connections: self.max_connections.or(other.max_connections),
             max_requests: self.max_requests.or(other.max_requests),
             ready_wait: self.ready_wait.or(other.ready_wait),
@@ -190,6 +205,7 @@ impl Settings {
     ) -> Result<Config, CliError> {
         let data = self.data_config()?;
         let key = self.key_config()?;
+        let tls = self.tls_config(key.as_ref())?;
         // The file's network, unless another one is said: then the node refuses to start.
         let of_key = key.as_ref().map(|key| key.file.ring.network().as_str().to_owned());
         let network = self.network.or(of_key).unwrap_or_else(|| NETWORK.to_owned());
@@ -238,6 +254,7 @@ impl Settings {
             called_wait: self.peer_wait,
             read_only: self.read_only.unwrap_or(false),
             ignore_auth: self.ignore_auth.unwrap_or(false),
+            tls,
             memory_max: self.max_memory,
             client_memory_max: check_client_memory(self.max_client_memory)?,
             open_requests_max: check_requests(self.max_requests)?,
@@ -278,6 +295,63 @@ impl Settings {
                 Ok(Some(KeyConfig { plaintext_peers, ..key }))
             }
         }
+    }
+
+    /// How clients use TLS, if they do.
+    fn tls_config(&self, key: Option<&KeyConfig>) -> Result<Option<TlsConfig>, CliError> {
+        let usage = |text: &str| Err(CliError::Usage(text.to_owned()));
+        let own = match (self.cert.clone(), self.cert_key.clone()) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            (Some(_), None) => {
+                return usage("--cert needs --cert-key, the file of its private key");
+            }
+            (None, Some(_)) => {
+                return usage("--cert-key needs --cert, the file of its certificate");
+            }
+        };
+        let ca = key.and_then(|key| Some((key.file.ring.network(), key.file.ca.as_ref()?)));
+        let ca = ca.map(|(network, ca)| {
+            Ca::load(network.as_str(), &ca.key, &ca.certificate)
+                .map(Arc::new)
+                .map_err(|error| CliError::Usage(format!("the CA in the key file: {error}")))
+        });
+        let ca: Option<Arc<Ca>> = ca.transpose()?;
+        let names = self.cert_names.clone().unwrap_or_default();
+        if own.is_none() && ca.is_none() {
+            let others = [
+                ("--client-ca", self.client_ca.is_some()),
+                ("--cert-name", !names.is_empty()),
+                ("--client-plaintext", self.client_plaintext.is_some()),
+            ];
+            return match others.iter().find(|(_, is_set)| *is_set) {
+                None => Ok(None),
+                Some((name, _)) => usage(&format!(
+                    "{name} is for a node that uses TLS: give --cert, or --key with a CA in it"
+                )),
+            };
+        }
+        if own.is_some() && !names.is_empty() {
+            return usage(
+                "--cert-name is for certificates that a node makes; --cert has its names in it",
+            );
+        }
+        let (mut is_plain_at_home, mut plain) = (true, Vec::new());
+        for text in self.client_plaintext.iter().flatten() {
+            match text.as_str() {
+                "none" => is_plain_at_home = false,
+                text => plain.push(text.parse().map_err(|error: NetworkError| {
+                    CliError::Usage(format!(
+                        "--client-plaintext: {error}; `none` is for no client at all"
+                    ))
+                })?),
+            }
+        }
+        if plain.len() > PLAIN_NETWORKS_MAX {
+            return usage(&format!("--client-plaintext: at most {PLAIN_NETWORKS_MAX} networks"));
+        }
+        let client_ca = self.client_ca.clone();
+        Ok(Some(TlsConfig { ca, own, client_ca, names, is_plain_at_home, plain }))
     }
 
     /// How data is kept, if it is.

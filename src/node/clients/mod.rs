@@ -4,11 +4,13 @@
 //! | file | what |
 //! |---|---|
 //! | `port` | opens the client port, and answers its questions about the rest of the node |
+//! | `certificates` | the certificate that clients are shown |
 //! | `file_jobs` | what clients may have this node write: files, snapshots, a log |
 //! | `files` | the directory in which clients may write files |
 //! | `log` | a log that a client has started |
 //! | `load` | takes in a saved state or a change log of the Python DistKV |
 
+pub(super) mod certificates;
 pub(super) mod file_jobs;
 pub(super) mod files;
 pub(super) mod load;

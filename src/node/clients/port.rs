@@ -19,7 +19,7 @@ use crate::node::membership::identity::SOFTWARE;
 use crate::rt::{self, TcpListener};
 use crate::server::{
     FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
-    Server, ServerConfig, StorageStatus,
+    Server, ServerConfig, StorageStatus, TlsSettings,
 };
 
 /// Starts to serve clients at a port that was opened before.
@@ -29,6 +29,7 @@ pub(in crate::node) fn open(
     links: &Arc<Links>,
     config: &Config,
     (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
+    tls: Option<TlsSettings>,
 ) -> Server {
     let info = ClientPortInfo {
         links: Arc::downgrade(links),
@@ -56,6 +57,7 @@ pub(in crate::node) fn open(
         ready_wait_ms: u64::try_from(config.ready_wait.as_millis()).unwrap_or(u64::MAX),
         remote_restore: config.remote_restore,
         ignore_auth: config.ignore_auth,
+        tls,
         ..ServerConfig::default()
     };
     let hub = Arc::clone(&links.hub);

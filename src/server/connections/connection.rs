@@ -7,7 +7,6 @@
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,12 +14,16 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use event_listener::EventListener;
-use futures::future::{Either, select};
-use futures::io::{AsyncRead, AsyncWriteExt};
+use futures::io::AsyncRead;
 use socket2::SockRef;
+
+use distkv_tls::Channel;
+use distkv_tls::channel::FEED_BYTES_MAX;
 
 use super::input::Input;
 use super::session::{Decoded, HeavyJob, Session, Then};
+use super::socket::{LINGER, LINGER_AT_STOP, is_local, linger, prepare, write_out};
+use super::tls::{self, NoSession, TlsSettings};
 use crate::engine::Engine;
 use crate::model::ids::Millis;
 use crate::model::invariant::OrBroken;
@@ -33,19 +36,24 @@ use crate::server::stream::Produced;
 
 /// Bytes of output kept while nothing goes out.
 const IDLE_BYTES: usize = 4 << 10;
-/// How long, and for how many bytes, a connection is read after its last message, so that the
-/// client gets to see that message: what lies unread when a socket is closed resets it.
-const LINGER: Duration = Duration::from_secs(2);
-/// The same when the node ends.
-const LINGER_AT_STOP: Duration = Duration::from_millis(300);
-const LINGER_BYTES: usize = 64 << 20;
-/// After this long without a byte, the system asks whether the client is still there.
-const KEEPALIVE: Duration = Duration::from_secs(60);
-
 /// Serves one client until it goes, or has to.
 pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     prepare(&socket);
-    let mut session = Session::new(is_local(&socket), shared.hub.client_memory(), rt::now());
+    let is_local = is_local(&socket);
+    let mut tls = None;
+    let mut may_begin_tls = None;
+    if let Some(settings) = shared.config.tls.as_ref() {
+        let peer = socket.peer_addr().map(|peer| peer.ip());
+        if peer.is_ok_and(|peer| settings.permits_plain_text(peer, is_local)) {
+            may_begin_tls = Some(settings.clone());
+        } else {
+            match tls::begin(&socket, &shared, settings, &[]).await {
+                Ok(channel) => tls = Some(Box::new(channel)),
+                Err(error) => return refuse_session(socket, &error, &shared).await,
+            }
+        }
+    }
+    let mut session = Session::new(is_local, shared.hub.client_memory(), rt::now());
     session.identity = shared.first_identity();
     let mut connection = Connection {
         input: Input::new(shared.config.message_limit()),
@@ -55,13 +63,28 @@ pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
         closing: session.account.closing.listen(),
         session,
         wakes: Wakes::default(),
+        tls,
+        may_begin_tls,
         socket,
         shared,
     };
+    connection.note_certificate();
+    connection.take_plaintext();
     // Whatever the reason is: the client will notice, and nobody else needs to.
     let result = connection.run().await;
     tracing::debug!(?result, "client connection ended");
+    connection.say_alert();
     connection.close();
+}
+
+/// Ends a connection that got no TLS session. A client that does not speak TLS is told so.
+async fn refuse_session(socket: TcpStream, why: &NoSession, shared: &Shared) {
+    tracing::debug!(%why, "a client got no TLS session");
+    shared.refused.fetch_add(1, Ordering::Relaxed);
+    if matches!(why, NoSession::PlainText) {
+        let error = ClientError::new(ErrorCode::AuthRequired, tls::TLS_NEEDED);
+        refuse(socket, &error, shared).await;
+    }
 }
 
 /// Tells a client that it cannot be served.
@@ -70,49 +93,6 @@ pub(in crate::server) async fn refuse(socket: TcpStream, error: &ClientError, sh
     let mut out = Vec::new();
     write_error(error, None, shared.hub.read(Engine::tock), &mut out);
     linger(&socket, &out, LINGER).await;
-}
-
-/// Whether a client is on this machine.
-fn is_local(socket: &TcpStream) -> bool {
-    match (socket.peer_addr(), socket.local_addr()) {
-        (Ok(peer), Ok(own)) => is_same_machine(peer.ip(), own.ip()),
-        (Err(_), _) | (_, Err(_)) => false,
-    }
-}
-
-/// Whether a connection comes from the machine that it came to, even if the client used the
-/// machine's own address and not the loopback one. No other machine completes a connection from
-/// there.
-fn is_same_machine(peer: IpAddr, own: IpAddr) -> bool {
-    let (peer, own) = (peer.to_canonical(), own.to_canonical());
-    peer.is_loopback() || peer == own
-}
-
-fn prepare(socket: &TcpStream) {
-    let socket = SockRef::from(socket);
-    // Without it a pipelining client stalls. If it fails, it is only slow.
-    let _ = socket.set_tcp_nodelay(true);
-    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 4);
-    let _ = socket.set_tcp_keepalive(&keepalive);
-}
-
-/// Writes the last bytes and waits a little for the client to take them.
-async fn linger(socket: &TcpStream, last: &[u8], patience: Duration) {
-    let mut socket = socket;
-    let farewell = async {
-        socket.write_all(last).await?;
-        socket.shutdown(std::net::Shutdown::Write)?;
-        let mut buffer = vec![0; 16 << 10];
-        let mut total = 0;
-        while total < LINGER_BYTES {
-            match poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut buffer)).await? {
-                0 => break,
-                bytes => total += bytes,
-            }
-        }
-        io::Result::Ok(())
-    };
-    let _ = rt::timeout(patience, farewell).await;
 }
 
 struct Connection {
@@ -128,6 +108,10 @@ struct Connection {
     /// Fires when the connection is closed for the memory of all.
     closing: EventListener,
     wakes: Wakes,
+    /// The TLS session, if there is one: then nothing goes to or from the socket but through it.
+    tls: Option<Box<Channel>>,
+    /// The client was greeted in plain text and may begin TLS with its first byte.
+    may_begin_tls: Option<TlsSettings>,
 }
 
 /// What a connection waits for besides its socket. Listeners are kept from one round to the next,
@@ -171,6 +155,12 @@ impl Connection {
             if let Some(error) = self.session.guest.overstays(rt::now(), self.input.total()) {
                 return self.end_after(Vec::new(), &error).await;
             }
+            if !self.input.is_empty()
+                && let Some(settings) = self.may_begin_tls.take()
+                && self.input.first() == Some(tls::HELLO)
+            {
+                self.begin_tls(&settings).await?;
+            }
             let woken_before = self.shared.hub.woke_few_links();
             let mut busy = match self.take_requests() {
                 Requests::Done => false,
@@ -191,7 +181,9 @@ impl Connection {
                     if self.is_shut_out() {
                         return self.end_shut_out().await;
                     }
-                    linger(&self.socket, &std::mem::take(&mut self.out), LINGER).await;
+                    let last = std::mem::take(&mut self.out);
+                    let last = self.seal(last);
+                    linger(&self.socket, &last, LINGER).await;
                     return Ok(());
                 }
             };
@@ -237,6 +229,34 @@ impl Connection {
             }
             // There is more to do here, but others have their turn first.
             rt::yield_now().await;
+        }
+    }
+
+    /// The client speaks TLS, although it was greeted in plain text: it is greeted again.
+    async fn begin_tls(&mut self, settings: &TlsSettings) -> io::Result<()> {
+        let said = self.input.take_all();
+        let channel = tls::begin(&self.socket, &self.shared, settings, &said).await;
+        self.tls = Some(Box::new(channel.map_err(io::Error::other)?));
+        self.note_certificate();
+        self.greet();
+        self.flush().await?;
+        self.take_plaintext();
+        Ok(())
+    }
+
+    /// Whom the client's certificate names.
+    fn note_certificate(&self) {
+        match self.tls.as_ref().map(|channel| channel.user()) {
+            Some(Ok(Some(user))) => tracing::debug!(user, "a client has a certificate"),
+            Some(Err(error)) => tracing::debug!(%error, "a client's certificate names no user"),
+            Some(Ok(None)) | None => {}
+        }
+    }
+
+    /// Tells a client why its TLS session has failed, if it takes that at once.
+    fn say_alert(&self) {
+        if let Some(channel) = self.tls.as_ref().filter(|channel| channel.failure().is_some()) {
+            let _ = (&*SockRef::from(&self.socket)).write(channel.outgoing());
         }
     }
 
@@ -387,7 +407,7 @@ impl Connection {
     async fn flush(&mut self) -> io::Result<()> {
         self.until_safe().await;
         self.tell_memory();
-        if self.out.is_empty() {
+        if self.out.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.outgoing().is_empty()) {
             return Ok(());
         }
         if self.is_shut_out() {
@@ -396,24 +416,22 @@ impl Connection {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let stall = Duration::from_millis(self.shared.config.write_stall_ms);
-        let mut from = 0;
-        while let Some(rest) = self.out.get(from..).filter(|rest| !rest.is_empty()) {
-            match (&*SockRef::from(&self.socket)).write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(bytes) => from += bytes,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    let mut socket = &self.socket;
-                    let write = select(socket.write(rest), &mut self.closing);
-                    match rt::timeout(stall, write).await {
-                        Some(Either::Left((written, _))) => from += written?,
-                        // The message would be behind what the client does not read.
-                        Some(Either::Right(_)) => return Err(io::ErrorKind::OutOfMemory.into()),
-                        None => return Err(io::ErrorKind::TimedOut.into()),
+        let moved = || self.session.account.note_moved(rt::now());
+        match &mut self.tls {
+            None => write_out(&self.socket, &mut self.closing, stall, &self.out, moved).await?,
+            Some(channel) => {
+                let mut from = 0;
+                loop {
+                    let rest = self.out.get(from..).unwrap_or_default();
+                    from += channel.write(rest).map_err(io::Error::other)?;
+                    let bytes = channel.outgoing();
+                    if bytes.is_empty() {
+                        break;
                     }
-                    self.session.account.note_moved(rt::now());
+                    write_out(&self.socket, &mut self.closing, stall, bytes, moved).await?;
+                    let count = bytes.len();
+                    channel.sent(count);
                 }
-                Err(e) => return Err(e),
             }
         }
         self.out.clear();
@@ -421,9 +439,67 @@ impl Connection {
         Ok(())
     }
 
+    /// The last bytes as they go out: encrypted, with the end of the session, if there is one.
+    fn seal(&mut self, plain: Vec<u8>) -> Vec<u8> {
+        let Some(channel) = &mut self.tls else { return plain };
+        let mut sealed = Vec::with_capacity(plain.len());
+        let mut rest = plain.as_slice();
+        loop {
+            let written = channel.write(rest).unwrap_or(0);
+            rest = rest.get(written..).unwrap_or_default();
+            if rest.is_empty() {
+                // If it has failed, the client has been told.
+                let _ = channel.close();
+            }
+            sealed.extend_from_slice(channel.outgoing());
+            channel.sent(channel.outgoing().len());
+            if written == 0 || rest.is_empty() {
+                return sealed;
+            }
+        }
+    }
+
+    /// So many bytes have been read into the room for them; none: the end.
+    fn arrived(&mut self, bytes: usize) -> io::Result<()> {
+        let Some(channel) = &mut self.tls else {
+            self.input.filled(bytes);
+            return Ok(());
+        };
+        if bytes == 0 {
+            // Whether it was closed or cut: messages that are whole are carried out, as without TLS.
+            self.input.filled(0);
+            return Ok(());
+        }
+        let room = self.input.room();
+        channel.feed(room.get(..bytes).unwrap_or_default()).map_err(io::Error::other)?;
+        self.take_plaintext();
+        Ok(())
+    }
+
+    /// Moves what the TLS session has decrypted to the input.
+    fn take_plaintext(&mut self) {
+        let Some(channel) = &mut self.tls else { return };
+        while !channel.plaintext().is_empty() {
+            let count = channel.take(self.input.room());
+            self.input.filled(count);
+        }
+        if channel.is_peer_closed() {
+            self.input.filled(0);
+        }
+    }
+
+    /// Room to read into from the socket.
+    fn room<'r>(input: &'r mut Input, tls: Option<&Channel>) -> &'r mut [u8] {
+        let room = input.room();
+        let most = if tls.is_some() { FEED_BYTES_MAX } else { usize::MAX };
+        let len = room.len().min(most);
+        room.get_mut(..len).unwrap_or_default()
+    }
+
     /// Reports the connection's present memory.
     fn tell_memory(&self) {
-        let buffers = self.out.capacity() + self.input.capacity();
+        let tls = self.tls.as_ref().map_or(0, |tls| tls.capacity() + tls::SESSION_BYTES);
+        let buffers = self.out.capacity() + self.input.capacity() + tls;
         self.session.account.set_buffers(buffers + self.session.open_bytes());
     }
 
@@ -431,12 +507,14 @@ impl Connection {
     fn try_read(&mut self) -> io::Result<bool> {
         let mut is_new = false;
         loop {
-            match (&*SockRef::from(&self.socket)).read(self.input.room()) {
+            let room = Self::room(&mut self.input, self.tls.as_deref());
+            let len = room.len();
+            match (&*SockRef::from(&self.socket)).read(room) {
                 Ok(bytes) => {
-                    self.input.filled(bytes);
+                    self.arrived(bytes)?;
                     is_new = true;
                     // As much as fitted: there is probably more, and a batch should be all of it.
-                    if !self.input.is_full() || !self.input.wants_more() {
+                    if bytes < len || !self.input.wants_more() {
                         return Ok(true);
                     }
                 }
@@ -461,7 +539,7 @@ impl Connection {
         match woken {
             Woken::Read(bytes) => {
                 self.session.account.note_moved(rt::now());
-                self.input.filled(bytes);
+                self.arrived(bytes)?;
                 if self.input.is_full() && self.input.wants_more() {
                     self.try_read()?;
                 }
@@ -485,13 +563,17 @@ impl Connection {
         }
         if self.input.wants_more() {
             let mut socket = &self.socket;
-            let read = Pin::new(&mut socket).poll_read(cx, self.input.room());
+            let room = Self::room(&mut self.input, self.tls.as_deref());
+            let read = Pin::new(&mut socket).poll_read(cx, room);
             if let Poll::Ready(read) = read {
                 return Poll::Ready(read.map(Woken::Read));
             }
         }
         self.input.shrink();
         self.out.shrink_to(IDLE_BYTES);
+        if let Some(tls) = &mut self.tls {
+            tls.shrink();
+        }
         self.tell_memory();
         let is_stopping = Pin::new(&mut self.stopping).poll(cx).is_ready();
         if is_stopping || Pin::new(&mut self.closing).poll(cx).is_ready() {
@@ -522,7 +604,9 @@ impl Connection {
         if self.is_shut_out() {
             return self.end_shut_out().await;
         }
-        linger(&self.socket, &std::mem::take(&mut self.out), LINGER_AT_STOP).await;
+        let last = std::mem::take(&mut self.out);
+        let last = self.seal(last);
+        linger(&self.socket, &last, LINGER_AT_STOP).await;
         Ok(())
     }
 
@@ -574,6 +658,7 @@ impl Connection {
         write_error(error, None, self.shared.hub.read(Engine::tock), &mut last);
         self.input.shrink();
         self.tell_memory();
+        let last = self.seal(last);
         linger(&self.socket, &last, LINGER).await;
         Ok(())
     }
@@ -626,19 +711,4 @@ pub(in crate::server) fn no_thread(error: &io::Error) -> ClientError {
          try again later, or another node"
     );
     ClientError::new(ErrorCode::TooMany, text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machine_is_the_same_under_each_of_its_addresses() {
-        let same =
-            |peer: &str, own: &str| is_same_machine(peer.parse().unwrap(), own.parse().unwrap());
-        assert!(same("127.0.0.1", "127.0.0.1") && same("::1", "::1"));
-        assert!(same("10.0.0.5", "10.0.0.5") && same("::ffff:10.0.0.5", "10.0.0.5"));
-        assert!(same("2001:db8::5", "2001:db8::5"));
-        assert!(!same("10.0.0.6", "10.0.0.5") && !same("::ffff:10.0.0.6", "::ffff:10.0.0.5"));
-    }
 }

@@ -127,6 +127,18 @@ impl Input {
         self.at_end |= bytes == 0;
     }
 
+    /// All that has arrived, which is taken out: it was something else than messages.
+    pub(super) fn take_all(&mut self) -> Vec<u8> {
+        let arrived = self.buffer.get(self.start..self.end).or_broken(WITHIN).to_vec();
+        (self.start, self.end, self.skipper, self.is_starved) = (0, 0, None, false);
+        arrived
+    }
+
+    /// The first byte that has arrived and is not carried out.
+    pub(super) fn first(&self) -> Option<u8> {
+        self.buffer.get(self.start..self.end)?.first().copied()
+    }
+
     /// Bytes of memory that it takes.
     pub(in crate::server) fn capacity(&self) -> usize {
         self.buffer.capacity()

@@ -11,6 +11,8 @@
 //! | `not_ready` | requests that wait for the node to be ready |
 //! | `unsynced_replies` | replies that are sent only when the changes that they tell of are on disk |
 //! | `memory_pressure` | closes the worst reader when clients take too much memory |
+//! | `socket` | a client's socket: its options, and writing with patience |
+//! | [`tls`] | who must use TLS, and the handshake |
 //! | `throttled_warning` | warnings that come in floods, as one line with a count |
 
 pub(super) mod accept;
@@ -20,5 +22,7 @@ pub(super) mod memory_pressure;
 mod not_ready;
 mod oversized;
 pub(super) mod session;
+mod socket;
 pub(super) mod throttled_warning;
+pub(super) mod tls;
 pub(super) mod unsynced_replies;

@@ -17,7 +17,7 @@ pub(crate) struct Done {
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_distkv-node"));
     command.args(arguments);
-    command.env_remove("DISTKV_CONNECT").env_remove("DISTKV_LOG");
+    command.env_remove("DISTKV_CONNECT").env_remove("DISTKV_LOG").env_remove("DISTKV_TICKET");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -156,6 +156,10 @@ impl Stage {
         let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/distkv-files");
         fs::copy(files.join("saved-state.bin"), at("work/saved-state.bin")).unwrap();
         fs::copy(files.join("change-log.bin"), at("work/changes.bin")).unwrap();
+        let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+        for file in ["ca.pem", "node.pem", "node.key", "joe.pem", "joe.key", "joe.secret"] {
+            fs::copy(tls.join(file), at("work").join(file)).unwrap();
+        }
         fs::write(at("work/still.jpg"), b"\xff\xd8\xff").unwrap();
         // In a namespace of mounts that is this test's own.
         must(Command::new("mount").arg("--bind").arg(at("hosts")).arg("/etc/hosts"));
@@ -251,6 +255,7 @@ impl Stage {
             .env("PATH", format!("{bin}:{path}"))
             .env_remove("DISTKV_CONNECT")
             .env_remove("DISTKV_LOG")
+            .env_remove("DISTKV_TICKET")
             .stdin(Stdio::null())
             .stdout(append())
             .stderr(append())

@@ -3,29 +3,33 @@
 use std::net::Shutdown;
 use std::sync::Arc;
 
-use async_channel::TrySendError;
-use futures::io::AsyncReadExt;
+use async_channel::{Sender, TrySendError};
 
 use super::shared::Shared;
 use crate::error::ClientError;
 use crate::message::{Greeting, Message};
-use crate::rt::TcpStream;
 use crate::splitter::Splitter;
+use crate::wire::Wire;
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
 /// Messages from a socket.
 pub(super) struct Incoming {
-    stream: TcpStream,
+    wire: Wire,
     address: String,
     splitter: Splitter,
     chunk: Vec<u8>,
 }
 
 impl Incoming {
-    pub(super) fn new(stream: TcpStream, address: String) -> Incoming {
-        Incoming { stream, address, splitter: Splitter::new(), chunk: vec![0; READ_BYTES] }
+    pub(super) fn new(wire: Wire, address: String) -> Incoming {
+        Incoming { wire, address, splitter: Splitter::new(), chunk: vec![0; READ_BYTES] }
+    }
+
+    /// What is to be written besides requests goes here, as an empty batch.
+    pub(super) fn writer_is(&mut self, outgoing: &Sender<Vec<u8>>) {
+        self.wire.writer_is(outgoing);
     }
 
     /// The node's first message.
@@ -53,7 +57,7 @@ impl Incoming {
             }
         };
         shared.end(reason);
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.wire.stream().shutdown(Shutdown::Both);
     }
 
     /// The next message.
@@ -67,7 +71,7 @@ impl Incoming {
                 Ok(None) => {}
                 Err(error) => return Err(self.protocol_error(&error.to_string())),
             }
-            let count = match self.stream.read(&mut self.chunk).await {
+            let count = match self.wire.read(&mut self.chunk).await {
                 Ok(0) => return Err(self.lost("the node closed it")),
                 Ok(count) => count,
                 Err(error) => return Err(self.lost(&error.to_string())),

@@ -2,10 +2,10 @@
 
 use std::future::Future;
 
-use futures::io::AsyncReadExt;
+use futures::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::rt::TcpListener;
+use crate::rt::{TcpListener, TcpStream};
 use crate::splitter::Splitter;
 
 /// The node's side of one connection.

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::connection::Options;
+use crate::credentials::Access;
 use crate::login::Login;
 use crate::pool::PoolConfig;
 use crate::retry::RetryPolicy;
@@ -108,9 +108,16 @@ impl ClientConfig {
 
     /// As whom the nodes are used, where they ask for a login.
     #[must_use]
-    pub fn login(self, login: Login) -> ClientConfig {
-        let options = Options { login: Some(login), ..self.pool.options };
-        ClientConfig { pool: PoolConfig { options, ..self.pool }, ..self }
+    pub fn login(mut self, login: Login) -> ClientConfig {
+        self.pool.options.access = self.pool.options.access.log_in(login);
+        self
+    }
+
+    /// Whether by TLS, and as whom: at each node.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> ClientConfig {
+        self.pool.options.access = access;
+        self
     }
 
     /// How the cluster is watched.

@@ -15,7 +15,7 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, printable};
 use crate::cli::terminal::units::{parse_duration, show_millis};
-use crate::client::{Connection, HostPort, Login, Options};
+use crate::client::{Access, Connection, HostPort, Options};
 use crate::model::ids::Millis;
 use crate::model::shard::SHARD_COUNT;
 use crate::node::config::CLIENT_PORT;
@@ -79,10 +79,12 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
         let text = "verify takes the addresses of both nodes as A and B, not with --connect";
         return Err(CliError::Usage(text.to_owned()));
     }
-    let timeout = args.remote.timeout_or_default();
-    let login = args.remote.login.read()?;
-    let a = Side::connect(&args.a, timeout, login.clone());
-    let (a, b) = try_join(a, Side::connect(&args.b, timeout, login)).await?;
+    let (timeout, access) = (args.remote.timeout_or_default(), args.remote.access()?);
+    let (a, b) = try_join(
+        Side::connect(&args.a, &access, timeout),
+        Side::connect(&args.b, &access, timeout),
+    )
+    .await?;
     let mut comparison = Comparison::new(a, b);
     comparison.look_until(args.patience).await?;
     let mut output = Output::new(args.remote.json);
@@ -115,11 +117,16 @@ pub(in crate::cli) struct Side {
 impl Side {
     async fn connect(
         address: &HostPort,
+        access: &Access,
         timeout: Duration,
-        login: Option<Login>,
     ) -> Result<Side, CliError> {
         // One stream at a time: that the socket is not read is all the flow control it needs.
-        let options = Options { connect_timeout: timeout, window: None, nowait: true, login };
+        let options = Options {
+            connect_timeout: timeout,
+            window: None,
+            nowait: true,
+            access: access.clone(),
+        };
         let connection = Connection::connect(address, options).await?;
         let name = printable(&connection.greeting().node).into_owned();
         let address = connection.address().to_owned();

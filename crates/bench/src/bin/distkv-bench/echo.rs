@@ -141,6 +141,7 @@ mod tests {
     fn the_generator_counts_every_answer_once() {
         let target = start().unwrap().0;
         let work = Work {
+            secure: None,
             protocol: DistKv::Root,
             targets: vec![target; 3],
             depth: 7,
@@ -160,6 +161,7 @@ mod tests {
     #[test]
     fn what_is_set_to_the_end_ends_with_the_last_key() {
         let work = Work {
+            secure: None,
             protocol: DistKv::Root,
             targets: vec![start().unwrap().0],
             depth: 16,

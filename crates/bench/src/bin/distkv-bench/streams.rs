@@ -110,7 +110,7 @@ pub(super) fn propagation(args: &PropagationArgs) -> Result<(), CliError> {
     let remote = &args.remote;
     let (from, to) = (remote.address()?, parse_address("--watch", &args.watch)?);
     let (from, to) = (resolve(&from)?, resolve(&to)?);
-    place::tidily(from, false, || propagate(args, from, to, remote.json))
+    place::tidily(&from.into(), false, || propagate(args, from, to, remote.json))
 }
 
 fn propagate(
@@ -173,7 +173,7 @@ pub(super) fn watchers(args: &WatchersArgs) -> Result<(), CliError> {
     let target = resolve(&remote.address()?)?;
     let watched = args.watch.as_deref().map(|text| parse_address("--watch", text)).transpose()?;
     let watched = watched.as_ref().map(resolve).transpose()?.unwrap_or(target);
-    place::tidily(target, false, || watch_many(args, target, watched, remote))
+    place::tidily(&target.into(), false, || watch_many(args, target, watched, remote))
 }
 
 fn watch_many(
@@ -191,6 +191,7 @@ fn watch_many(
     let counted_from = rt::now_ns() + nanos(args.warm_up);
     let end = counted_from.saturating_add(nanos(args.duration));
     let work = Work {
+        secure: None,
         protocol: DistKv::Place,
         targets: vec![target],
         depth: args.depth,

@@ -226,6 +226,7 @@ impl Plan {
             warm_up: self.warm_up,
             no_fill: true,
             seed: 1,
+            secure: None,
         }
     }
 }

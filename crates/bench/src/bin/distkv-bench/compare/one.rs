@@ -77,6 +77,7 @@ pub(super) fn watchers(store: &Store, plan: Plan, lab: &Lab) -> Result<Vec<Optio
     let counted_from = rt::now_ns() + nanos(plan.warm_up);
     let end = counted_from.saturating_add(nanos(plan.duration));
     let work = Work {
+        secure: None,
         protocol,
         targets: vec![only(store, &servers)?.address],
         depth: WRITES_IN_FLIGHT,

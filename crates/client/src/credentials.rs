@@ -1,0 +1,66 @@
+//! How a client gets into a network: by TLS or in plain text, and as whom. A ticket says both.
+
+#[cfg(feature = "tls")]
+use distkv_tls::{ClientTls, Clock, Ticket, TlsError};
+
+use crate::login::Login;
+#[cfg(feature = "tls")]
+use crate::rt;
+
+/// See the module. The default: plain text, and no login.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    #[cfg(feature = "tls")]
+    tls: Option<ClientTls>,
+    login: Option<Login>,
+}
+
+impl Access {
+    /// Logs in so, where the node asks for a login.
+    #[must_use]
+    pub fn log_in(self, login: Login) -> Access {
+        Access { login: Some(login), ..self }
+    }
+
+    /// Whether by TLS.
+    #[must_use]
+    pub fn is_secured(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        return false;
+    }
+
+    /// How it logs in, if it does.
+    #[must_use]
+    pub fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Access {
+    /// Connects by TLS, and not at all to a node that does not speak it.
+    #[must_use]
+    pub fn by_tls(self, tls: ClientTls) -> Access {
+        Access { tls: Some(tls), ..self }
+    }
+
+    /// What a ticket says, but for its addresses.
+    ///
+    /// # Errors
+    /// If the client certificate in it cannot be used.
+    pub fn of_ticket(ticket: &Ticket) -> Result<Access, TlsError> {
+        let clock = Clock::new(|| rt::wall_clock_ms() / 1_000);
+        let login = ticket.login.as_ref();
+        let login = login
+            .map(|login| Login::user(Some(&login.method), &login.user, login.secret.as_deref()));
+        Ok(Access { tls: ticket.tls(clock)?, login })
+    }
+
+    /// How it connects by TLS, if it does.
+    #[must_use]
+    pub fn tls(&self) -> Option<&ClientTls> {
+        self.tls.as_ref()
+    }
+}

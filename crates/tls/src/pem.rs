@@ -1,0 +1,139 @@
+//! Certificates and keys of the operator's own, as PEM text: read whole, checked before they are used.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+use crate::ca::{CaHash, Identity};
+use crate::error::date;
+use crate::{der, provider};
+
+/// Certificates in one file.
+pub const CERTIFICATES_MAX: usize = 64;
+/// Bytes of such a file. TLS itself carries no chain of more than 64 KiB.
+pub const PEM_BYTES_MAX: usize = 256 << 10;
+const LINE_CHARS: usize = 64;
+
+/// Why a certificate or key cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PemError {
+    /// There is none.
+    #[error("no {what} in it: it must be PEM text with -----BEGIN {label}-----")]
+    Missing {
+        /// What should be there.
+        what: &'static str,
+        /// The label in PEM.
+        label: &'static str,
+    },
+    /// It is damaged.
+    #[error("the PEM text is damaged: {0}")]
+    Damaged(String),
+    /// More than a node reads.
+    #[error("{0}: more than {PEM_BYTES_MAX} bytes, or more than {CERTIFICATES_MAX} certificates")]
+    TooLarge(&'static str),
+    /// The key is not the certificate's, or of a kind that is not supported.
+    #[error(
+        "the private key does not belong to the first certificate, or is of an unknown kind ({0})"
+    )]
+    Key(String),
+    /// No longer, or not yet, valid.
+    #[error("the certificate is valid from {from} to {to}, and now it is {now}")]
+    Time {
+        /// Its first second.
+        from: String,
+        /// Its last second.
+        to: String,
+        /// The present time.
+        now: String,
+    },
+}
+
+/// The operator's certificate, with the chain to its CA, and its key. `now` in seconds since 1970.
+///
+/// # Errors
+/// [`PemError`]
+pub fn identity(chain: &[u8], key: &[u8], now: u64) -> Result<Identity, PemError> {
+    let chain = certificates(chain)?;
+    if key.len() > PEM_BYTES_MAX {
+        return Err(PemError::TooLarge("the key"));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
+        rustls::pki_types::pem::Error::NoItemsFound => {
+            PemError::Missing { what: "private key", label: "PRIVATE KEY" }
+        }
+        error => PemError::Damaged(error.to_string()),
+    })?;
+    CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider())
+        .map_err(|error| PemError::Key(error.to_string()))?;
+    for certificate in &chain {
+        check_time(certificate, now)?;
+    }
+    Ok(Identity::new(chain, key))
+}
+
+/// Certificates of CAs that are trusted.
+///
+/// # Errors
+/// [`PemError`]
+pub fn roots(pem: &[u8]) -> Result<RootCertStore, PemError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem)? {
+        roots.add(certificate).map_err(|error| PemError::Damaged(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+/// By what clients know the CA in this text: the hash of its last certificate.
+///
+/// # Errors
+/// [`PemError`]
+pub fn ca_hash(pem: &[u8]) -> Result<CaHash, PemError> {
+    let missing = PemError::Missing { what: "certificate", label: "CERTIFICATE" };
+    certificates(pem)?.last().map(|certificate| CaHash::of(certificate)).ok_or(missing)
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    if pem.len() > PEM_BYTES_MAX {
+        return Err(PemError::TooLarge("the certificates"));
+    }
+    let mut found = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        if found.len() == CERTIFICATES_MAX {
+            return Err(PemError::TooLarge("the certificates"));
+        }
+        found.push(certificate.map_err(|error| PemError::Damaged(error.to_string()))?);
+    }
+    if found.is_empty() {
+        return Err(PemError::Missing { what: "certificate", label: "CERTIFICATE" });
+    }
+    Ok(found)
+}
+
+fn check_time(certificate: &[u8], now: u64) -> Result<(), PemError> {
+    let damaged =
+        || PemError::Damaged(String::from("the certificate has no validity that can be read"));
+    let validity = der::validity(certificate).ok_or_else(damaged)?;
+    let seconds = i64::try_from(now).unwrap_or(i64::MAX);
+    if (validity.from..=validity.to).contains(&seconds) {
+        return Ok(());
+    }
+    Err(PemError::Time { from: date(validity.from), to: date(validity.to), now: date(seconds) })
+}
+
+/// A certificate (DER) as PEM text.
+#[must_use]
+pub fn certificate(der: &[u8]) -> String {
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    let mut rest = STANDARD.encode(der);
+    while !rest.is_empty() {
+        let behind = rest.split_off(rest.len().min(LINE_CHARS));
+        text.push_str(&rest);
+        text.push('\n');
+        rest = behind;
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
+}

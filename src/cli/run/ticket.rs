@@ -1,0 +1,198 @@
+//! `ticket`: puts a ticket together, and says what is in one.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use distkv_tls::ca::CaHash;
+use distkv_tls::pem::{self, PEM_BYTES_MAX};
+use distkv_tls::ticket::{ClientCertificate, TEXT_BYTES_MAX};
+use distkv_tls::{Login, Ticket};
+use serde_json::json;
+
+use crate::cli::data::value_input::read_input;
+use crate::cli::error::CliError;
+use crate::cli::remote::{parse_address, read_ticket};
+use crate::cli::terminal::output::{Output, printable};
+use crate::rt;
+
+/// Make a ticket, or show what is in one
+///
+/// A ticket is all that a program needs to use a network, in one string: where the nodes are, by which CA
+/// they are known, and as whom to log in. It is a secret.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node ticket new n1.example.org n2.example.org --ca ca.pem \\
+    --user joe --secret joe.secret > joe.ticket
+  distkv-node ticket show @joe.ticket
+  distkv-node get site.lamp --ticket @joe.ticket
+
+Neither connects to a node, and nothing is checked with one. Who has a ticket can do what its \
+user may do: keep it as you keep a password.
+
+Exit code: 0 done, 2 usage, or something that cannot be in a ticket.")]
+pub(in crate::cli) struct TicketArgs {
+    #[command(subcommand)]
+    what: What,
+
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum What {
+    New(Box<NewArgs>),
+    Show(ShowArgs),
+}
+
+/// Put a ticket together
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node ticket new n1.example.org --ca ca.pem
+  distkv-node ticket new 10.0.0.1 10.0.0.2:27600 --ca ca.pem \\
+    --user joe --method password --secret joe.secret
+  distkv-node ticket new n1.example.org --ca ca.pem \\
+    --cert joe.pem --cert-key joe.key
+
+Without --ca and --ca-hash, clients with this ticket use plain text.")]
+struct NewArgs {
+    /// Client ports of nodes, by names that are in their certificates; up to 16
+    #[arg(value_name = "ADDR[:PORT]", required = true)]
+    addresses: Vec<String>,
+
+    /// The network's name, for people
+    #[arg(long, value_name = "NAME", default_value = crate::node::config::NETWORK)]
+    network: String,
+
+    /// The CA of the nodes' certificates, which they must send along: a PEM file; of several in it, the
+    /// last
+    #[arg(long, value_name = "FILE", conflicts_with = "ca_hash")]
+    ca: Option<PathBuf>,
+
+    /// The same as the hash of its certificate
+    #[arg(long, value_name = "sha256:HEX")]
+    ca_hash: Option<CaHash>,
+
+    /// The user to log in as
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// How the user logs in
+    #[arg(long, default_value = "token", requires = "user")]
+    method: String,
+
+    /// A file with the user's password or token; - for standard input. Its last line end is not part of it
+    #[arg(long, value_name = "FILE", requires = "user")]
+    secret: Option<PathBuf>,
+
+    /// A client certificate with its chain, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "cert_key")]
+    cert: Option<PathBuf>,
+
+    /// Its private key, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    cert_key: Option<PathBuf>,
+}
+
+/// Say what is in a ticket, but for its secrets
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node ticket show @joe.ticket")]
+struct ShowArgs {
+    /// The ticket, or @ and the name of a file with one
+    #[arg(value_name = "TICKET|@FILE")]
+    ticket: String,
+}
+
+pub(in crate::cli) fn run(args: TicketArgs) -> Result<(), CliError> {
+    let mut output = Output::new(args.json);
+    match args.what {
+        What::New(new) => {
+            let text = make(*new)?.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
+            output.either(|| json!({"ticket": text}), || text.clone())?;
+        }
+        What::Show(show) => {
+            let ticket = read_ticket("the ticket", &show.ticket)?;
+            output.either(|| shown_json(&ticket), || shown(&ticket))?;
+        }
+    }
+    output.flush()
+}
+
+fn make(new: NewArgs) -> Result<Ticket, CliError> {
+    let read = |path: &Path, most| read_input(path, most);
+    let wrong =
+        |path: &Path, error: pem::PemError| CliError::Usage(format!("{}: {error}", path.display()));
+    let addresses: Vec<String> = new
+        .addresses
+        .iter()
+        .map(|text| parse_address("the address", text).map(|address| address.to_string()))
+        .collect::<Result<_, _>>()?;
+    let ca = match &new.ca {
+        Some(path) => {
+            let hash = pem::ca_hash(&read(path, PEM_BYTES_MAX)?);
+            Some(hash.map_err(|error| wrong(path, error))?)
+        }
+        None => new.ca_hash,
+    };
+    let secret = match &new.secret {
+        Some(path) => Some(one_line(path, read(path, TEXT_BYTES_MAX + 2)?)?),
+        None => None,
+    };
+    let method = new.method;
+    let login = new.user.map(|user| Login { method, user, secret });
+    let certificate = match (&new.cert, &new.cert_key) {
+        (Some(cert), Some(key)) => {
+            let (chain, key) = (read(cert, PEM_BYTES_MAX)?, read(key, PEM_BYTES_MAX)?);
+            let identity = pem::identity(&chain, &key, rt::wall_clock_ms() / 1_000);
+            let identity = identity.map_err(|error| wrong(cert, error))?;
+            Some(ClientCertificate::from(&identity))
+        }
+        _ => None,
+    };
+    Ok(Ticket { addresses, network: new.network, login, ca, certificate })
+}
+
+/// A file's text without the end of its last line.
+fn one_line(path: &Path, bytes: Vec<u8>) -> Result<String, CliError> {
+    let text = String::from_utf8(bytes)
+        .map_err(|_| CliError::Usage(format!("{}: a secret must be text", path.display())))?;
+    let line = text
+        .strip_suffix('\n')
+        .map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+    Ok(line.to_owned())
+}
+
+fn shown_json(ticket: &Ticket) -> serde_json::Value {
+    let login = ticket.login.as_ref();
+    json!({
+        "addresses": ticket.addresses,
+        "network": ticket.network,
+        "ca": ticket.ca.map(|hash| hash.to_string()),
+        "user": login.map(|login| &login.user),
+        "method": login.map(|login| &login.method),
+        "secret": login.is_some_and(|login| login.secret.is_some()),
+        "certificate": ticket.certificate.is_some(),
+    })
+}
+
+fn shown(ticket: &Ticket) -> String {
+    let login = match &ticket.login {
+        Some(login) => {
+            let with = if login.secret.is_some() { "a secret" } else { "no secret" };
+            format!("{} (method {}, with {with})", printable(&login.user), printable(&login.method))
+        }
+        None => String::from("none"),
+    };
+    let ca = ticket.ca.map_or_else(|| String::from("none: plain text"), |hash| hash.to_string());
+    let certificate = if ticket.certificate.is_some() { "yes" } else { "no" };
+    let nodes: Vec<_> = ticket.addresses.iter().map(|address| printable(address)).collect();
+    format!(
+        "nodes        {}\nnetwork      {}\nCA           {ca}\nuser         {login}\ncertificate  {certificate}",
+        nodes.join(", "),
+        printable(&ticket.network)
+    )
+}

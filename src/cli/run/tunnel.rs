@@ -1,0 +1,247 @@
+//! `tunnel`: clients on this machine that cannot do TLS reach nodes by TLS. It takes connections on loopback only, and
+//! passes bytes on as they are: what a client says to the node, its login included, is its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use futures::future::{Either, select};
+use futures::io::{AsyncReadExt, AsyncWriteExt};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::signals::{Signal, on_signals};
+use crate::cli::error::CliError;
+use crate::cli::remote::RemoteArgs;
+use crate::cli::terminal::output::Output;
+use crate::client::wire::Wire;
+use crate::client::{Access, ClientError, Fields, HostPort};
+use crate::node::config::CLIENT_PORT;
+use crate::rt::{self, TcpListener, TcpStream};
+
+/// Clients at once; each costs two sockets. Further ones wait in the system's queue.
+const CLIENTS_MAX: usize = 1_024;
+/// Bytes that are read at a time, in each direction of each client.
+const CHUNK_BYTES: usize = 64 << 10;
+/// How long to wait after the system could not give another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Let clients on this machine that cannot do TLS reach nodes by TLS
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node tunnel --ticket @joe.ticket
+  distkv-node tunnel --ticket @joe.ticket --listen 127.0.0.1:27600
+  DISTKV_TICKET=@joe.ticket distkv-node tunnel &
+  distkv client data get site.lamp    # Python, as if the node were here
+
+The ticket says where the nodes are and by which CA they are known. Each client of the tunnel \
+is connected to one of them: the one that answered last or, if that is gone, the next. A node \
+that goes ends its clients' connections; they connect again as they would without the tunnel, \
+and get another node.
+
+The tunnel listens on loopback only, because what comes to it is in plain text: everybody on \
+this machine can use it. Clients log in by themselves, as without the tunnel. The ticket's user \
+and secret are not used; a client certificate in it is, for all clients of the tunnel.
+
+Once it listens, it prints one line to standard output; what goes wrong later goes to standard \
+error.
+
+Exit code: 0 ended by a signal, 1 it cannot listen, or no node accepts the ticket, 2 usage.")]
+pub(in crate::cli) struct TunnelArgs {
+    /// Where clients connect; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = default_listen())]
+    listen: SocketAddr,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+fn default_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, CLIENT_PORT).into()
+}
+
+pub(in crate::cli) async fn run(args: TunnelArgs) -> Result<(), CliError> {
+    if !args.listen.ip().is_loopback() {
+        return Err(CliError::Usage(format!(
+            "--listen {}: a tunnel takes clients of its own machine only, because they speak plain text; use a loopback \
+             address like 127.0.0.1:{CLIENT_PORT}",
+            args.listen
+        )));
+    }
+    let tunnel = Arc::new(Tunnel {
+        nodes: args.remote.addresses()?,
+        access: args.remote.access()?,
+        timeout: args.remote.timeout_or_default(),
+        first: AtomicUsize::new(0),
+        said: Mutex::default(),
+        turns: Arc::new(async_lock::Semaphore::new(CLIENTS_MAX)),
+    });
+    if !tunnel.access.is_secured() {
+        return Err(CliError::Usage(String::from(
+            "a tunnel needs a ticket with a CA, for TLS: give --ticket, or DISTKV_TICKET",
+        )));
+    }
+    let (end, ended) = async_channel::bounded(1);
+    let listening = on_signals(move |signal| {
+        if !matches!(signal, Signal::HangUp) {
+            let _ = end.try_send(());
+        }
+    });
+    listening.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+    let failed = |error| CliError::Failure(format!("cannot listen at {}: {error}", args.listen));
+    let listener = TcpListener::bind(&args.listen.to_string()).await.map_err(failed)?;
+    let listen = listener.local_addr().map_err(failed)?;
+    tunnel.check().await?;
+    let nodes: Vec<String> = tunnel.nodes.iter().map(ToString::to_string).collect();
+    let mut output = Output::new(args.remote.json);
+    output.either(
+        || json!({"listen": listen.to_string(), "nodes": nodes}),
+        || format!("tunnel at {listen} to {}", nodes.join(", ")),
+    )?;
+    output.flush()?;
+    let accepting = std::pin::pin!(tunnel.accept(&listener));
+    let ended = std::pin::pin!(ended.recv());
+    select(accepting, ended).await;
+    Ok(())
+}
+
+struct Tunnel {
+    nodes: Vec<HostPort>,
+    access: Access,
+    timeout: Duration,
+    /// The node that is tried first: the one that answered last.
+    first: AtomicUsize,
+    /// The last complaint, so that it is not repeated.
+    said: Mutex<String>,
+    turns: Arc<async_lock::Semaphore>,
+}
+
+impl Tunnel {
+    /// Whether a node accepts the ticket; one that is down now may come.
+    async fn check(&self) -> Result<(), CliError> {
+        match self.connect().await {
+            Ok(mut wire) => {
+                wire.close().await;
+                Ok(())
+            }
+            Err(error @ ClientError::NoAccess { .. }) => Err(error.into()),
+            Err(error) => {
+                self.complain(&format!(
+                    "{error}; clients of the tunnel are served once a node answers"
+                ));
+                Ok(())
+            }
+        }
+    }
+
+    async fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        loop {
+            let turn = self.turns.acquire_arc().await;
+            match listener.accept().await {
+                Ok((client, _)) => {
+                    let tunnel = Arc::clone(self);
+                    let _detached = rt::spawn(async move {
+                        tunnel.serve(client).await;
+                        drop(turn);
+                    });
+                }
+                Err(error) => {
+                    self.complain(&format!("the system has no room for another client: {error}"));
+                    rt::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// A connection to the node that answered last, or the next that answers.
+    async fn connect(&self) -> Result<Wire, ClientError> {
+        let first = self.first.load(Ordering::Relaxed);
+        let share = self.timeout / u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).max(1);
+        let mut failed = None;
+        for offset in 0..self.nodes.len() {
+            let index = (first + offset) % self.nodes.len();
+            let Some(node) = self.nodes.get(index) else { continue };
+            let connecting = Wire::connect(node, &self.access, share);
+            let error = match rt::timeout(share, connecting).await {
+                Some(Ok(wire)) => {
+                    self.first.store(index, Ordering::Relaxed);
+                    return Ok(wire);
+                }
+                Some(Err(error)) => error,
+                None => {
+                    let (address, reason) =
+                        (node.to_string(), format!("no answer within {share:?}"));
+                    ClientError::Connect { address, reason }
+                }
+            };
+            // A ticket that is wrong says more than a node that is down.
+            if !matches!(failed, Some(ClientError::NoAccess { .. })) {
+                failed = Some(error);
+            }
+        }
+        let none =
+            || ClientError::Connect { address: String::new(), reason: String::from("no node") };
+        Err(failed.unwrap_or_else(none))
+    }
+
+    async fn serve(&self, mut client: TcpStream) {
+        let _ = client.set_nodelay(true);
+        match self.connect().await {
+            Ok(wire) => pass_on(client, wire).await,
+            Err(error) => {
+                self.complain(&error.to_string());
+                let mut fields = Fields::new();
+                fields.str("error", &format!("the tunnel reaches no node: {error}"));
+                let _ = client.write_all(&fields.encode()).await;
+                let _ = client.shutdown(std::net::Shutdown::Both);
+            }
+        }
+    }
+
+    /// Says it, unless it was the last thing that was said.
+    fn complain(&self, what: &str) {
+        let mut said = self.said.lock();
+        if *said != what {
+            eprintln!("warning: {what}");
+            what.clone_into(&mut said);
+        }
+    }
+}
+
+/// Passes bytes on in both directions until the node has ended, or the client has and was answered.
+async fn pass_on(client: TcpStream, wire: Wire) {
+    let up = {
+        let (mut client, mut wire) = (client.clone(), wire.clone());
+        async move {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            while let Ok(count @ 1..) = client.read(&mut chunk).await {
+                if wire.write_all(chunk.get(..count).unwrap_or_default()).await.is_err() {
+                    return;
+                }
+            }
+            // The client sends nothing more; the node may still answer, and then ends.
+            wire.finish().await;
+            std::future::pending::<()>().await;
+        }
+    };
+    let down = {
+        let (mut client, mut wire) = (client.clone(), wire.clone());
+        async move {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            while let Ok(count @ 1..) = wire.read(&mut chunk).await {
+                if client.write_all(chunk.get(..count).unwrap_or_default()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    match select(std::pin::pin!(up), std::pin::pin!(down)).await {
+        Either::Left(_) | Either::Right(_) => {}
+    }
+    let mut wire = wire;
+    wire.close().await;
+    let _ = client.shutdown(std::net::Shutdown::Both);
+}

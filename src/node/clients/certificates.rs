@@ -1,0 +1,218 @@
+//! The certificate that this node shows its clients: issued from the network's CA and renewed in memory, or the operator's
+//! own, read again when its files change. A bad file is warned of, and the certificate before it stays.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use distkv_tls::pem::PEM_BYTES_MAX;
+use distkv_tls::server::ClientRoots;
+use distkv_tls::{CaHash, Clock, Identity, ServerTls, pem};
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use crate::model::host_port::HostPort;
+use crate::node::config::TlsConfig;
+use crate::node::error::NodeError;
+use crate::node::membership::identity::Myself;
+use crate::rt;
+use crate::server::TlsSettings;
+
+/// A certificate of the network's CA is renewed at this age, in seconds: it is valid for 30 days.
+const RENEW_AFTER_SECS: u64 = 24 * 3_600;
+/// The time between two looks at the files, and at the node's names.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub(in crate::node) struct Certificates {
+    config: TlsConfig,
+    me: Arc<Myself>,
+    server: Arc<ServerTls>,
+    shown: Mutex<Shown>,
+    /// Someone asks for a look at once.
+    reload: Event,
+}
+
+/// What the present certificate was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Shown {
+    names: Vec<String>,
+    issued_at: u64,
+    files: Vec<Option<(SystemTime, u64)>>,
+}
+
+impl Certificates {
+    /// Reads or issues the first one.
+    ///
+    /// # Errors
+    /// [`NodeError::Certificate`]: a node does not start with a bad file.
+    pub(in crate::node) fn open(
+        config: &TlsConfig,
+        me: &Arc<Myself>,
+    ) -> Result<Arc<Self>, NodeError> {
+        let shown = Shown::now(config, me);
+        let (identity, clients) = make(config, &shown).map_err(NodeError::Certificate)?;
+        let clock = Clock::new(now_secs);
+        let server = ServerTls::new(&identity, &clients, clock)
+            .map_err(|error| NodeError::Certificate(error.to_string()))?;
+        Ok(Arc::new(Self {
+            config: config.clone(),
+            me: Arc::clone(me),
+            server: Arc::new(server),
+            shown: Mutex::new(shown),
+            reload: Event::new(),
+        }))
+    }
+
+    /// What the client port needs.
+    pub(in crate::node) fn settings(&self) -> TlsSettings {
+        TlsSettings {
+            tls: Arc::clone(&self.server),
+            is_plain_at_home: self.config.is_plain_at_home,
+            plain: self.config.plain.clone(),
+        }
+    }
+
+    /// By what clients know the CA.
+    pub(in crate::node) fn ca_hash(&self) -> Option<CaHash> {
+        self.server.ca_hash()
+    }
+
+    /// Has the files read again, changed or not.
+    pub(in crate::node) fn reload(&self) {
+        *self.shown.lock() = Shown::default();
+        self.reload.notify(usize::MAX);
+    }
+
+    /// Looks whether another certificate is due.
+    fn look(&self) {
+        let now = Shown::now(&self.config, &self.me);
+        let is_due = {
+            let shown = self.shown.lock();
+            let is_old = now.issued_at.saturating_sub(shown.issued_at) >= RENEW_AFTER_SECS;
+            (self.config.own.is_none() && is_old)
+                || shown.names != now.names
+                || shown.files != now.files
+        };
+        if !is_due {
+            return;
+        }
+        let made = make(&self.config, &now);
+        let shown = made.and_then(|(identity, clients)| {
+            self.server.replace(&identity, &clients).map_err(|error| error.to_string())
+        });
+        match shown {
+            Ok(()) => tracing::info!(
+                names = now.names.join(" "),
+                "the certificate for clients is renewed"
+            ),
+            Err(why) => {
+                tracing::warn!("the certificate for clients stays as it is: {why}");
+            }
+        }
+        // A bad file is looked at again when it has changed.
+        *self.shown.lock() = now;
+    }
+}
+
+impl Shown {
+    fn now(config: &TlsConfig, me: &Myself) -> Self {
+        let own = config.own.iter().flat_map(|(cert, key)| [cert, key]);
+        let stamp = |path: &Path| {
+            let metadata = fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        };
+        let files = own.chain(&config.client_ca).map(|path| stamp(path)).collect();
+        let names = if config.own.is_some() { Vec::new() } else { names_of(config, me) };
+        Self { names, issued_at: now_secs(), files }
+    }
+}
+
+/// Looks after the certificate until the node has ended.
+pub(in crate::node) async fn look_after(certificates: Weak<Certificates>) {
+    loop {
+        let Some(listener) = certificates.upgrade().map(|own| own.reload.listen()) else { return };
+        let _ = rt::timeout(LOOK_INTERVAL, listener).await;
+        let Some(own) = certificates.upgrade() else { return };
+        // Files are read, and a key is made.
+        rt::spawn_blocking(move || own.look()).await;
+    }
+}
+
+/// The certificate, and whose certificates log clients in.
+fn make(config: &TlsConfig, shown: &Shown) -> Result<(Identity, ClientRoots), String> {
+    let now = now_secs();
+    let identity = match (&config.own, &config.ca) {
+        (Some((cert, key)), _) => {
+            let identity = pem::identity(&read(cert)?, &read(key)?, now);
+            identity
+                .map_err(|error| format!("{} and {}: {error}", cert.display(), key.display()))?
+        }
+        (None, Some(ca)) => {
+            let names: Vec<&str> = shown.names.iter().map(String::as_str).collect();
+            ca.issue_node(&names, now).map_err(|error| error.to_string())?
+        }
+        (None, None) => return Err(String::from("there is neither a key file nor --cert")),
+    };
+    let mut clients = ClientRoots::none();
+    if let Some(ca) = &config.ca {
+        clients = clients.with_ca(ca).map_err(|error| error.to_string())?;
+    }
+    if let Some(path) = &config.client_ca {
+        let with = clients.with_pem(&read(path)?);
+        clients = with.map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok((identity, clients))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    let mut bytes = Vec::new();
+    // One more than is taken, so that what is too long is found to be.
+    let most = PEM_BYTES_MAX as u64 + 1;
+    File::open(path).map_err(failed)?.take(most).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// By which names and addresses clients may connect: those that were given, the host's, the advertised one, and this
+/// machine's own.
+fn names_of(config: &TlsConfig, me: &Myself) -> Vec<String> {
+    let mut names = config.names.clone();
+    if let Ok(advertised) = HostPort::parse(&me.client_text(None), Some(0)) {
+        names.push(advertised.host);
+    }
+    names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    if me.client.ip().is_unspecified() {
+        names
+            .extend(["0.0.0.0:0", "[::]:0"].into_iter().filter_map(route).map(|ip| ip.to_string()));
+    } else {
+        names.push(me.client.ip().to_canonical().to_string());
+    }
+    names.extend(["localhost", "127.0.0.1", "::1"].map(String::from));
+    let mut seen = Vec::new();
+    names.retain(|name| {
+        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic());
+        let is_new = is_name && !seen.contains(name);
+        if is_new {
+            seen.push(name.clone());
+        }
+        is_new
+    });
+    names
+}
+
+/// The address that other machines probably reach this one at: that of the default route. Nothing is sent.
+fn route(any: &str) -> Option<IpAddr> {
+    let socket = UdpSocket::bind(any).ok()?;
+    // Addresses of documentation, which no network has.
+    let far = if any.starts_with('[') { "[2001:db8::1]:9" } else { "192.0.2.1:9" };
+    socket.connect(far).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
+}
+
+fn now_secs() -> u64 {
+    rt::wall_clock_ms() / 1_000
+}

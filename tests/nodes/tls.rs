@@ -1,0 +1,291 @@
+//! TLS at the client port, with the Rust client and with raw sockets.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use distkv::client::{
+    Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Login, Options,
+};
+use distkv::model::path::Path;
+use distkv::rt;
+use distkv::server::{ServerConfig, TlsSettings};
+use distkv_tls::server::ClientRoots;
+use distkv_tls::trust::Trust;
+use distkv_tls::{Ca, Channel, ClientTls, Clock, ServerTls, Ticket};
+use futures::future::join_all;
+
+use crate::harness::{self, Node, PATIENCE, Value, path, text};
+
+fn now() -> u64 {
+    rt::wall_clock_ms() / 1_000
+}
+
+fn clock() -> Clock {
+    Clock::new(now)
+}
+
+/// A network's CA and a node that shows a certificate of it.
+struct Secured {
+    ca: Ca,
+    tls: Arc<ServerTls>,
+    node: Node,
+}
+
+impl Secured {
+    /// A node that permits plain text on its own machine, or does not.
+    fn new(is_plain_at_home: bool) -> Secured {
+        let ca = Ca::make("plant", now()).unwrap();
+        let identity = ca.issue_node(&["127.0.0.1"], now()).unwrap();
+        let clients = ClientRoots::none().with_ca(&ca).unwrap();
+        let tls = Arc::new(ServerTls::new(&identity, &clients, clock()).unwrap());
+        let settings = TlsSettings { tls: Arc::clone(&tls), is_plain_at_home, plain: Vec::new() };
+        let config = ServerConfig { tls: Some(settings), ..ServerConfig::default() };
+        Secured { ca, tls, node: Node::found_with("n1", config) }
+    }
+
+    fn to(&self) -> HostPort {
+        HostPort::from(self.node.address())
+    }
+
+    fn access(&self) -> Access {
+        let ticket = Ticket {
+            addresses: vec![self.to().to_string()],
+            network: String::from("plant"),
+            login: None,
+            ca: Some(self.ca.hash()),
+            certificate: None,
+        };
+        Access::of_ticket(&ticket.to_text().unwrap().parse().unwrap()).unwrap()
+    }
+
+    fn connect(&self) -> Connection {
+        self.connect_with(self.access()).unwrap()
+    }
+
+    fn connect_with(&self, access: Access) -> Result<Connection, ClientError> {
+        rt::block_on(Connection::connect(&self.to(), Options { access, ..Options::default() }))
+    }
+
+    /// A socket on which the client's hello has not been sent.
+    fn raw(&self) -> (TcpStream, Channel) {
+        let socket = TcpStream::connect(self.node.address()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        let trust = Trust::hash(self.ca.hash());
+        let tls = ClientTls::new(trust, None, clock()).unwrap();
+        (socket, tls.connect("127.0.0.1").unwrap())
+    }
+}
+
+fn set(connection: &Connection, at: &str, value: &[u8]) {
+    let mut fields = Fields::at(&at.parse::<Path>().unwrap());
+    fields.bin("value", value);
+    rt::block_on(connection.request("set_value", &fields)).unwrap();
+}
+
+fn get(connection: &Connection, at: &str) -> Vec<u8> {
+    let fields = Fields::at(&at.parse::<Path>().unwrap());
+    let reply = rt::block_on(connection.request("get_value", &fields)).unwrap();
+    reply.get("value").unwrap().to_vec()
+}
+
+#[test]
+fn values_of_all_sizes_go_both_ways() {
+    let secured = Secured::new(false);
+    let connection = secured.connect();
+    for len in [0, 1, 100, 16_384, 1 << 20, 4 << 20] {
+        let value: Vec<u8> = (0..len).map(|index| (index * 7 + index / 255) as u8).collect();
+        // With room for what MessagePack needs.
+        let value = &value[..len.min((4 << 20) - 16)];
+        set(&connection, "a.b", value);
+        assert!(get(&connection, "a.b").ends_with(value), "{len}");
+    }
+}
+
+#[test]
+fn many_requests_at_once_and_long_streams() {
+    let secured = Secured::new(false);
+    let connection = secured.connect();
+    rt::block_on(async {
+        let fields: Vec<Fields> = (0..2_000)
+            .map(|index| {
+                let mut fields = Fields::at(&format!("a:{index}").parse::<Path>().unwrap());
+                fields.bin("value", &[7; 500]);
+                fields
+            })
+            .collect();
+        let written =
+            join_all(fields.iter().map(|fields| connection.request("set_value", fields))).await;
+        assert!(written.iter().all(Result::is_ok));
+        let mut stream =
+            connection.stream("get_tree", &Fields::at(&"a".parse().unwrap())).await.unwrap();
+        let mut count = 0;
+        while stream.next().await.unwrap().is_some() {
+            count += 1;
+        }
+        assert!(count >= 2_000, "{count}");
+    });
+}
+
+#[test]
+fn one_port_speaks_plain_text_at_home_and_tls_to_whoever_asks() {
+    let secured = Secured::new(true);
+    let mut plain = secured.node.connect();
+    plain.set("a", 5);
+    let connection = secured.connect();
+    assert_eq!(get(&connection, "a"), [5]);
+    assert_eq!(connection.greeting().node, "n1");
+    set(&connection, "b", b"x");
+    assert_eq!(plain.get("b"), Some(Value::Binary(b"x".to_vec())));
+}
+
+#[test]
+fn a_client_without_tls_is_told_so_whether_it_speaks_first_or_not() {
+    let secured = Secured::new(false);
+    let mut client = harness::Client::silent(secured.node.address());
+    client.send(map! {"action": "get_value", "path": path("a"), "seq": 1});
+    let error = client.receive().expect("no word of it");
+    assert!(text(&error, "error").contains("by TLS only"), "{error}");
+    assert_eq!(text(&error, "code"), "auth_required");
+    assert_eq!(client.receive(), None);
+    let error = secured.connect_with(Access::default()).unwrap_err();
+    assert!(error.to_string().contains("distkv-node tunnel"), "{error}");
+}
+
+#[test]
+fn a_client_says_which_of_ca_name_and_address_is_wrong() {
+    let secured = Secured::new(true);
+    let access = |ca: &Ca| {
+        Access::default().by_tls(ClientTls::new(Trust::hash(ca.hash()), None, clock()).unwrap())
+    };
+    let refused = |secured: &Secured, access| {
+        let error = secured.connect_with(access).unwrap_err();
+        assert!(matches!(error, ClientError::NoAccess { .. }), "{error:?}");
+        error.to_string()
+    };
+    let other = Ca::make("plant", now()).unwrap();
+    let error = refused(&secured, access(&other));
+    assert!(error.contains("wrong CA"), "{error}");
+    secured
+        .tls
+        .replace(&secured.ca.issue_node(&["n1"], now()).unwrap(), &ClientRoots::none())
+        .unwrap();
+    let error = refused(&secured, secured.access());
+    assert!(
+        error.contains("wrong name: the node's certificate is for n1, not for 127.0.0.1"),
+        "{error}"
+    );
+    let expired = secured.ca.issue_node(&["127.0.0.1"], now() - 40 * 86_400).unwrap();
+    secured.tls.replace(&expired, &ClientRoots::none()).unwrap();
+    let error = refused(&secured, secured.access());
+    assert!(error.contains("wrong time: the node's certificate expired"), "{error}");
+    // A node that does not speak TLS at all.
+    let open = Node::found("n2");
+    let to = HostPort::from(open.address());
+    let options = Options { access: secured.access(), ..Options::default() };
+    let error = rt::block_on(Connection::connect(&to, options)).unwrap_err().to_string();
+    assert!(
+        error.contains("wrong address: no TLS there") || error.contains("in plain text"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_replaced_certificate_ends_no_connection() {
+    let secured = Secured::new(false);
+    let connection = secured.connect();
+    set(&connection, "a", b"1");
+    let renewed = secured.ca.issue_node(&["127.0.0.1", "other"], now()).unwrap();
+    secured.tls.replace(&renewed, &ClientRoots::none()).unwrap();
+    assert!(get(&connection, "a").ends_with(b"1"));
+    assert!(get(&secured.connect(), "a").ends_with(b"1"));
+}
+
+#[test]
+fn many_clients_of_one_machine_connect_at_once() {
+    let secured = Secured::new(false);
+    rt::block_on(async {
+        let to = secured.to();
+        let connections = join_all((0..200).map(|_| {
+            let options = Options { access: secured.access(), ..Options::default() };
+            Connection::connect(&to, options)
+        }))
+        .await;
+        for connection in &connections {
+            assert!(connection.is_ok(), "{connection:?}");
+        }
+    });
+}
+
+#[test]
+fn a_handshake_byte_by_byte_and_a_request_in_its_last_packet_are_served() {
+    let secured = Secured::new(false);
+    let (mut socket, mut channel) = secured.raw();
+    let mut chunk = [0; 4096];
+    let mut came = Vec::new();
+    let mut is_asked = false;
+    loop {
+        for byte in channel.outgoing().to_vec() {
+            socket.write_all(&[byte]).unwrap();
+        }
+        channel.sent(usize::MAX >> 1);
+        if channel.is_open() && !is_asked {
+            is_asked = true;
+            let request = harness::encode(&map! {"action": "get_tock", "seq": 7});
+            assert_eq!(channel.write(&request).unwrap(), request.len());
+            continue;
+        }
+        let count = socket.read(&mut chunk).unwrap();
+        assert!(count > 0, "the node closed");
+        channel.feed(&chunk[..count]).unwrap();
+        came.extend_from_slice(channel.plaintext());
+        channel.taken(usize::MAX >> 1);
+        let mut rest = came.as_slice();
+        if let (Ok(greeting), Ok(reply)) =
+            (rmpv::decode::read_value(&mut rest), rmpv::decode::read_value(&mut rest))
+        {
+            assert_eq!(text(&greeting, "node"), "n1");
+            assert_eq!(reply["seq"].as_u64(), Some(7));
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_is_no_tls_after_its_hello_ends_the_connection_and_nothing_else() {
+    let secured = Secured::new(false);
+    for after_hello in [&b"\x16\x03\x03\x00\x05hello"[..], b"\x17\x03\x03\x00\x01x", &[0; 300]] {
+        let (mut socket, channel) = secured.raw();
+        socket.write_all(channel.outgoing()).unwrap();
+        let mut chunk = [0; 4096];
+        assert!(socket.read(&mut chunk).unwrap() > 0);
+        socket.write_all(after_hello).unwrap();
+        while matches!(socket.read(&mut chunk), Ok(1..)) {}
+    }
+    set(&secured.connect(), "a", b"still here");
+}
+
+#[test]
+fn the_smart_client_uses_the_same_access_at_each_node() {
+    let secured = Secured::new(false);
+    let credentials = Login::user(Some("token"), "joe", Some("secret"));
+    // The node asks for no login, so none is sent.
+    let config = ClientConfig::new().access(secured.access().log_in(credentials));
+    rt::block_on(async {
+        let client = Client::connect([secured.to()], config).await.unwrap();
+        let at = "x.y".parse().unwrap();
+        client.put(&at, &3).await.unwrap();
+        assert_eq!(client.get::<u32>(&at).await.unwrap(), Some(3));
+    });
+}
+
+#[test]
+fn a_node_that_stops_says_the_end_of_the_session() {
+    let secured = Secured::new(false);
+    let connection = secured.connect();
+    set(&connection, "a", b"1");
+    rt::block_on(secured.node.server.stop(PATIENCE));
+    let ended = rt::block_on(connection.closed()).to_string();
+    assert!(ended.contains("the node closed it"), "{ended}");
+}

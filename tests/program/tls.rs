@@ -1,0 +1,316 @@
+//! Real nodes that clients use by TLS: tickets, the tunnel, and certificates that change while a node runs.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use distkv_tls::ticket::ClientCertificate;
+use distkv_tls::{Ca, Ticket};
+use rmpv::Value;
+use tempfile::TempDir;
+
+use crate::cli::command::{self, program};
+use crate::processes::{Client, NodeProcess, wait_until};
+
+fn now() -> u64 {
+    distkv::rt::wall_clock_ms() / 1_000
+}
+
+/// A CA and the files that a node reads.
+struct Authority {
+    ca: Ca,
+    dir: TempDir,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let authority =
+            Authority { ca: Ca::make("plant", now()).unwrap(), dir: TempDir::new().unwrap() };
+        authority.write(&["127.0.0.1"]);
+        authority
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// A certificate for these names, in place of the one before.
+    fn write(&self, names: &[&str]) {
+        let identity = self.ca.issue_node(names, now()).unwrap();
+        let (cert, key) = identity.pem().unwrap();
+        // The key first: both are read when either has changed.
+        fs::write(self.path("node.key"), key).unwrap();
+        fs::write(self.path("node.pem"), cert).unwrap();
+    }
+
+    fn start(&self, more: &[&str]) -> NodeProcess {
+        let (cert, key) = (self.text("node.pem"), self.text("node.key"));
+        let mut arguments = vec!["run", "--peer-wait", "0s", "--client", "127.0.0.1:0"];
+        arguments.extend(["--gossip", "127.0.0.1:0", "--cert", &cert, "--cert-key", &key]);
+        arguments.extend(more);
+        NodeProcess::start_in(&format!("tls-{}", std::process::id()), "n1", &arguments)
+    }
+
+    fn ticket(&self, addresses: &[SocketAddr]) -> Ticket {
+        Ticket {
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            network: String::from("plant"),
+            login: None,
+            ca: Some(self.ca.hash()),
+            certificate: None,
+        }
+    }
+
+    /// The ticket's file, with `@`.
+    fn at_file(&self, addresses: &[SocketAddr]) -> String {
+        fs::write(self.path("ticket"), self.ticket(addresses).to_text().unwrap() + "\n").unwrap();
+        format!("@{}", self.text("ticket"))
+    }
+}
+
+fn cli(arguments: &[&str]) -> command::Done {
+    command::run(arguments, &[], b"")
+}
+
+#[test]
+fn commands_use_a_ticket_from_the_option_a_file_or_the_environment() {
+    let authority = Authority::new();
+    let node = authority.start(&["--client-plaintext", "none"]);
+    let file = authority.at_file(&[node.client]);
+    let text = authority.ticket(&[node.client]).to_text().unwrap();
+    let set = cli(&["set", "a.b", "5", "--ticket", &file]);
+    assert_eq!((set.code, set.stderr.as_str()), (0, ""), "{set:?}");
+    let get = cli(&["--ticket", &text, "get", "a.b"]);
+    assert_eq!((get.code, get.stdout.as_str()), (0, "5\n"), "{get:?}");
+    for ticket in [&file, &text] {
+        let get = command::run(&["get", "a.b"], &[("DISTKV_TICKET", ticket)], b"");
+        assert_eq!((get.code, get.stdout.as_str()), (0, "5\n"), "{get:?}");
+    }
+    for more in
+        [&["status"][..], &["wait"], &["members"], &["tree", ":"], &["conflicts"], &["shards"]]
+    {
+        let done = cli(&[more, &["--ticket", &file]].concat());
+        assert_eq!(done.code, 0, "{more:?}: {done:?}");
+    }
+    // An address that is typed counts more than the ticket's.
+    let elsewhere = authority.at_file(&["127.0.0.1:1".parse().unwrap()]);
+    let get = cli(&["get", "a.b", "--ticket", &elsewhere, "--connect", &node.client.to_string()]);
+    assert_eq!((get.code, get.stdout.as_str()), (0, "5\n"), "{get:?}");
+}
+
+#[test]
+fn commands_say_what_is_wrong_with_a_ticket_and_never_show_it() {
+    let authority = Authority::new();
+    let node = authority.start(&["--client-plaintext", "none"]);
+    let to = [node.client];
+    let text = authority.ticket(&to).to_text().unwrap();
+    let fails = |ticket: &str, code: i32, why: &str| {
+        let done = cli(&["get", "a", "--ticket", ticket]);
+        assert_eq!(done.code, code, "{done:?}");
+        assert!(done.stderr.contains(why), "{done:?}");
+        assert!(!done.stderr.contains(&text[20..60]), "{done:?}");
+    };
+    fails(&text[..text.len() - 9], 2, "the ticket is damaged");
+    fails("n1:27586", 2, "this is no ticket");
+    fails(&format!("@{}", authority.text("none")), 1, "none");
+    let other = Authority::new();
+    fails(&other.ticket(&to).to_text().unwrap(), 1, "wrong CA: ");
+    let mut plain = authority.ticket(&to);
+    plain.ca = None;
+    fails(&plain.to_text().unwrap(), 1, "by TLS only");
+    let mut named = authority.ticket(&to);
+    named.addresses = vec![format!("localhost:{}", node.client.port())];
+    fails(
+        &named.to_text().unwrap(),
+        1,
+        "wrong name: the node's certificate is for 127.0.0.1, not for localhost",
+    );
+}
+
+#[test]
+fn a_certificate_is_read_again_when_its_file_changes_or_at_a_signal_and_a_bad_one_is_not_taken() {
+    let authority = Authority::new();
+    let node = authority.start(&[]);
+    let file = authority.at_file(&[node.client]);
+    let names = || {
+        let mut ticket = authority.ticket(&[node.client]);
+        ticket.addresses = vec![format!("localhost:{}", node.client.port())];
+        cli(&["status", "--ticket", &ticket.to_text().unwrap()])
+    };
+    assert!(names().stderr.contains("wrong name"), "{:?}", names());
+    let said = |what: &str| node.log().iter().filter(|line| line.contains(what)).count();
+    fs::write(authority.path("node.pem"), "no certificate").unwrap();
+    node.signal("HUP");
+    wait_until("a bad file is complained of", || (said("stays as it is") > 0).then_some(()));
+    assert_eq!(cli(&["status", "--ticket", &file]).code, 0, "the certificate before it is gone");
+    authority.write(&["127.0.0.1", "localhost"]);
+    node.signal("HUP");
+    wait_until("the new certificate is shown", || (names().code == 0).then_some(()));
+}
+
+#[test]
+fn a_node_does_not_start_with_a_bad_certificate() {
+    let authority = Authority::new();
+    let (cert, key) = (authority.text("node.pem"), authority.text("node.key"));
+    let run = |more: &[&str]| {
+        cli(&[&["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"], more].concat())
+    };
+    let done = run(&["--cert", &cert]);
+    assert_eq!((done.code, done.stderr.contains("--cert-key")), (2, true), "{done:?}");
+    let done = run(&["--cert", &key, "--cert-key", &key]);
+    assert!(done.code == 1 && done.stderr.contains("no certificate in it"), "{done:?}");
+    let done = run(&["--cert-name", "n1"]);
+    assert!(done.code == 2 && done.stderr.contains("--cert-name"), "{done:?}");
+    let done = run(&["--cert", &cert, "--cert-key", &key, "--client-plaintext", "here"]);
+    assert!(done.code == 2 && done.stderr.contains("\"here\" is no network"), "{done:?}");
+}
+
+#[test]
+fn a_node_on_its_own_machine_is_used_with_and_without_tls() {
+    let authority = Authority::new();
+    let node = authority.start(&[]);
+    let file = authority.at_file(&[node.client]);
+    assert_eq!(cli(&["set", "a", "1", "--ticket", &file]).code, 0);
+    let get = cli(&["get", "a", "--connect", &node.client.to_string()]);
+    assert_eq!((get.code, get.stdout.as_str()), (0, "1\n"), "{get:?}");
+}
+
+/// A tunnel that runs. It is killed when this is dropped.
+struct Tunnel {
+    child: Child,
+    listen: SocketAddr,
+}
+
+impl Tunnel {
+    fn start(ticket: &str) -> Tunnel {
+        let arguments = ["tunnel", "--listen", "127.0.0.1:0", "--json", "--ticket", ticket];
+        let mut child = program(&arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let listen = ready["listen"].as_str().unwrap().parse().unwrap();
+        Tunnel { child, listen }
+    }
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_tunnel_serves_plain_clients_and_goes_to_the_next_node_when_one_is_gone() {
+    let authority = Authority::new();
+    let mut first = authority.start(&["--client-plaintext", "none"]);
+    let second = authority.start(&["--client-plaintext", "none"]);
+    let tunnel = Tunnel::start(&authority.at_file(&[first.client, second.client]));
+    let mut client = Client::connect(tunnel.listen);
+    let big = Value::Binary((0..1 << 20).map(|index| index as u8).collect());
+    client.set(&["a"], big.clone());
+    assert_eq!(client.get(&["a"]), Some(big));
+    assert!(first.connect_by(&authority, &["get", "a", "--json"]).code == 0);
+    first.kill();
+    assert!(client.receive().is_err(), "the tunnel keeps a connection to a node that is gone");
+    let mut client = Client::connect(tunnel.listen);
+    assert_eq!(client.get(&["a"]), None, "this is not the other node");
+    client.set(&["b"], Value::from(2));
+    assert_eq!(client.get(&["b"]), Some(Value::from(2)));
+}
+
+impl NodeProcess {
+    /// A command against this node.
+    fn connect_by(&self, authority: &Authority, arguments: &[&str]) -> command::Done {
+        let text = authority.ticket(&[self.client]).to_text().unwrap();
+        cli(&[arguments, &["--ticket", &text]].concat())
+    }
+}
+
+#[test]
+fn a_tunnel_says_at_once_what_is_wrong_with_its_ticket() {
+    let authority = Authority::new();
+    let node = authority.start(&["--client-plaintext", "none"]);
+    let other = Authority::new().ticket(&[node.client]).to_text().unwrap();
+    let tunnel =
+        |ticket: &str, listen: &str| cli(&["tunnel", "--ticket", ticket, "--listen", listen]);
+    let done = tunnel(&other, "127.0.0.1:0");
+    assert!(done.code == 1 && done.stderr.contains("wrong CA"), "{done:?}");
+    let text = authority.ticket(&[node.client]).to_text().unwrap();
+    let done = tunnel(&text, "0.0.0.0:0");
+    assert!(done.code == 2 && done.stderr.contains("loopback"), "{done:?}");
+    let done = cli(&["tunnel", "--connect", &node.client.to_string()]);
+    assert!(done.code == 2 && done.stderr.contains("needs a ticket with a CA"), "{done:?}");
+}
+
+#[test]
+fn a_ticket_is_put_together_and_shown_without_its_secrets() {
+    let authority = Authority::new();
+    let node = authority.start(&["--client-plaintext", "none"]);
+    let ca = authority.path("ca.pem");
+    fs::write(&ca, distkv_tls::pem::certificate(authority.ca.certificate())).unwrap();
+    let to = node.client.to_string();
+    let new =
+        ["ticket", "new", &to, "--ca", ca.to_str().unwrap(), "--user", "joe", "--secret", "-"];
+    let made = command::run(&new, &[], b"hunter2\n");
+    assert_eq!((made.code, made.stderr.as_str()), (0, ""), "{made:?}");
+    let ticket: Ticket = made.stdout.parse().unwrap();
+    assert_eq!(ticket.login.as_ref().unwrap().secret.as_deref(), Some("hunter2"));
+    assert_eq!(ticket.ca, Some(authority.ca.hash()));
+    let shown = cli(&["ticket", "show", made.stdout.trim()]);
+    assert!(shown.stdout.contains("joe") && !shown.stdout.contains("hunter2"), "{shown:?}");
+    assert!(shown.stdout.contains(&authority.ca.hash().to_string()), "{shown:?}");
+    // The node asks for no login: none is sent.
+    let status = cli(&["status", "--ticket", made.stdout.trim()]);
+    assert_eq!(status.code, 0, "{status:?}");
+}
+
+#[test]
+fn certificates_of_another_tool_are_used_and_a_clients_certificate_too() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/tls");
+    let file = |name: &str| format!("{fixtures}/{name}");
+    let authority = Authority::new();
+    let staff = authority.path("staff.pem");
+    fs::write(&staff, distkv_tls::pem::certificate(authority.ca.certificate())).unwrap();
+    let (cert, key) = (file("node.pem"), file("node.key"));
+    let arguments = [
+        "run",
+        "--peer-wait",
+        "0s",
+        "--client",
+        "127.0.0.1:0",
+        "--gossip",
+        "127.0.0.1:0",
+        "--log",
+        "debug",
+        "--cert",
+        &cert,
+        "--cert-key",
+        &key,
+        "--client-ca",
+        staff.to_str().unwrap(),
+    ];
+    let node =
+        NodeProcess::start_in(&format!("tls-other-{}", std::process::id()), "n1", &arguments);
+    let to = format!("localhost:{}", node.client.port());
+    let made = cli(&["ticket", "new", &to, "--ca", &file("ca.pem")]);
+    let mut ticket: Ticket = made.stdout.parse().unwrap();
+    let joe = authority.ca.issue_user("joe", 1, now()).unwrap();
+    ticket.certificate = Some(ClientCertificate::from(&joe));
+    let status = cli(&["status", "--ticket", &ticket.to_text().unwrap()]);
+    assert_eq!(status.code, 0, "{status:?}");
+    let is_known =
+        || node.log().iter().any(|line| line.contains("certificate") && line.contains("joe"));
+    wait_until("the node knows the client", || is_known().then_some(()));
+    let stranger = Authority::new().ca.issue_user("joe", 1, now()).unwrap();
+    ticket.certificate = Some(ClientCertificate::from(&stranger));
+    let status = cli(&["status", "--ticket", &ticket.to_text().unwrap()]);
+    assert_eq!(status.code, 1, "{status:?}");
+    assert!(status.stderr.contains("refuses the client's certificate"), "{status:?}");
+}
