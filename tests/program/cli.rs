@@ -61,6 +61,10 @@ fn the_help_of_each_command_has_examples_that_are_commands() {
         "log",
         "import",
         "leave",
+        "user",
+        "acl",
+        "auth",
+        "whoami",
         "bench",
     ];
     for command in commands {

@@ -27,7 +27,7 @@ that nobody else can read (scp), readable only by the user of the node (chmod 60
 every node with --key FILE.
 
 Another key, without a stop. Do each step on every node before the next:
-  1. `key add` on one node; copy that file to all others; send every node SIGHUP
+  1. `key add` on one node; copy that file to the others; SIGHUP on every node
   2. `key use NEW` on every node, and SIGHUP
   3. `key remove OLD` on every node, and SIGHUP
 

@@ -20,7 +20,7 @@ macro_rules! run_help {
 Examples:
   distkv-node run --name n1
   distkv-node run --key key --name n1 --gossip 0.0.0.0:27587
-  distkv-node run --insecure --name n1 --gossip 0.0.0.0:27587  # nothing is protected
+  distkv-node run --insecure --name n1 --gossip 0.0.0.0:27587  # no protection
   distkv-node run --name n1 --init '{\"site\": \"main\"}' --load saved-state.bin
   distkv-node run --name n1 --peer n2.example.org --peer-file peers.txt
   distkv-node run --name n1 --data-dir /var/lib/distkv/n1

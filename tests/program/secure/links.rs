@@ -12,7 +12,7 @@ use crate::processes::{PATIENCE, wait_until};
 const REFUSED: Option<i32> = Some(3);
 
 #[test]
-fn three_nodes_with_the_key_form_a_network_whose_traffic_nobody_can_read() {
+fn three_nodes_with_the_key_form_a_network_of_sealed_links_and_datagrams() {
     let keys = Keys::new();
     let (key, _) = keys.make("key");
     let a = keys.run("a", &["--key", &key]);

@@ -71,6 +71,7 @@ fn the_members_are_listed() {
         "client",
         "state",
         "linked",
+        "secured",
         "ready",
         "lagging",
         "acked",

@@ -5,3 +5,4 @@ mod life;
 mod login_required;
 mod newcomer;
 mod real;
+mod users;

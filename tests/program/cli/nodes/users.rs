@@ -1,0 +1,105 @@
+//! `user`, `acl`, `auth`, `whoami`, and commands that log in.
+
+use std::fs;
+
+use crate::cli::command::{Done, run};
+use crate::processes::NodeProcess;
+
+struct Machine {
+    node: NodeProcess,
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { node: NodeProcess::run("n1"), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The name of a file with a secret.
+    fn secret(&self, name: &str, secret: &str) -> String {
+        let file = self.folder.path().join(name);
+        fs::write(&file, format!("{secret}\n")).unwrap();
+        file.to_str().unwrap().to_owned()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Done {
+        run(&[arguments, &["--connect", &self.node.client.to_string()]].concat(), &[], b"")
+    }
+
+    /// What a command prints that must work.
+    fn ok(&self, arguments: &[&str]) -> String {
+        let done = self.run(arguments);
+        assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+        done.stdout
+    }
+
+    /// What a command says that must fail.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let done = self.run(arguments);
+        assert_eq!(done.code, 1, "{arguments:?}: {} {}", done.stdout, done.stderr);
+        done.stderr
+    }
+}
+
+#[test]
+fn an_operator_sets_up_users_and_lists_and_each_command_logs_in() {
+    let machine = Machine::new();
+    let (boss, joe) = (machine.secret("boss", "adminpw1"), machine.secret("joe", "geheim12"));
+    assert!(machine.ok(&["whoami"]).contains("asks for no login"));
+    machine.ok(&["user", "add", "boss", "--new-secret-file", &boss]);
+    machine.ok(&["user", "add", "joe", "--acl", "lamps", "--new-secret-file", &joe]);
+    let again = machine.refused(&["user", "add", "joe", "--new-secret-file", &joe]);
+    assert!(again.contains("already exists"), "{again}");
+    let added = machine.ok(&["user", "add", "robot", "--method", "token", "--role", "operator"]);
+    let token = added.lines().last().unwrap().to_owned();
+    assert_eq!(token.len(), 64);
+    machine.ok(&["acl", "set", "lamps", "site.#", "rwcdxen"]);
+    machine.ok(&["acl", "set", "lamps", "site", "xen"]);
+    assert_eq!(machine.run(&["acl", "set", "lamps", "site", "q"]).code, 2);
+    assert!(machine.ok(&["acl", "list"]).contains("lamps  2"));
+    assert!(machine.ok(&["acl", "show", "lamps"]).contains("site.#   rwcdxen"));
+    assert!(machine.ok(&["acl", "test", "lamps", "site.lamp", "w"]).contains("allows w"));
+    let explained = machine.ok(&["acl", "explain", "joe", "site.lamp"]);
+    assert!(explained.contains("rwcdxen") && explained.contains("the pattern site.# of lamps"));
+    let explained = machine.ok(&["acl", "explain", "joe", "other", "--json"]);
+    let explained: serde_json::Value = serde_json::from_str(&explained).unwrap();
+    assert_eq!((&explained["letters"], &explained["role"]), (&"".into(), &"user".into()));
+    assert!(machine.ok(&["acl", "explain", "boss", "other"]).contains("the role admin"));
+
+    machine.ok(&["auth", "on", "password"]);
+    let needed = machine.refused(&["get", "site.lamp"]);
+    assert!(needed.contains("must log in") && needed.contains("--user"), "{needed}");
+    let as_joe = ["--user", "joe", "--secret-file", &joe];
+    let with = |user: &[&str], arguments: &[&str]| machine.ok(&[arguments, user].concat());
+    assert!(with(&as_joe, &["whoami"]).contains("role user, access list lamps"));
+    with(&as_joe, &["set", "site.lamp", "5"]);
+    assert_eq!(with(&as_joe, &["get", "site.lamp"]), "5\n");
+    let other = machine.refused(&["get", "other", "--user", "joe", "--secret-file", &joe]);
+    assert!(other.contains("(denied)"), "{other}");
+    let wrong = machine.refused(&["get", "other", "--user", "joe", "--secret-file", &boss]);
+    assert!(wrong.contains("no user \"joe\", or its secret is another one"), "{wrong}");
+    let list = machine.refused(&["user", "list", "--user", "joe", "--secret-file", &joe]);
+    assert!(list.contains("role 'admin'"), "{list}");
+    let own = machine.secret("own", "geheim13");
+    with(&as_joe, &["user", "password", "joe", "--new-secret-file", &own]);
+    machine.refused(&["get", "site.lamp", "--user", "joe", "--secret-file", &joe]);
+    let address = machine.node.client.to_string();
+    let env = [("DISTKV_USER", "joe"), ("DISTKV_SECRET", "geheim13")];
+    let get = run(&["get", "site.lamp", "--connect", &address], &env, b"");
+    assert_eq!(get.stdout, "5\n", "{}", get.stderr);
+    let robot = machine.secret("robot", &token);
+    assert!(with(&["--user", "robot", "--secret-file", &robot], &["status"]).contains("n1"));
+
+    let as_boss = ["--user", "boss", "--secret-file", &boss];
+    let users = with(&as_boss, &["user", "list", "--json"]);
+    assert_eq!(users.lines().count(), 3);
+    with(&as_boss, &["user", "acl", "joe", "-"]);
+    assert!(with(&as_boss, &["user", "show", "joe"]).contains("no access list"));
+    with(&as_boss, &["user", "role", "joe", "operator"]);
+    with(&as_boss, &["user", "remove", "joe"]);
+    let gone = machine.refused(&[&["user", "show", "joe"][..], &as_boss].concat());
+    assert!(gone.contains("there is no user \"joe\""), "{gone}");
+    assert!(with(&as_boss, &["acl", "delete", "lamps"]).contains("2 patterns"));
+    with(&as_boss, &["auth", "off"]);
+    assert_eq!(machine.ok(&["get", "site.lamp"]), "5\n");
+}
