@@ -1,6 +1,6 @@
 //! What one client may do to the node. Each limit is at or below what the protocol allows.
 
-use super::access::cluster_key::ClusterKey;
+use super::access::cluster_key::ClusterKeys;
 use super::connections::tls::TlsSettings;
 use crate::hub::client_memory::CLIENT_MEMORY;
 use crate::model::limits::{PATH_BYTES_MAX, VALUE_BYTES_MAX};
@@ -52,9 +52,9 @@ pub struct ServerConfig {
     /// Whether clients are served although the data says that they must log in. The engine decides
     /// by its own setting; here it decides which clients may delete entries that are not enforced.
     pub ignore_auth: bool,
-    /// The cluster's key: clients must log in whatever the data says, and those who have the key are admins.
+    /// The cluster's keys: clients must log in whatever the data says, and those who have one are admins.
     /// None: clients must log in if the data says so.
-    pub cluster_key: Option<ClusterKey>,
+    pub cluster_keys: Option<ClusterKeys>,
     /// TLS at the client port; none: all in plain text.
     pub tls: Option<TlsSettings>,
 }
@@ -74,7 +74,7 @@ impl Default for ServerConfig {
             qlen: 10,
             remote_restore: false,
             ignore_auth: false,
-            cluster_key: None,
+            cluster_keys: None,
             tls: None,
         }
     }

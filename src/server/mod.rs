@@ -247,7 +247,7 @@ impl Server {
         config: ServerConfig,
         info: Arc<dyn NodeInfo>,
     ) -> Self {
-        let logins = Logins::new(config.cluster_key.clone());
+        let logins = Logins::new(config.cluster_keys.clone());
         let shared = Arc::new(Shared {
             hub,
             config,

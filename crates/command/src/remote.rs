@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::Read;
+use std::path::{Path as FilePath, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use std::{env, fmt};
@@ -10,14 +11,16 @@ use std::{env, fmt};
 use clap::Args;
 use distkv_client::smart::{RawRequest, WriteId};
 use distkv_client::{
-    Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Message,
-    Options, ReplyStream, RetryPolicy, StreamEvent,
+    Access, Client, ClientConfig, ClientError, Connection, Fields, HostPort, Idempotency, Login,
+    Message, Options, ReplyStream, RetryPolicy, StreamEvent,
 };
 use distkv_model::host_port::CLIENT_PORT;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
-use distkv_tls::Ticket;
+use distkv_secure::key::Purpose;
+use distkv_secure::key_file::{FILE_BYTES_MAX, KeyFile};
 use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
+use distkv_tls::{CaHash, ClientTls, Clock, Ticket, Trust};
 
 use crate::error::CliError;
 use crate::login::LoginArgs;
@@ -27,6 +30,8 @@ use crate::units::parse_duration;
 const CONNECT: &str = "DISTKV_CONNECT";
 /// The environment's variable for `--ticket`.
 const TICKET: &str = "DISTKV_TICKET";
+/// The environment's variable for `--key`.
+const KEY: &str = "DISTKV_KEY";
 /// How long a node may take for an answer unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -66,6 +71,10 @@ pub struct RemoteArgs {
     #[arg(long, value_name = "TICKET|@FILE")]
     ticket: Option<TicketText>,
 
+    /// The network's key file: who has it is an admin [env: DISTKV_KEY]
+    #[arg(long, value_name = "FILE", conflicts_with = "ticket")]
+    key: Option<PathBuf>,
+
     /// How long the node may take, like 500ms, 10s, 2m [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
@@ -97,6 +106,7 @@ impl RemoteArgs {
         RemoteArgs {
             connect: if self.connect.is_empty() { before.connect } else { self.connect },
             ticket: self.ticket.or(before.ticket),
+            key: self.key.or(before.key),
             timeout: self.timeout.or(before.timeout),
             json: self.json || before.json,
             answer: self.answer.or(before.answer),
@@ -203,8 +213,16 @@ impl RemoteArgs {
     /// # Errors
     /// The ticket is none, or cannot be used.
     pub fn access(&self) -> Result<Access, CliError> {
+        let logs_in = !self.login.is_some();
+        if let Some(file) = &self.key {
+            let access = access_by_key(file, logs_in)?;
+            return Ok(self.login.read()?.into_iter().fold(access, Access::log_in));
+        }
         let access = match self.ticket()? {
-            None => Access::default(),
+            None => match env::var_os(KEY) {
+                None => Access::default(),
+                Some(file) => access_by_key(FilePath::new(&file), logs_in)?,
+            },
             Some(ticket) => Access::of_ticket(&ticket)
                 .map_err(|error| CliError::Usage(format!("the ticket: {error}")))?,
         };
@@ -213,6 +231,29 @@ impl RemoteArgs {
             Some(login) => access.log_in(login),
         })
     }
+}
+
+/// As an admin (if `logs_in`), by TLS if the key file has a CA.
+fn access_by_key(file: &FilePath, logs_in: bool) -> Result<Access, CliError> {
+    let failed = |why: String| CliError::Usage(format!("the key file {}: {why}", file.display()));
+    let mut text = String::new();
+    let opened = File::open(file).map_err(|error| failed(error.to_string()))?;
+    // One byte more than allowed shows that there is too much.
+    let read = opened.take(FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text);
+    read.map_err(|error| failed(error.to_string()))?;
+    let key_file = KeyFile::parse(&text).map_err(|error| failed(error.to_string()))?;
+    let mut access = Access::default();
+    if let Some(ca) = &key_file.ca {
+        let clock = Clock::new(|| rt::wall_clock_ms() / 1_000);
+        let trust = Trust::hash(CaHash::of(&ca.certificate));
+        let tls = ClientTls::new(trust, None, clock).map_err(|error| failed(error.to_string()))?;
+        access = access.by_tls(tls);
+    }
+    if logs_in {
+        let key = key_file.ring.primary().derive(Purpose::AdminLogin);
+        access = access.log_in(Login::key(*key));
+    }
+    Ok(access)
 }
 
 /// What reads and writes go to: a node that was named, or the cluster of those that were.
@@ -410,6 +451,7 @@ mod tests {
         let of = |connect: Option<&str>, json| RemoteArgs {
             connect: connect.map(str::to_owned).into_iter().collect(),
             ticket: None,
+            key: None,
             timeout: None,
             json,
             answer: None,

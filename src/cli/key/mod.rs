@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use distkv_tls::Ca;
 use serde_json::json;
 
 use super::error::CliError;
@@ -11,7 +12,7 @@ use crate::membership::NetworkName;
 use crate::node::security::{KeyFileTrouble, create, read, replace};
 use crate::rt;
 use crate::secure::key::{Key, KeyId};
-use crate::secure::key_file::KeyFile;
+use crate::secure::key_file::{CertificateAuthority, KeyFile};
 use crate::secure::key_ring::{Applied, KeyRing, RingError};
 
 /// Make and change a network's key file
@@ -168,8 +169,14 @@ pub(super) fn run(args: KeyArgs) -> Result<(), CliError> {
 fn new(args: &NewArgs) -> Result<(), CliError> {
     let network = NetworkName::new(&args.network)
         .map_err(|error| CliError::Usage(format!("--network {:?}: {error}", args.network)))?;
-    // `ca` is for the certificates that clients are shown: whoever makes those puts it in here.
-    let file = KeyFile { ring: KeyRing::new(network, random_key()?), ca: None };
+    let ca = Ca::make(&args.network, rt::wall_clock_ms() / 1_000)
+        .map_err(|error| CliError::Failure(format!("no CA could be made: {error}")))?;
+    // Nodes make their certificates for clients from it.
+    let ca = CertificateAuthority {
+        key: ca.key().to_vec().into(),
+        certificate: ca.certificate().to_vec(),
+    };
+    let file = KeyFile { ring: KeyRing::new(network, random_key()?), ca: Some(ca) };
     let write = if args.force { replace } else { create };
     write(&args.to, &file).map_err(failure)?;
     let (id, at) = (file.ring.primary_id(), args.to.display().to_string());

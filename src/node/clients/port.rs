@@ -58,6 +58,7 @@ pub(in crate::node) fn open(
         remote_restore: config.remote_restore,
         ignore_auth: config.ignore_auth,
         tls,
+        cluster_keys: links.keys.as_ref().map(|keys| keys.logins()),
         ..ServerConfig::default()
     };
     let hub = Arc::clone(&links.hub);

@@ -10,10 +10,11 @@ pub use key_file::{KeyFileTrouble, create, read, replace};
 use parking_lot::Mutex;
 
 use crate::rt;
-use crate::secure::key::KeyId;
+use crate::secure::key::{KeyId, Purpose};
 use crate::secure::key_file::KeyFile;
 use crate::secure::key_ring::KeyRing;
 use crate::secure::link::{Ephemeral, Suites};
+use crate::server::access::cluster_key::ClusterKeys;
 
 /// The cluster key that a node is started with.
 #[derive(Clone, Debug)]
@@ -56,11 +57,14 @@ pub(in crate::node) struct Keys {
     path: Option<PathBuf>,
     plaintext_peers: bool,
     suites: Suites,
+    /// What clients prove to have.
+    logins: ClusterKeys,
 }
 
 impl Keys {
     pub(in crate::node) fn new(config: KeyConfig) -> Self {
         Self {
+            logins: ClusterKeys::new(for_logins(&config.file.ring)),
             ring: Mutex::new(Arc::new(config.file.ring)),
             path: config.path,
             plaintext_peers: config.plaintext_peers,
@@ -71,6 +75,11 @@ impl Keys {
     /// The present keys.
     pub(in crate::node) fn ring(&self) -> Arc<KeyRing> {
         Arc::clone(&self.ring.lock())
+    }
+
+    /// By which clients show that they have the cluster's key: those of the present ring, always.
+    pub(in crate::node) fn logins(&self) -> ClusterKeys {
+        self.logins.clone()
     }
 
     /// Whether nodes without a key are spoken to.
@@ -106,8 +115,13 @@ impl Keys {
         }
         let is_change = **ring != file.ring;
         *ring = Arc::new(file.ring);
+        self.logins.set(for_logins(&ring));
         Ok(told(&ring, is_change))
     }
+}
+
+fn for_logins(ring: &KeyRing) -> Vec<[u8; 32]> {
+    ring.keys().iter().map(|key| *key.derive(Purpose::AdminLogin)).collect()
 }
 
 fn told(ring: &KeyRing, is_change: bool) -> KeysRead {

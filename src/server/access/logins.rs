@@ -10,7 +10,7 @@ use async_lock::{Semaphore, SemaphoreGuard};
 use distkv_access::secret::{Guesses, LoginCache};
 use parking_lot::Mutex;
 
-use super::cluster_key::ClusterKey;
+use super::cluster_key::ClusterKeys;
 use super::present::Present;
 use super::strangers::Strangers;
 use crate::rt;
@@ -21,7 +21,7 @@ pub const COMPUTATIONS_WAITING_MAX: usize = 64;
 /// See the module.
 pub(in crate::server) struct Logins {
     /// Those who have it are admins; none on an open node.
-    pub(in crate::server) key: Option<ClusterKey>,
+    pub(in crate::server) key: Option<ClusterKeys>,
     pub(in crate::server) guesses: Mutex<Guesses>,
     /// None if the system had no random key for it: then each login is computed.
     pub(in crate::server) cache: Option<Mutex<LoginCache>>,
@@ -34,7 +34,7 @@ pub(in crate::server) struct Logins {
 }
 
 impl Logins {
-    pub(in crate::server) fn new(key: Option<ClusterKey>) -> Self {
+    pub(in crate::server) fn new(key: Option<ClusterKeys>) -> Self {
         let cores_max = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
         Self {
             key,

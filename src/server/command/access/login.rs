@@ -248,11 +248,12 @@ impl Session {
             return Err(ClientError::bad_request(text));
         };
         let nonces = Nonces { client, node };
-        if !key::is_proof(cluster.as_bytes(), Side::Client, &nonces, proof) {
+        let known = cluster.find(|known| key::is_proof(known, Side::Client, &nonces, proof));
+        let Some(known) = known else {
             let text = "the cluster key is another one than this node's";
             return Err(ClientError::new(ErrorCode::AuthFailed, text));
-        }
-        let proof = key::prove(cluster.as_bytes(), Side::Node, &nonces);
+        };
+        let proof = key::prove(&known, Side::Node, &nonces);
         self.identify(Identity::KeyHolder);
         let tock = cx.tock();
         write_state("start", self.frame(seq, 1), tock, out);

@@ -194,12 +194,12 @@ fn a_change_of_a_list_counts_where_it_has_come_and_not_before() {
 
 /// Serves clients of a hub as a secured node.
 fn serve(hub: Hub) -> Node {
-    use distkv::server::access::cluster_key::ClusterKey;
+    use distkv::server::access::cluster_key::ClusterKeys;
     use distkv::server::{NodeInfo, Server, ServerConfig};
     use std::sync::Arc;
     let (hub, info) = (Arc::new(hub), Arc::new(crate::harness::Info::default()));
-    let cluster_key = Some(ClusterKey::new(super::KEY));
-    let config = ServerConfig { cluster_key, ..ServerConfig::default() };
+    let cluster_keys = Some(ClusterKeys::new(vec![super::KEY]));
+    let config = ServerConfig { cluster_keys, ..ServerConfig::default() };
     let shared: Arc<dyn NodeInfo> = info.clone();
     let bound = Server::bind("127.0.0.1:0", Arc::clone(&hub), config, shared);
     Node { server: distkv::rt::block_on(bound).unwrap(), hub, info }

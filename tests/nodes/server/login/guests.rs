@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use distkv::protocol::client::Action;
 use distkv::server::ServerConfig;
-use distkv::server::access::cluster_key::ClusterKey;
+use distkv::server::access::cluster_key::ClusterKeys;
 use distkv::server::access::strangers::{
     LOGIN_MS_MAX, STRANGER_BYTES_MAX, STRANGERS_PER_ADDRESS_MAX,
 };
@@ -143,7 +143,7 @@ fn a_secured_node_asks_for_a_login_whatever_the_data_says() {
 #[test]
 fn a_secured_node_without_data_lets_nobody_in_but_who_has_its_key() {
     let config =
-        ServerConfig { cluster_key: Some(ClusterKey::new(KEY)), ..ServerConfig::default() };
+        ServerConfig { cluster_keys: Some(ClusterKeys::new(vec![KEY])), ..ServerConfig::default() };
     let node = Node::waiting("n1", config);
     let mut client = node.connect();
     assert_eq!(client.hello["auth"], array(["token"]));

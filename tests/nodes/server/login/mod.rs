@@ -6,7 +6,7 @@ mod secrets;
 mod users;
 
 use distkv::server::ServerConfig;
-use distkv::server::access::cluster_key::ClusterKey;
+use distkv::server::access::cluster_key::ClusterKeys;
 use distkv_access::dh::{BoxKey, Group, NONCE_BYTES, exchange, public_of};
 use distkv_access::secret::key::{self, Nonces, Side};
 
@@ -17,8 +17,8 @@ pub const KEY: [u8; 32] = [7; 32];
 
 /// A secured node, the first of its network.
 pub fn secured() -> Node {
-    let cluster_key = Some(ClusterKey::new(KEY));
-    Node::found_with("n1", ServerConfig { cluster_key, ..ServerConfig::default() })
+    let cluster_keys = Some(ClusterKeys::new(vec![KEY]));
+    Node::found_with("n1", ServerConfig { cluster_keys, ..ServerConfig::default() })
 }
 
 /// A login with the cluster's key, and the node's proof.
