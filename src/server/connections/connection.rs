@@ -95,6 +95,25 @@ fn prepare(socket: &TcpStream) {
     let _ = socket.set_tcp_keepalive(&keepalive);
 }
 
+/// Writes the last bytes and gives the client a little time to go by itself: clients of the original report
+/// an end that comes first as an error.
+async fn part(socket: &TcpStream, last: &[u8], patience: Duration) {
+    let mut socket = socket;
+    let farewell = async {
+        socket.write_all(last).await?;
+        let mut buffer = vec![0; 16 << 10];
+        let mut total = 0;
+        while total < LINGER_BYTES {
+            match poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut buffer)).await? {
+                0 => break,
+                bytes => total += bytes,
+            }
+        }
+        io::Result::Ok(())
+    };
+    let _ = rt::timeout(patience, farewell).await;
+}
+
 /// Writes the last bytes and waits a little for the client to take them.
 async fn linger(socket: &TcpStream, last: &[u8], patience: Duration) {
     let mut socket = socket;
@@ -525,7 +544,7 @@ impl Connection {
         let parting = std::mem::take(&mut self.session.guest.parting);
         if !parting.is_empty() {
             self.close();
-            linger(&self.socket, &parting, LINGER).await;
+            part(&self.socket, &parting, LINGER).await;
             return Ok(());
         }
         let why = match &self.session.identity {
