@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::chain::{ChainField, Names};
-use super::reply::{StreamTag, write_error, write_greeting, write_state, write_ticks};
+use super::reply::{LoginOffer, StreamTag, write_error, write_greeting, write_state, write_ticks};
 use super::request::{ChainLength, RequestPath, WatchConflicts};
 use super::shorten::Shortener;
 use super::*;
@@ -179,7 +179,7 @@ fn every_action_is_known_by_its_name() {
 #[test]
 fn messages_are_the_originals_byte_for_byte() {
     let mut out = Vec::new();
-    write_greeting("n1", Tick::new(1), tock(26), 10, None, &mut out);
+    write_greeting("n1", Tick::new(1), tock(26), 10, &LoginOffer::default(), &mut out);
     let greeting =
         "86a373657100a776657273696f6e93004100a46e6f6465a26e31a47469636b01a4746f636b1aa4716c656e0a";
     assert_eq!(out, hex(greeting));
