@@ -52,6 +52,7 @@ OTHERS: Dict[Tuple[str, str, int], Other] = {
     ("internal", "internal mark -d {node} 7", 0): Other(FORGED, REFUSED),
     ("internal", "internal mark -b {node} 7", 0): Other(FORGED, REFUSED),
     ("internal", "internal mark ''", 0): Other(FORGED, REFUSED),
+    ("internal_data", "auth -m root user list", 0): Other(EMPTY, []),
     ("internal_data", "acl list", 0): Other(EMPTY, _printed("[]")),
     ("internal_data", "acl list", 1): Other(EMPTY, _printed("[]")),
     ("internal_data", "-m acl list", 0): Other(EMPTY, _printed("result: []", "seq: 2", "tock: TOCK")),

@@ -22,7 +22,7 @@ use distkv_tls::channel::FEED_BYTES_MAX;
 
 use super::input::Input;
 use super::session::{Decoded, HeavyJob, Session, Then};
-use super::socket::{LINGER, LINGER_AT_STOP, is_local, linger, prepare, write_out};
+use super::socket::{LINGER, LINGER_AT_STOP, is_local, linger, part, prepare, write_out};
 use super::tls::{self, NoSession, TlsSettings};
 use crate::engine::Engine;
 use crate::model::ids::Millis;
@@ -622,7 +622,8 @@ impl Connection {
         let parting = std::mem::take(&mut self.session.guest.parting);
         if !parting.is_empty() {
             self.close();
-            linger(&self.socket, &parting, LINGER).await;
+            let parting = self.seal(parting);
+            part(&self.socket, &parting, LINGER).await;
             return Ok(());
         }
         let why = match &self.session.identity {

@@ -48,10 +48,22 @@ pub(super) fn prepare(socket: &TcpStream) {
 
 /// Writes the last bytes and waits a little for the client to take them.
 pub(super) async fn linger(socket: &TcpStream, last: &[u8], patience: Duration) {
+    say_farewell(socket, last, patience, true).await;
+}
+
+/// Writes the last bytes and gives the client a little time to go by itself: clients of the original report
+/// an end that comes first as an error.
+pub(super) async fn part(socket: &TcpStream, last: &[u8], patience: Duration) {
+    say_farewell(socket, last, patience, false).await;
+}
+
+async fn say_farewell(socket: &TcpStream, last: &[u8], patience: Duration, ends: bool) {
     let mut socket = socket;
     let farewell = async {
         socket.write_all(last).await?;
-        socket.shutdown(std::net::Shutdown::Write)?;
+        if ends {
+            socket.shutdown(std::net::Shutdown::Write)?;
+        }
         let mut buffer = vec![0; 16 << 10];
         let mut total = 0;
         while total < LINGER_BYTES {
