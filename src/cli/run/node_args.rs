@@ -120,8 +120,8 @@ Signals:
   SIGTERM, SIGINT  leave the network and end, within 3 s; a second one ends the
                    process at once. The log says how many changes are on no
                    other node, if any
-  SIGHUP           read the key file and the certificate for clients again; what is
-                   bad is warned of, and the old one stays. Read the
+  SIGHUP           read the key file and the certificate for clients again; a
+                   bad one is a warning, and the old one stays. Read the
                    configuration file's log level again; if it has none, switch
                    debug logs on and off (without --key only)
 

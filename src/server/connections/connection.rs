@@ -5,6 +5,8 @@
 //! cheaper than being woken up. While the output is full, nothing is read, so a client that
 //! does not read is not served; its watches start over when it does.
 
+mod ending;
+
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -22,7 +24,7 @@ use distkv_tls::channel::FEED_BYTES_MAX;
 
 use super::input::Input;
 use super::session::{Decoded, HeavyJob, Session, Then};
-use super::socket::{LINGER, LINGER_AT_STOP, is_local, linger, part, prepare, write_out};
+use super::socket::{LINGER, is_local, linger, prepare, write_out};
 use super::tls::{self, NoSession, TlsSettings};
 use crate::engine::Engine;
 use crate::model::ids::Millis;
@@ -36,6 +38,7 @@ use crate::server::stream::Produced;
 
 /// Bytes of output kept while nothing goes out.
 const IDLE_BYTES: usize = 4 << 10;
+
 /// Serves one client until it goes, or has to.
 pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     prepare(&socket);
@@ -589,85 +592,6 @@ impl Connection {
         self.session.end_endless(&cx, &mut self.out);
         self.flush().await?;
         Ok(self.session.is_quiet())
-    }
-
-    /// The server stops: ends all streams and says so.
-    async fn end(&mut self) -> io::Result<()> {
-        let cx = self.session.context(&self.shared, rt::now());
-        self.session.end_all(&cx, &mut self.out);
-        if self.session.sent_away {
-            self.flush().await?;
-            self.shared.keep_to_the_end(self.socket.clone());
-            return Ok(());
-        }
-        self.until_safe().await;
-        if self.is_shut_out() {
-            return self.end_shut_out().await;
-        }
-        let last = std::mem::take(&mut self.out);
-        let last = self.seal(last);
-        linger(&self.socket, &last, LINGER_AT_STOP).await;
-        Ok(())
-    }
-
-    fn is_shut_out(&mut self) -> bool {
-        let cx = self.session.context(&self.shared, rt::now());
-        self.session.is_shut_out(&cx)
-    }
-
-    /// The client may do nothing any more: says so, and drops pending output. One that has brought that about
-    /// itself gets its reply, and no error.
-    async fn end_shut_out(&mut self) -> io::Result<()> {
-        self.out = Vec::new();
-        let parting = std::mem::take(&mut self.session.guest.parting);
-        if !parting.is_empty() {
-            self.close();
-            let parting = self.seal(parting);
-            part(&self.socket, &parting, LINGER).await;
-            return Ok(());
-        }
-        let why = match &self.session.identity {
-            Identity::User { method, name } => format!(
-                "the user {name:?} (method {method:?}) was removed, or may not log in by this method any more"
-            ),
-            Identity::Unknown | Identity::KeyHolder => match self.shared.hub.read(Engine::closed) {
-                Some(closed) => closed.to_string(),
-                None => String::from("authorisation was switched on for a moment"),
-            },
-        };
-        let text = format!(
-            "closing the connection: {why}. What was asked for and not answered may have been done"
-        );
-        let error = ClientError::new(ErrorCode::AuthRequired, text);
-        let last = std::mem::take(&mut self.last_word);
-        self.end_after(last, &error).await
-    }
-
-    /// The clients' memory is used up, and this connection is the worst: says so, if the client
-    /// reads that. What the connection holds goes first.
-    async fn end_for_memory(&mut self) -> io::Result<()> {
-        let text = "closing the connection: what this node keeps for its clients exceeds \
-                    --max-client-memory, and this connection keeps much and takes little; read \
-                    faster, or ask for less at once";
-        let last = std::mem::take(&mut self.out);
-        self.end_after(last, &ClientError::new(ErrorCode::TooSlow, text)).await
-    }
-
-    /// Ends the connection with an error after these bytes.
-    async fn end_after(&mut self, mut last: Vec<u8>, error: &ClientError) -> io::Result<()> {
-        self.close();
-        write_error(error, None, self.shared.hub.read(Engine::tock), &mut last);
-        self.input.shrink();
-        self.tell_memory();
-        let last = self.seal(last);
-        linger(&self.socket, &last, LINGER).await;
-        Ok(())
-    }
-
-    fn close(&mut self) {
-        let cx = self.session.context(&self.shared, rt::now());
-        self.session.abandon(&cx);
-        self.drop_garbage();
     }
 }
 

@@ -55,6 +55,8 @@ pub struct NodeProcess {
     pub gossip: SocketAddr,
     /// Each test's own: a freed port may be taken by another test's node.
     pub network: String,
+    /// The file of its cluster key, if it has one.
+    pub key: Option<String>,
     child: Child,
     log: Arc<Mutex<Vec<(Instant, String)>>>,
 }
@@ -135,7 +137,9 @@ impl NodeProcess {
         });
         let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
         let (client, gossip) = (address("client"), address("gossip"));
-        Self { name: name.into(), client, gossip, network: network.into(), child, log }
+        let behind_key = arguments.iter().skip_while(|argument| **argument != "--key").nth(1);
+        let key = behind_key.map(|file| (*file).to_owned());
+        Self { name: name.into(), client, gossip, network: network.into(), key, child, log }
     }
 
     pub fn pid(&self) -> u32 {
@@ -183,8 +187,13 @@ impl NodeProcess {
         }
     }
 
+    /// As an admin, where the node has a cluster key.
     pub fn connect(&self) -> Client {
-        Client::connect(self.client)
+        let mut client = Client::connect(self.client);
+        if let Some(file) = &self.key {
+            client.log_in_by_key(file);
+        }
+        client
     }
 
     /// Resident memory in bytes.
@@ -222,6 +231,31 @@ impl Client {
         let mut client = Self { stream, buffer: Vec::new(), seq: 0, greeting: Value::Nil };
         client.greeting = client.receive()?;
         Ok(client)
+    }
+
+    /// Logs in with what is in a key file now.
+    fn log_in_by_key(&mut self, file: &str) {
+        use distkv_access::secret::key::{Nonces, Side, prove};
+        use distkv_secure::key::Purpose;
+        let file = std::fs::read_to_string(file).unwrap();
+        let file = distkv_secure::key_file::KeyFile::parse(&file).unwrap();
+        let key = file.ring.primary().derive(Purpose::AdminLogin);
+        let node = field(&self.greeting, "nonce").expect("the node has a cluster key");
+        let node = node.as_slice().unwrap().try_into().unwrap();
+        let nonces = Nonces { client: [7; 32], node };
+        let proof = prove(&key, Side::Client, &nonces).to_vec();
+        let nonce = Value::Binary(nonces.client.to_vec());
+        let fields = [("typ", "key".into()), ("ident", "*".into()), ("nonce", nonce)];
+        let fields = [&fields[..], &[("proof", Value::Binary(proof))]].concat();
+        let seq = self.send("auth", &fields).unwrap();
+        loop {
+            let message = self.receive().expect("answered");
+            assert_eq!(field(&message, "error"), None, "{message}");
+            assert_eq!(field(&message, "seq"), Some(seq.into()), "{message}");
+            if field(&message, "state").is_some_and(|state| state.as_str() == Some("end")) {
+                return;
+            }
+        }
     }
 
     /// Sends a request and gives its number; fields are added to `action` and `seq`.
