@@ -22,6 +22,7 @@ mod stage;
 #[path = "../../examples/lamp.rs"]
 mod lamp;
 
+mod access;
 mod bench;
 mod cluster;
 mod demo;
@@ -35,8 +36,22 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 7] =
-    [cluster::ROWS, demo::ROWS, files::README, files::HELP, starts::ROWS, bench::ROWS, tls::ROWS];
+const SCENES: [&[Row]; 8] = [
+    access::ROWS,
+    cluster::ROWS,
+    demo::ROWS,
+    files::README,
+    files::HELP,
+    starts::ROWS,
+    bench::ROWS,
+    tls::ROWS,
+];
+
+#[test]
+fn users_lists_and_types_do_what_the_help_says() {
+    let name = test_name!("users_lists_and_types_do_what_the_help_says");
+    inside_own_network(name, || play(access::ROWS));
+}
 
 #[test]
 fn every_printed_command_is_run() {

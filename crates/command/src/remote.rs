@@ -245,7 +245,7 @@ fn access_by_key(file: &FilePath, logs_in: bool) -> Result<Access, CliError> {
     let mut access = Access::default();
     if let Some(ca) = &key_file.ca {
         let clock = Clock::new(|| rt::wall_clock_ms() / 1_000);
-        let trust = Trust::hash(CaHash::of(&ca.certificate));
+        let trust = Trust::hash(CaHash::of(&ca.certificate)).whatever_its_name();
         let tls = ClientTls::new(trust, None, clock).map_err(|error| failed(error.to_string()))?;
         access = access.by_tls(tls);
     }

@@ -22,7 +22,11 @@ use crate::{ALPN_NAME, Clock, provider};
 
 /// Whom a client believes.
 #[derive(Debug, Clone)]
-pub struct Trust(Trusted);
+pub struct Trust {
+    trusted: Trusted,
+    /// The certificate must be for the host that is connected to.
+    is_named: bool,
+}
 
 #[derive(Debug, Clone)]
 enum Trusted {
@@ -34,7 +38,7 @@ impl Trust {
     /// The CA whose certificate has this hash. The node must present it.
     #[must_use]
     pub fn hash(hash: CaHash) -> Self {
-        Self(Trusted::Hash(hash))
+        Self { trusted: Trusted::Hash(hash), is_named: true }
     }
 
     /// The CAs in a PEM file.
@@ -42,7 +46,16 @@ impl Trust {
     /// # Errors
     /// [`PemError`]
     pub fn pem(text: &[u8]) -> Result<Self, PemError> {
-        Ok(Self(Trusted::Roots(Arc::new(pem::roots(text)?))))
+        Ok(Self { trusted: Trusted::Roots(Arc::new(pem::roots(text)?)), is_named: true })
+    }
+}
+
+impl Trust {
+    /// Believes any node's certificate of that CA, whatever host it is for. Only for a CA whose certificates for
+    /// servers are all of nodes that may do everything anyway: that of a network's key file.
+    #[must_use]
+    pub fn whatever_its_name(self) -> Self {
+        Self { is_named: false, ..self }
     }
 }
 
@@ -73,7 +86,7 @@ impl ClientTls {
     pub fn new(trust: Trust, identity: Option<&Identity>, clock: Clock) -> Result<Self, TlsError> {
         let failed = |error: Error| TlsError::Settings(error.to_string());
         let provider = provider();
-        let verifier = Arc::new(Verifier { trusted: trust.0, provider: Arc::clone(&provider) });
+        let verifier = Arc::new(Verifier { trust, provider: Arc::clone(&provider) });
         let builder = ClientConfig::builder_with_details(provider, Arc::new(clock))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(failed)?
@@ -104,7 +117,7 @@ impl ClientTls {
 /// Decides whether a node's certificate is believed.
 #[derive(Debug)]
 struct Verifier {
-    trusted: Trusted,
+    trust: Trust,
     provider: Arc<CryptoProvider>,
 }
 
@@ -137,7 +150,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let pinned;
-        let roots = match &self.trusted {
+        let roots = match &self.trust.trusted {
             Trusted::Roots(roots) => roots.as_ref(),
             Trusted::Hash(hash) => {
                 pinned = Self::pinned(*hash, end_entity, intermediates)?;
@@ -147,7 +160,9 @@ impl ServerCertVerifier for Verifier {
         let leaf = ParsedCertificate::try_from(end_entity)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&leaf, roots, intermediates, now, algorithms)?;
-        verify_server_name(&leaf, server_name)?;
+        if self.trust.is_named {
+            verify_server_name(&leaf, server_name)?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 

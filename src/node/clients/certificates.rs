@@ -177,12 +177,17 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// Whether a host stands for all of this machine's addresses, so that nobody connects to it.
+fn is_wildcard(host: &str) -> bool {
+    host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_unspecified())
+}
+
 /// By which names and addresses clients may connect: those that were given, the host's, the advertised one, and this
 /// machine's own.
 fn names_of(config: &TlsConfig, me: &Myself) -> Vec<String> {
     let mut names = config.names.clone();
     if let Ok(advertised) = HostPort::parse(&me.client_text(None), Some(0)) {
-        names.push(advertised.host);
+        names.extend(Some(advertised.host).filter(|host| !is_wildcard(host)));
     }
     names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
     if me.client.ip().is_unspecified() {

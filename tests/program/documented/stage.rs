@@ -246,6 +246,8 @@ impl Stage {
             }
             false => command.to_owned(),
         };
+        // As one would who works on a node with a cluster key.
+        let has_key = self.running.iter().any(|node| node.command.contains("--key key"));
         let path = std::env::var("PATH").unwrap_or_default();
         let bin = self.folder.path().join("bin").display().to_string();
         let child = Command::new(&prefix[0])
@@ -256,6 +258,7 @@ impl Stage {
             .env_remove("DISTKV_CONNECT")
             .env_remove("DISTKV_LOG")
             .env_remove("DISTKV_TICKET")
+            .envs(has_key.then_some(("DISTKV_KEY", "key")))
             .stdin(Stdio::null())
             .stdout(append())
             .stderr(append())

@@ -6,7 +6,7 @@ pub const ROWS: &[Row] = &[
     up(
         0,
         "distkv-node run --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
-         --cert node.pem --cert-key node.key",
+         --cert node.pem --cert-key node.key --insecure",
         "node n1 of network distkv",
     ),
     // On its own machine a node takes plain text.

@@ -122,9 +122,8 @@ fn a_node_that_ignores_authorisation_serves_what_peers_have_and_can_switch_it_of
     assert_eq!(get.stdout.trim(), format!("{SECRET:?}"), "{}", get.stderr);
     let status = at(n2.client, &["status"]);
     assert_eq!(status.code, 0);
-    for warning in ["--ignore-auth: every client may read", ":n.type"] {
-        assert!(status.stdout.contains(warning), "{}", status.stdout);
-    }
+    let warning = "--ignore-auth: every client may read";
+    assert!(status.stdout.contains(warning), "{}", status.stdout);
     wait_until("the log warns", || {
         n2.log().iter().any(|l| l.contains("WARN") && l.contains("--ignore-auth")).then_some(())
     });
@@ -156,7 +155,6 @@ fn a_snapshot_that_switches_authorisation_on_is_restored_only_if_that_is_wanted(
     std::fs::write(&file, open.join("\n")).unwrap();
     let restore = at(n1.client, &["snapshot", "restore", file.to_str().unwrap()]);
     assert_eq!(restore.code, 0, "{}", restore.stderr);
-    assert!(restore.stderr.contains("no node enforces"), "{}", restore.stderr);
     assert_eq!(at(n1.client, &["get", "site.lamp"]).code, 0);
     // What comes in is kept, and whoever is connected is told.
     let mut client = Client::connect(n1.client);

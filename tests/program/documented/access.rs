@@ -1,0 +1,49 @@
+//! Users, access lists and types: the examples of `user`, `acl`, `auth`, `whoami`, `type` and `match`.
+
+use super::stage::{Row, hidden, run, run_to, up};
+
+pub const ROWS: &[Row] = &[
+    up(0, "distkv-node run --name n1", "node n1 of network distkv"),
+    hidden(0, "rm -f joe.secret && printf 'a secret of joe\n' > joe.secret"),
+    run(0, "distkv-node acl set lamps site xe", &["lamps"]),
+    run(0, "distkv-node acl set lamps 'site.#' rwcdxen", &["lamps"]),
+    run(0, "distkv-node acl set lamps site.secret ''", &["lamps"]),
+    run(0, "distkv-node acl show lamps", &["rwcdxen"]),
+    run(0, "distkv-node user add joe --acl lamps --new-secret-file joe.secret", &["joe"]),
+    run(0, "distkv-node user add robot --method token --role operator", &["robot"]),
+    run(0, "distkv-node user add robot --method token --acl '*'", &["robot"]),
+    run(0, "distkv-node user list", &["joe", "robot"]),
+    run(0, "distkv-node acl explain joe site.lamp", &["site"]),
+    run(0, "distkv-node user acl joe lamps", &["joe"]),
+    run(0, "distkv-node user acl joe '*'", &["joe"]),
+    run(0, "distkv-node whoami", &[]),
+    run(0, "distkv-node whoami --user joe --secret-file joe.secret --json", &["{"]),
+    hidden(0, "distkv-node user acl joe - && distkv-node user role joe admin"),
+    run(0, "distkv-node auth on password", &["password"]),
+    // Nobody may do anything without a login now.
+    hidden(0, "! distkv-node get site.lamp"),
+    hidden(0, "distkv-node user role joe admin --user joe --secret-file joe.secret"),
+    run(0, "distkv-node auth off --user joe --secret-file joe.secret", &[]),
+    run(0, "distkv-node acl delete lamps 'site.#'", &[]),
+    run(0, "distkv-node acl delete lamps", &[]),
+    run(0, "distkv-node user remove joe", &["joe"]),
+    run(
+        0,
+        "distkv-node type set percent --schema '{\"type\": \"number\", \"minimum\": 0, \"maximum\": 100}' \
+         --good 0 --good 99.5 --bad -1 --bad '\"a lot\"'",
+        &["percent: set"],
+    ),
+    run(
+        0,
+        "distkv-node type set percent.whole --schema '{\"type\": \"integer\"}' --good 0 --good 100 --bad 0.5",
+        &["percent.whole: set"],
+    ),
+    run(0, "distkv-node match set 'lamps.+.level' percent", &["set"]),
+    hidden(0, "! distkv-node set lamps.hall.level 101"),
+    run(0, "distkv-node type", &["percent.whole"]),
+    run(0, "distkv-node type show percent", &["maximum"]),
+    run_to(0, "distkv-node match set 'sensors.#' number", &[1], &["does not exist"]),
+    run(0, "distkv-node match", &["lamps.+.level"]),
+    run(0, "distkv-node match delete 'lamps.+.level'", &["deleted"]),
+    run(0, "distkv-node type delete percent.whole", &["deleted"]),
+];
