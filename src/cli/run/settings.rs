@@ -16,8 +16,9 @@ use crate::client::HostPort;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
-    CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, KeyConfig,
-    NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy, TlsConfig,
+    CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, IpNetwork,
+    KeyConfig, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
+    TlsConfig,
 };
 use crate::protocol::json::value_from_json;
 
@@ -337,6 +338,12 @@ impl Settings {
             );
         }
         let (mut is_plain_at_home, mut plain) = (true, Vec::new());
+        if key.is_some_and(|key| key.plaintext_peers) {
+            // While a network moves to a key, clients go on as before.
+            plain.extend(
+                ["0.0.0.0/0", "::/0"].into_iter().filter_map(|all| all.parse::<IpNetwork>().ok()),
+            );
+        }
         for text in self.client_plaintext.iter().flatten() {
             match text.as_str() {
                 "none" => is_plain_at_home = false,

@@ -58,7 +58,12 @@ pub(in crate::node) fn open(
         remote_restore: config.remote_restore,
         ignore_auth: config.ignore_auth,
         tls,
-        cluster_keys: links.keys.as_ref().map(|keys| keys.logins()),
+        // While a network moves to a key nothing is protected yet, and clients go on as before.
+        cluster_keys: links
+            .keys
+            .as_ref()
+            .filter(|keys| !keys.takes_plaintext())
+            .map(|keys| keys.logins()),
         ..ServerConfig::default()
     };
     let hub = Arc::clone(&links.hub);

@@ -189,11 +189,7 @@ impl NodeProcess {
 
     /// As an admin, where the node has a cluster key.
     pub fn connect(&self) -> Client {
-        let mut client = Client::connect(self.client);
-        if let Some(file) = &self.key {
-            client.log_in_by_key(file);
-        }
-        client
+        Client::enter(self.client, self.key.as_deref())
     }
 
     /// Resident memory in bytes.
@@ -222,6 +218,15 @@ pub struct Client {
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         Self::try_connect(address).expect("the node takes connections")
+    }
+
+    /// As an admin, where the node asks those who have the cluster's key to prove it.
+    pub fn enter(address: SocketAddr, key: Option<&str>) -> Self {
+        let mut client = Self::connect(address);
+        if let Some(file) = key.filter(|_| field(&client.greeting, "nonce").is_some()) {
+            client.log_in_by_key(file);
+        }
+        client
     }
 
     pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {

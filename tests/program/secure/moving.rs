@@ -31,10 +31,10 @@ fn restart_all(keys: &Keys, nodes: &mut [NodeProcess; 3], written: &mut i64, opt
     for place in 0..3 {
         let gossip = nodes.each_ref().map(|node| node.gossip);
         let peers = [gossip[(place + 1) % 3], gossip[(place + 2) % 3]];
-        let (client, name) = (nodes[(place + 1) % 3].client, nodes[place].name.clone());
+        let mut client = nodes[(place + 1) % 3].connect();
+        let name = nodes[place].name.clone();
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
-                let mut client = crate::processes::Client::connect(client);
                 let first = *written;
                 for number in first..first + 100 {
                     let reply = client.set(&["kept", &number.to_string()], number.into());

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Keys, copy, links, program, wait_for_links, wait_for_log};
-use crate::processes::{Client, NodeProcess, field, wait_until};
+use crate::processes::{NodeProcess, field, wait_until};
 
 /// Makes the nodes read their files, and waits until they have.
 fn hang_up(nodes: &[NodeProcess], primary: &str) {
@@ -44,9 +44,9 @@ fn a_key_is_replaced_under_load_and_no_request_fails_and_no_write_is_lost() {
     let stop = AtomicBool::new(false);
     let written: Vec<i64> = std::thread::scope(|scope| {
         let writers = nodes.each_ref().map(|node| {
-            let (client, name, stop) = (node.client, node.name.clone(), &stop);
+            let (name, stop) = (node.name.clone(), &stop);
+            let mut client = node.connect();
             scope.spawn(move || {
-                let mut client = Client::connect(client);
                 let mut number = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let reply = client.set(&["of", &name, &number.to_string()], number.into());
