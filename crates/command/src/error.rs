@@ -127,7 +127,7 @@ impl From<ClientError> for CliError {
                 format!("{error}; --connect takes a node's client port (default 27586)")
             }
             ClientError::Server(server) if server.has_code("auth_required") => {
-                format!("{}; log in with --user and --secret-file", told(server))
+                format!("{}; log in with --key, or --user and --secret-file", told(server))
             }
             ClientError::Server(server) => told(server),
             ClientError::NoAccess { .. }
