@@ -9,9 +9,9 @@
 //! | 3 Catch-up | [`catch_up`], the answer; [`across`], the asking side's step at the end |
 //! | 4 Across a purge | [`crossing`] and [`across`]; the answer is in [`catch_up`] |
 //! | 5 Purge | [`purge`] |
-//! | 6 Re-issue | [`reissue`] |
+//! | 6 Re-issue | [`reissue`](rules::reissue) |
 //! | 7 Who may purge | `engine::delete`; what a member checks is in [`purge`] |
-//! | 8 Two lineages | [`reissue`] (on its behalf), then [`across`] |
+//! | 8 Two lineages | [`reissue`](rules::reissue) (on its behalf), then [`across`] |
 //! | 9 Coming back | [`come_back`] |
 //! | 10 Contents | [`contents`] |
 
