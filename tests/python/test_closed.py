@@ -42,9 +42,9 @@ async def test_where_it_is_ignored_the_client_works(network):
     node = network.add("--load", str(SAVED), "--ignore-auth")
     async with clients(node) as client:
         assert (await client.get(P("site.secret"))).value == "for joe only"
-        with pytest.raises(ServerError, match="':n.type'"):
+        with pytest.raises(ServerError, match="':n.codec'"):
             # pylint: disable-next=protected-access
-            await client._request("set_internal", path=P("type.new"), value={})
+            await client._request("set_internal", path=P("codec.new"), value={})
 
 
 def test_questions_about_authorisation_are_answered(connection):

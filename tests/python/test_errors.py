@@ -15,7 +15,7 @@ def test_no_file_is_written_unless_the_operator_has_allowed_a_place(connection, 
     connection.ok("get_tock")
 
 
-@pytest.mark.parametrize("kind", ["type", "match", "codec", "conv"])
+@pytest.mark.parametrize("kind", ["codec", "conv"])
 def test_what_is_not_enforced_is_refused_by_name(connection, base, kind):
     """Stored and not obeyed would be worse than refused."""
     check = {"good": (0, 1), "bad": ("x", None), "code": "if not isinstance(value, int): raise"}
@@ -25,6 +25,12 @@ def test_what_is_not_enforced_is_refused_by_name(connection, base, kind):
     for action, path in (("delete_internal", (kind, *base)), ("delete_tree", (None, kind))):
         msg = connection.error(action, path=mp.path(*path))
         assert msg["code"] == "not_implemented" and f":n.{kind}" in msg["error"], msg
+
+
+def test_python_in_a_type_is_refused_by_name(connection, base):
+    check = {"good": (0, 1), "bad": ("x", None), "code": "if not isinstance(value, int): raise"}
+    msg = connection.error("set_internal", path=mp.path("type", *base), value=check)
+    assert msg["code"] == "type_mismatch" and "'code'" in msg["error"], msg
 
 
 def test_an_unknown_action_is_an_error_of_its_request_only(connection):

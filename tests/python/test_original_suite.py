@@ -14,7 +14,7 @@ expectations through the unmodified library, with nodes of ours.
 | `test_feature_mirror` | `test_mirror.py` |
 | `test_passthru` | `test_messages.py` |
 | `test_feature_runner`, `…_allrunner`, `…_singlerunner` | `test_jobs_run_…` |
-| `test_feature_convert`, `…_typecheck` | refused: `test_checks_and_codecs_are_refused_and_nothing_is_checked` |
+| `test_feature_convert`, `…_typecheck` | refused: `test_types_are_checked_and_codecs_refused` |
 | `test_multi`, `test_recover` | the Rust tests of clusters, splits and lost messages (`tests/nodes/cluster.rs`, `tests/program/netns.rs`, `tests/sim/seeds.rs`); that a deletion vanishes everywhere: `test_what_is_deleted_vanishes_everywhere` |
 | `test_feature_auth`, `…_acl`, `…_dh` | `test_logins.py` |
 | `test_feature_ssl` | it cannot work with any server |
@@ -369,22 +369,24 @@ async def test_jobs_run_on_any_node_and_wait_for_messages(fresh_node):
         await run_job(client, AnyRunnerRoot, P("foo.test"), ON_MESSAGE, trigger)
 
 
-async def test_checks_and_codecs_are_refused_and_nothing_is_checked(node, base):
+async def test_types_are_checked_and_codecs_refused(node, base):
     codec = {"in": [("1", 1)], "out": [(1, "1")], "encode": "return str(value)", "decode": "return int(value)"}
     check = {"bad": [2.5, "x"], "good": [1, 2], "schema": {"type": "integer"}}
     async with clients(node) as client:
-        for path, value in (
-            (P("codec.int"), codec),
-            (P("conv.foo.inty.#"), {"codec": "int"}),
-            (P("type.int"), check),
-            (P("match.one"), {"type": ["int"]}),
-        ):
+        for path, value in ((P("codec.int"), codec), (P("conv.foo.inty.#"), {"codec": "int"})):
             with pytest.raises(ServerError, match=f"':n.{path[0]}'.*nothing was changed"):
                 await client._request("set_internal", path=path, value=value)
-        # Stored as it is: neither converted nor refused.
-        for value in ("10", 11, "hello"):
-            await client.set(base + P("inty.ten"), value=value)
-            assert (await client.get(base + P("inty.ten"))).value == value
+        await client._request("set_internal", path=P("type.int"), value=check)
+        match = P("match") + base + P("inty.+")
+        await client._request("set_internal", path=match, value={"type": ["int"]})
+        await client.set(base + P("inty.ten"), value=10)
+        with pytest.raises(ServerError, match="ValidationError: .*'hello' is not of type 'integer'"):
+            await client.set(base + P("inty.ten"), value="hello")
+        assert (await client.get(base + P("inty.ten"))).value == 10
+        # Neither converted nor refused where no type is asked for.
+        await client.set(base + P("other"), value="11")
+        assert (await client.get(base + P("other"))).value == "11"
+        await client._request("delete_internal", path=match)
 
 
 async def test_what_is_deleted_vanishes_everywhere(network, tmp_path):
