@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::secure::key_file::KeyFile;
 use clients::certificates::Certificates;
 use clients::file_jobs::Saving;
 use clients::files::ClientFiles;
@@ -39,7 +40,7 @@ use membership::members::{PeerFile, follow_members};
 use membership::peer_file::KnownPeer;
 use membership::swim::SwimHandle;
 use parking_lot::Mutex;
-use security::{KeyFileTrouble, Keys, KeysRead};
+use security::{Keys, KeysRead, OtherNetwork};
 
 use crate::engine::changes::BeginHandOver;
 use crate::engine::delete::DeleteSettings;
@@ -342,22 +343,18 @@ impl Node {
         self.inner.stop.reason().unwrap_or(StopReason::Requested)
     }
 
-    /// Of a secured node: reads its key file again, for links and datagrams from now on; links that stand
-    /// go on. None: it has no key.
+    /// Of a secured node: takes the keys of its file, which has changed, for links and datagrams from now on;
+    /// links that stand go on. None: it has no key.
     ///
     /// # Errors
-    /// [`KeyFileTrouble`]; the keys are as they were.
-    pub async fn read_key_file_again(&self) -> Option<Result<KeysRead, KeyFileTrouble>> {
-        let keys = Arc::clone(self.inner.links.keys.as_ref()?);
-        let read = rt::spawn_blocking({
-            let keys = Arc::clone(&keys);
-            move || keys.read_again()
-        });
-        let read = read.await;
+    /// [`OtherNetwork`]; the keys are as they were.
+    pub fn set_keys(&self, file: KeyFile) -> Option<Result<KeysRead, OtherNetwork>> {
+        let keys = self.inner.links.keys.as_ref()?;
+        let set = keys.set(file);
         self.inner.swim.set_keys(keys.ring());
         // A dial may have been refused because of the keys.
         self.inner.links.changed.notify(usize::MAX);
-        Some(read)
+        Some(set)
     }
 
     /// Says farewell to peers and members, and stops: in less than 3 s, whatever they do. A node

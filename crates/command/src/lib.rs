@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`error`] | why a command did not end well, and its exit code |
+//! | [`key_file`] | the network's key file: read, made, replaced |
 //! | [`login`] | the options that say as whom to work |
 //! | [`output`] | lines and tables for people, JSON for programs |
 //! | [`remote`] | the options that name a node, and requests to it |
@@ -11,6 +12,7 @@
 //! | [`units`] | sizes and durations as people write them |
 
 pub mod error;
+pub mod key_file;
 pub mod login;
 pub mod output;
 pub mod remote;

@@ -42,11 +42,6 @@ pub struct LoginArgs {
 }
 
 impl LoginArgs {
-    /// Whether a user was named.
-    pub fn is_some(&self) -> bool {
-        self.as_user.is_some()
-    }
-
     /// What was said after the command, and what was said before it where that says nothing.
     pub fn or(self, before: LoginArgs) -> LoginArgs {
         let says_secret = self.secret_file.is_some() || self.secret_env.is_some();

@@ -18,11 +18,11 @@ use distkv_model::host_port::CLIENT_PORT;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
 use distkv_secure::key::Purpose;
-use distkv_secure::key_file::{FILE_BYTES_MAX, KeyFile};
 use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 use distkv_tls::{CaHash, ClientTls, Clock, Ticket, Trust};
 
 use crate::error::CliError;
+use crate::key_file;
 use crate::login::LoginArgs;
 use crate::units::parse_duration;
 
@@ -211,21 +211,19 @@ impl RemoteArgs {
     /// Whether by TLS, and as whom.
     ///
     /// # Errors
-    /// The ticket is none, or cannot be used.
+    /// The key file, the ticket or the user's secret cannot be used.
     pub fn access(&self) -> Result<Access, CliError> {
-        let logs_in = !self.login.is_some();
-        if let Some(file) = &self.key {
-            let access = access_by_key(file, logs_in)?;
-            return Ok(self.login.read()?.into_iter().fold(access, Access::log_in));
-        }
-        let access = match self.ticket()? {
-            None => match env::var_os(KEY) {
-                None => Access::default(),
-                Some(file) => access_by_key(FilePath::new(&file), logs_in)?,
-            },
-            Some(ticket) => Access::of_ticket(&ticket)
-                .map_err(|error| CliError::Usage(format!("the ticket: {error}")))?,
+        let access = if let Some(file) = &self.key {
+            access_by_key(file)?
+        } else if let Some(ticket) = self.ticket()? {
+            Access::of_ticket(&ticket)
+                .map_err(|error| CliError::Usage(format!("the ticket: {error}")))?
+        } else if let Some(file) = env::var_os(KEY) {
+            access_by_key(FilePath::new(&file))?
+        } else {
+            Access::default()
         };
+        // A user that was named counts more.
         Ok(match self.login.read()? {
             None => access,
             Some(login) => access.log_in(login),
@@ -233,27 +231,16 @@ impl RemoteArgs {
     }
 }
 
-/// As an admin (if `logs_in`), by TLS if the key file has a CA.
-fn access_by_key(file: &FilePath, logs_in: bool) -> Result<Access, CliError> {
-    let failed = |why: String| CliError::Usage(format!("the key file {}: {why}", file.display()));
-    let mut text = String::new();
-    let opened = File::open(file).map_err(|error| failed(error.to_string()))?;
-    // One byte more than allowed shows that there is too much.
-    let read = opened.take(FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text);
-    read.map_err(|error| failed(error.to_string()))?;
-    let key_file = KeyFile::parse(&text).map_err(|error| failed(error.to_string()))?;
-    let mut access = Access::default();
-    if let Some(ca) = &key_file.ca {
-        let clock = Clock::new(|| rt::wall_clock_ms() / 1_000);
-        let trust = Trust::hash(CaHash::of(&ca.certificate)).whatever_its_name();
-        let tls = ClientTls::new(trust, None, clock).map_err(|error| failed(error.to_string()))?;
-        access = access.by_tls(tls);
-    }
-    if logs_in {
-        let key = key_file.ring.primary().derive(Purpose::AdminLogin);
-        access = access.log_in(Login::key(*key));
-    }
-    Ok(access)
+/// As an admin, and by TLS if the key file has a CA.
+fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
+    let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+    let key = file.ring.primary().derive(Purpose::AdminLogin);
+    let access = Access::default().log_in(Login::key(*key));
+    let Some(ca) = &file.ca else { return Ok(access) };
+    let trust = Trust::hash(CaHash::of(&ca.certificate)).whatever_its_name();
+    let tls = ClientTls::new(trust, None, Clock::new(|| rt::wall_clock_ms() / 1_000));
+    let tls = tls.map_err(|error| CliError::Usage(format!("the CA in the key file: {error}")))?;
+    Ok(access.by_tls(tls))
 }
 
 /// What reads and writes go to: a node that was named, or the cluster of those that were.

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use distkv_command::key_file::{KeyFileTrouble, create, read, replace};
 use distkv_tls::Ca;
 use serde_json::json;
 
 use super::error::CliError;
 use super::terminal::output::{Output, Table, printable, shell_word};
 use crate::membership::NetworkName;
-use crate::node::security::{KeyFileTrouble, create, read, replace};
 use crate::rt;
 use crate::secure::key::{Key, KeyId};
 use crate::secure::key_file::{CertificateAuthority, KeyFile};

@@ -1,11 +1,13 @@
 //! `run` and `join`: a node from its start to its end, as a process.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process;
 use std::time::Duration;
 
 use async_channel::Receiver;
+use distkv_command::key_file;
 use futures::future::{Either, select};
 use serde_json::json;
 
@@ -16,6 +18,7 @@ use super::signals::{Signal, on_signals};
 use crate::cli::error::CliError;
 use crate::cli::terminal::output::{Output, printable};
 use crate::node::config::Config;
+use crate::node::security::OtherNetwork;
 use crate::node::{LOG_FAREWELL_TIMEOUT, Node, NodeError, StopReason};
 use crate::rt;
 
@@ -48,6 +51,7 @@ async fn serve(
 ) -> Result<(), CliError> {
     warn_of_plain_text(&config);
     let key = config.key.as_ref().map(|key| key.file.ring.primary_id());
+    let key_file = config.key.as_ref().and_then(|key| key.path.clone());
     let network = config.network.clone();
     let data = match &config.data {
         Some(data) => format!("{} (sync {})", data.dir.display(), data.sync.word()),
@@ -80,7 +84,8 @@ async fn serve(
         announce(&node, &network, json)?;
         Ok(node.stopped().await)
     });
-    let stopped = match select(pin!(stopped), pin!(follow_key_file(&node, hang_ups))).await {
+    let following = follow_hang_ups(&node, key_file, hang_ups);
+    let stopped = match select(pin!(stopped), pin!(following)).await {
         Either::Left((stopped, _)) => stopped,
         Either::Right((never, _)) => match never {},
     };
@@ -94,21 +99,37 @@ async fn serve(
     }
 }
 
-/// Reads the key file again at each SIGHUP.
-async fn follow_key_file(node: &Node, hang_ups: &Receiver<()>) -> Infallible {
+/// Reads the certificate for clients and the key file again at each SIGHUP.
+async fn follow_hang_ups(
+    node: &Node,
+    key_file: Option<PathBuf>,
+    hang_ups: &Receiver<()>,
+) -> Infallible {
     while hang_ups.recv().await.is_ok() {
         node.reload_certificate();
-        match node.read_key_file_again().await {
-            None => {}
-            Some(Ok(keys)) => {
-                let ids = keys.ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-                let is_new = if keys.is_change { "it has changed" } else { "it is as it was" };
-                tracing::warn!(keys = ids, primary = %keys.primary, "the key file was read again; {is_new}");
-            }
-            Some(Err(error)) => tracing::warn!("the keys stay as they are: {error}"),
+        if let Some(path) = key_file.clone() {
+            read_keys(node, path).await;
         }
     }
     std::future::pending().await
+}
+
+async fn read_keys(node: &Node, path: PathBuf) {
+    let place = path.display().to_string();
+    let read = rt::spawn_blocking(move || key_file::read(&path)).await;
+    let set = read.map_err(|why| why.to_string()).and_then(|file| {
+        let other = |why: OtherNetwork| format!("the key file {place}: {why}");
+        node.set_keys(file).transpose().map_err(other)
+    });
+    match set {
+        Ok(Some(keys)) => {
+            let ids = keys.ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            let is_new = if keys.is_change { "it has changed" } else { "it is as it was" };
+            tracing::warn!(keys = ids, primary = %keys.primary, "the key file was read again; {is_new}");
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!("the keys stay as they are: {error}"),
+    }
 }
 
 /// Says which clients may send their secrets in plain text.

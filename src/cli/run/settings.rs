@@ -5,6 +5,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use distkv_command::key_file;
 use distkv_tls::Ca;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
@@ -292,8 +293,8 @@ impl Settings {
                 usage("--insecure is for nodes without --key; leave one of them out")
             }
             Some(path) => {
-                let key = KeyConfig::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
-                Ok(Some(KeyConfig { plaintext_peers, ..key }))
+                let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+                Ok(Some(KeyConfig { file, path: Some(path.clone()), plaintext_peers }))
             }
         }
     }

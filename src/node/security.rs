@@ -1,12 +1,9 @@
 //! The cluster key of a running node: the ring that its links and datagrams use, and the file that it came
 //! from.
 
-mod key_file;
-
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use key_file::{KeyFileTrouble, create, read, replace};
 use parking_lot::Mutex;
 
 use crate::rt;
@@ -21,26 +18,15 @@ use crate::server::access::cluster_key::ClusterKeys;
 pub struct KeyConfig {
     /// What the key file contains.
     pub file: KeyFile,
-    /// The file itself, which [`Node::read_key_file_again`](super::Node::read_key_file_again) reads; none:
-    /// the keys stay as they are.
+    /// The file itself, for whoever reads it again and hands it to
+    /// [`Node::set_keys`](super::Node::set_keys).
     pub path: Option<PathBuf>,
     /// Links and datagrams of nodes without a key are taken, too, and nodes that take no sealed ones get
     /// plaintext: while a network moves to a key.
     pub plaintext_peers: bool,
 }
 
-impl KeyConfig {
-    /// Reads the key file.
-    ///
-    /// # Errors
-    /// [`KeyFileTrouble`] names the file and says what to do.
-    pub fn read(path: &Path) -> Result<Self, KeyFileTrouble> {
-        let file = read(path)?;
-        Ok(Self { file, path: Some(path.to_owned()), plaintext_peers: false })
-    }
-}
-
-/// What reading the key file again has changed.
+/// The keys after a key file was handed in again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeysRead {
     /// The keys that are in the ring now.
@@ -51,10 +37,19 @@ pub struct KeysRead {
     pub is_change: bool,
 }
 
+/// A key file is of another network than the running node.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it is of network {file}, and this node of network {node}")]
+pub struct OtherNetwork {
+    /// The file's network.
+    pub file: String,
+    /// The node's.
+    pub node: String,
+}
+
 /// What the parts of a secured node share.
 pub(in crate::node) struct Keys {
     ring: Mutex<Arc<KeyRing>>,
-    path: Option<PathBuf>,
     plaintext_peers: bool,
     suites: Suites,
     /// What clients prove to have.
@@ -66,7 +61,6 @@ impl Keys {
         Self {
             logins: ClusterKeys::new(for_logins(&config.file.ring)),
             ring: Mutex::new(Arc::new(config.file.ring)),
-            path: config.path,
             plaintext_peers: config.plaintext_peers,
             suites: Suites::of_this_machine(),
         }
@@ -97,18 +91,15 @@ impl Keys {
         rt::random_bytes().map(Ephemeral::new)
     }
 
-    /// Reads the file again, and takes its keys for all that is sealed and opened from now on. Links that
-    /// stand go on: their keys are their own. Blocks for the disk.
+    /// Takes the keys of a file for all that is sealed and opened from now on. Links that stand go on: their
+    /// keys are their own.
     ///
     /// # Errors
-    /// [`KeyFileTrouble`]; the keys are as they were.
-    pub(in crate::node) fn read_again(&self) -> Result<KeysRead, KeyFileTrouble> {
-        let Some(path) = &self.path else { return Ok(told(&self.ring(), false)) };
-        let file = read(path)?;
+    /// [`OtherNetwork`]; the keys are as they were.
+    pub(in crate::node) fn set(&self, file: KeyFile) -> Result<KeysRead, OtherNetwork> {
         let mut ring = self.ring.lock();
         if file.ring.network() != ring.network() {
-            return Err(KeyFileTrouble::OtherNetwork {
-                path: path.clone(),
+            return Err(OtherNetwork {
                 file: file.ring.network().as_str().to_owned(),
                 node: ring.network().as_str().to_owned(),
             });

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::secure::key_file::{FILE_BYTES_MAX, KeyFile, KeyFileError};
+use distkv_secure::key_file::{FILE_BYTES_MAX, KeyFile, KeyFileError};
 
 /// The mode of a key file: its owner may read and write it, and nobody else anything.
 const MODE: u32 = 0o600;
@@ -42,16 +42,6 @@ pub enum KeyFileTrouble {
         path: PathBuf,
         /// The line, and what is wrong there.
         why: KeyFileError,
-    },
-    /// It is of another network than the running node.
-    #[error("the key file {} is of network {file}, and this node of network {node}", path.display())]
-    OtherNetwork {
-        /// The file.
-        path: PathBuf,
-        /// The file's network.
-        file: String,
-        /// The node's.
-        node: String,
     },
     /// There is a file already, which may be the only copy of a key.
     #[error(
@@ -163,9 +153,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::membership::NetworkName;
-    use crate::secure::key::Key;
-    use crate::secure::key_ring::KeyRing;
+    use distkv_core::membership::NetworkName;
+    use distkv_secure::key::Key;
+    use distkv_secure::key_ring::KeyRing;
 
     fn file(secret: u8) -> KeyFile {
         let ring = KeyRing::new(NetworkName::new("plant").unwrap(), Key::new([secret; 32]));
