@@ -90,6 +90,14 @@ impl Lab {
         self.0.network.clone()
     }
 
+    /// After an interruption this does not return: that servers are gone then is no failure to be told, and the
+    /// process ends as soon as nothing is left of them.
+    pub(super) fn stop_if_interrupted(&self) {
+        while self.0.children.lock().is_none() {
+            std::thread::park();
+        }
+    }
+
     /// A folder for a server.
     pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, CliError> {
         let folder = self.0.folder.join(name);

@@ -130,7 +130,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CliError> {
                 }
                 let name = contender.store.kind.program();
                 eprintln!("round {round} of {}: {group:?} of {name}", plan.rounds);
-                match measure(&contender.store, *group, plan, &lab) {
+                let measured = measure(&contender.store, *group, plan, &lab);
+                if measured.is_err() {
+                    lab.stop_if_interrupted();
+                }
+                match measured {
                     Ok(found) => contender.add(&groups, *group, &found),
                     Err(error) if contender.store.kind == Kind::Ours => return Err(error),
                     Err(error) => eprintln!("warning: {name} is left out here: {error}"),
