@@ -154,6 +154,7 @@ impl Engine {
             self.replica.account_for(Event { node, tick: *tick });
             self.peers.note_change(node);
         }
+        self.note_retired(&config);
         self.delete.config = Some(config);
         self.spread.stale = true;
         self.note_knowledge();

@@ -29,7 +29,7 @@ use crate::replica::purge::{PurgeDecision, TockPair};
 use holes::HoleWatch;
 use retire::Retiring;
 use round::{Agreeing, Deciding, Proposed, Round};
-use witness::Witnesses;
+use witness::{Retired, Witnesses};
 
 pub use group::{ForgetError, GroupView};
 pub use retire::{RetireError, Retirement};
@@ -113,6 +113,7 @@ pub(super) struct DeleteGroup {
     /// many as there are links, and this node.
     left_out: BTreeMap<NodeName, Millis>,
     witnesses: Witnesses,
+    retired: Retired,
     /// Since when no node here has applied the purge from which on the list is in force.
     stranded_since: Option<Millis>,
     /// This node is about to stop.
@@ -143,6 +144,7 @@ impl DeleteGroup {
             away: BTreeMap::new(),
             left_out: BTreeMap::new(),
             witnesses: Witnesses::new(),
+            retired: Retired::new(),
             stranded_since: None,
             hands_over: false,
             retires: None,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{Engine, Member};
 use crate::engine::LinkId;
 use crate::model::group::GroupConfig;
-use crate::model::ids::{Millis, NodeName};
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 
 /// Most nodes that have a say besides the list; more than ever have a link to one node.
 const WITNESSES_MAX: usize = 1_024;
@@ -19,14 +19,41 @@ pub(super) struct Witness {
     here_at: Millis,
 }
 
+/// Nodes that have left for good, by name, in which life. Who comes back has another one.
+pub(super) type Retired = BTreeMap<NodeName, Incarnation>;
+
 /// Nodes that are not on the list and were here lately, by name.
 pub(super) type Witnesses = BTreeMap<NodeName, Witness>;
 
 impl Engine {
+    /// The list changes to `next`. A planned change takes a node with data off the list only when that
+    /// node leaves for good, or has come back with another directory: nobody waits for what was on the
+    /// list, also if it is killed before it says farewell.
+    pub(super) fn note_retired(&mut self, next: &GroupConfig) {
+        let Some(current) = &self.delete.config else { return };
+        if current.lineage != next.lineage {
+            return;
+        }
+        for (link, peer) in &self.delete.peers {
+            let name = &peer.name;
+            let was_listed = current.member(name).is_some_and(|member| member.durable);
+            if was_listed
+                && next.member(name).is_none()
+                && self.delete.retired.len() < WITNESSES_MAX
+                && let Some(peer) = self.peers.get(*link)
+            {
+                self.delete.retired.insert(name.clone(), peer.id.incarnation);
+            }
+        }
+    }
+
     /// Notes which nodes are here, and forgets those that were away for too long to have a say.
     pub(super) fn note_witnesses(&mut self, config: &GroupConfig, now: Millis) {
-        let is_ready = |link: &LinkId| self.peers.get(*link).is_some_and(|p| p.ready);
-        for (_, member) in self.delete.peers.iter().filter(|(link, _)| is_ready(link)) {
+        let has_say = |link: &LinkId| {
+            let retired = |id: &NodeId| self.delete.retired.get(&id.name) == Some(&id.incarnation);
+            self.peers.get(*link).is_some_and(|p| p.ready && !retired(&p.id))
+        };
+        for (_, member) in self.delete.peers.iter().filter(|(link, _)| has_say(link)) {
             if self.delete.witnesses.len() < WITNESSES_MAX {
                 let witness = Witness { member: member.clone(), here_at: now };
                 self.delete.witnesses.insert(member.name.clone(), witness);

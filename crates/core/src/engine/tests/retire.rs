@@ -51,6 +51,30 @@ fn who_leaves_for_good_is_missed_by_nobody_and_purging_goes_on() {
 }
 
 #[test]
+fn who_is_killed_while_it_leaves_for_good_is_not_waited_for_either() {
+    for leaver in 0..3 {
+        let mut net = members(3);
+        let (other, third) = ((leaver + 1) % 3, (leaver + 2) % 3);
+        net.write(leaver, "k", Some(&[1])).unwrap();
+        net.settle();
+        net.retire(leaver).unwrap();
+        net.pass_until(|net| is_done(net, leaver));
+        // Long enough for the others to note who is here.
+        net.pass(1_000);
+        for peer in [other, third] {
+            net.disconnect(leaver, peer);
+        }
+        net.write(other, "k", None).unwrap();
+        net.pass(SAY_FOR_MS / 2);
+        let view = net.engine(other).group_view(net.now());
+        assert!(view.away.is_empty() && view.awaited.is_empty(), "{view:?}");
+        for node in [other, third] {
+            assert_eq!(net.engine(node).tree().tombstone_len(), 0, "n{leaver}, at n{node}");
+        }
+    }
+}
+
+#[test]
 fn nothing_changes_while_somebody_who_must_agree_is_away() {
     let mut net = members(3);
     net.disconnect(0, 2);
