@@ -166,24 +166,26 @@ fn an_interrupted_comparison_leaves_nothing_behind() {
         let lists: Vec<String> = lists.map(Result::unwrap_or_default).collect();
         lists.concat().split_whitespace().map(str::to_owned).collect::<Vec<String>>()
     };
-    let is_node = |pid: &String| {
+    // The network that a node's command line names: read once, for a process may end at any time.
+    let network_of = |pid: &String| {
         let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.contains("distkv-bench-")
+        let network = words.split('\0').find(|word| word.starts_with("distkv-bench-"));
+        network.map(str::to_owned)
     };
-    let mut nodes = Vec::new();
-    while nodes.is_empty() {
+    let (node, network) = loop {
         assert!(running.try_wait().unwrap().is_none());
-        nodes = children().into_iter().filter(is_node).collect();
+        let found = children().into_iter().find_map(|pid| Some((network_of(&pid)?, pid)));
+        if let Some((network, node)) = found {
+            break (node, network);
+        }
         std::thread::yield_now();
-    }
-    let words = fs::read_to_string(format!("/proc/{}/cmdline", nodes[0])).unwrap();
-    let network = words.split('\0').find(|word| word.starts_with("distkv-bench-")).unwrap();
+    };
     let sent = Command::new("kill").arg(pid.to_string()).status().unwrap();
     assert!(sent.success());
     assert_eq!(running.wait().unwrap().code(), Some(130));
-    assert!(!nodes.iter().any(is_node), "{nodes:?} run on");
+    assert_eq!(network_of(&node), None, "{node} runs on");
     for parent in [Path::new("/dev/shm"), &std::env::temp_dir()] {
-        assert!(!parent.join(network).exists());
+        assert!(!parent.join(&network).exists());
     }
 }
 

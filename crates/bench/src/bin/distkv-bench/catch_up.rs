@@ -49,7 +49,8 @@ pub(super) fn run(args: &CatchUpArgs) -> Result<(), CliError> {
     for n in 1..=args.runs {
         let name = format!("bench-{:08x}", rt::random_u64() as u32);
         let began = rt::now_us();
-        let server = start_fresh(&node, &name, network, &args.peer, &lab)?;
+        let started = start_fresh(&node, &name, network, &args.peer, &lab);
+        let server = started.inspect_err(|_| lab.stop_if_interrupted())?;
         let took = rt::now_us() - began;
         let found = entries_of(&server)?;
         server.child.leave();

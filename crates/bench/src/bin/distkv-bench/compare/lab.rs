@@ -92,7 +92,7 @@ impl Lab {
 
     /// After an interruption this does not return: that servers are gone then is no failure to be told, and the
     /// process ends as soon as nothing is left of them.
-    pub(super) fn stop_if_interrupted(&self) {
+    pub(crate) fn stop_if_interrupted(&self) {
         while self.0.children.lock().is_none() {
             std::thread::park();
         }

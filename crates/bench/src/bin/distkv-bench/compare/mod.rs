@@ -131,10 +131,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), CliError> {
                 let name = contender.store.kind.program();
                 eprintln!("round {round} of {}: {group:?} of {name}", plan.rounds);
                 let measured = measure(&contender.store, *group, plan, &lab);
-                if measured.is_err() {
-                    lab.stop_if_interrupted();
-                }
-                match measured {
+                match measured.inspect_err(|_| lab.stop_if_interrupted()) {
                     Ok(found) => contender.add(&groups, *group, &found),
                     Err(error) if contender.store.kind == Kind::Ours => return Err(error),
                     Err(error) => eprintln!("warning: {name} is left out here: {error}"),
