@@ -8,6 +8,7 @@
 mod access;
 mod bench;
 mod cluster;
+mod completions;
 mod data;
 mod files;
 mod key;
@@ -119,6 +120,10 @@ enum Command {
     Set(data::set::SetArgs),
     Delete(data::delete::DeleteArgs),
     Tree(data::tree::TreeArgs),
+    Ls(data::ls::LsArgs),
+    Edit(data::edit::EditArgs),
+    Cp(data::copy::CpArgs),
+    Mv(data::copy::MvArgs),
     Watch(data::watch::WatchArgs),
     Send(data::send::SendArgs),
     Monitor(data::monitor::MonitorArgs),
@@ -143,17 +148,22 @@ enum Command {
     Bench(bench::BenchArgs),
     Tunnel(run::tunnel::TunnelArgs),
     Ticket(run::ticket::TicketArgs),
+    Completions(completions::CompletionsArgs),
 }
 
 impl Command {
     /// Adds the options that stood before the command.
     fn with(mut self, before: RemoteArgs) -> Result<Command, CliError> {
         let after = match &mut self {
-            Command::Run(_) | Command::Join(_) | Command::Demo(_) | Command::Ticket(_) => {
+            Command::Run(_)
+            | Command::Join(_)
+            | Command::Demo(_)
+            | Command::Ticket(_)
+            | Command::Completions(_) => {
                 if before == RemoteArgs::default() {
                     return Ok(self);
                 }
-                let text = "run, join, demo and ticket do not connect to a node; \
+                let text = "run, join, demo, ticket and completions do not connect to a node; \
                             put their options after the command";
                 return Err(CliError::Usage(text.to_owned()));
             }
@@ -168,6 +178,10 @@ impl Command {
             Command::Set(args) => &mut args.remote,
             Command::Delete(args) => &mut args.remote,
             Command::Tree(args) => &mut args.remote,
+            Command::Ls(args) => &mut args.remote,
+            Command::Edit(args) => &mut args.remote,
+            Command::Cp(args) => &mut args.remote,
+            Command::Mv(args) => &mut args.remote,
             Command::Watch(args) => &mut args.remote,
             Command::Send(args) => &mut args.remote,
             Command::Monitor(args) => &mut args.remote,
@@ -217,6 +231,10 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Set(args) => rt::block_on(data::set::run(args)),
         Command::Delete(args) => rt::block_on(data::delete::run(args)),
         Command::Tree(args) => rt::block_on(data::tree::run(args)),
+        Command::Ls(args) => rt::block_on(data::ls::run(args)),
+        Command::Edit(args) => rt::block_on(data::edit::run(args)),
+        Command::Cp(args) => rt::block_on(data::copy::copy(args)),
+        Command::Mv(args) => rt::block_on(data::copy::rename(args)),
         Command::Watch(args) => rt::block_on(data::watch::run(args)),
         Command::Send(args) => rt::block_on(data::send::run(args)),
         Command::Monitor(args) => rt::block_on(data::monitor::run(args)),
@@ -240,6 +258,7 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Whoami(args) => rt::block_on(access::whoami::run(args)),
         Command::Bench(args) => bench::run(&args),
         Command::Ticket(args) => run::ticket::run(args),
+        Command::Completions(args) => completions::run(&args),
         Command::Tunnel(args) => rt::block_on(run::tunnel::run(args)),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::set::{ConditionArgs, CopiesArgs, change_json, change_text};
 use crate::cli::error::CliError;
-use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path};
+use crate::cli::remote::{RemoteArgs, RequestKind, address_entry, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, count_of, printable, shell_word};
 use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
@@ -25,6 +25,7 @@ Examples:
   distkv-node delete site.lamp
   distkv-node delete site.lamp --if-value '{\"on\": false}'
   distkv-node delete site --recursive
+  distkv-node delete plant --recursive --dry-run  # what that would delete
 
 Without --recursive, entries below the path stay, and their number is printed. With --json: \
 path, changed, chain, tock, and below, the number of entries below the path if there are any \
@@ -42,6 +43,10 @@ pub(in crate::cli) struct DeleteArgs {
     #[arg(short, long, conflicts_with_all = ["chain", "if_new", "if_value", "copies"])]
     recursive: bool,
 
+    /// With --recursive: print the paths that would be deleted, and delete nothing
+    #[arg(short = 'n', long, requires = "recursive")]
+    dry_run: bool,
+
     #[command(flatten)]
     copies: CopiesArgs,
 
@@ -55,6 +60,9 @@ pub(in crate::cli) struct DeleteArgs {
 pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     let path = args.path.to_string();
     let mut output = Output::new(args.remote.json);
+    if args.dry_run {
+        return show(&args, output).await;
+    }
     if args.recursive {
         args.remote.answer = Some(RECURSIVE_TIMEOUT);
         let (reach, fields) = (args.remote.reach().await?, Fields::at(&args.path));
@@ -98,6 +106,24 @@ pub(in crate::cli) async fn run(mut args: DeleteArgs) -> Result<(), CliError> {
     };
     output.either(json, text)?;
     output.flush()
+}
+
+/// Prints what `--recursive` would delete.
+async fn show(args: &DeleteArgs, mut output: Output) -> Result<(), CliError> {
+    let mut fields = Fields::at(&args.path);
+    fields.u64("nchain", 0);
+    let remote = args.remote.connect().await?;
+    let mut stream = remote.stream("get_tree", &fields).await?;
+    let mut count = 0;
+    while let Some(event) = remote.next(&mut stream).await? {
+        let StreamEvent::Item { path, .. } = event else { continue };
+        let path = whole_path(&args.path, path.as_ref());
+        output.either(|| json!({"path": path}), || printable(&path).into_owned())?;
+        count += 1;
+    }
+    output.flush()?;
+    eprintln!("{} would be deleted", count_of(count, "entry", "entries"));
+    Ok(())
 }
 
 /// What stays below a path, and how to delete that too.

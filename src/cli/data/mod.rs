@@ -1,9 +1,12 @@
 //! Commands on data: entries, watches, messages, and how they are read and printed.
 
+pub(super) mod copy;
 pub(super) mod delete;
+pub(super) mod edit;
 pub(super) mod entry;
 pub(super) mod get;
 pub(super) mod import;
+pub(super) mod ls;
 pub(super) mod monitor;
 pub(super) mod send;
 pub(super) mod set;

@@ -7,5 +7,6 @@ mod operators;
 mod shards;
 mod snapshots;
 mod spelling;
+mod trees;
 mod types;
 mod verify;

@@ -1,0 +1,282 @@
+//! `cp` and `mv`: an entry, or all below it, under another path.
+
+use clap::Args;
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::cli::error::CliError;
+use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::terminal::output::{Output, count_of, printable};
+use crate::cli::terminal::progress::ProgressBar;
+use crate::client::{ClientError, Fields, ServerError, StreamEvent};
+use crate::model::path::Path;
+
+/// Entries that are under way at once.
+const ENTRIES: usize = 64;
+
+/// Copy an entry, or with --recursive all below it too
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node cp site.lamp site.spare
+  distkv-node cp site archive.site --recursive
+  distkv-node cp site archive.site --recursive --force
+
+What is at the new path already is not replaced, unless with --force, and what is only there stays. \
+All is read as it was at one moment.
+
+Exit code: 0 done, 1 stopped (the text says at which entry) or the node cannot be asked, 2 usage.")]
+pub(in crate::cli) struct CpArgs {
+    #[command(flatten)]
+    places: Places,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+/// Move an entry, or with --recursive all below it too
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node mv site.spare site.light
+  distkv-node mv archive.site plant.site --recursive
+
+Entry by entry: each is set at the new path, and then deleted at the old one, if nobody has changed it \
+there meanwhile; what was changed stays at both, and is told. What is at the new path already is not \
+replaced, unless with --force. A move that was interrupted is finished by running it again with --force.
+
+Exit code: 0 done, 1 stopped (the text says at which entry), or something stays; 2 usage.")]
+pub(in crate::cli) struct MvArgs {
+    #[command(flatten)]
+    places: Places,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+/// From where to where.
+#[derive(Debug, Clone, Args)]
+struct Places {
+    /// The path as it is
+    #[arg(value_parser = parse_path)]
+    from: Path,
+
+    /// The new path
+    #[arg(value_parser = parse_path)]
+    to: Path,
+
+    /// All that is below the path, too
+    #[arg(short, long)]
+    recursive: bool,
+
+    /// Replace what is at the new path
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Done {
+    copied: u64,
+    /// Of a move: deleted at the old path.
+    deleted: u64,
+    /// Of a move: changed by somebody else meanwhile.
+    changed: u64,
+}
+
+/// An entry on its way.
+struct Entry {
+    from: Path,
+    to: Path,
+    value: Vec<u8>,
+    chain: Vec<u8>,
+}
+
+pub(in crate::cli) async fn copy(args: CpArgs) -> Result<(), CliError> {
+    run(&args.places, &args.remote, false).await
+}
+
+pub(in crate::cli) async fn rename(args: MvArgs) -> Result<(), CliError> {
+    run(&args.places, &args.remote, true).await
+}
+
+async fn run(places: &Places, remote: &RemoteArgs, moves: bool) -> Result<(), CliError> {
+    places.check()?;
+    // Replies wait behind a stream that is not read, so what is read has a connection of its own.
+    let (source, target) = (remote.connect().await?, remote.connect().await?);
+    let mut bar = ProgressBar::new(if moves { "moving" } else { "copying" }, remote.json);
+    let mut done = Done::default();
+    let carried = places.carry(&source, &target, moves, &mut done, |count| bar.entries(count, 0));
+    let carried = carried.await;
+    drop(bar);
+    let mut output = Output::new(remote.json);
+    let Done { copied, deleted, changed } = done;
+    let json = || match moves {
+        true => json!({"copied": copied, "deleted": deleted, "changed_meanwhile": changed}),
+        false => json!({"copied": copied}),
+    };
+    let text = || {
+        let count = count_of(copied, "entry", "entries");
+        let (from, to) = (places.from.to_string(), places.to.to_string());
+        let verb = if moves { "moved" } else { "copied" };
+        format!("{count} {verb} from {} to {}", printable(&from), printable(&to))
+    };
+    output.either(json, text)?;
+    output.flush()?;
+    carried?;
+    if copied == 0 {
+        return Err(CliError::Failure(places.nothing_there()));
+    }
+    if changed > 0 {
+        let count = count_of(changed, "entry was", "entries were");
+        return Err(CliError::Failure(format!(
+            "{count} changed or deleted at the old path meanwhile, and not moved from there: see what is at \
+             both paths, and delete what should go"
+        )));
+    }
+    Ok(())
+}
+
+impl Places {
+    fn check(&self) -> Result<(), CliError> {
+        let usage = |text: String| Err(CliError::Usage(text));
+        let system = Path::system_root();
+        if [&self.from, &self.to].iter().any(|path| path.strip_prefix(&system).is_some()) {
+            return usage(String::from(
+                "what is below :n belongs to the system and cannot be copied",
+            ));
+        }
+        if self.from == self.to {
+            return usage(String::from("both paths are the same"));
+        }
+        if self.recursive && self.to.strip_prefix(&self.from).is_some() {
+            return usage(format!("{} is below {} itself", self.to, self.from));
+        }
+        Ok(())
+    }
+
+    fn nothing_there(&self) -> String {
+        match self.recursive {
+            true => format!("there is no value at {} or below it", self.from),
+            false => format!("{} has no value; --recursive takes what is below it", self.from),
+        }
+    }
+
+    /// Reads all, and carries each entry over. What was done is right also if it stops before.
+    async fn carry(
+        &self,
+        source: &Remote,
+        target: &Remote,
+        moves: bool,
+        done: &mut Done,
+        mut look: impl FnMut(u64),
+    ) -> Result<(), CliError> {
+        let mut fields = Fields::at(&self.from);
+        fields.u64("nchain", 1);
+        if !self.recursive {
+            fields.u64("max_depth", 0);
+        }
+        let mut stream = source.stream("get_tree", &fields).await?;
+        let mut is_over = false;
+        while !is_over {
+            let mut batch = Vec::with_capacity(ENTRIES);
+            while batch.len() < ENTRIES && !is_over {
+                match source.next(&mut stream).await? {
+                    Some(StreamEvent::Item { path, message }) => {
+                        let (Some(value), Some(chain)) =
+                            (message.get("value"), message.get("chain"))
+                        else {
+                            continue;
+                        };
+                        let below = path.unwrap_or_default();
+                        let join = |top: &Path| {
+                            top.join(&below).map_err(|error| CliError::Failure(error.to_string()))
+                        };
+                        let (value, chain) = (value.to_vec(), chain.to_vec());
+                        batch.push(Entry {
+                            from: join(&self.from)?,
+                            to: join(&self.to)?,
+                            value,
+                            chain,
+                        });
+                    }
+                    Some(_) => {}
+                    None => is_over = true,
+                }
+            }
+            self.set_all(target, &batch, done).await?;
+            if moves {
+                delete_all(target, &batch, done).await?;
+            }
+            look(done.copied);
+        }
+        Ok(())
+    }
+
+    async fn set_all(
+        &self,
+        remote: &Remote,
+        batch: &[Entry],
+        done: &mut Done,
+    ) -> Result<(), CliError> {
+        let requests: Vec<Fields> = batch.iter().map(|entry| self.setting(entry)).collect();
+        let setting = requests.iter().map(|fields| remote.try_request("set_value", fields));
+        let mut failed = Ok(());
+        for (reply, entry) in join_all(setting).await.into_iter().zip(batch) {
+            match reply? {
+                Ok(_) => done.copied += 1,
+                Err(error) if failed.is_ok() => {
+                    let is_there = error.server().is_some_and(|e| e.has_code("already_exists"));
+                    let advice = if is_there { "; --force replaces what is there" } else { "" };
+                    failed = Err(at(&entry.to, error, advice));
+                }
+                // One is enough to be told of.
+                Err(_) => {}
+            }
+        }
+        failed
+    }
+
+    fn setting(&self, entry: &Entry) -> Fields {
+        let mut fields = Fields::at(&entry.to);
+        fields.raw("value", &entry.value).u64("nchain", 0);
+        if self.force {
+            fields.bool("idem", true);
+        } else {
+            fields.nil("chain");
+        }
+        fields
+    }
+}
+
+/// Deletes what was carried over, where nobody has changed it meanwhile.
+async fn delete_all(remote: &Remote, batch: &[Entry], done: &mut Done) -> Result<(), CliError> {
+    let request = |entry: &Entry| {
+        let mut fields = Fields::at(&entry.from);
+        fields.raw("chain", &entry.chain).u64("nchain", 0);
+        fields
+    };
+    let requests: Vec<Fields> = batch.iter().map(request).collect();
+    let deleting = requests.iter().map(|fields| remote.try_request("delete_value", fields));
+    for (reply, entry) in join_all(deleting).await.into_iter().zip(batch) {
+        match reply? {
+            Ok(_) => done.deleted += 1,
+            Err(error) => {
+                let codes = ["chain_mismatch", "is_new"];
+                let is_changed =
+                    |error: &ServerError| codes.iter().any(|code| error.has_code(code));
+                if !error.server().is_some_and(is_changed) {
+                    return Err(at(&entry.from, error, ""));
+                }
+                done.changed += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What failed at which entry, and what to do.
+fn at(path: &Path, error: ClientError, advice: &str) -> CliError {
+    let path = path.to_string();
+    CliError::Failure(format!("{}: {}{advice}", printable(&path), CliError::from(error)))
+}

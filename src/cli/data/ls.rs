@@ -1,0 +1,63 @@
+//! `ls`: the names directly below a path.
+
+use clap::Args;
+use serde_json::json;
+
+use super::entry::value_text;
+use crate::cli::error::CliError;
+use crate::cli::remote::{RemoteArgs, address_entry, parse_path, whole_path};
+use crate::cli::terminal::output::{Output, printable};
+use crate::client::{Fields, StreamEvent};
+use crate::model::path::Path;
+
+/// List what is directly below a path
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node ls             # the first elements of all paths
+  distkv-node ls site        # what is directly below site
+  distkv-node ls site --long # with values
+  distkv-node ls --json | jq -r .path
+
+Names are whole paths, so that they can be given to other commands. Behind a name without a value of \
+its own stands a '/': something is below it. `tree` prints everything at once.
+
+Exit code: 0 done (also where there is nothing), 1 the node cannot be asked, 2 usage.")]
+pub(in crate::cli) struct LsArgs {
+    /// Where to look; ':' is the root
+    #[arg(value_parser = parse_path, default_value = ":")]
+    path: Path,
+
+    /// Print values, too
+    #[arg(short, long)]
+    long: bool,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(args: LsArgs) -> Result<(), CliError> {
+    let (action, path) = address_entry(&args.path, "get_tree", "get_tree_internal")?;
+    let mut fields = Fields::at(&path);
+    fields.u64("min_depth", 1).u64("max_depth", 1).u64("nchain", 0).bool("empty", true);
+    let remote = args.remote.connect().await?;
+    let mut stream = remote.stream(action, &fields).await?;
+    let mut output = Output::new(args.remote.json);
+    while let Some(event) = remote.next(&mut stream).await? {
+        let StreamEvent::Item { path, message } = event else { continue };
+        let path = whole_path(&args.path, path.as_ref());
+        let has_value = message.get("value").is_some();
+        output.either(
+            || json!({"path": path, "has_value": has_value}),
+            || {
+                let name = printable(&path);
+                match (has_value, args.long) {
+                    (false, _) => format!("{name}/"),
+                    (true, false) => name.into_owned(),
+                    (true, true) => format!("{name}  {}", value_text(&message)),
+                }
+            },
+        )?;
+    }
+    output.flush()
+}

@@ -1,0 +1,181 @@
+//! Commands on what lies below a path, and on one entry in an editor, against real nodes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::cli::command::{Done, run};
+use crate::processes::NodeProcess;
+
+fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
+    with(node, arguments, &[])
+}
+
+fn with(node: &NodeProcess, arguments: &[&str], environment: &[(&str, &str)]) -> Done {
+    let connect = node.client.to_string();
+    run(&[arguments, &["--connect", &connect]].concat(), environment, b"")
+}
+
+fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
+    let done = at(node, arguments);
+    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+    done.stdout
+}
+
+/// All entries: paths and values.
+fn all(node: &NodeProcess) -> BTreeMap<String, Json> {
+    let lines = ok(node, &["tree", "--json"]);
+    let rows = lines.lines().map(|line| serde_json::from_str::<Json>(line).unwrap());
+    rows.map(|row| (row["path"].as_str().unwrap().to_owned(), row["value"].clone())).collect()
+}
+
+fn site() -> NodeProcess {
+    let node = NodeProcess::run("n1");
+    for (path, value) in [("site", "0"), ("site.lamp", "1"), ("site.hall.fan", "2"), ("x:1.y", "3")]
+    {
+        ok(&node, &["set", path, value]);
+    }
+    node
+}
+
+#[test]
+fn what_is_directly_below_a_path_is_listed() {
+    let node = site();
+    assert_eq!(ok(&node, &["ls"]), "site\nx/\n");
+    assert_eq!(ok(&node, &["ls", "site"]), "site.hall/\nsite.lamp\n");
+    assert_eq!(ok(&node, &["ls", "site", "--long"]), "site.hall/\nsite.lamp  1\n");
+    assert_eq!(ok(&node, &["ls", "x:1", "--json"]), "{\"path\":\"x:1.y\",\"has_value\":true}\n");
+    assert_eq!(ok(&node, &["ls", "nothing"]), "");
+}
+
+#[test]
+fn entries_and_trees_are_copied_and_replace_nothing_unless_forced() {
+    let node = site();
+    assert_eq!(
+        ok(&node, &["cp", "site.lamp", "spare"]),
+        "1 entry copied from site.lamp to spare\n"
+    );
+    let done = at(&node, &["cp", "site.hall", "hall"]);
+    assert!(done.code == 1 && done.stderr.contains("--recursive"), "{}", done.stderr);
+    let done = at(&node, &["cp", "-r", "site", "site.hall"]);
+    assert!(done.code == 2 && done.stderr.contains("below site itself"), "{}", done.stderr);
+    let done = at(&node, &["cp", "-r", ":n.auth", "a"]);
+    assert!(done.code == 2 && done.stderr.contains("belongs to the system"), "{}", done.stderr);
+
+    ok(&node, &["set", "old.lamp", "7"]);
+    ok(&node, &["set", "old.only", "8"]);
+    let done = at(&node, &["cp", "-r", "site", "old"]);
+    assert!(done.code == 1 && done.stderr.contains("old.lamp"), "{}", done.stderr);
+    assert!(done.stderr.contains("--force replaces"), "{}", done.stderr);
+    assert_eq!(ok(&node, &["get", "old.lamp"]), "7\n");
+    assert_eq!(ok(&node, &["cp", "-rf", "site", "old", "--json"]), "{\"copied\":3}\n");
+    let expected = [
+        ("old", 0),
+        ("old.hall.fan", 2),
+        ("old.lamp", 1),
+        ("old.only", 8),
+        ("site", 0),
+        ("site.hall.fan", 2),
+        ("site.lamp", 1),
+        ("spare", 1),
+        ("x:1.y", 3),
+    ];
+    assert_eq!(all(&node), expected.map(|(path, value)| (path.to_owned(), value.into())).into());
+}
+
+#[test]
+fn a_tree_is_moved_and_more_of_it_than_goes_at_once() {
+    let node = site();
+    let lines: String =
+        (0..300).map(|n| format!("{{\"path\": \"site.n:{n}\", \"value\": {n}}}\n")).collect();
+    let connect = node.client.to_string();
+    let done = run(&["import", "-", "--connect", &connect], &[], lines.as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(
+        ok(&node, &["mv", "-r", "site", "plant.site"]),
+        "303 entries moved from site to plant.site\n"
+    );
+    let after = all(&node);
+    assert_eq!(after.len(), 304);
+    assert_eq!(after["plant.site.n:299"], 299);
+    assert!(!after.keys().any(|path| path.starts_with("site")), "{after:?}");
+    assert_eq!(at(&node, &["mv", "site", "b"]).code, 1);
+}
+
+#[test]
+fn a_deletion_of_a_tree_is_shown_before_it_is_done() {
+    let node = site();
+    let shown = at(&node, &["delete", "site", "--recursive", "--dry-run"]);
+    assert_eq!((shown.code, &*shown.stdout), (0, "site\nsite.hall.fan\nsite.lamp\n"));
+    assert_eq!(shown.stderr, "3 entries would be deleted\n");
+    assert_eq!(all(&node).len(), 4);
+    assert_eq!(at(&node, &["delete", "site", "--dry-run"]).code, 2, "one entry needs no rehearsal");
+    assert_eq!(ok(&node, &["delete", "site", "--recursive"]), "site: 3 deleted\n");
+}
+
+/// A script that stands for somebody at an editor.
+fn editor(folder: &Path, script: &str) -> String {
+    let path = folder.join("editor");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_value_is_changed_in_an_editor_unless_somebody_else_was_faster() {
+    let node = site();
+    let folder = tempfile::tempdir().unwrap();
+    let drafts = folder.path().join("drafts");
+    fs::create_dir(&drafts).unwrap();
+    let edit = |path: &str, script: &str| {
+        let editor = editor(folder.path(), script);
+        let environment =
+            [("EDITOR", &*editor), ("VISUAL", ""), ("TMPDIR", drafts.to_str().unwrap())];
+        with(&node, &["edit", path], &environment)
+    };
+    let left =
+        || fs::read_dir(&drafts).unwrap().map(|file| file.unwrap().path()).collect::<Vec<_>>();
+
+    let done = edit("site.lamp", "test \"$(stat -c %a \"$1\")\" = 600 && sed -i s/1/10/ \"$1\"");
+    assert!(done.code == 0 && done.stdout.starts_with("site.lamp: set ("), "{done:?}");
+    assert_eq!(ok(&node, &["get", "site.lamp"]), "10\n");
+    assert_eq!(edit("site.lamp", "true").stdout, "site.lamp: not changed\n");
+    assert_eq!(edit("new", "echo '[1, \"two\"]' > \"$1\"").code, 0);
+    assert_eq!(all(&node)["new"], serde_json::json!([1, "two"]));
+    assert_eq!(edit("nothing", "true").stdout, "nothing: not changed\n");
+    let done = edit("site.lamp", "exit 3");
+    assert!(done.code == 1 && done.stderr.contains("nothing was changed"), "{}", done.stderr);
+    assert_eq!(left(), Vec::<std::path::PathBuf>::new(), "no draft stays");
+
+    // What cannot be set is not lost.
+    let done = edit("site.lamp", "echo '{\"on\": ' > \"$1\"");
+    assert!(done.code == 1 && done.stderr.contains("your text is in"), "{}", done.stderr);
+    let [draft] = &*left() else { panic!("{:?}", left()) };
+    assert_eq!(fs::read_to_string(draft).unwrap(), "{\"on\": \n");
+    fs::remove_file(draft).unwrap();
+
+    let program = env!("CARGO_BIN_EXE_distkv-node");
+    let faster =
+        format!("{program} set site.lamp 11 --connect {} && echo 12 > \"$1\"", node.client);
+    let done = edit("site.lamp", &faster);
+    assert!(done.code == 1 && done.stderr.contains("(chain_mismatch)"), "{}", done.stderr);
+    assert_eq!(ok(&node, &["get", "site.lamp"]), "11\n");
+    let [draft] = &*left() else { panic!("{:?}", left()) };
+    assert!(done.stderr.contains(draft.to_str().unwrap()), "{}", done.stderr);
+    assert_eq!(fs::read_to_string(draft).unwrap(), "12\n");
+}
+
+#[test]
+fn every_shell_gets_completions_that_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let done = run(&["completions", shell], &[], b"");
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        for word in ["snapshot", "recursive", "distkv-node"] {
+            assert!(done.stdout.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(run(&["completions", "tcsh"], &[], b"").code, 2);
+}
