@@ -228,7 +228,7 @@ impl Places {
                 Err(error) if failed.is_ok() => {
                     let is_there = error.server().is_some_and(|e| e.has_code("already_exists"));
                     let advice = if is_there { "; --force replaces what is there" } else { "" };
-                    failed = Err(at(&entry.to, error, advice));
+                    failed = Err(told_at(&entry.to, error, advice));
                 }
                 // One is enough to be told of.
                 Err(_) => {}
@@ -266,7 +266,7 @@ async fn delete_all(remote: &Remote, batch: &[Entry], done: &mut Done) -> Result
                 let is_changed =
                     |error: &ServerError| codes.iter().any(|code| error.has_code(code));
                 if !error.server().is_some_and(is_changed) {
-                    return Err(at(&entry.from, error, ""));
+                    return Err(told_at(&entry.from, error, ""));
                 }
                 done.changed += 1;
             }
@@ -276,7 +276,7 @@ async fn delete_all(remote: &Remote, batch: &[Entry], done: &mut Done) -> Result
 }
 
 /// What failed at which entry, and what to do.
-fn at(path: &Path, error: ClientError, advice: &str) -> CliError {
+pub(super) fn told_at(path: &Path, error: ClientError, advice: &str) -> CliError {
     let path = path.to_string();
     CliError::Failure(format!("{}: {}{advice}", printable(&path), CliError::from(error)))
 }

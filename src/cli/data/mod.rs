@@ -1,5 +1,6 @@
 //! Commands on data: entries, watches, messages, and how they are read and printed.
 
+pub(super) mod apply;
 pub(super) mod copy;
 pub(super) mod delete;
 pub(super) mod edit;

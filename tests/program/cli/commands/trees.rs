@@ -116,6 +116,85 @@ fn a_deletion_of_a_tree_is_shown_before_it_is_done() {
     assert_eq!(ok(&node, &["delete", "site", "--recursive"]), "site: 3 deleted\n");
 }
 
+#[test]
+fn a_network_is_made_what_a_file_says_and_nothing_else_is_touched() {
+    let node = site();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.jsonl");
+    let file = file.to_str().unwrap();
+    let write = |lines: &[&str]| fs::write(file, lines.join("\n")).unwrap();
+    fs::write(file, ok(&node, &["tree", "site", "--json"])).unwrap();
+    let below = ["--below", "site"];
+    let with = |words: &[&str]| at(&node, &[words, &below].concat());
+    assert_eq!(with(&["diff", file]).code, 0);
+    assert_eq!(with(&["apply", file, "--delete"]).stdout, "0 set, 0 deleted\n");
+
+    let [hall, lamp] =
+        [r#"{"path": "site.hall.fan", "value": 5}"#, r#"{"path": "site.lamp", "value": 1}"#];
+    write(&[hall, lamp, r#"{"path": "site.new", "value": [true]}"#, ""]);
+    let differences = "- site  0\n~ site.hall.fan  2 -> 5\n+ site.new  [true]\n";
+    let done = with(&["diff", file]);
+    assert_eq!((done.code, &*done.stdout), (1, differences), "{}", done.stderr);
+    let done = with(&["apply", file, "--delete", "--dry-run"]);
+    assert_eq!(
+        (done.code, &*done.stdout, &*done.stderr),
+        (0, differences, "3 entries would be changed\n")
+    );
+    assert_eq!(all(&node)["site.hall.fan"], 2, "nothing was done");
+    assert_eq!(with(&["apply", file]).stdout, "2 set, 0 deleted\n");
+    assert_eq!(with(&["diff", file]).stdout, "- site  0\n");
+    assert_eq!(
+        with(&["apply", file, "--delete", "--json"]).stdout,
+        "{\"set\":0,\"deleted\":1,\"changed_meanwhile\":0}\n"
+    );
+    let expected =
+        serde_json::json!({"site.hall.fan": 5, "site.lamp": 1, "site.new": [true], "x:1.y": 3});
+    assert_eq!(serde_json::to_value(all(&node)).unwrap(), expected);
+
+    // A file that makes no sense changes nothing.
+    for (lines, why) in [
+        (&[lamp, lamp][..], "stands in the file twice"),
+        (&[lamp, r#"{"path": "x:1.y", "value": 1}"#], "x:1.y is not below site"),
+        (&[lamp, "{"], "line 2"),
+    ] {
+        write(lines);
+        let done = with(&["apply", file, "--delete"]);
+        assert!(done.code == 1 && done.stderr.contains(why), "{}", done.stderr);
+        assert_eq!(serde_json::to_value(all(&node)).unwrap(), expected);
+    }
+    write(&[r#"{"path": ":n.auth.current", "value": "root"}"#]);
+    let done = at(&node, &["apply", file]);
+    assert!(done.code == 1 && done.stderr.contains("belongs to the system"), "{}", done.stderr);
+}
+
+#[test]
+fn what_somebody_else_changes_meanwhile_is_left_alone() {
+    let node = site();
+    // Where the two meet is up to the machine. Wherever that is: what the other has set stays, and is counted.
+    let lines: String = (0..2_000)
+        .map(|n| format!("{{\"path\": \"many.n:{n}\", \"value\": \"file\"}}\n"))
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("many.jsonl");
+    fs::write(&file, &lines).unwrap();
+    let connect = node.client.to_string();
+    let others = lines.replace("file", "other");
+    for _ in 0..4 {
+        ok(&node, &["delete", "many", "--recursive"]);
+        let (connect, others) = (connect.clone(), others.clone());
+        let writer = std::thread::spawn(move || {
+            run(&["import", "-", "--if-new", "--connect", &connect], &[], others.as_bytes())
+        });
+        let done = at(&node, &["apply", file.to_str().unwrap(), "--below", "many", "--json"]);
+        assert_eq!(writer.join().unwrap().code, 0);
+        let counts: Json = serde_json::from_str(&done.stdout).unwrap();
+        let changed = counts["changed_meanwhile"].as_u64().unwrap();
+        assert_eq!(done.code, i32::from(changed > 0), "{}", done.stderr);
+        let kept = all(&node).values().filter(|value| **value == "other").count();
+        assert_eq!(kept as u64, changed, "what the other has set stays");
+    }
+}
+
 /// A script that stands for somebody at an editor.
 fn editor(folder: &Path, script: &str) -> String {
     let path = folder.join("editor");

@@ -1,0 +1,301 @@
+//! `diff` and `apply`: lines of JSON against what a network holds, and what it takes to make the one the other.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path as FilePath, PathBuf};
+
+use clap::Args;
+use futures::future::join_all;
+use serde_json::{Map, Value as Json, json};
+
+use super::copy::told_at;
+use crate::cli::error::CliError;
+use crate::cli::files::cannot;
+use crate::cli::files::read::{Lines, name_of};
+use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
+use crate::cli::terminal::progress::ProgressBar;
+use crate::client::{Fields, ServerError, StreamEvent};
+use crate::model::path::Path;
+use crate::model::value::Value;
+use crate::protocol::lines::{Line, decode_line};
+
+/// Requests that are under way at once.
+const REQUESTS: usize = 64;
+/// Most entries that a file may have: all of them are kept in memory.
+const ENTRIES_MAX: usize = 10_000_000;
+/// What a node answers if an entry is not what it was when it was compared.
+const CHANGED_CODES: [&str; 3] = ["already_exists", "chain_mismatch", "is_new"];
+
+/// Print what differs between lines of JSON and a network
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node tree site --json > site.jsonl
+  distkv-node diff site.jsonl --below site
+  distkv-node diff site.jsonl --below site --json
+
+Lines begin with + for what only the file has, - for what only the network has, and ~ for another value. \
+Only what is at and below --below counts; the file may have nothing else. Values count, not who made them. \
+With --json, one object per line: path, change (add, remove, change), now and then. `apply` makes the \
+network what the file says.
+
+Exit code: 0 there is no difference, 1 there is (or the file or the node cannot be read), 2 usage.")]
+pub(in crate::cli) struct DiffArgs {
+    #[command(flatten)]
+    wanted: WantedArgs,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+/// Make a network what lines of JSON say
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node apply site.jsonl --below site --delete --dry-run
+  distkv-node apply site.jsonl --below site --delete
+  distkv-node tree --json --connect other | distkv-node apply -
+
+Sets what differs, and leaves alone what is equal. What the file does not have stays, unless --delete \
+is given. Each entry is changed only if nobody else has changed it since it was compared; such an entry \
+is left as it is, and counted.
+
+Exit code: 0 done, 1 stopped at an error, or somebody else changed something meanwhile; 2 usage.")]
+pub(in crate::cli) struct ApplyArgs {
+    #[command(flatten)]
+    wanted: WantedArgs,
+
+    /// Delete what the file does not have
+    #[arg(long)]
+    delete: bool,
+
+    /// Print what would be done, and do nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+/// What should be there.
+#[derive(Debug, Clone, Args)]
+struct WantedArgs {
+    /// The file: one object with path and value per line; '-' is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Only what is at and below this path
+    #[arg(long, value_name = "PATH", value_parser = parse_path, default_value = ":")]
+    below: Path,
+}
+
+/// Of one path; at least one of the values is there, and they differ.
+struct Difference {
+    path: Path,
+    /// What the network has, and the entry's newest event.
+    now: Option<(Vec<u8>, Vec<u8>)>,
+    /// What the file has.
+    then: Option<Value>,
+}
+
+pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
+    let remote = args.remote.connect().await?;
+    let differences = args.wanted.compare(&remote, args.remote.json).await?;
+    let mut output = Output::new(args.remote.json);
+    differences.iter().try_for_each(|difference| difference.print(&mut output))?;
+    output.flush()?;
+    if differences.is_empty() { Ok(()) } else { Err(CliError::Told) }
+}
+
+pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
+    let remote = args.remote.connect().await?;
+    let mut differences = args.wanted.compare(&remote, args.remote.json).await?;
+    differences.retain(|difference| args.delete || difference.then.is_some());
+    let mut output = Output::new(args.remote.json);
+    if args.dry_run {
+        differences.iter().try_for_each(|difference| difference.print(&mut output))?;
+        output.flush()?;
+        eprintln!("{} would be changed", count_of(differences.len() as u64, "entry", "entries"));
+        return Ok(());
+    }
+    let mut done = Done::default();
+    let mut bar = ProgressBar::new("applying", args.remote.json);
+    let total = differences.len() as u64;
+    let applied = carry_out(&remote, &differences, &mut done, |count| bar.entries(count, total));
+    let applied = applied.await;
+    drop(bar);
+    let Done { set, deleted, changed } = done;
+    output.either(
+        || json!({"set": set, "deleted": deleted, "changed_meanwhile": changed}),
+        || format!("{set} set, {deleted} deleted"),
+    )?;
+    output.flush()?;
+    applied?;
+    if changed > 0 {
+        let count = count_of(changed, "entry was", "entries were");
+        return Err(CliError::Failure(format!(
+            "{count} changed by somebody else meanwhile and left alone; run the command again"
+        )));
+    }
+    Ok(())
+}
+
+impl WantedArgs {
+    /// All differences, in the order of the paths.
+    async fn compare(&self, remote: &Remote, json: bool) -> Result<Vec<Difference>, CliError> {
+        let mut wanted = self.read()?;
+        let mut fields = Fields::at(&self.below);
+        fields.u64("nchain", 1);
+        let mut bar = ProgressBar::new("comparing", json);
+        let (mut compared, mut found) = (0, Vec::new());
+        let mut stream = remote.stream("get_tree", &fields).await?;
+        while let Some(event) = remote.next(&mut stream).await? {
+            let StreamEvent::Item { path, message } = event else { continue };
+            let (Some(value), Some(chain)) = (message.get("value"), message.get("chain")) else {
+                continue;
+            };
+            let path = self.below.join(&path.unwrap_or_default());
+            let path = path.map_err(|error| CliError::Failure(error.to_string()))?;
+            let then = wanted.remove(&path);
+            // Clients write one value in several ways.
+            let is_equal = |then: &Value| {
+                then.as_bytes() == value || json_of(then.as_bytes()) == json_of(value)
+            };
+            if !then.as_ref().is_some_and(is_equal) {
+                found.push(Difference { path, now: Some((value.to_vec(), chain.to_vec())), then });
+            }
+            compared += 1;
+            bar.entries(compared, 0);
+        }
+        let added = wanted.into_iter();
+        found.extend(added.map(|(path, then)| Difference { path, now: None, then: Some(then) }));
+        found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    /// What the file says.
+    fn read(&self) -> Result<BTreeMap<Path, Value>, CliError> {
+        let source: Box<dyn io::Read> = match self.file == FilePath::new("-") {
+            true => Box::new(io::stdin().lock()),
+            false => Box::new(File::open(&self.file).map_err(|e| cannot("open", &self.file, e))?),
+        };
+        let mut lines = Lines::new(&self.file, source);
+        let mut wanted = BTreeMap::new();
+        loop {
+            let place = format!("{}: line {}", name_of(&self.file), lines.count + 1);
+            let failed = |why: String| Err(CliError::Failure(format!("{place}: {why}")));
+            let Some(text) = lines.next()? else { return Ok(wanted) };
+            if text.trim().is_empty() {
+                continue;
+            }
+            let Line { path, value } = match decode_line(text) {
+                Ok(line) => line,
+                Err(error) => return failed(error.to_string()),
+            };
+            if path.strip_prefix(&self.below).is_none() {
+                return failed(format!("{path} is not below {}", self.below));
+            }
+            if path.strip_prefix(&Path::system_root()).is_some() {
+                return failed(String::from("what is below :n belongs to the system"));
+            }
+            // What is said to be deleted is not wanted.
+            let Some(value) = value else { continue };
+            if wanted.len() == ENTRIES_MAX {
+                return failed(format!("more than {ENTRIES_MAX} entries; compare part by part"));
+            }
+            if wanted.insert(path.clone(), value).is_some() {
+                return failed(format!("{path} stands in the file twice"));
+            }
+        }
+    }
+}
+
+impl Difference {
+    fn print(&self, output: &mut Output) -> Result<(), CliError> {
+        let path = self.path.to_string();
+        let now = self.now.as_ref().map(|(value, _)| value.as_slice());
+        let then = self.then.as_ref().map(Value::as_bytes);
+        output.either(
+            || {
+                let change = match (now, then) {
+                    (None, _) => "add",
+                    (_, None) => "remove",
+                    (Some(_), Some(_)) => "change",
+                };
+                let mut line = Map::new();
+                line.insert("path".into(), path.as_str().into());
+                line.insert("change".into(), change.into());
+                for (name, value) in [("now", now), ("then", then)] {
+                    line.extend(value.map(|value| (String::from(name), json_of(value))));
+                }
+                Json::Object(line)
+            },
+            || {
+                let text = |value: Option<&[u8]>| value.map(text_of).unwrap_or_default();
+                let path = printable(&path);
+                match (now, then) {
+                    (None, _) => format!("+ {path}  {}", text(then)),
+                    (_, None) => format!("- {path}  {}", text(now)),
+                    (Some(_), Some(_)) => format!("~ {path}  {} -> {}", text(now), text(then)),
+                }
+            },
+        )
+    }
+
+    /// The action that makes the network what the file says, if nobody was faster.
+    fn request(&self) -> (&'static str, Fields) {
+        let mut fields = Fields::at(&self.path);
+        fields.u64("nchain", 0);
+        match &self.now {
+            Some((_, chain)) => fields.raw("chain", chain),
+            None => fields.nil("chain"),
+        };
+        match &self.then {
+            Some(value) => {
+                fields.raw("value", value.as_bytes());
+                ("set_value", fields)
+            }
+            None => ("delete_value", fields),
+        }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Done {
+    set: u64,
+    deleted: u64,
+    /// Changed by somebody else since it was compared.
+    changed: u64,
+}
+
+/// Makes all changes. What was done is right also if it stops before.
+async fn carry_out(
+    remote: &Remote,
+    differences: &[Difference],
+    done: &mut Done,
+    mut look: impl FnMut(u64),
+) -> Result<(), CliError> {
+    for batch in differences.chunks(REQUESTS) {
+        let requests: Vec<_> = batch.iter().map(Difference::request).collect();
+        let asking = requests.iter().map(|(action, fields)| remote.try_request(action, fields));
+        for (reply, difference) in join_all(asking).await.into_iter().zip(batch) {
+            match reply? {
+                Ok(_) if difference.then.is_some() => done.set += 1,
+                Ok(_) => done.deleted += 1,
+                Err(error) => {
+                    let is_changed =
+                        |error: &ServerError| CHANGED_CODES.iter().any(|code| error.has_code(code));
+                    if !error.server().is_some_and(is_changed) {
+                        return Err(told_at(&difference.path, error, ""));
+                    }
+                    done.changed += 1;
+                }
+            }
+        }
+        look(done.set + done.deleted + done.changed);
+    }
+    Ok(())
+}
