@@ -1,16 +1,12 @@
 //! Commands on data: entries, watches, messages, and how they are read and printed.
 
-pub(super) mod apply;
-pub(super) mod copy;
 pub(super) mod delete;
 pub(super) mod edit;
 pub(super) mod entry;
 pub(super) mod get;
-pub(super) mod import;
-pub(super) mod ls;
 pub(super) mod monitor;
 pub(super) mod send;
 pub(super) mod set;
-pub(super) mod tree;
+pub(super) mod trees;
 pub(super) mod value_input;
 pub(super) mod watch;

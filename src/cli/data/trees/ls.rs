@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::entry::value_text;
+use crate::cli::data::entry::value_text;
 use crate::cli::error::CliError;
 use crate::cli::remote::{RemoteArgs, address_entry, parse_path, whole_path};
 use crate::cli::terminal::output::{Output, printable};

@@ -1,0 +1,7 @@
+//! Commands on all that lies below a path: listed, copied, compared, made what a file says.
+
+pub(in crate::cli) mod apply;
+pub(in crate::cli) mod copy;
+pub(in crate::cli) mod import;
+pub(in crate::cli) mod ls;
+pub(in crate::cli) mod tree;
