@@ -1,7 +1,10 @@
 //! What the client port must know about the rest of the node, for the actions `status`,
 //! `members` and `leave`.
 
+use crate::engine::Image;
 use crate::model::ids::{Incarnation, Tick};
+use crate::model::path::Path;
+use crate::protocol::client::request::PastMoment;
 
 /// Implemented by the node, which knows what the hub does not.
 pub trait NodeInfo: Send + Sync {
@@ -31,6 +34,16 @@ pub trait NodeInfo: Send + Sync {
         None
     }
 
+    /// The state of a past moment, at and below a path. Blocks as long as reading it takes, so call it where that
+    /// is allowed.
+    ///
+    /// # Errors
+    /// [`PastRefusal`].
+    fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
+        let _ = (at, below);
+        Err(PastRefusal::NoDataDirectory)
+    }
+
     /// Writes a file for a client. Blocks as long as necessary, so call it where that is allowed.
     ///
     /// # Errors
@@ -39,6 +52,22 @@ pub trait NodeInfo: Send + Sync {
         let _ = job;
         Err(FileRefusal::NotAllowed)
     }
+}
+
+/// Why a past state cannot be had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PastRefusal {
+    /// The node keeps no data on disk.
+    NoDataDirectory,
+    /// What is kept begins later, at this moment.
+    Before {
+        /// The node's time, milliseconds since 1970.
+        time_ms: u64,
+        /// The network's counter.
+        tock: u64,
+    },
+    /// It cannot be read.
+    Failed(String),
 }
 
 /// Why a node has not left for good. It runs on. Each text says how to go on.

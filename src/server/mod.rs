@@ -38,7 +38,7 @@ pub use config::ServerConfig;
 pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo,
-    MemberState, NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
+    MemberState, NodeInfo, NodeStatus, PastRefusal, SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 

@@ -66,6 +66,7 @@ impl Opened {
             hash_seed: system.random(),
             new_store: system.random(),
             until: None,
+            below: None,
         };
         let began = system.now();
         let mut told = began;

@@ -4,7 +4,7 @@ pub(super) mod convert;
 mod diff;
 mod inspect;
 pub(super) mod restore;
-mod save;
+pub(in crate::cli) mod save;
 mod verify;
 
 use clap::{Args, Subcommand};

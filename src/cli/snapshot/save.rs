@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -14,11 +15,15 @@ use crate::cli::files::{Format, cannot};
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, json_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
+use crate::cli::terminal::times::parse_time;
 use crate::cli::terminal::units::show_bytes;
 use crate::client::{Fields, Message, StreamEvent};
 use crate::protocol::client::Action;
 use crate::rt;
 use crate::storage::{SnapshotSummary, verify_snapshot};
+
+/// How long a node may take to find a state of its past: it reads its snapshots and logs.
+pub(in crate::cli) const PAST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Save a running node's state
 #[derive(Debug, Clone, Args)]
@@ -28,6 +33,7 @@ Examples:
   distkv-node snapshot save --to monday.bin --format distkv
   distkv-node snapshot save --to - --format jsonl | jq .path
   distkv-node snapshot save                  # in the node's data directory
+  distkv-node snapshot save --to before.dkv --at 10m  # as it was 10 minutes ago
 
 The node goes on serving meanwhile; the file holds the state at one moment. Without --to the \
 node makes a snapshot in its own data directory, as it does by itself from time to time. A \
@@ -40,6 +46,10 @@ pub(super) struct SaveArgs {
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 
+    /// With --to: the state at this moment of the node's past, like 2026-11-20T12:00 (UTC) or 10m
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "to")]
+    at: Option<u64>,
+
     #[command(flatten)]
     form: FormArgs,
 
@@ -49,6 +59,13 @@ pub(super) struct SaveArgs {
 
 pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliError> {
     args.form.check()?;
+    let mut wanted = Fields::new();
+    let mut remote = remote.clone();
+    if let Some(at) = args.at {
+        wanted.u64("time", at);
+        remote.answer = Some(PAST_TIMEOUT);
+    }
+    let remote = &remote;
     let Some(to) = &args.to else {
         if args.form.format != Format::Snapshot {
             let text = "the node's data directory holds snapshots only; --to writes another file";
@@ -58,7 +75,7 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
     };
     if args.form.format == Format::Snapshot && to != FilePath::new("-") {
         let mut new = NewFile::create(to)?;
-        let written = fetch(&mut new, to, remote).await?;
+        let written = fetch(&mut new, to, remote, &wanted).await?;
         new.finish()?;
         return tell_written(to, Format::Snapshot, &written, remote.json);
     }
@@ -70,7 +87,7 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
     };
     let temporary = temporary.join(format!("distkv-snapshot-{:016x}", rt::random_u64()));
     let mut new = NewFile::create(&temporary)?;
-    fetch(&mut new, &temporary, remote).await?;
+    fetch(&mut new, &temporary, remote, &wanted).await?;
     let path = new.temporary();
     let (form, to, json) = (args.form.clone(), to.clone(), remote.json);
     let written = rt::spawn_blocking(move || {
@@ -85,11 +102,15 @@ pub(super) async fn run(args: &SaveArgs, remote: &RemoteArgs) -> Result<(), CliE
     tell_written(&to, format, &written, json)
 }
 
-/// Fetches a snapshot, and verifies what came.
-async fn fetch(new: &mut NewFile, to: &FilePath, remote: &RemoteArgs) -> Result<Written, CliError> {
+/// Fetches a snapshot, and verifies what came. `wanted`: of which moment, and of what.
+pub(in crate::cli) async fn fetch(
+    new: &mut NewFile,
+    to: &FilePath,
+    remote: &RemoteArgs,
+    wanted: &Fields,
+) -> Result<Written, CliError> {
     let connected = remote.connect().await?;
-    let mut stream =
-        connected.stream(Action::GetSnapshot.name(), &Fields::new()).await.map_err(too_old)?;
+    let mut stream = connected.stream(Action::GetSnapshot.name(), wanted).await.map_err(too_old)?;
     let mut bar = ProgressBar::new("fetching", remote.json);
     let mut written = Written::default();
     while let Some(event) = connected.next(&mut stream).await? {

@@ -1,8 +1,10 @@
 //! Moments as people write them: in UTC, after ISO 8601. The calendar is jiff's.
 
-use jiff::Timestamp;
-use jiff::civil::DateTime;
+use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp};
+
+use crate::rt;
 
 /// A moment, in milliseconds since 1970, for people: `2026-11-21T09:14:42.123Z`.
 #[must_use]
@@ -19,11 +21,11 @@ pub(in crate::cli) fn show_time(ms: u64) -> String {
 /// The text says what is accepted.
 pub(in crate::cli) fn parse_time(text: &str) -> Result<u64, String> {
     const EXPECTED: &str = "a time looks like 2026-11-21T09:14:42Z (UTC, or with +02:00 behind it), \
-        or @1795000000 (seconds since 1970)";
-    parse(text).ok_or_else(|| EXPECTED.to_owned())
+        @1795000000 (seconds since 1970), 10m or '2 days ago', or 'yesterday 14:00'";
+    parse(text, rt::wall_clock_ms()).ok_or_else(|| EXPECTED.to_owned())
 }
 
-fn parse(text: &str) -> Option<u64> {
+fn parse(text: &str, now: u64) -> Option<u64> {
     if let Some(seconds) = text.strip_prefix('@') {
         return parse_seconds(seconds);
     }
@@ -34,8 +36,29 @@ fn parse(text: &str) -> Option<u64> {
     let moment = text.parse::<Timestamp>().ok().or_else(|| {
         let civil: DateTime = text.parse().ok()?;
         TimeZone::UTC.to_timestamp(civil).ok()
-    })?;
+    });
+    let moment = moment.or_else(|| relative(text, now))?;
     u64::try_from(moment.as_millisecond()).ok()
+}
+
+/// A moment before now: `10m`, `2 days ago`, `yesterday 14:00`, `today 09:30`.
+fn relative(text: &str, now: u64) -> Option<Timestamp> {
+    let now = Timestamp::from_millisecond(i64::try_from(now).ok()?).ok()?.to_zoned(TimeZone::UTC);
+    let (word, time) = text.split_once(' ').unwrap_or((text, ""));
+    let days = match word {
+        "today" => Some(0),
+        "yesterday" => Some(1),
+        _ => None,
+    };
+    if let Some(days) = days {
+        let time: Time = if time.is_empty() { Time::midnight() } else { time.parse().ok()? };
+        let date = now.date().checked_sub(Span::new().days(days)).ok()?;
+        return Some(
+            date.to_zoned(TimeZone::UTC).ok()?.with().time(time).build().ok()?.timestamp(),
+        );
+    }
+    let span: Span = text.strip_suffix(" ago").unwrap_or(text).parse().ok()?;
+    (!span.is_negative()).then(|| now.checked_sub(span).ok())?.map(|moment| moment.timestamp())
 }
 
 /// Seconds since 1970 with up to three decimals, as milliseconds.
@@ -73,6 +96,23 @@ mod tests {
             "@1795252482",
         ] {
             assert_eq!(parse_time(text), Ok(at), "{text}");
+        }
+        for (text, seconds) in [
+            ("10m", 600),
+            ("10m ago", 600),
+            ("1h 30m", 5_400),
+            ("2 days ago", 172_800),
+            ("1w", 604_800),
+            ("today", 33_282),
+            ("today 09:14", 42),
+            ("yesterday 14:00", 33_282 + 36_000),
+        ] {
+            assert_eq!(parse(text, at), Some(at - seconds * 1_000), "{text}");
+        }
+        for text in
+            ["-10m", "10", "ago", "yesterday 25:00", "tomorrow", "yesterday 10m", "9999999y"]
+        {
+            assert_eq!(parse(text, at), None, "{text}");
         }
         assert_eq!(parse_time("2026-11-21"), Ok(at - 33_282_000));
         assert_eq!(parse_time("@1.5"), Ok(1500));

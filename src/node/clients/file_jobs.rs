@@ -9,14 +9,16 @@ use parking_lot::Mutex;
 
 use super::files::{ClientFileError, ClientFiles};
 use super::log::{ClientLog, ClientLogOrder};
+use super::past;
 use crate::engine::exchange::saved_state_out::SavedStateExport;
 use crate::engine::{Engine, Image};
 use crate::hub::Hub;
 use crate::model::path::Path;
 use crate::node::config::SyncPolicy;
 use crate::node::durable::Durable;
+use crate::protocol::client::request::PastMoment;
 use crate::rt;
-use crate::server::{ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport};
+use crate::server::{ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, PastRefusal};
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId, verify_snapshot};
 
@@ -29,6 +31,8 @@ pub(in crate::node) struct Saving {
     sync: SyncPolicy,
     /// One file at a time is written for clients.
     turn: Mutex<()>,
+    /// One past state at a time is read: each may need as much memory as the node's own.
+    past_turn: Mutex<()>,
     log: Mutex<Option<ClientLog>>,
 }
 
@@ -42,7 +46,8 @@ impl Saving {
         sync: SyncPolicy,
     ) -> Self {
         let files = files.map(Arc::new);
-        Self { hub, network, durable, files, sync, turn: Mutex::new(()), log: Mutex::new(None) }
+        let (turn, past_turn, log) = (Mutex::new(()), Mutex::new(()), Mutex::new(None));
+        Self { hub, network, durable, files, sync, turn, past_turn, log }
     }
 
     /// Does it. Takes as long as that takes.
@@ -63,6 +68,14 @@ impl Saving {
                 Ok(FileReport { name: self.end_log(), ..FileReport::default() })
             }
         }
+    }
+
+    /// The state of a past moment. Takes as long as reading it takes; one at a time is read.
+    pub(in crate::node) fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
+        let durable = self.durable.as_ref().ok_or(PastRefusal::NoDataDirectory)?;
+        let _turn = self.past_turn.lock();
+        let id = self.hub.read(|engine| engine.id().clone());
+        past::recall(durable.directory(), &self.network, &id.name, at, below)
     }
 
     /// Ends the file being written, because the node stops. May wait for the disk.

@@ -8,6 +8,7 @@
 //! | `file_jobs` | what clients may have this node write: files, snapshots, a log |
 //! | `files` | the directory in which clients may write files |
 //! | `log` | a log that a client has started |
+//! | `past` | a state of the past, from the node's own files |
 //! | `load` | takes in a saved state or a change log of the Python DistKV |
 
 pub(super) mod certificates;
@@ -15,4 +16,5 @@ pub(super) mod file_jobs;
 pub(super) mod files;
 pub(super) mod load;
 mod log;
+mod past;
 pub(super) mod port;

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use super::file_jobs::Saving;
-use crate::engine::Engine;
 use crate::engine::view::StateView;
+use crate::engine::{Engine, Image};
 use crate::membership;
 use crate::model::ids::Millis;
+use crate::model::path::Path;
 use crate::node::config::Config;
 use crate::node::durable::Durable;
 use crate::node::lifecycle::file_descriptors::Shares;
@@ -16,10 +17,11 @@ use crate::node::lifecycle::leave_for_good;
 use crate::node::lifecycle::stop::StopReason;
 use crate::node::link::{LinkInfo, Links};
 use crate::node::membership::identity::SOFTWARE;
+use crate::protocol::client::request::PastMoment;
 use crate::rt::{self, TcpListener};
 use crate::server::{
     FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
-    Server, ServerConfig, StorageStatus, TlsSettings,
+    PastRefusal, Server, ServerConfig, StorageStatus, TlsSettings,
 };
 
 /// Starts to serve clients at a port that was opened before.
@@ -191,6 +193,10 @@ impl NodeInfo for ClientPortInfo {
 
     fn storage(&self) -> Option<StorageStatus> {
         self.durable.as_ref().map(|durable| durable.status(rt::now()))
+    }
+
+    fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
+        self.saving.past(at, below)
     }
 
     fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {

@@ -2,6 +2,7 @@
 //! and threads for snapshots; tells operators how it is.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,7 +102,7 @@ pub(super) struct Durable {
     queue: Arc<LogQueue>,
     state: Arc<LogState>,
     stall: Mutex<Stall>,
-    directory: String,
+    directory: PathBuf,
     sync: SyncPolicy,
 }
 
@@ -118,8 +119,13 @@ impl Durable {
             let _ending = ending;
             logger.run();
         })?;
-        let directory = config.dir.display().to_string();
+        let directory = config.dir.clone();
         Ok(Self { queue, state, stall: Mutex::default(), directory, sync: config.sync })
+    }
+
+    /// Where the data is.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Requests a snapshot of now or later; false if there will be none any more.
@@ -137,7 +143,7 @@ impl Durable {
             (failure.why.to_string(), view.failing_since.map(lasts).unwrap_or_default())
         });
         StorageStatus {
-            directory: self.directory.clone(),
+            directory: self.directory.display().to_string(),
             sync: self.sync.word(),
             store: view.store,
             appended: self.queue.appended(),

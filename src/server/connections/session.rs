@@ -479,7 +479,7 @@ impl Session {
             Request::WatchCluster => self.watch_cluster(cx, seq),
             Request::ForgetMember { node } => self.forget_member(cx, seq, node, out),
             Request::CheckDeleted { nodes } => self.check_deleted(cx, seq, nodes),
-            Request::GetSnapshot => self.get_snapshot(cx, seq),
+            Request::GetSnapshot(wanted) => self.get_snapshot(cx, seq, wanted),
             Request::Restore(piece) => self.restore(cx, seq, piece),
             Request::Save { file, full } => self.save(cx, seq, file, *full),
             Request::Log { file, fetch } => self.log(cx, seq, *file, *fetch),

@@ -20,7 +20,7 @@ pub(super) use cluster::ClusterSource;
 pub(super) use conflicts::{ConflictFeed, ConflictsSource};
 pub(super) use delete::DeleteSource;
 pub(super) use message::MonitorSource;
-pub(super) use snapshot::{DownloadSlot, SnapshotSource};
+pub(super) use snapshot::{DownloadSlot, SnapshotSource, StateOfMoment};
 pub(super) use tree::{EntryStyle, TreeSource};
 pub(super) use watch::WatchSource;
 

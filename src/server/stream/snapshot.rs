@@ -57,7 +57,12 @@ pub(in crate::server) struct SnapshotSource {
 enum Piece {
     Bytes(Vec<u8>),
     End,
+    Failed(ClientError),
 }
+
+/// Makes the state, where it may take as long as it takes; the pin accounts for it as long as it is here.
+pub(in crate::server) type StateOfMoment =
+    Box<dyn FnOnce() -> Result<(Image, Pin), ClientError> + Send>;
 
 impl SnapshotSource {
     /// Begins to make the snapshot. The inbox's event tells the connection that there is more.
@@ -65,15 +70,22 @@ impl SnapshotSource {
     /// # Errors
     /// The system has no thread to give.
     pub(in crate::server) fn begin(
-        header: FileHeader,
-        image: Image,
-        (inbox, pin): (Arc<Inbox>, Pin),
+        network: String,
+        state: StateOfMoment,
+        inbox: Arc<Inbox>,
         slot: DownloadSlot,
     ) -> Result<Self, ClientError> {
         let (sender, pieces) = async_channel::bounded(PIECES_AHEAD);
         let spawned = rt::spawn_thread("download", move || {
-            let (_slot, _pin) = (slot, pin);
+            let _slot = slot;
             let mut writer = PieceWriter { sender, inbox, buffer: Vec::new() };
+            let (image, _pin) = match state() {
+                Ok(state) => state,
+                // Here, too: nobody may be listening any more.
+                Err(error) => return drop(writer.send(Piece::Failed(error))),
+            };
+            let (id, time_ms) = (image.id().clone(), rt::wall_clock_ms());
+            let header = FileHeader { number: 0, network, id, store: 0, time_ms };
             let written =
                 write_snapshot_to(&mut writer, &header, FileId::default(), &image, &mut |_| {});
             // Nobody listens any more, if it failed.
@@ -96,6 +108,7 @@ impl Source for SnapshotSource {
                 Progress::Wrote
             }
             Ok(Piece::End) => Progress::Finished,
+            Ok(Piece::Failed(error)) => Progress::Failed(error),
             Err(TryRecvError::Empty) => Progress::Idle,
             Err(TryRecvError::Closed) => {
                 let text = "the snapshot could not be made";

@@ -113,6 +113,11 @@ pub const HELP: &[Row] = &[
     ),
     hidden(0, "distkv-node set site.lamp 6"),
     run(0, "distkv-node snapshot save", &["snapshot-8.dkv: "]),
+    // This node is too young to remember that moment, and says so.
+    run_to(0, "distkv-node undo --below site --at 10m --dry-run", &[1], &["begins at @"]),
+    run_to(0, "distkv-node undo --below site --at 10m", &[1], &["begins at @"]),
+    run_to(0, "distkv-node undo --below site --at '10m ago' --overwrite", &[1], &["begins at @"]),
+    run_to(0, "distkv-node snapshot save --to before.dkv --at 10m", &[1], &["begins at @"]),
     hidden(0, "cp /var/lib/distkv/{snapshot-6,log-6,log-7}.dkv ."),
     hidden(0, "for n in monday a; do distkv-node snapshot save --to $n.dkv; done"),
     hidden(0, "distkv-node delete site.lamp; distkv-node set site.door true"),

@@ -24,6 +24,7 @@ use crate::error::StorageError;
 use crate::header::LogStart;
 use crate::identity::{Identity, Life};
 use crate::model::ids::Tock;
+use crate::model::path::Path;
 use crate::recover::base::Base;
 use crate::recover::chain::{Chain, LastLog};
 pub use crate::recover::files::Files;
@@ -32,7 +33,7 @@ pub use crate::recover::report::Warning;
 use crate::snapshot::Progress;
 
 /// How to start.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct RecoverOptions {
     /// Truncate at the first damage.
     pub discard_damaged: bool,
@@ -42,6 +43,8 @@ pub struct RecoverOptions {
     pub new_store: u64,
     /// The state at an earlier moment, to look at. It must not be continued.
     pub until: Option<Until>,
+    /// Only what is at and below this path, to look at. It must not be continued.
+    pub below: Option<Path>,
 }
 
 /// A moment in the past.
@@ -128,7 +131,8 @@ pub fn recover(
     let Chain { replay, last, mut found, mut cuts, discarded, .. } = chain;
     warnings.append(&mut found);
     repairs.append(&mut cuts);
-    let is_whole = !discarded && !discarded_all && options.until.is_none();
+    let is_looked_at = options.until.is_some() || options.below.is_some();
+    let is_whole = !discarded && !discarded_all && !is_looked_at;
     let proof = Proof { identity: identity.as_ref(), last: last.as_ref(), from, is_whole };
     let keeps_store = proof.keeps_store(&files, &mut warnings);
     let stopped_cleanly = keeps_store && proof.stopped_cleanly(&files);
@@ -148,7 +152,7 @@ pub fn recover(
         // says how long it is, so it must not get shorter when the power fails.
         repairs.push(Repair::Sync(entry.name.clone()));
     }
-    if !is_whole && options.until.is_some() {
+    if is_looked_at {
         repairs.clear();
     }
     Ok(Recovered {

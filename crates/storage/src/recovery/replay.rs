@@ -8,6 +8,7 @@ use crate::engine::{Image, Knowledge};
 use crate::log::LogBatch;
 use crate::model::ids::{NodeIndex, NodeTable, Tick, Tock};
 use crate::model::left_out::accounted_events;
+use crate::model::path::Path;
 use crate::replica::Committed;
 use crate::replica::come_back::ReplicaImage;
 use crate::tree::Tree;
@@ -24,6 +25,8 @@ pub struct Replay {
     /// At least that of every entry.
     tock: Tock,
     batches: u64,
+    /// Nothing else is kept, if that is said.
+    below: Option<Path>,
 }
 
 impl Replay {
@@ -39,7 +42,15 @@ impl Replay {
             own: None,
             tock: Tock::default(),
             batches: 0,
+            below: None,
         }
+    }
+
+    /// Keeps only what is at and below a path of what comes from now on, if one is given: a state to look at, and
+    /// not to continue.
+    #[must_use]
+    pub fn only_below(self, below: Option<Path>) -> Self {
+        Self { below, ..self }
     }
 
     /// Begins with a state; the seed is for the tree's hashes.
@@ -77,7 +88,10 @@ impl Replay {
         for op in batch.ops {
             match op {
                 Op::Put(change) => self.put(change),
-                Op::Gone { path, newest } => self.changes.remove(path, newest),
+                Op::Gone { path, newest } if is_wanted(&self.below, &path) => {
+                    self.changes.remove(path, newest);
+                }
+                Op::Gone { .. } => {}
             }
         }
         self.changes.bound(&self.base);
@@ -98,7 +112,9 @@ impl Replay {
                 knowledge.tick = knowledge.tick.max(newest.tick);
             }
         }
-        self.changes.put(path, entry);
+        if is_wanted(&self.below, &path) {
+            self.changes.put(path, entry);
+        }
     }
 
     fn learn(&mut self, mut new: Knowledge) {
@@ -126,4 +142,8 @@ impl Replay {
         let replica = ReplicaImage { id, table, tree, seen, mark, tick, tock };
         Some(Image { replica, group, decided })
     }
+}
+
+fn is_wanted(below: &Option<Path>, path: &Path) -> bool {
+    below.as_ref().is_none_or(|below| path.strip_prefix(below).is_some())
 }

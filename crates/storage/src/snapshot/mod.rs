@@ -8,7 +8,9 @@
 mod reader;
 mod writer;
 
-pub use reader::{SnapshotReader, SnapshotSummary, read_snapshot, verify_snapshot};
+pub use reader::{
+    SnapshotReader, SnapshotSummary, read_snapshot, read_snapshot_below, verify_snapshot,
+};
 pub use writer::{SnapshotInfo, write_snapshot, write_snapshot_as, write_snapshot_to};
 
 const KNOWLEDGE: u64 = 3;

@@ -252,15 +252,34 @@ pub fn read_snapshot(
     hash_seed: u64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(FileHeader, Image), StorageError> {
+    read_snapshot_below(name, source, None, hash_seed, progress)
+}
+
+/// The same, and of the entries only those at and below a path, if one is given: a state to look at, and not to
+/// continue.
+///
+/// # Errors
+/// [`StorageError`] says what is wrong with it.
+pub fn read_snapshot_below(
+    name: &str,
+    source: Box<dyn Read + Send>,
+    below: Option<&Path>,
+    hash_seed: u64,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(FileHeader, Image), StorageError> {
     let mut reader = SnapshotReader::new(name, source)?;
-    let expected = usize::try_from(reader.total).unwrap_or(usize::MAX);
+    // Of a part nobody knows how much it is.
+    let expected = if below.is_some() { 0 } else { reader.total };
+    let expected = usize::try_from(expected).unwrap_or(usize::MAX);
     let mut tree = BulkTree::new(hash_seed, expected);
     let mut tock = Tock::default();
     let mut frame = reader.offset;
     while let Some(Committed { path, entry }) = reader.next()? {
         tock = tock.max(entry.tock());
-        let is_tombstone = entry.is_tombstone();
-        tree.push(path, entry, is_tombstone);
+        if below.is_none_or(|below| path.strip_prefix(below).is_some()) {
+            let is_tombstone = entry.is_tombstone();
+            tree.push(path, entry, is_tombstone);
+        }
         if frame != reader.offset {
             frame = reader.offset;
             progress(reader.progress());

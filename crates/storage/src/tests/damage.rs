@@ -19,8 +19,13 @@ use crate::memory_disk::MemoryDisk;
 use crate::recover::{RecoverOptions, Recovered, Warning, recover};
 use crate::snapshot::{snapshot_name, verify_snapshot};
 
-pub(super) const OPTIONS: RecoverOptions =
-    RecoverOptions { discard_damaged: false, hash_seed: 4, new_store: 99, until: None };
+pub(super) const OPTIONS: RecoverOptions = RecoverOptions {
+    discard_damaged: false,
+    hash_seed: 4,
+    new_store: 99,
+    until: None,
+    below: None,
+};
 
 pub(super) fn start(
     disk: &MemoryDisk,

@@ -92,12 +92,12 @@ struct WantedArgs {
 }
 
 /// Of one path; at least one of the values is there, and they differ.
-struct Difference {
-    path: Path,
+pub(super) struct Difference {
+    pub(super) path: Path,
     /// What the network has, and the entry's newest event.
-    now: Option<(Vec<u8>, Vec<u8>)>,
+    pub(super) now: Option<(Vec<u8>, Vec<u8>)>,
     /// What the file has.
-    then: Option<Value>,
+    pub(super) then: Option<Value>,
 }
 
 pub(in crate::cli) async fn run_diff(args: DiffArgs) -> Result<(), CliError> {
@@ -145,34 +145,7 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
 impl WantedArgs {
     /// All differences, in the order of the paths.
     async fn compare(&self, remote: &Remote, json: bool) -> Result<Vec<Difference>, CliError> {
-        let mut wanted = self.read()?;
-        let mut fields = Fields::at(&self.below);
-        fields.u64("nchain", 1);
-        let mut bar = ProgressBar::new("comparing", json);
-        let (mut compared, mut found) = (0, Vec::new());
-        let mut stream = remote.stream("get_tree", &fields).await?;
-        while let Some(event) = remote.next(&mut stream).await? {
-            let StreamEvent::Item { path, message } = event else { continue };
-            let (Some(value), Some(chain)) = (message.get("value"), message.get("chain")) else {
-                continue;
-            };
-            let path = self.below.join(&path.unwrap_or_default());
-            let path = path.map_err(|error| CliError::Failure(error.to_string()))?;
-            let then = wanted.remove(&path);
-            // Clients write one value in several ways.
-            let is_equal = |then: &Value| {
-                then.as_bytes() == value || json_of(then.as_bytes()) == json_of(value)
-            };
-            if !then.as_ref().is_some_and(is_equal) {
-                found.push(Difference { path, now: Some((value.to_vec(), chain.to_vec())), then });
-            }
-            compared += 1;
-            bar.entries(compared, 0);
-        }
-        let added = wanted.into_iter();
-        found.extend(added.map(|(path, then)| Difference { path, now: None, then: Some(then) }));
-        found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-        Ok(found)
+        compare(remote, &self.below, self.read()?, json).await
     }
 
     /// What the file says.
@@ -210,6 +183,42 @@ impl WantedArgs {
             }
         }
     }
+}
+
+/// What the network has at and below a path, against what is wanted there: all differences, in the order of the
+/// paths.
+pub(super) async fn compare(
+    remote: &Remote,
+    below: &Path,
+    mut wanted: BTreeMap<Path, Value>,
+    json: bool,
+) -> Result<Vec<Difference>, CliError> {
+    let mut fields = Fields::at(below);
+    fields.u64("nchain", 1);
+    let mut bar = ProgressBar::new("comparing", json);
+    let (mut compared, mut found) = (0, Vec::new());
+    let mut stream = remote.stream("get_tree", &fields).await?;
+    while let Some(event) = remote.next(&mut stream).await? {
+        let StreamEvent::Item { path, message } = event else { continue };
+        let (Some(value), Some(chain)) = (message.get("value"), message.get("chain")) else {
+            continue;
+        };
+        let path = below.join(&path.unwrap_or_default());
+        let path = path.map_err(|error| CliError::Failure(error.to_string()))?;
+        let then = wanted.remove(&path);
+        // Clients write one value in several ways.
+        let is_equal =
+            |then: &Value| then.as_bytes() == value || json_of(then.as_bytes()) == json_of(value);
+        if !then.as_ref().is_some_and(is_equal) {
+            found.push(Difference { path, now: Some((value.to_vec(), chain.to_vec())), then });
+        }
+        compared += 1;
+        bar.entries(compared, 0);
+    }
+    let added = wanted.into_iter();
+    found.extend(added.map(|(path, then)| Difference { path, now: None, then: Some(then) }));
+    found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
 }
 
 impl Difference {
@@ -264,15 +273,15 @@ impl Difference {
 
 /// What was done.
 #[derive(Debug, Clone, Copy, Default)]
-struct Done {
-    set: u64,
-    deleted: u64,
+pub(super) struct Done {
+    pub(super) set: u64,
+    pub(super) deleted: u64,
     /// Changed by somebody else since it was compared.
-    changed: u64,
+    pub(super) changed: u64,
 }
 
 /// Makes all changes. What was done is right also if it stops before.
-async fn carry_out(
+pub(super) async fn carry_out(
     remote: &Remote,
     differences: &[Difference],
     done: &mut Done,

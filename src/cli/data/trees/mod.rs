@@ -5,3 +5,4 @@ pub(in crate::cli) mod copy;
 pub(in crate::cli) mod import;
 pub(in crate::cli) mod ls;
 pub(in crate::cli) mod tree;
+pub(in crate::cli) mod undo;

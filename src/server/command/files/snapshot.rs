@@ -10,15 +10,17 @@ use crate::engine::Engine;
 use crate::engine::take_in::TakenIn;
 use crate::hub::Hub;
 use crate::model::meta::{AUTH_PATH, login};
+use crate::model::path::{Path, PathBytes};
 use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::reply::{write_error, write_result};
+use crate::protocol::client::request::SnapshotOf;
 use crate::protocol::client::stored::RestorePiece;
 use crate::protocol::client::{Action, ClientError, ErrorCode};
-use crate::rt;
 use crate::server::access::authorise::Target;
 use crate::server::connections::session::{Context, HeavyJob, Session, Then};
+use crate::server::info::PastRefusal;
 use crate::server::snapshot_upload::Upload;
-use crate::server::stream::{DownloadSlot, SnapshotSource};
+use crate::server::stream::{DownloadSlot, SnapshotSource, StateOfMoment};
 use crate::storage::FileHeader;
 use crate::tree::Tree;
 
@@ -28,21 +30,31 @@ impl Session {
         &mut self,
         cx: &Context<'_>,
         seq: u64,
+        wanted: &SnapshotOf<'_>,
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::GetSnapshot, Target::Node)?;
         Self::check_ready(cx)?;
         self.check_room(cx, seq)?;
         let slot = DownloadSlot::take(&cx.shared.downloads)?;
-        let image = cx.hub.read(Engine::image);
-        let pin = self.account.pin(image.replica.tree.memory_bytes());
-        let header = FileHeader {
-            number: 0,
-            network: cx.shared.info.status().network,
-            id: image.id().clone(),
-            store: 0,
-            time_ms: rt::wall_clock_ms(),
+        let network = cx.shared.info.status().network;
+        let account = Arc::clone(&self.account);
+        let state: StateOfMoment = match wanted.at {
+            None => {
+                let image = cx.hub.read(Engine::image);
+                let pin = account.pin(image.replica.tree.memory_bytes());
+                Box::new(move || Ok((image, pin)))
+            }
+            Some(at) => {
+                let below = wanted.below.as_ref().map_or_else(Path::root, PathBytes::to_path);
+                let info = Arc::clone(&cx.shared.info);
+                Box::new(move || {
+                    let image = info.past(at, &below).map_err(not_recalled)?;
+                    let pin = account.pin(image.replica.tree.memory_bytes());
+                    Ok((image, pin))
+                })
+            }
         };
-        let source = SnapshotSource::begin(header, image, (Arc::clone(&self.inbox), pin), slot)?;
+        let source = SnapshotSource::begin(network, state, Arc::clone(&self.inbox), slot)?;
         self.open_stream(cx, seq, Box::new(source));
         Ok(Then::Continue)
     }
@@ -113,6 +125,25 @@ impl Session {
             return Err(ClientError::new(ErrorCode::ReadOnly, text));
         }
         Ok(())
+    }
+}
+
+fn not_recalled(refusal: PastRefusal) -> ClientError {
+    match refusal {
+        PastRefusal::NoDataDirectory => ClientError::new(
+            ErrorCode::Denied,
+            "this node keeps its data in memory and remembers no past; ask a node that runs with --data-dir",
+        ),
+        PastRefusal::Before { time_ms, tock } => ClientError::new(
+            ErrorCode::NotFound,
+            format!(
+                "the past that this node keeps begins at @{}.{:03} (tock {tock}), which is later than you ask for; \
+                 --keep-for and --keep-size set how much a node keeps",
+                time_ms / 1_000,
+                time_ms % 1_000
+            ),
+        ),
+        PastRefusal::Failed(text) => ClientError::new(ErrorCode::StorageFailed, text),
     }
 }
 

@@ -9,4 +9,5 @@ mod snapshots;
 mod spelling;
 mod trees;
 mod types;
+mod undo;
 mod verify;

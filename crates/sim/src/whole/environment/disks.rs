@@ -207,8 +207,13 @@ impl Whole<'_> {
 /// What a directory holds.
 fn read_disk(disk: &MemoryDisk, name: &NodeName) -> Result<Image, String> {
     let dir = DataDir::on(Arc::new(disk.fork()) as Arc<dyn Disk>);
-    let options =
-        RecoverOptions { discard_damaged: false, hash_seed: 1, new_store: 1, until: None };
+    let options = RecoverOptions {
+        discard_damaged: false,
+        hash_seed: 1,
+        new_store: 1,
+        until: None,
+        below: None,
+    };
     let recovered = dir.recover("net", name.as_str(), &options, &mut |_, _| {});
     let image = recovered.map_err(|error| error.to_string())?.image;
     image.ok_or_else(|| "there is nothing".to_owned())

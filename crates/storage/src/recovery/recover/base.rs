@@ -7,7 +7,7 @@ use crate::log::LogReader;
 use crate::recover::files::Files;
 use crate::recover::{Owner, RecoverOptions, Until};
 use crate::replay::Replay;
-use crate::snapshot::{Progress, SnapshotReader, read_snapshot};
+use crate::snapshot::{Progress, SnapshotReader, read_snapshot_below};
 
 /// The state to begin with.
 pub(super) struct Base {
@@ -23,7 +23,7 @@ pub(super) struct Base {
 impl Base {
     /// For a start without anything.
     pub(super) fn nothing(options: &RecoverOptions) -> Self {
-        let replay = Replay::new(options.hash_seed);
+        let replay = Replay::new(options.hash_seed).only_below(options.below.clone());
         Self { replay, number: 0, bad: Vec::new(), discarded: true }
     }
 }
@@ -48,7 +48,7 @@ pub(super) fn find(
             Err(error) => return Err(error),
         }
     }
-    let replay = Replay::new(options.hash_seed);
+    let replay = Replay::new(options.hash_seed).only_below(options.below.clone());
     match files.logs.first_key_value() {
         None if bad.is_empty() => Ok(Base { replay, number: 0, bad, discarded: false }),
         Some((number, _)) if starts_empty(disk, *number)? => {
@@ -80,12 +80,13 @@ fn load(
         }
     }
     let mut told = |state: Progress| progress(name, state);
-    let (header, image) = read_snapshot(name, open()?, options.hash_seed, &mut told)?;
+    let below = options.below.as_ref();
+    let (header, image) = read_snapshot_below(name, open()?, below, options.hash_seed, &mut told)?;
     owner.check(name, &header.network, header.id.name.as_str())?;
     if header.number != number {
         return Err(StorageError::Misnamed { file: name.to_owned(), found: header.number });
     }
-    Ok(Some(Replay::from_image(image, options.hash_seed)))
+    Ok(Some(Replay::from_image(image, options.hash_seed).only_below(options.below.clone())))
 }
 
 fn starts_empty(disk: &dyn Disk, number: u64) -> Result<bool, StorageError> {

@@ -1,6 +1,7 @@
 //! How a client's message is decoded into a typed [`Request`].
 
 use super::coerce::{read_integer, read_natural};
+use crate::model::ids::Tock;
 use crate::model::path::PathBytes;
 use crate::model::tick_set::TickSet;
 use crate::model::value::{Kind, ReadError, Reader};
@@ -10,8 +11,8 @@ use crate::protocol::client::batch::BatchRequest;
 use crate::protocol::client::error::{ClientError, ErrorCode};
 use crate::protocol::client::field::{Field, Fields, wrong};
 use crate::protocol::client::request::{
-    AclTest, BadMessage, ChainLength, ClientMessage, LEAVE_TIMEOUT_MS_MAX, Request, RequestPath,
-    StateParts, TreeScope, WatchConflicts,
+    AclTest, BadMessage, ChainLength, ClientMessage, LEAVE_TIMEOUT_MS_MAX, PastMoment, Request,
+    RequestPath, SnapshotOf, StateParts, TreeScope, WatchConflicts,
 };
 use crate::protocol::client::shards::decode_list_shards;
 use crate::protocol::client::stored::{
@@ -85,6 +86,35 @@ fn decode_seq(fields: &Fields<'_>) -> Result<u64, ClientError> {
     Reader::new(raw).read_u64().map_err(|e| wrong(Field::Seq, &e))
 }
 
+fn decode_snapshot_of<'a>(fields: &Fields<'a>) -> Result<SnapshotOf<'a>, ClientError> {
+    let bad = |field: Field| {
+        ClientError::bad_request(format!("'{}' is a natural number below 2^62", field.name()))
+    };
+    let natural = |field: Field| match fields.int_or_nil(field)? {
+        Some(number) => u64::try_from(number).map(Some).map_err(|_| bad(field)),
+        None => Ok(None),
+    };
+    let at = match (natural(Field::Time)?, natural(Field::Tock)?) {
+        (Some(time_ms), None) => Some(PastMoment::Time(time_ms)),
+        (None, Some(tock)) => {
+            Some(PastMoment::Tock(Tock::new(tock).ok_or_else(|| bad(Field::Tock))?))
+        }
+        (None, None) => None,
+        (Some(_), Some(_)) => {
+            return Err(ClientError::bad_request("give 'time' or 'tock', not both"));
+        }
+    };
+    let below = match fields.get(Field::Path) {
+        Some(_) => Some(fields.path(Field::Path)?),
+        None => None,
+    };
+    if below.is_some() && at.is_none() {
+        let text = "'path' is for states of the past, with 'time' or 'tock'";
+        return Err(ClientError::bad_request(text));
+    }
+    Ok(SnapshotOf { at, below })
+}
+
 fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {
     Ok(match action {
         Action::GetValue | Action::GetInternal => decode_get(action, fields)?,
@@ -137,7 +167,7 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::Cluster => Request::Cluster,
         Action::WatchCluster => Request::WatchCluster,
         Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
-        Action::GetSnapshot => Request::GetSnapshot,
+        Action::GetSnapshot => Request::GetSnapshot(decode_snapshot_of(fields)?),
         Action::Restore => Request::Restore(decode_restore_piece(fields)?),
         Action::Save => {
             Request::Save { file: fields.text(Field::Path)?, full: fields.flag(Field::Full)? }

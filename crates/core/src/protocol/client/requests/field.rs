@@ -118,6 +118,7 @@ fields! {
     Superseded = "superseded",
     Task = "task",
     Tick = "tick",
+    Time = "time",
     Timeout = "timeout",
     Tock = "tock",
     Topic = "topic",

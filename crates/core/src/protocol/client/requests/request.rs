@@ -1,7 +1,7 @@
 //! Typed requests, borrowing from the bytes that they came in.
 //! [`decode`](mod@crate::protocol::client::decode) reads them.
 
-use crate::model::ids::{Millis, Tick};
+use crate::model::ids::{Millis, Tick, Tock};
 use crate::model::path::{Path, PathBytes};
 use crate::model::tick_set::TickSet;
 use crate::protocol::client::action::Action;
@@ -175,6 +175,24 @@ pub struct AclTest<'a> {
     pub acl: Option<&'a str>,
 }
 
+/// Which state `get_snapshot` is to give.
+#[derive(Debug, Default)]
+pub struct SnapshotOf<'a> {
+    /// A moment of the node's past. None: now.
+    pub at: Option<PastMoment>,
+    /// Of the past: only what is at and below this path.
+    pub below: Option<PathBytes<'a>>,
+}
+
+/// A moment of a node's past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PastMoment {
+    /// The node's time, milliseconds since 1970.
+    Time(u64),
+    /// The network's counter.
+    Tock(Tock),
+}
+
 /// What is asked for.
 #[derive(Debug)]
 pub enum Request<'a> {
@@ -304,7 +322,7 @@ pub enum Request<'a> {
         node: &'a str,
     },
     /// `get_snapshot`.
-    GetSnapshot,
+    GetSnapshot(SnapshotOf<'a>),
     /// `restore`.
     Restore(RestorePiece<'a>),
     /// `save`.
@@ -373,7 +391,7 @@ impl Request<'_> {
             | Self::Root { .. }
             | Self::ListShards(_)
             | Self::ForgetMember { .. }
-            | Self::GetSnapshot
+            | Self::GetSnapshot(_)
             | Self::Restore(_)
             | Self::Save { .. }
             | Self::Log { .. }

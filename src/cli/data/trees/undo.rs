@@ -1,0 +1,174 @@
+//! `undo`: what was deleted below a path since a moment, made anew.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::Path as FilePath;
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use super::apply::{Difference, Done, carry_out, compare};
+use crate::cli::error::CliError;
+use crate::cli::files::read::read_state;
+use crate::cli::files::write::NewFile;
+use crate::cli::remote::{RemoteArgs, parse_path};
+use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
+use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
+use crate::cli::terminal::progress::ProgressBar;
+use crate::cli::terminal::times::{parse_time, show_time};
+use crate::client::Fields;
+use crate::model::path::Path;
+use crate::model::value::Value;
+use crate::rt;
+
+/// Bring back what was deleted below a path since a moment
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node undo --below site --at 10m --dry-run
+  distkv-node undo --below site --at 10m
+  distkv-node undo --below site --at '10m ago' --overwrite
+
+A node with a data directory remembers its past (see `run --keep-for`). The node that is asked looks up \
+what was below the path at that moment; entries that had a value then and have none now are set to it \
+again, as new changes, which all nodes get. What has another value now, or is new, was changed later: it \
+is printed, and kept, unless --overwrite is given: that sets changed entries back, too. Nothing is ever \
+deleted. Each entry is set only if nobody changes it meanwhile.
+
+Times are those at which changes came to the node that is asked.
+
+Exit code: 0 done, 1 the node remembers no such moment, or stopped at an error; 2 usage.")]
+pub(in crate::cli) struct UndoArgs {
+    /// Only what is at and below this path; ':' is everything
+    #[arg(long, value_name = "PATH", value_parser = parse_path)]
+    below: Path,
+
+    /// The moment just before the mistake, like 2026-11-20T12:00 (UTC), 'yesterday 14:00', or 10m for 10
+    /// minutes ago
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    at: u64,
+
+    /// Also set back what has another value now
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Print what would be done, and do nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
+    let json = args.remote.json;
+    if args.below.strip_prefix(&Path::system_root()).is_some() {
+        let text = "what is below :n belongs to the system: set it again with the command for it";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    let then = args.look_up().await?;
+    let remembered = then.len() as u64;
+    let remote = args.remote.connect().await?;
+    let found = compare(&remote, &args.below, then, json).await?;
+    let is_undone = |difference: &Difference| {
+        difference.then.is_some() && (difference.now.is_none() || args.overwrite)
+    };
+    let (undone, kept): (Vec<_>, Vec<_>) = found.into_iter().partition(is_undone);
+    let mut output = Output::new(json);
+    if args.dry_run {
+        undone.iter().try_for_each(|difference| print(difference, "restore", &mut output))?;
+    }
+    kept.iter().try_for_each(|difference| print(difference, "keep", &mut output))?;
+    output.flush()?;
+    let mut done = Done::default();
+    let mut undoing = Ok(());
+    if !args.dry_run {
+        let mut bar = ProgressBar::new("undoing", json);
+        let total = undone.len() as u64;
+        let carried = carry_out(&remote, &undone, &mut done, |count| bar.entries(count, total));
+        undoing = carried.await;
+    }
+    let kept = kept.len() as u64;
+    let text = || {
+        let (set, at) = (count_of(done.set, "entry", "entries"), show_time(args.at));
+        let mut text = format!("{set} set as of {at}, {kept} changed later and kept");
+        if args.dry_run {
+            let count = count_of(undone.len() as u64, "entry", "entries");
+            text = format!("{count} would be set as of {at}, {kept} changed later and kept");
+        }
+        if remembered == 0 {
+            text.push_str("; nothing was there at that moment");
+        }
+        text
+    };
+    output.either(
+        || {
+            let would = if args.dry_run { undone.len() as u64 } else { done.set };
+            json!({
+                "restored": would, "kept": kept, "changed_meanwhile": done.changed,
+                "dry_run": args.dry_run,
+            })
+        },
+        text,
+    )?;
+    output.flush()?;
+    undoing?;
+    if done.changed > 0 {
+        let count = count_of(done.changed, "entry was", "entries were");
+        return Err(CliError::Failure(format!("{count} changed meanwhile and left alone")));
+    }
+    Ok(())
+}
+
+impl UndoArgs {
+    /// What was there at the moment.
+    async fn look_up(&self) -> Result<BTreeMap<Path, Value>, CliError> {
+        let mut wanted = Fields::at(&self.below);
+        wanted.u64("time", self.at);
+        let mut remote = self.remote.clone();
+        remote.answer = Some(PAST_TIMEOUT);
+        // By way of a file: it may be more than memory should hold twice.
+        let name = format!("distkv-undo-{:016x}", rt::random_u64());
+        let mut file = NewFile::create(&env::temp_dir().join(name))?;
+        fetch(&mut file, FilePath::new("the past state"), &remote, &wanted).await?;
+        let (path, json) = (file.temporary(), self.remote.json);
+        let state = rt::spawn_blocking(move || read_state(&path, json)).await?;
+        drop(file);
+        let entries = state.image.replica.tree.subtree(&self.below);
+        let valued = entries.filter_map(|(path, entry)| Some((path.clone(), entry.value()?)));
+        let system = Path::system_root();
+        valued
+            .filter(|(path, _)| path.strip_prefix(&system).is_none())
+            .map(|(path, value)| match Value::new(value) {
+                Ok(value) => Ok((path, value)),
+                Err(error) => Err(CliError::Failure(format!("{path}: {error}"))),
+            })
+            .collect()
+    }
+}
+
+/// Prints what is done with an entry.
+fn print(difference: &Difference, what: &str, output: &mut Output) -> Result<(), CliError> {
+    let path = difference.path.to_string();
+    let now = difference.now.as_ref().map(|(value, _)| value.as_slice());
+    let then = difference.then.as_ref().map(Value::as_bytes);
+    output.either(
+        || {
+            let value = |value: Option<&[u8]>| value.map_or(Json::Null, json_of);
+            json!({"path": path, "change": what, "now": value(now), "then": value(then)})
+        },
+        || {
+            let path = printable(&path);
+            match (now, then) {
+                (None, then) => format!("+ {path}  {}", then.map(text_of).unwrap_or_default()),
+                (Some(now), Some(then)) if what == "restore" => {
+                    format!("~ {path}  {} -> {}", text_of(now), text_of(then))
+                }
+                (Some(now), Some(then)) => {
+                    format!("kept {path}  {} (was {})", text_of(now), text_of(then))
+                }
+                (Some(now), None) => format!("kept {path}  {} (is new)", text_of(now)),
+            }
+        },
+    )
+}

@@ -1,0 +1,118 @@
+//! `undo` and `snapshot save --at`: a node's past, asked for by a client of another node's network.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::cli::command::{Done, run};
+use crate::processes::{NodeProcess, wait_until};
+
+fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
+    run(&[arguments, &["--connect", &node.client.to_string()]].concat(), &[], b"")
+}
+
+fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
+    let done = at(node, arguments);
+    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
+    done.stdout
+}
+
+fn import(node: &NodeProcess, lines: &str) {
+    let connect = node.client.to_string();
+    let done = run(&["import", "-", "--connect", &connect], &[], lines.as_bytes());
+    assert_eq!(done.code, 0, "{}", done.stderr);
+}
+
+fn with_data(name: &str, network: &str, dir: &Path) -> NodeProcess {
+    let dir = dir.to_str().unwrap();
+    let any = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--peer-wait", "0s"];
+    NodeProcess::start_in(network, name, &[&["run", "--data-dir", dir][..], &any].concat())
+}
+
+/// A moment after all that was changed so far and before all that is changed later, as the node's log has them: its
+/// times are those of batches, to the millisecond.
+fn moment() -> String {
+    let now = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        u64::try_from(since.as_millis()).unwrap()
+    };
+    let before = now();
+    wait_until("the clock goes on", || (now() > before + 1).then_some(()));
+    format!("@{}.{:03}", (before + 1) / 1_000, (before + 1) % 1_000)
+}
+
+#[test]
+fn a_wrong_deletion_is_undone_from_any_client_and_what_came_later_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = format!("undo-{}", std::process::id());
+    let n1 = with_data("n1", &network, folder.path());
+    let n2 = NodeProcess::join("n2", &[&n1]);
+    let lines: String =
+        (0..2_000).map(|n| format!("{{\"path\": \"site.n:{n}\", \"value\": {n}}}\n")).collect();
+    import(&n1, &lines);
+    ok(&n1, &["set", "other", "1"]);
+    let too_early = "@1600000000";
+    let then = moment();
+    ok(&n2, &["delete", "site", "--recursive"]);
+    ok(&n2, &["set", "site.n:7", "\"new\""]);
+    ok(&n2, &["set", "site.more", "true"]);
+    ok(&n2, &["set", "other", "2", "--copies", "1"]);
+
+    // Only who has a data directory remembers; the error says so.
+    let undo = ["undo", "--below", "site", "--at", &then];
+    let done = at(&n2, &undo);
+    assert!(done.code == 1 && done.stderr.contains("--data-dir"), "{}", done.stderr);
+    let done = at(&n1, &["undo", "--below", "site", "--at", too_early]);
+    assert!(done.code == 1 && done.stderr.contains("begins at @"), "{}", done.stderr);
+    let done = at(&n1, &["undo", "--below", ":n.auth", "--at", &then]);
+    assert_eq!(done.code, 2, "{}", done.stderr);
+
+    let shown = ok(&n1, &[&undo[..], &["--dry-run"]].concat());
+    let rows: Vec<&str> = shown.lines().collect();
+    assert_eq!(rows.len(), 1_999 + 2 + 1, "{shown}");
+    assert!(rows.contains(&"+ site.n:8  8") && rows.contains(&"kept site.n:7  \"new\" (was 7)"));
+    assert!(rows.contains(&"kept site.more  true (is new)"));
+    assert!(rows[2_001].starts_with("1999 entries would be set as of "), "{}", rows[2_001]);
+    assert_eq!(at(&n1, &["get", "site.n:8"]).code, 1, "nothing was done");
+
+    let told = ok(&n1, &[&undo[..], &["--json"]].concat());
+    let last: Json = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "restored": 1_999, "kept": 2, "changed_meanwhile": 0, "dry_run": false,
+    });
+    assert_eq!(last, expected, "{told}");
+    wait_until("the other node has it, too", || {
+        (at(&n2, &["get", "site.n:1999"]).stdout == "1999\n").then_some(())
+    });
+    assert_eq!(ok(&n2, &["get", "site.n:7"]), "\"new\"\n");
+    assert_eq!(ok(&n2, &["get", "site.more"]), "true\n");
+    assert_eq!(ok(&n2, &["get", "other"]), "2\n", "it is not below the path");
+    // Again, and there is nothing left to do; what was changed is set back only if that is said.
+    let told = ok(&n1, &undo);
+    assert!(told.contains("\n0 entries set as of "), "{told}");
+    ok(&n1, &[&undo[..], &["--overwrite"]].concat());
+    assert_eq!(ok(&n1, &["get", "site.n:7"]), "7\n");
+    assert_eq!(ok(&n1, &["get", "site.more"]), "true\n", "nothing is deleted");
+    assert_eq!(ok(&n1, &["get", "other"]), "2\n");
+}
+
+#[test]
+fn a_past_state_is_saved_by_a_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = format!("past-{}", std::process::id());
+    let n1 = with_data("n1", &network, &folder.path().join("n1"));
+    ok(&n1, &["set", "a", "1"]);
+    // Also across a snapshot.
+    let then = moment();
+    ok(&n1, &["set", "a", "2"]);
+    ok(&n1, &["snapshot", "save"]);
+    ok(&n1, &["set", "a", "3"]);
+    let file = folder.path().join("then.jsonl");
+    let to = ["snapshot", "save", "--to", file.to_str().unwrap(), "--format", "jsonl"];
+    ok(&n1, &[&to[..], &["--at", &then]].concat());
+    let text = std::fs::read_to_string(&file).unwrap();
+    let line: Json = serde_json::from_str(text.trim()).unwrap();
+    assert_eq!((&line["path"], &line["value"]), (&"a".into(), &1.into()), "{text}");
+    assert_eq!(ok(&n1, &["get", "a"]), "3\n");
+    assert_eq!(at(&n1, &["snapshot", "save", "--at", &then]).code, 2, "without --to");
+}
