@@ -33,7 +33,7 @@ Examples:
   distkv-node snapshot save --to monday.bin --format distkv
   distkv-node snapshot save --to - --format jsonl | jq .path
   distkv-node snapshot save                  # in the node's data directory
-  distkv-node snapshot save --to before.dkv --at 10m  # as it was 10 minutes ago
+  distkv-node snapshot save --to before.dkv --at 10m  # 10 minutes ago
 
 The node goes on serving meanwhile; the file holds the state at one moment. Without --to the \
 node makes a snapshot in its own data directory, as it does by itself from time to time. A \
