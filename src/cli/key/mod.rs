@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use distkv_command::key_file::{KeyFileTrouble, create, read, replace};
+use distkv_command::key_file::{KeyFileTrouble, create, read, replace, update};
 use distkv_tls::Ca;
 use serde_json::json;
 
@@ -230,12 +230,11 @@ fn change(
     done: &str,
     change: impl FnOnce(&mut KeyRing, KeyId) -> Result<Applied, RingError>,
 ) -> Result<(), CliError> {
-    let mut file = read(path).map_err(failure)?;
-    let applied = change(&mut file.ring, id)
+    let mut applied = Applied::Already;
+    let changed = update(path, |file| change(&mut file.ring, id).map(|did| applied = did));
+    changed
+        .map_err(failure)?
         .map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))?;
-    if applied == Applied::Changed {
-        replace(path, &file).map_err(failure)?;
-    }
     let mut output = Output::new(json);
     output.either(
         || json!({"key": id.to_string(), "changed": applied == Applied::Changed}),

@@ -7,12 +7,14 @@
 //! | `certificates` | the certificate that clients are shown |
 //! | `file_jobs` | what clients may have this node write: files, snapshots, a log |
 //! | `files` | the directory in which clients may write files |
+//! | `keys` | which cluster keys the nodes have, and changing them |
 //! | `log` | a log that a client has started |
 //! | `load` | takes in a saved state or a change log of the Python DistKV |
 
 pub(super) mod certificates;
 pub(super) mod file_jobs;
 pub(super) mod files;
+mod keys;
 pub(super) mod load;
 mod log;
 pub(super) mod port;

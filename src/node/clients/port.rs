@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use super::file_jobs::Saving;
+use super::keys;
 use crate::engine::Engine;
 use crate::engine::view::StateView;
 use crate::membership;
-use crate::model::ids::Millis;
+use crate::model::ids::{Millis, NodeName};
 use crate::node::config::Config;
 use crate::node::durable::Durable;
 use crate::node::lifecycle::file_descriptors::Shares;
@@ -18,7 +19,8 @@ use crate::node::link::{LinkInfo, Links};
 use crate::node::membership::identity::SOFTWARE;
 use crate::rt::{self, TcpListener};
 use crate::server::{
-    FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
+    FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, MemberInfo,
+    MemberState, NodeInfo, NodeStatus,
     Server, ServerConfig, StorageStatus, TlsSettings,
 };
 
@@ -176,6 +178,19 @@ impl NodeInfo for ClientPortInfo {
             }
         }
         one_row_each(members)
+    }
+
+    fn keys(&self) -> Option<KeysView> {
+        keys::view(&*self.links.upgrade()?, self.members())
+    }
+
+    fn change_keys(&self, order: KeyOrder) -> Result<(String, bool), KeyRefusal> {
+        let links = self.links.upgrade().ok_or(KeyRefusal::NoKey)?;
+        keys::change(&links, self.members(), order)
+    }
+
+    fn forget_keys_of(&self, name: &NodeName) -> bool {
+        self.links.upgrade().is_some_and(|links| keys::forget(&links, &self.members(), name))
     }
 
     fn leave(&self) {

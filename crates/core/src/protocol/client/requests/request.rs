@@ -175,6 +175,30 @@ pub struct AclTest<'a> {
     pub acl: Option<&'a str>,
 }
 
+/// A change of the cluster's keys.
+#[derive(Debug)]
+pub enum KeyChange<'a> {
+    /// `key_add`.
+    Add {
+        /// The key's 32 bytes.
+        secret: &'a [u8],
+    },
+    /// `key_use`.
+    Use {
+        /// The key's id, as sent.
+        id: &'a str,
+        /// Also if members lack it.
+        force: bool,
+    },
+    /// `key_remove`.
+    Remove {
+        /// The key's id, as sent.
+        id: &'a str,
+        /// Also if members use it.
+        force: bool,
+    },
+}
+
 /// What is asked for.
 #[derive(Debug)]
 pub enum Request<'a> {
@@ -303,6 +327,10 @@ pub enum Request<'a> {
         /// The member's name.
         node: &'a str,
     },
+    /// `key_list`.
+    KeyList,
+    /// `key_add`, `key_use`, `key_remove`.
+    ChangeKeys(KeyChange<'a>),
     /// `get_snapshot`.
     GetSnapshot,
     /// `restore`.
@@ -395,6 +423,8 @@ impl Request<'_> {
             | Self::LogStop
             | Self::Leave { .. }
             | Self::AuthInfo
+            | Self::KeyList
+            | Self::ChangeKeys(_)
             | Self::Forge
             | Self::Auth(_) => false,
         }
