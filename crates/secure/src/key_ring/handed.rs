@@ -159,7 +159,7 @@ impl KeyRing {
             // The smallest id: all nodes that lose their primary choose the same one.
             let smallest = after.keys.iter().map(Key::id).min().ok_or(RingError::Disjoint)?;
             let ordered = [after.used, theirs.used].into_iter().flatten().map(|used| used.id);
-            let known = ordered.filter(|id| after.lookup(*id).is_some()).last();
+            let known = ordered.filter(|id| after.lookup(*id).is_some()).next_back();
             after.primary = known.unwrap_or(smallest);
         }
         merged.primary = Some(after.primary).filter(|primary| *primary != self.primary);
