@@ -13,6 +13,7 @@ use crate::processes::{self, NodeProcess, PROGRAM, field, wait_until};
 mod keys;
 mod links;
 mod moving;
+mod rotate;
 mod rotation;
 
 /// A folder with key files of a network that no other test uses.
