@@ -38,7 +38,8 @@ pub use config::ServerConfig;
 pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView,
-    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, SnapshotStatus, StorageStatus,
+    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, SnapshotStatus,
+    StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 

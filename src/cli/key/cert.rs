@@ -32,7 +32,9 @@ pub(super) fn run(args: &CertArgs, remote: &RemoteArgs) -> Result<(), CliError> 
     let now = rt::wall_clock_ms() / 1_000;
     let usage = |error: distkv_tls::ca::CaError| CliError::Usage(error.to_string());
     let (name, identity) = match (&args.user, args.servers.first()) {
-        (Some(user), _) => (user.as_str(), Some(ca.issue_user(user, args.days, now).map_err(usage)?)),
+        (Some(user), _) => {
+            (user.as_str(), Some(ca.issue_user(user, args.days, now).map_err(usage)?))
+        }
         (None, Some(first)) => {
             let names: Vec<&str> = args.servers.iter().map(String::as_str).collect();
             (first.as_str(), Some(ca.issue_node(&names, now).map_err(usage)?))

@@ -37,7 +37,7 @@ network: what is changed there goes from node to node, and into the key file of 
 
 If somebody may have stolen the key, do not rotate: whoever has the old key would be handed the new one. \
 Carry a new key by hand, each step on every node before the next:
-  1. `key add FILE` on one node; copy that file to the others; SIGHUP on every node
+  1. `key add FILE` on one node; copy it to the others; SIGHUP on every node
   2. `key use NEW FILE` on every node, and SIGHUP
   3. `key remove OLD FILE` on every node, and SIGHUP
 
@@ -219,13 +219,14 @@ struct RemoveArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
-  distkv-node key cert joe --key key  # joe.pem and joe.key: logs in as joe
+  distkv-node key cert joe --key key  # joe.pem and joe.key
   distkv-node key cert joe --key key --days 30 --to /tmp/joe
   distkv-node key cert --server lb.example.org --server 10.0.0.9 --key key
   distkv-node key cert --ca --key key  # ca.pem: the CA itself, for clients
 
-A user's certificate is a client's: it is valid for --days. A server's has these names, and is \
-valid for 30 days; nodes make their own, so it is for what stands before them.
+A user's certificate is a client's: a node with --client-ca checks it and logs whom it names. It does not \
+log in by it yet: the user needs a password or a token as well. A server's certificate has these names, and \
+is valid for 30 days; nodes make their own, so it is for what stands before them.
 
 Written are NAME.pem (the certificate and its CA) and NAME.key (the private key, readable by you \
 only). Files that are there are not replaced.")]
@@ -283,9 +284,7 @@ pub(super) fn run(args: KeyArgs) -> Result<(), CliError> {
             }
         },
         What::Remove(args) => match on(args.file, args.remote.or(before))? {
-            On::File(path, json) => {
-                file::change(&path, args.id, json, "removed", KeyRing::remove)
-            }
+            On::File(path, json) => file::change(&path, args.id, json, "removed", KeyRing::remove),
             On::Network(remote) => {
                 rt::block_on(network::change(&remote, network::Step::Remove, args.id, args.force))
             }

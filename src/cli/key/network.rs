@@ -190,7 +190,8 @@ pub(super) fn follow(path: &Path, step: Step, id: KeyId) -> Result<(), CliError>
         Step::Remove => ring.remove(id),
     });
     followed.map_err(|error| {
-        let text = format!("{error}; the network has done it: copy the key file of a node over this one");
+        let text =
+            format!("{error}; the network has done it: copy the key file of a node over this one");
         CliError::Failure(text)
     })
 }

@@ -213,7 +213,8 @@ impl Rotation<'_> {
             take_step(&self.remote, Step::Remove, *id, self.args.force).await?;
             self.follow(Step::Remove, *id)?;
         }
-        let has_old = |node: &NodeKeys| old.iter().any(|id| !node.keys.iter().flatten().all(|k| k != id));
+        let has_old =
+            |node: &NodeKeys| old.iter().any(|id| !node.keys.iter().flatten().all(|k| k != id));
         let missing = self.wait("have removed the old key", "still has it", has_old).await?;
         if !missing.is_empty() {
             self.say("the others remove it as soon as they are back")?;

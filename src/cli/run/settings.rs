@@ -18,8 +18,8 @@ use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, IpNetwork,
-    KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
-    TlsConfig,
+    KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start,
+    SyncPolicy, TlsConfig,
 };
 use crate::protocol::json::value_from_json;
 use crate::secure::key_ring::handed::Handed;

@@ -131,7 +131,8 @@ pub(super) fn change(
 pub(super) fn forget(links: &Links, members: &[MemberInfo], name: &NodeName) -> bool {
     let Some(keys) = links.keys.as_deref() else { return false };
     let member = members.iter().find(|member| member.name == name.as_str());
-    let is_gone = |state| matches!(state, MemberState::Down | MemberState::Left | MemberState::Away);
+    let is_gone =
+        |state| matches!(state, MemberState::Down | MemberState::Left | MemberState::Away);
     let is_known = match member {
         Some(member) => !member.linked && is_gone(member.state),
         None => keys.reports().iter().any(|report| report.name == *name && !report.is_gone),

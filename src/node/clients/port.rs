@@ -20,8 +20,7 @@ use crate::node::membership::identity::SOFTWARE;
 use crate::rt::{self, TcpListener};
 use crate::server::{
     FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, MemberInfo,
-    MemberState, NodeInfo, NodeStatus,
-    Server, ServerConfig, StorageStatus, TlsSettings,
+    MemberState, NodeInfo, NodeStatus, Server, ServerConfig, StorageStatus, TlsSettings,
 };
 
 /// Starts to serve clients at a port that was opened before.

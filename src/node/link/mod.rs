@@ -332,7 +332,8 @@ impl Links {
             let (links, link) = (Arc::clone(&self), Arc::clone(&link));
             rt::spawn(async move {
                 let end =
-                    reader::read_link(&links, &link, reader::Source::new(opener, raw, &plain)).await;
+                    reader::read_link(&links, &link, reader::Source::new(opener, raw, &plain))
+                        .await;
                 link.close(end);
             })
         };

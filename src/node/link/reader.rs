@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::io::AsyncReadExt;
 
-use super::catch_up_pacing::Pace;
 use super::Links;
+use super::catch_up_pacing::Pace;
 use super::link::{Link, LinkEnd};
 use super::liveness::is_sign_of_life;
 use super::writer::own_tick;
@@ -191,12 +191,7 @@ struct Taken {
 
 /// Hands whole frames to the engine: all of them, or those up to a part of a catch-up, so that many
 /// parts that arrived together do not keep all others waiting.
-fn take_in(
-    hub: &Hub,
-    keys: Option<&Keys>,
-    link: &Link,
-    bytes: &[u8],
-) -> Result<Taken, LinkEnd> {
+fn take_in(hub: &Hub, keys: Option<&Keys>, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
     let malformed = |error: &dyn std::error::Error| LinkEnd::Malformed(error.to_string());
     // A node that is not ready serves no client that could wait.
     let (mut at, mut messages) = (0, Vec::new());

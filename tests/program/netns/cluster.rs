@@ -265,12 +265,7 @@ impl Writers {
     }
 }
 
-fn write(
-    n: usize,
-    address: SocketAddr,
-    key: Option<&str>,
-    stop: &AtomicBool,
-) -> (Written, u64) {
+fn write(n: usize, address: SocketAddr, key: Option<&str>, stop: &AtomicBool) -> (Written, u64) {
     let mut client = Client::enter(address, key);
     let mut written = Written::new();
     let mut count = 0_u64;

@@ -47,7 +47,8 @@ fn a_key_is_not_used_before_both_sides_of_a_split_have_it_and_then_no_write_is_l
         let nodes: Vec<NodeProcess> = (0..4).map(start).collect();
         let clients = nodes.iter().map(NodeProcess::connect).collect();
         let mut cluster = Cluster { hosts, nodes, clients };
-        cluster.wait("all are linked and up", |cluster| (0..4).all(|n| cluster.peers(n).len() == 3));
+        cluster
+            .wait("all are linked and up", |cluster| (0..4).all(|n| cluster.peers(n).len() == 3));
         let rotate = |node: usize, wait: &str| {
             let at = client_addr(node).to_string();
             let how = ["--key", &files[node], "--connect", &at, "--wait", wait, "--remove-old"];
@@ -70,14 +71,18 @@ fn a_key_is_not_used_before_both_sides_of_a_split_have_it_and_then_no_write_is_l
             let (code, said) = rotate(node, "1s");
             assert_eq!(code, Some(1), "{said}");
             for other in others {
-                assert!(said.contains(&format!("{other} (")) && said.contains("does not have it"), "{said}");
+                assert!(
+                    said.contains(&format!("{other} (")) && said.contains("does not have it"),
+                    "{said}"
+                );
             }
         }
         for file in &files {
             assert_eq!(keys_of(file), (2, old.clone()), "both have their own, and use the old one");
         }
         cluster.hosts.mend();
-        cluster.wait("all are linked and up", |cluster| (0..4).all(|n| cluster.peers(n).len() == 3));
+        cluster
+            .wait("all are linked and up", |cluster| (0..4).all(|n| cluster.peers(n).len() == 3));
         let (code, said) = rotate(0, "60s");
         assert_eq!(code, Some(0), "{said}");
         let (written, count) = writers.stop();

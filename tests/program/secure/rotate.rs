@@ -45,8 +45,11 @@ fn wait_for_keys(node: &NodeProcess, file: &str, names: &[&str], keys: &[&str]) 
 /// The lines of a key file that name keys, without the secrets: the id, and what follows the secret.
 fn lines(file: &str) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap();
-    let of_keys = text.lines().filter(|line| line.starts_with("key ") || line.starts_with("removed "));
-    of_keys.map(|line| line.split(' ').filter(|word| word.len() < 64).collect::<Vec<_>>().join(" ")).collect()
+    let of_keys =
+        text.lines().filter(|line| line.starts_with("key ") || line.starts_with("removed "));
+    of_keys
+        .map(|line| line.split(' ').filter(|word| word.len() < 64).collect::<Vec<_>>().join(" "))
+        .collect()
 }
 
 /// All secrets that are in some key files.
@@ -100,7 +103,8 @@ impl Network {
         };
         let peer = self.nodes[(place + 1) % 3].gossip.to_string();
         let name = self.nodes[place].name.clone();
-        let at = ["join", &peer, "--client", &client, "--gossip", &gossip, "--key", &self.files[place]];
+        let at =
+            ["join", &peer, "--client", &client, "--gossip", &gossip, "--key", &self.files[place]];
         self.nodes[place] = NodeProcess::start_in(&self.keys.network, &name, &at);
     }
 }
@@ -160,7 +164,8 @@ fn check_all_there(nodes: &[&NodeProcess], written: &BTreeMap<String, i64>) {
             let mut client = node.connect();
             let has = |(writer, count): (&String, &i64)| {
                 let tree = client.tree(&["of", writer]);
-                let values = tree.iter().filter(|(_, v)| field(v, "value").is_some_and(|v| v.is_i64()));
+                let values =
+                    tree.iter().filter(|(_, v)| field(v, "value").is_some_and(|v| v.is_i64()));
                 values.count() as i64 == *count
             };
             written.iter().all(has).then_some(())
@@ -189,7 +194,10 @@ fn a_rotation_under_load_fails_no_request_and_loses_no_write() {
     let (old, new) = (network.old.clone(), network.new_key());
     wait_for_keys(&network.nodes[1], &network.files[1], &["a", "b", "c"], &[&new]);
     for file in &network.files {
-        assert_eq!(lines(file), [format!("key {new} primary shared"), format!("removed {old} shared")]);
+        assert_eq!(
+            lines(file),
+            [format!("key {new} primary shared"), format!("removed {old} shared")]
+        );
         let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(file).unwrap());
         assert_eq!(mode & 0o7777, 0o600);
     }
@@ -216,7 +224,10 @@ fn a_rotation_without_removal_says_what_to_type_and_does_nothing_when_it_is_call
     let (code, said) = network.rotate(&[]);
     let (old, new) = (&network.old, network.new_key());
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("3 of 3 nodes have key") && said.contains("3 of 3 nodes use key"), "{said}");
+    assert!(
+        said.contains("3 of 3 nodes have key") && said.contains("3 of 3 nodes use key"),
+        "{said}"
+    );
     assert!(said.contains(&format!("type: distkv-node key remove {old}")), "{said}");
     let before = network.files.each_ref().map(|file| fs::read_to_string(file).unwrap());
     let (code, again) = network.rotate(&[]);
@@ -258,7 +269,8 @@ fn the_list_names_members_that_are_away_and_those_that_were_not_heard_of() {
     a.signal("TERM");
     assert!(a.wait().success());
     let at = ["run", "--peer-wait", "0s", "--client", &client, "--gossip", &gossip, "--key", &file];
-    let a = NodeProcess::start_in(&keys.network, "a", &[&at[..], &["--data-dir", &data[0]]].concat());
+    let a =
+        NodeProcess::start_in(&keys.network, "a", &[&at[..], &["--data-dir", &data[0]]].concat());
     let rows = listed(&a, &file);
     assert!(rows["b"]["keys"].is_null() && rows["b"]["primary"].is_null(), "{rows:?}");
     let (_, said) = key(&a, &file, &["list"]);
@@ -283,7 +295,8 @@ fn a_rotation_stops_while_a_member_is_away_and_the_same_command_goes_on_when_it_
         let load = Load::begin(scope, &stop, &[a, b]);
         let (code, said) = network.rotate(&["--wait", "1s", "--remove-old"]);
         assert_eq!(code, Some(1), "{said}");
-        let words = ["stopped before key", "c (", "does not have it", "type the same command again"];
+        let words =
+            ["stopped before key", "c (", "does not have it", "type the same command again"];
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
         load.end()
     });
@@ -347,7 +360,8 @@ fn nodes_that_crash_between_two_steps_go_on_where_they_were() {
     let old = network.old.clone();
     let restart_all = |network: &mut Network| {
         network.nodes.iter_mut().for_each(NodeProcess::kill);
-        let (client, gossip) = (network.nodes[0].client.to_string(), network.nodes[0].gossip.to_string());
+        let (client, gossip) =
+            (network.nodes[0].client.to_string(), network.nodes[0].gossip.to_string());
         let at = ["run", "--peer-wait", "0s", "--client", &client, "--gossip", &gossip];
         let options = [&at[..], &["--key", &network.files[0]]].concat();
         network.nodes[0] = NodeProcess::start_in(&network.keys.network, "a", &options);
@@ -413,7 +427,16 @@ fn a_rotation_that_is_killed_anywhere_is_finished_by_the_next_one() {
     // It has added the key, and waits for c.
     let client = network.nodes[0].client.to_string();
     let mut command = std::process::Command::new(crate::processes::PROGRAM);
-    command.args(["key", "rotate", "--wait", "5m", "--key", &network.files[0], "--connect", &client]);
+    command.args([
+        "key",
+        "rotate",
+        "--wait",
+        "5m",
+        "--key",
+        &network.files[0],
+        "--connect",
+        &client,
+    ]);
     let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
     wait_until("b has a second key", || (lines(&network.files[1]).len() == 2).then_some(()));
     child.kill().unwrap();
@@ -449,7 +472,8 @@ fn after_a_theft_a_key_that_is_carried_by_hand_never_reaches_the_thief() {
         assert_eq!(code, Some(0), "{said}");
         network.files[1..].iter().for_each(|to| copy(&network.files[0], to));
         for node in &network.nodes {
-            let has_read = || node.log().iter().filter(|line| line.contains("it has changed")).count();
+            let has_read =
+                || node.log().iter().filter(|line| line.contains("it has changed")).count();
             let before = has_read();
             node.signal("HUP");
             wait_until("it has read the file", || (has_read() > before).then_some(()));
@@ -481,7 +505,9 @@ fn after_a_theft_a_key_that_is_carried_by_hand_never_reaches_the_thief() {
     // Once it is forgotten, what is ordered over the network does not wait for it, and does not reach it.
     let file = network.files[0].as_str();
     let client = nodes[0].client.to_string();
-    wait_until("the thief is down", || (listed(nodes[0], file)["thief"]["state"] == "down").then_some(()));
+    wait_until("the thief is down", || {
+        (listed(nodes[0], file)["thief"]["state"] == "down").then_some(())
+    });
     let (code, said) =
         program(&["members", "forget", "thief", "--yes", "--key", file, "--connect", &client]);
     assert_eq!(code, Some(0), "{said}");

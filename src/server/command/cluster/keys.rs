@@ -81,7 +81,8 @@ impl Session {
 fn refused(refusal: KeyRefusal) -> ClientError {
     let (code, text) = match refusal {
         KeyRefusal::NoKey => {
-            let text = "this node has no cluster key (--key), so there is none to list or to change";
+            let text =
+                "this node has no cluster key (--key), so there is none to list or to change";
             (ErrorCode::NotFound, text.to_owned())
         }
         KeyRefusal::BadId(text) => (ErrorCode::BadRequest, text),

@@ -10,8 +10,8 @@ use crate::protocol::client::batch::BatchRequest;
 use crate::protocol::client::error::{ClientError, ErrorCode};
 use crate::protocol::client::field::{Field, Fields, wrong};
 use crate::protocol::client::request::{
-    AclTest, BadMessage, ChainLength, ClientMessage, KeyChange, LEAVE_TIMEOUT_MS_MAX, Request, RequestPath,
-    StateParts, TreeScope, WatchConflicts,
+    AclTest, BadMessage, ChainLength, ClientMessage, KeyChange, LEAVE_TIMEOUT_MS_MAX, Request,
+    RequestPath, StateParts, TreeScope, WatchConflicts,
 };
 use crate::protocol::client::shards::decode_list_shards;
 use crate::protocol::client::stored::{
