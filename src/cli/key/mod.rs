@@ -220,7 +220,7 @@ struct RemoveArgs {
 #[command(after_help = "\
 Examples:
   distkv-node key cert joe --key key  # joe.pem and joe.key
-  distkv-node key cert joe --key key --days 30 --to /tmp/joe
+  distkv-node key cert joe --key key --days 30 --to joe-2
   distkv-node key cert --server lb.example.org --server 10.0.0.9 --key key
   distkv-node key cert --ca --key key  # ca.pem: the CA itself, for clients
 

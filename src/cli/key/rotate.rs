@@ -26,12 +26,15 @@ struct Rotation<'a> {
     /// The file of `--key`.
     file: Option<PathBuf>,
     output: Output,
+    /// Who was passed over with `--force`, and why.
+    missing: Vec<String>,
 }
 
 pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(), CliError> {
     let file = remote_args.key_file()?;
     let remote = remote_args.connect().await?;
-    let mut rotation = Rotation { args, remote, file, output: Output::new(remote_args.json) };
+    let (output, missing) = (Output::new(remote_args.json), Vec::new());
+    let mut rotation = Rotation { args, remote, file, output, missing };
     let view = View::ask(&rotation.remote).await?;
     let plan = Plan::of(&view)?;
     let new = match plan.next {
@@ -140,6 +143,7 @@ impl Rotation<'_> {
         let lacks = |node: &NodeKeys| !node.keeps(id);
         let missing = self.wait(&format!("have key {id}"), "does not have it", lacks).await?;
         if missing.is_empty() || self.args.force {
+            self.missing = missing;
             return Ok(());
         }
         Err(CliError::Failure(format!(
@@ -154,6 +158,7 @@ impl Rotation<'_> {
         let lacks = |node: &NodeKeys| node.trouble.is_some() || node.primary != Some(id);
         let missing = self.wait(&format!("use key {id}"), "uses another one", lacks).await?;
         if missing.is_empty() || self.args.force {
+            self.missing = missing;
             return Ok(());
         }
         Err(CliError::Failure(format!(
@@ -223,21 +228,37 @@ impl Rotation<'_> {
     }
 
     fn end(mut self, new: KeyId, old: &[KeyId]) -> Result<(), CliError> {
-        let removed = self.args.remove_old;
+        let (removed, missing) = (self.args.remove_old, &self.missing);
         let ids = old.iter().map(ToString::to_string).collect::<Vec<_>>();
         self.output.either(
-            || json!({"key": new.to_string(), "old": ids, "removed": removed}),
-            || match (removed, ids.as_slice()) {
-                (false, [_, ..]) => format!(
-                    "all nodes use key {new}; the old key still opens what is sealed with it, and logs in. When \
-                     nobody needs it any more, type: distkv-node key remove {}",
-                    ids.join(" ")
-                ),
-                (_, _) => format!("all nodes use key {new}, and no other is left"),
-            },
+            || json!({"key": new.to_string(), "old": ids, "removed": removed, "missing": missing}),
+            || end_text(new, &ids, removed, missing),
         )?;
         self.output.flush()
     }
+}
+
+fn end_text(new: KeyId, old: &[String], removed: bool, missing: &[String]) -> String {
+    let mut text = match missing {
+        [] => format!("all nodes use key {new}"),
+        _ => format!("key {new} is in use, but not everywhere: {}", missing.join("; ")),
+    };
+    if removed || old.is_empty() {
+        text.push_str(match missing {
+            [] => ", and no other is left",
+            _ => ". The old key is removed: who has no other is shut out until it gets the new key file by hand",
+        });
+        return text;
+    }
+    text.push_str(match missing {
+        [] => "; the old key still opens what is sealed with it, and logs in. When nobody needs it any more, type:",
+        _ => ". Who is missing is handed it when it is back, while the old key is there. Later, type:",
+    });
+    for id in old {
+        text.push_str("\n  distkv-node key remove ");
+        text.push_str(id);
+    }
+    text
 }
 
 fn lacks_text(path: &Path, id: KeyId) -> String {

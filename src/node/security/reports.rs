@@ -8,7 +8,7 @@ use crate::secure::hand_over::{REPORTS_MAX, Report};
 use crate::secure::key_ring::RingSummary;
 
 /// A node says anew what it has after this time, so that others see that its report is still true.
-const SAY_INTERVAL_MS: Millis = 60_000;
+const SAY_INTERVAL_MS: Millis = 300_000;
 
 /// What is known of all nodes, at most [`REPORTS_MAX`].
 pub(super) struct Reports {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_says_what_is_new_at_once_and_the_rest_once_a_minute() {
+    fn a_node_says_what_is_new_at_once_and_the_rest_every_five_minutes() {
         let mut reports = Reports::new(name("a"));
         reports.say(report("a", 100, 1));
         reports.say(report("a", 200, 1));

@@ -152,12 +152,16 @@ impl Sharing {
         for peer in peers {
             let dropped = peer.queue.dropped();
             let told = self.told.get(&peer.id).filter(|told| told.dropped == dropped);
-            let reports = self.keys.reports.lock();
-            let revision = reports.revision();
-            if told.is_some_and(|told| told.handed == handed && told.revision == revision) {
-                continue;
-            }
-            let reports = reports.since(told.map_or(0, |told| told.revision));
+            let (revision, mut reports) = {
+                let reports = self.keys.reports.lock();
+                let revision = reports.revision();
+                if told.is_some_and(|told| told.handed == handed && told.revision == revision) {
+                    continue;
+                }
+                (revision, reports.since(told.map_or(0, |told| told.revision)))
+            };
+            // It knows better of itself, unless it was forgotten.
+            reports.retain(|report| report.name != peer.name || report.is_gone);
             let mut frame = Vec::new();
             HandOver { handed: handed.clone(), reports }.encode(&mut frame);
             if peer.queue.push(frame.into()) {

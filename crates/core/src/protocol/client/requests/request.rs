@@ -176,7 +176,6 @@ pub struct AclTest<'a> {
 }
 
 /// A change of the cluster's keys.
-#[derive(Debug)]
 pub enum KeyChange<'a> {
     /// `key_add`.
     Add {
@@ -197,6 +196,17 @@ pub enum KeyChange<'a> {
         /// Also if members use it.
         force: bool,
     },
+}
+
+/// Says nothing of what is secret.
+impl std::fmt::Debug for KeyChange<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Add { .. } => f.write_str("Add"),
+            Self::Use { id, force } => write!(f, "Use({id:?}, force: {force})"),
+            Self::Remove { id, force } => write!(f, "Remove({id:?}, force: {force})"),
+        }
+    }
 }
 
 /// What is asked for.
