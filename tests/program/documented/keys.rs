@@ -35,6 +35,7 @@ pub const ROWS: &[Row] = &[
         "for i in $(seq 300); do distkv-node key list --key key | grep -c 4db59c1b | grep -q 2 && exit; \
          sleep 0.1; done; exit 1",
     ),
+    hidden(0, "distkv-node wait --members 2 --key key"),
     run(0, "distkv-node key list --key key", &["n1    self", "n2    up", "4db59c1b  2ab3cf64"]),
     run(0, "distkv-node key list --key key --connect n1.example.org", &["n2    up"]),
     run(0, "distkv-node key list --key key --json", &["\"primary\":\"4db59c1b\""]),

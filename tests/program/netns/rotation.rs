@@ -36,7 +36,9 @@ fn a_key_is_not_used_before_both_sides_of_a_split_have_it_and_then_no_write_is_l
         let files: Vec<String> = (0..4).map(|node| path(&format!("key-{node}"))).collect();
         let (code, said) = key(&["new", "--network", "split", "--to", &files[0]]);
         assert_eq!(code, Some(0), "{said}");
-        files[1..].iter().for_each(|file| drop(std::fs::copy(&files[0], file).unwrap()));
+        for file in &files[1..] {
+            std::fs::copy(&files[0], file).unwrap();
+        }
         let (_, old) = keys_of(&files[0]);
 
         let hosts = Hosts::new(&[0, 0, 1, 1]);

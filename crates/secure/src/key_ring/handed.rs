@@ -158,8 +158,8 @@ impl KeyRing {
         if after.lookup(after.primary).is_none() {
             // The smallest id: all nodes that lose their primary choose the same one.
             let smallest = after.keys.iter().map(Key::id).min().ok_or(RingError::Disjoint)?;
-            let ordered = [after.used, theirs.used].into_iter().flatten().map(|used| used.id);
-            let known = ordered.filter(|id| after.lookup(*id).is_some()).next_back();
+            let mut ordered = [after.used, theirs.used].into_iter().flatten().map(|used| used.id);
+            let known = ordered.rfind(|id| after.lookup(*id).is_some());
             after.primary = known.unwrap_or(smallest);
         }
         merged.primary = Some(after.primary).filter(|primary| *primary != self.primary);
