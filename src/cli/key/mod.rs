@@ -136,8 +136,8 @@ struct RotateArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
     wait: Duration,
 
-    /// Do not wait for members that are missing: they are shut out until they get the new key file by
-    /// hand
+    /// Go on without members that are away, or that do not follow within --wait: they are shut out until
+    /// they get the new key file by hand
     #[arg(long)]
     force: bool,
 

@@ -45,6 +45,12 @@ impl NodeKeys {
         self.trouble.is_none() && self.keys.as_ref().is_some_and(|keys| keys.contains(&id))
     }
 
+    /// Whether it is worth waiting for: it is there, and nothing but time keeps it from following.
+    pub(super) fn is_coming(&self) -> bool {
+        let is_here = matches!(self.state.as_str(), "self" | "up" | "suspect" | "joining");
+        is_here && self.trouble.is_none()
+    }
+
     /// Why a step has to wait for it.
     pub(super) fn why(&self, lacks: &str) -> String {
         let Self { name, state, .. } = self;

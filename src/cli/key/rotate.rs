@@ -171,7 +171,7 @@ impl Rotation<'_> {
     fn what_to_do(&self) -> String {
         String::from(
             "When all are back, type the same command again. For one that does not come back, type \
-             `distkv-node members forget NAME` first; with --force it goes on at once, and who is missing is \
+             `distkv-node members forget NAME` first; with --force it goes on, and who is missing is \
              shut out until it gets the new key file by hand",
         )
     }
@@ -188,8 +188,10 @@ impl Rotation<'_> {
         let mut said = String::new();
         loop {
             let view = View::ask(&self.remote).await?;
-            let lacking = view.nodes.iter().filter(|node| lacks(node));
-            let missing: Vec<String> = lacking.map(|node| node.why(lacks_text)).collect();
+            let lacking: Vec<&NodeKeys> = view.nodes.iter().filter(|node| lacks(node)).collect();
+            // Even by force nobody is left behind that is only slow.
+            let is_useless = self.args.force && !lacking.iter().any(|node| node.is_coming());
+            let missing: Vec<String> = lacking.iter().map(|node| node.why(lacks_text)).collect();
             let have = view.nodes.len().saturating_sub(missing.len());
             let nodes = count_of(view.nodes.len() as u64, "node", "nodes");
             let mut text = format!("{have} of {nodes} {what}");
@@ -200,7 +202,7 @@ impl Rotation<'_> {
                 self.say(&text)?;
                 said = text;
             }
-            if missing.is_empty() || self.args.force || rt::now() >= deadline {
+            if missing.is_empty() || is_useless || rt::now() >= deadline {
                 return Ok(missing);
             }
             rt::sleep(LOOK_INTERVAL).await;

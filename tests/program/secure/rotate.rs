@@ -328,7 +328,7 @@ fn a_rotation_stops_while_a_member_is_away_and_the_same_command_goes_on_when_it_
 fn a_member_that_was_away_while_a_key_was_used_by_force_gets_it_over_the_key_that_all_still_have() {
     let mut network = Network::start();
     network.nodes[2].kill();
-    let (code, said) = network.rotate(&["--force"]);
+    let (code, said) = network.rotate(&["--force", "--wait", "3s"]);
     assert_eq!(code, Some(0), "{said}");
     let words = ["but not everywhere: c (", "is handed it when it is back"];
     assert!(words.iter().all(|word| said.contains(word)), "{said}");
@@ -345,7 +345,7 @@ fn a_member_that_was_away_while_a_key_was_used_by_force_gets_it_over_the_key_tha
 fn a_member_that_was_away_when_its_only_key_was_removed_by_force_is_back_with_the_new_file() {
     let mut network = Network::start();
     network.nodes[2].kill();
-    let (code, said) = network.rotate(&["--force", "--remove-old"]);
+    let (code, said) = network.rotate(&["--force", "--wait", "3s", "--remove-old"]);
     assert_eq!(code, Some(0), "{said}");
     let words = ["but not everywhere: c (", "shut out until it gets the new key file by hand"];
     assert!(words.iter().all(|word| said.contains(word)), "{said}");
