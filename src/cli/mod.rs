@@ -171,13 +171,7 @@ impl Command {
                 return Err(CliError::Usage(text.to_owned()));
             }
             Command::Get(args) => &mut args.remote,
-            Command::Key(_) => {
-                if before == RemoteArgs::default() {
-                    return Ok(self);
-                }
-                let text = "key works on files; put its options after it";
-                return Err(CliError::Usage(text.to_owned()));
-            }
+            Command::Key(args) => &mut args.remote,
             Command::Set(args) => &mut args.remote,
             Command::Delete(args) => &mut args.remote,
             Command::Tree(args) => &mut args.remote,

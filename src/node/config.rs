@@ -8,7 +8,7 @@ use distkv_tls::Ca;
 
 pub use distkv_durable::SyncPolicy;
 
-pub use super::security::KeyConfig;
+pub use super::security::{KeyConfig, KeyStore};
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
 pub use crate::model::host_port::CLIENT_PORT;

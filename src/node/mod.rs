@@ -40,7 +40,7 @@ use membership::members::{PeerFile, follow_members};
 use membership::peer_file::KnownPeer;
 use membership::swim::SwimHandle;
 use parking_lot::Mutex;
-use security::{Keys, KeysRead, OtherNetwork};
+use security::{Keys, KeysRead, OtherNetwork, share_keys};
 
 use crate::engine::changes::BeginHandOver;
 use crate::engine::delete::DeleteSettings;
@@ -195,6 +195,7 @@ impl Node {
         rt::spawn(tasks::report(Arc::clone(links)));
         rt::spawn(monitoring::purge::watch_purging(Arc::clone(links)));
         rt::spawn(monitoring::auth::watch_auth(Arc::clone(links)));
+        rt::spawn(share_keys(Arc::clone(links), millis(config.forget_down_after)));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
         if let Some(certificates) = &node.inner.certificates {
             rt::spawn(clients::certificates::look_after(Arc::downgrade(certificates)));
@@ -241,7 +242,7 @@ impl Node {
             remove_down_after_ms: millis(config.forget_down_after),
             ..SwimConfig::lan(network)
         };
-        let keys = config.key.clone().map(|key| Arc::new(Keys::new(key)));
+        let keys = config.key.clone().map(|key| Arc::new(Keys::new(config.name.clone(), key)));
         let door = keys.as_ref().map(|keys| Door::new(&keys.ring(), keys.takes_plaintext()));
         let swim = SwimHandle::start(gossip.udp, name, swim_config, seed, door)
             .map_err(|source| NodeError::System { what: "the membership thread", source })?;
@@ -343,8 +344,9 @@ impl Node {
         self.inner.stop.reason().unwrap_or(StopReason::Requested)
     }
 
-    /// Of a secured node: takes the keys of its file, which has changed, for links and datagrams from now on;
-    /// links that stand go on. None: it has no key.
+    /// Of a secured node: takes the keys of its file, which has changed, for links and datagrams from now on.
+    /// Links that stand go on, unless their key is gone. What was ordered over the network stays in force.
+    /// None: it has no key.
     ///
     /// # Errors
     /// [`OtherNetwork`]; the keys are as they were.
@@ -352,8 +354,6 @@ impl Node {
         let keys = self.inner.links.keys.as_ref()?;
         let set = keys.set(file);
         self.inner.swim.set_keys(keys.ring());
-        // A dial may have been refused because of the keys.
-        self.inner.links.changed.notify(usize::MAX);
         Some(set)
     }
 

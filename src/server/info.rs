@@ -2,7 +2,7 @@
 //! `members` and `leave`.
 
 use crate::engine::Image;
-use crate::model::ids::{Incarnation, Tick};
+use crate::model::ids::{Incarnation, NodeName, Tick};
 use crate::model::path::Path;
 use crate::protocol::client::request::PastMoment;
 
@@ -27,6 +27,28 @@ pub trait NodeInfo: Send + Sync {
     fn leave_for_good(&self, patience_ms: u64) -> Result<(), LeaveRefusal> {
         let _ = patience_ms;
         Err(LeaveRefusal::NotReady(String::from("this node cannot leave for good")))
+    }
+
+    /// Which cluster keys the nodes have; none: this one has no key. Quick: no waiting, no I/O.
+    fn keys(&self) -> Option<KeysView> {
+        None
+    }
+
+    /// Changes the cluster keys of all nodes: of this one at once, of the others as they are met. Blocks for a
+    /// write to a file, so call it where that is allowed. Returns the key's id, and whether anything was changed.
+    ///
+    /// # Errors
+    /// [`KeyRefusal`]; nothing was changed.
+    fn change_keys(&self, order: KeyOrder) -> Result<(String, bool), KeyRefusal> {
+        let _ = order;
+        Err(KeyRefusal::NoKey)
+    }
+
+    /// A member does not come back; what is known of its keys does not count any more. False: it is here, or
+    /// nothing is known of it.
+    fn forget_keys_of(&self, name: &NodeName) -> bool {
+        let _ = name;
+        false
     }
 
     /// How the node keeps its data on disk, if it does. Quick: no waiting, no I/O.
@@ -68,6 +90,68 @@ pub enum PastRefusal {
     },
     /// It cannot be read.
     Failed(String),
+}
+
+/// The cluster keys of the network's nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeysView {
+    /// The ids of those keys of this node that were added over the network.
+    pub shared: Vec<String>,
+    /// The nodes, this one first.
+    pub nodes: Vec<NodeKeys>,
+}
+
+/// The cluster keys of a node: no secrets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeKeys {
+    /// The node's name.
+    pub name: String,
+    /// How it is.
+    pub state: MemberState,
+    /// The ids of its keys, the oldest first; none if it was not heard of.
+    pub ids: Option<Vec<String>>,
+    /// The id of the one that it seals with.
+    pub primary: Option<String>,
+    /// Why it cannot keep them over a restart.
+    pub trouble: Option<String>,
+}
+
+/// A change of the cluster's keys.
+pub enum KeyOrder {
+    /// Adds a key, which nothing is sealed with yet.
+    Add {
+        /// The key.
+        secret: [u8; 32],
+    },
+    /// Seals with this key from now on.
+    Use {
+        /// The key's id, as the client sent it.
+        id: String,
+        /// Also if members lack it.
+        force: bool,
+    },
+    /// Removes a key.
+    Remove {
+        /// The key's id, as the client sent it.
+        id: String,
+        /// Also if members use it.
+        force: bool,
+    },
+}
+
+/// Why the keys were not changed. Each text says how to go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KeyRefusal {
+    /// This node has no key.
+    NoKey,
+    /// That is no id of a key.
+    BadId(String),
+    /// There is no such key.
+    Unknown(String),
+    /// The ring does not permit it, or members would be shut out.
+    Blocked(String),
+    /// The key file cannot be written.
+    NotKept(String),
 }
 
 /// Why a node has not left for good. It runs on. Each text says how to go on.

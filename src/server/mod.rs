@@ -37,8 +37,9 @@ pub use command::access::unenforced::unenforced_warnings;
 pub use config::ServerConfig;
 pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
-    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo,
-    MemberState, NodeInfo, NodeStatus, PastRefusal, SnapshotStatus, StorageStatus,
+    ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView,
+    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, PastRefusal,
+    SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 

@@ -96,7 +96,7 @@ pub fn secured(config: Config, secret: u8) -> Config {
     let network = NetworkName::new(&config.network).expect("a network's name");
     let ring = KeyRing::new(network, Key::new([secret; 32]));
     let file = KeyFile { ring, ca: None };
-    let key = Some(KeyConfig { file, path: None, plaintext_peers: false });
+    let key = Some(KeyConfig { file, path: None, store: None, plaintext_peers: false });
     Config { key, ..config }
 }
 

@@ -27,6 +27,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod files;
+mod keys;
 mod starts;
 mod tls;
 
@@ -36,12 +37,13 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 8] = [
+const SCENES: [&[Row]; 9] = [
     access::ROWS,
     cluster::ROWS,
     demo::ROWS,
     files::README,
     files::HELP,
+    keys::ROWS,
     starts::ROWS,
     bench::ROWS,
     tls::ROWS,
@@ -114,6 +116,11 @@ fn the_files_of_the_help_are_what_it_says() {
 #[test]
 fn nodes_start_as_the_help_says() {
     inside_own_network(test_name!("nodes_start_as_the_help_says"), || play(starts::ROWS));
+}
+
+#[test]
+fn keys_change_as_the_help_says() {
+    inside_own_network(test_name!("keys_change_as_the_help_says"), || play(keys::ROWS));
 }
 
 #[test]

@@ -29,6 +29,7 @@
 use crate::processes;
 
 mod cluster;
+mod rotation;
 use crate::hosts;
 
 use std::process::{Command, Stdio};

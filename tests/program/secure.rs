@@ -10,9 +10,11 @@ use rmpv::Value;
 
 use crate::processes::{self, NodeProcess, PROGRAM, field, wait_until};
 
+mod certificates;
 mod keys;
 mod links;
 mod moving;
+mod rotate;
 mod rotation;
 
 /// A folder with key files of a network that no other test uses.

@@ -133,6 +133,31 @@ pub fn replace(path: &Path, file: &KeyFile) -> Result<(), KeyFileTrouble> {
         .map_err(|source| KeyFileTrouble::Unwritable { path: path.to_owned(), source })
 }
 
+/// Changes a key file, and replaces it if the change makes a difference. While that lasts, no other process
+/// changes a file in the same folder: a node, and a command, may have the same one.
+///
+/// The result is that of the change; if it is an error, the file is as it was.
+///
+/// # Errors
+/// The file cannot be read, or [`KeyFileTrouble::Unwritable`]; it is as it was.
+pub fn update<E>(
+    path: &Path,
+    change: impl FnOnce(&mut KeyFile) -> Result<(), E>,
+) -> Result<Result<(), E>, KeyFileTrouble> {
+    let folder = File::open(folder_of(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())));
+    // Where folders cannot be locked, it goes without.
+    let _locked = folder.and_then(|folder| folder.lock().map(|()| folder));
+    let before = read(path)?;
+    let mut after = before.clone();
+    if let Err(error) = change(&mut after) {
+        return Ok(Err(error));
+    }
+    if after != before {
+        replace(path, &after)?;
+    }
+    Ok(Ok(()))
+}
+
 /// Writes a file that is not there yet, down to the disk.
 fn write_new(path: &Path, file: &KeyFile) -> io::Result<()> {
     let mut made = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
@@ -144,8 +169,11 @@ fn write_new(path: &Path, file: &KeyFile) -> io::Result<()> {
 
 /// So that the name survives a power cut as well.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all())
+    File::open(folder_of(path)).and_then(|folder| folder.sync_all())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -215,6 +243,28 @@ mod tests {
         assert!(text.contains("not a file") || text.contains("directory"), "{text}");
         let text = read(&dir.path().join("none")).unwrap_err().to_string();
         assert!(text.contains("key new --network NAME --to FILE"), "{text}");
+    }
+
+    #[test]
+    fn updates_at_once_are_one_after_the_other_and_none_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        create(&path, &file(1)).unwrap();
+        std::thread::scope(|scope| {
+            for secret in 2..=4 {
+                let path = &path;
+                scope.spawn(move || {
+                    let add = |file: &mut KeyFile| file.ring.order_add(Key::new([secret; 32]));
+                    update(path, |file| add(file).map(|_| ())).unwrap().unwrap();
+                });
+            }
+        });
+        assert_eq!(read(&path).unwrap().ring.keys().len(), 4);
+        let written = fs::metadata(&path).unwrap().ino();
+        let full = update(&path, |file| file.ring.add(Key::new([9; 32])).map(|_| ()));
+        assert!(full.unwrap().is_err());
+        update(&path, |_| Ok::<(), ()>(())).unwrap().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().ino(), written, "it was not replaced");
     }
 
     #[test]

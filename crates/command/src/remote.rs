@@ -208,6 +208,17 @@ impl RemoteArgs {
         read_ticket(what, &text).map(Some)
     }
 
+    /// The key file that access is by, if it is.
+    ///
+    /// # Errors
+    /// The ticket that was given cannot be used.
+    pub fn key_file(&self) -> Result<Option<PathBuf>, CliError> {
+        if self.key.is_some() || self.ticket()?.is_some() {
+            return Ok(self.key.clone());
+        }
+        Ok(env::var_os(KEY).map(PathBuf::from))
+    }
+
     /// Whether by TLS, and as whom.
     ///
     /// # Errors

@@ -4,14 +4,17 @@
 //! # Comments and empty lines are ignored.
 //! network plant
 //! key 1f0c3a77 8f…64 hex digits, or base64…2c primary
-//! key 90b2e1d4 …
-//! removed 5512aa01
+//! key 90b2e1d4 … shared
+//! removed 5512aa01 shared
+//! used 3 1f0c3a77
 //! ca key MIGHAgEAMBMGByq…          P-256, PKCS#8 DER, base64
 //! ca certificate MIIBgTCCASe…      DER, base64
 //! ```
 //!
 //! One `network`, 1 to 4 `key`, of which one is `primary` (a single key needs no mark), at most 16
-//! `removed` (ids of keys that no other node may bring back), and both or none of the `ca` lines.
+//! `removed` (ids of keys that no other node may bring back), at most one `used`, and both or none of the `ca`
+//! lines. `shared` marks what was ordered over the network, and is handed to other nodes; `used` counts the
+//! orders to use another key, and names the key of the last one.
 
 use std::fmt::Write as _;
 
@@ -20,7 +23,7 @@ use distkv_model::ids::NameError;
 use zeroize::Zeroizing;
 
 use crate::key::{Key, KeyId, from_base64, to_base64};
-use crate::key_ring::{Applied, KEYS_MAX, KeyRing, REMOVED_MAX, RingError};
+use crate::key_ring::{Applied, KEYS_MAX, KeyRing, REMOVED_MAX, RingError, Used};
 
 /// Most bytes of a key file.
 pub const FILE_BYTES_MAX: usize = 32 << 10;
@@ -72,7 +75,7 @@ pub enum Problem {
     #[error("a key file has at most {FILE_BYTES_MAX} bytes; is this the right file?")]
     TooLong,
     #[error(
-        "it does not begin with `network`, `key`, `removed`, `ca` or `#`; remove the line, or use the newer \
+        "it does not begin with `network`, `key`, `removed`, `used`, `ca` or `#`; remove the line, or use the newer \
          version of distkv-node that wrote it"
     )]
     Unknown,
@@ -112,6 +115,8 @@ pub enum Problem {
     NoPrimary,
     #[error("a removed key is written `removed ID`, 8 hex digits; remove the line")]
     Removed,
+    #[error("the last order to use a key is written `used COUNT ID`, once; remove the line")]
+    Used,
     #[error("key {0} is listed as removed, too; remove one of the two lines")]
     KeyAndRemoved(KeyId),
     #[error("more than {REMOVED_MAX} removed keys; remove the first of these lines")]
@@ -133,6 +138,9 @@ struct Lines {
     keys: Vec<Key>,
     primary: Option<KeyId>,
     removed: Vec<KeyId>,
+    /// Of the keys and the removed ones.
+    shared: Vec<KeyId>,
+    used: Option<Used>,
     ca_key: Option<Zeroizing<Vec<u8>>>,
     ca_certificate: Option<Zeroizing<Vec<u8>>>,
 }
@@ -170,10 +178,14 @@ impl KeyFile {
         );
         for key in self.ring.keys() {
             let mark = if key.id() == self.ring.primary_id() { " primary" } else { "" };
-            let _ = writeln!(text, "key {} {}{mark}", key.id(), *key.secret_text());
+            let shared = shared_mark(&self.ring, key.id());
+            let _ = writeln!(text, "key {} {}{mark}{shared}", key.id(), *key.secret_text());
         }
         for id in self.ring.removed() {
-            let _ = writeln!(text, "removed {id}");
+            let _ = writeln!(text, "removed {id}{}", shared_mark(&self.ring, *id));
+        }
+        if let Some(Used { count, id }) = self.ring.used() {
+            let _ = writeln!(text, "used {count} {id}");
         }
         if let Some(ca) = &self.ca {
             let _ = writeln!(text, "ca key {}", *to_base64(&ca.key));
@@ -183,6 +195,13 @@ impl KeyFile {
     }
 }
 
+fn shared_mark(ring: &KeyRing, id: KeyId) -> &'static str {
+    if ring.is_shared(id) { " shared" } else { "" }
+}
+
+/// The first words behind the one that a line begins with; no line has as many.
+type Words<'a> = [Option<&'a str>; 5];
+
 impl Lines {
     fn take(&mut self, line: &str) -> Result<(), Problem> {
         let mut words = line.split_whitespace();
@@ -190,17 +209,18 @@ impl Lines {
         if first.starts_with('#') {
             return Ok(());
         }
-        let words = [words.next(), words.next(), words.next(), words.next()];
+        let words = std::array::from_fn(|_| words.next());
         match first {
             "network" => self.take_network(words),
             "key" => self.take_key(words),
             "removed" => self.take_removed(words),
+            "used" => self.take_used(words),
             "ca" => self.take_ca(words),
             _ => Err(Problem::Unknown),
         }
     }
 
-    fn take_network(&mut self, words: [Option<&str>; 4]) -> Result<(), Problem> {
+    fn take_network(&mut self, words: Words<'_>) -> Result<(), Problem> {
         let [Some(name), None, ..] = words else { return Err(Problem::Network) };
         if self.network.is_some() {
             return Err(Problem::NetworkTwice);
@@ -209,10 +229,13 @@ impl Lines {
         Ok(())
     }
 
-    fn take_key(&mut self, words: [Option<&str>; 4]) -> Result<(), Problem> {
-        let (id, secret, is_primary) = match words {
-            [Some(id), Some(secret), None, _] => (id, secret, false),
-            [Some(id), Some(secret), Some("primary"), None] => (id, secret, true),
+    fn take_key(&mut self, words: Words<'_>) -> Result<(), Problem> {
+        let [Some(id), Some(secret), marks @ ..] = words else { return Err(Problem::Key) };
+        let (is_primary, is_shared) = match marks {
+            [None, ..] => (false, false),
+            [Some("primary"), None, _] => (true, false),
+            [Some("shared"), None, _] => (false, true),
+            [Some("primary"), Some("shared"), None] => (true, true),
             _ => return Err(Problem::Key),
         };
         let told = id.parse().map_err(|_| Problem::Id)?;
@@ -236,12 +259,19 @@ impl Lines {
             }
             self.primary = Some(is);
         }
+        if is_shared {
+            self.shared.push(is);
+        }
         self.keys.push(key);
         Ok(())
     }
 
-    fn take_removed(&mut self, words: [Option<&str>; 4]) -> Result<(), Problem> {
-        let [Some(id), None, ..] = words else { return Err(Problem::Removed) };
+    fn take_removed(&mut self, words: Words<'_>) -> Result<(), Problem> {
+        let (id, is_shared) = match words {
+            [Some(id), None, ..] => (id, false),
+            [Some(id), Some("shared"), None, ..] => (id, true),
+            _ => return Err(Problem::Removed),
+        };
         let id = id.parse().map_err(|_| Problem::Removed)?;
         if self.keys.iter().any(|key| key.id() == id) {
             return Err(Problem::KeyAndRemoved(id));
@@ -249,12 +279,23 @@ impl Lines {
         if self.removed.len() >= REMOVED_MAX {
             return Err(Problem::RemovedTooMany);
         }
+        if is_shared {
+            self.shared.push(id);
+        }
         self.removed.push(id);
         Ok(())
     }
 
-    fn take_ca(&mut self, words: [Option<&str>; 4]) -> Result<(), Problem> {
-        let [Some(what), Some(base64), None, _] = words else { return Err(Problem::Ca) };
+    fn take_used(&mut self, words: Words<'_>) -> Result<(), Problem> {
+        let [Some(count), Some(id), None, ..] = words else { return Err(Problem::Used) };
+        let (count, id) = (count.parse(), id.parse());
+        let (Ok(count), Ok(id), None) = (count, id, self.used) else { return Err(Problem::Used) };
+        self.used = Some(Used { count, id });
+        Ok(())
+    }
+
+    fn take_ca(&mut self, words: Words<'_>) -> Result<(), Problem> {
+        let [Some(what), Some(base64), None, ..] = words else { return Err(Problem::Ca) };
         let (slot, name) = match what {
             "key" => (&mut self.ca_key, "key"),
             "certificate" => (&mut self.ca_certificate, "certificate"),
@@ -290,6 +331,7 @@ impl Lines {
             return Err(Problem::NoPrimary);
         }
         self.removed.iter().for_each(|id| ring.remember_removed(*id));
+        ring.restore(&self.shared, self.used);
         let ca = match (self.ca_key, self.ca_certificate) {
             (Some(key), Some(certificate)) => {
                 Some(CertificateAuthority { key, certificate: certificate.to_vec() })

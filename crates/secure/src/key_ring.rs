@@ -5,13 +5,14 @@
 //! once every member has it, *remove* the old one once every member uses the new one. At any moment of
 //! it any two nodes have the other's primary, so nobody is locked out.
 //!
-//! [`KeyRing::merge`] is what a node takes of another's ring. Merging is commutative and idempotent as
-//! far as the set of keys goes, so it does not matter in which order nodes meet:
-//!
-//! 1. A removed key stays removed: its id is remembered, and no merge brings it back.
-//! 2. Keys are united. If there would be more than 4, nothing is taken.
-//! 3. The primary is each node's own affair, changed by [`KeyRing::make_primary`]. A merge changes it only if it
-//!    removes the primary; then the other's primary is taken.
+//! A step comes from an operator's hand or over the network. What a hand changes ([`KeyRing::add`],
+//! [`KeyRing::make_primary`], [`KeyRing::remove`]) stays in this ring: an operator who carries a new key by
+//! hand, because the old one was stolen, does not want it to be sent to whoever has the old one. What is
+//! ordered over the network (`order_…`) is handed to every node that is met: see [`handed`].
+
+pub mod handed;
+
+use std::collections::BTreeSet;
 
 use distkv_core::membership::NetworkName;
 
@@ -60,23 +61,13 @@ pub enum Applied {
     Already,
 }
 
-/// What a merge did.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Merged {
-    /// Keys that were taken from the other ring.
-    pub added: Vec<KeyId>,
-    /// Keys that the other ring knew to be removed.
-    pub removed: Vec<KeyId>,
-    /// The new primary, if the old one was removed.
-    pub primary: Option<KeyId>,
-}
-
-impl Merged {
-    /// Whether the ring is another one than before, and should be stored.
-    #[must_use]
-    pub fn is_change(&self) -> bool {
-        !self.added.is_empty() || !self.removed.is_empty() || self.primary.is_some()
-    }
+/// The last order to use a key. The greater one wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Used {
+    /// Counts such orders, from 1.
+    pub count: u64,
+    /// The key to use.
+    pub id: KeyId,
 }
 
 /// What others may be told of a ring: no secrets.
@@ -98,6 +89,10 @@ pub struct KeyRing {
     primary: KeyId,
     /// At most `REMOVED_MAX`, oldest first.
     removed: Vec<KeyId>,
+    /// Of `keys` and `removed` those that were added or removed over the network.
+    shared: BTreeSet<KeyId>,
+    /// The last order to use a key that came over the network.
+    used: Option<Used>,
 }
 
 impl KeyRing {
@@ -105,7 +100,8 @@ impl KeyRing {
     #[must_use]
     pub fn new(network: NetworkName, key: Key) -> Self {
         let primary = key.id();
-        Self { network, keys: vec![key], primary, removed: Vec::new() }
+        let (removed, shared) = (Vec::new(), BTreeSet::new());
+        Self { network, keys: vec![key], primary, removed, shared, used: None }
     }
 
     /// The network whose keys these are.
@@ -179,11 +175,19 @@ impl KeyRing {
         Ok(if before == id { Applied::Already } else { Applied::Changed })
     }
 
-    /// Removes a key and remembers that it was. Removing a key again does nothing.
+    /// Removes a key and remembers that it was, for this ring alone. Removing a key again does nothing.
     ///
     /// # Errors
     /// [`RingError::Last`], [`RingError::Primary`], [`RingError::Unknown`].
     pub fn remove(&mut self, id: KeyId) -> Result<Applied, RingError> {
+        let applied = self.take_out(id)?;
+        if applied == Applied::Changed {
+            self.shared.remove(&id);
+        }
+        Ok(applied)
+    }
+
+    fn take_out(&mut self, id: KeyId) -> Result<Applied, RingError> {
         if self.lookup(id).is_none() {
             let known = self.removed.contains(&id);
             return if known { Ok(Applied::Already) } else { Err(RingError::Unknown(id)) };
@@ -205,46 +209,10 @@ impl KeyRing {
             return;
         }
         if self.removed.len() >= REMOVED_MAX {
-            self.removed.remove(0);
+            let forgotten = self.removed.remove(0);
+            self.shared.remove(&forgotten);
         }
         self.removed.push(id);
-    }
-
-    /// Takes over what another member's ring has or knows to be removed; the module's documentation has
-    /// the rules. Only for rings that came over a sealed link: whoever has an old key thereby gets the
-    /// new one, so after a theft a new key file has to be carried by hand instead.
-    ///
-    /// # Errors
-    /// [`RingError::OtherNetwork`], [`RingError::Full`], [`RingError::SameId`], [`RingError::Disjoint`].
-    pub fn merge(&mut self, theirs: &Self) -> Result<Merged, RingError> {
-        if self.network != theirs.network {
-            return Err(RingError::OtherNetwork);
-        }
-        let mut after = self.clone();
-        let mut merged = Merged::default();
-        for id in &theirs.removed {
-            if after.lookup(*id).is_some() {
-                merged.removed.push(*id);
-                after.keys.retain(|key| key.id() != *id);
-            }
-            after.remember_removed(*id);
-        }
-        for key in &theirs.keys {
-            match after.add(key.clone()) {
-                Ok(Applied::Changed) => merged.added.push(key.id()),
-                Ok(Applied::Already) | Err(RingError::Removed(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if after.lookup(after.primary).is_none() {
-            // Theirs, or else the smallest id: all nodes that lose their primary choose the same one.
-            let smallest = after.keys.iter().map(Key::id).min().ok_or(RingError::Disjoint)?;
-            let theirs = after.lookup(theirs.primary).map(Key::id);
-            after.primary = theirs.unwrap_or(smallest);
-            merged.primary = Some(after.primary);
-        }
-        *self = after;
-        Ok(merged)
     }
 }
 

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`key`] | one cluster key, its id, and the keys derived from it for each purpose |
 //! | [`key_ring`] | the 1 to 4 keys of a network during a rotation, and how two rings are merged |
+//! | [`hand_over`] | what nodes tell each other of keys over their links, in bytes |
 //! | [`key_file`] | the text of a key file |
 //! | [`link`] | the handshake of a TCP connection ([`link::Dialler`], [`link::Acceptor`]), and its records ([`link::Sealer`], [`link::Opener`]) |
 //! | [`datagram`] | sealed datagrams that cannot be replayed ([`datagram::DatagramDoor`]) |
@@ -22,6 +23,7 @@
 //!    dial. It must never make a node remove a key, drop a peer or speak in plaintext.
 
 pub mod datagram;
+pub mod hand_over;
 pub mod key;
 pub mod key_file;
 pub mod key_ring;

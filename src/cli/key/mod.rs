@@ -1,52 +1,64 @@
-//! `key`: the network's key file: making one, and changing its keys.
+//! `key`: the cluster's keys: making a key file, changing its keys, and changing those of a running network.
 
-use std::path::{Path, PathBuf};
+mod cert;
+mod file;
+mod network;
+mod rotate;
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use distkv_command::key_file::{KeyFileTrouble, create, read, replace};
-use distkv_tls::Ca;
-use serde_json::json;
 
 use super::error::CliError;
-use super::terminal::output::{Output, Table, printable, shell_word};
-use crate::membership::NetworkName;
+use super::remote::RemoteArgs;
+use super::terminal::units::parse_duration;
 use crate::rt;
-use crate::secure::key::{Key, KeyId};
-use crate::secure::key_file::{CertificateAuthority, KeyFile};
-use crate::secure::key_ring::{Applied, KeyRing, RingError};
+use crate::secure::key::KeyId;
+use crate::secure::key_ring::KeyRing;
 
-/// Make and change a network's key file
+/// Make and change a network's key file, or the keys of a running network
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   distkv-node key new --network plant --to key
-  distkv-node key list key
+  distkv-node key list key  # what is in a file
+  distkv-node key list --key key  # which keys the running nodes have
+  distkv-node key rotate --key key  # a new key for all of them
+  distkv-node key cert joe --key key
 
 With the key, nodes encrypt what they send each other, and shut everybody else out. \
 Whoever has it is a full member of the network. Copy the file to every node over a channel \
 that nobody else can read (scp), readable only by the user of the node (chmod 600), and start \
 every node with --key FILE.
 
-Another key, without a stop. Do each step on every node before the next:
-  1. `key add` on one node; copy that file to the others; SIGHUP on every node
-  2. `key use NEW` on every node, and SIGHUP
-  3. `key remove OLD` on every node, and SIGHUP
+`list`, `add`, `use` and `remove` work on the FILE that is named. Without one they work on the running \
+network: what is changed there goes from node to node, and into the key file of each.
 
-A running node reads its key file again at SIGHUP. `key list` shows the ids. If somebody may have \
-stolen the key, make a new file instead (key new) and restart all nodes with it: whoever has the old \
-key reads what is sealed with it until it is removed everywhere.")]
+If somebody may have stolen the key, do not rotate: whoever has the old key would be handed the new one. \
+Carry a new key by hand, each step on every node before the next:
+  1. `key add FILE` on one node; copy it to the others; SIGHUP on every node
+  2. `key use NEW FILE` on every node, and SIGHUP
+  3. `key remove OLD FILE` on every node, and SIGHUP
+
+A running node reads its key file again at SIGHUP. Links that are sealed with a key that is gone end then.")]
 pub(super) struct KeyArgs {
     #[command(subcommand)]
     what: What,
+
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
 }
 
 #[derive(Debug, Clone, Subcommand)]
 enum What {
     New(NewArgs),
     List(ListArgs),
+    Rotate(RotateArgs),
     Add(AddArgs),
     Use(UseArgs),
     Remove(RemoveArgs),
+    Cert(CertArgs),
 }
 
 /// Make a key file for a new network
@@ -76,22 +88,61 @@ struct NewArgs {
     json: bool,
 }
 
-/// List the keys of a key file: their ids, never the secrets
+/// List the keys of a key file, or of the running nodes: their ids, never the secrets
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   distkv-node key list key
-  distkv-node key list key --json
+  distkv-node key list --key key --connect n1.example.org
+  distkv-node key list --key key --json
 
-A node seals with its primary key, and opens with any of the file's.")]
+A node seals with its primary key, and opens with any of its keys. Without FILE, a node is asked \
+for the keys of all members, also of those that are away: as they said last. NOTE says what keeps a \
+node from storing its keys: after a restart it would not have them.")]
 struct ListArgs {
-    /// The key file
+    /// The key file; without it, a running node is asked
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: Option<PathBuf>,
 
-    /// Print JSON, one object per key
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Give all running nodes a new key, without a stop
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node key rotate --key key
+  distkv-node key rotate --key key --connect n1.example.org --remove-old
+  distkv-node key rotate --key key --wait 5m
+
+It adds a new key at every node, uses it once every member has it, and, with --remove-old, removes \
+the old one once every member uses the new one. Keys go over the links between the nodes, and into the \
+key file of each. The file of --key is changed, too.
+
+If a member is away, it stops before it would shut that member out, and says who is missing. The \
+same command goes on from there; members that come back get the key meanwhile. Interrupt it when you like.
+
+Do not rotate after a theft: whoever has the old key would be handed the new one. `key --help` says what \
+to do then.
+
+Exit code: 0 done, 1 it has stopped at a step, 2 usage.")]
+struct RotateArgs {
+    /// Remove the old keys, too; until then, they open what is sealed with them, and log in
     #[arg(long)]
-    json: bool,
+    remove_old: bool,
+
+    /// How long to wait for members at each step
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    wait: Duration,
+
+    /// Go on without members that are away, or that do not follow within --wait: they are shut out until
+    /// they get the new key file by hand
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
 }
 
 /// Add a new key, which nothing is sealed with yet
@@ -99,39 +150,43 @@ struct ListArgs {
 #[command(after_help = "\
 Examples:
   distkv-node key add key
+  distkv-node key add --key key  # at all running nodes
 
-Do this on one node, copy the file to the others, and send every node SIGHUP. When all have read \
-it, go on with `key use`.")]
+To a FILE: do this on one node, copy the file to the others, and send every node SIGHUP. When all \
+have read it, go on with `key use`.")]
 struct AddArgs {
-    /// The key file
+    /// The key file; without it, the key is added at the running nodes
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: Option<PathBuf>,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    remote: RemoteArgs,
 }
 
-/// Seal with another key of the file from now on
+/// Seal with another key from now on
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   distkv-node key use 2ab3cf64 key
+  distkv-node key use 2ab3cf64 --key key  # at all running nodes
 
-Every node must have read a file with that key before: those that lack it cannot open what is sealed \
-with it.")]
+Every node must have the key before: those that lack it cannot open what is sealed with it. Running nodes \
+refuse while a member is known that lacks it, unless --force is given.")]
 struct UseArgs {
     /// The key's id
     #[arg(value_name = "ID")]
     id: KeyId,
 
-    /// The key file
+    /// The key file; without it, the running nodes use the key
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: Option<PathBuf>,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Also if members lack it: they are shut out until they get the new key file by hand
+    #[arg(long, conflicts_with = "file")]
+    force: bool,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
 }
 
 /// Remove a key that nothing is sealed with any more
@@ -139,123 +194,125 @@ struct UseArgs {
 #[command(after_help = "\
 Examples:
   distkv-node key remove 4db59c1b key
+  distkv-node key remove 4db59c1b --key key  # at all running nodes
 
 Every node must use another key before. A node that was away meanwhile and has only the removed key \
-needs the new file.")]
+needs the new file. Running nodes refuse while a member is known that uses the key, unless --force is given.")]
 struct RemoveArgs {
     /// The key's id
     #[arg(value_name = "ID")]
     id: KeyId,
 
-    /// The key file
+    /// The key file; without it, the running nodes remove the key
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: Option<PathBuf>,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    /// Also if members use it: they are shut out until they get the new key file by hand
+    #[arg(long, conflicts_with = "file")]
+    force: bool,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Make a certificate that is signed by the CA of the key file
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node key cert joe --key key  # joe.pem and joe.key
+  distkv-node key cert joe --key key --days 30 --to joe-2
+  distkv-node key cert --server lb.example.org --server 10.0.0.9 --key key
+  distkv-node key cert --ca --key key  # ca.pem: the CA itself, for clients
+
+A user's certificate is a client's: a node with --client-ca checks it and logs whom it names. It does not \
+log in by it yet: the user needs a password or a token as well. A server's certificate has these names, and \
+is valid for 30 days; nodes make their own, so it is for what stands before them.
+
+Written are NAME.pem (the certificate and its CA) and NAME.key (the private key, readable by you \
+only). Files that are there are not replaced.")]
+struct CertArgs {
+    /// The user's name
+    #[arg(value_name = "USER", required_unless_present_any = ["servers", "ca"])]
+    user: Option<String>,
+
+    /// A server's host name or IP address; may be given again
+    #[arg(long = "server", value_name = "NAME", conflicts_with = "user")]
+    servers: Vec<String>,
+
+    /// The CA's own certificate, without a key
+    #[arg(long, conflicts_with_all = ["user", "servers", "days"])]
+    ca: bool,
+
+    /// For how many days a user's certificate is valid
+    #[arg(long, value_name = "N", default_value_t = 365, conflicts_with = "servers")]
+    days: u32,
+
+    /// Where to write it, without `.pem` and `.key`; by default the name, in this directory
+    #[arg(long, value_name = "PATH")]
+    to: Option<PathBuf>,
+
+    #[command(flatten)]
+    remote: RemoteArgs,
 }
 
 pub(super) fn run(args: KeyArgs) -> Result<(), CliError> {
+    let before = args.remote;
     match args.what {
-        What::New(args) => new(&args),
-        What::List(args) => list(&args),
-        What::Add(args) => add(&args),
-        What::Use(args) => change(&args.file, args.id, args.json, "in use", KeyRing::make_primary),
-        What::Remove(args) => change(&args.file, args.id, args.json, "removed", KeyRing::remove),
-    }
-}
-
-fn new(args: &NewArgs) -> Result<(), CliError> {
-    let network = NetworkName::new(&args.network)
-        .map_err(|error| CliError::Usage(format!("--network {:?}: {error}", args.network)))?;
-    let ca = Ca::make(&args.network, rt::wall_clock_ms() / 1_000)
-        .map_err(|error| CliError::Failure(format!("no CA could be made: {error}")))?;
-    // Nodes make their certificates for clients from it.
-    let ca = CertificateAuthority {
-        key: ca.key().to_vec().into(),
-        certificate: ca.certificate().to_vec(),
-    };
-    let file = KeyFile { ring: KeyRing::new(network, random_key()?), ca: Some(ca) };
-    let write = if args.force { replace } else { create };
-    write(&args.to, &file).map_err(failure)?;
-    let (id, at) = (file.ring.primary_id(), args.to.display().to_string());
-    let mut output = Output::new(args.json);
-    output.either(
-        || json!({"network": args.network, "key": id.to_string(), "file": at}),
-        || {
-            format!(
-                "key {id} of network {} is in {}\nCopy the file to every node, and start each with --key {}",
-                printable(&args.network),
-                printable(&at),
-                shell_word(&at)
-            )
+        What::New(_) if before != RemoteArgs::default() => {
+            let text = "`key new` works on a file; put its options after it";
+            Err(CliError::Usage(text.to_owned()))
+        }
+        What::New(args) => file::new(&args),
+        What::List(args) => match on(args.file, args.remote.or(before))? {
+            On::File(path, json) => file::list(&path, json),
+            On::Network(remote) => rt::block_on(network::list(&remote)),
         },
-    )?;
-    output.flush()
-}
-
-fn list(args: &ListArgs) -> Result<(), CliError> {
-    let file = read(&args.file).map_err(failure)?;
-    let mut output = Output::new(args.json);
-    let is_primary = |id: KeyId| id == file.ring.primary_id();
-    let network = file.ring.network().as_str();
-    if args.json {
-        for key in file.ring.keys() {
-            let (id, primary) = (key.id().to_string(), is_primary(key.id()));
-            output.line(&json!({"network": network, "key": id, "primary": primary}).to_string())?;
+        What::Rotate(args) => {
+            let remote = args.remote.clone().or(before);
+            rt::block_on(rotate::run(&args, &remote))
         }
-    } else {
-        let mut table = Table::with_head(&["NETWORK", "KEY", "PRIMARY"]);
-        for key in file.ring.keys() {
-            let primary = if is_primary(key.id()) { "yes" } else { "no" };
-            table.row([printable(network).into_owned(), key.id().to_string(), primary.to_owned()]);
-        }
-        table.print(&mut output)?;
-    }
-    output.flush()
-}
-
-fn add(args: &AddArgs) -> Result<(), CliError> {
-    let key = random_key()?;
-    let id = key.id();
-    change(&args.file, id, args.json, "added", |ring, _| ring.add(key))
-}
-
-/// Changes a file's ring.
-fn change(
-    path: &Path,
-    id: KeyId,
-    json: bool,
-    done: &str,
-    change: impl FnOnce(&mut KeyRing, KeyId) -> Result<Applied, RingError>,
-) -> Result<(), CliError> {
-    let mut file = read(path).map_err(failure)?;
-    let applied = change(&mut file.ring, id)
-        .map_err(|error| CliError::Failure(format!("{}: {error}", path.display())))?;
-    if applied == Applied::Changed {
-        replace(path, &file).map_err(failure)?;
-    }
-    let mut output = Output::new(json);
-    output.either(
-        || json!({"key": id.to_string(), "changed": applied == Applied::Changed}),
-        || match applied {
-            Applied::Changed => {
-                format!("key {id} is {done}; a running node reads the file at SIGHUP")
+        What::Add(args) => match on(args.file, args.remote.or(before))? {
+            On::File(path, json) => file::add(&path, json),
+            On::Network(remote) => rt::block_on(network::add(&remote)),
+        },
+        What::Use(args) => match on(args.file, args.remote.or(before))? {
+            On::File(path, json) => {
+                file::change(&path, args.id, json, "in use", KeyRing::make_primary)
             }
-            Applied::Already => format!("key {id} is {done} already"),
+            On::Network(remote) => {
+                rt::block_on(network::change(&remote, network::Step::Use, args.id, args.force))
+            }
         },
-    )?;
-    output.flush()
+        What::Remove(args) => match on(args.file, args.remote.or(before))? {
+            On::File(path, json) => file::change(&path, args.id, json, "removed", KeyRing::remove),
+            On::Network(remote) => {
+                rt::block_on(network::change(&remote, network::Step::Remove, args.id, args.force))
+            }
+        },
+        What::Cert(args) => {
+            let remote = args.remote.clone().or(before);
+            cert::run(&args, &remote)
+        }
+    }
 }
 
-fn random_key() -> Result<Key, CliError> {
-    let secret = rt::random_bytes();
-    secret.map(Key::new).map_err(|error| {
-        CliError::Failure(format!("the system gives no random numbers for a key: {error}"))
-    })
+/// What a command works on.
+enum On {
+    /// A file; whether to print JSON.
+    File(PathBuf, bool),
+    Network(RemoteArgs),
 }
 
-fn failure(trouble: KeyFileTrouble) -> CliError {
-    CliError::Failure(trouble.to_string())
+fn on(file: Option<PathBuf>, mut remote: RemoteArgs) -> Result<On, CliError> {
+    let Some(path) = file else { return Ok(On::Network(remote)) };
+    let json = std::mem::take(&mut remote.json);
+    if remote == RemoteArgs::default() {
+        return Ok(On::File(path, json));
+    }
+    let text = format!(
+        "{} is a file to work on, and the other options are for a running node; leave out the one or the \
+         other (the file that shows who you are is --key FILE)",
+        path.display()
+    );
+    Err(CliError::Usage(text))
 }

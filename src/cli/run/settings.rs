@@ -18,10 +18,11 @@ use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, IpNetwork,
-    KeyConfig, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
-    TlsConfig,
+    KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start,
+    SyncPolicy, TlsConfig,
 };
 use crate::protocol::json::value_from_json;
+use crate::secure::key_ring::handed::Handed;
 
 /// Longest configuration file. A peer takes some 30 bytes, all else a few hundred.
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -294,7 +295,9 @@ impl Settings {
             }
             Some(path) => {
                 let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
-                Ok(Some(KeyConfig { file, path: Some(path.clone()), plaintext_peers }))
+                let (path, place) = (Some(path.clone()), path.clone());
+                let store = KeyStore::new(move |handed| keep_keys(&place, handed));
+                Ok(Some(KeyConfig { file, path, store: Some(store), plaintext_peers }))
             }
         }
     }
@@ -548,6 +551,16 @@ fn json_of_toml(value: toml::Value) -> Result<serde_json::Value, &'static str> {
             .collect::<Result<serde_json::Map<_, _>, &'static str>>()?
             .into(),
     })
+}
+
+/// Puts what was ordered over the network into a key file.
+fn keep_keys(path: &FilePath, handed: &Handed) -> Result<(), String> {
+    let merged = key_file::update(path, |file| file.ring.merge(handed).map(|_| ()));
+    match merged {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(format!("{}: {error}", path.display())),
+        Err(trouble) => Err(trouble.to_string()),
+    }
 }
 
 #[cfg(test)]

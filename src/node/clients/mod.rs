@@ -7,6 +7,7 @@
 //! | `certificates` | the certificate that clients are shown |
 //! | `file_jobs` | what clients may have this node write: files, snapshots, a log |
 //! | `files` | the directory in which clients may write files |
+//! | `keys` | which cluster keys the nodes have, and changing them |
 //! | `log` | a log that a client has started |
 //! | `past` | a state of the past, from the node's own files |
 //! | `load` | takes in a saved state or a change log of the Python DistKV |
@@ -14,6 +15,7 @@
 pub(super) mod certificates;
 pub(super) mod file_jobs;
 pub(super) mod files;
+mod keys;
 pub(super) mod load;
 mod log;
 mod past;

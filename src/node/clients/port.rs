@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use super::file_jobs::Saving;
+use super::keys;
 use crate::engine::view::StateView;
 use crate::engine::{Engine, Image};
 use crate::membership;
-use crate::model::ids::Millis;
+use crate::model::ids::{Millis, NodeName};
 use crate::model::path::Path;
 use crate::node::config::Config;
 use crate::node::durable::Durable;
@@ -20,8 +21,9 @@ use crate::node::membership::identity::SOFTWARE;
 use crate::protocol::client::request::PastMoment;
 use crate::rt::{self, TcpListener};
 use crate::server::{
-    FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
-    PastRefusal, Server, ServerConfig, StorageStatus, TlsSettings,
+    FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, MemberInfo,
+    MemberState, NodeInfo, NodeStatus, PastRefusal, Server, ServerConfig, StorageStatus,
+    TlsSettings,
 };
 
 /// Starts to serve clients at a port that was opened before.
@@ -178,6 +180,19 @@ impl NodeInfo for ClientPortInfo {
             }
         }
         one_row_each(members)
+    }
+
+    fn keys(&self) -> Option<KeysView> {
+        keys::view(&*self.links.upgrade()?, self.members())
+    }
+
+    fn change_keys(&self, order: KeyOrder) -> Result<(String, bool), KeyRefusal> {
+        let links = self.links.upgrade().ok_or(KeyRefusal::NoKey)?;
+        keys::change(&links, self.members(), order)
+    }
+
+    fn forget_keys_of(&self, name: &NodeName) -> bool {
+        self.links.upgrade().is_some_and(|links| keys::forget(&links, &self.members(), name))
     }
 
     fn leave(&self) {

@@ -61,6 +61,9 @@ pub(in crate::node) fn leave_for_good(
         }
         rt::block_on(rt::sleep(Duration::from_millis(TICK_INTERVAL_MS)));
     }
+    if let Some(keys) = &links.keys {
+        keys.leave_for_good();
+    }
     links.stop.request(StopReason::LeftForGood);
     Ok(())
 }

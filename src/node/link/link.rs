@@ -49,6 +49,8 @@ pub(super) enum LinkEnd {
     Unneeded,
     /// This node holds paths that the peer's version of the protocol cannot read.
     TooOld,
+    /// The key that it is sealed with was removed: the next one is sealed with another.
+    KeyRemoved,
 }
 
 impl std::fmt::Display for LinkEnd {
@@ -64,6 +66,7 @@ impl std::fmt::Display for LinkEnd {
             Self::Stuck => f.write_str("the peer did not take what was sent for too long"),
             Self::Renewed => f.write_str("this node has a new incarnation"),
             Self::Unneeded => f.write_str("it is not needed any more"),
+            Self::KeyRemoved => f.write_str("the key that sealed it was removed"),
             Self::TooOld => f.write_str(
                 "this node holds paths with arrays as elements, which the peer's version cannot \
                  read; upgrade the peer",
@@ -84,6 +87,7 @@ impl LinkEnd {
             | Self::Left
             | Self::Replaced
             | Self::Renewed
+            | Self::KeyRemoved
             | Self::Unneeded => false,
         }
     }

@@ -45,12 +45,14 @@ use super::security::Keys;
 use crate::engine::changes::{BarArrayPaths, SayFarewell};
 use crate::engine::{CloseReason, Input, LinkId};
 use crate::hub::Hub;
+use crate::hub::link_queue::LinkQueue;
 use crate::membership::{MemberInfo, MemberState};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::protocol::peer::greeting::{
     FEATURE_RIGHTS, Hello, Refusal, RefusalCode, VERSION_ARRAY_PATHS,
 };
 use crate::rt::{self, TcpStream};
+use crate::secure::key::KeyId;
 
 /// Most links; a few times the largest cluster that pushes to everybody.
 pub(in crate::node) const LINKS_MAX: usize = 256;
@@ -71,6 +73,13 @@ pub(super) struct LinkInfo {
     pub(super) lagging: bool,
     /// Whether it is sealed with a cluster key.
     pub(super) secured: bool,
+}
+
+/// A link that is sealed, for what is told about keys.
+pub(super) struct SealedLink {
+    pub(super) id: LinkId,
+    pub(super) name: NodeName,
+    pub(super) queue: Arc<LinkQueue>,
 }
 
 /// All links of a node, and what is needed to make them.
@@ -181,6 +190,27 @@ impl Links {
                 secured: link.key.is_some(),
             })
             .collect()
+    }
+
+    /// The links that are sealed.
+    pub(super) fn sealed(&self) -> Vec<SealedLink> {
+        let table = self.table.lock();
+        let sealed = table.values().filter(|link| link.key.is_some() && link.end().is_none());
+        sealed
+            .map(|link| SealedLink {
+                id: link.id,
+                name: link.peer.name.clone(),
+                queue: Arc::clone(&link.queue),
+            })
+            .collect()
+    }
+
+    /// Closes the links that were sealed with such keys.
+    pub(super) fn close_sealed(&self, with: impl Fn(KeyId) -> bool) {
+        let links: Vec<Arc<Link>> = self.table.lock().values().cloned().collect();
+        for link in links.iter().filter(|link| link.key.is_some_and(&with)) {
+            link.close(LinkEnd::KeyRemoved);
+        }
     }
 
     /// How many links stand.
@@ -302,7 +332,7 @@ impl Links {
             let (links, link) = (Arc::clone(&self), Arc::clone(&link));
             rt::spawn(async move {
                 let end =
-                    reader::read_link(&links.hub, &link, reader::Source::new(opener, raw, &plain))
+                    reader::read_link(&links, &link, reader::Source::new(opener, raw, &plain))
                         .await;
                 link.close(end);
             })

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use futures::io::AsyncReadExt;
 
+use super::Links;
 use super::catch_up_pacing::Pace;
 use super::link::{Link, LinkEnd};
 use super::liveness::is_sign_of_life;
 use super::writer::own_tick;
 use crate::engine::Input;
 use crate::hub::Hub;
+use crate::node::security::Keys;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
-use crate::protocol::peer::PeerMessage;
+use crate::protocol::peer::{KEYS_FRAME, PeerMessage};
 use crate::rt;
 use crate::secure::link::{Opener, RecordError};
 
@@ -131,7 +133,10 @@ impl Source {
 }
 
 /// Reads until the link ends, and says why it did.
-pub(super) async fn read_link(hub: &Hub, link: &Link, mut source: Source) -> LinkEnd {
+pub(super) async fn read_link(links: &Links, link: &Link, mut source: Source) -> LinkEnd {
+    let hub = &*links.hub;
+    // What is said about keys counts where it is sealed.
+    let keys = links.keys.as_deref().filter(|_| link.key.is_some());
     let mut stream = &link.stream;
     // What lies before a record that does not open is genuine.
     let mut opened = source.open();
@@ -142,7 +147,7 @@ pub(super) async fn read_link(hub: &Hub, link: &Link, mut source: Source) -> Lin
             log.room().await;
         }
         let began = rt::now_us();
-        let taken = match take_in(hub, link, source.plain.content()) {
+        let taken = match take_in(hub, keys, link, source.plain.content()) {
             Ok(taken) => taken,
             Err(end) => return end,
         };
@@ -186,7 +191,7 @@ struct Taken {
 
 /// Hands whole frames to the engine: all of them, or those up to a part of a catch-up, so that many
 /// parts that arrived together do not keep all others waiting.
-fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
+fn take_in(hub: &Hub, keys: Option<&Keys>, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
     let malformed = |error: &dyn std::error::Error| LinkEnd::Malformed(error.to_string());
     // A node that is not ready serves no client that could wait.
     let (mut at, mut messages) = (0, Vec::new());
@@ -196,6 +201,13 @@ fn take_in(hub: &Hub, link: &Link, bytes: &[u8]) -> Result<Taken, LinkEnd> {
         match split_frame(rest, BODY_BYTES_MAX) {
             Ok(Some(frame)) => {
                 at += frame.length;
+                if frame.kind == KEYS_FRAME {
+                    if let Some(Err(error)) = keys.map(|keys| keys.hear(link.id, frame.body)) {
+                        bad = Some(malformed(&error));
+                        break;
+                    }
+                    continue;
+                }
                 match PeerMessage::decode(&frame) {
                     Ok(Some(message)) if is_sign_of_life(&message) => link.on_sign(),
                     Ok(Some(message)) => {

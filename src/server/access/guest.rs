@@ -42,6 +42,8 @@ pub(in crate::server) struct Guest {
     /// What is computed for a request, by its number.
     prelude: Option<(u64, Slot)>,
     presence: Option<Presence>,
+    /// Whether the connection is one by TLS.
+    pub(in crate::server) is_in_tls: bool,
     /// The reply to the request with which the client has shut itself out.
     pub(in crate::server) parting: Vec<u8>,
 }
@@ -56,6 +58,7 @@ impl Default for Guest {
             box_key: None,
             prelude: None,
             presence: None,
+            is_in_tls: false,
             parting: Vec::new(),
         }
     }

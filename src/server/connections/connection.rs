@@ -247,8 +247,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Whom the client's certificate names.
-    fn note_certificate(&self) {
+    /// Whether it is TLS, and whom the client's certificate names.
+    fn note_certificate(&mut self) {
+        self.session.guest.is_in_tls = self.tls.is_some();
         match self.tls.as_ref().map(|channel| channel.user()) {
             Some(Ok(Some(user))) => tracing::debug!(user, "a client has a certificate"),
             Some(Err(error)) => tracing::debug!(%error, "a client's certificate names no user"),

@@ -478,6 +478,8 @@ impl Session {
             Request::Cluster => self.cluster(cx, seq, out),
             Request::WatchCluster => self.watch_cluster(cx, seq),
             Request::ForgetMember { node } => self.forget_member(cx, seq, node, out),
+            Request::KeyList => self.key_list(cx, seq, out),
+            Request::ChangeKeys(change) => self.change_keys(cx, seq, change),
             Request::CheckDeleted { nodes } => self.check_deleted(cx, seq, nodes),
             Request::GetSnapshot(wanted) => self.get_snapshot(cx, seq, wanted),
             Request::Restore(piece) => self.restore(cx, seq, piece),

@@ -19,7 +19,6 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node key new --network plant --to key", &[" of network plant is in key\n"]),
     run(0, "distkv-node key new --network plant --to new-key --force", &["is in new-key\n"]),
     run(0, "distkv-node key list key", &["plant", " yes\n"]),
-    run(0, "distkv-node key list key --json", &["\"primary\":true"]),
     run(0, "distkv-node key add key", &["is added; a running node reads the file at SIGHUP"]),
     hidden(
         0,

@@ -222,8 +222,8 @@ impl Cluster {
     pub fn write_everywhere(&self) -> Writers {
         let stop = Arc::new(AtomicBool::new(false));
         let write = |(n, node): (usize, &NodeProcess)| {
-            let (stop, address) = (Arc::clone(&stop), node.client);
-            std::thread::spawn(move || write(n, address, &stop))
+            let (stop, address, key) = (Arc::clone(&stop), node.client, node.key.clone());
+            std::thread::spawn(move || write(n, address, key.as_deref(), &stop))
         };
         Writers { threads: self.nodes.iter().enumerate().map(write).collect(), stop }
     }
@@ -233,7 +233,10 @@ impl Cluster {
 pub fn start_node(hosts: &Hosts, host: usize, options: &[&str]) -> NodeProcess {
     let (client, gossip) = (client_addr(host).to_string(), gossip_addr(host).to_string());
     let first = gossip_addr(0).to_string();
-    let mut arguments = vec!["--client", &client, "--gossip", &gossip, "--insecure"];
+    let mut arguments = vec!["--client", &client, "--gossip", &gossip];
+    if !options.contains(&"--key") {
+        arguments.push("--insecure");
+    }
     if host == 0 {
         arguments.insert(0, "run");
     } else {
@@ -262,8 +265,8 @@ impl Writers {
     }
 }
 
-fn write(n: usize, address: SocketAddr, stop: &AtomicBool) -> (Written, u64) {
-    let mut client = Client::connect(address);
+fn write(n: usize, address: SocketAddr, key: Option<&str>, stop: &AtomicBool) -> (Written, u64) {
+    let mut client = Client::enter(address, key);
     let mut written = Written::new();
     let mut count = 0_u64;
     while !stop.load(Ordering::Relaxed) {

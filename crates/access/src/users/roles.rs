@@ -89,6 +89,10 @@ pub fn least_role(action: Action) -> Role {
         | A::GetTreeInternal
         | A::KillNode
         | A::ForgetMember
+        | A::KeyList
+        | A::KeyAdd
+        | A::KeyUse
+        | A::KeyRemove
         | A::GetSnapshot
         | A::Restore
         | A::Snapshot

@@ -26,10 +26,21 @@ fn a_file_reads_back_as_it_was_written() {
             ring.remove(key(1).id()).unwrap();
         }
     }
+    let ordered = {
+        let mut ring = KeyRing::new(NetworkName::new("plant").unwrap(), key(1));
+        for byte in 2..=3 {
+            ring.order_add(key(byte)).unwrap();
+            ring.order_use(key(byte).id()).unwrap();
+        }
+        ring.order_remove(key(1).id()).unwrap();
+        ring.order_remove(key(2).id()).unwrap();
+        ring.add(key(4)).unwrap();
+        ring
+    };
     let key = Zeroizing::new(vec![9; 138]);
     let ca = CertificateAuthority { key, certificate: vec![8; 400] };
-    for ca in [None, Some(ca)] {
-        let file = KeyFile { ring: ring.clone(), ca };
+    for (ca, ring) in [(None, ring), (Some(ca), ordered)] {
+        let file = KeyFile { ring, ca };
         let text = file.to_text();
         assert!(
             text.capacity() <= 2_048 + 2 * 538 && text.len() < text.capacity(),
@@ -54,6 +65,13 @@ fn each_damage_is_named_with_its_line() {
     let of = |lines: &[&str]| error(&lines.join("\n"));
     let net = "network plant";
     assert_eq!(of(&[net, &one, "port 5"]), (3, Problem::Unknown));
+    assert_eq!(of(&[net, &line(1, " shared primary")]), (2, Problem::Key));
+    assert_eq!(of(&[net, &line(1, " primary shared shared")]), (2, Problem::Key));
+    assert_eq!(of(&[net, &one, "removed 00000000 primary"]), (3, Problem::Removed));
+    for used in ["used", "used 1", "used x 00000000", "used 1 0", "used 1 00000000 2"] {
+        assert_eq!(of(&[net, &one, used]), (3, Problem::Used), "{used}");
+    }
+    assert_eq!(of(&[net, &one, "used 1 00000000", "used 2 00000000"]), (4, Problem::Used));
     assert_eq!(of(&[net, "Key"]), (2, Problem::Unknown));
     assert_eq!(of(&["network", &one]), (1, Problem::Network));
     assert_eq!(of(&["network a b", &one]), (1, Problem::Network));

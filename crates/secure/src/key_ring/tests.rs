@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::handed::{Handed, Merged};
 use super::*;
 
 fn key(byte: u8) -> Key {
@@ -48,45 +49,98 @@ fn what_would_lock_a_node_out_is_refused_and_changes_nothing() {
     assert_eq!(full.remove(key(1).id()), Err(RingError::Primary(key(1).id())));
     assert_eq!(full.remove(key(9).id()), Err(RingError::Unknown(key(9).id())));
     assert_eq!(full.add(key(5)), Err(RingError::Full));
-    assert_eq!(full.merge(&ring(&[1, 5])), Err(RingError::Full));
+    assert_eq!(full.merge(&ordered(&[1, 5]).handed()), Err(RingError::Full));
     let other = KeyRing::new(NetworkName::new("other").unwrap(), key(1));
-    assert_eq!(full.merge(&other), Err(RingError::OtherNetwork));
+    assert_eq!(full.merge(&other.handed()), Err(RingError::OtherNetwork));
     assert_eq!(full, before);
+}
+
+/// A ring whose keys but the first were ordered over the network.
+fn ordered(bytes: &[u8]) -> KeyRing {
+    let (first, others) = bytes.split_first().unwrap();
+    let mut ring = ring(&[*first]);
+    for byte in others {
+        ring.order_add(key(*byte)).unwrap();
+    }
+    ring
 }
 
 #[test]
 fn a_removed_key_does_not_come_back_by_itself() {
-    let mut mine = ring(&[2, 1]);
-    mine.remove(key(1).id()).unwrap();
+    let mut mine = ordered(&[2, 1]);
+    mine.order_remove(key(1).id()).unwrap();
     assert_eq!(mine.add(key(1)), Err(RingError::Removed(key(1).id())));
-    assert!(!mine.merge(&ring(&[2, 1])).unwrap().is_change());
+    assert_eq!(mine.merge(&ordered(&[2, 1]).handed()).unwrap(), Merged::default());
     assert_eq!(ids(&mine), [key(2).id()]);
     let mut theirs = ring(&[2, 1]);
-    let merged = theirs.merge(&mine).unwrap();
+    let merged = theirs.merge(&mine.handed()).unwrap();
     assert_eq!(merged.removed, [key(1).id()]);
     assert_eq!(ids(&theirs), ids(&mine));
 }
 
 #[test]
-fn a_merge_changes_the_primary_only_if_it_was_removed() {
+fn what_is_ordered_over_the_network_is_handed_and_what_a_hand_changes_is_not() {
+    let (old, new) = (key(1).id(), key(2).id());
     let mut mine = ring(&[1]);
-    let mut theirs = ring(&[1, 2]);
-    theirs.make_primary(key(2).id()).unwrap();
-    let merged = mine.merge(&theirs).unwrap();
-    assert_eq!((merged.added, merged.primary), (vec![key(2).id()], None));
-    theirs.remove(key(1).id()).unwrap();
-    assert_eq!(mine.merge(&theirs).unwrap().primary, Some(key(2).id()));
-    assert_eq!(mine.primary(), &key(2));
+    assert_eq!(mine.add(key(2)), Ok(Applied::Changed));
+    mine.make_primary(new).unwrap();
+    mine.remove(old).unwrap();
+    assert!(mine.handed().is_empty());
+
+    let (mut mine, mut theirs) = (ring(&[1]), ring(&[1]));
+    mine.add(key(2)).unwrap();
+    assert_eq!(mine.order_add(key(2)), Ok(Applied::Changed), "now it is handed");
+    assert_eq!(mine.order_add(key(2)), Ok(Applied::Already));
+    let merged = theirs.merge(&mine.handed()).unwrap();
+    assert_eq!((merged.added, merged.primary), (vec![new], None));
+    assert_eq!(mine.order_use(new), Ok(Applied::Changed));
+    assert_eq!(mine.order_use(new), Ok(Applied::Already));
+    assert_eq!(theirs.merge(&mine.handed()).unwrap().primary, Some(new));
+    assert_eq!(mine.order_remove(old), Ok(Applied::Changed));
+    assert_eq!(mine.order_remove(old), Ok(Applied::Already));
+    assert_eq!(theirs.merge(&mine.handed()).unwrap().removed, [old]);
+    assert_eq!(theirs, mine);
+    // One that was away all the time.
+    let mut stale = ring(&[1]);
+    stale.merge(&theirs.handed()).unwrap();
+    assert_eq!(stale, mine);
+}
+
+#[test]
+fn of_two_orders_the_later_one_counts_and_a_hand_s_primary_stays_until_the_next() {
+    let mut mine = ordered(&[1, 2, 3]);
+    let mut theirs = mine.clone();
+    mine.order_use(key(2).id()).unwrap();
+    theirs.merge(&mine.handed()).unwrap();
+    theirs.make_primary(key(1).id()).unwrap();
+    assert_eq!(theirs.merge(&mine.handed()).unwrap().primary, None);
+    assert_eq!(mine.merge(&theirs.handed()).unwrap().primary, None);
+    assert_eq!((mine.primary(), theirs.primary()), (&key(2), &key(1)));
+    mine.order_use(key(3).id()).unwrap();
+    assert_eq!(mine.used(), Some(Used { count: 2, id: key(3).id() }));
+    assert_eq!(theirs.merge(&mine.handed()).unwrap().primary, Some(key(3).id()));
+    // On both sides of a split at once: all choose the same.
+    let (mut one, mut other) = (mine.clone(), mine.clone());
+    one.order_use(key(1).id()).unwrap();
+    other.order_use(key(2).id()).unwrap();
+    one.merge(&other.handed()).unwrap();
+    other.merge(&one.handed()).unwrap();
+    assert_eq!(one, other);
+    // An order to use a key that is not there says nothing.
+    let used = Some(Used { count: 9, id: key(9).id() });
+    let unknown = Handed { used, ..one.handed() };
+    assert_eq!(one.merge(&unknown), Ok(Merged::default()));
+    assert_eq!(one, other);
 }
 
 #[test]
 fn rings_that_removed_each_others_keys_stay_as_they_are() {
-    let mut one = ring(&[1, 2]);
-    one.remove(key(2).id()).unwrap();
-    let mut other = ring(&[2, 1]);
-    other.remove(key(1).id()).unwrap();
+    let mut one = ordered(&[1, 2]);
+    one.order_remove(key(2).id()).unwrap();
+    let mut other = ordered(&[2, 1]);
+    other.order_remove(key(1).id()).unwrap();
     let before = one.clone();
-    assert_eq!(one.merge(&other), Err(RingError::Disjoint));
+    assert_eq!(one.merge(&other.handed()), Err(RingError::Disjoint));
     assert_eq!(one, before);
 }
 
@@ -118,9 +172,9 @@ fn a_member_that_lacks_the_key_or_is_unknown_blocks_a_rotation() {
 fn changed(mut ring: KeyRing, steps: &[(u8, u8)]) -> KeyRing {
     for (step, byte) in steps {
         let _ = match step % 3 {
-            0 => ring.add(key(*byte)),
-            1 => ring.remove(key(*byte).id()),
-            _ => ring.make_primary(key(*byte).id()),
+            0 => ring.order_add(key(*byte)),
+            1 => ring.order_remove(key(*byte).id()),
+            _ => ring.order_use(key(*byte).id()),
         };
     }
     ring
@@ -136,7 +190,7 @@ proptest! {
         let merge_all = |order: [usize; 3]| {
             let mut all = rings[order[0]].clone();
             for at in &order[1..] {
-                all.merge(&rings[*at])?;
+                all.merge(&rings[*at].handed())?;
             }
             Ok::<_, RingError>(ids(&all))
         };
@@ -147,9 +201,11 @@ proptest! {
         }
         for mut mine in rings.clone() {
             for theirs in &rings {
-                if mine.merge(theirs).is_ok() {
+                if mine.merge(&theirs.handed()).is_ok() {
                     prop_assert!(mine.lookup(mine.primary_id()).is_some());
-                    prop_assert!(!mine.merge(theirs).unwrap().is_change());
+                    let before = mine.clone();
+                    prop_assert_eq!(mine.merge(&theirs.handed()), Ok(Merged::default()));
+                    prop_assert_eq!(&mine, &before);
                 }
             }
         }

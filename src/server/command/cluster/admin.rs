@@ -57,7 +57,7 @@ impl LongMap {
         }
     }
 
-    fn optional_str(&mut self, key: &str, value: Option<&str>) {
+    pub(super) fn optional_str(&mut self, key: &str, value: Option<&str>) {
         match value {
             Some(value) => self.str(key, value),
             None => write_nil(self.key(key)),

@@ -111,6 +111,13 @@ impl Session {
         })?;
         let (forgotten, number) = cx.hub.handle_logged(ForgetMember(&name), cx.now);
         let tock = cx.tock();
+        // Its keys do not keep those of the network from being changed any more.
+        let was_known =
+            forgotten != Err(ForgetError::IsHere) && cx.shared.info.forget_keys_of(&name);
+        let forgotten = match forgotten {
+            Err(ForgetError::NotAMember) if was_known => Ok(()),
+            other => other,
+        };
         forgotten.map_err(|error| {
             let code = match error {
                 ForgetError::NotReady => ErrorCode::NotReady,

@@ -2,6 +2,7 @@
 
 pub(super) mod admin;
 mod delete_group;
+mod keys;
 mod nodes;
 mod shards;
 mod state;

@@ -84,6 +84,10 @@ fn what_concerns_files_the_network_and_all_data_is_an_admins() {
         "leave",
         "kill_node",
         "forget_member",
+        "key_list",
+        "key_add",
+        "key_use",
+        "key_remove",
         "fake_info",
         "set_internal",
         "delete_internal",
@@ -94,6 +98,7 @@ fn what_concerns_files_the_network_and_all_data_is_an_admins() {
             map! {
                 "action": action, "path": path("auth.x"), "value": 1, "node": "n9", "tick": 1, "tock": 9,
                 "start": true, "data": Value::Binary(vec![1]), "file": "x", "prev": Value::Nil,
+                "secret": Value::Binary(vec![7; 32]), "ident": "00000000",
             }
         };
         // Some take the name of a file, and have no whole path.

@@ -21,6 +21,10 @@ use crate::protocol::record::{Record, RecordError};
 pub use codec::{encode_change, encode_part, encode_topic};
 pub use contents_codec::encode_versions;
 
+/// The kind of frames in which nodes tell each other of cluster keys: the node's affair, not the engine's. They
+/// are no [`PeerMessage`]s, whose kinds are below.
+pub const KEYS_FRAME: u8 = 64;
+
 /// Why a message was not understood. The link is closed: its sender is broken or hostile.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PeerError {

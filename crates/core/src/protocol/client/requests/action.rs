@@ -95,6 +95,14 @@ actions! {
     WatchCluster = "watch_cluster",
     /// Ours: takes a member that does not come back off the Delete group's list.
     ForgetMember = "forget_member",
+    /// Ours: which cluster keys the nodes have.
+    KeyList = "key_list",
+    /// Ours: adds a cluster key at every node.
+    KeyAdd = "key_add",
+    /// Ours: seals with another cluster key at every node.
+    KeyUse = "key_use",
+    /// Ours: removes a cluster key at every node.
+    KeyRemove = "key_remove",
     /// Ours: streams the whole state, as the bytes of a snapshot file.
     GetSnapshot = "get_snapshot",
     /// Ours: takes a snapshot in, piece by piece.

@@ -11,8 +11,8 @@ use crate::protocol::client::batch::BatchRequest;
 use crate::protocol::client::error::{ClientError, ErrorCode};
 use crate::protocol::client::field::{Field, Fields, wrong};
 use crate::protocol::client::request::{
-    AclTest, BadMessage, ChainLength, ClientMessage, LEAVE_TIMEOUT_MS_MAX, PastMoment, Request,
-    RequestPath, SnapshotOf, StateParts, TreeScope, WatchConflicts,
+    AclTest, BadMessage, ChainLength, ClientMessage, KeyChange, LEAVE_TIMEOUT_MS_MAX, PastMoment,
+    Request, RequestPath, SnapshotOf, StateParts, TreeScope, WatchConflicts,
 };
 use crate::protocol::client::shards::decode_list_shards;
 use crate::protocol::client::stored::{
@@ -168,6 +168,20 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::WatchCluster => Request::WatchCluster,
         Action::ForgetMember => Request::ForgetMember { node: fields.text(Field::Node)? },
         Action::GetSnapshot => Request::GetSnapshot(decode_snapshot_of(fields)?),
+        Action::KeyList => Request::KeyList,
+        Action::KeyAdd => Request::ChangeKeys(KeyChange::Add {
+            secret: fields.bytes(Field::Secret)?.ok_or_else(|| {
+                ClientError::bad_request("the field 'secret' is missing: the key's 32 bytes")
+            })?,
+        }),
+        Action::KeyUse => Request::ChangeKeys(KeyChange::Use {
+            id: fields.text(Field::Ident)?,
+            force: fields.flag(Field::Force)?,
+        }),
+        Action::KeyRemove => Request::ChangeKeys(KeyChange::Remove {
+            id: fields.text(Field::Ident)?,
+            force: fields.flag(Field::Force)?,
+        }),
         Action::Restore => Request::Restore(decode_restore_piece(fields)?),
         Action::Save => {
             Request::Save { file: fields.text(Field::Path)?, full: fields.flag(Field::Full)? }

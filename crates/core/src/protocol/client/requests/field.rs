@@ -74,6 +74,7 @@ fields! {
     Empty = "empty",
     Fetch = "fetch",
     ForGood = "for_good",
+    Force = "force",
     Format = "format",
     Full = "full",
     Housekeepers = "housekeepers",

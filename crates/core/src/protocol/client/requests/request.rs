@@ -193,6 +193,40 @@ pub enum PastMoment {
     Tock(Tock),
 }
 
+/// A change of the cluster's keys.
+pub enum KeyChange<'a> {
+    /// `key_add`.
+    Add {
+        /// The key's 32 bytes.
+        secret: &'a [u8],
+    },
+    /// `key_use`.
+    Use {
+        /// The key's id, as sent.
+        id: &'a str,
+        /// Also if members lack it.
+        force: bool,
+    },
+    /// `key_remove`.
+    Remove {
+        /// The key's id, as sent.
+        id: &'a str,
+        /// Also if members use it.
+        force: bool,
+    },
+}
+
+/// Says nothing of what is secret.
+impl std::fmt::Debug for KeyChange<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Add { .. } => f.write_str("Add"),
+            Self::Use { id, force } => write!(f, "Use({id:?}, force: {force})"),
+            Self::Remove { id, force } => write!(f, "Remove({id:?}, force: {force})"),
+        }
+    }
+}
+
 /// What is asked for.
 #[derive(Debug)]
 pub enum Request<'a> {
@@ -321,6 +355,10 @@ pub enum Request<'a> {
         /// The member's name.
         node: &'a str,
     },
+    /// `key_list`.
+    KeyList,
+    /// `key_add`, `key_use`, `key_remove`.
+    ChangeKeys(KeyChange<'a>),
     /// `get_snapshot`.
     GetSnapshot(SnapshotOf<'a>),
     /// `restore`.
@@ -413,6 +451,8 @@ impl Request<'_> {
             | Self::LogStop
             | Self::Leave { .. }
             | Self::AuthInfo
+            | Self::KeyList
+            | Self::ChangeKeys(_)
             | Self::Forge
             | Self::Auth(_) => false,
         }

@@ -1,0 +1,169 @@
+//! What nodes hand each other of their rings: what was ordered over the network, and nothing else.
+//!
+//! [`KeyRing::merge`] is what a node takes of it. Merging is commutative and idempotent, so it does not
+//! matter in which order nodes meet:
+//!
+//! 1. A removed key stays removed: its id is remembered, and no merge brings it back.
+//! 2. Keys are united. If there would be more than 4, nothing is taken.
+//! 3. Of two orders to use a key, the later one counts, on every node that has the key. A primary that is
+//!    removed is replaced by the key of that order, or else by the one with the smallest id.
+
+use distkv_core::membership::NetworkName;
+
+use super::{Applied, KeyRing, RingError, Used};
+use crate::key::{Key, KeyId};
+
+/// What a node hands to others of its ring. Holds secrets: for sealed links only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handed {
+    /// The network whose keys these are.
+    pub network: NetworkName,
+    /// Keys that were added, in the ring's order; at most [`super::KEYS_MAX`].
+    pub keys: Vec<Key>,
+    /// The last order to use a key.
+    pub used: Option<Used>,
+    /// Ids of keys that were removed; at most [`super::REMOVED_MAX`].
+    pub removed: Vec<KeyId>,
+}
+
+impl Handed {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.used.is_none() && self.removed.is_empty()
+    }
+}
+
+/// What a merge did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Merged {
+    /// Keys that were taken from the other ring.
+    pub added: Vec<KeyId>,
+    /// Keys that the other ring knew to be removed.
+    pub removed: Vec<KeyId>,
+    /// The new primary, if it is another one.
+    pub primary: Option<KeyId>,
+}
+
+impl KeyRing {
+    /// As [`Self::add`], at every node: the key is handed to those that are met.
+    ///
+    /// # Errors
+    /// [`RingError::Full`], [`RingError::Removed`], [`RingError::SameId`].
+    pub fn order_add(&mut self, key: Key) -> Result<Applied, RingError> {
+        let id = key.id();
+        let (added, is_new) = (self.add(key)?, !self.shared.contains(&id));
+        self.share(id);
+        Ok(if is_new { Applied::Changed } else { added })
+    }
+
+    /// As [`Self::make_primary`], at every node that has the key.
+    ///
+    /// # Errors
+    /// [`RingError::Unknown`]: it must be added first.
+    pub fn order_use(&mut self, id: KeyId) -> Result<Applied, RingError> {
+        let changed = self.make_primary(id)?;
+        if changed == Applied::Already && self.used.is_some_and(|used| used.id == id) {
+            return Ok(Applied::Already);
+        }
+        let count = self.used.map_or(0, |used| used.count).saturating_add(1);
+        self.used = Some(Used { count, id });
+        Ok(Applied::Changed)
+    }
+
+    /// As [`Self::remove`], at every node.
+    ///
+    /// # Errors
+    /// [`RingError::Last`], [`RingError::Primary`], [`RingError::Unknown`].
+    pub fn order_remove(&mut self, id: KeyId) -> Result<Applied, RingError> {
+        let (removed, is_new) = (self.take_out(id)?, !self.shared.contains(&id));
+        self.share(id);
+        Ok(if is_new { Applied::Changed } else { removed })
+    }
+
+    /// What is handed to other nodes.
+    #[must_use]
+    pub fn handed(&self) -> Handed {
+        let is_shared = |id: &KeyId| self.shared.contains(id);
+        Handed {
+            network: self.network.clone(),
+            keys: self.keys.iter().filter(|key| is_shared(&key.id())).cloned().collect(),
+            used: self.used,
+            removed: self.removed.iter().copied().filter(is_shared).collect(),
+        }
+    }
+
+    /// Whether a key was added, or removed, over the network.
+    #[must_use]
+    pub fn is_shared(&self, id: KeyId) -> bool {
+        self.shared.contains(&id)
+    }
+
+    /// The last order to use a key.
+    #[must_use]
+    pub fn used(&self) -> Option<Used> {
+        self.used
+    }
+
+    /// What a key file says of that.
+    pub(crate) fn restore(&mut self, shared: &[KeyId], used: Option<Used>) {
+        shared.iter().for_each(|id| self.share(*id));
+        self.used = used;
+    }
+
+    /// Notes an id that the ring knows as one of the network's.
+    fn share(&mut self, id: KeyId) {
+        let is_known = self.lookup(id).is_some() || self.removed.contains(&id);
+        if is_known {
+            self.shared.insert(id);
+        }
+    }
+
+    /// Takes over what another member hands over; the module's documentation has the rules. Only for what
+    /// came over a sealed link: whoever has an old key thereby gets the new one, so after a theft a new key
+    /// has to be carried by hand instead.
+    ///
+    /// # Errors
+    /// [`RingError::OtherNetwork`], [`RingError::Full`], [`RingError::SameId`], [`RingError::Disjoint`]: the ring
+    /// is as it was.
+    pub fn merge(&mut self, theirs: &Handed) -> Result<Merged, RingError> {
+        if self.network != theirs.network {
+            return Err(RingError::OtherNetwork);
+        }
+        let mut after = self.clone();
+        let mut merged = Merged::default();
+        for id in &theirs.removed {
+            if after.lookup(*id).is_some() {
+                merged.removed.push(*id);
+                after.keys.retain(|key| key.id() != *id);
+            }
+            after.remember_removed(*id);
+            after.share(*id);
+        }
+        for key in &theirs.keys {
+            match after.add(key.clone()) {
+                Ok(applied) => {
+                    if applied == Applied::Changed {
+                        merged.added.push(key.id());
+                    }
+                    after.share(key.id());
+                }
+                Err(RingError::Removed(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(used) = theirs.used.filter(|used| after.used < Some(*used)) {
+            let _ = after.make_primary(used.id).map(|_| after.used = Some(used));
+        }
+        if after.lookup(after.primary).is_none() {
+            // The smallest id: all nodes that lose their primary choose the same one.
+            let smallest = after.keys.iter().map(Key::id).min().ok_or(RingError::Disjoint)?;
+            let mut ordered = [after.used, theirs.used].into_iter().flatten().map(|used| used.id);
+            let known = ordered.rfind(|id| after.lookup(*id).is_some());
+            after.primary = known.unwrap_or(smallest);
+        }
+        merged.primary = Some(after.primary).filter(|primary| *primary != self.primary);
+        *self = after;
+        Ok(merged)
+    }
+}

@@ -1,0 +1,288 @@
+//! `key rotate`: a new key for a running network, step by step. Each step may be repeated, and where a rotation
+//! stands is read from the nodes, so that the same command goes on with one that was broken off.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use distkv_command::key_file::read;
+use serde_json::json;
+
+use super::RotateArgs;
+use super::file::{failure, random_key};
+use super::network::{NodeKeys, Step, View, add_key, change_own, follow, take_step};
+use crate::cli::error::CliError;
+use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::terminal::output::{Output, count_of};
+use crate::rt;
+use crate::secure::key::{Key, KeyId};
+
+/// How often a node is asked how far the others are.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A rotation under way.
+struct Rotation<'a> {
+    args: &'a RotateArgs,
+    remote: Remote,
+    /// The file of `--key`.
+    file: Option<PathBuf>,
+    output: Output,
+    /// Who was passed over with `--force`, and why.
+    missing: Vec<String>,
+}
+
+pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(), CliError> {
+    let file = remote_args.key_file()?;
+    let remote = remote_args.connect().await?;
+    let (output, missing) = (Output::new(remote_args.json), Vec::new());
+    let mut rotation = Rotation { args, remote, file, output, missing };
+    let view = View::ask(&rotation.remote).await?;
+    let plan = Plan::of(&view)?;
+    let new = match plan.next {
+        Next::Make => rotation.add(&view).await?,
+        Next::GoOn(id) => rotation.go_on(&view, id).await?,
+        Next::InUse(id) => id,
+    };
+    if !matches!(plan.next, Next::InUse(_)) {
+        rotation.wait_until_kept(new).await?;
+        take_step(&rotation.remote, Step::Use, new, args.force).await?;
+        rotation.follow(Step::Use, new)?;
+    }
+    rotation.wait_until_used(new).await?;
+    let old = Plan::of(&View::ask(&rotation.remote).await?)?.old;
+    if args.remove_old {
+        rotation.remove(new, &old).await?;
+    }
+    rotation.end(new, &old)
+}
+
+/// Where a rotation stands.
+struct Plan {
+    next: Next,
+    /// Keys that were in use before.
+    old: Vec<KeyId>,
+}
+
+enum Next {
+    /// There is nothing but one key.
+    Make,
+    /// There is a key behind the primary, which is not in use yet.
+    GoOn(KeyId),
+    /// The primary is the new one: the old one was not removed yet.
+    InUse(KeyId),
+}
+
+impl Plan {
+    /// By the keys of the node that was asked, which stand in the order in which they were added.
+    fn of(view: &View) -> Result<Self, CliError> {
+        let own = view.nodes.iter().find(|node| node.state == "self");
+        let keys = own.and_then(|own| Some((own.keys.as_ref()?, own.primary?)));
+        let (keys, primary) = keys.ok_or_else(|| {
+            CliError::Failure(String::from("the node does not say which keys it has"))
+        })?;
+        let old: Vec<KeyId> = keys.iter().copied().take_while(|id| *id != primary).collect();
+        let next = match keys.last() {
+            Some(last) if *last != primary => Next::GoOn(*last),
+            _ if old.is_empty() => Next::Make,
+            _ => Next::InUse(primary),
+        };
+        Ok(Self { next, old })
+    }
+}
+
+impl Rotation<'_> {
+    fn say(&mut self, text: &str) -> Result<(), CliError> {
+        if self.output.json {
+            return Ok(());
+        }
+        self.output.line(text)?;
+        self.output.flush()
+    }
+
+    /// Adds a new key: first to the file of `--key`, so that it is not lost if this is interrupted.
+    async fn add(&mut self, view: &View) -> Result<KeyId, CliError> {
+        let key = match &self.file {
+            Some(path) => prepared(path, view)?,
+            None => random_key()?,
+        };
+        add_key(&self.remote, &key).await?;
+        self.say(&format!("key {} is added", key.id()))?;
+        Ok(key.id())
+    }
+
+    /// Goes on with a key that is there already.
+    async fn go_on(&mut self, view: &View, id: KeyId) -> Result<KeyId, CliError> {
+        let in_file = match &self.file {
+            Some(path) => read(path).map_err(failure)?.ring.lookup(id).cloned(),
+            None => None,
+        };
+        if !view.shared.contains(&id) {
+            let key = in_file.as_ref().ok_or_else(|| {
+                let text = format!(
+                    "key {id} was added to this node by hand, and is not in the file of --key: give a key file \
+                     that has it, or remove it first (`distkv-node key remove {id}`)"
+                );
+                CliError::Failure(text)
+            })?;
+            add_key(&self.remote, key).await?;
+        }
+        self.say(&format!("key {id} was added before; going on with it"))?;
+        Ok(id)
+    }
+
+    /// Does the same in the file of `--key`, if it has the key.
+    fn follow(&mut self, step: Step, id: KeyId) -> Result<(), CliError> {
+        let Some(path) = self.file.clone() else { return Ok(()) };
+        let lacks = step == Step::Use && read(&path).map_err(failure)?.ring.lookup(id).is_none();
+        if lacks {
+            return self.say(&lacks_text(&path, id));
+        }
+        follow(&path, step, id)
+    }
+
+    async fn wait_until_kept(&mut self, id: KeyId) -> Result<(), CliError> {
+        let lacks = |node: &NodeKeys| !node.keeps(id);
+        let missing = self.wait(&format!("have key {id}"), "does not have it", lacks).await?;
+        if missing.is_empty() || self.args.force {
+            self.missing = missing;
+            return Ok(());
+        }
+        Err(CliError::Failure(format!(
+            "stopped before key {id} is used: {}. All nodes go on with the key that they use, and a member \
+             that comes back is handed the new one. {}",
+            missing.join("; "),
+            self.what_to_do()
+        )))
+    }
+
+    async fn wait_until_used(&mut self, id: KeyId) -> Result<(), CliError> {
+        let lacks = |node: &NodeKeys| node.trouble.is_some() || node.primary != Some(id);
+        let missing = self.wait(&format!("use key {id}"), "uses another one", lacks).await?;
+        if missing.is_empty() || self.args.force {
+            self.missing = missing;
+            return Ok(());
+        }
+        Err(CliError::Failure(format!(
+            "key {id} is in use, but not everywhere: {}. The old keys stay, so nobody is shut out. {}",
+            missing.join("; "),
+            self.what_to_do()
+        )))
+    }
+
+    fn what_to_do(&self) -> String {
+        String::from(
+            "When all are back, type the same command again. For one that does not come back, type \
+             `distkv-node members forget NAME` first; with --force it goes on, and who is missing is \
+             shut out until it gets the new key file by hand",
+        )
+    }
+
+    /// Waits until no node is lacking, or for so long; who is missing then.
+    async fn wait(
+        &mut self,
+        what: &str,
+        lacks_text: &str,
+        lacks: impl Fn(&NodeKeys) -> bool,
+    ) -> Result<Vec<String>, CliError> {
+        let wait_ms = u64::try_from(self.args.wait.as_millis()).unwrap_or(u64::MAX);
+        let deadline = rt::now().saturating_add(wait_ms);
+        let mut said = String::new();
+        loop {
+            let view = View::ask(&self.remote).await?;
+            let lacking: Vec<&NodeKeys> = view.nodes.iter().filter(|node| lacks(node)).collect();
+            // Even by force nobody is left behind that is only slow.
+            let is_useless = self.args.force && !lacking.iter().any(|node| node.is_coming());
+            let missing: Vec<String> = lacking.iter().map(|node| node.why(lacks_text)).collect();
+            let have = view.nodes.len().saturating_sub(missing.len());
+            let nodes = count_of(view.nodes.len() as u64, "node", "nodes");
+            let mut text = format!("{have} of {nodes} {what}");
+            if !missing.is_empty() {
+                text = format!("{text}; waiting: {}", missing.join("; "));
+            }
+            if text != said {
+                self.say(&text)?;
+                said = text;
+            }
+            if missing.is_empty() || is_useless || rt::now() >= deadline {
+                return Ok(missing);
+            }
+            rt::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    async fn remove(&mut self, new: KeyId, old: &[KeyId]) -> Result<(), CliError> {
+        if let Some(path) = self.file.clone() {
+            let has_new = read(&path).map_err(failure)?.ring.lookup(new).is_some();
+            if !has_new && !self.args.force {
+                return Err(CliError::Failure(lacks_text(&path, new)));
+            }
+        }
+        for id in old {
+            take_step(&self.remote, Step::Remove, *id, self.args.force).await?;
+            self.follow(Step::Remove, *id)?;
+        }
+        let has_old =
+            |node: &NodeKeys| old.iter().any(|id| !node.keys.iter().flatten().all(|k| k != id));
+        let missing = self.wait("have removed the old key", "still has it", has_old).await?;
+        if !missing.is_empty() {
+            self.say("the others remove it as soon as they are back")?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self, new: KeyId, old: &[KeyId]) -> Result<(), CliError> {
+        let (removed, missing) = (self.args.remove_old, &self.missing);
+        let ids = old.iter().map(ToString::to_string).collect::<Vec<_>>();
+        self.output.either(
+            || json!({"key": new.to_string(), "old": ids, "removed": removed, "missing": missing}),
+            || end_text(new, &ids, removed, missing),
+        )?;
+        self.output.flush()
+    }
+}
+
+fn end_text(new: KeyId, old: &[String], removed: bool, missing: &[String]) -> String {
+    let mut text = match missing {
+        [] => format!("all nodes use key {new}"),
+        _ => format!("key {new} is in use, but not everywhere: {}", missing.join("; ")),
+    };
+    if removed || old.is_empty() {
+        text.push_str(match missing {
+            [] => ", and no other is left",
+            _ => ". The old key is removed: who has no other is shut out until it gets the new key file by hand",
+        });
+        return text;
+    }
+    text.push_str(match missing {
+        [] => "; the old key still opens what is sealed with it, and logs in. When nobody needs it any more, type:",
+        _ => ". Who is missing is handed it when it is back, while the old key is there. Later, type:",
+    });
+    for id in old {
+        text.push_str("\n  distkv-node key remove ");
+        text.push_str(id);
+    }
+    text
+}
+
+fn lacks_text(path: &Path, id: KeyId) -> String {
+    format!(
+        "{} does not have key {id}: copy the key file of a node over it before the old key is removed, or you \
+         cannot log in with it any more",
+        path.display()
+    )
+}
+
+/// The key that a rotation that was interrupted has put into the file and not told the node of; else a new one,
+/// which is in the file afterwards.
+fn prepared(path: &Path, view: &View) -> Result<Key, CliError> {
+    let file = read(path).map_err(failure)?;
+    let own = view.nodes.iter().find(|node| node.state == "self");
+    let known = own.and_then(|own| own.keys.as_ref());
+    let is_known = |id: KeyId| known.is_some_and(|known| known.contains(&id));
+    let behind = file.ring.keys().iter().skip_while(|key| key.id() != file.ring.primary_id());
+    if let Some(key) = behind.skip(1).find(|key| !is_known(key.id())) {
+        return Ok(key.clone());
+    }
+    let key = random_key()?;
+    change_own(path, |ring| ring.add(key.clone()))?;
+    Ok(key)
+}

@@ -1,0 +1,95 @@
+//! `key cert`: what it writes is signed by the CA of the key file, and works.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use distkv_tls::{CaHash, pem};
+
+use super::{Keys, program};
+
+fn mode(path: &str) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn a_server_s_certificate_is_one_that_clients_of_the_ca_take() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let (server, ca) = (keys.path("proxy"), keys.path("ca"));
+    let cert = |arguments: &[&str]| program(&[&["key", "cert", "--key", &key], arguments].concat());
+    let (code, said) =
+        cert(&["--server", "127.0.0.1", "--server", "n1.example.org", "--to", &server]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = cert(&["--ca", "--to", &ca]);
+    assert_eq!(code, Some(0), "{said}");
+    let files = [".pem", ".key"].map(|end| format!("{server}{end}"));
+    assert_eq!(files.each_ref().map(|file| mode(file)), [0o644, 0o600]);
+    assert!(!fs::exists(keys.path("ca.key")).unwrap(), "the CA's own key stays in the key file");
+    let node = keys.run(
+        "a",
+        &["--cert", &files[0], "--cert-key", &files[1], "--client-plaintext", "none", "--insecure"],
+    );
+    let client = node.client.to_string();
+    let ca_file = keys.path("ca.pem");
+    let (code, ticket) = program(&["ticket", "new", &client, "--ca", &ca_file]);
+    assert_eq!(code, Some(0), "{ticket}");
+    let (code, said) = program(&["set", "a", "5", "--ticket", ticket.trim()]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = program(&["get", "a", "--connect", &client]);
+    assert_ne!(code, Some(0), "it speaks TLS only: {said}");
+}
+
+#[test]
+fn a_user_s_certificate_has_its_name_and_nothing_is_replaced() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let to = keys.path("joe");
+    let new = ["key", "cert", "joe", "--days", "30", "--key", &key, "--to", &to, "--json"];
+    let (code, said) = program(&new);
+    assert_eq!(code, Some(0), "{said}");
+    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let (cert, secret) = (format!("{to}.pem"), format!("{to}.key"));
+    assert_eq!((told["name"].as_str(), told["certificate"].as_str()), (Some("joe"), Some(&*cert)));
+    assert_eq!((mode(&cert), mode(&secret)), (0o644, 0o600));
+    let read = |path: &str| fs::read(path).unwrap();
+    let now = distkv::rt::wall_clock_ms() / 1_000;
+    assert!(pem::identity(&read(&cert), &read(&secret), now).is_ok());
+    assert!(pem::identity(&read(&cert), &read(&secret), now + 31 * 86_400).is_err(), "it is over");
+    let hash = pem::ca_hash(&read(&cert)).unwrap();
+    assert_eq!(told["ca"].as_str().unwrap().parse::<CaHash>().unwrap(), hash);
+    let before = read(&secret);
+    let (code, said) = program(&new);
+    assert!(code == Some(1) && said.contains("--to"), "{said}");
+    assert_eq!(read(&secret), before);
+    // A ticket takes it, with the CA behind it.
+    let arguments =
+        ["ticket", "new", "n1.example.org", "--ca", &cert, "--cert", &cert, "--cert-key", &secret];
+    let (code, said) = program(&arguments);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn what_cannot_be_made_is_said_and_leaves_no_file() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let to = keys.path("it");
+    let cert = |arguments: &[&str]| program(&[&["key", "cert", "--to", &to], arguments].concat());
+    for (arguments, code, why) in [
+        (&["--key", &key][..], 2, "required"),
+        (&["joe"], 2, "--key is missing"),
+        (&["joe", "--key", &key, "--days", "0"], 2, "1 to 3650 days"),
+        (&["--server", "né", "--key", &key], 2, "cannot be a name in a certificate"),
+    ] {
+        let (got, said) = cert(arguments);
+        assert!(got == Some(code) && said.contains(why), "{arguments:?}: {said}");
+    }
+    let text = fs::read_to_string(&key).unwrap();
+    let without: Vec<&str> = text.lines().filter(|line| !line.starts_with("ca ")).collect();
+    fs::write(&key, without.join("\n")).unwrap();
+    let (code, said) = cert(&["joe", "--key", &key]);
+    assert!(
+        code == Some(1) && said.contains("the CA in the key file") && said.contains(&key),
+        "{said}"
+    );
+    assert!(!fs::exists(format!("{to}.pem")).unwrap() && !fs::exists(format!("{to}.key")).unwrap());
+}
