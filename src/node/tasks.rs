@@ -7,6 +7,7 @@ use super::durable::Durable;
 use super::link::Links;
 use super::monitoring::conflicts::log_conflict;
 use super::monitoring::memory::MemoryWatch;
+use super::monitoring::plaintext::PlaintextWatch;
 use crate::engine::{CatchUpFailure, Engine, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, NodeTable};
@@ -22,6 +23,8 @@ pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) 
     let interval = Duration::from_millis(TICK_INTERVAL_MS);
     let (mut check_due, mut last) = (0, rt::now());
     let mut memory = MemoryWatch::default();
+    let mut plaintext = PlaintextWatch::default();
+    let takes_plaintext = links.keys.as_ref().is_some_and(|keys| keys.takes_plaintext());
     while links.stop.or(rt::sleep(interval)).await.is_some() {
         let now = rt::now();
         links.hub.handle(Input::Tick, now);
@@ -35,6 +38,7 @@ pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) 
             check_due = now + STALL_CHECK_INTERVAL_MS;
             links.close_stalled();
             memory.look(links.hub.read(Engine::memory_excess), now);
+            plaintext.look(takes_plaintext, now);
             durable.iter().for_each(|durable| durable.watch(now));
         }
     }

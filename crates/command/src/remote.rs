@@ -17,7 +17,7 @@ use distkv_client::{
 use distkv_model::host_port::CLIENT_PORT;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
-use distkv_secure::key::Purpose;
+use distkv_secure::key::{Key, Purpose};
 use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 use distkv_tls::{CaHash, ClientTls, Clock, Ticket, Trust};
 
@@ -234,8 +234,11 @@ impl RemoteArgs {
 /// As an admin, and by TLS if the key file has a CA.
 fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
     let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
-    let key = file.ring.primary().derive(Purpose::AdminLogin);
-    let access = Access::default().log_in(Login::key(*key));
+    let ring = &file.ring;
+    let proof = |key: &Key| *key.derive(Purpose::AdminLogin);
+    // In the middle of a rotation the node may not have the primary yet, or not any more.
+    let others = ring.keys().iter().filter(|key| key.id() != ring.primary_id()).map(proof);
+    let access = Access::default().log_in(Login::keys(proof(ring.primary()), others));
     let Some(ca) = &file.ca else { return Ok(access) };
     let trust = Trust::hash(CaHash::of(&ca.certificate)).whatever_its_name();
     let tls = ClientTls::new(trust, None, Clock::new(|| rt::wall_clock_ms() / 1_000));

@@ -34,12 +34,6 @@ pub(in crate::cli) fn run(prepared: Prepared) -> Result<(), CliError> {
     let logging = if has_key { logging.without_switch() } else { logging };
     let (ending, hang_ups) = listen_for_signals(logging)?;
     raise_open_files();
-    if config.key.as_ref().is_some_and(|key| key.plaintext_peers) {
-        tracing::warn!(
-            "--plaintext-peers: links and datagrams of nodes without a key are taken, too, so nothing is \
-             protected yet; restart without it once `distkv-node members` shows every link as secured"
-        );
-    }
     rt::block_on(serve(config, &ending, &hang_ups, json))
 }
 

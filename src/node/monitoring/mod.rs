@@ -4,4 +4,5 @@
 pub(super) mod auth;
 pub(super) mod conflicts;
 pub(super) mod memory;
+pub(super) mod plaintext;
 pub(super) mod purge;
