@@ -107,6 +107,8 @@ pub struct Config {
     pub insecure: bool,
     /// Clients are served although the data says that they must log in, which they cannot yet.
     pub ignore_auth: bool,
+    /// The file in which logins, refusals and changes of who may do what are recorded; none: nowhere.
+    pub audit: Option<PathBuf>,
     /// TLS at the client port; none: plain text.
     pub tls: Option<TlsConfig>,
 }

@@ -1,5 +1,6 @@
 //! What one client may do to the node. Each limit is at or below what the protocol allows.
 
+use super::access::audit::Audit;
 use super::access::cluster_key::ClusterKeys;
 use super::connections::tls::TlsSettings;
 use crate::hub::client_memory::CLIENT_MEMORY;
@@ -55,6 +56,8 @@ pub struct ServerConfig {
     /// The cluster's keys: clients must log in whatever the data says, and those who have one are admins.
     /// None: clients must log in if the data says so.
     pub cluster_keys: Option<ClusterKeys>,
+    /// Where logins, refusals and changes of who may do what are recorded; none: nowhere.
+    pub audit: Option<Audit>,
     /// TLS at the client port; none: all in plain text.
     pub tls: Option<TlsSettings>,
 }
@@ -75,6 +78,7 @@ impl Default for ServerConfig {
             remote_restore: false,
             ignore_auth: false,
             cluster_keys: None,
+            audit: None,
             tls: None,
         }
     }

@@ -69,6 +69,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         called_wait,
         read_only: false,
         ignore_auth: false,
+        audit: None,
         key: None,
         insecure: false,
         tls: None,

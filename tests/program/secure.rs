@@ -10,6 +10,7 @@ use rmpv::Value;
 
 use crate::processes::{self, NodeProcess, PROGRAM, field, wait_until};
 
+mod audit;
 mod commands;
 mod keys;
 mod links;

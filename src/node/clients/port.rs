@@ -17,6 +17,7 @@ use crate::node::lifecycle::stop::StopReason;
 use crate::node::link::{LinkInfo, Links};
 use crate::node::membership::identity::SOFTWARE;
 use crate::rt::{self, TcpListener};
+use crate::server::access::audit::Audit;
 use crate::server::{
     FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
     Server, ServerConfig, StorageStatus, TlsSettings,
@@ -29,7 +30,7 @@ pub(in crate::node) fn open(
     links: &Arc<Links>,
     config: &Config,
     (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
-    tls: Option<TlsSettings>,
+    (tls, audit): (Option<TlsSettings>, Option<Audit>),
 ) -> Server {
     let info = ClientPortInfo {
         links: Arc::downgrade(links),
@@ -37,6 +38,7 @@ pub(in crate::node) fn open(
         started: rt::now(),
         durable,
         saving,
+        audit: audit.clone(),
     };
     let shares = Shares::now(config.connections_max);
     if shares.clients < config.connections_max {
@@ -58,6 +60,7 @@ pub(in crate::node) fn open(
         remote_restore: config.remote_restore,
         ignore_auth: config.ignore_auth,
         tls,
+        audit,
         // While a network moves to a key nothing is protected yet, and clients go on as before.
         cluster_keys: links
             .keys
@@ -77,6 +80,7 @@ struct ClientPortInfo {
     started: Millis,
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
+    audit: Option<Audit>,
 }
 
 impl NodeInfo for ClientPortInfo {
@@ -124,6 +128,10 @@ impl NodeInfo for ClientPortInfo {
             ("contents_differed", counters.contents_differed),
             ("contents_mended", counters.contents_mended),
         ];
+        if let Some(audit) = &self.audit {
+            let (written, lost) = audit.counts();
+            status.counters.extend([("audit_written", written), ("audit_lost", lost)]);
+        }
         if links.keys.is_some() {
             let secured = infos.iter().filter(|link| link.secured).count();
             status.counters.push(("links_secured", secured as u64));

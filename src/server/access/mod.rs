@@ -8,6 +8,7 @@
 //! | [`authorise`] | the hook that every request passes |
 //! | [`sight`] | what a stream may show, entry by entry |
 //! | [`methods`] | by which methods clients may log in at this node |
+//! | [`audit`] | who did what, for the audit log |
 //! | [`cluster_key`] | the key that makes a client an admin, and a node secured |
 //! | `guest` | what a connection keeps for its client's login |
 //! | [`logins`] | what all logins share |
@@ -19,6 +20,7 @@
 //! ([`crate::engine::BatchTerms::checked`]), so a change of a user or a list counts from the moment at which
 //! it is in the tree.
 
+pub mod audit;
 pub mod authorise;
 pub mod cluster_key;
 pub(in crate::server) mod guest;

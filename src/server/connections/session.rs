@@ -26,6 +26,7 @@ use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
 use crate::rt;
 use crate::server::Shared;
+use crate::server::access::audit::witness::Witness;
 use crate::server::access::authorise::{Target, authorise};
 use crate::server::access::guest::Guest;
 use crate::server::access::logins::Turn;
@@ -48,6 +49,8 @@ pub(in crate::server) struct Context<'c> {
     pub(in crate::server) now: Millis,
     /// What the client may do, of the policies at this moment.
     pub(in crate::server) access: Access,
+    /// Who is to be told of what the client does; none without an audit log.
+    pub(in crate::server) witness: Option<Witness>,
 }
 
 impl Context<'_> {
@@ -141,6 +144,8 @@ pub(in crate::server) struct Session {
     pub(in crate::server) sent_away: bool,
     /// What concerns the client's login.
     pub(in crate::server) guest: Guest,
+    /// See [`Context::witness`].
+    witness: Option<Witness>,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -192,6 +197,7 @@ impl Session {
             patience: Patience::default(),
             sent_away: false,
             guest: Guest::default(),
+            witness: None,
         }
     }
 
@@ -331,6 +337,9 @@ impl Session {
                     }
                 }
                 Ok(ClientMessage::Request { seq, action, .. }) => {
+                    if let Some(witness) = &cx.witness {
+                        witness.turned_away(*action);
+                    }
                     let in_stream = action.errs_in_stream();
                     self.refuse_at_once(cx, (Some(*seq), in_stream), &login_needed(cx), out);
                     return (done, Then::Close);
@@ -379,6 +388,8 @@ impl Session {
         now: Millis,
     ) -> Result<(), ClientError> {
         self.guest.enter(address, shared.logins.present.add(Arc::clone(&self.account)));
+        let audit = shared.config.audit.clone();
+        self.witness = audit.map(|audit| Witness::new(audit, self.identity.clone(), address));
         if self.identity != Identity::Unknown {
             // Only tests know it before.
             self.guest.is(self.identity.clone());
@@ -391,7 +402,11 @@ impl Session {
         if self.context(shared, now).access.is_stranger() {
             let place = shared.logins.strangers.admit(address).ok_or_else(|| {
                 let text = "too many clients are connected to this node without having logged in; try again later";
-                ClientError::new(ErrorCode::TooMany, text)
+                let error = ClientError::new(ErrorCode::TooMany, text);
+                if let Some(witness) = &self.witness {
+                    witness.crowded_out(&error);
+                }
+                error
             })?;
             self.guest.keep_waiting(place, now);
         }
@@ -402,6 +417,7 @@ impl Session {
     pub(in crate::server) fn identify(&mut self, identity: Identity) {
         if self.identity == Identity::Unknown {
             self.guest.is(identity.clone());
+            self.witness = self.witness.as_ref().map(|witness| witness.of(identity.clone()));
             self.identity = identity;
             self.access = Access::unknown();
         }
@@ -420,13 +436,21 @@ impl Session {
                 self.guest.admit();
             }
         }
-        Context { hub: &shared.hub, shared, now, access: self.access.clone() }
+        let (access, witness) = (self.access.clone(), self.witness.clone());
+        Context { hub: &shared.hub, shared, now, access, witness }
     }
 
     /// Whether this client could do something, and may not do anything any more: its connection ends, and
     /// what waits for it is not sent.
     pub(super) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
         cx.access.is_stranger() && self.guest.was_admitted()
+    }
+
+    /// Tells the audit log that the connection ends because of that.
+    pub(super) fn tell_shut_out(&self) {
+        if let Some(witness) = &self.witness {
+            witness.shut_out();
+        }
     }
 
     /// The client's length of windows; 0 for no flow control.
@@ -498,6 +522,21 @@ impl Session {
             Request::Forge => self.forge(cx, action),
             Request::Auth(request) => self.auth(cx, seq, request, out),
         };
+        if let Some(witness) = &cx.witness {
+            match &result {
+                // The request comes again.
+                Ok(
+                    Then::Heavy(HeavyJob { prelude: Some(_), .. })
+                    | Then::NeedsRoom
+                    | Then::NeedsReady,
+                ) => {}
+                Ok(then) => {
+                    let is_begun = matches!(then, Then::Heavy(_)) || action == Action::Leave;
+                    witness.answered(action, request, Ok(is_begun));
+                }
+                Err(error) => witness.answered(action, request, Err(error)),
+            }
+        }
         result.unwrap_or_else(|error| {
             self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
             Then::Continue
@@ -546,7 +585,12 @@ impl Session {
         target: Target<'_>,
     ) -> Result<(), ClientError> {
         let looks = |path: &Path| cx.hub.read(|engine| is_there(engine.tree(), path));
-        authorise(&cx.access, action, target, looks).map_err(ClientError::from)
+        authorise(&cx.access, action, target, looks).map_err(|denied| {
+            if let Some(witness) = &cx.witness {
+                witness.denied(&denied, action, target);
+            }
+            denied.into()
+        })
     }
 
     /// A request's whole path, after the hook has allowed it.
