@@ -1,4 +1,4 @@
-//! Every command of README and of the examples in each `--help` is run as it is printed, on hosts that
+//! Every command of README, of docs/security.md and of the examples in each `--help` is run as it is printed, on hosts that
 //! have the names and addresses that are printed there (network namespaces, see [`hosts`]): what a
 //! newcomer types works, and says what the text around it promises. A command that no test runs fails
 //! [`every_printed_command_is_run`].
@@ -27,6 +27,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod files;
+mod security;
 mod starts;
 mod tls;
 
@@ -36,7 +37,7 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 8] = [
+const SCENES: [&[Row]; 9] = [
     access::ROWS,
     cluster::ROWS,
     demo::ROWS,
@@ -45,6 +46,7 @@ const SCENES: [&[Row]; 8] = [
     starts::ROWS,
     bench::ROWS,
     tls::ROWS,
+    security::ROWS,
 ];
 
 #[test]
@@ -114,6 +116,12 @@ fn the_files_of_the_help_are_what_it_says() {
 #[test]
 fn nodes_start_as_the_help_says() {
     inside_own_network(test_name!("nodes_start_as_the_help_says"), || play(starts::ROWS));
+}
+
+#[test]
+fn the_guide_to_security_does_what_it_says() {
+    let name = test_name!("the_guide_to_security_does_what_it_says");
+    inside_own_network(name, || play(security::ROWS));
 }
 
 #[test]

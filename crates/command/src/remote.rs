@@ -208,6 +208,24 @@ impl RemoteArgs {
         read_ticket(what, &text).map(Some)
     }
 
+    /// By what the nodes are known: the CA of the key file, or of the ticket; none where it is neither.
+    ///
+    /// # Errors
+    /// The key file or the ticket cannot be used.
+    pub fn ca(&self) -> Result<Option<CaHash>, CliError> {
+        let of_key = |path: &FilePath| {
+            let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+            Ok(file.ca.as_ref().map(|ca| CaHash::of(&ca.certificate)))
+        };
+        if let Some(path) = &self.key {
+            return of_key(path);
+        }
+        if let Some(ticket) = self.ticket()? {
+            return Ok(ticket.ca);
+        }
+        env::var_os(KEY).map_or(Ok(None), |path| of_key(FilePath::new(&path)))
+    }
+
     /// Whether by TLS, and as whom.
     ///
     /// # Errors
