@@ -4,10 +4,10 @@
 //! Runs of reads and runs of writes take the engine's guard once each, in order; whatever else
 //! is asked for is carried out one by one. No guard is held while something is encoded.
 
-use std::net::IpAddr;
+mod admission;
+
 use std::sync::Arc;
 
-use distkv_access::users::is_before_login;
 use parking_lot::Mutex;
 
 use super::input::Batch;
@@ -24,7 +24,6 @@ use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
-use crate::rt;
 use crate::server::Shared;
 use crate::server::access::audit::witness::Witness;
 use crate::server::access::authorise::{Target, authorise};
@@ -316,113 +315,6 @@ impl Session {
         (done, Then::Continue)
     }
 
-    /// The client must log in first: it may do that, and nothing else. Returns how many messages are done.
-    fn meet_stranger(
-        &mut self,
-        cx: &Context<'_>,
-        batch: &[Decoded<'_>],
-        out: &mut Vec<u8>,
-    ) -> (usize, Then) {
-        for (at, message) in batch.iter().enumerate() {
-            let done = at + 1;
-            match message {
-                Ok(ClientMessage::Request { seq, action, request }) if is_before_login(*action) => {
-                    match self.run_one(cx, *seq, *action, request, out) {
-                        Then::Heavy(job) => {
-                            return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
-                        }
-                        Then::Close => return (done, Then::Close),
-                        // What comes behind it is looked at as who the client is then.
-                        _ => return (done, Then::Continue),
-                    }
-                }
-                Ok(ClientMessage::Request { seq, action, .. }) => {
-                    if let Some(witness) = &cx.witness {
-                        witness.turned_away(*action);
-                    }
-                    let in_stream = action.errs_in_stream();
-                    self.refuse_at_once(cx, (Some(*seq), in_stream), &login_needed(cx), out);
-                    return (done, Then::Close);
-                }
-                Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
-                Ok(ClientMessage::Ack { seq, ack }) => {
-                    self.streams.acknowledge(*seq, *ack, cx.now);
-                }
-                Ok(ClientMessage::StreamEnd) => {}
-                Err(bad) => {
-                    // Whatever is wrong with another one, it would be refused.
-                    let tells = bad.is_fatal || bad.is_login;
-                    let error = if tells { bad.error.clone() } else { login_needed(cx) };
-                    self.refuse_at_once(cx, (bad.seq, bad.in_stream), &error, out);
-                    return (done, Then::Close);
-                }
-            }
-        }
-        (batch.len(), Then::Continue)
-    }
-
-    /// Answers with an error, within a stream or not, when the connection closes behind it.
-    fn refuse_at_once(
-        &self,
-        cx: &Context<'_>,
-        (seq, in_stream): (Option<u64>, bool),
-        error: &ClientError,
-        out: &mut Vec<u8>,
-    ) {
-        match seq {
-            Some(seq) if in_stream => {
-                write_failed_stream(error, seq, self.window.is_some(), cx.tock(), out);
-            }
-            _ => write_error(error, seq, cx.tock(), out),
-        }
-    }
-
-    /// The client's connection begins.
-    ///
-    /// # Errors
-    /// It must log in, and too many must already.
-    pub(super) fn enter(
-        &mut self,
-        shared: &Shared,
-        address: IpAddr,
-        now: Millis,
-    ) -> Result<(), ClientError> {
-        self.guest.enter(address, shared.logins.present.add(Arc::clone(&self.account)));
-        let audit = shared.config.audit.clone();
-        self.witness = audit.map(|audit| Witness::new(audit, self.identity.clone(), address));
-        if self.identity != Identity::Unknown {
-            // Only tests know it before.
-            self.guest.is(self.identity.clone());
-        }
-        if shared.logins.is_secured() {
-            let failed =
-                |_| ClientError::new(ErrorCode::Internal, "the system has no random bytes");
-            self.guest.nonce = Some(rt::random_bytes().map_err(failed)?);
-        }
-        if self.context(shared, now).access.is_stranger() {
-            let place = shared.logins.strangers.admit(address).ok_or_else(|| {
-                let text = "too many clients are connected to this node without having logged in; try again later";
-                let error = ClientError::new(ErrorCode::TooMany, text);
-                if let Some(witness) = &self.witness {
-                    witness.crowded_out(&error);
-                }
-                error
-            })?;
-            self.guest.keep_waiting(place, now);
-        }
-        Ok(())
-    }
-
-    /// The client has shown who it is. From then on it is that one.
-    pub(in crate::server) fn identify(&mut self, identity: Identity) {
-        if self.identity == Identity::Unknown {
-            self.guest.is(identity.clone());
-            self.witness = self.witness.as_ref().map(|witness| witness.of(identity.clone()));
-            self.identity = identity;
-            self.access = Access::unknown();
-        }
-    }
-
     /// What requests, and streams, are carried out with at this moment.
     pub(in crate::server) fn context<'c>(
         &mut self,
@@ -438,19 +330,6 @@ impl Session {
         }
         let (access, witness) = (self.access.clone(), self.witness.clone());
         Context { hub: &shared.hub, shared, now, access, witness }
-    }
-
-    /// Whether this client could do something, and may not do anything any more: its connection ends, and
-    /// what waits for it is not sent.
-    pub(super) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
-        cx.access.is_stranger() && self.guest.was_admitted()
-    }
-
-    /// Tells the audit log that the connection ends because of that.
-    pub(super) fn tell_shut_out(&self) {
-        if let Some(witness) = &self.witness {
-            witness.shut_out();
-        }
     }
 
     /// The client's length of windows; 0 for no flow control.
@@ -522,21 +401,7 @@ impl Session {
             Request::Forge => self.forge(cx, action),
             Request::Auth(request) => self.auth(cx, seq, request, out),
         };
-        if let Some(witness) = &cx.witness {
-            match &result {
-                // The request comes again.
-                Ok(
-                    Then::Heavy(HeavyJob { prelude: Some(_), .. })
-                    | Then::NeedsRoom
-                    | Then::NeedsReady,
-                ) => {}
-                Ok(then) => {
-                    let is_begun = matches!(then, Then::Heavy(_)) || action == Action::Leave;
-                    witness.answered(action, request, Ok(is_begun));
-                }
-                Err(error) => witness.answered(action, request, Err(error)),
-            }
-        }
+        admission::tell(cx, action, request, &result);
         result.unwrap_or_else(|error| {
             self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
             Then::Continue
@@ -728,13 +593,4 @@ pub(in crate::server) fn not_ready() -> ClientError {
         ErrorCode::NotReady,
         "this node has not caught up with its network yet; try again, or another node",
     )
-}
-
-/// The error for a client that must log in first.
-fn login_needed(cx: &Context<'_>) -> ClientError {
-    let why = match cx.hub.read(Engine::closed) {
-        Some(closed) => closed.to_string(),
-        None => String::from("clients of this node must log in"),
-    };
-    ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {why}"))
 }
