@@ -247,10 +247,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Whom the client's certificate names.
-    fn note_certificate(&self) {
+    /// Whom the client's certificate names: as that user it is logged in.
+    fn note_certificate(&mut self) {
         match self.tls.as_ref().map(|channel| channel.user()) {
-            Some(Ok(Some(user))) => tracing::debug!(user, "a client has a certificate"),
+            Some(Ok(Some(user))) => {
+                tracing::debug!(user, "a client has a certificate");
+                self.session.certify(user);
+            }
             Some(Err(error)) => tracing::debug!(%error, "a client's certificate names no user"),
             Some(Ok(None)) | None => {}
         }

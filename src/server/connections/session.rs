@@ -145,6 +145,10 @@ pub(in crate::server) struct Session {
     pub(in crate::server) guest: Guest,
     /// See [`Context::witness`].
     witness: Option<Witness>,
+    /// The user whom the client's certificate names.
+    certified: Option<Arc<str>>,
+    /// That is why the client is who it is.
+    is_by_certificate: bool,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -197,6 +201,8 @@ impl Session {
             sent_away: false,
             guest: Guest::default(),
             witness: None,
+            certified: None,
+            is_by_certificate: false,
         }
     }
 
@@ -323,6 +329,7 @@ impl Session {
     ) -> Context<'c> {
         // Before anything is read: what is read later may be of later policies, and is checked again then.
         if self.access.policies != shared.hub.policies.now() {
+            self.log_in_by_certificate(shared);
             self.access = shared.access_of(&self.identity);
             if !self.access.is_stranger() {
                 self.guest.admit();

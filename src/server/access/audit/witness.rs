@@ -87,6 +87,12 @@ impl Witness {
         self.0.audit.note_repeated(record);
     }
 
+    /// The client is the user whom its certificate names.
+    pub(in crate::server) fn certified(&self, user: &str) {
+        let record = self.record(Event::Login, Outcome::Accepted);
+        self.0.audit.note(record.user(user).method("certificate"));
+    }
+
     /// A client was closed before it could say anything: too many that must log in have not.
     pub(in crate::server) fn crowded_out(&self, error: &ClientError) {
         let record = self.record(Event::Login, Outcome::Refused).detail(error.code.word());

@@ -15,6 +15,7 @@ use crate::protocol::client::{Action, ClientError, ClientMessage, Request};
 use crate::rt;
 use crate::server::Shared;
 use crate::server::access::audit::witness::Witness;
+use crate::server::access::methods::{PASSWORD, TOKEN};
 use crate::server::access::{Access, Identity};
 use crate::server::stream::write_failed_stream;
 
@@ -118,7 +119,10 @@ impl Session {
 
     /// The client has shown who it is. From then on it is that one.
     pub(in crate::server) fn identify(&mut self, identity: Identity) {
-        if self.identity == Identity::Unknown {
+        // Who logs in by a secret means that, whatever certificate there is.
+        let is_open = self.identity == Identity::Unknown || self.is_by_certificate;
+        if is_open {
+            self.is_by_certificate = false;
             self.guest.is(identity.clone());
             self.witness = self.witness.as_ref().map(|witness| witness.of(identity.clone()));
             self.identity = identity;
@@ -130,6 +134,32 @@ impl Session {
     /// what waits for it is not sent.
     pub(in crate::server::connections) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
         cx.access.is_stranger() && self.guest.was_admitted()
+    }
+
+    /// The client has a certificate with this name, of a CA that this node takes.
+    pub(in crate::server::connections) fn certify(&mut self, user: &str) {
+        self.certified = Some(user.into());
+        self.access = Access::unknown();
+    }
+
+    /// Logs the client in as the user whom its certificate names, as soon as there is one and unless it has shown
+    /// otherwise who it is.
+    pub(super) fn log_in_by_certificate(&mut self, shared: &Shared) {
+        let Some(name) = self.certified.clone().filter(|_| self.identity == Identity::Unknown)
+        else {
+            return;
+        };
+        let directory = shared.policy_data.directory(&shared.hub);
+        // Nobody logs in by a certificate in the place of those who need no secret.
+        let mut methods = [PASSWORD, TOKEN].into_iter();
+        let Some(method) = methods.find(|method| directory.user(method, &name).is_some()) else {
+            return;
+        };
+        if let Some(witness) = &self.witness {
+            witness.certified(&name);
+        }
+        self.identify(Identity::User { method: method.into(), name });
+        self.is_by_certificate = true;
     }
 
     /// Tells the audit log that the connection ends because of that.
