@@ -40,6 +40,7 @@ use membership::members::{PeerFile, follow_members};
 use membership::peer_file::KnownPeer;
 use membership::swim::SwimHandle;
 use monitoring::audit::AuditLog;
+use monitoring::isolation::Isolation;
 use parking_lot::Mutex;
 use security::{Keys, KeysRead, OtherNetwork};
 
@@ -149,6 +150,7 @@ struct Inner {
     /// Of a node that speaks TLS to clients.
     certificates: Option<Arc<Certificates>>,
     audit: Option<AuditLog>,
+    isolation: Arc<Isolation>,
 }
 
 impl Node {
@@ -200,7 +202,8 @@ impl Node {
         node.inner.accepting.lock().replace(accepting);
         rt::spawn(dial_peers(Arc::clone(links)));
         rt::spawn(follow_members(Arc::clone(links), file));
-        rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone()));
+        let isolation = Arc::clone(&node.inner.isolation);
+        rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone(), isolation));
         rt::spawn(tasks::report(Arc::clone(links)));
         rt::spawn(monitoring::purge::watch_purging(Arc::clone(links)));
         rt::spawn(monitoring::auth::watch_auth(Arc::clone(links)));
@@ -265,6 +268,7 @@ impl Node {
             swim.become_member(addr, incarnation);
         }
         let certificates = tls_of(config, &me)?;
+        let isolation = Arc::<Isolation>::default();
         let stop = Stop::default();
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone(), keys);
         let links = Arc::new(links);
@@ -272,7 +276,9 @@ impl Node {
             let saving = (durable.clone(), Arc::clone(&saving));
             let tls = certificates.as_ref().map(|certificates| certificates.settings());
             let audit = audit.as_ref().map(|log| log.audit().clone());
-            clients::port::open(client, client_addr, &links, config, saving, (tls, audit))
+            let isolation = Arc::clone(&isolation);
+            let extras = clients::port::Extras { tls, audit, isolation };
+            clients::port::open(client, client_addr, &links, config, saving, extras)
         };
         let accepting = Mutex::new(None);
         let inner = Arc::new(Inner {
@@ -287,6 +293,7 @@ impl Node {
             saving,
             certificates,
             audit,
+            isolation,
         });
         Ok((Self { inner }, gossip.tcp))
     }

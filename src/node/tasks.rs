@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::durable::Durable;
 use super::link::Links;
 use super::monitoring::conflicts::log_conflict;
+use super::monitoring::isolation::Isolation;
 use super::monitoring::memory::MemoryWatch;
 use super::monitoring::plaintext::PlaintextWatch;
 use crate::engine::{CatchUpFailure, Engine, Input, Report, TICK_INTERVAL_MS};
@@ -19,7 +20,11 @@ const STALL_CHECK_INTERVAL_MS: Millis = 1_000;
 const RENEW_INTERVAL_MS: Millis = 1_000;
 
 /// Tells the engine that time passes, until the node ends.
-pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) {
+pub(super) async fn keep_time(
+    links: Arc<Links>,
+    durable: Option<Arc<Durable>>,
+    isolation: Arc<Isolation>,
+) {
     let interval = Duration::from_millis(TICK_INTERVAL_MS);
     let (mut check_due, mut last) = (0, rt::now());
     let mut memory = MemoryWatch::default();
@@ -39,6 +44,7 @@ pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) 
             links.close_stalled();
             memory.look(links.hub.read(Engine::memory_excess), now);
             plaintext.look(takes_plaintext, now);
+            isolation.look(links.count() == 0 && !links.addresses().is_empty(), now);
             durable.iter().for_each(|durable| durable.watch(now));
         }
     }

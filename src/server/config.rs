@@ -58,6 +58,9 @@ pub struct ServerConfig {
     pub cluster_keys: Option<ClusterKeys>,
     /// Where logins, refusals and changes of who may do what are recorded; none: nowhere.
     pub audit: Option<Audit>,
+    /// After how long without a link to any other node users cannot log in, in milliseconds: the node cannot know
+    /// who was removed meanwhile. None: they always can.
+    pub isolated_logins_ms: Option<u64>,
     /// TLS at the client port; none: all in plain text.
     pub tls: Option<TlsSettings>,
 }
@@ -79,6 +82,7 @@ impl Default for ServerConfig {
             ignore_auth: false,
             cluster_keys: None,
             audit: None,
+            isolated_logins_ms: None,
             tls: None,
         }
     }

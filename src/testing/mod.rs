@@ -70,6 +70,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         read_only: false,
         ignore_auth: false,
         audit: None,
+        isolated_logins: None,
         key: None,
         insecure: false,
         tls: None,

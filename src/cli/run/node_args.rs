@@ -91,6 +91,7 @@ Configuration file (--config):
     read-only = false
     ignore-auth = false
     audit = \"/var/log/distkv/audit\"
+    isolated-logins = \"10m\"                        # or a number of seconds
     insecure = false                               # without key only
     plaintext-peers = false                        # with key only
     cert = \"/etc/distkv/n1.pem\"                    # TLS for clients
@@ -257,6 +258,15 @@ struct NodeArgs {
     /// explains the fields.
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
+
+    /// Let no user log in while this node has had no link to any other for so long, like 10m [default:
+    /// always]
+    ///
+    /// A node that is cut off does not hear that a user was removed. With this option it lets nobody in
+    /// anew after that time, but the holder of the key; who is logged in already goes on. A node that knows
+    /// of no other is not cut off.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    isolated_logins: Option<Duration>,
 
     /// The network's key file: links and datagrams between nodes are encrypted, and nodes without the
     /// key shut out; see `distkv-node key new --help`
@@ -483,6 +493,7 @@ impl NodeArgs {
             read_only: self.read_only,
             ignore_auth: self.ignore_auth,
             audit: self.audit,
+            isolated_logins: self.isolated_logins,
             key: self.key,
             insecure: self.insecure,
             plaintext_peers: self.plaintext_peers,

@@ -16,12 +16,20 @@ use crate::node::lifecycle::leave_for_good;
 use crate::node::lifecycle::stop::StopReason;
 use crate::node::link::{LinkInfo, Links};
 use crate::node::membership::identity::SOFTWARE;
+use crate::node::monitoring::isolation::Isolation;
 use crate::rt::{self, TcpListener};
 use crate::server::access::audit::Audit;
 use crate::server::{
     FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
     Server, ServerConfig, StorageStatus, TlsSettings,
 };
+
+/// What only some nodes have, and what only the node knows.
+pub(in crate::node) struct Extras {
+    pub(in crate::node) tls: Option<TlsSettings>,
+    pub(in crate::node) audit: Option<Audit>,
+    pub(in crate::node) isolation: Arc<Isolation>,
+}
 
 /// Starts to serve clients at a port that was opened before.
 pub(in crate::node) fn open(
@@ -30,8 +38,9 @@ pub(in crate::node) fn open(
     links: &Arc<Links>,
     config: &Config,
     (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
-    (tls, audit): (Option<TlsSettings>, Option<Audit>),
+    extras: Extras,
 ) -> Server {
+    let Extras { tls, audit, isolation } = extras;
     let info = ClientPortInfo {
         links: Arc::downgrade(links),
         memory_max: config.memory_max,
@@ -39,6 +48,7 @@ pub(in crate::node) fn open(
         durable,
         saving,
         audit: audit.clone(),
+        isolation,
     };
     let shares = Shares::now(config.connections_max);
     if shares.clients < config.connections_max {
@@ -61,6 +71,9 @@ pub(in crate::node) fn open(
         ignore_auth: config.ignore_auth,
         tls,
         audit,
+        isolated_logins_ms: config
+            .isolated_logins
+            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         // While a network moves to a key nothing is protected yet, and clients go on as before.
         cluster_keys: links
             .keys
@@ -81,6 +94,7 @@ struct ClientPortInfo {
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
     audit: Option<Audit>,
+    isolation: Arc<Isolation>,
 }
 
 impl NodeInfo for ClientPortInfo {
@@ -184,6 +198,10 @@ impl NodeInfo for ClientPortInfo {
             }
         }
         one_row_each(members)
+    }
+
+    fn isolated_ms(&self) -> Option<Millis> {
+        self.isolation.lasted_ms(rt::now())
     }
 
     fn leave(&self) {

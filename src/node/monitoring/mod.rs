@@ -4,6 +4,7 @@
 pub(super) mod audit;
 pub(super) mod auth;
 pub(super) mod conflicts;
+pub(super) mod isolation;
 pub(super) mod memory;
 pub(super) mod plaintext;
 pub(super) mod purge;

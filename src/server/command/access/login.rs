@@ -129,6 +129,9 @@ impl Session {
         if !cx.hub.read(Engine::is_ready) {
             return Err(not_ready());
         }
+        if let Some(error) = cx.shared.isolation() {
+            return Err(error);
+        }
         let directory = cx.shared.policy_data.directory(cx.hub);
         self.check_method(cx, &directory, login)?;
         if methods::asks_for_nothing(login.method) {

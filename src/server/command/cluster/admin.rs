@@ -199,6 +199,7 @@ fn warnings(
     let (excess, tree) = cx.hub.read(|engine| (engine.memory_excess(), engine.tree().clone()));
     let of_memory = excess.map(MemoryExcess::text);
     let mut all: Vec<String> = of_storage.chain(of_log).chain(of_memory).collect();
+    all.extend(cx.shared.isolation().map(|error| error.text));
     all.extend(unenforced_warnings(&tree));
     all.extend(roles.warnings.iter().cloned());
     all

@@ -149,6 +149,9 @@ impl Session {
         else {
             return;
         };
+        if shared.isolation().is_some() {
+            return;
+        }
         let directory = shared.policy_data.directory(&shared.hub);
         // Nobody logs in by a certificate in the place of those who need no secret.
         let mut methods = [PASSWORD, TOKEN].into_iter();
