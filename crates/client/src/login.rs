@@ -57,7 +57,7 @@ impl Login {
 
     /// Whether a node must be asked: a node that asks for no login takes users' requests without one.
     fn is_needed(&self, greeting: &Greeting) -> bool {
-        matches!(&*self.0, Kind::Keys(_)) || greeting.auth.is_some()
+        matches!(&*self.0, Kind::Keys(_)) || greeting.auth.is_some() || greeting.auth_soon.is_some()
     }
 
     /// Logs in.
@@ -72,7 +72,8 @@ impl Login {
         match &*self.0 {
             Kind::User { method, user, secret } => {
                 let mut fields = Fields::new();
-                let method = method.as_deref().or(greeting.auth.as_deref()).unwrap_or("password");
+                let asked = greeting.auth.as_deref().or(greeting.auth_soon.as_deref());
+                let method = method.as_deref().or(asked).unwrap_or("password");
                 fields.str("typ", method).str("ident", user);
                 if let Some(secret) = secret {
                     fields.str("secret", secret);

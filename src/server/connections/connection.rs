@@ -270,7 +270,10 @@ impl Connection {
         let qlen = self.shared.config.qlen;
         let directory = self.shared.policy_data.directory(&self.shared.hub);
         let nonce = self.session.guest.nonce;
-        let offer = methods::offer(&directory, self.shared.must_log_in(), nonce);
+        let mut offer = methods::offer(&directory, self.shared.must_log_in(), nonce);
+        if self.shared.grace_ms().is_some() {
+            offer.soon = directory.login().map(|login| login.name().into());
+        }
         let out = &mut self.out;
         self.shared.hub.read(|engine| {
             let name = engine.id().name.as_str();

@@ -328,7 +328,8 @@ impl Session {
         now: Millis,
     ) -> Context<'c> {
         // Before anything is read: what is read later may be of later policies, and is checked again then.
-        if self.access.policies != shared.hub.policies.now() {
+        let is_over = self.access.until.is_some_and(|until| now >= until);
+        if is_over || self.access.policies != shared.hub.policies.now() {
             self.log_in_by_certificate(shared);
             self.access = shared.access_of(&self.identity);
             if !self.access.is_stranger() {

@@ -19,6 +19,12 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node whoami", &[]),
     run(0, "distkv-node whoami --user joe --secret-file joe.secret --json", &["{"]),
     hidden(0, "distkv-node user acl joe - && distkv-node user role joe admin"),
+    run(0, "distkv-node auth", &["clients need not log in"]),
+    run(0, "distkv-node auth on password --grace 10m", &["those without a login go on"]),
+    hidden(
+        0,
+        "distkv-node set site.lamp true && distkv-node auth | grep 'and are served until then'",
+    ),
     run(0, "distkv-node auth on password", &["password"]),
     // Nobody may do anything without a login now.
     hidden(0, "! distkv-node get site.lamp"),

@@ -107,6 +107,10 @@ pub const ROWS: &[Row] = &[
         "node n2 of",
     ),
     run(0, "distkv-node members", &["secured"]),
+    hidden(0, "distkv-node user add panel --method token --acl '*'"),
+    run(0, "distkv-node auth on token --grace 1h", &["those without a login go on"]),
+    run(0, "distkv-node auth", &["clients must log in (method token)", "served until then"]),
+    hidden(1, "distkv-node get site.lamp | grep true"),
     down(0),
     up(
         0,

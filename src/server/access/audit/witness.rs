@@ -197,10 +197,14 @@ fn asked<'a>(request: &Request<'a>) -> Option<Asked<'a>> {
             detail: Some(format!("method {method}, removed")),
             is_frequent: false,
         },
-        Request::Auth(AuthRequest::SetMethod(method)) => Asked {
+        Request::Auth(AuthRequest::SetMethod { method, grace_ms }) => Asked {
             event: Event::Auth,
             target: None,
-            detail: Some(method.map_or("off".to_owned(), |method| format!("on, method {method}"))),
+            detail: Some(match (method, grace_ms) {
+                (None, _) => "off".to_owned(),
+                (Some(method), None) => format!("on, method {method}"),
+                (Some(method), Some(ms)) => format!("on, method {method}, grace {} s", ms / 1_000),
+            }),
             is_frequent: false,
         },
         Request::KillNode { node } | Request::ForgetMember { node } => admin(Some(node)),

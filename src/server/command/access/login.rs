@@ -43,7 +43,9 @@ impl Session {
             }
             AuthRequest::Set(change) => self.set_user(cx, seq, change, out),
             AuthRequest::Delete { method, user } => self.delete_user(cx, seq, method, user, out),
-            AuthRequest::SetMethod(method) => self.set_method(cx, seq, *method, out),
+            AuthRequest::SetMethod { method, grace_ms } => {
+                self.set_method(cx, seq, (*method, *grace_ms), out)
+            }
         }
     }
 
