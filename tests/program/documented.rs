@@ -68,6 +68,15 @@ fn every_printed_command_is_run() {
 }
 
 #[test]
+fn the_tests_that_the_guide_to_security_names_exist() {
+    let guide = include_str!("../../docs/security.md");
+    let names: Vec<&str> = guide.split('`').filter(|word| word.matches('_').count() > 5).collect();
+    assert!(names.len() > 5, "{names:?}");
+    let missing: Vec<_> = names.into_iter().filter(|name| !printed::is_test(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn the_program_in_readme_is_the_example_that_is_compiled() {
     let example = include_str!("../../examples/lamp.rs");
     let (_, program) = example.split_once("//! ```\n\n").unwrap();

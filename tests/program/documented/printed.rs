@@ -136,6 +136,12 @@ fn problem_of(command: &str) -> Option<String> {
     (!known.contains(&command)).then(|| String::from("nobody knows what it is"))
 }
 
+/// Whether there is a test function of this name, in whatever test program.
+pub fn is_test(name: &str) -> bool {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    has_test(&tests, "", &format!("::{name}"))
+}
+
 /// Whether a folder of modules has a test whose whole name (`module::function`) has that in it.
 fn has_test(folder: &Path, module: &str, filter: &str) -> bool {
     std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
