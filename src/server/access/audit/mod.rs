@@ -5,7 +5,7 @@
 //! | this one | the bounded queue to the thread that writes the file, which is the node's |
 //! | [`record`] | one line |
 //! | [`repeats`] | what may come thousands of times per second, as one line with a count |
-//! | [`witness`] | what a connection's requests are, as records |
+//! | `witness` | what a connection's requests are, as records |
 //!
 //! Whoever is served never waits for it: what the queue has no room for is counted, and the count is written
 //! when there is room again.
