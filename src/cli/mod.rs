@@ -74,6 +74,7 @@ Environment:
   DISTKV_CONNECT  the node that commands talk to, as --connect
   DISTKV_USER, DISTKV_SECRET_FILE  who they log in as, as --user, --secret-file
   DISTKV_SECRET   that user's password or token
+  DISTKV_KEY      the network's key file, as --key: who has it is an admin
   DISTKV_TICKET   where the nodes are, and who you are, as --ticket
   DISTKV_LOG      the log level of nodes, as --log
 

@@ -107,6 +107,10 @@ pub struct Config {
     pub insecure: bool,
     /// Clients are served although the data says that they must log in, which they cannot yet.
     pub ignore_auth: bool,
+    /// The file in which logins, refusals and changes of who may do what are recorded; none: nowhere.
+    pub audit: Option<PathBuf>,
+    /// After how long without a link to any other node users cannot log in; none: they always can.
+    pub isolated_logins: Option<Duration>,
     /// TLS at the client port; none: plain text.
     pub tls: Option<TlsConfig>,
 }

@@ -114,6 +114,14 @@ pub enum NodeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The audit log cannot be written.
+    #[error("the audit log {path:?} cannot be used: {source}")]
+    Audit {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The certificate for clients, or its key, cannot be used.
     #[error("the certificate for clients: {0}")]
     Certificate(String),

@@ -39,6 +39,8 @@ use membership::identity::Myself;
 use membership::members::{PeerFile, follow_members};
 use membership::peer_file::KnownPeer;
 use membership::swim::SwimHandle;
+use monitoring::audit::AuditLog;
+use monitoring::isolation::Isolation;
 use parking_lot::Mutex;
 use security::{Keys, KeysRead, OtherNetwork, share_keys};
 
@@ -50,6 +52,8 @@ use crate::membership::{NetworkName, SwimConfig};
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
 use crate::rt::{self, Task, TcpListener};
 use crate::server::Server;
+use crate::server::access::audit::Audit;
+use crate::server::access::audit::record::{Event, Outcome, Record};
 
 /// When the wait for peers' acknowledgements of this node's last changes ends, counted from the
 /// beginning of the stop.
@@ -67,6 +71,9 @@ const CLIENTS_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
 pub(crate) const LOG_FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the last words to members may take, counted from those to peers.
 const SWIM_FAREWELL_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// How long the last lines of the audit log may take.
+const AUDIT_FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The list of known peers in a data directory.
 const PEER_FILE: &str = "peers";
@@ -142,6 +149,8 @@ struct Inner {
     saving: Arc<Saving>,
     /// Of a node that speaks TLS to clients.
     certificates: Option<Arc<Certificates>>,
+    audit: Option<AuditLog>,
+    isolation: Arc<Isolation>,
 }
 
 impl Node {
@@ -169,6 +178,7 @@ impl Node {
         let opened = open_data(&config).await?;
         let has_data = opened.as_ref().is_some_and(Opened::has_data);
         let client_files = open_client_files(&config)?;
+        let audit = open_audit(&config)?;
         let stored = known_peers(&config, has_data)?;
         let plan = Plan::make(&config.start, has_data).await?;
         let ports = Ports::open(&config).await?;
@@ -176,7 +186,8 @@ impl Node {
             Some(opened) => Some(prepare(&config, opened).await?),
             None => None,
         };
-        let (node, listener) = Self::assemble(&config, network, ports, prepared, client_files)?;
+        let own = Own { prepared, client_files, audit };
+        let (node, listener) = Self::assemble(&config, network, ports, own)?;
         let links = &node.inner.links;
         for peer in &config.peers {
             links.add_target(peer, Origin::Configured, None);
@@ -191,7 +202,8 @@ impl Node {
         node.inner.accepting.lock().replace(accepting);
         rt::spawn(dial_peers(Arc::clone(links)));
         rt::spawn(follow_members(Arc::clone(links), file));
-        rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone()));
+        let isolation = Arc::clone(&node.inner.isolation);
+        rt::spawn(tasks::keep_time(Arc::clone(links), node.inner.durable.clone(), isolation));
         rt::spawn(tasks::report(Arc::clone(links)));
         rt::spawn(monitoring::purge::watch_purging(Arc::clone(links)));
         rt::spawn(monitoring::auth::watch_auth(Arc::clone(links)));
@@ -216,10 +228,10 @@ impl Node {
         config: &Config,
         network: NetworkName,
         ports: Ports,
-        prepared: Option<Prepared>,
-        client_files: Option<ClientFiles>,
+        own: Own,
     ) -> Result<(Self, TcpListener), NodeError> {
         let Ports { gossip, client, client_addr, advertised } = ports;
+        let Own { prepared, client_files, audit } = own;
         let (hub, durable) = match prepared.zip(config.data.as_ref()) {
             Some((prepared, data)) => {
                 durable::launch(prepared, data).map(|(hub, durable)| (hub, Some(durable)))?
@@ -257,18 +269,33 @@ impl Node {
             swim.become_member(addr, incarnation);
         }
         let certificates = tls_of(config, &me)?;
+        let isolation = Arc::<Isolation>::default();
         let stop = Stop::default();
         let links = Links::new(Arc::clone(&hub), Arc::clone(&me), swim.clone(), stop.clone(), keys);
         let links = Arc::new(links);
         let server = {
             let saving = (durable.clone(), Arc::clone(&saving));
             let tls = certificates.as_ref().map(|certificates| certificates.settings());
-            clients::port::open(client, client_addr, &links, config, saving, tls)
+            let audit = audit.as_ref().map(|log| log.audit().clone());
+            let isolation = Arc::clone(&isolation);
+            let extras = clients::port::Extras { tls, audit, isolation };
+            clients::port::open(client, client_addr, &links, config, saving, extras)
         };
         let accepting = Mutex::new(None);
-        let inner =
-            Inner { hub, me, links, server, swim, stop, accepting, durable, saving, certificates };
-        let inner = Arc::new(inner);
+        let inner = Arc::new(Inner {
+            hub,
+            me,
+            links,
+            server,
+            swim,
+            stop,
+            accepting,
+            durable,
+            saving,
+            certificates,
+            audit,
+            isolation,
+        });
         Ok((Self { inner }, gossip.tcp))
     }
 
@@ -306,6 +333,13 @@ impl Node {
     pub fn reload_certificate(&self) {
         if let Some(certificates) = &self.inner.certificates {
             certificates.reload();
+        }
+    }
+
+    /// Opens the file of the audit log anew, because it was moved.
+    pub fn reopen_audit(&self) {
+        if let Some(log) = &self.inner.audit {
+            log.audit().reopen();
         }
     }
 
@@ -353,6 +387,9 @@ impl Node {
     pub fn set_keys(&self, file: KeyFile) -> Option<Result<KeysRead, OtherNetwork>> {
         let keys = self.inner.links.keys.as_ref()?;
         let set = keys.set(file);
+        if let Some(log) = &self.inner.audit {
+            tell_of_keys(log.audit(), &set);
+        }
         self.inner.swim.set_keys(keys.ring());
         Some(set)
     }
@@ -369,6 +406,26 @@ impl Drop for Node {
     fn drop(&mut self) {
         if !self.inner.stop.is_finished() {
             self.inner.end_at_once();
+        }
+    }
+}
+
+/// Opens the audit log, if there is to be one.
+fn open_audit(config: &Config) -> Result<Option<AuditLog>, NodeError> {
+    config.audit.as_deref().map(|path| AuditLog::open(path, config.name.as_str())).transpose()
+}
+
+/// Records that the key file was read again, with the ids of its keys, which are not secret.
+fn tell_of_keys(audit: &Audit, set: &Result<KeysRead, OtherNetwork>) {
+    match set {
+        Ok(read) if read.is_change => {
+            let ids: Vec<String> = read.ids.iter().map(ToString::to_string).collect();
+            let detail = format!("keys {}, primary {}", ids.join(" "), read.primary);
+            audit.note(Record::new(Event::Key, Outcome::Done).detail(&detail));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            audit.note(Record::new(Event::Key, Outcome::Refused).detail(&error.to_string()));
         }
     }
 }
@@ -452,6 +509,13 @@ fn millis(duration: Duration) -> Millis {
     Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
+/// What else a node has opened: what is its own.
+struct Own {
+    prepared: Option<Prepared>,
+    client_files: Option<ClientFiles>,
+    audit: Option<AuditLog>,
+}
+
 /// What a node has opened before anything runs.
 struct Ports {
     gossip: GossipSockets,
@@ -513,6 +577,9 @@ impl Inner {
         }
         self.swim.stop();
         let _ = rt::timeout(SWIM_END_TIMEOUT, self.swim.ended()).await;
+        if let Some(log) = &self.audit {
+            log.end(AUDIT_FAREWELL_TIMEOUT).await;
+        }
         // The ports are free now, and so is the data directory.
         self.end_at_once();
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::durable::Durable;
 use super::link::Links;
 use super::monitoring::conflicts::log_conflict;
+use super::monitoring::isolation::Isolation;
 use super::monitoring::memory::MemoryWatch;
+use super::monitoring::plaintext::PlaintextWatch;
 use crate::engine::{CatchUpFailure, Engine, Input, Report, TICK_INTERVAL_MS};
 use crate::hub::Hub;
 use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, NodeTable};
@@ -18,10 +20,16 @@ const STALL_CHECK_INTERVAL_MS: Millis = 1_000;
 const RENEW_INTERVAL_MS: Millis = 1_000;
 
 /// Tells the engine that time passes, until the node ends.
-pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) {
+pub(super) async fn keep_time(
+    links: Arc<Links>,
+    durable: Option<Arc<Durable>>,
+    isolation: Arc<Isolation>,
+) {
     let interval = Duration::from_millis(TICK_INTERVAL_MS);
     let (mut check_due, mut last) = (0, rt::now());
     let mut memory = MemoryWatch::default();
+    let mut plaintext = PlaintextWatch::default();
+    let takes_plaintext = links.keys.as_ref().is_some_and(|keys| keys.takes_plaintext());
     while links.stop.or(rt::sleep(interval)).await.is_some() {
         let now = rt::now();
         links.hub.handle(Input::Tick, now);
@@ -35,6 +43,8 @@ pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) 
             check_due = now + STALL_CHECK_INTERVAL_MS;
             links.close_stalled();
             memory.look(links.hub.read(Engine::memory_excess), now);
+            plaintext.look(takes_plaintext, now);
+            isolation.look(links.count() == 0 && !links.addresses().is_empty(), now);
             durable.iter().for_each(|durable| durable.watch(now));
         }
     }

@@ -1,5 +1,6 @@
 //! What one client may do to the node. Each limit is at or below what the protocol allows.
 
+use super::access::audit::Audit;
 use super::access::cluster_key::ClusterKeys;
 use super::connections::tls::TlsSettings;
 use crate::hub::client_memory::CLIENT_MEMORY;
@@ -55,6 +56,11 @@ pub struct ServerConfig {
     /// The cluster's keys: clients must log in whatever the data says, and those who have one are admins.
     /// None: clients must log in if the data says so.
     pub cluster_keys: Option<ClusterKeys>,
+    /// Where logins, refusals and changes of who may do what are recorded; none: nowhere.
+    pub audit: Option<Audit>,
+    /// After how long without a link to any other node users cannot log in, in milliseconds: the node cannot know
+    /// who was removed meanwhile. None: they always can.
+    pub isolated_logins_ms: Option<u64>,
     /// TLS at the client port; none: all in plain text.
     pub tls: Option<TlsSettings>,
 }
@@ -75,6 +81,8 @@ impl Default for ServerConfig {
             remote_restore: false,
             ignore_auth: false,
             cluster_keys: None,
+            audit: None,
+            isolated_logins_ms: None,
             tls: None,
         }
     }

@@ -14,6 +14,12 @@ pub trait NodeInfo: Send + Sync {
     /// All known members, this node first. Quick: no waiting, no I/O.
     fn members(&self) -> Vec<MemberInfo>;
 
+    /// For how long the node has been linked to no other, although there are others, in milliseconds; none while
+    /// it is linked, or there are none. Quick: no waiting, no I/O.
+    fn isolated_ms(&self) -> Option<u64> {
+        None
+    }
+
     /// A client wants the node to leave the network and end. Returns at once; the leaving
     /// happens elsewhere.
     fn leave(&self);

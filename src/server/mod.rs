@@ -44,6 +44,8 @@ pub use info::{
 pub use purge_block::PurgeBlock;
 
 use crate::hub::Hub;
+use crate::model::ids::Millis;
+use crate::protocol::client::{ClientError, ErrorCode};
 use access::logins::Logins;
 use access::{Access, Identity, PolicyData};
 
@@ -155,7 +157,24 @@ impl Shared {
 
     /// Whether clients may do nothing before they have shown who they are.
     fn must_log_in(&self) -> bool {
-        self.is_secured() || self.hub.closing.is_closed()
+        self.is_secured() || (self.hub.closing.is_closed() && self.grace_ms().is_none())
+    }
+
+    /// For how long clients that have not logged in go on, in ms, although logins are switched on.
+    fn grace_ms(&self) -> Option<Millis> {
+        if self.is_secured() { None } else { self.policy_data.grace_ms(&self.hub) }
+    }
+
+    /// Why users cannot log in now, if they cannot: this node has been alone for too long.
+    fn isolation(&self) -> Option<ClientError> {
+        let max = self.config.isolated_logins_ms?;
+        let lasted = self.info.isolated_ms().filter(|lasted| *lasted >= max)?;
+        let text = format!(
+            "this node has had no link to any other for {} s, so it cannot know who was removed meanwhile, and lets \
+             nobody log in without the cluster's key (--isolated-logins); log in at another node",
+            lasted / 1_000
+        );
+        Some(ClientError::new(ErrorCode::NotReady, text))
     }
 
     /// Who a client is when it has connected.

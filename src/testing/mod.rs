@@ -69,6 +69,8 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         called_wait,
         read_only: false,
         ignore_auth: false,
+        audit: None,
+        isolated_logins: None,
         key: None,
         insecure: false,
         tls: None,

@@ -1,4 +1,4 @@
-//! Every command of README and of the examples in each `--help` is run as it is printed, on hosts that
+//! Every command of README, of docs/security.md and of the examples in each `--help` is run as it is printed, on hosts that
 //! have the names and addresses that are printed there (network namespaces, see [`hosts`]): what a
 //! newcomer types works, and says what the text around it promises. A command that no test runs fails
 //! [`every_printed_command_is_run`].
@@ -28,6 +28,7 @@ mod cluster;
 mod demo;
 mod files;
 mod keys;
+mod security;
 mod starts;
 mod tls;
 
@@ -37,7 +38,7 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 9] = [
+const SCENES: [&[Row]; 10] = [
     access::ROWS,
     cluster::ROWS,
     demo::ROWS,
@@ -47,6 +48,7 @@ const SCENES: [&[Row]; 9] = [
     starts::ROWS,
     bench::ROWS,
     tls::ROWS,
+    security::ROWS,
 ];
 
 #[test]
@@ -65,6 +67,15 @@ fn every_printed_command_is_run() {
     assert!(not_run.is_empty(), "printed, and run by no scene: {not_run:#?}");
     let not_printed: Vec<_> = run.iter().filter(|command| !printed.contains(*command)).collect();
     assert!(not_printed.is_empty(), "run as if they were printed: {not_printed:#?}");
+}
+
+#[test]
+fn the_tests_that_the_guide_to_security_names_exist() {
+    let guide = include_str!("../../docs/security.md");
+    let names: Vec<&str> = guide.split('`').filter(|word| word.matches('_').count() > 5).collect();
+    assert!(names.len() > 5, "{names:?}");
+    let missing: Vec<_> = names.into_iter().filter(|name| !printed::is_test(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
@@ -121,6 +132,12 @@ fn nodes_start_as_the_help_says() {
 #[test]
 fn keys_change_as_the_help_says() {
     inside_own_network(test_name!("keys_change_as_the_help_says"), || play(keys::ROWS));
+}
+
+#[test]
+fn the_guide_to_security_does_what_it_says() {
+    let name = test_name!("the_guide_to_security_does_what_it_says");
+    inside_own_network(name, || play(security::ROWS));
 }
 
 #[test]

@@ -10,7 +10,10 @@ use rmpv::Value;
 
 use crate::processes::{self, NodeProcess, PROGRAM, field, wait_until};
 
+mod audit;
 mod certificates;
+mod client_certificates;
+mod commands;
 mod keys;
 mod links;
 mod moving;

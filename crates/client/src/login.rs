@@ -14,6 +14,8 @@ use crate::rt;
 
 /// Bytes of a nonce.
 const NONCE_BYTES: usize = 32;
+/// Most keys that one login tries: as many as a cluster has at a time.
+const KEYS_MAX: usize = 4;
 
 /// A user and its secret, or the cluster's key. Shown without anything secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,8 +23,13 @@ pub struct Login(Arc<Kind>);
 
 #[derive(PartialEq, Eq)]
 enum Kind {
-    User { method: Option<String>, user: String, secret: Option<String> },
-    Key([u8; 32]),
+    User {
+        method: Option<String>,
+        user: String,
+        secret: Option<String>,
+    },
+    /// At least one; they are tried in this order.
+    Keys(Vec<[u8; 32]>),
 }
 
 impl Login {
@@ -37,12 +44,20 @@ impl Login {
     /// The cluster's key, as far as it is for logins. It is not sent: both sides prove that they have it.
     #[must_use]
     pub fn key(key: [u8; 32]) -> Login {
-        Login(Arc::new(Kind::Key(key)))
+        Login(Arc::new(Kind::Keys(vec![key])))
+    }
+
+    /// With one of the cluster's keys, of which there are several while one is exchanged for another: the first, or,
+    /// where the node does not have that one, the next that it has. Only four are tried: a cluster has no more.
+    #[must_use]
+    pub fn keys(first: [u8; 32], others: impl IntoIterator<Item = [u8; 32]>) -> Login {
+        let keys = std::iter::once(first).chain(others).take(KEYS_MAX).collect();
+        Login(Arc::new(Kind::Keys(keys)))
     }
 
     /// Whether a node must be asked: a node that asks for no login takes users' requests without one.
     fn is_needed(&self, greeting: &Greeting) -> bool {
-        matches!(&*self.0, Kind::Key(_)) || greeting.auth.is_some()
+        matches!(&*self.0, Kind::Keys(_)) || greeting.auth.is_some() || greeting.auth_soon.is_some()
     }
 
     /// Logs in.
@@ -57,14 +72,25 @@ impl Login {
         match &*self.0 {
             Kind::User { method, user, secret } => {
                 let mut fields = Fields::new();
-                let method = method.as_deref().or(greeting.auth.as_deref()).unwrap_or("password");
+                let asked = greeting.auth.as_deref().or(greeting.auth_soon.as_deref());
+                let method = method.as_deref().or(asked).unwrap_or("password");
                 fields.str("typ", method).str("ident", user);
                 if let Some(secret) = secret {
                     fields.str("secret", secret);
                 }
                 self.ask(connection, &fields).await.map(|_| ())
             }
-            Kind::Key(key) => self.prove(connection, key).await,
+            Kind::Keys(keys) => {
+                let mut refused = Ok(());
+                for key in keys {
+                    refused = self.prove(connection, key).await;
+                    // It may have another key of these.
+                    if !matches!(&refused, Err(ClientError::NoAccess { .. })) {
+                        break;
+                    }
+                }
+                refused
+            }
         }
     }
 
@@ -117,7 +143,7 @@ impl Login {
     /// What may be wrong.
     fn blame(&self) -> String {
         match &*self.0 {
-            Kind::Key(_) => String::from("wrong cluster key"),
+            Kind::Keys(_) => String::from("wrong cluster key"),
             Kind::User { user, secret: None, .. } => {
                 format!("there is no user {user:?}, or it needs a secret")
             }
@@ -133,7 +159,7 @@ impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Kind::User { method, user, .. } => write!(f, "Login({method:?}, {user:?})"),
-            Kind::Key(_) => f.write_str("Login(key)"),
+            Kind::Keys(_) => f.write_str("Login(key)"),
         }
     }
 }
@@ -161,6 +187,13 @@ mod tests {
         let proof = proof(&[2; 32], b"distkv login client 1", &[0; 32], &[1; 32]);
         let hex: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "a7cddc04e748ef3bcaac588d24fde3bd985d7933def912e0c14828fe5a9c5072");
+    }
+
+    #[test]
+    fn no_more_keys_are_tried_than_a_cluster_has() {
+        let login = Login::keys([0; 32], (1..=9).map(|number| [number; 32]));
+        let expected = Kind::Keys((0..4).map(|number| [number; 32]).collect());
+        assert!(*login.0 == expected);
     }
 
     #[test]

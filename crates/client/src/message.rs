@@ -218,6 +218,8 @@ pub struct Greeting {
     pub auth: Option<String>,
     /// The node's part of the challenge for a login with the cluster's key, if it has one.
     pub nonce: Option<[u8; 32]>,
+    /// The way to log in that the node will ask for soon, if it does not ask for one now.
+    pub auth_soon: Option<String>,
 }
 
 impl Greeting {
@@ -237,6 +239,7 @@ impl Greeting {
             nonce: message
                 .get("nonce")
                 .and_then(|nonce| Reader::new(nonce).read_bin().ok()?.try_into().ok()),
+            auth_soon: message.str("auth_soon").map(str::to_owned),
         })
     }
 }
@@ -313,6 +316,7 @@ mod tests {
             qlen: Some(10),
             auth: None,
             nonce: None,
+            auth_soon: None,
         };
         assert_eq!(greeting, expected);
     }

@@ -17,7 +17,7 @@ use distkv_client::{
 use distkv_model::host_port::CLIENT_PORT;
 use distkv_model::path::Path;
 use distkv_runtime as rt;
-use distkv_secure::key::Purpose;
+use distkv_secure::key::{Key, Purpose};
 use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 use distkv_tls::{CaHash, ClientTls, Clock, Ticket, Trust};
 
@@ -219,6 +219,18 @@ impl RemoteArgs {
         Ok(env::var_os(KEY).map(PathBuf::from))
     }
 
+    /// By what the nodes are known: the CA of the key file, or of the ticket; none where it is neither.
+    ///
+    /// # Errors
+    /// The key file or the ticket cannot be used.
+    pub fn ca(&self) -> Result<Option<CaHash>, CliError> {
+        if let Some(path) = self.key_file()? {
+            let file = key_file::read(&path).map_err(|why| CliError::Usage(why.to_string()))?;
+            return Ok(file.ca.as_ref().map(|ca| CaHash::of(&ca.certificate)));
+        }
+        Ok(self.ticket()?.and_then(|ticket| ticket.ca))
+    }
+
     /// Whether by TLS, and as whom.
     ///
     /// # Errors
@@ -245,8 +257,11 @@ impl RemoteArgs {
 /// As an admin, and by TLS if the key file has a CA.
 fn access_by_key(path: &FilePath) -> Result<Access, CliError> {
     let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
-    let key = file.ring.primary().derive(Purpose::AdminLogin);
-    let access = Access::default().log_in(Login::key(*key));
+    let ring = &file.ring;
+    let proof = |key: &Key| *key.derive(Purpose::AdminLogin);
+    // In the middle of a rotation the node may not have the primary yet, or not any more.
+    let others = ring.keys().iter().filter(|key| key.id() != ring.primary_id()).map(proof);
+    let access = Access::default().log_in(Login::keys(proof(ring.primary()), others));
     let Some(ca) = &file.ca else { return Ok(access) };
     let trust = Trust::hash(CaHash::of(&ca.certificate)).whatever_its_name();
     let tls = ClientTls::new(trust, None, Clock::new(|| rt::wall_clock_ms() / 1_000));

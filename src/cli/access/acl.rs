@@ -19,7 +19,7 @@ use crate::model::value::Reader;
 #[command(after_help = "\
 Examples:
   distkv-node acl set lamps 'site.#' rwcdxen
-  distkv-node acl set lamps site xe
+  distkv-node acl set lamps site xen
   distkv-node acl show lamps
   distkv-node acl explain joe site.lamp
 

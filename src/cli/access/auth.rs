@@ -1,26 +1,34 @@
 //! `auth`: whether clients must log in, and how.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::cli::error::CliError;
-use crate::cli::remote::RemoteArgs;
-use crate::cli::terminal::output::Output;
-use crate::client::Fields;
+use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::units::parse_duration;
+use crate::client::{Fields, Message};
 
-/// Switch on that clients must log in, or off
+/// Show whether clients must log in, and switch it on or off
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
+  distkv-node auth
+  distkv-node auth on password --grace 10m
   distkv-node auth on password
   distkv-node auth off --user joe --secret-file joe.secret
 
-That is a change of the data (the entry :n.auth), so it counts in the whole network. A node that has a cluster key asks for logins whatever it says. Connections without a login are closed when it is switched on, this one included.
+That is a change of the data (the entry :n.auth), so it counts in the whole network. A node that has a cluster key asks for logins whatever it says. Connections without a login are closed when it is switched on, this one included, or at the end of --grace.
+
+`auth` alone says how many clients of this node have not logged in: those are the ones that will be closed.
 
 Exit code: 0 done, 1 refused or the node cannot be asked, 2 usage.")]
 pub(in crate::cli) struct AuthArgs {
     #[command(subcommand)]
-    command: AuthCommand,
+    command: Option<AuthCommand>,
 
     #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,
@@ -29,10 +37,19 @@ pub(in crate::cli) struct AuthArgs {
 #[derive(Debug, Clone, Subcommand)]
 enum AuthCommand {
     /// Clients must log in; the method must have a user
-    #[command(after_help = "Example:\n  distkv-node auth on password")]
+    #[command(after_help = "\
+Examples:
+  distkv-node auth on password
+  distkv-node auth on password --grace 10m
+
+With --grace, clients that have not logged in are served as before for so long, old connections and new ones; programs that have a secret use it already. Nodes end the time by their own clocks. `auth on` without it ends the time at once.")]
     On {
         /// By which method: password, token, root
         method: String,
+
+        /// Go on serving clients without a login for so long, like 10m; at most 7d
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+        grace: Option<Duration>,
         #[command(flatten)]
         remote: RemoteArgs,
     },
@@ -45,28 +62,119 @@ enum AuthCommand {
 }
 
 pub(in crate::cli) async fn run(args: AuthArgs) -> Result<(), CliError> {
-    let (AuthCommand::On { remote, .. } | AuthCommand::Off { remote }) = &args.command;
-    let connect = remote.clone().or(args.remote);
-    let remote = connect.connect().await?;
-    let mut fields = Fields::new();
-    let method = match &args.command {
-        AuthCommand::On { method, .. } => {
-            fields.str("typ", method);
-            Some(method.as_str())
-        }
-        AuthCommand::Off { .. } => {
-            fields.nil("typ");
-            None
-        }
+    let after = match &args.command {
+        Some(AuthCommand::On { remote, .. } | AuthCommand::Off { remote }) => remote.clone(),
+        None => RemoteArgs::default(),
     };
-    remote.request("set_auth_typ", &fields).await?;
+    let connect = after.or(args.remote);
+    let remote = connect.connect().await?;
     let mut output = Output::new(connect.json);
-    output.either(
-        || json!({"method": method}),
-        || match method {
-            Some(method) => format!("clients must log in now (method {method})"),
-            None => "clients need not log in any more".to_owned(),
-        },
-    )?;
+    match &args.command {
+        None => show(&remote, &mut output).await?,
+        Some(AuthCommand::On { method, grace, .. }) => {
+            let mut fields = Fields::new();
+            fields.str("typ", method);
+            if let Some(grace) = grace {
+                fields.u64("grace_ms", u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+            }
+            remote.request("set_auth_typ", &fields).await?;
+            output.either(
+                || json!({"method": method, "grace_ms": grace.map(|grace| grace.as_millis() as u64)}),
+                || match grace {
+                    Some(grace) => {
+                        let secs = grace.as_secs();
+                        format!("clients must log in (method {method}) in {secs} s; until then, those without a login go on")
+                    }
+                    None => format!("clients must log in now (method {method})"),
+                },
+            )?;
+        }
+        Some(AuthCommand::Off { .. }) => {
+            let mut fields = Fields::new();
+            fields.nil("typ");
+            remote.request("set_auth_typ", &fields).await?;
+            output.either(
+                || json!({"method": null}),
+                || "clients need not log in any more".to_owned(),
+            )?;
+        }
+    }
     output.flush()
+}
+
+async fn show(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
+    let reply = remote.request("status", &Fields::new()).await?;
+    let node = remote.connection.greeting().node.clone();
+    let Some(logins) = Logins::of(&reply) else {
+        let text = format!("{node} is of an older version, and does not say how clients log in");
+        return Err(CliError::Failure(text));
+    };
+    output.either(
+        || {
+            json!({
+                "node": node, "method": logins.method, "secured": logins.is_secured,
+                "grace_ms": logins.grace_ms, "without_login": logins.without,
+            })
+        },
+        || printable(&logins.text(&node)).into_owned(),
+    )
+}
+
+/// What a node's status says of logins.
+struct Logins {
+    method: Option<String>,
+    is_secured: bool,
+    grace_ms: Option<u64>,
+    without: u64,
+}
+
+impl Logins {
+    fn of(reply: &Message) -> Option<Self> {
+        use crate::client::message::{as_bool, as_str, as_u64, map_items};
+        let fields = map_items(reply.get("logins")?);
+        let fields: BTreeMap<&str, &[u8]> =
+            fields.filter_map(|(key, value)| Some((as_str(key)?, value))).collect();
+        let field = |name| fields.get(name).copied();
+        Some(Self {
+            method: field("method").and_then(as_str).map(str::to_owned),
+            is_secured: field("secured").and_then(as_bool).unwrap_or(false),
+            grace_ms: field("grace_ms").and_then(as_u64),
+            without: field("without_login").and_then(as_u64).unwrap_or(0),
+        })
+    }
+
+    fn text(&self, node: &str) -> String {
+        let without = self.without;
+        match (&self.method, self.is_secured, self.grace_ms) {
+            (_, true, _) => format!(
+                "{node} has a key: its clients must log in, with a password, a token or the key"
+            ),
+            (None, false, _) => format!("{node}: clients need not log in; {without} have not"),
+            (Some(method), false, Some(ms)) => format!(
+                "{node}: clients must log in (method {method}) in {} s; {without} have not, and are served until then",
+                ms / 1_000
+            ),
+            (Some(method), false, None) => format!("{node}: clients must log in (method {method})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_who_must_log_in_and_when() {
+        let text = |method: Option<&str>, is_secured, grace_ms| {
+            let method = method.map(str::to_owned);
+            Logins { method, is_secured, grace_ms, without: 3 }.text("n1")
+        };
+        assert!(text(None, true, None).contains("has a key"));
+        assert_eq!(text(None, false, None), "n1: clients need not log in; 3 have not");
+        assert_eq!(
+            text(Some("password"), false, Some(90_500)),
+            "n1: clients must log in (method password) in 90 s; 3 have not, and are served until then"
+        );
+        assert_eq!(text(Some("token"), false, None), "n1: clients must log in (method token)");
+    }
 }

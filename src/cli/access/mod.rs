@@ -3,6 +3,7 @@
 pub(super) mod acl;
 pub(super) mod auth;
 pub(super) mod user;
+mod user_ticket;
 pub(super) mod whoami;
 
 use super::error::CliError;

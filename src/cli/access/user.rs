@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
+use super::user_ticket::{self, TicketArgs};
 use super::{METHODS, method_of, users_of};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
@@ -18,6 +19,7 @@ use distkv_command::login::read_secret;
 Examples:
   distkv-node user add joe --acl lamps --new-secret-file joe.secret
   distkv-node user add robot --method token --role operator
+  distkv-node user ticket robot --to robot.ticket
   distkv-node user list
   distkv-node user acl joe lamps
   distkv-node user remove joe
@@ -95,6 +97,7 @@ Example:
         #[command(flatten)]
         remote: RemoteArgs,
     },
+    Ticket(TicketArgs),
     /// Set a user's access list
     ///
     /// An admin becomes a user by that.
@@ -139,6 +142,7 @@ impl UserCommand {
             | UserCommand::List { remote, .. }
             | UserCommand::Password { remote, .. }
             | UserCommand::Token { remote, .. } => remote,
+            UserCommand::Ticket(ticket) => &ticket.remote,
             UserCommand::Show(user)
             | UserCommand::Remove(user)
             | UserCommand::Acl { user, .. }
@@ -196,6 +200,9 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             let reply = remote.request("auth_set", &user_fields("token", name)).await?;
             tell_set(&mut output, name, "token", "has a new token", &reply)?;
         }
+        UserCommand::Ticket(ticket) => {
+            user_ticket::run(ticket, &connect, &remote, &mut output).await?;
+        }
         UserCommand::Acl { user, list } => {
             change(&remote, user, ("acl", list), &mut output).await?;
         }
@@ -214,7 +221,7 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
     output.flush()
 }
 
-fn user_fields(method: &str, name: &str) -> Fields {
+pub(super) fn user_fields(method: &str, name: &str) -> Fields {
     let mut fields = Fields::new();
     fields.str("typ", method).str("kind", "user").str("ident", name);
     fields

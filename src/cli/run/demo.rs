@@ -1,5 +1,7 @@
 //! `demo`: a small network in one process, to try things out.
 
+mod secure;
+
 use std::env;
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use crate::cli::terminal::output::{Output, shell_word};
 use crate::node::config::CLIENT_PORT;
 use crate::node::{Node, StopReason};
 use crate::rt;
+use secure::Folder;
 
 /// From the ports of one node to those of the next.
 const PORTS_APART: u16 = 10;
@@ -29,9 +32,11 @@ Examples:
   distkv-node demo
   distkv-node demo --nodes 5 --port 31000
   distkv-node demo --port 0  # any free ports
+  distkv-node demo --secure  # with a key, and a user
 
 Node 1 takes PORT for clients and PORT + 1 for other nodes, node 2 PORT + 10 and PORT + 11, \
-and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept.")]
+and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept. With \
+--secure, a folder for temporary files has a key file and a user's ticket until then.")]
 pub(in crate::cli) struct DemoArgs {
     /// How many nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
@@ -40,6 +45,10 @@ pub(in crate::cli) struct DemoArgs {
     /// The first port; 0 takes any that are free
     #[arg(long, default_value_t = CLIENT_PORT)]
     port: u16,
+
+    /// Give the nodes a key, and the network a user: shows what an admin, a user and a stranger get
+    #[arg(long)]
+    secure: bool,
 
     /// The network's name
     #[arg(long, value_name = "NAME", default_value = "demo")]
@@ -60,11 +69,16 @@ pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
     fail_stop::install();
     let (ending, _) = listen_for_signals(logging)?;
     raise_open_files();
+    let folder = args.secure.then(|| Folder::make(&args.network)).transpose()?;
+    let folder = folder.as_ref();
     rt::block_on(async {
         let mut nodes = Vec::new();
         let ended = unless_ended(&ending, async {
-            start_all(&args, &mut nodes).await?;
-            print(&args, &nodes)?;
+            start_all(&args, folder, &mut nodes).await?;
+            if let Some(folder) = folder {
+                folder.add_user(&nodes).await?;
+            }
+            print(&args, folder, &nodes)?;
             Ok::<_, CliError>(stopped(&nodes).await)
         })
         .await;
@@ -80,7 +94,11 @@ pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
 }
 
 /// Starts the nodes one by one, and waits until all serve clients.
-async fn start_all(args: &DemoArgs, nodes: &mut Vec<Node>) -> Result<(), CliError> {
+async fn start_all(
+    args: &DemoArgs,
+    folder: Option<&Folder>,
+    nodes: &mut Vec<Node>,
+) -> Result<(), CliError> {
     for index in 0..args.nodes {
         let first = nodes.first().map(|node| node.gossip_addr().to_string());
         let kind = if first.is_none() { StartKind::Run } else { StartKind::Join };
@@ -91,6 +109,7 @@ async fn start_all(args: &DemoArgs, nodes: &mut Vec<Node>) -> Result<(), CliErro
             gossip: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 1)?)),
             peers: first.map(|first| vec![first]),
             peer_wait: Some(Duration::ZERO),
+            key: folder.map(Folder::key),
             ..Settings::default()
         };
         let config = settings.into_config(kind, String::new)?;
@@ -132,7 +151,7 @@ async fn stopped(nodes: &[Node]) -> StopReason {
 }
 
 /// Where the nodes are, and what to type next.
-fn print(args: &DemoArgs, nodes: &[Node]) -> Result<(), CliError> {
+fn print(args: &DemoArgs, folder: Option<&Folder>, nodes: &[Node]) -> Result<(), CliError> {
     let mut output = Output::new(args.json);
     for node in nodes {
         let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
@@ -153,8 +172,14 @@ fn print(args: &DemoArgs, nodes: &[Node]) -> Result<(), CliError> {
             },
         )?;
     }
-    if !args.json {
-        for line in next_lines(nodes) {
+    if args.json {
+        if let Some(folder) = folder {
+            let (key, ticket) = (folder.key(), folder.ticket());
+            let files = json!({"key_file": key, "ticket_file": ticket});
+            output.line(&files.to_string())?;
+        }
+    } else {
+        for line in next_lines(folder, nodes) {
             output.line(&line)?;
         }
     }
@@ -162,13 +187,16 @@ fn print(args: &DemoArgs, nodes: &[Node]) -> Result<(), CliError> {
 }
 
 /// Commands to copy.
-fn next_lines(nodes: &[Node]) -> Vec<String> {
+fn next_lines(folder: Option<&Folder>, nodes: &[Node]) -> Vec<String> {
     let program = env::args().next().unwrap_or_else(|| String::from("distkv-node"));
     let program = shell_word(&program);
     let at = |index: usize| {
         let node = nodes.get(index).or(nodes.last());
         node.map(|node| node.client_addr().to_string()).unwrap_or_default()
     };
+    if let Some(folder) = folder {
+        return folder.lines(&program, &at(0));
+    }
     vec![
         String::new(),
         String::from("In other terminals, watch on one node, set on another, get on a third:"),

@@ -90,6 +90,8 @@ Configuration file (--config):
     purge-grace = \"5m\"                             # or a number of seconds
     read-only = false
     ignore-auth = false
+    audit = \"/var/log/distkv/audit\"
+    isolated-logins = \"10m\"                        # or a number of seconds
     insecure = false                               # without key only
     plaintext-peers = false                        # with key only
     cert = \"/etc/distkv/n1.pem\"                    # TLS for clients
@@ -121,9 +123,10 @@ Signals:
                    process at once. The log says how many changes are on no
                    other node, if any
   SIGHUP           read the key file and the certificate for clients again; a
-                   bad one is a warning, and the old one stays. Read the
-                   configuration file's log level again; if it has none, switch
-                   debug logs on and off (without --key only)
+                   bad one is a warning, and the old one stays. Open the audit
+                   log anew. Read the configuration file's log level again; if
+                   it has none, switch debug logs on and off (without --key and
+                   --audit only)
 
 Exit code: 0 ended as asked, 1 could not start or failed, 2 usage, 3 the network refuses \
 this node until something is changed: its name is taken, or no peer that was named is a node \
@@ -245,6 +248,25 @@ struct NodeArgs {
         default_missing_value = "true"
     )]
     ignore_auth: Option<bool>,
+
+    /// Record logins, refusals, and changes of users, access lists and keys in this file, one JSON object
+    /// per line
+    ///
+    /// The file is only appended to, and readable by its owner only. Move it and send SIGHUP to begin another
+    /// one. It has no secrets and no values. If the disk does not take it, clients are served all the same:
+    /// what could not be written is counted, and the count is in the log and in the file. docs/security.md
+    /// explains the fields.
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+
+    /// Let no user log in while this node has had no link to any other for so long, like 10m [default:
+    /// always]
+    ///
+    /// A node that is cut off does not hear that a user was removed. With this option it lets nobody in
+    /// anew after that time, but the holder of the key; who is logged in already goes on. A node that knows
+    /// of no other is not cut off.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    isolated_logins: Option<Duration>,
 
     /// The network's key file: links and datagrams between nodes are encrypted, and nodes without the
     /// key shut out; see `distkv-node key new --help`
@@ -470,6 +492,8 @@ impl NodeArgs {
             max_client_memory: self.max_client_memory,
             read_only: self.read_only,
             ignore_auth: self.ignore_auth,
+            audit: self.audit,
+            isolated_logins: self.isolated_logins,
             key: self.key,
             insecure: self.insecure,
             plaintext_peers: self.plaintext_peers,

@@ -30,16 +30,10 @@ pub(in crate::cli) fn run(prepared: Prepared) -> Result<(), CliError> {
     let Prepared { config, logging, json, threads } = prepared;
     fail_stop::install();
     rt::start(threads);
-    let has_key = config.key.is_some();
-    let logging = if has_key { logging.without_switch() } else { logging };
+    let hang_up_means_more = config.key.is_some() || config.audit.is_some();
+    let logging = if hang_up_means_more { logging.without_switch() } else { logging };
     let (ending, hang_ups) = listen_for_signals(logging)?;
     raise_open_files();
-    if config.key.as_ref().is_some_and(|key| key.plaintext_peers) {
-        tracing::warn!(
-            "--plaintext-peers: links and datagrams of nodes without a key are taken, too, so nothing is \
-             protected yet; restart without it once `distkv-node members` shows every link as secured"
-        );
-    }
     rt::block_on(serve(config, &ending, &hang_ups, json))
 }
 
@@ -99,7 +93,7 @@ async fn serve(
     }
 }
 
-/// Reads the certificate for clients and the key file again at each SIGHUP.
+/// Reads the certificate for clients and the key file again at each SIGHUP, and opens the audit log anew.
 async fn follow_hang_ups(
     node: &Node,
     key_file: Option<PathBuf>,
@@ -107,6 +101,7 @@ async fn follow_hang_ups(
 ) -> Infallible {
     while hang_ups.recv().await.is_ok() {
         node.reload_certificate();
+        node.reopen_audit();
         if let Some(path) = key_file.clone() {
             read_keys(node, path).await;
         }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use distkv_command::key_file;
 use distkv_tls::ca::CaHash;
 use distkv_tls::pem::{self, PEM_BYTES_MAX};
 use distkv_tls::ticket::{ClientCertificate, TEXT_BYTES_MAX};
@@ -13,6 +14,7 @@ use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
 use crate::cli::remote::{parse_address, read_ticket};
 use crate::cli::terminal::output::{Output, printable};
+use crate::node::config::NETWORK;
 use crate::rt;
 
 /// Make a ticket, or show what is in one
@@ -50,21 +52,26 @@ enum What {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
+  distkv-node ticket new n1.example.org --key key
   distkv-node ticket new n1.example.org --ca ca.pem
   distkv-node ticket new 10.0.0.1 10.0.0.2:27600 --ca ca.pem \\
     --user joe --method password --secret joe.secret
   distkv-node ticket new n1.example.org --ca ca.pem \\
     --cert joe.pem --cert-key joe.key
 
-Without --ca and --ca-hash, clients with this ticket use plain text.")]
+Without --key, --ca and --ca-hash, clients with this ticket use plain text.")]
 struct NewArgs {
     /// Client ports of nodes, by names that are in their certificates; up to 16
     #[arg(value_name = "ADDR[:PORT]", required = true)]
     addresses: Vec<String>,
 
-    /// The network's name, for people
-    #[arg(long, value_name = "NAME", default_value = crate::node::config::NETWORK)]
-    network: String,
+    /// The network's key file: the network's name and the CA are those in it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ca", "ca_hash"])]
+    key: Option<PathBuf>,
+
+    /// The network's name, for people [default: the key file's, or distkv]
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
 
     /// The CA of the nodes' certificates, which they must send along: a PEM file; of several in it, the
     /// last
@@ -131,7 +138,22 @@ fn make(new: NewArgs) -> Result<Ticket, CliError> {
         .iter()
         .map(|text| parse_address("the address", text).map(|address| address.to_string()))
         .collect::<Result<_, _>>()?;
+    let of_key = match &new.key {
+        None => None,
+        Some(path) => {
+            let file = key_file::read(path).map_err(|why| CliError::Usage(why.to_string()))?;
+            let Some(ca) = &file.ca else {
+                let text = format!(
+                    "{} has no CA, so nodes have no certificates of it: give --ca, or --ca-hash",
+                    path.display()
+                );
+                return Err(CliError::Usage(text));
+            };
+            Some((CaHash::of(&ca.certificate), file.ring.network().as_str().to_owned()))
+        }
+    };
     let ca = match &new.ca {
+        _ if let Some((ca, _)) = &of_key => Some(*ca),
         Some(path) => {
             let hash = pem::ca_hash(&read(path, PEM_BYTES_MAX)?);
             Some(hash.map_err(|error| wrong(path, error))?)
@@ -153,7 +175,9 @@ fn make(new: NewArgs) -> Result<Ticket, CliError> {
         }
         _ => None,
     };
-    Ok(Ticket { addresses, network: new.network, login, ca, certificate })
+    let of_key = of_key.map(|(_, network)| network);
+    let network = new.network.or(of_key).unwrap_or_else(|| NETWORK.to_owned());
+    Ok(Ticket { addresses, network, login, ca, certificate })
 }
 
 /// A file's text without the end of its last line.

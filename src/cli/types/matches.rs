@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 
-use super::{delete, done, list, parse_below, set};
+use super::{connect, delete, done, list, parse_below, set};
 use crate::cli::error::CliError;
 use crate::cli::remote::RemoteArgs;
-use crate::cli::terminal::output::{Output, text_of};
+use crate::cli::terminal::output::text_of;
 use crate::client::Message;
 use crate::model::path::Path;
 use crate::model::value::write::{write_map_len, write_str};
@@ -76,27 +76,23 @@ pub(in crate::cli) async fn run(args: MatchArgs) -> Result<(), CliError> {
     let what = args.what.unwrap_or(What::List(ListArgs { remote: RemoteArgs::default() }));
     match what {
         What::List(args) => {
-            let remote_args = args.remote.or(before);
-            let remote = remote_args.connect().await?;
-            let output = Output::new(remote_args.json);
+            let (remote, output) = connect(args.remote, before).await?;
             let shown = |value: &Message| value.get("type").map(text_of).unwrap_or_default();
             list(&remote, ("match", "pattern"), ["PATTERN", "TYPE"], shown, output).await
         }
         What::Set(args) => {
-            let remote_args = args.remote.or(before);
-            let remote = remote_args.connect().await?;
+            let (remote, output) = connect(args.remote, before).await?;
             let mut record = Vec::new();
             write_map_len(1, &mut record);
             write_str("type", &mut record);
             args.name.encode_ext3(&mut record);
             set(&remote, "match", &args.pattern, &record).await?;
-            done(Output::new(remote_args.json), "pattern", &args.pattern, "set")
+            done(output, "pattern", &args.pattern, "set")
         }
         What::Delete(args) => {
-            let remote_args = args.remote.or(before);
-            let remote = remote_args.connect().await?;
+            let (remote, output) = connect(args.remote, before).await?;
             delete(&remote, "match", "pattern", &args.pattern).await?;
-            done(Output::new(remote_args.json), "pattern", &args.pattern, "deleted")
+            done(output, "pattern", &args.pattern, "deleted")
         }
     }
 }

@@ -10,10 +10,16 @@ pub(in crate::cli) use matches::{MatchArgs, run as run_match};
 pub(in crate::cli) use schema::{TypeArgs, run as run_type};
 
 use super::error::CliError;
-use super::remote::{Remote, address_entry, parse_path};
+use super::remote::{Remote, RemoteArgs, address_entry, parse_path};
 use super::terminal::output::{Output, Table, json_of, printable};
 use crate::client::{Fields, Message, StreamEvent};
 use crate::model::path::{Element, Path};
+
+/// A connection to the node that the options name, those after the subcommand first, and where the answer goes.
+async fn connect(after: RemoteArgs, before: RemoteArgs) -> Result<(Remote, Output), CliError> {
+    let args = after.or(before);
+    Ok((args.connect().await?, Output::new(args.json)))
+}
 
 /// Reads the name of a type, or a pattern: a path with at least one element.
 fn parse_below(text: &str) -> Result<Path, String> {

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{delete, done, list, parse_below, set};
+use super::{connect, delete, done, list, parse_below, set};
 use crate::cli::data::value_input::{parse_json_option, read_input};
 use crate::cli::error::CliError;
 use crate::cli::remote::RemoteArgs;
-use crate::cli::terminal::output::{Output, text_of};
+use crate::cli::terminal::output::text_of;
 use crate::client::{Fields, Message};
 use crate::model::limits::VALUE_BYTES_MAX;
 use crate::model::path::Path;
@@ -134,9 +134,7 @@ pub(in crate::cli) async fn run(args: TypeArgs) -> Result<(), CliError> {
     let what = args.what.unwrap_or(What::List(ListArgs { remote: RemoteArgs::default() }));
     match what {
         What::List(args) => {
-            let remote_args = args.remote.or(before);
-            let remote = remote_args.connect().await?;
-            let output = Output::new(remote_args.json);
+            let (remote, output) = connect(args.remote, before).await?;
             let shown = |value: &Message| match value.get("schema") {
                 Some(schema) => text_of(schema),
                 None => String::from("(no schema: any value)"),
@@ -144,30 +142,26 @@ pub(in crate::cli) async fn run(args: TypeArgs) -> Result<(), CliError> {
             list(&remote, ("type", "type"), ["TYPE", "SCHEMA"], shown, output).await
         }
         What::Show(args) => {
-            let remote_args = args.remote.or(before);
-            let remote = remote_args.connect().await?;
+            let (remote, mut output) = connect(args.remote, before).await?;
             let fields = Fields::at(&super::below("type", &args.name)?);
             let reply = remote.request("get_internal", &fields).await?;
             let Some(value) = reply.get("value") else {
                 let text = format!("there is no type {}", args.name);
                 return Err(CliError::Failure(text));
             };
-            let mut output = Output::new(remote_args.json);
             output.line(&text_of(value))?;
             output.flush()
         }
         What::Set(args) => {
             let record = args.record()?;
-            let remote_args = args.remote.or(before);
-            let remote = remote_args.connect().await?;
+            let (remote, output) = connect(args.remote, before).await?;
             set(&remote, "type", &args.name, &record).await?;
-            done(Output::new(remote_args.json), "type", &args.name, "set")
+            done(output, "type", &args.name, "set")
         }
         What::Delete(args) => {
-            let remote_args = args.remote.or(before);
-            let remote = remote_args.connect().await?;
+            let (remote, output) = connect(args.remote, before).await?;
             delete(&remote, "type", "type", &args.name).await?;
-            done(Output::new(remote_args.json), "type", &args.name, "deleted")
+            done(output, "type", &args.name, "deleted")
         }
     }
 }

@@ -18,13 +18,22 @@ use crate::node::lifecycle::leave_for_good;
 use crate::node::lifecycle::stop::StopReason;
 use crate::node::link::{LinkInfo, Links};
 use crate::node::membership::identity::SOFTWARE;
+use crate::node::monitoring::isolation::Isolation;
 use crate::protocol::client::request::PastMoment;
 use crate::rt::{self, TcpListener};
+use crate::server::access::audit::Audit;
 use crate::server::{
     FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, MemberInfo,
     MemberState, NodeInfo, NodeStatus, PastRefusal, Server, ServerConfig, StorageStatus,
     TlsSettings,
 };
+
+/// What only some nodes have, and what only the node knows.
+pub(in crate::node) struct Extras {
+    pub(in crate::node) tls: Option<TlsSettings>,
+    pub(in crate::node) audit: Option<Audit>,
+    pub(in crate::node) isolation: Arc<Isolation>,
+}
 
 /// Starts to serve clients at a port that was opened before.
 pub(in crate::node) fn open(
@@ -33,14 +42,17 @@ pub(in crate::node) fn open(
     links: &Arc<Links>,
     config: &Config,
     (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
-    tls: Option<TlsSettings>,
+    extras: Extras,
 ) -> Server {
+    let Extras { tls, audit, isolation } = extras;
     let info = ClientPortInfo {
         links: Arc::downgrade(links),
         memory_max: config.memory_max,
         started: rt::now(),
         durable,
         saving,
+        audit: audit.clone(),
+        isolation,
     };
     let shares = Shares::now(config.connections_max);
     if shares.clients < config.connections_max {
@@ -62,6 +74,10 @@ pub(in crate::node) fn open(
         remote_restore: config.remote_restore,
         ignore_auth: config.ignore_auth,
         tls,
+        audit,
+        isolated_logins_ms: config
+            .isolated_logins
+            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         // While a network moves to a key nothing is protected yet, and clients go on as before.
         cluster_keys: links
             .keys
@@ -81,6 +97,8 @@ struct ClientPortInfo {
     started: Millis,
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
+    audit: Option<Audit>,
+    isolation: Arc<Isolation>,
 }
 
 impl NodeInfo for ClientPortInfo {
@@ -128,6 +146,10 @@ impl NodeInfo for ClientPortInfo {
             ("contents_differed", counters.contents_differed),
             ("contents_mended", counters.contents_mended),
         ];
+        if let Some(audit) = &self.audit {
+            let (written, lost) = audit.counts();
+            status.counters.extend([("audit_written", written), ("audit_lost", lost)]);
+        }
         if links.keys.is_some() {
             let secured = infos.iter().filter(|link| link.secured).count();
             status.counters.push(("links_secured", secured as u64));
@@ -193,6 +215,10 @@ impl NodeInfo for ClientPortInfo {
 
     fn forget_keys_of(&self, name: &NodeName) -> bool {
         self.links.upgrade().is_some_and(|links| keys::forget(&links, &self.members(), name))
+    }
+
+    fn isolated_ms(&self) -> Option<Millis> {
+        self.isolation.lasted_ms(rt::now())
     }
 
     fn leave(&self) {

@@ -6,7 +6,6 @@
 //! read looks as if it could be there or not: the answer is the same.
 
 use distkv_access::acl::{Letters, Rights};
-
 use distkv_access::users::{Role, is_before_login, least_role, least_role_at};
 
 use super::Access;

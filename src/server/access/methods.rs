@@ -63,7 +63,7 @@ pub fn offer(directory: &Directory, must_log_in: bool, nonce: Option<[u8; 32]>) 
         methods.push(first.map(Into::into));
     }
     methods.extend(others.into_iter().map(|method| Some(method.into())));
-    LoginOffer { methods, nonce }
+    LoginOffer { methods, nonce, soon: None }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! | [`authorise`] | the hook that every request passes |
 //! | [`sight`] | what a stream may show, entry by entry |
 //! | [`methods`] | by which methods clients may log in at this node |
+//! | [`audit`] | who did what, for the audit log |
 //! | [`cluster_key`] | the key that makes a client an admin, and a node secured |
 //! | `guest` | what a connection keeps for its client's login |
 //! | [`logins`] | what all logins share |
@@ -19,6 +20,7 @@
 //! ([`crate::engine::BatchTerms::checked`]), so a change of a user or a list counts from the moment at which
 //! it is in the tree.
 
+pub mod audit;
 pub mod authorise;
 pub mod cluster_key;
 pub(in crate::server) mod guest;
@@ -37,8 +39,9 @@ use parking_lot::Mutex;
 
 use crate::engine::{Engine, Policies};
 use crate::hub::Hub;
-use crate::model::ids::Event;
+use crate::model::ids::{Event, Millis};
 use crate::model::path::{Element, Path};
+use crate::rt;
 use crate::tree::Tree;
 use types::TypeChecks;
 
@@ -70,6 +73,8 @@ pub struct Access {
     pub policies: Policies,
     /// What its values are checked by; none if there are no types.
     pub types: Option<Arc<TypeChecks>>,
+    /// When it must be looked up again, whatever the policies are: because logins are needed from then on.
+    pub until: Option<Millis>,
 }
 
 /// Policies that never are: an access of these is looked up again before it is used.
@@ -98,13 +103,15 @@ impl Access {
             rights: Arc::new(Rights::everything()),
             policies,
             types: None,
+            until: None,
         }
     }
 
     /// Of a client that must log in first.
     #[must_use]
     pub fn nothing(policies: Policies) -> Self {
-        Self { role: None, rights: Arc::new(Rights::nothing()), policies, types: None }
+        let rights = Arc::new(Rights::nothing());
+        Self { role: None, rights, policies, types: None, until: None }
     }
 
     /// Of a user.
@@ -116,6 +123,7 @@ impl Access {
                 rights: directory.rights_of(user),
                 policies,
                 types: None,
+                until: None,
             },
             // Removed, or revoked.
             None => Self::nothing(policies),
@@ -184,11 +192,22 @@ impl PolicyData {
         self.now(hub).directory
     }
 
+    /// For how long clients that have not logged in go on, in ms, although the data says that they must log in.
+    #[must_use]
+    pub fn grace_ms(&self, hub: &Hub) -> Option<Millis> {
+        if !hub.closing.is_closed() {
+            return None;
+        }
+        self.directory(hub).grace_left(rt::wall_clock_ms())
+    }
+
     /// What a client may do at present. `is_secured`: clients must log in whatever the data says.
     #[must_use]
     pub fn access_of(&self, hub: &Hub, identity: &Identity, is_secured: bool) -> Access {
         let Compiled { policies, directory, types } = self.now(hub);
-        let must_log_in = is_secured || hub.closing.is_closed();
+        let is_closed = hub.closing.is_closed();
+        let grace = directory.grace_left(rt::wall_clock_ms()).filter(|_| is_closed && !is_secured);
+        let must_log_in = is_secured || (is_closed && grace.is_none());
         let access = match identity {
             Identity::KeyHolder => Access::everything(policies),
             _ if !must_log_in => Access::everything(policies),
@@ -201,7 +220,8 @@ impl PolicyData {
                 }
             }
         };
-        Access { types: Some(types).filter(|types| !types.is_empty()), ..access }
+        let until = grace.map(|left| rt::now().saturating_add(left));
+        Access { types: Some(types).filter(|types| !types.is_empty()), until, ..access }
     }
 }
 

@@ -4,13 +4,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures::future::{Either, select};
 use parking_lot::Mutex;
 
 use super::Identity;
 use crate::hub::client_memory::Account;
+use crate::rt;
 use crate::server::Shared;
+
+/// Connections are told of the end of a grace this much later: when they look by their own clocks, it is over.
+const GRACE_MARGIN: Duration = Duration::from_millis(50);
 
 /// All connections; at most as many as clients may connect.
 #[derive(Default)]
@@ -37,6 +42,18 @@ impl Present {
         });
         self.all.lock().insert(number, Arc::clone(&guest));
         Presence { present: Arc::clone(self), number, guest }
+    }
+}
+
+impl Present {
+    /// How many could do something at some time, and have not shown who they are.
+    pub(in crate::server) fn without_login(&self) -> usize {
+        let all = self.all.lock();
+        let is_unknown = |guest: &&Arc<Guest>| {
+            guest.was_admitted.load(Ordering::Acquire)
+                && *guest.identity.lock() == Identity::Unknown
+        };
+        all.values().filter(is_unknown).count()
     }
 }
 
@@ -90,8 +107,15 @@ pub(in crate::server) async fn shut_out(shared: Arc<Shared>) {
                 guest.account.close();
             }
         }
-        let news = select(changed, closed);
-        if let Either::Right(_) = select(news, &mut stopping).await {
+        let grace = shared.grace_ms().map(|left| Duration::from_millis(left) + GRACE_MARGIN);
+        let news = async {
+            let change = select(changed, closed);
+            match grace {
+                Some(left) => drop(rt::timeout(left, change).await),
+                None => drop(change.await),
+            }
+        };
+        if let Either::Right(_) = select(std::pin::pin!(news), &mut stopping).await {
             return;
         }
     }

@@ -247,11 +247,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether it is TLS, and whom the client's certificate names.
+    /// Whether it is TLS, and whom the client's certificate names: as that user it is logged in.
     fn note_certificate(&mut self) {
         self.session.guest.is_in_tls = self.tls.is_some();
         match self.tls.as_ref().map(|channel| channel.user()) {
-            Some(Ok(Some(user))) => tracing::debug!(user, "a client has a certificate"),
+            Some(Ok(Some(user))) => {
+                tracing::debug!(user, "a client has a certificate");
+                self.session.certify(user);
+            }
             Some(Err(error)) => tracing::debug!(%error, "a client's certificate names no user"),
             Some(Ok(None)) | None => {}
         }
@@ -268,7 +271,10 @@ impl Connection {
         let qlen = self.shared.config.qlen;
         let directory = self.shared.policy_data.directory(&self.shared.hub);
         let nonce = self.session.guest.nonce;
-        let offer = methods::offer(&directory, self.shared.must_log_in(), nonce);
+        let mut offer = methods::offer(&directory, self.shared.must_log_in(), nonce);
+        if self.shared.grace_ms().is_some() {
+            offer.soon = directory.login().map(|login| login.name().into());
+        }
         let out = &mut self.out;
         self.shared.hub.read(|engine| {
             let name = engine.id().name.as_str();

@@ -4,10 +4,10 @@
 //! Runs of reads and runs of writes take the engine's guard once each, in order; whatever else
 //! is asked for is carried out one by one. No guard is held while something is encoded.
 
-use std::net::IpAddr;
+mod admission;
+
 use std::sync::Arc;
 
-use distkv_access::users::is_before_login;
 use parking_lot::Mutex;
 
 use super::input::Batch;
@@ -24,8 +24,8 @@ use crate::protocol::client::error::ErrorCode;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::request::RequestPath;
 use crate::protocol::client::{Action, BadMessage, ClientError, ClientMessage, Request};
-use crate::rt;
 use crate::server::Shared;
+use crate::server::access::audit::witness::Witness;
 use crate::server::access::authorise::{Target, authorise};
 use crate::server::access::guest::Guest;
 use crate::server::access::logins::Turn;
@@ -48,6 +48,8 @@ pub(in crate::server) struct Context<'c> {
     pub(in crate::server) now: Millis,
     /// What the client may do, of the policies at this moment.
     pub(in crate::server) access: Access,
+    /// Who is to be told of what the client does; none without an audit log.
+    pub(in crate::server) witness: Option<Witness>,
 }
 
 impl Context<'_> {
@@ -141,6 +143,12 @@ pub(in crate::server) struct Session {
     pub(in crate::server) sent_away: bool,
     /// What concerns the client's login.
     pub(in crate::server) guest: Guest,
+    /// See [`Context::witness`].
+    witness: Option<Witness>,
+    /// The user whom the client's certificate names.
+    certified: Option<Arc<str>>,
+    /// That is why the client is who it is.
+    is_by_certificate: bool,
 }
 
 /// A whole path: as it was sent, or below the session's root or nil.
@@ -192,6 +200,9 @@ impl Session {
             patience: Patience::default(),
             sent_away: false,
             guest: Guest::default(),
+            witness: None,
+            certified: None,
+            is_by_certificate: false,
         }
     }
 
@@ -310,103 +321,6 @@ impl Session {
         (done, Then::Continue)
     }
 
-    /// The client must log in first: it may do that, and nothing else. Returns how many messages are done.
-    fn meet_stranger(
-        &mut self,
-        cx: &Context<'_>,
-        batch: &[Decoded<'_>],
-        out: &mut Vec<u8>,
-    ) -> (usize, Then) {
-        for (at, message) in batch.iter().enumerate() {
-            let done = at + 1;
-            match message {
-                Ok(ClientMessage::Request { seq, action, request }) if is_before_login(*action) => {
-                    match self.run_one(cx, *seq, *action, request, out) {
-                        Then::Heavy(job) => {
-                            return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
-                        }
-                        Then::Close => return (done, Then::Close),
-                        // What comes behind it is looked at as who the client is then.
-                        _ => return (done, Then::Continue),
-                    }
-                }
-                Ok(ClientMessage::Request { seq, action, .. }) => {
-                    let in_stream = action.errs_in_stream();
-                    self.refuse_at_once(cx, (Some(*seq), in_stream), &login_needed(cx), out);
-                    return (done, Then::Close);
-                }
-                Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
-                Ok(ClientMessage::Ack { seq, ack }) => {
-                    self.streams.acknowledge(*seq, *ack, cx.now);
-                }
-                Ok(ClientMessage::StreamEnd) => {}
-                Err(bad) => {
-                    // Whatever is wrong with another one, it would be refused.
-                    let tells = bad.is_fatal || bad.is_login;
-                    let error = if tells { bad.error.clone() } else { login_needed(cx) };
-                    self.refuse_at_once(cx, (bad.seq, bad.in_stream), &error, out);
-                    return (done, Then::Close);
-                }
-            }
-        }
-        (batch.len(), Then::Continue)
-    }
-
-    /// Answers with an error, within a stream or not, when the connection closes behind it.
-    fn refuse_at_once(
-        &self,
-        cx: &Context<'_>,
-        (seq, in_stream): (Option<u64>, bool),
-        error: &ClientError,
-        out: &mut Vec<u8>,
-    ) {
-        match seq {
-            Some(seq) if in_stream => {
-                write_failed_stream(error, seq, self.window.is_some(), cx.tock(), out);
-            }
-            _ => write_error(error, seq, cx.tock(), out),
-        }
-    }
-
-    /// The client's connection begins.
-    ///
-    /// # Errors
-    /// It must log in, and too many must already.
-    pub(super) fn enter(
-        &mut self,
-        shared: &Shared,
-        address: IpAddr,
-        now: Millis,
-    ) -> Result<(), ClientError> {
-        self.guest.enter(address, shared.logins.present.add(Arc::clone(&self.account)));
-        if self.identity != Identity::Unknown {
-            // Only tests know it before.
-            self.guest.is(self.identity.clone());
-        }
-        if shared.logins.is_secured() {
-            let failed =
-                |_| ClientError::new(ErrorCode::Internal, "the system has no random bytes");
-            self.guest.nonce = Some(rt::random_bytes().map_err(failed)?);
-        }
-        if self.context(shared, now).access.is_stranger() {
-            let place = shared.logins.strangers.admit(address).ok_or_else(|| {
-                let text = "too many clients are connected to this node without having logged in; try again later";
-                ClientError::new(ErrorCode::TooMany, text)
-            })?;
-            self.guest.keep_waiting(place, now);
-        }
-        Ok(())
-    }
-
-    /// The client has shown who it is. From then on it is that one.
-    pub(in crate::server) fn identify(&mut self, identity: Identity) {
-        if self.identity == Identity::Unknown {
-            self.guest.is(identity.clone());
-            self.identity = identity;
-            self.access = Access::unknown();
-        }
-    }
-
     /// What requests, and streams, are carried out with at this moment.
     pub(in crate::server) fn context<'c>(
         &mut self,
@@ -414,19 +328,16 @@ impl Session {
         now: Millis,
     ) -> Context<'c> {
         // Before anything is read: what is read later may be of later policies, and is checked again then.
-        if self.access.policies != shared.hub.policies.now() {
+        let is_over = self.access.until.is_some_and(|until| now >= until);
+        if is_over || self.access.policies != shared.hub.policies.now() {
+            self.log_in_by_certificate(shared);
             self.access = shared.access_of(&self.identity);
             if !self.access.is_stranger() {
                 self.guest.admit();
             }
         }
-        Context { hub: &shared.hub, shared, now, access: self.access.clone() }
-    }
-
-    /// Whether this client could do something, and may not do anything any more: its connection ends, and
-    /// what waits for it is not sent.
-    pub(super) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
-        cx.access.is_stranger() && self.guest.was_admitted()
+        let (access, witness) = (self.access.clone(), self.witness.clone());
+        Context { hub: &shared.hub, shared, now, access, witness }
     }
 
     /// The client's length of windows; 0 for no flow control.
@@ -500,6 +411,7 @@ impl Session {
             Request::Forge => self.forge(cx, action),
             Request::Auth(request) => self.auth(cx, seq, request, out),
         };
+        admission::tell(cx, action, request, &result);
         result.unwrap_or_else(|error| {
             self.refuse(cx, Some(seq), action.errs_in_stream(), error, out);
             Then::Continue
@@ -548,7 +460,12 @@ impl Session {
         target: Target<'_>,
     ) -> Result<(), ClientError> {
         let looks = |path: &Path| cx.hub.read(|engine| is_there(engine.tree(), path));
-        authorise(&cx.access, action, target, looks).map_err(ClientError::from)
+        authorise(&cx.access, action, target, looks).map_err(|denied| {
+            if let Some(witness) = &cx.witness {
+                witness.denied(&denied, action, target);
+            }
+            denied.into()
+        })
     }
 
     /// A request's whole path, after the hook has allowed it.
@@ -686,13 +603,4 @@ pub(in crate::server) fn not_ready() -> ClientError {
         ErrorCode::NotReady,
         "this node has not caught up with its network yet; try again, or another node",
     )
-}
-
-/// The error for a client that must log in first.
-fn login_needed(cx: &Context<'_>) -> ClientError {
-    let why = match cx.hub.read(Engine::closed) {
-        Some(closed) => closed.to_string(),
-        None => String::from("clients of this node must log in"),
-    };
-    ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {why}"))
 }

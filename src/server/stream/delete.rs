@@ -15,7 +15,7 @@ use crate::model::value::write_array_len;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::shorten::Shortener;
-use crate::protocol::client::{ClientError, ErrorCode};
+use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::write::{Write, Written};
 use crate::server::access::sight::{Sight, reads_at};
 use crate::server::command::data::value::engine_error;
@@ -139,6 +139,9 @@ impl DeleteSource {
             match outcome.into_written() {
                 Ok(Written { entry: Some(tombstone), is_made: true, old, .. }) => {
                     cx.shared.shards.note_writes(path.as_bytes(), 1);
+                    if let Some(witness) = &cx.witness {
+                        witness.changed(Action::DeleteTree, path.as_bytes());
+                    }
                     deleted.push(Deleted { path, old, tombstone, number });
                 }
                 Ok(_) => {}

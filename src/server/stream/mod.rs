@@ -504,6 +504,11 @@ impl Stream {
                     return Turn::Done;
                 }
                 Progress::Failed(error) => {
+                    if let Some(witness) =
+                        cx.witness.as_ref().filter(|_| error.code == ErrorCode::Denied)
+                    {
+                        witness.cut_short();
+                    }
                     self.write_failure(&error, seq, tock, to.out);
                     return Turn::Done;
                 }

@@ -5,7 +5,7 @@ use super::stage::{Row, hidden, run, run_to, up};
 pub const ROWS: &[Row] = &[
     up(0, "distkv-node run --name n1", "node n1 of network distkv"),
     hidden(0, "rm -f joe.secret && printf 'a secret of joe\n' > joe.secret"),
-    run(0, "distkv-node acl set lamps site xe", &["lamps"]),
+    run(0, "distkv-node acl set lamps site xen", &["lamps"]),
     run(0, "distkv-node acl set lamps 'site.#' rwcdxen", &["lamps"]),
     run(0, "distkv-node acl set lamps site.secret ''", &["lamps"]),
     run(0, "distkv-node acl show lamps", &["rwcdxen"]),
@@ -19,6 +19,12 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node whoami", &[]),
     run(0, "distkv-node whoami --user joe --secret-file joe.secret --json", &["{"]),
     hidden(0, "distkv-node user acl joe - && distkv-node user role joe admin"),
+    run(0, "distkv-node auth", &["clients need not log in"]),
+    run(0, "distkv-node auth on password --grace 10m", &["those without a login go on"]),
+    hidden(
+        0,
+        "distkv-node set site.lamp true && distkv-node auth | grep 'and are served until then'",
+    ),
     run(0, "distkv-node auth on password", &["password"]),
     // Nobody may do anything without a login now.
     hidden(0, "! distkv-node get site.lamp"),

@@ -22,4 +22,5 @@ pub const ROWS: &[Row] = &[
     down(0),
     follow(0, "distkv-node demo --nodes 5 --port 31000", "clients at 127.0.0.1:31040"),
     follow(0, "distkv-node demo --port 0", "Ctrl-C stops all nodes."),
+    follow(0, "distkv-node demo --secure", "Ctrl-C stops all nodes, and removes these files."),
 ];

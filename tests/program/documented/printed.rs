@@ -1,4 +1,4 @@
-//! The commands that README and each `--help` print.
+//! The commands that README, the guide to security and each `--help` print.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,13 @@ use super::processes::{PROGRAM, bench_program};
 
 /// README.
 const README: &str = include_str!("../../../README.md");
+/// For operators of secured networks.
+const SECURITY: &str = include_str!("../../../docs/security.md");
 
 /// All commands of the programs that are printed, without the comments behind them, each once.
 pub fn commands() -> BTreeSet<String> {
-    let mut found: BTreeSet<String> = readme().into_iter().filter(|c| is_ours(c)).collect();
+    let documents = [README, SECURITY].into_iter().flat_map(typed);
+    let mut found: BTreeSet<String> = documents.filter(|c| is_ours(c)).collect();
     add_help(Path::new(PROGRAM), &[], &mut found);
     add_help(&bench_program(), &[], &mut found);
     found
@@ -22,10 +25,10 @@ fn is_ours(command: &str) -> bool {
     ours.iter().any(|start| command.starts_with(start))
 }
 
-/// Those of README's blocks of shell commands, and those that are shown with their output.
-fn readme() -> Vec<String> {
+/// Those of a document's blocks of shell commands, and those that are shown with their output.
+fn typed(document: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut blocks = README.split("```");
+    let mut blocks = document.split("```");
     blocks.next();
     while let (Some(block), Some(_)) = (blocks.next(), blocks.next()) {
         let (language, body) = block.split_once('\n').unwrap();
@@ -91,7 +94,7 @@ fn joined(lines: &[&str]) -> Vec<String> {
 /// The commands of README that are not this program's, and for each what is wrong with it, if
 /// anything is: what `cargo` is told to run must be there.
 pub fn cargo_problems() -> Vec<(String, Option<String>)> {
-    let others = readme().into_iter().filter(|command| !is_ours(command));
+    let others = typed(README).into_iter().filter(|command| !is_ours(command));
     others.map(|command| (command.clone(), problem_of(&command))).collect()
 }
 
@@ -131,6 +134,12 @@ fn problem_of(command: &str) -> Option<String> {
     }
     let known = ["cargo run --release -- demo", "cargo deny check advisories"];
     (!known.contains(&command)).then(|| String::from("nobody knows what it is"))
+}
+
+/// Whether there is a test function of this name, in whatever test program.
+pub fn is_test(name: &str) -> bool {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    has_test(&tests, "", &format!("::{name}"))
 }
 
 /// Whether a folder of modules has a test whose whole name (`module::function`) has that in it.

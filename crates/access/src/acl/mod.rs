@@ -6,11 +6,10 @@
 //! pattern *that has a value* decides.
 //!
 //! [`Rights`] is how this node uses a list: where no pattern decides, nothing is allowed but passing the way
-//! to a pattern, and reading `.distkv.config`. [`Acl::allows_as_original`] is how the original uses it, where
-//! everything is allowed then; `test_acl` tells that to clients that are not logged in.
+//! to a pattern, and reading `.distkv.config`. The original allows everything there, and that is what
+//! `test_acl` tells clients that need not log in.
 
 mod letters;
-mod original;
 mod rights;
 mod walk;
 
@@ -37,8 +36,6 @@ pub struct Acl {
 struct Flags {
     pattern: Path,
     letters: Letters,
-    /// As it was stored; none for what is no string, which allows nothing.
-    text: Option<Box<str>>,
 }
 
 impl Acl {
@@ -62,9 +59,8 @@ impl Acl {
     /// # Errors
     /// There are too many patterns. Nothing was added.
     pub fn insert(&mut self, pattern: Path, value: &[u8]) -> Result<(), TooManyPatterns> {
-        let text = Reader::new(value).read_str().ok();
-        let letters = text.map_or(Letters::NONE, Letters::read);
-        let flags = Flags { pattern: pattern.clone(), letters, text: text.map(Into::into) };
+        let letters = Reader::new(value).read_str().map_or(Letters::NONE, Letters::read);
+        let flags = Flags { pattern: pattern.clone(), letters };
         self.patterns.insert(&pattern, flags)
     }
 

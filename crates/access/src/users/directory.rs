@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use distkv_model::ids::Event;
-use distkv_model::meta::{Login, login};
+use distkv_model::meta::{Login, grace_end, login};
 use distkv_model::path::Path;
 
 use super::place::{ALL_DATA, Place, read_acl_name};
@@ -82,11 +82,16 @@ impl fmt::Display for Warning {
     }
 }
 
+/// Longest time for which clients may go on without a login after logins were switched on, in ms.
+pub const GRACE_MS_MAX: u64 = 604_800_000;
+
 /// All users and lists.
 #[derive(Debug)]
 pub struct Directory {
     version: u64,
     login: Option<Login>,
+    /// In ms since 1970.
+    grace_end: Option<u64>,
     users: BTreeMap<Name, User>,
     lists: BTreeMap<Box<str>, Arc<Rights>>,
     everything: Arc<Rights>,
@@ -130,6 +135,14 @@ impl Directory {
         self.login.as_ref()
     }
 
+    /// For how long clients that have not logged in go on, in ms, although they must log in: none if it is over, or
+    /// was not granted. `now`: ms since 1970. What is longer than [`GRACE_MS_MAX`] is taken for a mistake, and is none.
+    #[must_use]
+    pub fn grace_left(&self, now: u64) -> Option<u64> {
+        let end = self.grace_end.filter(|_| matches!(self.login, Some(Login::Method(_))))?;
+        end.checked_sub(now).filter(|left| (1..=GRACE_MS_MAX).contains(left))
+    }
+
     /// A user; none: it does not exist, or was revoked.
     #[must_use]
     pub fn user(&self, method: &str, ident: &str) -> Option<&User> {
@@ -170,6 +183,7 @@ impl Directory {
 #[derive(Default)]
 struct Gathered {
     login: Option<Login>,
+    grace_end: Option<u64>,
     records: BTreeMap<Name, (Record, Event)>,
     /// None for a name that cannot be read.
     acls: BTreeMap<Name, Option<Box<str>>>,
@@ -183,7 +197,7 @@ impl Gathered {
     fn add(&mut self, path: &Path, value: &[u8], event: Event) {
         let name = |method: &str, ident: &str| -> Name { (method.into(), ident.into()) };
         match Place::of(path) {
-            Some(Place::Login) => self.login = login(value),
+            Some(Place::Login) => (self.login, self.grace_end) = (login(value), grace_end(value)),
             Some(Place::User { method, ident }) => {
                 let Ok(record) = Record::read(value) else {
                     return self.warn(Warning::Record(method.into(), ident.into()));
@@ -268,6 +282,7 @@ impl Gathered {
         Directory {
             version,
             login: self.login,
+            grace_end: self.grace_end,
             users,
             lists,
             everything: Arc::new(Rights::everything()),

@@ -329,3 +329,21 @@ fn what_is_shown_has_no_secrets() {
     let shown = format!("{:?}", Record::of_auth_set(Secret::Password(hash.clone())));
     assert!(!shown.contains(hash.as_str()), "{shown}");
 }
+
+#[test]
+fn a_grace_ends_by_itself_and_one_without_end_is_none() {
+    let event = Event { node: NodeIndex(0), tick: Tick::new(1).unwrap() };
+    let left = |value: &[u8], now| {
+        let entries = [(":n.auth".parse::<Path>().unwrap(), value, event)];
+        Directory::build(1, entries).grace_left(now)
+    };
+    let on = b"\x82\xa7current\xa4root\xa5grace\xcd\x03\xe8";
+    assert_eq!(left(on, 400), Some(600));
+    assert_eq!(left(on, 999), Some(1));
+    assert_eq!(left(on, 1_000), None);
+    assert_eq!(left(b"\x81\xa7current\xa4root", 400), None);
+    // Where it is not known how to log in, nobody goes on.
+    assert_eq!(left(b"\x82\xa7current\x05\xa5grace\xcd\x03\xe8", 400), None);
+    let ages = b"\x82\xa7current\xa4root\xa5grace\xcf\xff\xff\xff\xff\xff\xff\xff\xff";
+    assert_eq!(left(ages, 400), None);
+}

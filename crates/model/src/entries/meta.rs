@@ -109,6 +109,9 @@ pub fn shown<'v>(path: &[u8], value: &'v [u8]) -> &'v [u8] {
     if is_secret(path) { NO_SECRET } else { value }
 }
 
+/// The field of the value at [`AUTH_PATH`] that [`grace_end`] reads; the original does not know it.
+pub const GRACE: &str = "grace";
+
 /// How clients must log in, as the data says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Login {
@@ -157,6 +160,22 @@ pub fn login(value: &[u8]) -> Option<Login> {
     read_login(value).unwrap_or(Some(Login::Unreadable))
 }
 
+/// Until when the value at [`AUTH_PATH`] lets clients go on without the login that it demands, in ms since 1970; none:
+/// it does not.
+#[must_use]
+pub fn grace_end(value: &[u8]) -> Option<u64> {
+    let mut reader = Reader::new(value);
+    let mut end = None;
+    for _ in 0..reader.read_map_len().ok()? {
+        let key = reader.read_raw().ok()?;
+        let value = reader.read_raw().ok()?;
+        if Reader::new(key).read_str_bytes() == Ok(GRACE.as_bytes()) {
+            end = Some(Reader::new(value).read_u64().ok()?);
+        }
+    }
+    end
+}
+
 /// None for a value of another form.
 fn read_login(value: &[u8]) -> Option<Option<Login>> {
     if value == [0xc0] {
@@ -187,6 +206,17 @@ mod tests {
     #[test]
     fn the_entry_that_switches_authorisation_on_is_where_the_original_has_it() {
         assert_eq!(path(":n.auth").as_bytes(), AUTH_PATH);
+    }
+
+    #[test]
+    fn until_when_a_login_is_not_needed_yet_is_read_where_it_is_a_number() {
+        let end = |value: &[u8]| grace_end(value);
+        assert_eq!(end(b"\x82\xa7current\xa4root\xa5grace\xcd\x03\xe8"), Some(1_000));
+        assert_eq!(end(b"\x81\xa7current\xa4root"), None);
+        assert_eq!(end(b"\x81\xa5grace\xa1x"), None);
+        assert_eq!(end(b"\xc0"), None);
+        let login = login(b"\x82\xa7current\xa4root\xa5grace\xcd\x03\xe8");
+        assert_eq!(login, Some(Login::Method("root".into())));
     }
 
     #[test]

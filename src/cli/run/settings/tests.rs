@@ -100,6 +100,8 @@ fn options_win_over_the_file_one_by_one() {
         peers: Some(vec!["b".into()]),
         read_only: Some(false),
         ignore_auth: Some(true),
+        isolated_logins: Some(Duration::from_secs(600)),
+        audit: Some("/var/log/distkv/audit".into()),
         ..Settings::default()
     };
     let settings = options.or(file);

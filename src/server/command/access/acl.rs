@@ -1,9 +1,9 @@
 //! `test_acl`: what an access list allows at a path: that of the client, or one that it names.
 //!
 //! Where clients must log in, the answer is what this node enforces. Where they need not, nothing is enforced,
-//! and it is that of the original ([`allows`]): an access list is a subtree, `:n.acl.NAME`, of patterns: `+` stands for one element, `#` for one or more.
-//! Depth first, exact before `+` before `#`; the first pattern that has a value decides, and where none has,
-//! everything is allowed.
+//! and it is that of the original ([`allows`]): an access list is a subtree, `:n.acl.NAME`, of patterns; `+`
+//! stands for one element, `#` for one or more. Depth first, exact before `+` before `#`; the first pattern that
+//! has a value decides, and where none has, everything is allowed.
 
 use distkv_access::acl::{Letters, Rights};
 

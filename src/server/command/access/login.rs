@@ -43,7 +43,9 @@ impl Session {
             }
             AuthRequest::Set(change) => self.set_user(cx, seq, change, out),
             AuthRequest::Delete { method, user } => self.delete_user(cx, seq, method, user, out),
-            AuthRequest::SetMethod(method) => self.set_method(cx, seq, *method, out),
+            AuthRequest::SetMethod { method, grace_ms } => {
+                self.set_method(cx, seq, (*method, *grace_ms), out)
+            }
         }
     }
 
@@ -128,6 +130,9 @@ impl Session {
         }
         if !cx.hub.read(Engine::is_ready) {
             return Err(not_ready());
+        }
+        if let Some(error) = cx.shared.isolation() {
+            return Err(error);
         }
         let directory = cx.shared.policy_data.directory(cx.hub);
         self.check_method(cx, &directory, login)?;

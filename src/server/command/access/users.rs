@@ -3,21 +3,22 @@
 
 use distkv_access::secret::{PasswordHash, Secret, Sent, TOKEN_BYTES, TokenHash, token_text};
 use distkv_access::users::{
-    Place, Record, Role, acl_name_value, revoked_path, user_acl_path, user_path,
+    GRACE_MS_MAX, Place, Record, Role, acl_name_value, revoked_path, user_acl_path, user_path,
 };
 
 use crate::engine::{BatchTerms, Operation, Outcome, WriteOp};
 use crate::model::entry::Entry;
 use crate::model::invariant::OrBroken;
-use crate::model::meta::{AUTH_PATH, METHODS};
+use crate::model::meta::{AUTH_PATH, GRACE, METHODS};
 use crate::model::path::{Path, PathError};
-use crate::model::value::{write_map_len, write_nil, write_str};
+use crate::model::value::{write_map_len, write_nil, write_str, write_u64};
 use crate::protocol::client::auth::UserChange;
 use crate::protocol::client::chain::ChainField;
 use crate::protocol::client::reply::StreamTag;
 use crate::protocol::client::request::ChainLength;
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{ChainCondition, Precondition, Write, Written};
+use crate::rt;
 use crate::server::access::Identity;
 use crate::server::access::authorise::{Denied, Target};
 use crate::server::access::guest::Made;
@@ -216,7 +217,7 @@ impl Session {
         &mut self,
         cx: &Context<'_>,
         seq: u64,
-        method: Option<&str>,
+        (method, grace_ms): (Option<&str>, Option<u64>),
         out: &mut Vec<u8>,
     ) -> Result<Then, ClientError> {
         self.authorise(cx, Action::SetAuthTyp, Target::Node)?;
@@ -232,12 +233,24 @@ impl Session {
                 return Err(ClientError::bad_request(text));
             }
         }
+        // Whether there is such a time at all: it counts for those who have not logged in.
+        let grace_ms = grace_ms.filter(|_| method.is_some());
+        if grace_ms.is_some_and(|grace| grace > GRACE_MS_MAX) {
+            let text = format!(
+                "bad field 'grace_ms': at most {GRACE_MS_MAX} ms, a week; nothing was changed"
+            );
+            return Err(ClientError::bad_request(text));
+        }
         let mut value = Vec::new();
-        write_map_len(1, &mut value);
+        write_map_len(1 + usize::from(grace_ms.is_some()), &mut value);
         write_str("current", &mut value);
         match method {
             Some(method) => write_str(method, &mut value),
             None => write_nil(&mut value),
+        }
+        if let Some(grace) = grace_ms {
+            write_str(GRACE, &mut value);
+            write_u64(rt::wall_clock_ms().saturating_add(grace), &mut value);
         }
         let path = Path::from_canonical(AUTH_PATH).or_broken("it is a path");
         let chain = &ChainField::Any;

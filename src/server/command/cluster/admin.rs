@@ -6,6 +6,7 @@ use super::delete_group::{Roles, write_purge_block, write_texts, write_warnings}
 use crate::engine::{Engine, MemoryExcess};
 use crate::hub::client_memory::ClientMemoryView;
 use crate::model::ids::Incarnation;
+use crate::model::meta::Login;
 use crate::model::spelling::LifeRef;
 use crate::model::value::{
     write_array_len, write_bool, write_map_len, write_nil, write_str, write_u64,
@@ -13,6 +14,7 @@ use crate::model::value::{
 use crate::protocol::client::chain::write_life;
 use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::{Action, ClientError, ErrorCode, MessageWriter};
+use crate::server::access::Identity;
 use crate::server::access::authorise::Target;
 use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Session, Then};
@@ -108,9 +110,23 @@ impl Session {
             map.size("watches", engine.watch_count());
         });
         write_rest_of_status(&status, cx, &mut map);
+        self.write_logins(cx, map.key("logins"));
         map.u64("seq", seq);
         map.finish(out);
         Ok(Then::Continue)
+    }
+
+    /// Whether clients must log in, how, and who has not: `{method, secured, grace_ms, without_login}`. This connection
+    /// does not count.
+    fn write_logins(&self, cx: &Context<'_>, out: &mut Vec<u8>) {
+        let directory = cx.shared.policy_data.directory(cx.hub);
+        let mut map = LongMap::default();
+        map.optional_str("method", directory.login().map(Login::name));
+        map.bool("secured", cx.shared.is_secured());
+        map.optional_u64("grace_ms", cx.shared.grace_ms());
+        let own = usize::from(self.identity == Identity::Unknown);
+        map.size("without_login", cx.shared.logins.present.without_login().saturating_sub(own));
+        map.finish(out);
     }
 
     /// `members`.
@@ -199,6 +215,15 @@ fn warnings(
     let (excess, tree) = cx.hub.read(|engine| (engine.memory_excess(), engine.tree().clone()));
     let of_memory = excess.map(MemoryExcess::text);
     let mut all: Vec<String> = of_storage.chain(of_log).chain(of_memory).collect();
+    all.extend(cx.shared.isolation().map(|error| error.text));
+    all.extend(cx.shared.grace_ms().map(|left| {
+        format!(
+            "logins are switched on, and {} s of the time are left in which clients without one are served; {} such \
+             clients are connected to this node",
+            left / 1_000,
+            cx.shared.logins.present.without_login()
+        )
+    }));
     all.extend(unenforced_warnings(&tree));
     all.extend(roles.warnings.iter().cloned());
     all

@@ -198,6 +198,9 @@ impl Session {
         let hides_old = has_secret || !letters.has(Letters::READ);
         if hides_old && (write.prev.is_some() || write.idempotent) {
             // Its outcome would tell what is there.
+            if let Some(witness) = &cx.witness {
+                witness.refused_at(write.action, &path.to_path());
+            }
             return Err(Denied::Path { action: write.action }.into());
         }
         let over_value = match (letters.has(Letters::WRITE), letters.has(Letters::CREATE)) {
@@ -400,7 +403,18 @@ impl<'a> Job<'a> {
     pub(in crate::server::command) fn count(&self, cx: &Context<'_>, weight: u64) {
         if let (Some(path), Some(Outcome::Written(_))) = (self.path(), &self.outcome) {
             demote_for_list(cx, path.as_bytes());
+            self.tell(cx, path);
             cx.shared.shards.note_writes(path.as_bytes(), weight);
+        }
+    }
+
+    /// Tells the audit log of it, if it has changed something there.
+    fn tell(&self, cx: &Context<'_>, path: &WholePath<'_>) {
+        if let (Some(witness), Some(Outcome::Written(written)), Some(write)) =
+            (&cx.witness, &self.outcome, self.write)
+            && written.is_made
+        {
+            witness.changed(write.action, path.as_bytes());
         }
     }
 
@@ -429,6 +443,11 @@ impl<'a> Job<'a> {
             (Some(Outcome::Refused(error)), Some(write)) => {
                 let permit = permit.or_broken("a write that was refused was permitted");
                 let path = permit.path.to_path();
+                if let (Some(witness), crate::engine::EngineWriteError::NotPermitted) =
+                    (&cx.witness, &error)
+                {
+                    witness.refused_at(write.action, &path);
+                }
                 let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
                 let names = names.or(looked_up.as_ref())?;
                 let error = write_refusal(&error, write, hides_old, &path, names);

@@ -39,6 +39,7 @@ impl Connection {
     /// itself gets its reply, and no error.
     pub(super) async fn end_shut_out(&mut self) -> io::Result<()> {
         self.out = Vec::new();
+        self.session.tell_shut_out();
         let parting = std::mem::take(&mut self.session.guest.parting);
         if !parting.is_empty() {
             self.close();

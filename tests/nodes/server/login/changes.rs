@@ -192,6 +192,61 @@ fn a_change_of_a_list_counts_where_it_has_come_and_not_before() {
     assert_eq!(here.get("lamp"), Some(1.into()));
 }
 
+#[test]
+fn what_a_removed_user_writes_at_a_node_that_is_cut_off_stays() {
+    let node = secured();
+    let mut admin = admin(&node);
+    admin.ok(limited("joe", "test123", "*"));
+    admin.set("lamp", "of admin");
+    let cut_off = serve(elsewhere(&node));
+    let mut joe = logged_in(&cut_off, "password", "joe", "test123");
+    admin.ok(map! {"action": "auth_delete", "typ": "password", "ident": "joe"});
+    assert_eq!(node.connect().code(login("password", "joe", "test123")), "auth_failed");
+    // Nobody has told this node: joe goes on, and gets in anew.
+    joe.set("lamp", "of joe");
+    logged_in(&cut_off, "password", "joe", "test123").set("other", "of joe");
+    heal(&node.hub, &cut_off.hub);
+    heal(&cut_off.hub, &node.hub);
+    assert_eq!(text(&last_error(&mut joe), "code"), "auth_required");
+    assert_eq!(cut_off.connect().code(login("password", "joe", "test123")), "auth_failed");
+    // What was written is not taken back: the greater tock wins, whoever made it.
+    assert_eq!(admin.get("lamp"), Some("of joe".into()));
+    assert_eq!(admin.get("other"), Some("of joe".into()));
+}
+
+#[test]
+fn of_changes_of_one_list_on_two_sides_one_is_lost_and_that_is_reported() {
+    let node = secured();
+    let mut here = admin(&node);
+    here.ok(limited("joe", "test123", "lamps"));
+    here.ok(pattern("lamps", "lamp", "r"));
+    let cut_off = serve(elsewhere(&node));
+    let mut there = admin(&cut_off);
+    // Here joe is shut out; there, knowing nothing of that, he gets more.
+    here.ok(pattern("lamps", "lamp", ""));
+    for letters in ["rw", "rwc"] {
+        there.ok(pattern("lamps", "lamp", letters));
+    }
+    let before = node.hub.read(Engine::counters).conflicts;
+    heal(&cut_off.hub, &node.hub);
+    heal(&node.hub, &cut_off.hub);
+    for side in [&node, &cut_off] {
+        let mut joe = logged_in(side, "password", "joe", "test123");
+        joe.ok(map! {"action": "set_value", "path": path("lamp"), "value": 1});
+    }
+    assert_eq!(node.hub.read(Engine::counters).conflicts, before + 1);
+}
+
+#[test]
+fn a_user_who_was_made_on_the_other_side_cannot_log_in_before_that_has_come() {
+    let node = secured();
+    let cut_off = serve(elsewhere(&node));
+    admin(&node).ok(limited("joe", "test123", "*"));
+    assert_eq!(cut_off.connect().code(login("password", "joe", "test123")), "auth_failed");
+    heal(&node.hub, &cut_off.hub);
+    logged_in(&cut_off, "password", "joe", "test123").set("a", 1);
+}
+
 /// Serves clients of a hub as a secured node.
 fn serve(hub: Hub) -> Node {
     use distkv::server::access::cluster_key::ClusterKeys;

@@ -1,6 +1,7 @@
 //! Logins and users, over real sockets.
 
 mod changes;
+mod grace;
 mod guests;
 mod secrets;
 mod users;

@@ -45,6 +45,7 @@ fn the_status_tells_what_the_node_holds() {
         "purge_blocked",
         "client_log",
         "storage",
+        "logins",
         "seq",
     ];
     assert_eq!(fields(&status), order);

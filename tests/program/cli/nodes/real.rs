@@ -248,6 +248,45 @@ fn the_demo_s_own_words_work() {
 }
 
 #[test]
+fn the_secured_demo_s_own_words_show_what_each_may_do() {
+    let mut demo = Running::start(&["demo", "--secure", "--port", "0"]);
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line: &String| !line.contains("Ctrl-C")) {
+        lines.push(demo.line());
+    }
+    let typed = |words: &str| {
+        let said = [format!("distkv-node {words}"), format!("distkv-node' {words}")];
+        let line = lines.iter().find(|line| said.iter().any(|words| line.contains(words)));
+        let line = line.unwrap_or_else(|| panic!("{words} is not in {lines:#?}"));
+        let output = std::process::Command::new("sh").args(["-c", line]).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), said)
+    };
+    let (code, said) = typed("set site.lamp");
+    assert_eq!(code, 0, "{said}");
+    wait_until("the user reads it", || {
+        let (code, said) = typed("get site.lamp");
+        (code == 0 && said == "{\n  \"on\": true\n}\n").then_some(())
+    });
+    let (code, said) = typed("whoami");
+    assert!(code == 0 && said.contains("joe (token), role user"), "{said}");
+    let (code, said) = typed("set private.plans");
+    assert!(code == 1 && said.contains("(denied)"), "{said}");
+    let (code, said) = typed("tree");
+    assert!(code == 1 && said.contains("log in"), "{said}");
+    let (code, said) = typed("members");
+    assert!(code == 0 && said.contains("secured"), "{said}");
+    let (code, said) = typed("acl explain joe");
+    assert!(code == 0 && said.contains("joe at private.plans: nothing"), "{said}");
+    let key = lines.iter().find(|line| line.contains(": the key file")).unwrap();
+    let folder = std::path::Path::new(key.split(": ").next().unwrap()).parent().unwrap();
+    assert!(folder.exists());
+    demo.signal("INT");
+    assert_eq!(demo.finish(), (String::new(), Some(0)));
+    assert!(!folder.exists(), "it is left behind");
+}
+
+#[test]
 fn what_one_node_takes_all_give() {
     let [n1, n2, n3] = three();
     let n3_at = n3.client.to_string();

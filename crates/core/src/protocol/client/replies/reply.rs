@@ -147,6 +147,8 @@ pub struct LoginOffer {
     pub methods: Vec<Option<Box<str>>>,
     /// The node's part of the challenge for a login with the cluster's key.
     pub nonce: Option<[u8; 32]>,
+    /// The method by which clients must log in soon: those who can do it now already.
+    pub soon: Option<Box<str>>,
 }
 
 /// The server's first message. `tick` is none on a node that cannot work yet.
@@ -181,6 +183,9 @@ pub fn write_greeting(
     }
     if let Some(nonce) = &login.nonce {
         message.bin("nonce", nonce);
+    }
+    if let Some(soon) = &login.soon {
+        message.str("auth_soon", soon);
     }
 }
 

@@ -60,7 +60,12 @@ pub enum AuthRequest<'a> {
         user: &'a str,
     },
     /// `set_auth_typ`: which method logins must use; none for no logins.
-    SetMethod(Option<&'a str>),
+    SetMethod {
+        /// The method.
+        method: Option<&'a str>,
+        /// For how long those who have not logged in may go on, in ms; none: not at all.
+        grace_ms: Option<u64>,
+    },
 }
 
 /// Who a client says it is, and how it shows that.
@@ -109,9 +114,18 @@ impl std::fmt::Debug for AuthRequest<'_> {
             Self::Get { method, user, .. } => write!(f, "Get({method:?}, {user:?})"),
             Self::Set(change) => write!(f, "Set({:?}, {:?})", change.method, change.user),
             Self::Delete { method, user } => write!(f, "Delete({method:?}, {user:?})"),
-            Self::SetMethod(method) => write!(f, "SetMethod({method:?})"),
+            Self::SetMethod { method, .. } => write!(f, "SetMethod({method:?})"),
         }
     }
+}
+
+/// A time that is too long for any number is the longest.
+fn grace(fields: &Fields<'_>) -> Result<Option<u64>, ClientError> {
+    let Some(ms) = fields.int_or_nil(Field::Grace)? else { return Ok(None) };
+    if ms < 0 {
+        return Err(ClientError::bad_request("bad field 'grace_ms': it must be 0 or above"));
+    }
+    Ok(Some(u64::try_from(ms).unwrap_or(u64::MAX)))
 }
 
 /// Decodes the request of an action that is about logins and users.
@@ -161,7 +175,10 @@ pub(in crate::protocol::client) fn decode_auth<'a>(
                 user: name(fields, Field::Ident)?,
             }
         }
-        Action::SetAuthTyp => AuthRequest::SetMethod(optional_name(fields, Field::Typ)?),
+        Action::SetAuthTyp => AuthRequest::SetMethod {
+            method: optional_name(fields, Field::Typ)?,
+            grace_ms: grace(fields)?,
+        },
         // `auth_list`, as the only other one that is decoded here.
         _ => {
             check_kind(fields)?;
@@ -263,6 +280,7 @@ mod tests {
         let set = [("action", "auth_set"), ("typ", "root"), ("ident", "*"), ("role", "user")];
         assert_eq!(decoded(&set).unwrap(), "Set(\"root\", \"*\")");
         assert_eq!(decoded(&[("action", "set_auth_typ")]).unwrap(), "SetMethod(None)");
+        assert!(decoded(&[("action", "set_auth_typ"), ("grace_ms", "x")]).is_err());
     }
 
     #[test]

@@ -59,6 +59,7 @@ fields! {
     Action = "action",
     After = "after",
     AnyNetwork = "any_network",
+    Grace = "grace_ms",
     Chain = "chain",
     ClientMemory = "client_memory",
     Conflicts = "conflicts",

@@ -1,0 +1,193 @@
+//! `user ticket`: a new secret for a user, as a ticket for the program that logs in with it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use distkv_command::login::read_secret;
+use distkv_tls::{Login, Ticket};
+use serde_json::json;
+
+use super::method_of;
+use super::user::user_fields;
+use crate::cli::error::CliError;
+use crate::cli::remote::{Remote, RemoteArgs, parse_address};
+use crate::cli::terminal::output::{Output, printable};
+
+/// Give a user a new secret, and write a ticket with it
+///
+/// The ticket has all that a program needs: where the nodes are, by which CA they are known, and the user with its new
+/// secret. The secret before is not valid any more. A user with a token gets a new token; for one with a password,
+/// --new-secret-file has the new one.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node user ticket robot --to robot.ticket
+  distkv-node user ticket robot --to robot.ticket --force \\
+    --address n1.example.org --address n2.example.org
+
+The file is made for its owner only (mode 0600). Nodes are given by the names or addresses that \
+their certificates have; without --address, those that this command connects to. The CA is that \
+of the key file (--key), or of the ticket that this command uses.")]
+pub(super) struct TicketArgs {
+    /// The user's name
+    name: String,
+
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+
+    /// Replace the file if there is one
+    #[arg(long)]
+    force: bool,
+
+    /// A node's client port, as programs reach it; may be repeated [default: as --connect]
+    #[arg(long = "address", value_name = "ADDR[:PORT]")]
+    addresses: Vec<String>,
+
+    /// How the user logs in: password, token; needed where both have that name
+    #[arg(long)]
+    method: Option<String>,
+
+    /// The file with the new password; - is standard input
+    #[arg(long, value_name = "FILE")]
+    new_secret_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) remote: RemoteArgs,
+}
+
+/// `connect`: the options of the connection, `remote`: the connection.
+pub(super) async fn run(
+    args: &TicketArgs,
+    connect: &RemoteArgs,
+    remote: &Remote,
+    output: &mut Output,
+) -> Result<(), CliError> {
+    let method = method_of(remote, args.method.as_deref(), &args.name).await?;
+    let addresses = if args.addresses.is_empty() {
+        connect.addresses()?
+    } else {
+        let parse = |text: &String| parse_address("--address", text);
+        args.addresses.iter().map(parse).collect::<Result<_, _>>()?
+    };
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let (ca, network) = (connect.ca()?, network_of(remote).await?);
+    let mut fields = user_fields(&method, &args.name);
+    let mut secret = None;
+    match (&*method, &args.new_secret_file) {
+        ("token", None) => {}
+        ("password" | "token", Some(file)) => {
+            let text = read_secret(file)?;
+            fields.str("secret", &text);
+            secret = Some(text);
+        }
+        ("password", None) => {
+            let text = "a user with a password gets a ticket with a new one: give it with --new-secret-file, or make \
+                        a user with `user add NAME --method token`";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        (method, _) => {
+            let text = format!(
+                "users of the method {method} have no secret, so there is no ticket for them"
+            );
+            return Err(CliError::Usage(text));
+        }
+    }
+    // Before the old secret is gone for good.
+    let beside = Beside::make(&args.to, args.force)?;
+    let reply = remote.request("auth_set", &fields).await?;
+    let secret = secret.or_else(|| reply.str("token").map(str::to_owned));
+    let login = Login { method: method.clone(), user: args.name.clone(), secret };
+    let ticket = Ticket { addresses, network, login: Some(login), ca, certificate: None };
+    let text = ticket.to_text().map_err(|error| CliError::Usage(error.to_string()))?;
+    beside.fill(&text)?;
+    let place = args.to.display().to_string();
+    output.either(
+        || {
+            json!({
+                "user": args.name, "method": method, "ticket_file": place,
+                "addresses": ticket.addresses, "ca": ca.map(|ca| ca.to_string()),
+            })
+        },
+        || {
+            let plain =
+                if ca.is_none() { "; without a CA, so its clients use plain text" } else { "" };
+            let text = format!(
+                "{} ({method}): the ticket with a new secret is in {place}{plain}",
+                args.name
+            );
+            printable(&text).into_owned()
+        },
+    )
+}
+
+/// The name of the node's network, for people.
+async fn network_of(remote: &Remote) -> Result<String, CliError> {
+    let reply = remote.request("status", &crate::client::Fields::new()).await?;
+    Ok(reply.str("network").unwrap_or_default().to_owned())
+}
+
+/// A file that is written beside the one that it becomes, so that this is whole at any time.
+struct Beside {
+    file: File,
+    at: PathBuf,
+    to: PathBuf,
+}
+
+impl Beside {
+    fn make(to: &Path, replaces: bool) -> Result<Self, CliError> {
+        if !replaces && to.exists() {
+            let text = format!("{} exists already; take another name, or --force", to.display());
+            return Err(CliError::Failure(text));
+        }
+        let mut name = to.file_name().unwrap_or_default().to_owned();
+        name.push(".new");
+        let at = to.with_file_name(name);
+        // Of a command that was interrupted.
+        let _ = fs::remove_file(&at);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&at);
+        let file = file.map_err(|error| unwritable(&at, &error))?;
+        Ok(Self { file, at, to: to.to_owned() })
+    }
+
+    fn fill(mut self, text: &str) -> Result<(), CliError> {
+        let written = writeln!(self.file, "{text}").and_then(|()| self.file.sync_all());
+        let named = written.and_then(|()| fs::rename(&self.at, &self.to));
+        named.map_err(|error| unwritable(&self.to, &error))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // If it has become the other one, there is none.
+        let _ = fs::remove_file(&self.at);
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::Failure(format!("cannot write {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_ticket_s_file_is_made_once_and_for_its_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("robot.ticket");
+        // What was begun and not done leaves nothing.
+        drop(Beside::make(&to, false).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        Beside::make(&to, false).unwrap().fill("one").unwrap();
+        assert_eq!(fs::metadata(&to).unwrap().mode() & 0o777, 0o600);
+        assert!(Beside::make(&to, false).is_err());
+        Beside::make(&to, true).unwrap().fill("two").unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "two\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,332 @@
+//! The file of the audit log, and the thread that writes it: one JSON object per line, in the order in which things
+//! happened at this node. docs/security.md explains the fields.
+//!
+//! The file is only ever appended to. Whoever keeps old logs moves it and sends SIGHUP: then it is opened anew.
+//! While the disk takes nothing, records are counted and lost, and the count is the first line once it does again:
+//! clients never wait for an audit log.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use serde::Serialize;
+
+use crate::node::error::NodeError;
+use crate::rt;
+use crate::server::access::audit::record::{Entry, Event, Outcome, Record};
+use crate::server::access::audit::{Audit, Work};
+
+/// The file is for whoever runs the node, and nobody else.
+const MODE: u32 = 0o600;
+/// How long the writer waits at most before it looks whether a count is due, or the disk works again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The audit log of a running node. Dropped, it takes nothing more, and its thread ends by itself.
+pub(in crate::node) struct AuditLog {
+    audit: Audit,
+    writer: Mutex<Option<rt::Work<()>>>,
+}
+
+impl AuditLog {
+    /// Opens the file, or makes it, and begins to write. `node`: this node's name.
+    ///
+    /// # Errors
+    /// It cannot be opened for appending, or is no file, or the system has no thread: the node must not run
+    /// without what it was told to record.
+    pub(in crate::node) fn open(path: &Path, node: &str) -> Result<Self, NodeError> {
+        let failed = |source| NodeError::Audit { path: path.to_owned(), source };
+        let mut sink = Sink::open(path, node).map_err(failed)?;
+        let audit = Audit::default();
+        audit.note(Record::new(Event::Audit, Outcome::Begun));
+        let source = audit.clone();
+        let work = move || while sink.serve(&source) {};
+        let writer = rt::spawn_work("audit", work).map_err(failed)?;
+        Ok(Self { audit, writer: Mutex::new(Some(writer)) })
+    }
+
+    /// Where to record.
+    pub(in crate::node) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
+    /// Writes what there is, and ends. The disk may take its time, so not without a limit.
+    pub(in crate::node) async fn end(&self, patience: Duration) {
+        self.audit.close(Some(Record::new(Event::Audit, Outcome::Ended)));
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer
+            && rt::timeout(patience, writer.done()).await.is_none()
+        {
+            tracing::warn!("the audit log is not written to its end: the disk does not take it");
+        }
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.audit.close(None);
+    }
+}
+
+/// The file, as its writer sees it.
+struct Sink {
+    path: PathBuf,
+    node: String,
+    file: File,
+    /// A line was written in part: the next one begins behind the end of that.
+    is_torn: bool,
+    is_failing: bool,
+}
+
+impl Sink {
+    fn open(path: &Path, node: &str) -> io::Result<Self> {
+        let (file, node) = (open(path)?, node.to_owned());
+        // What a killed process left of its last line.
+        let is_torn = !ends_with_a_line(path, &file)?;
+        Ok(Self { path: path.to_owned(), node, file, is_torn, is_failing: false })
+    }
+
+    /// Waits for something to write, and writes it; false at the end.
+    fn serve(&mut self, audit: &Audit) -> bool {
+        let Work { entries, reopen, is_closed } = audit.next(PATIENCE);
+        if reopen {
+            self.reopen();
+        }
+        let mut written = 0;
+        let mut failure = None;
+        for entry in &entries {
+            match self.write(entry) {
+                Ok(()) => written += 1,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        audit.wrote(written, entries.get(written..).unwrap_or_default());
+        if !entries.is_empty() {
+            self.tell(failure, audit);
+        }
+        !is_closed
+    }
+
+    /// One line. It is whole in the file, or the next one says that it is not.
+    fn write(&mut self, entry: &Entry) -> io::Result<()> {
+        let line = line_of(entry, &self.node)?;
+        let line = if self.is_torn { format!("\n{line}") } else { line };
+        let mut rest = line.as_bytes();
+        while !rest.is_empty() {
+            match self.file.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    rest = rest.get(count..).unwrap_or_default();
+                    self.is_torn = true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.is_torn = false;
+        Ok(())
+    }
+
+    fn reopen(&mut self) {
+        match Self::open(&self.path, &self.node) {
+            Ok(Self { file, is_torn, .. }) => {
+                (self.file, self.is_torn) = (file, is_torn);
+                tracing::info!(path = %self.path.display(), "the audit log was opened anew");
+            }
+            Err(error) => tracing::warn!(
+                path = %self.path.display(), %error,
+                "the audit log cannot be opened anew; the old file is written on"
+            ),
+        }
+    }
+
+    /// Says once that the disk fails, and once that it works again.
+    fn tell(&mut self, failure: Option<io::Error>, audit: &Audit) {
+        let was_failing = std::mem::replace(&mut self.is_failing, failure.is_some());
+        match failure {
+            Some(error) if !was_failing => tracing::warn!(
+                path = %self.path.display(), %error,
+                "the audit log cannot be written; what happens meanwhile is counted, and lost to it; clients are \
+                 served all the same"
+            ),
+            None if was_failing => {
+                let (_, lost) = audit.counts();
+                tracing::warn!(
+                    lost,
+                    "the audit log is written again; so many records are lost in all"
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Opens a file for appending only; makes it if it is not there.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // A pipe without a reader must not hold the node up.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = options.append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(MODE))?;
+    }
+    Ok(file)
+}
+
+/// Whether a file is empty, or its last line has an end.
+fn ends_with_a_line(path: &Path, file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(true) };
+    let mut byte = [0];
+    // The one that is open cannot be read.
+    fs::File::open(path)?.read_exact_at(&mut byte, last)?;
+    Ok(byte == *b"\n")
+}
+
+/// A line, with its end.
+fn line_of(entry: &Entry, node: &str) -> io::Result<String> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        time: String,
+        node: &'a str,
+        #[serde(flatten)]
+        record: &'a Record,
+        count: u64,
+    }
+    let ms = i64::try_from(entry.time_ms).unwrap_or(i64::MAX);
+    let time = format!("{:.3}", Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX));
+    let line = Line { time, node, record: &entry.record, count: entry.count };
+    let mut line = serde_json::to_string(&line).map_err(io::Error::other)?;
+    line.push('\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn login(user: &str) -> Record {
+        Record::new(Event::Login, Outcome::Accepted).user(user)
+    }
+
+    fn lines(path: &Path) -> Vec<Value> {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn users(path: &Path) -> Vec<String> {
+        lines(path).iter().map(|line| line["user"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_line_has_all_fields_whatever_they_contain() {
+        let record = Record { address: Some("10.0.0.7".parse().unwrap()), ..login("jo\ne\"") };
+        let entry = Entry { time_ms: 1_795_000_000_123, record, count: 1 };
+        let line = line_of(&entry, "n1").unwrap();
+        assert_eq!(
+            line,
+            "{\"time\":\"2026-11-18T11:06:40.123Z\",\"node\":\"n1\",\"event\":\"login\",\
+             \"outcome\":\"accepted\",\"user\":\"jo\\ne\\\"\",\"method\":null,\"address\":\"10.0.0.7\",\
+             \"action\":null,\"target\":null,\"detail\":null,\"count\":1}\n"
+        );
+    }
+
+    #[test]
+    fn the_file_is_appended_to_and_for_its_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        for user in ["a", "b"] {
+            let audit = Audit::default();
+            let mut sink = Sink::open(&path, "n1").unwrap();
+            audit.note(login(user));
+            assert!(sink.serve(&audit));
+            assert_eq!(audit.counts(), (1, 0));
+            // Somebody has meant well.
+            fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        }
+        assert_eq!(users(&path), ["a", "b"]);
+        drop(Sink::open(&path, "n1").unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, MODE);
+    }
+
+    #[test]
+    fn a_file_that_was_moved_is_made_anew_when_asked_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("audit"), folder.path().join("audit.1"));
+        let audit = Audit::default();
+        let mut sink = Sink::open(&path, "n1").unwrap();
+        fs::rename(&path, &moved).unwrap();
+        audit.note(login("a"));
+        assert!(sink.serve(&audit));
+        audit.reopen();
+        audit.note(login("b"));
+        assert!(sink.serve(&audit));
+        audit.close(None);
+        assert!(!sink.serve(&audit));
+        assert_eq!((users(&moved), users(&path)), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    }
+
+    #[test]
+    fn what_a_full_disk_does_not_take_is_counted_and_told_when_there_is_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let audit = Audit::default();
+        let mut sink = Sink::open(&path, "n1").unwrap();
+        let good = std::mem::replace(
+            &mut sink.file,
+            File::options().write(true).open("/dev/full").unwrap(),
+        );
+        audit.note(login("a"));
+        audit.note(login("b"));
+        assert!(sink.serve(&audit) && sink.is_failing);
+        assert_eq!(audit.counts(), (0, 2));
+        // Nothing more is lost by trying again.
+        audit.note(login("c"));
+        assert!(sink.serve(&audit) && sink.is_failing);
+        assert_eq!(audit.counts(), (0, 3));
+        sink.file = good;
+        audit.note(login("d"));
+        assert!(sink.serve(&audit) && !sink.is_failing);
+        let lines = lines(&path);
+        let told: Vec<_> = lines
+            .iter()
+            .map(|l| (l["outcome"].as_str().unwrap(), l["count"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(told, [("accepted", 1), ("dropped", 3)]);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_spoils_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        fs::write(&path, "{\"time\":").unwrap();
+        let audit = Audit::default();
+        audit.note(login("a"));
+        assert!(Sink::open(&path, "n1").unwrap().serve(&audit));
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "{\"time\":");
+        assert!(lines[1].contains("\"user\":\"a\""));
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Sink::open(folder.path(), "n1").is_err());
+        assert!(Sink::open(Path::new("/dev/null"), "n1").is_err());
+        assert!(Sink::open(&folder.path().join("none/audit"), "n1").is_err());
+    }
+}

@@ -1,0 +1,247 @@
+//! The audit log: what a node does about who may do what, for those who must be able to say later who did it.
+//!
+//! | file | what |
+//! |---|---|
+//! | this one | the bounded queue to the thread that writes the file, which is the node's |
+//! | [`record`] | one line |
+//! | [`repeats`] | what may come thousands of times per second, as one line with a count |
+//! | `witness` | what a connection's requests are, as records |
+//!
+//! Whoever is served never waits for it: what the queue has no room for is counted, and the count is written
+//! when there is room again.
+
+pub mod record;
+pub mod repeats;
+pub(in crate::server) mod witness;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::model::ids::Millis;
+use crate::rt;
+use record::{Entry, Event, Outcome, Record};
+use repeats::Repeats;
+
+/// Most records that wait for the disk; further ones are counted and lost.
+pub const WAITING_MAX: usize = 4_096;
+
+/// What is recorded, and not written yet. Clones are one.
+#[derive(Clone, Default)]
+pub struct Audit(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// There is something for the writer.
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Invariant: at most [`WAITING_MAX`].
+    waiting: VecDeque<Entry>,
+    repeats: Repeats,
+    /// Records that were lost and not told of yet.
+    lost: u64,
+    /// All that were lost.
+    lost_ever: u64,
+    /// All that were written.
+    written: u64,
+    wants_reopening: bool,
+    is_closed: bool,
+}
+
+impl State {
+    fn push(&mut self, entry: Entry) {
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(entry);
+        } else {
+            self.lose(entry.count);
+        }
+    }
+
+    fn lose(&mut self, count: u64) {
+        self.lost = self.lost.saturating_add(count);
+        self.lost_ever = self.lost_ever.saturating_add(count);
+    }
+
+    fn push_due(&mut self, now: Millis, time_ms: Millis) {
+        for (record, count) in self.repeats.take_due(now) {
+            self.push(Entry { time_ms, record, count });
+        }
+    }
+}
+
+/// What the writer is to do.
+#[derive(Debug, Default)]
+pub struct Work {
+    /// To be written, in this order.
+    pub entries: Vec<Entry>,
+    /// Before that: the file is to be opened anew, because it was moved.
+    pub reopen: bool,
+    /// This was the last.
+    pub is_closed: bool,
+}
+
+impl Audit {
+    /// Records what has happened at this moment. Quick: no waiting, no I/O.
+    pub fn note(&self, record: Record) {
+        self.note_at(record, rt::now(), rt::wall_clock_ms());
+    }
+
+    /// The same of what may come thousands of times per second: the first is written at once, and then, every ten
+    /// seconds, how many there were.
+    pub fn note_repeated(&self, record: Record) {
+        self.note_repeated_at(record, rt::now(), rt::wall_clock_ms());
+    }
+
+    fn note_at(&self, record: Record, now: Millis, time_ms: Millis) {
+        let mut state = self.0.state.lock();
+        // What was counted before this comes before it.
+        state.push_due(now, time_ms);
+        state.push(Entry { time_ms, record, count: 1 });
+        drop(state);
+        self.0.news.notify_one();
+    }
+
+    fn note_repeated_at(&self, record: Record, now: Millis, time_ms: Millis) {
+        let mut state = self.0.state.lock();
+        state.push_due(now, time_ms);
+        let Some(record) = state.repeats.note(record, now) else { return };
+        state.push(Entry { time_ms, record, count: 1 });
+        drop(state);
+        self.0.news.notify_one();
+    }
+
+    /// The file was moved by whoever keeps old logs: the writer opens it anew.
+    pub fn reopen(&self) {
+        self.0.state.lock().wants_reopening = true;
+        self.0.news.notify_one();
+    }
+
+    /// Nothing comes any more but this: the writer ends once it has written what there is.
+    pub fn close(&self, last: Option<Record>) {
+        let mut state = self.0.state.lock();
+        let time_ms = rt::wall_clock_ms();
+        state.push_due(Millis::MAX, time_ms);
+        if let Some(record) = last.filter(|_| !state.is_closed) {
+            state.push(Entry { time_ms, record, count: 1 });
+        }
+        state.is_closed = true;
+        drop(state);
+        self.0.news.notify_one();
+    }
+
+    /// Waits for something to do, for this long at most; only for the thread that writes.
+    #[must_use]
+    pub fn next(&self, patience: Duration) -> Work {
+        let mut state = self.0.state.lock();
+        if state.waiting.is_empty() && !state.wants_reopening && !state.is_closed {
+            let _ = self.0.news.wait_for(&mut state, patience);
+        }
+        let time_ms = rt::wall_clock_ms();
+        state.push_due(rt::now(), time_ms);
+        let mut entries: Vec<Entry> = state.waiting.drain(..).collect();
+        let lost = std::mem::take(&mut state.lost);
+        if lost > 0 {
+            let record = Record::new(Event::Audit, Outcome::Dropped);
+            entries.push(Entry { time_ms, record, count: lost });
+        }
+        let reopen = std::mem::take(&mut state.wants_reopening);
+        Work { entries, reopen, is_closed: state.is_closed }
+    }
+
+    /// The writer tells what has become of some records: so many are written, and these could not be.
+    pub fn wrote(&self, written: usize, lost: &[Entry]) {
+        let mut state = self.0.state.lock();
+        state.written = state.written.saturating_add(written as u64);
+        for entry in lost {
+            if entry.record.outcome == Outcome::Dropped {
+                // Counted before, and still to be told.
+                state.lost = state.lost.saturating_add(entry.count);
+            } else {
+                state.lose(entry.count);
+            }
+        }
+    }
+
+    /// How many records were written, and how many were lost, since the start.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        let state = self.0.state.lock();
+        (state.written, state.lost_ever)
+    }
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Audit")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn login(user: &str) -> Record {
+        Record::new(Event::Login, Outcome::Accepted).user(user)
+    }
+
+    fn next(audit: &Audit) -> Work {
+        audit.next(Duration::ZERO)
+    }
+
+    #[test]
+    fn records_come_out_in_their_order_and_what_has_no_room_is_counted_once() {
+        let audit = Audit::default();
+        for number in 0..WAITING_MAX + 3 {
+            audit.note_at(login(&number.to_string()), 0, 7);
+        }
+        let work = next(&audit);
+        assert_eq!(work.entries.len(), WAITING_MAX + 1);
+        assert_eq!(work.entries[5], Entry { time_ms: 7, record: login("5"), count: 1 });
+        let last = work.entries.last().unwrap();
+        assert_eq!((last.record.event, last.record.outcome), (Event::Audit, Outcome::Dropped));
+        assert_eq!(last.count, 3);
+        assert!(next(&audit).entries.is_empty());
+        assert_eq!(audit.counts(), (0, 3));
+    }
+
+    #[test]
+    fn what_the_disk_did_not_take_is_told_with_the_next() {
+        let audit = Audit::default();
+        audit.note_at(login("a"), 0, 0);
+        audit.note_at(login("b"), 0, 0);
+        let entries = next(&audit).entries;
+        audit.wrote(1, &entries[1..]);
+        for _ in 0..3 {
+            // Also if the disk does not take that either.
+            let entries = next(&audit).entries;
+            assert_eq!(entries.len(), 1);
+            assert_eq!((entries[0].record.outcome, entries[0].count), (Outcome::Dropped, 1));
+            audit.wrote(0, &entries);
+        }
+        assert_eq!(audit.counts(), (1, 1));
+    }
+
+    #[test]
+    fn the_writer_is_told_to_open_the_file_anew_once_and_to_end() {
+        let audit = Audit::default();
+        audit.reopen();
+        assert!(next(&audit).reopen);
+        assert!(!next(&audit).reopen);
+        audit.note_repeated_at(login("a"), 0, 0);
+        audit.note_repeated_at(login("a"), 1, 1);
+        audit.note_repeated_at(login("a"), 2, 2);
+        audit.close(Some(Record::new(Event::Audit, Outcome::Ended)));
+        let work = next(&audit);
+        // What was counted is not kept for later: there is none.
+        assert_eq!(work.entries.iter().map(|entry| entry.count).collect::<Vec<_>>(), [1, 2, 1]);
+        assert_eq!(work.entries[2].record.outcome, Outcome::Ended);
+        assert!(work.is_closed);
+    }
+}

@@ -1,0 +1,150 @@
+//! One line of the audit log: what happened, who did it, from where, and what came of it. Never a secret, and never
+//! a value of the data.
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::model::ids::Millis;
+
+/// Most characters of a text in a record; clients choose most of them.
+pub const TEXT_CHARS_MAX: usize = 256;
+
+/// What has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Event {
+    /// The audit log itself: it begins, ends, or has lost records.
+    Audit,
+    /// A client has said who it is.
+    Login,
+    /// A request was refused: the client has not logged in, or may not do that.
+    Denied,
+    /// A user was made, changed or removed.
+    User,
+    /// An access list was changed.
+    Acl,
+    /// A type, or where it is asked for, was changed.
+    Type,
+    /// How clients log in was changed.
+    Auth,
+    /// The cluster's keys at this node were changed.
+    Key,
+    /// Something else that only admins may do.
+    Admin,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It was begun; what comes of it, only its reply tells.
+    Begun,
+    /// It was done.
+    Done,
+    /// The login was good.
+    Accepted,
+    /// Nothing was done.
+    Refused,
+    /// It has ended.
+    Ended,
+    /// Records were lost: so many as `count` says.
+    Dropped,
+}
+
+/// See the module. The fields stand in each line in this order, as docs/security.md explains them; those that say
+/// nothing are null, so that all lines have the same.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
+pub struct Record {
+    /// What has happened.
+    pub event: Event,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Who did it: the user's name; of a refused login, who the client said it was.
+    pub user: Option<Box<str>>,
+    /// How the user logs in.
+    pub method: Option<Box<str>>,
+    /// From where.
+    pub address: Option<IpAddr>,
+    /// The action of the client protocol.
+    pub action: Option<&'static str>,
+    /// To whom, or what, it was done: a user, a path, a node.
+    pub target: Option<Box<str>>,
+    /// More about it, in words.
+    pub detail: Option<Box<str>>,
+}
+
+impl Record {
+    /// Of which nothing else is known.
+    #[must_use]
+    pub fn new(event: Event, outcome: Outcome) -> Self {
+        Self {
+            event,
+            outcome,
+            user: None,
+            method: None,
+            address: None,
+            action: None,
+            target: None,
+            detail: None,
+        }
+    }
+
+    /// Who did it.
+    #[must_use]
+    pub fn user(self, name: &str) -> Self {
+        Self { user: Some(short(name)), ..self }
+    }
+
+    /// How that one logs in.
+    #[must_use]
+    pub fn method(self, method: &str) -> Self {
+        Self { method: Some(short(method)), ..self }
+    }
+
+    /// To whom, or what.
+    #[must_use]
+    pub fn target(self, target: &str) -> Self {
+        Self { target: Some(short(target)), ..self }
+    }
+
+    /// More about it.
+    #[must_use]
+    pub fn detail(self, detail: &str) -> Self {
+        Self { detail: Some(short(detail)), ..self }
+    }
+}
+
+/// A record on its way to the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// When, in ms since 1970.
+    pub time_ms: Millis,
+    /// What.
+    pub record: Record,
+    /// How often, since the last such line; 1 for all that are not put together.
+    pub count: u64,
+}
+
+/// The beginning of a text, with a sign where it was cut off.
+fn short(text: &str) -> Box<str> {
+    match text.char_indices().nth(TEXT_CHARS_MAX) {
+        None => text.into(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_off_between_characters() {
+        let record = Record::new(Event::Login, Outcome::Refused).user(&"ä".repeat(300));
+        let user = record.user.unwrap();
+        assert_eq!(user.chars().count(), TEXT_CHARS_MAX + 1);
+        assert!(user.ends_with("ä…"));
+        assert_eq!(&*short("joe"), "joe");
+        assert_eq!(&*short(&"x".repeat(TEXT_CHARS_MAX)), "x".repeat(TEXT_CHARS_MAX));
+    }
+}

@@ -1,0 +1,145 @@
+//! Records that may come thousands of times per second, because whoever causes them needs no right to: the first of
+//! each kind at once, and the others as a count.
+
+use std::collections::HashMap;
+
+use super::record::{Outcome, Record};
+use crate::model::ids::Millis;
+
+/// A count is written this often at most.
+pub const INTERVAL_MS: Millis = 10_000;
+/// Most different records that are counted at a time. Those beyond are counted together, whoever caused them.
+pub const KINDS_MAX: usize = 1_024;
+
+/// What stands in a record in which several users, addresses or targets were put together.
+const OTHERS: &str = "of other users and addresses, put together";
+
+/// See the module.
+#[derive(Default)]
+pub struct Repeats {
+    /// When the count of each began, and what was counted since. Invariant: at most [`KINDS_MAX`], and a few that
+    /// have several put together.
+    kinds: HashMap<Record, Counted>,
+    /// The earliest of the beginnings; none if there are no kinds.
+    oldest: Option<Millis>,
+}
+
+struct Counted {
+    since: Millis,
+    count: u64,
+    /// The last that was counted: with what differs within a kind.
+    last: Record,
+}
+
+impl Repeats {
+    /// Counts a record; returns it if it is to be written at once.
+    pub fn note(&mut self, record: Record, now: Millis) -> Option<Record> {
+        let mut kind = kind_of(&record);
+        let mut record = record;
+        if !self.kinds.contains_key(&kind) && self.kinds.len() >= KINDS_MAX {
+            kind = Record { user: None, address: None, method: None, ..kind }.detail(OTHERS);
+            record = kind.clone();
+        }
+        self.oldest = Some(self.oldest.map_or(now, |oldest| oldest.min(now)));
+        match self.kinds.get_mut(&kind) {
+            Some(counted) => {
+                counted.count += 1;
+                counted.last = record;
+                None
+            }
+            None => {
+                let last = record.clone();
+                self.kinds.insert(kind, Counted { since: now, count: 0, last });
+                Some(record)
+            }
+        }
+    }
+
+    /// What was counted for as long as it may be, with the counts. Those of which there were no more are forgotten.
+    pub fn take_due(&mut self, now: Millis) -> Vec<(Record, u64)> {
+        let is_due = |since: Millis| now.saturating_sub(since) >= INTERVAL_MS;
+        if !self.oldest.is_some_and(is_due) {
+            return Vec::new();
+        }
+        let mut due = Vec::new();
+        self.kinds.retain(|_, counted| {
+            if !is_due(counted.since) {
+                return true;
+            }
+            if counted.count > 0 {
+                due.push((counted.last.clone(), counted.count));
+                (counted.since, counted.count) = (now, 0);
+                // At the end of time, that was the last.
+                return now != Millis::MAX;
+            }
+            false
+        });
+        self.oldest = self.kinds.values().map(|counted| counted.since).min();
+        // No order depends on that of a hash map.
+        due.sort_by(|(a, _), (b, _)| sort_key(a).cmp(&sort_key(b)));
+        due
+    }
+}
+
+/// Records that differ in nothing else are counted together.
+fn kind_of(record: &Record) -> Record {
+    match record.outcome {
+        // Which user is guessed at matters, and where from; what a client tries to reach does not.
+        Outcome::Refused => Record { target: None, ..record.clone() },
+        _ => Record { target: None, detail: None, ..record.clone() },
+    }
+}
+
+type SortKey<'a> = (u8, Option<&'a str>, Option<std::net::IpAddr>, Option<&'a str>);
+
+fn sort_key(record: &Record) -> SortKey<'_> {
+    (record.event as u8, record.user.as_deref(), record.address, record.action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Event;
+    use super::*;
+
+    fn refused(user: &str) -> Record {
+        Record::new(Event::Login, Outcome::Refused).user(user)
+    }
+
+    #[test]
+    fn a_flood_is_one_line_at_once_and_a_count_every_ten_seconds() {
+        let mut repeats = Repeats::default();
+        let mut lines = Vec::new();
+        for now in 0..25_000 {
+            lines.extend(repeats.take_due(now).into_iter().map(|(_, count)| (now, count)));
+            lines.extend(repeats.note(refused("joe"), now).map(|_| (now, 1)));
+        }
+        assert_eq!(lines, [(0, 1), (10_000, 9_999), (20_000, 10_000)]);
+        assert_eq!(repeats.take_due(30_000), [(refused("joe"), 5_000)]);
+        assert!(repeats.take_due(40_000).is_empty());
+        assert!(repeats.kinds.is_empty(), "nothing is kept of what has ceased");
+        assert!(repeats.note(refused("joe"), 50_000).is_some());
+    }
+
+    #[test]
+    fn what_differs_in_its_target_only_is_counted_together_and_users_are_not() {
+        let mut repeats = Repeats::default();
+        assert!(repeats.note(refused("joe").target("a"), 0).is_some());
+        assert!(repeats.note(refused("joe").target("b"), 1).is_none());
+        assert!(repeats.note(refused("amy"), 2).is_some());
+        assert_eq!(repeats.take_due(10_000), [(refused("joe").target("b"), 1)]);
+    }
+
+    #[test]
+    fn many_kinds_take_bounded_room_and_none_is_lost() {
+        let mut repeats = Repeats::default();
+        let users = KINDS_MAX + 500;
+        let told = (0..users).filter_map(|n| repeats.note(refused(&n.to_string()), 0)).count();
+        assert_eq!(told, KINDS_MAX + 1);
+        assert_eq!(repeats.kinds.len(), KINDS_MAX + 1);
+        let due = repeats.take_due(INTERVAL_MS);
+        assert_eq!(due.len(), 1);
+        let (others, count) = &due[0];
+        assert_eq!((&others.user, *count), (&None, 499));
+        assert_eq!(others.detail.as_deref(), Some(OTHERS));
+    }
+}

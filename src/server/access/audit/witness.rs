@@ -1,0 +1,354 @@
+//! What a connection's requests are to the audit log: who asks, for what, and what came of it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::Audit;
+use super::record::{Event, Outcome, Record};
+use crate::model::meta::{AUTH_PATH, Family};
+use crate::model::path::Path;
+use crate::protocol::client::auth::{AuthRequest, Login, UserChange};
+use crate::protocol::client::request::KeyChange;
+use crate::protocol::client::{Action, ClientError, ErrorCode, Request};
+use crate::server::access::Identity;
+use crate::server::access::authorise::{Denied, Target};
+use crate::server::access::methods::KEY;
+
+/// Of one connection, as long as its client is the same. Clones are one.
+#[derive(Clone)]
+pub(in crate::server) struct Witness(Arc<Inner>);
+
+struct Inner {
+    audit: Audit,
+    identity: Identity,
+    address: IpAddr,
+}
+
+impl Witness {
+    pub(in crate::server) fn new(audit: Audit, identity: Identity, address: IpAddr) -> Self {
+        Self(Arc::new(Inner { audit, identity, address: address.to_canonical() }))
+    }
+
+    /// For the same client, which has shown who it is.
+    pub(in crate::server) fn of(&self, identity: Identity) -> Self {
+        Self::new(self.0.audit.clone(), identity, self.0.address)
+    }
+
+    fn record(&self, event: Event, outcome: Outcome) -> Record {
+        let record = Record { address: Some(self.0.address), ..Record::new(event, outcome) };
+        match &self.0.identity {
+            Identity::Unknown => record,
+            Identity::KeyHolder => record.method(KEY),
+            Identity::User { method, name } => record.user(name).method(method),
+        }
+    }
+
+    /// The hook that every request passes has refused this.
+    pub(in crate::server) fn denied(&self, denied: &Denied, action: Action, target: Target<'_>) {
+        let why = match denied {
+            Denied::LoginNeeded => "no login",
+            Denied::Role { .. } => "role",
+            Denied::Path { .. } => "access list",
+        };
+        let path = match target {
+            Target::Node => None,
+            Target::Path(path) | Target::Topic(path) => Path::from_canonical(path).ok(),
+        };
+        self.refused(action, why, path.as_ref());
+    }
+
+    /// A request of a client that has not logged in was refused unseen.
+    pub(in crate::server) fn turned_away(&self, action: Action) {
+        self.refused(action, "no login", None);
+    }
+
+    /// Something was refused for what is there: a change by a client that may only make entries, or only change them.
+    pub(in crate::server) fn refused_at(&self, action: Action, path: &Path) {
+        self.refused(action, "access list", Some(path));
+    }
+
+    /// A stream, or a deletion of a subtree, has ended because the client may not do all of it (any more).
+    pub(in crate::server) fn cut_short(&self) {
+        let record = self.record(Event::Denied, Outcome::Refused);
+        self.0.audit.note_repeated(record.detail("access list, before its end"));
+    }
+
+    /// The connection is closed because its client may do nothing any more.
+    pub(in crate::server) fn shut_out(&self) {
+        self.0.audit.note(self.record(Event::Login, Outcome::Ended).detail("shut out"));
+    }
+
+    fn refused(&self, action: Action, why: &str, path: Option<&Path>) {
+        let record = self.record(Event::Denied, Outcome::Refused).detail(why);
+        let record = Record { action: Some(action.name()), ..record };
+        let record = match path {
+            Some(path) => record.target(&path.to_string()),
+            None => record,
+        };
+        self.0.audit.note_repeated(record);
+    }
+
+    /// The client is the user whom its certificate names.
+    pub(in crate::server) fn certified(&self, user: &str) {
+        let record = self.record(Event::Login, Outcome::Accepted);
+        self.0.audit.note(record.user(user).method("certificate"));
+    }
+
+    /// A client was closed before it could say anything: too many that must log in have not.
+    pub(in crate::server) fn crowded_out(&self, error: &ClientError) {
+        let record = self.record(Event::Login, Outcome::Refused).detail(error.code.word());
+        self.0.audit.note_repeated(record);
+    }
+
+    /// An entry at a whole path (canonical bytes) was changed. Of those that are not below nil, nothing is said.
+    pub(in crate::server) fn changed(&self, action: Action, path: &[u8]) {
+        let Some(event) = event_of(path) else { return };
+        let record = self.record(event, Outcome::Done);
+        let record = Record { action: Some(action.name()), ..record };
+        let path = Path::from_canonical(path).map(|path| path.to_string()).unwrap_or_default();
+        self.0.audit.note(record.target(&path));
+    }
+
+    /// A request was carried out, or refused with an error. `is_begun`: what comes of it is not known yet.
+    pub(in crate::server) fn answered(
+        &self,
+        action: Action,
+        request: &Request<'_>,
+        result: Result<bool, &ClientError>,
+    ) {
+        if let Request::Auth(AuthRequest::Login(login)) = request {
+            return self.logged_in(login, result.err());
+        }
+        let Some(asked) = asked(request) else { return };
+        // The hook has told of it.
+        let is_told = |error: &ClientError| {
+            error.code == ErrorCode::Denied && !matches!(action, Action::AuthSet | Action::Restore)
+        };
+        let (outcome, detail) = match result {
+            Ok(true) => (Outcome::Begun, asked.detail),
+            Ok(false) => (Outcome::Done, asked.detail),
+            Err(error) if is_told(error) => return,
+            Err(error) => (Outcome::Refused, Some(error.code.word().to_owned())),
+        };
+        let mut record = self.record(asked.event, outcome);
+        record.action = Some(action.name());
+        if let Some(target) = asked.target {
+            record = record.target(target);
+        }
+        if let Some(detail) = detail {
+            record = record.detail(&detail);
+        }
+        if asked.is_frequent || outcome == Outcome::Refused {
+            self.0.audit.note_repeated(record);
+        } else {
+            self.0.audit.note(record);
+        }
+    }
+
+    fn logged_in(&self, login: &Login<'_>, error: Option<&ClientError>) {
+        let record = |outcome| {
+            let address = Some(self.0.address);
+            let record = Record { address, ..Record::new(Event::Login, outcome) };
+            let record = record.method(login.method);
+            if login.method == KEY { record } else { record.user(login.user) }
+        };
+        match error {
+            None => self.0.audit.note(record(Outcome::Accepted)),
+            Some(error) => {
+                self.0.audit.note_repeated(record(Outcome::Refused).detail(error.code.word()));
+            }
+        }
+    }
+}
+
+/// What a change at a whole path is about; none for the users' own data.
+fn event_of(path: &[u8]) -> Option<Event> {
+    Some(match Family::of(path) {
+        Some(Family::Auth) if path == AUTH_PATH => Event::Auth,
+        Some(Family::Auth) => Event::User,
+        Some(Family::Acl) => Event::Acl,
+        Some(Family::Type | Family::Match | Family::Codec | Family::Conv) => Event::Type,
+        None if Path::from_canonical(path).is_ok_and(|path| path.is_system()) => Event::Admin,
+        None => return None,
+    })
+}
+
+/// What an action is to the log.
+struct Asked<'a> {
+    event: Event,
+    target: Option<&'a str>,
+    detail: Option<String>,
+    /// Programs do it thousands of times.
+    is_frequent: bool,
+}
+
+/// None for what is not recorded: data, and looking at things.
+fn asked<'a>(request: &Request<'a>) -> Option<Asked<'a>> {
+    let admin = |target| Asked { event: Event::Admin, target, detail: None, is_frequent: false };
+    Some(match request {
+        Request::Auth(AuthRequest::Set(change)) => Asked {
+            event: Event::User,
+            target: Some(change.user),
+            detail: Some(describe(change)),
+            is_frequent: false,
+        },
+        Request::Auth(AuthRequest::Delete { method, user }) => Asked {
+            event: Event::User,
+            target: Some(user),
+            detail: Some(format!("method {method}, removed")),
+            is_frequent: false,
+        },
+        Request::Auth(AuthRequest::SetMethod { method, grace_ms }) => Asked {
+            event: Event::Auth,
+            target: None,
+            detail: Some(match (method, grace_ms) {
+                (None, _) => "off".to_owned(),
+                (Some(method), None) => format!("on, method {method}"),
+                (Some(method), Some(ms)) => format!("on, method {method}, grace {} s", ms / 1_000),
+            }),
+            is_frequent: false,
+        },
+        Request::ChangeKeys(change) => {
+            let (step, id) = match change {
+                KeyChange::Add { .. } => ("add", None),
+                KeyChange::Use { id, .. } => ("use", Some(*id)),
+                KeyChange::Remove { id, .. } => ("remove", Some(*id)),
+            };
+            let detail = Some(format!("{step}, over the network"));
+            Asked { event: Event::Key, target: id, detail, is_frequent: false }
+        }
+        Request::KillNode { node } | Request::ForgetMember { node } => admin(Some(node)),
+        // Its other pieces are of the same.
+        Request::Restore(piece) if !piece.start => return None,
+        Request::Restore(_) | Request::GetSnapshot(_) | Request::Forge | Request::LogStop => {
+            admin(None)
+        }
+        Request::Leave { for_good_ms } => {
+            Asked { detail: for_good_ms.map(|_| "for good".to_owned()), ..admin(None) }
+        }
+        Request::Update(_) => Asked { is_frequent: true, ..admin(None) },
+        Request::Save { file, .. } | Request::LogStart { file, .. } => admin(Some(file)),
+        Request::Log { file, .. } | Request::Snapshot { file } => admin(*file),
+        _ => return None,
+    })
+}
+
+/// What is changed of a user; never the secret itself.
+fn describe(change: &UserChange<'_>) -> String {
+    let mut text = format!("method {}", change.method);
+    if change.secret.is_some() || change.sealed.is_some() {
+        text.push_str(", new secret");
+    } else if change.acl.is_none() && change.role.is_none() {
+        text.push_str(", new secret made by the node");
+    }
+    for (what, name) in [("role", change.role), ("access list", change.acl)] {
+        if let Some(name) = name {
+            text.push_str(&format!(", {what} {name}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::protocol::client::chain::ChainField;
+
+    fn witness() -> (Audit, Witness) {
+        let audit = Audit::default();
+        let amy = Identity::User { method: "password".into(), name: "amy".into() };
+        let witness = Witness::new(audit.clone(), amy, "::ffff:10.0.0.7".parse().unwrap());
+        (audit, witness)
+    }
+
+    fn records(audit: &Audit) -> Vec<Record> {
+        audit.next(Duration::ZERO).entries.into_iter().map(|entry| entry.record).collect()
+    }
+
+    #[test]
+    fn a_login_is_told_with_whom_the_client_says_it_is_and_never_with_its_secret() {
+        let (audit, witness) = witness();
+        let login = Login {
+            method: "password",
+            user: "joe",
+            sealed: None,
+            secret: Some(b"geheim"),
+            nonce: None,
+            proof: Some(b"geheim"),
+        };
+        let request = Request::Auth(AuthRequest::Login(login));
+        let error = ClientError::new(ErrorCode::AuthFailed, "geheim");
+        witness.answered(Action::Auth, &request, Err(&error));
+        witness.answered(Action::Auth, &request, Ok(false));
+        let records = records(&audit);
+        let outcomes: Vec<Outcome> = records.iter().map(|record| record.outcome).collect();
+        assert_eq!(outcomes, [Outcome::Refused, Outcome::Accepted]);
+        for record in &records {
+            assert_eq!(record.user.as_deref(), Some("joe"));
+            assert_eq!(record.address, Some("10.0.0.7".parse().unwrap()));
+            assert!(!serde_json::to_string(record).unwrap().contains("geheim"), "{record:?}");
+        }
+        assert_eq!(records[0].detail.as_deref(), Some("auth_failed"));
+    }
+
+    #[test]
+    fn a_change_of_a_user_is_told_without_its_secret() {
+        let (audit, witness) = witness();
+        let change = UserChange {
+            method: "password",
+            user: "joe",
+            chain: ChainField::Any,
+            sealed: None,
+            secret: Some(b"geheim"),
+            acl: Some("lamps"),
+            role: None,
+        };
+        let request = Request::Auth(AuthRequest::Set(change));
+        witness.answered(Action::AuthSet, &request, Ok(false));
+        let record = records(&audit).pop().unwrap();
+        assert_eq!(record.user.as_deref(), Some("amy"));
+        assert_eq!(record.target.as_deref(), Some("joe"));
+        let expected = "method password, new secret, access list lamps";
+        assert_eq!(record.detail.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn of_changes_only_those_below_nil_are_told() {
+        let (audit, witness) = witness();
+        let path = |text: &str| text.parse::<Path>().unwrap();
+        for at in
+            ["site.lamp", ":n.auth", ":n.auth.token.user.joe", ":n.acl.a.#", ":n.match.a", ":n.x"]
+        {
+            witness.changed(Action::SetInternal, path(at).as_bytes());
+        }
+        let told: Vec<(Event, String)> = records(&audit)
+            .into_iter()
+            .map(|record| (record.event, record.target.unwrap().into()))
+            .collect();
+        let expected = [
+            (Event::Auth, ":n.auth"),
+            (Event::User, ":n.auth.token.user.joe"),
+            (Event::Acl, ":n.acl.a.#"),
+            (Event::Type, ":n.match.a"),
+            (Event::Admin, ":n.x"),
+        ];
+        assert_eq!(told, expected.map(|(event, path)| (event, path.to_owned())));
+    }
+
+    #[test]
+    fn what_the_hook_has_told_of_is_not_told_twice_and_data_not_at_all() {
+        let (audit, witness) = witness();
+        let denied = ClientError::new(ErrorCode::Denied, "");
+        witness.answered(Action::ForgetMember, &Request::ForgetMember { node: "n3" }, Err(&denied));
+        witness.answered(Action::Status, &Request::Status, Ok(false));
+        assert!(records(&audit).is_empty());
+        let error = ClientError::new(ErrorCode::NotFound, "");
+        witness.answered(Action::ForgetMember, &Request::ForgetMember { node: "n3" }, Err(&error));
+        witness.answered(Action::ForgetMember, &Request::ForgetMember { node: "n3" }, Ok(false));
+        let told = records(&audit);
+        let told: Vec<_> = told.iter().map(|r| (r.outcome, r.target.as_deref())).collect();
+        assert_eq!(told, [(Outcome::Refused, Some("n3")), (Outcome::Done, Some("n3"))]);
+    }
+}

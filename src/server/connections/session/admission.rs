@@ -1,0 +1,203 @@
+//! How a client comes in and is let go: what it may do before it has logged in, who it turns out to be, and what of
+//! this the audit log is told.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use distkv_access::users::is_before_login;
+
+use super::{Context, Decoded, HeavyJob, Session, Then};
+use crate::engine::Engine;
+use crate::model::ids::Millis;
+use crate::protocol::client::error::ErrorCode;
+use crate::protocol::client::reply::write_error;
+use crate::protocol::client::{Action, ClientError, ClientMessage, Request};
+use crate::rt;
+use crate::server::Shared;
+use crate::server::access::audit::witness::Witness;
+use crate::server::access::methods::{PASSWORD, TOKEN};
+use crate::server::access::{Access, Identity};
+use crate::server::stream::write_failed_stream;
+
+impl Session {
+    /// The client must log in first: it may do that, and nothing else. Returns how many messages are done.
+    pub(super) fn meet_stranger(
+        &mut self,
+        cx: &Context<'_>,
+        batch: &[Decoded<'_>],
+        out: &mut Vec<u8>,
+    ) -> (usize, Then) {
+        for (at, message) in batch.iter().enumerate() {
+            let done = at + 1;
+            match message {
+                Ok(ClientMessage::Request { seq, action, request }) if is_before_login(*action) => {
+                    match self.run_one(cx, *seq, *action, request, out) {
+                        Then::Heavy(job) => {
+                            return (done - usize::from(job.prelude.is_some()), Then::Heavy(job));
+                        }
+                        Then::Close => return (done, Then::Close),
+                        // What comes behind it is looked at as who the client is then.
+                        _ => return (done, Then::Continue),
+                    }
+                }
+                Ok(ClientMessage::Request { seq, action, .. }) => {
+                    if let Some(witness) = &cx.witness {
+                        witness.turned_away(*action);
+                    }
+                    let in_stream = action.errs_in_stream();
+                    self.refuse_at_once(cx, (Some(*seq), in_stream), &login_needed(cx), out);
+                    return (done, Then::Close);
+                }
+                Ok(ClientMessage::Settings { qlen, .. }) => self.set_window(*qlen),
+                Ok(ClientMessage::Ack { seq, ack }) => {
+                    self.streams.acknowledge(*seq, *ack, cx.now);
+                }
+                Ok(ClientMessage::StreamEnd) => {}
+                Err(bad) => {
+                    // Whatever is wrong with another one, it would be refused.
+                    let tells = bad.is_fatal || bad.is_login;
+                    let error = if tells { bad.error.clone() } else { login_needed(cx) };
+                    self.refuse_at_once(cx, (bad.seq, bad.in_stream), &error, out);
+                    return (done, Then::Close);
+                }
+            }
+        }
+        (batch.len(), Then::Continue)
+    }
+
+    /// Answers with an error, within a stream or not, when the connection closes behind it.
+    fn refuse_at_once(
+        &self,
+        cx: &Context<'_>,
+        (seq, in_stream): (Option<u64>, bool),
+        error: &ClientError,
+        out: &mut Vec<u8>,
+    ) {
+        match seq {
+            Some(seq) if in_stream => {
+                write_failed_stream(error, seq, self.window.is_some(), cx.tock(), out);
+            }
+            _ => write_error(error, seq, cx.tock(), out),
+        }
+    }
+
+    /// The client's connection begins.
+    ///
+    /// # Errors
+    /// It must log in, and too many must already.
+    pub(in crate::server::connections) fn enter(
+        &mut self,
+        shared: &Shared,
+        address: IpAddr,
+        now: Millis,
+    ) -> Result<(), ClientError> {
+        self.guest.enter(address, shared.logins.present.add(Arc::clone(&self.account)));
+        let audit = shared.config.audit.clone();
+        self.witness = audit.map(|audit| Witness::new(audit, self.identity.clone(), address));
+        if self.identity != Identity::Unknown {
+            // Only tests know it before.
+            self.guest.is(self.identity.clone());
+        }
+        if shared.logins.is_secured() {
+            let failed =
+                |_| ClientError::new(ErrorCode::Internal, "the system has no random bytes");
+            self.guest.nonce = Some(rt::random_bytes().map_err(failed)?);
+        }
+        if self.context(shared, now).access.is_stranger() {
+            let place = shared.logins.strangers.admit(address).ok_or_else(|| {
+                let text = "too many clients are connected to this node without having logged in; try again later";
+                let error = ClientError::new(ErrorCode::TooMany, text);
+                if let Some(witness) = &self.witness {
+                    witness.crowded_out(&error);
+                }
+                error
+            })?;
+            self.guest.keep_waiting(place, now);
+        }
+        Ok(())
+    }
+
+    /// The client has shown who it is. From then on it is that one.
+    pub(in crate::server) fn identify(&mut self, identity: Identity) {
+        // Who logs in by a secret means that, whatever certificate there is.
+        let is_open = self.identity == Identity::Unknown || self.is_by_certificate;
+        if is_open {
+            self.is_by_certificate = false;
+            self.guest.is(identity.clone());
+            self.witness = self.witness.as_ref().map(|witness| witness.of(identity.clone()));
+            self.identity = identity;
+            self.access = Access::unknown();
+        }
+    }
+
+    /// Whether this client could do something, and may not do anything any more: its connection ends, and
+    /// what waits for it is not sent.
+    pub(in crate::server::connections) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
+        cx.access.is_stranger() && self.guest.was_admitted()
+    }
+
+    /// The client has a certificate with this name, of a CA that this node takes.
+    pub(in crate::server::connections) fn certify(&mut self, user: &str) {
+        self.certified = Some(user.into());
+        self.access = Access::unknown();
+    }
+
+    /// Logs the client in as the user whom its certificate names, as soon as there is one and unless it has shown
+    /// otherwise who it is.
+    pub(super) fn log_in_by_certificate(&mut self, shared: &Shared) {
+        let Some(name) = self.certified.clone().filter(|_| self.identity == Identity::Unknown)
+        else {
+            return;
+        };
+        if shared.isolation().is_some() {
+            return;
+        }
+        let directory = shared.policy_data.directory(&shared.hub);
+        // Nobody logs in by a certificate in the place of those who need no secret.
+        let mut methods = [PASSWORD, TOKEN].into_iter();
+        let Some(method) = methods.find(|method| directory.user(method, &name).is_some()) else {
+            return;
+        };
+        if let Some(witness) = &self.witness {
+            witness.certified(&name);
+        }
+        self.identify(Identity::User { method: method.into(), name });
+        self.is_by_certificate = true;
+    }
+
+    /// Tells the audit log that the connection ends because of that.
+    pub(in crate::server::connections) fn tell_shut_out(&self) {
+        if let Some(witness) = &self.witness {
+            witness.shut_out();
+        }
+    }
+}
+
+/// Tells the audit log what has become of a request.
+pub(super) fn tell(
+    cx: &Context<'_>,
+    action: Action,
+    request: &Request<'_>,
+    result: &Result<Then, ClientError>,
+) {
+    let Some(witness) = &cx.witness else { return };
+    match result {
+        // The request comes again.
+        Ok(Then::Heavy(HeavyJob { prelude: Some(_), .. }) | Then::NeedsRoom | Then::NeedsReady) => {
+        }
+        Ok(then) => {
+            let is_begun = matches!(then, Then::Heavy(_)) || action == Action::Leave;
+            witness.answered(action, request, Ok(is_begun));
+        }
+        Err(error) => witness.answered(action, request, Err(error)),
+    }
+}
+
+/// The error for a client that must log in first.
+fn login_needed(cx: &Context<'_>) -> ClientError {
+    let why = match cx.hub.read(Engine::closed) {
+        Some(closed) => closed.to_string(),
+        None => String::from("clients of this node must log in"),
+    };
+    ClientError::new(ErrorCode::AuthRequired, format!("nothing was done: {why}"))
+}

@@ -1,0 +1,122 @@
+//! The guide to security (docs/security.md): a new network, an old one that moves to a key, and what is done after a loss.
+
+use super::stage::{Row, down, follow, hidden, hidden_up, run, run_to, up};
+
+const N1: &str = "node n1 of network plant";
+
+pub const ROWS: &[Row] = &[
+    // A new network.
+    run(0, "distkv-node key new --network plant --to key", &[" of network plant is in key\n"]),
+    hidden(0, "rm -f joe.secret && printf 'a secret of joe\n' > joe.secret"),
+    up(
+        0,
+        "distkv-node run --key key --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
+         --cert-name n1.example.org --audit audit.log",
+        N1,
+    ),
+    up(
+        1,
+        "distkv-node join n1.example.org --key key --name n2 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
+         --cert-name n2.example.org",
+        "node n2 of network plant",
+    ),
+    run(0, "distkv-node acl set plant-floor site xen", &["plant-floor: site allows xen"]),
+    run(0, "distkv-node acl set plant-floor 'site.#' rwcdxen", &["allows rwcdxen"]),
+    run(0, "distkv-node user add joe --acl plant-floor --new-secret-file joe.secret", &["joe"]),
+    run(0, "distkv-node user add panel --method token --acl plant-floor", &["panel (token) added"]),
+    run(
+        0,
+        "distkv-node user ticket panel --to panel.ticket --address n1.example.org --address n2.example.org",
+        &["the ticket with a new secret is in panel.ticket"],
+    ),
+    hidden(0, "test $(stat -c %a panel.ticket) = 600"),
+    hidden(0, "distkv-node ticket show @panel.ticket | grep 'network      plant'"),
+    run(0, "distkv-node set site.lamp true --ticket @panel.ticket", &["site.lamp: set"]),
+    // From a machine without a node.
+    hidden(2, "distkv-node get site.lamp --ticket @panel.ticket | grep true"),
+    hidden(2, "distkv-node whoami --ticket @panel.ticket | grep 'panel (token)'"),
+    follow(
+        2,
+        "distkv-node tunnel --ticket @panel.ticket",
+        "tunnel at 127.0.0.1:27586 to n1.example.org",
+    ),
+    run_to(
+        2,
+        "distkv-node get site.lamp --connect n2.example.org --user nobody --secret-file joe.secret",
+        &[1],
+        &["there is no user \"nobody\""],
+    ),
+    // In plain text, nobody from another machine gets anywhere.
+    hidden(2, "! env -u DISTKV_KEY distkv-node get site.lamp --connect n2.example.org"),
+    // A lost laptop.
+    hidden(0, "cp panel.ticket lost.ticket"),
+    run(0, "distkv-node user remove panel", &["panel (token) is removed"]),
+    run(0, "distkv-node user add panel --method token --acl plant-floor", &["panel (token) added"]),
+    run(
+        0,
+        "distkv-node user ticket panel --to panel.ticket --force --address n1.example.org --address n2.example.org",
+        &["the ticket with a new secret is in panel.ticket"],
+    ),
+    run(
+        0,
+        "distkv-node user password joe --new-secret-file joe.secret",
+        &["joe (password) has a new password"],
+    ),
+    hidden(2, "distkv-node get site.lamp --ticket @panel.ticket"),
+    hidden(2, "! distkv-node get site.lamp --ticket @lost.ticket"),
+    hidden(
+        0,
+        "for try in $(seq 100); do grep '\"user\":\"panel\"' audit.log && exit 0; sleep 0.1; done; exit 1",
+    ),
+    // Tickets for others, from the key file.
+    run(2, "distkv-node ticket new n1.example.org --key key", &["distkv1."]),
+    hidden(0, "distkv-node user add robot --method token --acl '*'"),
+    run(0, "distkv-node user ticket robot --to robot.ticket", &["is in robot.ticket"]),
+    run(
+        0,
+        "distkv-node user ticket robot --to robot.ticket --force --address n1.example.org --address n2.example.org",
+        &["is in robot.ticket"],
+    ),
+    // A stolen key, and a rotation.
+    run(0, "distkv-node key new --network plant --to new-key", &["is in new-key\n"]),
+    run(0, "distkv-node key add key", &["is added"]),
+    run(0, "distkv-node key list key", &["plant"]),
+    down(1),
+    down(0),
+    // An old network, of two nodes, that moves to a key.
+    run(0, "distkv-node key new --network distkv --to moving.key", &["network distkv"]),
+    hidden_up(0, "distkv-node run --insecure --name n1 --gossip 0.0.0.0:27587", "node n1 of"),
+    hidden_up(
+        1,
+        "distkv-node join n1.example.org --insecure --name n2 --gossip 0.0.0.0:27587",
+        "node n2 of",
+    ),
+    hidden(1, "distkv-node set site.lamp true"),
+    down(0),
+    up(
+        0,
+        "distkv-node join n2.example.org --key moving.key --plaintext-peers --name n1 --gossip 0.0.0.0:27587",
+        "node n1 of network distkv",
+    ),
+    hidden(0, "distkv-node get site.lamp | grep true"),
+    hidden(0, "! distkv-node members | grep 'n2 .* secured'"),
+    down(1),
+    hidden_up(
+        1,
+        "distkv-node join n1.example.org --key moving.key --plaintext-peers --name n2 --gossip 0.0.0.0:27587",
+        "node n2 of",
+    ),
+    run(0, "distkv-node members", &["secured"]),
+    hidden(0, "distkv-node user add panel --method token --acl '*'"),
+    run(0, "distkv-node auth on token --grace 1h", &["those without a login go on"]),
+    run(0, "distkv-node auth", &["clients must log in (method token)", "served until then"]),
+    hidden(1, "distkv-node get site.lamp | grep true"),
+    down(0),
+    up(
+        0,
+        "distkv-node join n2.example.org --key moving.key --name n1 --gossip 0.0.0.0:27587",
+        "node n1 of network distkv",
+    ),
+    hidden(0, "! distkv-node get site.lamp"),
+    hidden(0, "distkv-node get site.lamp --key moving.key | grep true"),
+];

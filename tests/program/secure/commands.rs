@@ -1,0 +1,100 @@
+//! Commands at nodes with a cluster key, as somebody types them who looks after users.
+
+use super::{Keys, copy, program};
+use crate::processes::wait_until;
+
+#[test]
+fn a_command_whose_primary_key_the_node_does_not_have_yet_uses_another_one_of_its_file() {
+    let keys = Keys::new();
+    let (file, _) = keys.make("key");
+    let ahead = keys.path("ahead");
+    copy(&file, &ahead);
+    let node = keys.run("n1", &["--key", &file]);
+    let address = node.client.to_string();
+    let whoami = |key: &str| program(&["whoami", "--connect", &address, "--key", key]);
+    // The operator's file is a step ahead: it uses a key that the node has not read yet.
+    let (_, said) = program(&["key", "add", &ahead]);
+    let new = said.split_whitespace().nth(1).unwrap().to_owned();
+    let (code, said) = program(&["key", "use", &new, &ahead]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = whoami(&ahead);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the holder of the cluster's key, role admin"), "{said}");
+    // A file without any key of the node's gets nowhere.
+    let (stranger, _) = keys.make("stranger");
+    let (code, said) = whoami(&stranger);
+    assert_eq!(code, Some(1), "{said}");
+}
+
+#[test]
+fn a_user_s_ticket_is_all_that_its_program_needs_and_the_secret_before_is_worthless() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let node = keys.run("n1", &["--key", &key]);
+    let address = node.client.to_string();
+    let as_admin = |arguments: &[&str]| {
+        program(&[arguments, &["--connect", &address, "--key", &key]].concat())
+    };
+    let (code, said) = as_admin(&["user", "add", "robot", "--method", "token", "--acl", "*"]);
+    assert_eq!(code, Some(0), "{said}");
+    let first = said.lines().last().unwrap().to_owned();
+    let (ticket, secret) = (keys.path("robot.ticket"), keys.path("first.secret"));
+    std::fs::write(&secret, first).unwrap();
+    let whoami = |options: &[&str]| program(&[&["whoami", "--json"], options].concat());
+    // A ticket that an operator puts together from the key file and a secret.
+    let made = ["ticket", "new", &address, "--key", &key, "--user", "robot", "--secret", &secret];
+    let (code, by_hand) = program(&made);
+    assert_eq!(code, Some(0), "{by_hand}");
+    let (code, said) = whoami(&["--ticket", by_hand.trim()]);
+    assert!(code == Some(0) && said.contains("\"user\":\"robot\""), "{said}");
+
+    let (code, said) = as_admin(&["user", "ticket", "robot", "--to", &ticket]);
+    assert_eq!(code, Some(0), "{said}");
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&ticket).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    let at_file = format!("@{ticket}");
+    let (code, said) = whoami(&["--ticket", &at_file]);
+    assert!(code == Some(0) && said.contains("\"user\":\"robot\""), "{said}");
+    let (code, said) = program(&["ticket", "show", &at_file]);
+    assert!(code == Some(0) && said.contains(&keys.network) && said.contains("sha256:"), "{said}");
+    let (code, said) = whoami(&["--ticket", by_hand.trim()]);
+    assert_eq!(code, Some(1), "{said}");
+
+    // A file that is there is not replaced, and then the secret is not either.
+    let (code, said) = as_admin(&["user", "ticket", "robot", "--to", &ticket]);
+    assert!(code == Some(1) && said.contains("--force"), "{said}");
+    assert_eq!(whoami(&["--ticket", &at_file]).0, Some(0));
+    let (code, said) = as_admin(&["user", "ticket", "nobody", "--to", &keys.path("x")]);
+    assert!(code == Some(1) && said.contains("there is no user \"nobody\""), "{said}");
+}
+
+#[test]
+fn a_node_that_is_alone_for_too_long_lets_no_user_log_in() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let alone = ["--key", key.as_str(), "--isolated-logins", "1s"];
+    let n1 = keys.run("n1", &alone);
+    let mut n2 = keys.join("n2", &n1, &alone);
+    let address = n1.client.to_string();
+    let secret = keys.path("joe.secret");
+    std::fs::write(&secret, "a secret of joe\n").unwrap();
+    let at = |arguments: &[&str]| program(&[arguments, &["--connect", &address]].concat());
+    let as_joe = || at(&["whoami", "--user", "joe", "--secret-file", &secret]);
+    let add = ["user", "add", "joe", "--acl", "*", "--new-secret-file", &secret, "--key", &key];
+    let (code, said) = at(&add);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(as_joe().0, Some(0));
+    n2.kill();
+    let said = wait_until("joe cannot log in", || {
+        let (code, said) = as_joe();
+        (code == Some(1)).then_some(said)
+    });
+    assert!(said.contains("(not_ready)") && said.contains("--isolated-logins"), "{said}");
+    // An admin can, and is told.
+    let (code, said) = at(&["status", "--key", &key]);
+    assert!(code == Some(0) && said.contains("--isolated-logins"), "{said}");
+    let back = ["join", &n1.gossip.to_string(), "--client", "127.0.0.1:0"];
+    let back = [&back[..], &["--gossip", "127.0.0.1:0"], &alone].concat();
+    let _n2 = crate::processes::NodeProcess::start_in(&keys.network, "n2", &back);
+    wait_until("joe is let in again", || (as_joe().0 == Some(0)).then_some(()));
+}
