@@ -11,7 +11,7 @@ use rmpv::Value;
 use crate::processes::{self, NodeProcess, PROGRAM, field, wait_until};
 
 mod audit;
-mod certificates;
+mod certificate_logins;
 mod commands;
 mod keys;
 mod links;
