@@ -11,8 +11,8 @@ use rmpv::Value;
 use crate::processes::{self, NodeProcess, PROGRAM, field, wait_until};
 
 mod audit;
+mod certificate_logins;
 mod certificates;
-mod client_certificates;
 mod commands;
 mod keys;
 mod links;
