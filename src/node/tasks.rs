@@ -24,6 +24,7 @@ pub(super) async fn keep_time(links: Arc<Links>, durable: Option<Arc<Durable>>) 
     let mut memory = MemoryWatch::default();
     while links.stop.or(rt::sleep(interval)).await.is_some() {
         let now = rt::now();
+        links.observed.note_tick(now, now.saturating_sub(last).saturating_sub(TICK_INTERVAL_MS));
         links.hub.handle(Input::Tick, now);
         if now.saturating_sub(last) >= STALL_CHECK_INTERVAL_MS {
             // This process stood still. The peers' messages of that time must be read first.
@@ -50,6 +51,9 @@ pub(super) async fn report(links: Arc<Links>) {
         if !reports.is_empty() {
             let table = links.hub.read(|e| Arc::clone(e.table()));
             for report in &reports {
+                if matches!(report, Report::CatchUpFailed { .. }) {
+                    links.observed.note_failed_catch_up();
+                }
                 log(&links.hub, report, &table);
             }
         }

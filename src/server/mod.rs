@@ -38,7 +38,7 @@ pub use config::ServerConfig;
 pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo,
-    MemberState, NodeInfo, NodeStatus, SnapshotStatus, StorageStatus,
+    MemberState, NodeInfo, NodeStatus, SilentInfo, SilentMembers, SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 
@@ -206,6 +206,18 @@ impl Shared {
     }
 }
 
+/// What the client port has counted since its start.
+pub(crate) struct ClientCounts {
+    /// Open connections.
+    pub(crate) connections: usize,
+    /// Connections that were accepted.
+    pub(crate) accepted: u64,
+    /// Connections that were refused.
+    pub(crate) refused: u64,
+    /// Requests that were taken.
+    pub(crate) requests: u64,
+}
+
 /// The client port. Dropping it does not close it; see [`Server::stop`].
 pub struct Server {
     address: SocketAddr,
@@ -296,6 +308,18 @@ impl Server {
     #[cfg(any(test, feature = "planted-defects"))]
     pub fn assume(&self, identity: Identity) {
         *self.shared.assumed.lock() = Some(identity);
+    }
+
+    /// What the port has counted, for metrics.
+    pub(crate) fn counts(&self) -> ClientCounts {
+        let shared = &self.shared;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ClientCounts {
+            connections: shared.connections(),
+            accepted: count(&shared.accepted),
+            refused: count(&shared.refused),
+            requests: shared.requests.iter().map(|counter| count(counter)).sum(),
+        }
     }
 
     /// How many clients are connected.

@@ -67,6 +67,8 @@ Configuration file (--config):
     client = \"0.0.0.0:27586\"
     gossip = \"0.0.0.0:27587\"
     advertise = \"n1.example.org\"
+    http = \"127.0.0.1:27585\"
+    http-names = [\"metrics.example.org\"]
     peers = [\"n2.example.org\", \"n3.example.org\"]   # --peer
     peer-file = \"/var/lib/distkv/peers\"
     peer-wait = \"10s\"                              # or a number of seconds
@@ -190,6 +192,25 @@ struct NodeArgs {
     /// of the route to them]
     #[arg(long, value_name = "ADDR[:PORT]")]
     advertise: Option<String>,
+
+    /// Tell metrics and health by HTTP: /metrics, /livez, /readyz, /readyz?write; without an address at
+    /// 127.0.0.1:27585 [default: not at all]
+    ///
+    /// Nothing that it tells holds a path or a value, and nothing can be changed by it. A request must name the
+    /// node in its Host field by the address at which it comes in, `localhost`, the host of --advertise, or a
+    /// --http-name. HTTP has no login yet: a node with --key takes it on loopback only; others need --insecure
+    /// for a port that other machines reach.
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:27585"
+    )]
+    http: Option<String>,
+
+    /// Another name by which HTTP requests may call the node; may be repeated
+    #[arg(long = "http-name", value_name = "HOST")]
+    http_names: Vec<String>,
 
     /// Keep the known nodes in this file, and try them after a restart
     #[arg(long, value_name = "FILE")]
@@ -463,6 +484,8 @@ impl NodeArgs {
             client: self.client,
             gossip: self.gossip,
             advertise: self.advertise,
+            http: self.http,
+            http_names: Some(self.http_names).filter(|names| !names.is_empty()),
             peers: Some(peers).filter(|peers| !peers.is_empty()),
             peer_file: self.peer_file,
             peer_wait: self.peer_wait,

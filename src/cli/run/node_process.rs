@@ -73,6 +73,7 @@ async fn serve(
         network,
         client = %node.client_addr(),
         gossip = %node.gossip_addr(),
+        http = node.http_addr().map(tracing::field::display),
         data = %data,
         key = key.map(tracing::field::display),
         "started"
@@ -144,6 +145,7 @@ fn warn_of_plain_text(config: &Config) {
 /// The one line on standard output, for those who wait for it.
 fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
     let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
+    let http = node.http_addr();
     let mut output = Output::new(json);
     let written = output
         .either(
@@ -153,11 +155,15 @@ fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
                     "network": network,
                     "client": client.to_string(),
                     "gossip": gossip.to_string(),
+                    "http": http.map(|http| http.to_string()),
                 })
             },
             || {
                 let network = printable(network);
-                format!("node {name} of network {network}: clients at {client}, peers at {gossip}")
+                let http = http.map(|http| format!(", HTTP at {http}")).unwrap_or_default();
+                format!(
+                    "node {name} of network {network}: clients at {client}, peers at {gossip}{http}"
+                )
             },
         )
         .and_then(|()| output.flush());
@@ -186,6 +192,8 @@ pub(super) fn start_error(error: NodeError) -> CliError {
         | NodeError::Network(_)
         | NodeError::NoPeers
         | NodeError::Unprotected { .. }
+        | NodeError::HttpUnprotected { .. }
+        | NodeError::HttpSecured { .. }
         | NodeError::KeyNetwork { .. } => CliError::Usage(error.to_string()),
         other => CliError::Failure(other.to_string()),
     }

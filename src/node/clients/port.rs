@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
+use distkv_http::HTTP_CONNECTIONS_MAX;
+
 use super::file_jobs::Saving;
 use crate::engine::Engine;
 use crate::engine::view::StateView;
@@ -19,7 +21,7 @@ use crate::node::membership::identity::SOFTWARE;
 use crate::rt::{self, TcpListener};
 use crate::server::{
     FileJob, FileRefusal, FileReport, LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeStatus,
-    Server, ServerConfig, StorageStatus, TlsSettings,
+    Server, ServerConfig, SilentInfo, StorageStatus, TlsSettings,
 };
 
 /// Starts to serve clients at a port that was opened before.
@@ -38,7 +40,8 @@ pub(in crate::node) fn open(
         durable,
         saving,
     };
-    let shares = Shares::now(config.connections_max);
+    let for_http = if config.http.is_some() { 2 * HTTP_CONNECTIONS_MAX } else { 0 };
+    let shares = Shares::now(config.connections_max, for_http);
     if shares.clients < config.connections_max {
         tracing::warn!(
             "the system allows {} open files: of --max-connections {}, {} clients can be served; \
@@ -191,6 +194,10 @@ impl NodeInfo for ClientPortInfo {
 
     fn storage(&self) -> Option<StorageStatus> {
         self.durable.as_ref().map(|durable| durable.status(rt::now()))
+    }
+
+    fn silent(&self) -> Option<SilentInfo> {
+        self.links.upgrade()?.observed.silent(rt::now())
     }
 
     fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {

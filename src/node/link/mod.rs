@@ -41,6 +41,7 @@ use super::lifecycle::stop::Stop;
 use super::membership::address::HostPort;
 use super::membership::identity::Myself;
 use super::membership::swim::SwimHandle;
+use super::monitoring::observed::Observed;
 use super::security::Keys;
 use crate::engine::changes::{BarArrayPaths, SayFarewell};
 use crate::engine::{CloseReason, Input, LinkId};
@@ -71,6 +72,8 @@ pub(super) struct LinkInfo {
     pub(super) lagging: bool,
     /// Whether it is sealed with a cluster key.
     pub(super) secured: bool,
+    /// What waits to be sent.
+    pub(super) queue_bytes: usize,
 }
 
 /// All links of a node, and what is needed to make them.
@@ -92,6 +95,8 @@ pub(super) struct Links {
     name_held: Mutex<Option<Millis>>,
     /// Fires when a link came or went, or there are new addresses to dial.
     pub(super) changed: Event,
+    /// What the node counts and notices about itself.
+    pub(super) observed: Observed,
 }
 
 impl Links {
@@ -117,6 +122,7 @@ impl Links {
             name_trouble: Mutex::new(None),
             name_held: Mutex::new(None),
             changed: Event::new(),
+            observed: Observed::default(),
         }
     }
 
@@ -179,6 +185,7 @@ impl Links {
                 since: link.since,
                 lagging: link.queue.is_lagging(),
                 secured: link.key.is_some(),
+                queue_bytes: link.queue.bytes(),
             })
             .collect()
     }
@@ -447,6 +454,7 @@ impl Links {
             }
             self.bar_array_paths(&table);
         }
+        self.observed.note_link_end(end.word());
         let name = &link.peer.name;
         let now = rt::now();
         let lived = now.saturating_sub(link.since);

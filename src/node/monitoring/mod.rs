@@ -1,7 +1,21 @@
 //! What a node writes to its log for operators: conflicts, and states that need their attention, each
-//! said soon, repeatedly while it lasts, and when it is over.
+//! said soon, repeatedly while it lasts, and when it is over. And what programs that watch over a node are told:
+//! metrics and health.
+//!
+//! | file | what |
+//! |---|---|
+//! | `auth`, `conflicts`, `memory`, `purge`, `split` | what is written to the log |
+//! | `observed` | what the node counts and notices about itself |
+//! | `health` | the HTTP port: its checks, and its opening |
+//! | `numbers` | the metrics of one moment |
+//! | `process` | what the system says of the process |
 
 pub(super) mod auth;
 pub(super) mod conflicts;
+pub(super) mod health;
 pub(super) mod memory;
+mod numbers;
+pub(super) mod observed;
+mod process;
 pub(super) mod purge;
+pub(super) mod split;
