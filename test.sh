@@ -3,7 +3,7 @@
 # client against real nodes. Stops at the first step that fails.
 #
 # Needs Rust, a C compiler, Python 3.11 with venv, `ip` and `jq` (Debian 12: apt-get install gcc
-# python3-venv iproute2 jq), and root or a kernel that lets users make namespaces;
+# python3-venv iproute2 jq prometheus, whose `promtool` tests alerts), and root or a kernel that lets users make namespaces;
 # the Python client is installed into a virtual environment below the target directory, once.
 # `cargo nextest` and `cargo deny` are used if they are there.
 #

@@ -222,3 +222,6 @@ async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
         tracing::debug!("an HTTP connection has ended: {error}");
     }
 }
+
+#[cfg(test)]
+mod tests;
