@@ -27,6 +27,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod files;
+mod operate;
 mod starts;
 mod tls;
 
@@ -36,12 +37,13 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 8] = [
+const SCENES: [&[Row]; 9] = [
     access::ROWS,
     cluster::ROWS,
     demo::ROWS,
     files::README,
     files::HELP,
+    operate::ROWS,
     starts::ROWS,
     bench::ROWS,
     tls::ROWS,
@@ -114,6 +116,12 @@ fn the_files_of_the_help_are_what_it_says() {
 #[test]
 fn nodes_start_as_the_help_says() {
     inside_own_network(test_name!("nodes_start_as_the_help_says"), || play(starts::ROWS));
+}
+
+#[test]
+fn metrics_and_health_are_told_as_readme_says() {
+    let name = test_name!("metrics_and_health_are_told_as_readme_says");
+    inside_own_network(name, || play(operate::ROWS));
 }
 
 #[test]

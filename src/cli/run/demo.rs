@@ -8,7 +8,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::fail_stop;
-use super::logging::Logging;
+use super::logging::{LogFormat, Logging};
 use super::node_process::{
     GOODBYE_MAX, end_of, listen_for_signals, raise_open_files, start_error, unless_ended,
 };
@@ -30,8 +30,8 @@ Examples:
   distkv-node demo --nodes 5 --port 31000
   distkv-node demo --port 0  # any free ports
 
-Node 1 takes PORT for clients and PORT + 1 for other nodes, node 2 PORT + 10 and PORT + 11, \
-and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept.")]
+Node 1 takes PORT for clients, PORT + 1 for other nodes and PORT + 2 for HTTP (/metrics, \
+/readyz), node 2 PORT + 10 and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept.")]
 pub(in crate::cli) struct DemoArgs {
     /// How many nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
@@ -56,7 +56,7 @@ pub(in crate::cli) struct DemoArgs {
 
 /// Starts the nodes, and returns when they have ended.
 pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
-    let logging = Logging::start(Some(&args.log), "warn", None)?;
+    let logging = Logging::start(Some(&args.log), "warn", None, LogFormat::Text)?;
     fail_stop::install();
     let (ending, _) = listen_for_signals(logging)?;
     raise_open_files();
@@ -89,6 +89,7 @@ async fn start_all(args: &DemoArgs, nodes: &mut Vec<Node>) -> Result<(), CliErro
             network: Some(args.network.clone()),
             client: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index)?)),
             gossip: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 1)?)),
+            http: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 2)?)),
             peers: first.map(|first| vec![first]),
             peer_wait: Some(Duration::ZERO),
             ..Settings::default()
@@ -136,6 +137,7 @@ fn print(args: &DemoArgs, nodes: &[Node]) -> Result<(), CliError> {
     let mut output = Output::new(args.json);
     for node in nodes {
         let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
+        let http = node.http_addr().map(|http| http.to_string());
         output.either(
             || {
                 json!({
@@ -143,12 +145,15 @@ fn print(args: &DemoArgs, nodes: &[Node]) -> Result<(), CliError> {
                     "network": args.network,
                     "client": client.to_string(),
                     "gossip": gossip.to_string(),
+                    "http": http,
                 })
             },
             || {
+                let http = http.as_deref().map(|http| format!(", HTTP at {http}"));
                 format!(
-                    "node {name} of network {}: clients at {client}, peers at {gossip}",
-                    args.network
+                    "node {name} of network {}: clients at {client}, peers at {gossip}{}",
+                    args.network,
+                    http.unwrap_or_default()
                 )
             },
         )?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::logging::{self, Logging};
+use super::logging::{self, LogFormat, Logging};
 use super::settings::{Settings, StartKind, parse_sync};
 use crate::cli::data::value_input::parse_json_option;
 use crate::cli::error::CliError;
@@ -99,6 +99,7 @@ Configuration file (--config):
     client-ca = \"/etc/distkv/staff.pem\"
     client-plaintext = [\"10.1.0.0/16\"]
     log = \"info\"
+    log-format = \"text\"                            # or \"json\"
     init = { site = \"main\" }                       # run only: as TOML
     load = \"saved-state.bin\"                       # run only
 
@@ -343,6 +344,10 @@ struct NodeArgs {
     #[arg(long, value_name = "LEVEL", env = "DISTKV_LOG")]
     log: Option<String>,
 
+    /// How the log's lines look: as text, or as JSON, one object per line [default: text]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
+
     /// Print the line that says where the node is as JSON
     #[arg(long)]
     json: bool,
@@ -470,10 +475,11 @@ impl NodeArgs {
         let from_file = file.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
         let mut settings = own.or(self.settings(peers)).or(from_file);
         let log = settings.log.take();
+        let log_format = settings.log_format.take().unwrap_or_default();
         let json = settings.json.take().unwrap_or(false);
         let threads = settings.threads()?;
         let config = settings.into_config(kind, host_name)?;
-        let logging = Logging::start(log.as_deref(), logging::default_level(), file)?;
+        let logging = Logging::start(log.as_deref(), logging::default_level(), file, log_format)?;
         Ok(Prepared { config, logging, json, threads })
     }
 
@@ -522,6 +528,7 @@ impl NodeArgs {
             init: None,
             load: None,
             log: self.log,
+            log_format: self.log_format,
             json: self.json.then_some(true),
         }
     }

@@ -51,6 +51,11 @@ async fn serve(
 ) -> Result<(), CliError> {
     warn_of_plain_text(&config);
     let key = config.key.as_ref().map(|key| key.file.ring.primary_id());
+    let security = match &config.key {
+        None => "open",
+        Some(key) if key.plaintext_peers => "open, moving to a key",
+        Some(_) => "secured",
+    };
     let key_file = config.key.as_ref().and_then(|key| key.path.clone());
     let network = config.network.clone();
     let data = match &config.data {
@@ -75,6 +80,7 @@ async fn serve(
         gossip = %node.gossip_addr(),
         http = node.http_addr().map(tracing::field::display),
         data = %data,
+        security,
         key = key.map(tracing::field::display),
         "started"
     );

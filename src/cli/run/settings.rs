@@ -10,6 +10,7 @@ use distkv_tls::Ca;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 
+use super::logging::LogFormat;
 use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
 use crate::cli::terminal::units::{parse_bytes, parse_duration};
@@ -118,6 +119,7 @@ pub(in crate::cli) struct Settings {
     pub(in crate::cli) init: Option<Value>,
     pub(in crate::cli) load: Option<PathBuf>,
     pub(in crate::cli) log: Option<String>,
+    pub(in crate::cli) log_format: Option<LogFormat>,
     pub(in crate::cli) json: Option<bool>,
 }
 
@@ -198,6 +200,7 @@ impl Settings {
             init: self.init.or(other.init),
             load: self.load.or(other.load),
             log: self.log.or(other.log),
+            log_format: self.log_format.or(other.log_format),
             json: self.json.or(other.json),
         }
     }

@@ -18,7 +18,7 @@ pub fn commands() -> BTreeSet<String> {
 }
 
 fn is_ours(command: &str) -> bool {
-    let ours = ["distkv-node ", "distkv-bench", "dk ", "alias dk=", "echo "];
+    let ours = ["distkv-node ", "distkv-bench", "dk ", "alias dk=", "echo ", "curl "];
     ours.iter().any(|start| command.starts_with(start))
 }
 
