@@ -83,7 +83,9 @@ impl SilentInfo {
             let (who, how_long) = (names_text(&silent.names), show_ms(silent.since_ms));
             let what = match silent.names.len() {
                 1 => "has been silent for {}: it has failed, or the network is split",
-                _ => "have been silent together for {}: the network is split, or all of them have failed",
+                _ => {
+                    "have been silent together for {}: the network is split, or all of them have failed"
+                }
             };
             let changes = match silent.changes {
                 1 => String::from("1 change"),
@@ -360,7 +362,11 @@ mod tests {
     use super::*;
 
     fn silent(names: &[&str], since_ms: u64, changes: u64) -> SilentMembers {
-        SilentMembers { names: names.iter().map(|name| (*name).to_owned()).collect(), since_ms, changes }
+        SilentMembers {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            since_ms,
+            changes,
+        }
     }
 
     #[test]
@@ -368,8 +374,10 @@ mod tests {
         let alone = SilentInfo { together: vec![silent(&["n2"], 12_000, 1)], with: Vec::new() };
         assert_eq!(
             alone.warnings(),
-            ["n2 has been silent for 12 s: it has failed, or the network is split; this node goes on alone, \
-              1 change since"]
+            [
+                "n2 has been silent for 12 s: it has failed, or the network is split; this node goes on alone, \
+              1 change since"
+            ]
         );
         let together = vec![silent(&["n3", "n4", "n5"], 300_000, 412), silent(&["n6"], 5_000, 0)];
         let with = vec![String::from("n2")];

@@ -311,6 +311,6 @@ fn certificates_of_another_tool_are_used_and_a_clients_certificate_too() {
     let stranger = Authority::new().ca.issue_user("joe", 1, now()).unwrap();
     ticket.certificate = Some(ClientCertificate::from(&stranger));
     let status = cli(&["status", "--ticket", &ticket.to_text().unwrap()]);
-    assert_eq!(status.code, 1, "{status:?}");
+    assert_eq!(status.code, 3, "{status:?}");
     assert!(status.stderr.contains("refuses the client's certificate"), "{status:?}");
 }

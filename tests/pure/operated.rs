@@ -58,10 +58,8 @@ fn alerts_and_dashboard_ask_for_series_that_there_are() {
     for name in [ALERTS, ALERT_CASES, DASHBOARD] {
         let text = text(name);
         // Metrics without a counter's `_total` stand in no expression.
-        let unknown: Vec<_> = names(&text)
-            .into_iter()
-            .filter(|name| !series.contains(*name))
-            .collect();
+        let unknown: Vec<_> =
+            names(&text).into_iter().filter(|name| !series.contains(*name)).collect();
         assert_eq!(unknown, Vec::<&str>::new(), "{name}");
         assert!(names(&text).len() > 10, "{name}: where are they?");
     }
@@ -108,7 +106,9 @@ fn prometheus_finds_nothing_wrong_with_the_alerts_and_each_fires_in_its_case_onl
         let mut command = Command::new("promtool");
         command.args(arguments).current_dir(file("packaging"));
         let output = command.output().unwrap_or_else(|error| {
-            panic!("promtool ({error}) is needed: apt-get install --no-install-recommends prometheus")
+            panic!(
+                "promtool ({error}) is needed: apt-get install --no-install-recommends prometheus"
+            )
         });
         let said = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);

@@ -114,7 +114,9 @@ mod tests {
     use super::*;
     use hyper::Request;
 
-    fn status(build: impl Fn(hyper::http::request::Builder) -> hyper::http::request::Builder) -> u16 {
+    fn status(
+        build: impl Fn(hyper::http::request::Builder) -> hyper::http::request::Builder,
+    ) -> u16 {
         let request = build(Request::builder().uri("/metrics")).body(()).unwrap();
         let hosts = Hosts::new(vec!["N1.example.org".into(), "10.0.0.1".into()]);
         let (head, ()) = request.into_parts();
@@ -135,7 +137,8 @@ mod tests {
         ] {
             assert_eq!(status(|r| r.header("host", host)), 200, "{host}");
         }
-        for host in ["evil.example", "192.0.2.8", "127.0.0.1", "[::1]:5", "localhost.evil.example"] {
+        for host in ["evil.example", "192.0.2.8", "127.0.0.1", "[::1]:5", "localhost.evil.example"]
+        {
             assert_eq!(status(|r| r.header("host", host)), 421, "{host}");
         }
         for host in ["", ":80", "a b", "a:b", "a:123456", "n1/", "user@localhost", "[", "a\"b"] {

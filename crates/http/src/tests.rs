@@ -95,7 +95,10 @@ fn each_page_answers_and_says_what_is_wrong() {
     assert!(status(&none) == "404" && none.contains("\"code\":\"not_found\""), "{none}");
     let port = open_with(Limits::default(), false);
     let ready = get(&port, "/readyz");
-    assert!(status(&ready) == "503" && ready.ends_with("serving: not yet  forged: ok\n"), "{ready}");
+    assert!(
+        status(&ready) == "503" && ready.ends_with("serving: not yet  forged: ok\n"),
+        "{ready}"
+    );
     assert_eq!(status(&get(&port, "/livez")), "200", "that is another question");
 }
 
@@ -119,15 +122,17 @@ fn metrics_come_in_the_format_that_is_asked_for() {
 fn several_requests_come_over_one_connection_and_a_head_has_no_body() {
     let port = open();
     let mut socket = connect(&port);
-    let head = |method: &str, more: &str| format!("{method} /livez HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
-    let requests = head("GET", "") + &head("HEAD", "") + &head("POST", "") + &head("GET", "Connection: close\r\n");
+    let head = |method: &str, more: &str| {
+        format!("{method} /livez HTTP/1.1\r\nHost: localhost\r\n{more}\r\n")
+    };
+    let requests = head("GET", "")
+        + &head("HEAD", "")
+        + &head("POST", "")
+        + &head("GET", "Connection: close\r\n");
     socket.write_all(requests.as_bytes()).unwrap();
     let answers = rest(&socket);
-    let statuses: Vec<&str> = answers
-        .lines()
-        .filter(|line| line.starts_with("HTTP/1.1 "))
-        .map(status)
-        .collect();
+    let statuses: Vec<&str> =
+        answers.lines().filter(|line| line.starts_with("HTTP/1.1 ")).map(status).collect();
     assert_eq!(statuses, ["200", "200", "405", "200"], "{answers}");
     assert_eq!(answers.matches("timer: ok\n").count(), 2, "{answers}");
     assert!(answers.contains("allow: GET, HEAD\r\n"), "{answers}");
@@ -176,7 +181,8 @@ fn hostile_heads_are_refused_and_what_follows_them_is_not_read() {
         assert_eq!(status(&said), expected, "{what}: {said}");
         assert!(!said.contains("distkv_conflicts"), "{what}: the next one was answered: {said}");
     }
-    let by_name = "GET /livez HTTP/1.1\r\nHost: Metrics.example.org:80\r\nConnection: close\r\n\r\n";
+    let by_name =
+        "GET /livez HTTP/1.1\r\nHost: Metrics.example.org:80\r\nConnection: close\r\n\r\n";
     assert_eq!(status(&answer(&port, by_name)), "200");
     assert_eq!(status(&get(&port, "/livez")), "200", "others are unharmed");
 }
@@ -184,7 +190,9 @@ fn hostile_heads_are_refused_and_what_follows_them_is_not_read() {
 #[test]
 fn heads_are_bounded_in_bytes_and_fields() {
     let port = open();
-    let head = |fields: &str| format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+    let head = |fields: &str| {
+        format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n")
+    };
     let long = format!("A: {}\r\n", "x".repeat(HTTP_HEAD_BYTES_MAX));
     assert_eq!(status(&answer(&port, &head(&long))), "431");
     let fitting = format!("A: {}\r\n", "x".repeat(HTTP_HEAD_BYTES_MAX / 2));

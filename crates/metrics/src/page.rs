@@ -40,7 +40,10 @@ mod tests {
     #[test]
     fn a_row_has_name_kind_labels_and_help() {
         let rows = rows();
-        assert!(rows.contains("| `distkv_conflicts_total` | counter |  | Conflicts that"), "{rows}");
+        assert!(
+            rows.contains("| `distkv_conflicts_total` | counter |  | Conflicts that"),
+            "{rows}"
+        );
         assert!(rows.contains("| gauge | `kind`: `live`, `deleted` | Entries"), "{rows}");
         assert_eq!(rows.lines().count(), METRICS.len() + 2);
     }

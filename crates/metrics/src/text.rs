@@ -34,7 +34,8 @@ impl Format {
                 match field.split_once('=') {
                     Some(("q", q)) => weight = q.parse().unwrap_or(0.0),
                     Some(("version", v)) => {
-                        is_version_known = matches!(v.trim_matches('"'), "1.0.0" | "0.0.1" | "0.0.4");
+                        is_version_known =
+                            matches!(v.trim_matches('"'), "1.0.0" | "0.0.1" | "0.0.4");
                     }
                     _ => {}
                 }
@@ -45,7 +46,11 @@ impl Format {
                 _ => {}
             }
         }
-        if open > 0.0 && open >= plain.unwrap_or(0.0) { Self::OpenMetrics } else { Self::Prometheus }
+        if open > 0.0 && open >= plain.unwrap_or(0.0) {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
     }
 
     /// What the answer's `Content-Type` says.
@@ -92,7 +97,8 @@ impl Collector for Told {
                     continue;
                 }
                 let names = metric.labels.iter().map(|label| label.name());
-                let labels: Vec<(&str, &str)> = names.zip(values.iter().map(String::as_str)).collect();
+                let labels: Vec<(&str, &str)> =
+                    names.zip(values.iter().map(String::as_str)).collect();
                 let mut of_series = of_metric.encode_family(&labels)?;
                 encode_number(&mut of_series, metric, number)?;
             }
@@ -174,7 +180,9 @@ mod tests {
         assert_eq!(series(&open), series(&plain));
         assert!(open.ends_with("# EOF\n") && !plain.contains("# EOF"));
         assert!(open.contains("# TYPE distkv_conflicts counter\n"), "{open}");
-        assert!(plain.contains("# TYPE distkv_conflicts_total counter\ndistkv_conflicts_total 3\n"));
+        assert!(
+            plain.contains("# TYPE distkv_conflicts_total counter\ndistkv_conflicts_total 3\n")
+        );
         assert!(plain.contains("# TYPE distkv_resync_seconds gauge\ndistkv_resync_seconds 1.5\n"));
         assert!(plain.contains("{node=\"n1\",network=\"a \\\"b\\\"\\\\\\n\",sync=\"memory\"} 1\n"));
         assert!(plain.contains("distkv_log_sync_seconds_bucket{le=\"+Inf\"} 0\n"), "{plain}");

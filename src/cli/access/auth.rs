@@ -17,7 +17,8 @@ Examples:
 
 That is a change of the data (the entry :n.auth), so it counts in the whole network. A node that has a cluster key asks for logins whatever it says. Connections without a login are closed when it is switched on, this one included.
 
-Exit code: 0 done, 1 refused or the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 7 it may \
+have been done.")]
 pub(in crate::cli) struct AuthArgs {
     #[command(subcommand)]
     command: AuthCommand,

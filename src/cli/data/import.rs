@@ -136,15 +136,13 @@ async fn import<R: io::Read>(
             match reply {
                 Ok(reply) if reply.bool("changed") == Some(false) => done.unchanged += 1,
                 Ok(_) => done.changed += 1,
-                Err(CliError::Failure(why)) if args.if_new && why.contains("(already_exists)") => {
+                Err(error) if args.if_new && error.has_code("already_exists") => {
                     done.unchanged += 1;
                 }
-                Err(CliError::Failure(why)) => {
+                Err(error) => {
                     let (line, path) = (request.line, printable(&request.path).into_owned());
-                    let text = format!("line {line} ({path}): {why}");
-                    return Err(CliError::Failure(text));
+                    return Err(error.said(|why| format!("line {line} ({path}): {why}")));
                 }
-                Err(other) => return Err(other),
             }
         }
         look(lines.bytes);

@@ -19,9 +19,8 @@ use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
     CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, HttpConfig,
-    IpNetwork,
-    KeyConfig, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start, SyncPolicy,
-    TlsConfig,
+    IpNetwork, KeyConfig, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start,
+    SyncPolicy, TlsConfig,
 };
 use crate::protocol::json::value_from_json;
 

@@ -97,7 +97,8 @@ impl Inner {
         let beats = [("timer", self.links.observed.beat()), ("membership", self.swim.beat())];
         let check = |(what, beat): (&'static str, Millis)| {
             let silent_ms = now.saturating_sub(beat);
-            let fault = (silent_ms > BEAT_MS).then(|| format!("stands for {} s", silent_ms / 1_000));
+            let fault =
+                (silent_ms > BEAT_MS).then(|| format!("stands for {} s", silent_ms / 1_000));
             Check::new(what, fault)
         };
         beats.map(check).to_vec()

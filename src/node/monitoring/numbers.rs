@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use distkv_metrics::{Name, Numbers};
 
+use crate::engine::delete::GroupView;
 use crate::engine::view::PeerView;
 use crate::engine::{Engine, EngineCounters, MemoryExcess};
-use crate::engine::delete::GroupView;
 use crate::membership::MemberState;
 use crate::model::ids::{Incarnation, Millis, Tick};
 use crate::model::seen::Seen;

@@ -158,7 +158,8 @@ impl SplitWatch {
                 Presence::Silent => {}
             }
         }
-        let is_gone = |name: &&NodeName| !matches!(present.get(*name), Some(is) if *is < Presence::Left);
+        let is_gone =
+            |name: &&NodeName| !matches!(present.get(*name), Some(is) if *is < Presence::Left);
         let lost: Vec<NodeName> = self.here.iter().filter(is_gone).cloned().collect();
         for name in lost {
             self.here.remove(&name);
@@ -218,7 +219,8 @@ impl SplitWatch {
             let missed_for = if split.were == 1 { forget_after_ms } else { MISSED_TOGETHER_MS };
             now.saturating_sub(split.since) < missed_for
         });
-        while self.splits.iter().map(|split| split.names.len()).sum::<usize>() > SILENT_MEMBERS_MAX {
+        while self.splits.iter().map(|split| split.names.len()).sum::<usize>() > SILENT_MEMBERS_MAX
+        {
             self.splits.remove(0);
         }
     }
@@ -249,7 +251,12 @@ mod tests {
         list.iter().map(|(name, is)| (NodeName::new(name).unwrap(), *is)).collect()
     }
 
-    fn look(watch: &mut SplitWatch, list: &[(&str, Presence)], known: u64, now: Millis) -> Vec<News> {
+    fn look(
+        watch: &mut SplitWatch,
+        list: &[(&str, Presence)],
+        known: u64,
+        now: Millis,
+    ) -> Vec<News> {
         watch.look(&members(list), known, FORGET_MS, now)
     }
 
@@ -303,7 +310,8 @@ mod tests {
         look(&mut watch, &[("b", Here), ("c", Here), ("d", Here)], 1, 0);
         assert_eq!(look(&mut watch, &[("b", Left), ("c", Here), ("d", Here)], 1, 1_000), []);
         assert_eq!(look(&mut watch, &[("c", Silent), ("d", Silent)], 1, 2_000).len(), 1);
-        let told = |watch: &SplitWatch, now| watch.silent(now).map(|told| told.together[0].names.clone());
+        let told =
+            |watch: &SplitWatch, now| watch.silent(now).map(|told| told.together[0].names.clone());
         look(&mut watch, &[], 1, FORGET_MS * 3);
         assert_eq!(told(&watch, FORGET_MS * 3).unwrap(), ["c", "d"]);
         // One of them says farewell after all.

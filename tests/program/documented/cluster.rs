@@ -2,7 +2,7 @@
 
 use super::stage::{Row, down, follow, hidden, run, run_to, until, up};
 
-const CODE_1: &[i32] = &[1];
+const PRECONDITION: &[i32] = &[5];
 
 pub const ROWS: &[Row] = &[
     run(0, "distkv-node key new --network plant --to key", &["of network plant is in key\n"]),
@@ -53,7 +53,7 @@ pub const ROWS: &[Row] = &[
     run_to(
         0,
         "distkv-node set site.count 6 --chain n1~e9001b2c3d4e:17",
-        CODE_1,
+        PRECONDITION,
         &["chain_mismatch", "n1~e9001b2c3d4e:17"],
     ),
     run(0, "distkv-node tree", &["site.lock   true\n"]),

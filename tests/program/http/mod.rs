@@ -107,8 +107,8 @@ fn a_port_that_other_machines_reach_is_refused_before_anything_is_answered() {
     assert!(open.contains("--insecure") && open.contains("metrics"), "{open}");
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key").to_str().unwrap().to_owned();
-    let made = Command::new(PROGRAM).args(["key", "new", "--network", "plant", "--to", &key]);
-    let made = { made }.output().unwrap();
+    let mut made = Command::new(PROGRAM);
+    let made = made.args(["key", "new", "--network", "plant", "--to", &key]).output().unwrap();
     assert!(made.status.success(), "{made:?}");
     let secured = refused(&["--http", "0.0.0.0:0", "--key", &key]);
     assert!(secured.contains("loopback only") && secured.contains("no login yet"), "{secured}");
@@ -171,7 +171,8 @@ fn a_split_is_loud_on_both_sides_and_so_is_its_end() {
         });
         assert_eq!(metric(&nodes[0], "distkv_split_members"), 0.0);
         hosts.cut();
-        let expected = [(vec!["n2"], vec!["n1"]), (vec!["n2"], vec!["n0"]), (vec!["n0", "n1"], vec![])];
+        let expected =
+            [(vec!["n2"], vec!["n1"]), (vec!["n2"], vec!["n0"]), (vec!["n0", "n1"], vec![])];
         for (node, (names, with)) in nodes.iter().zip(&expected) {
             // Both may go at moments that differ by seconds.
             let found = wait_until("the others are missed", || {

@@ -26,7 +26,7 @@ fn a_type_is_made_asked_for_obeyed_and_removed() {
     assert_eq!(at(&node, &["match", "set", "lamps.+.level", "percent"]).code, 0);
 
     let done = at(&node, &["set", "lamps.hall.level", "101"]);
-    assert_eq!(done.code, 1, "{}", done.stdout);
+    assert_eq!(done.code, 3, "{}", done.stdout);
     assert!(done.stderr.contains("101 is greater than the maximum of 100"), "{}", done.stderr);
     assert_eq!(at(&node, &["set", "lamps.hall.level", "100"]).code, 0);
     assert_eq!(at(&node, &["set", "lamps.hall.name", "\"hall\""]).code, 0);

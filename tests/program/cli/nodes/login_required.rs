@@ -104,7 +104,7 @@ fn a_network_that_was_loaded_with_authorisation_on_is_served_to_nobody_without_a
             assert_eq!((json.code, told["ready"].as_bool()), (1, Some(false)));
             assert!(told["closed"].as_str().unwrap().contains("password"));
             let get = at(node.client, &["get", "site.secret"]);
-            assert_eq!((get.code, get.stdout.as_str()), (1, ""));
+            assert_eq!((get.code, get.stdout.as_str()), (3, ""));
             assert!(get.stderr.contains("(auth_required)"), "{}", get.stderr);
             wait_until("the log says why", || {
                 let log = node.log().join("\n");
@@ -129,7 +129,7 @@ fn a_node_that_ignores_authorisation_serves_what_peers_have_and_can_switch_it_of
     });
     // Nodes replicate all the same, in both directions.
     assert_eq!(at(n2.client, &["set", "site.lamp", "7", "--copies", "1"]).code, 0);
-    assert_eq!(at(n1.client, &["get", "site.lamp"]).code, 1);
+    assert_eq!(at(n1.client, &["get", "site.lamp"]).code, 3);
     // It can be switched off there.
     let deleted = at(n2.client, &["delete", ":n.auth", "--copies", "1"]);
     assert_eq!(deleted.code, 0, "{}", deleted.stderr);
