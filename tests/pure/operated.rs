@@ -57,7 +57,6 @@ fn alerts_and_dashboard_ask_for_series_that_there_are() {
     let series = series();
     for name in [ALERTS, ALERT_CASES, DASHBOARD] {
         let text = text(name);
-        // Metrics without a counter's `_total` stand in no expression.
         let unknown: Vec<_> =
             names(&text).into_iter().filter(|name| !series.contains(*name)).collect();
         assert_eq!(unknown, Vec::<&str>::new(), "{name}");

@@ -127,6 +127,12 @@ impl Outcome {
 }
 
 impl CliError {
+    /// There is no such thing.
+    #[must_use]
+    pub fn not_found(text: String) -> CliError {
+        CliError::Request { outcome: Outcome::NotFound, code: None, text }
+    }
+
     /// The same, with another text.
     #[must_use]
     pub fn said(self, say: impl FnOnce(String) -> String) -> CliError {

@@ -228,7 +228,7 @@ async fn list(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
 async fn show(remote: &Remote, name: &str, output: &mut Output) -> Result<(), CliError> {
     let patterns = patterns(remote, name).await?;
     if patterns.is_empty() {
-        return Err(CliError::Failure(format!("there is no access list {name:?}")));
+        return Err(CliError::not_found(format!("there is no access list {name:?}")));
     }
     let mut table = Table::with_head(&["PATTERN", "ALLOWS"]);
     let mut has_default = false;

@@ -59,7 +59,7 @@ pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
     let reach = args.remote.reach().await?;
     let reply = reach.request(action, fields, &args.path, RequestKind::Read).await?;
     let Some(value) = reply.get("value") else {
-        return Err(CliError::Failure(format!("{} has no value", args.path)));
+        return Err(CliError::not_found(format!("{} has no value", args.path)));
     };
     let mut output = Output::new(args.remote.json);
     match &args.msgpack {

@@ -38,7 +38,8 @@ differs from what is there is set, as `set` does it: it replaces what is there, 
 back what was deleted. Lines with \"deleted\": true are skipped unless --deletions is given. \
 To restore entries with their history instead, see `snapshot restore`.
 
-Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage.")]
+Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage, 3 a \
+line was refused, 5 its precondition does not hold, 6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct ImportArgs {
     /// The file; '-' is standard input
     #[arg(value_name = "FILE")]

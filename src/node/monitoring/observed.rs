@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use distkv_metrics::{Histogram, HistogramNumbers, Name};
 use parking_lot::Mutex;
 
-use super::split::{News, Presence, SplitWatch};
-use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
+use super::split::{Network, News, SplitWatch};
+use crate::model::ids::{Incarnation, Millis, Tick};
 use crate::rt;
 use crate::server::SilentInfo;
 
@@ -77,12 +77,11 @@ impl Observed {
     /// See [`SplitWatch::look`].
     pub(in crate::node) fn look_for_splits(
         &self,
-        present: &BTreeMap<NodeName, Presence>,
-        known: u64,
+        network: &Network,
         forget_after_ms: Millis,
         now: Millis,
     ) -> Vec<News> {
-        self.splits.lock().look(present, known, forget_after_ms, now)
+        self.splits.lock().look(network, forget_after_ms, now)
     }
 
     /// Who is silent.
@@ -129,10 +128,7 @@ impl Lag {
         while self.samples.len() > SAMPLES_MAX {
             self.samples.pop_front();
         }
-        match is_missing {
-            true => self.missing_since.get_or_insert(now),
-            false => return self.missing_since = None,
-        };
+        self.missing_since = is_missing.then(|| self.missing_since.unwrap_or(now));
     }
 
     /// The age of the oldest own change that a peer with this acknowledgement lacks, milliseconds; at most as

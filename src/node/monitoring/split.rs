@@ -3,12 +3,14 @@
 //! who is silent, since when, how many changes were made since, and with whom this node goes on.
 //!
 //! A member that leaves says so, and is not missed. One that is silent is, until it is back, has left, or is
-//! forgotten: alone, when `--forget-down-after` is over; of several that went together, after a week.
+//! forgotten: when it is taken off the Delete group; alone, when `--forget-down-after` is over; of several that
+//! went together, after a week.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::Engine;
 use crate::membership::MemberState;
 use crate::model::ids::{Millis, NodeName};
 use crate::node::link::Links;
@@ -30,9 +32,13 @@ const SILENT_MEMBERS_MAX: usize = 4_096;
 pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Millis) {
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
         let present = present(&links);
-        let known = links.hub.read(|engine| engine.seen().count());
         let now = rt::now();
-        for news in links.observed.look_for_splits(&present, known, forget_after_ms, now) {
+        let look = |engine: &Engine| (engine.seen().count(), engine.group_view(now).config);
+        let (known, config) = links.hub.read(look);
+        let listed = config.iter().flat_map(|config| config.members());
+        let network =
+            Network { present, known, listed: listed.map(|member| member.name.clone()).collect() };
+        for news in links.observed.look_for_splits(&network, forget_after_ms, now) {
             match news {
                 News::Silent(text) => tracing::warn!("{text}"),
                 News::Back(text) => tracing::warn!("{text}"),
@@ -62,6 +68,17 @@ fn present(links: &Links) -> BTreeMap<NodeName, Presence> {
     }
     present.remove(&links.me.name);
     present
+}
+
+/// What is looked at.
+#[derive(Clone, Default, Debug)]
+pub(in crate::node) struct Network {
+    /// The members but this node.
+    present: BTreeMap<NodeName, Presence>,
+    /// How many changes are known here.
+    known: u64,
+    /// The members of the Delete group.
+    listed: BTreeSet<NodeName>,
 }
 
 /// How a member is.
@@ -101,6 +118,8 @@ struct Split {
     /// How many changes were known here then.
     known: u64,
     names: BTreeSet<NodeName>,
+    /// Of these, those that have been on the Delete group's list meanwhile: who is taken off it is forgotten.
+    listed: BTreeSet<NodeName>,
     /// How many they were, with those that are back.
     were: usize,
     said_at: Option<Millis>,
@@ -126,14 +145,14 @@ impl SplitWatch {
         Some(SilentInfo { together: self.splits.iter().map(of).collect(), with })
     }
 
-    /// Looks at the members. `known`: how many changes are known here.
+    /// Looks at the members.
     pub(in crate::node) fn look(
         &mut self,
-        present: &BTreeMap<NodeName, Presence>,
-        known: u64,
+        network: &Network,
         forget_after_ms: Millis,
         now: Millis,
     ) -> Vec<News> {
+        let (present, known) = (&network.present, network.known);
         self.known = known;
         let mut back = BTreeSet::new();
         for (name, is) in present {
@@ -167,7 +186,7 @@ impl SplitWatch {
             self.lose(name, since, known);
         }
         let mut news = self.returns(&back, now);
-        self.forget(forget_after_ms, now);
+        self.forget(&network.listed, forget_after_ms, now);
         news.extend(self.say(now));
         news
     }
@@ -186,7 +205,8 @@ impl SplitWatch {
             None => {
                 self.count += 1;
                 let names = BTreeSet::from([name]);
-                self.splits.push(Split { since, known, names, were: 1, said_at: None });
+                let listed = BTreeSet::new();
+                self.splits.push(Split { since, known, names, listed, were: 1, said_at: None });
             }
         }
     }
@@ -214,8 +234,14 @@ impl SplitWatch {
         news
     }
 
-    fn forget(&mut self, forget_after_ms: Millis, now: Millis) {
-        self.splits.retain(|split| {
+    fn forget(&mut self, listed: &BTreeSet<NodeName>, forget_after_ms: Millis, now: Millis) {
+        self.splits.retain_mut(|split| {
+            split.listed.extend(split.names.intersection(listed).cloned());
+            let was_listed = &split.listed;
+            split.names.retain(|name| !was_listed.contains(name) || listed.contains(name));
+            if split.names.is_empty() {
+                return false;
+            }
             let missed_for = if split.were == 1 { forget_after_ms } else { MISSED_TOGETHER_MS };
             now.saturating_sub(split.since) < missed_for
         });
@@ -257,7 +283,23 @@ mod tests {
         known: u64,
         now: Millis,
     ) -> Vec<News> {
-        watch.look(&members(list), known, FORGET_MS, now)
+        let network = Network { present: members(list), known, listed: BTreeSet::new() };
+        watch.look(&network, FORGET_MS, now)
+    }
+
+    #[test]
+    fn who_is_taken_off_the_delete_group_is_forgotten() {
+        let mut watch = SplitWatch::default();
+        let listed = |name: &str| BTreeSet::from([NodeName::new(name).unwrap()]);
+        let present = members(&[("b", Here), ("c", Here)]);
+        let mut network = Network { present, known: 1, listed: listed("b") };
+        watch.look(&network, FORGET_MS, 0);
+        network.present = members(&[("b", Silent), ("c", Silent)]);
+        assert_eq!(watch.look(&network, FORGET_MS, 1_000).len(), 1);
+        network.listed = listed("d");
+        assert_eq!(watch.look(&network, FORGET_MS, 2_000), []);
+        let told = watch.silent(2_000).unwrap();
+        assert_eq!(told.together[0].names, ["c"], "it was never listed");
     }
 
     #[test]

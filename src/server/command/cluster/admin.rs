@@ -202,9 +202,10 @@ fn warnings(
     let of_memory = excess.map(MemoryExcess::text);
     let silent = cx.shared.info.silent();
     let of_silent = silent.iter().flat_map(SilentInfo::warnings);
-    let mut all: Vec<String> = of_silent.chain(of_storage).chain(of_log).chain(of_memory).collect();
+    let mut all: Vec<String> = of_storage.chain(of_log).chain(of_memory).collect();
     all.extend(unenforced_warnings(&tree));
     all.extend(roles.warnings.iter().cloned());
+    all.extend(of_silent);
     all
 }
 
