@@ -79,6 +79,8 @@ pub(in crate::node) struct Network {
     known: u64,
     /// The members of the Delete group.
     listed: BTreeSet<NodeName>,
+    /// The nodes that a link stands to.
+    linked: BTreeSet<NodeName>,
 }
 
 /// How a member is.
@@ -106,6 +108,11 @@ pub(in crate::node) struct SplitWatch {
     /// Of these, those that have not answered lately: when that began, and what was known here then.
     doubtful: BTreeMap<NodeName, (Millis, u64)>,
     splits: Vec<Split>,
+    /// The members of the Delete group at the last look.
+    listed: BTreeSet<NodeName>,
+    /// Members that were taken off it while they were not linked: an operator has forgotten them, perhaps before
+    /// their silence was noticed here.
+    forgotten: BTreeSet<NodeName>,
     /// How often members have gone silent.
     count: u64,
     /// What is known here now.
@@ -118,8 +125,6 @@ struct Split {
     /// How many changes were known here then.
     known: u64,
     names: BTreeSet<NodeName>,
-    /// Of these, those that have been on the Delete group's list meanwhile: who is taken off it is forgotten.
-    listed: BTreeSet<NodeName>,
     /// How many they were, with those that are back.
     were: usize,
     said_at: Option<Millis>,
@@ -154,6 +159,9 @@ impl SplitWatch {
     ) -> Vec<News> {
         let (present, known) = (&network.present, network.known);
         self.known = known;
+        let before = std::mem::replace(&mut self.listed, network.listed.clone());
+        self.forgotten.extend(before.difference(&network.listed).cloned());
+        self.forgotten.retain(|name| !network.linked.contains(name));
         let mut back = BTreeSet::new();
         for (name, is) in present {
             match is {
@@ -182,11 +190,15 @@ impl SplitWatch {
         let lost: Vec<NodeName> = self.here.iter().filter(is_gone).cloned().collect();
         for name in lost {
             self.here.remove(&name);
+            if self.forgotten.contains(&name) {
+                self.doubtful.remove(&name);
+                continue;
+            }
             let (since, known) = self.doubtful.remove(&name).unwrap_or((now, known));
             self.lose(name, since, known);
         }
         let mut news = self.returns(&back, now);
-        self.forget(&network.listed, forget_after_ms, now);
+        self.forget(forget_after_ms, now);
         news.extend(self.say(now));
         news
     }
@@ -205,8 +217,7 @@ impl SplitWatch {
             None => {
                 self.count += 1;
                 let names = BTreeSet::from([name]);
-                let listed = BTreeSet::new();
-                self.splits.push(Split { since, known, names, listed, were: 1, said_at: None });
+                self.splits.push(Split { since, known, names, were: 1, said_at: None });
             }
         }
     }
@@ -234,17 +245,18 @@ impl SplitWatch {
         news
     }
 
-    fn forget(&mut self, listed: &BTreeSet<NodeName>, forget_after_ms: Millis, now: Millis) {
+    fn forget(&mut self, forget_after_ms: Millis, now: Millis) {
+        let forgotten = std::mem::take(&mut self.forgotten);
         self.splits.retain_mut(|split| {
-            split.listed.extend(split.names.intersection(listed).cloned());
-            let was_listed = &split.listed;
-            split.names.retain(|name| !was_listed.contains(name) || listed.contains(name));
+            split.names.retain(|name| !forgotten.contains(name));
             if split.names.is_empty() {
                 return false;
             }
             let missed_for = if split.were == 1 { forget_after_ms } else { MISSED_TOGETHER_MS };
             now.saturating_sub(split.since) < missed_for
         });
+        // It counts as long as the others still take it for a member.
+        self.forgotten = forgotten.intersection(&self.here).cloned().collect();
         while self.splits.iter().map(|split| split.names.len()).sum::<usize>() > SILENT_MEMBERS_MAX
         {
             self.splits.remove(0);
@@ -283,7 +295,7 @@ mod tests {
         known: u64,
         now: Millis,
     ) -> Vec<News> {
-        let network = Network { present: members(list), known, listed: BTreeSet::new() };
+        let network = Network { present: members(list), known, ..Network::default() };
         watch.look(&network, FORGET_MS, now)
     }
 
@@ -292,14 +304,44 @@ mod tests {
         let mut watch = SplitWatch::default();
         let listed = |name: &str| BTreeSet::from([NodeName::new(name).unwrap()]);
         let present = members(&[("b", Here), ("c", Here)]);
-        let mut network = Network { present, known: 1, listed: listed("b") };
+        let linked = members(&[("b", Here), ("c", Here)]).into_keys().collect();
+        let mut network = Network { present, known: 1, listed: listed("b"), linked };
         watch.look(&network, FORGET_MS, 0);
+        // While it is linked, another one has just taken its place.
+        network.listed = listed("c");
+        watch.look(&network, FORGET_MS, 1_000);
+        network.listed = listed("b");
+        watch.look(&network, FORGET_MS, 1_500);
+        network.linked = BTreeSet::new();
         network.present = members(&[("b", Silent), ("c", Silent)]);
-        assert_eq!(watch.look(&network, FORGET_MS, 1_000).len(), 1);
+        assert_eq!(watch.look(&network, FORGET_MS, 2_000).len(), 1);
         network.listed = listed("d");
-        assert_eq!(watch.look(&network, FORGET_MS, 2_000), []);
-        let told = watch.silent(2_000).unwrap();
-        assert_eq!(told.together[0].names, ["c"], "it was never listed");
+        assert_eq!(watch.look(&network, FORGET_MS, 3_000), []);
+        let told = watch.silent(3_000).unwrap();
+        assert_eq!(told.together[0].names, ["c"]);
+    }
+
+    #[test]
+    fn who_was_forgotten_before_its_silence_is_noticed_is_not_missed() {
+        let mut watch = SplitWatch::default();
+        let mut network = Network {
+            present: members(&[("b", Here), ("c", Here)]),
+            listed: BTreeSet::from([NodeName::new("b").unwrap()]),
+            ..Network::default()
+        };
+        watch.look(&network, FORGET_MS, 0);
+        network.listed = BTreeSet::new();
+        watch.look(&network, FORGET_MS, 1_000);
+        network.present = members(&[("b", Doubtful), ("c", Here)]);
+        watch.look(&network, FORGET_MS, 2_000);
+        network.present = members(&[("b", Silent), ("c", Here)]);
+        assert_eq!(watch.look(&network, FORGET_MS, 3_000), []);
+        assert_eq!(watch.silent(3_000), None);
+        // It comes again, and is missed again.
+        network.present = members(&[("b", Here), ("c", Here)]);
+        watch.look(&network, FORGET_MS, 4_000);
+        network.present = members(&[("b", Silent), ("c", Here)]);
+        assert_eq!(watch.look(&network, FORGET_MS, 5_000).len(), 1);
     }
 
     #[test]
