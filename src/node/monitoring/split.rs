@@ -36,8 +36,12 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
         let look = |engine: &Engine| (engine.seen().count(), engine.group_view(now).config);
         let (known, config) = links.hub.read(look);
         let listed = config.iter().flat_map(|config| config.members());
-        let network =
-            Network { present, known, listed: listed.map(|member| member.name.clone()).collect() };
+        let network = Network {
+            present,
+            known,
+            listed: listed.map(|member| member.name.clone()).collect(),
+            linked: links.infos().into_iter().map(|link| link.peer.name).collect(),
+        };
         for news in links.observed.look_for_splits(&network, forget_after_ms, now) {
             match news {
                 News::Silent(text) => tracing::warn!("{text}"),
