@@ -51,8 +51,12 @@ pub(super) async fn report(links: Arc<Links>) {
         if !reports.is_empty() {
             let table = links.hub.read(|e| Arc::clone(e.table()));
             for report in &reports {
-                if matches!(report, Report::CatchUpFailed { .. }) {
-                    links.observed.note_failed_catch_up();
+                match report {
+                    Report::CatchUpFailed { .. } => links.observed.note_failed_catch_up(),
+                    Report::GroupChanged { config } => {
+                        links.observed.note_group(config.members().iter().map(|m| m.name.clone()));
+                    }
+                    _ => {}
                 }
                 log(&links.hub, report, &table);
             }

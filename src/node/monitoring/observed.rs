@@ -8,7 +8,7 @@ use distkv_metrics::{Histogram, HistogramNumbers, Name};
 use parking_lot::Mutex;
 
 use super::split::{Network, News, SplitWatch};
-use crate::model::ids::{Incarnation, Millis, Tick};
+use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
 use crate::rt;
 use crate::server::SilentInfo;
 
@@ -82,6 +82,11 @@ impl Observed {
         now: Millis,
     ) -> Vec<News> {
         self.splits.lock().look(network, forget_after_ms, now)
+    }
+
+    /// The Delete group has these members now.
+    pub(in crate::node) fn note_group(&self, members: impl Iterator<Item = NodeName>) {
+        self.splits.lock().note_listed(members.collect());
     }
 
     /// Who is silent.

@@ -154,6 +154,12 @@ impl SplitWatch {
         Some(SilentInfo { together: self.splits.iter().map(of).collect(), with })
     }
 
+    /// The Delete group has these members now. Between two looks it may have changed more than once.
+    pub(in crate::node) fn note_listed(&mut self, listed: BTreeSet<NodeName>) {
+        let before = std::mem::replace(&mut self.listed, listed);
+        self.forgotten.extend(before.difference(&self.listed).cloned());
+    }
+
     /// Looks at the members.
     pub(in crate::node) fn look(
         &mut self,
@@ -163,8 +169,7 @@ impl SplitWatch {
     ) -> Vec<News> {
         let (present, known) = (&network.present, network.known);
         self.known = known;
-        let before = std::mem::replace(&mut self.listed, network.listed.clone());
-        self.forgotten.extend(before.difference(&network.listed).cloned());
+        self.note_listed(network.listed.clone());
         self.forgotten.retain(|name| !network.linked.contains(name));
         let mut back = BTreeSet::new();
         for (name, is) in present {
