@@ -14,6 +14,8 @@
 //! | [`hub`] | no I/O, but locks | the one lock around the engine, and the queues in which outputs leave |
 //! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
 //! | [`durable`](distkv_durable) | yes | what a data directory's node starts with, and who writes its log |
+//! | [`metrics`](distkv_metrics) | yes | the table of metrics, and their text |
+//! | [`http`](distkv_http) | no | the HTTP port: metrics and health |
 //! | [`secure`] | yes | the cluster key, key files, sealed links and datagrams |
 //! | [`server`] | no | client connections |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |

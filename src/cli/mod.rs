@@ -83,11 +83,18 @@ Exit codes:
   1  failed; also: `get` found no value, `status` is not ready, `wait` timed
      out, `verify` or `snapshot diff` found a difference
   2  usage: an option, configuration file, path or value is not valid
-  3  `run`, `join`: the network refuses the node until something is changed;
-     its name is taken, or all peers are of another network
+  3  refused: by a node, because of rights, a limit or the value itself; of
+     `run` and `join`: by the network, until something is changed; the name is
+     taken, or all peers are of another network
   4  `run`, `join`, `demo`: the node has found a defect of its own and ended at
      once; restart it, and report what it has printed
-  130  `bench` was interrupted"
+  5  a precondition does not hold (--if-new, --if-value, --chain): nothing was
+     changed
+  6  no node was reached, or none that was is ready: nothing was done
+  7  the answer did not come: it may have been done; look before you repeat it
+  130  `bench` was interrupted
+  With --json, an error is a line of JSON on standard error: {\"error\": TEXT,
+  \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}."
 );
 
 /// A masterless, gossip-replicated, in-memory key-value node
@@ -213,13 +220,16 @@ impl Command {
 
 /// Runs one command line (the program's name first), to its end. Prints what there is to print.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // Behind `--` there are no options.
+    let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     let done = match Cli::try_parse_from(args) {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
         Err(error) => return error::explain(&error).into(),
     };
     match done {
         Ok(()) => EXIT_OK.into(),
-        Err(error) => error.tell().into(),
+        Err(error) => error.tell(is_json).into(),
     }
 }
 

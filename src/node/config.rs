@@ -20,6 +20,8 @@ pub use crate::server::{IpNetwork, NetworkError};
 
 /// The default port for peers (TCP) and SWIM (UDP).
 pub const GOSSIP_PORT: u16 = 27587;
+/// The HTTP port unless told otherwise.
+pub const HTTP_PORT: u16 = 27585;
 /// The network's default name.
 pub const NETWORK: &str = "distkv";
 
@@ -113,6 +115,18 @@ pub struct Config {
     pub isolated_logins: Option<Duration>,
     /// TLS at the client port; none: plain text.
     pub tls: Option<TlsConfig>,
+    /// The port for metrics and health; none: there is none.
+    pub http: Option<HttpConfig>,
+}
+
+/// The port for metrics and health.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpConfig {
+    /// `host:port`; port 0 takes a free one.
+    pub address: String,
+    /// Hosts that requests may name, besides `localhost`, the address that they came in at, and the node's
+    /// advertised host.
+    pub names: Vec<String>,
 }
 
 /// How the client port uses TLS.

@@ -71,6 +71,25 @@ pub enum NodeError {
         /// The network's name.
         network: String,
     },
+    /// An HTTP port that other machines reach, and nothing that says that this is wanted.
+    #[error(
+        "the http port {addr} is open to other machines, and everybody who reaches it could read the node's \
+         metrics; choose one on loopback, or say --insecure where nobody else is in the network"
+    )]
+    HttpUnprotected {
+        /// Where.
+        addr: SocketAddr,
+    },
+    /// An HTTP port of a secured node that other machines reach.
+    #[error(
+        "the http port {addr} is open to other machines; a node with --key serves HTTP on loopback only, \
+         because HTTP has no login yet. Take one on 127.0.0.1, and let a proxy that asks for a login stand \
+         before it"
+    )]
+    HttpSecured {
+        /// Where.
+        addr: SocketAddr,
+    },
     /// The key is of another network.
     #[error(
         "the key file is of network {file:?}, and --network says {network:?}; leave --network out, or take \

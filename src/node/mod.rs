@@ -25,6 +25,7 @@ use clients::certificates::Certificates;
 use clients::file_jobs::Saving;
 use clients::files::ClientFiles;
 use config::{CALLED_WAIT, CLIENT_PORT, Config, GOSSIP_PORT, PEER_WAIT, Start};
+use distkv_http::HttpPort;
 use distkv_tls::CaHash;
 use durable::{Durable, Opened, Prepared};
 pub use error::NodeError;
@@ -151,6 +152,10 @@ struct Inner {
     certificates: Option<Arc<Certificates>>,
     audit: Option<AuditLog>,
     isolation: Arc<Isolation>,
+    memory_max: Option<usize>,
+    started: Millis,
+    /// The HTTP port, while there is one.
+    http: Mutex<Option<HttpPort>>,
 }
 
 impl Node {
@@ -207,7 +212,9 @@ impl Node {
         rt::spawn(tasks::report(Arc::clone(links)));
         rt::spawn(monitoring::purge::watch_purging(Arc::clone(links)));
         rt::spawn(monitoring::auth::watch_auth(Arc::clone(links)));
-        rt::spawn(share_keys(Arc::clone(links), millis(config.forget_down_after)));
+        let forget_after_ms = millis(config.forget_down_after);
+        rt::spawn(share_keys(Arc::clone(links), forget_after_ms));
+        rt::spawn(monitoring::split::watch_split(Arc::clone(links), forget_after_ms));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
         if let Some(certificates) = &node.inner.certificates {
             rt::spawn(clients::certificates::look_after(Arc::downgrade(certificates)));
@@ -230,8 +237,8 @@ impl Node {
         ports: Ports,
         own: Own,
     ) -> Result<(Self, TcpListener), NodeError> {
-        let Ports { gossip, client, client_addr, advertised } = ports;
         let Own { prepared, client_files, audit } = own;
+        let Ports { gossip, client, client_addr, advertised, http } = ports;
         let (hub, durable) = match prepared.zip(config.data.as_ref()) {
             Some((prepared, data)) => {
                 durable::launch(prepared, data).map(|(hub, durable)| (hub, Some(durable)))?
@@ -281,7 +288,6 @@ impl Node {
             let extras = clients::port::Extras { tls, audit, isolation };
             clients::port::open(client, client_addr, &links, config, saving, extras)
         };
-        let accepting = Mutex::new(None);
         let inner = Arc::new(Inner {
             hub,
             me,
@@ -289,13 +295,19 @@ impl Node {
             server,
             swim,
             stop,
-            accepting,
+            accepting: Mutex::new(None),
             durable,
             saving,
             certificates,
             audit,
             isolation,
+            memory_max: config.memory_max,
+            started: rt::now(),
+            http: Mutex::new(None),
         });
+        if let Some(http) = http {
+            monitoring::health::serve(http, config, &inner);
+        }
         Ok((Self { inner }, gossip.tcp))
     }
 
@@ -315,6 +327,12 @@ impl Node {
     #[must_use]
     pub fn gossip_addr(&self) -> SocketAddr {
         self.inner.me.gossip
+    }
+
+    /// Where it tells its metrics and its health, with the port that was taken; none if it does not.
+    #[must_use]
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.inner.http.lock().as_ref().map(HttpPort::address)
     }
 
     /// The node's state.
@@ -522,6 +540,7 @@ struct Ports {
     client: TcpListener,
     client_addr: SocketAddr,
     advertised: Advertised,
+    http: Option<(TcpListener, SocketAddr)>,
 }
 
 impl Ports {
@@ -538,7 +557,8 @@ impl Ports {
             }
         }
         let advertised = Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
-        Ok(Self { gossip, client, client_addr, advertised })
+        let http = monitoring::health::open(config).await?;
+        Ok(Self { gossip, client, client_addr, advertised, http })
     }
 }
 
@@ -574,6 +594,10 @@ impl Inner {
         let accepting = self.accepting.lock().take();
         if let Some(accepting) = accepting {
             accepting.cancel().await;
+        }
+        let http = self.http.lock().take();
+        if let Some(http) = http {
+            http.close().await;
         }
         self.swim.stop();
         let _ = rt::timeout(SWIM_END_TIMEOUT, self.swim.ended()).await;
@@ -618,6 +642,7 @@ impl Inner {
         self.server.release_leavers();
         self.stop.finish();
         self.server.abandon();
+        drop(self.http.lock().take());
         self.swim.stop();
         self.links.abandon();
         let saving = Arc::clone(&self.saving);

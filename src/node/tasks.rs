@@ -32,6 +32,7 @@ pub(super) async fn keep_time(
     let takes_plaintext = links.keys.as_ref().is_some_and(|keys| keys.takes_plaintext());
     while links.stop.or(rt::sleep(interval)).await.is_some() {
         let now = rt::now();
+        links.observed.note_tick(now, now.saturating_sub(last).saturating_sub(TICK_INTERVAL_MS));
         links.hub.handle(Input::Tick, now);
         if now.saturating_sub(last) >= STALL_CHECK_INTERVAL_MS {
             // This process stood still. The peers' messages of that time must be read first.
@@ -60,6 +61,13 @@ pub(super) async fn report(links: Arc<Links>) {
         if !reports.is_empty() {
             let table = links.hub.read(|e| Arc::clone(e.table()));
             for report in &reports {
+                match report {
+                    Report::CatchUpFailed { .. } => links.observed.note_failed_catch_up(),
+                    Report::GroupChanged { config } => {
+                        links.observed.note_group(config.members().iter().map(|m| m.name.clone()));
+                    }
+                    _ => {}
+                }
                 log(&links.hub, report, &table);
             }
         }

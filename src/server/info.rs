@@ -1,6 +1,7 @@
 //! What the client port must know about the rest of the node, for the actions `status`,
 //! `members` and `leave`.
 
+use super::cluster::purge_block::show_ms;
 use crate::engine::Image;
 use crate::model::ids::{Incarnation, NodeName, Tick};
 use crate::model::path::Path;
@@ -70,6 +71,12 @@ pub trait NodeInfo: Send + Sync {
     fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
         let _ = (at, below);
         Err(PastRefusal::NoDataDirectory)
+    }
+
+    /// The members that were here and do not answer any more, without having left; none while all do. Quick:
+    /// no waiting, no I/O.
+    fn silent(&self) -> Option<SilentInfo> {
+        None
     }
 
     /// Writes a file for a client. Blocks as long as necessary, so call it where that is allowed.
@@ -158,6 +165,65 @@ pub enum KeyRefusal {
     Blocked(String),
     /// The key file cannot be written.
     NotKept(String),
+}
+
+/// Members that were here have gone silent: they have failed, or the network is split.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SilentInfo {
+    /// Those that went at the same time, together; the longest silent first.
+    pub together: Vec<SilentMembers>,
+    /// The members that are still here, without this node, by name.
+    pub with: Vec<String>,
+}
+
+/// Members that went silent at the same time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SilentMembers {
+    /// Their names.
+    pub names: Vec<String>,
+    /// For how long they have been silent, milliseconds.
+    pub since_ms: u64,
+    /// How many changes came to be known here since.
+    pub changes: u64,
+}
+
+/// So many names stand in a line for people; of more, how many.
+const NAMES_SHOWN: usize = 12;
+
+impl SilentInfo {
+    /// A line for people for each group of members.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let goes_on = match self.with.as_slice() {
+            [] => String::from("this node goes on alone"),
+            with => format!("this node goes on with {}", names_text(with)),
+        };
+        let text = |silent: &SilentMembers| {
+            let (who, how_long) = (names_text(&silent.names), show_ms(silent.since_ms));
+            let what = match silent.names.len() {
+                1 => "has been silent for {}: it has failed, or the network is split",
+                _ => {
+                    "have been silent together for {}: the network is split, or all of them have failed"
+                }
+            };
+            let changes = match silent.changes {
+                1 => String::from("1 change"),
+                changes => format!("{changes} changes"),
+            };
+            format!("{who} {}; {goes_on}, {changes} since", what.replace("{}", &how_long))
+        };
+        self.together.iter().map(text).collect()
+    }
+}
+
+/// Names for people: some of them, and how many more there are.
+fn names_text(names: &[String]) -> String {
+    let (shown, rest) = names.split_at(names.len().min(NAMES_SHOWN));
+    match (shown, rest.len()) {
+        ([one], 0) => one.clone(),
+        ([first @ .., last], 0) => format!("{} and {last}", first.join(", ")),
+        (shown, more) => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// Why a node has not left for good. It runs on. Each text says how to go on.
@@ -408,4 +474,48 @@ pub struct MemberInfo {
     pub since_ms: u64,
     /// Its software, if known.
     pub software: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn silent(names: &[&str], since_ms: u64, changes: u64) -> SilentMembers {
+        SilentMembers {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            since_ms,
+            changes,
+        }
+    }
+
+    #[test]
+    fn a_split_is_told_with_who_since_when_how_many_changes_and_who_is_left() {
+        let alone = SilentInfo { together: vec![silent(&["n2"], 12_000, 1)], with: Vec::new() };
+        assert_eq!(
+            alone.warnings(),
+            [
+                "n2 has been silent for 12 s: it has failed, or the network is split; this node goes on alone, \
+              1 change since"
+            ]
+        );
+        let together = vec![silent(&["n3", "n4", "n5"], 300_000, 412), silent(&["n6"], 5_000, 0)];
+        let with = vec![String::from("n2")];
+        let texts = SilentInfo { together, with }.warnings();
+        assert_eq!(
+            texts,
+            [
+                "n3, n4 and n5 have been silent together for 5 min: the network is split, or all of them \
+                 have failed; this node goes on with n2, 412 changes since",
+                "n6 has been silent for 5 s: it has failed, or the network is split; this node goes on with \
+                 n2, 0 changes since",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_side_of_many_names_some_of_them() {
+        let names: Vec<String> = (0..150).map(|n| format!("n{n}")).collect();
+        assert!(names_text(&names).ends_with("n10, n11 and 138 more"), "{}", names_text(&names));
+        assert_eq!(names_text(&names[..2]), "n0 and n1");
+    }
 }

@@ -38,8 +38,8 @@ pub use config::ServerConfig;
 pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView,
-    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, PastRefusal,
-    SnapshotStatus, StorageStatus,
+    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, PastRefusal, SilentInfo,
+    SilentMembers, SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 
@@ -226,6 +226,18 @@ impl Shared {
     }
 }
 
+/// What the client port has counted since its start.
+pub(crate) struct ClientCounts {
+    /// Open connections.
+    pub(crate) connections: usize,
+    /// Connections that were accepted.
+    pub(crate) accepted: u64,
+    /// Connections that were refused.
+    pub(crate) refused: u64,
+    /// Requests that were taken.
+    pub(crate) requests: u64,
+}
+
 /// The client port. Dropping it does not close it; see [`Server::stop`].
 pub struct Server {
     address: SocketAddr,
@@ -316,6 +328,18 @@ impl Server {
     #[cfg(any(test, feature = "planted-defects"))]
     pub fn assume(&self, identity: Identity) {
         *self.shared.assumed.lock() = Some(identity);
+    }
+
+    /// What the port has counted, for metrics.
+    pub(crate) fn counts(&self) -> ClientCounts {
+        let shared = &self.shared;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ClientCounts {
+            connections: shared.connections(),
+            accepted: count(&shared.accepted),
+            refused: count(&shared.refused),
+            requests: shared.requests.iter().map(|counter| count(counter)).sum(),
+        }
     }
 
     /// How many clients are connected.

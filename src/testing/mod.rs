@@ -85,6 +85,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         client_files: None,
         ready_wait: READY_WAIT,
         remote_restore: false,
+        http: None,
     }
 }
 

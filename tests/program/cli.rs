@@ -178,11 +178,11 @@ fn where_no_node_is_the_error_says_so() {
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
     let get = cli(&["get", "a", "--connect", &address]);
-    assert_eq!(get.code, 1);
+    assert_eq!(get.code, 6);
     assert!(get.stderr.contains(&address) && get.stderr.contains("--connect"), "{}", get.stderr);
 
     let get = cli(&["get", "a", "--connect", "no..such:1"]);
-    assert_eq!(get.code, 1);
+    assert_eq!(get.code, 6);
     assert!(get.stderr.contains("cannot look up no..such:1"), "{}", get.stderr);
 
     let wait = cli(&["wait", "--timeout", "200ms", "--connect", &address]);
@@ -194,7 +194,7 @@ fn where_no_node_is_the_error_says_so() {
 fn a_node_that_does_not_answer_is_given_up() {
     let node = FakeNode::start(|_| Vec::new());
     let get = cli_with(&node, &["get", "a", "--timeout", "100ms"]);
-    assert_eq!(get.code, 1);
+    assert_eq!(get.code, 7);
     assert!(get.stderr.contains("--timeout"), "{}", get.stderr);
 }
 
@@ -285,10 +285,34 @@ fn set_asks_for_what_its_options_say() {
 }
 
 #[test]
+fn with_json_an_error_is_json_and_says_how_it_ended() {
+    for (word, code, outcome) in [
+        ("chain_mismatch", 5, "precondition"),
+        ("denied", 3, "refused"),
+        ("not_ready", 6, "unreachable"),
+        ("unknown_fate", 7, "unknown_fate"),
+        ("internal", 1, "failed"),
+    ] {
+        let node = FakeNode::start(move |_| one(error("no \"way\"", word)));
+        let set = cli_with(&node, &["set", "a", "1", "--json"]);
+        assert_eq!((set.code, set.stdout.as_str()), (code, ""), "{word}: {}", set.stderr);
+        let told: serde_json::Value = serde_json::from_str(&set.stderr).expect("one line of JSON");
+        assert!(told["error"].as_str().unwrap().contains("no \"way\""), "{told}");
+        assert_eq!((told["outcome"].as_str(), told["code"].as_str()), (Some(outcome), Some(word)));
+        assert_eq!(told["exit_code"], code);
+    }
+    let gone = cli(&["get", "a", "--json", "--connect", "no..such:1"]);
+    let told: serde_json::Value = serde_json::from_str(&gone.stderr).expect("one line of JSON");
+    assert_eq!((gone.code, told["outcome"].as_str()), (6, Some("unreachable")));
+    let wrong = cli(&["set", "a", "not json", "--json"]);
+    assert_eq!(wrong.code, 2, "{}", wrong.stderr);
+}
+
+#[test]
 fn a_refusal_is_told_with_its_code() {
     let node = FakeNode::start(|_| one(error("Entry is new", "not_new")));
     let set = cli_with(&node, &["set", "a", "1", "--chain", "n1~ab:1"]);
-    assert_eq!((set.code, set.stdout.as_str()), (1, ""));
+    assert_eq!((set.code, set.stdout.as_str()), (3, ""));
     assert_eq!(set.stderr, "error: the node refuses: Entry is new (not_new)\n");
 
     // A bare name would be whichever life the node has now: no node is asked.

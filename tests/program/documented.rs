@@ -28,6 +28,7 @@ mod cluster;
 mod demo;
 mod files;
 mod keys;
+mod operate;
 mod security;
 mod starts;
 mod tls;
@@ -38,13 +39,14 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 10] = [
+const SCENES: [&[Row]; 11] = [
     access::ROWS,
     cluster::ROWS,
     demo::ROWS,
     files::README,
     files::HELP,
     keys::ROWS,
+    operate::ROWS,
     starts::ROWS,
     bench::ROWS,
     tls::ROWS,
@@ -138,6 +140,12 @@ fn keys_change_as_the_help_says() {
 fn the_guide_to_security_does_what_it_says() {
     let name = test_name!("the_guide_to_security_does_what_it_says");
     inside_own_network(name, || play(security::ROWS));
+}
+
+#[test]
+fn metrics_and_health_are_told_as_readme_says() {
+    let name = test_name!("metrics_and_health_are_told_as_readme_says");
+    inside_own_network(name, || play(operate::ROWS));
 }
 
 #[test]

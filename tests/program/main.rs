@@ -26,6 +26,7 @@ mod durable;
 mod exhaustion;
 mod fail_stop;
 mod hosts;
+mod http;
 mod netns;
 mod processes;
 mod secure;

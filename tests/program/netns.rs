@@ -257,7 +257,7 @@ fn a_snapshot_is_restored_from_another_machine_only_where_that_is_allowed() {
             command(&["snapshot", "restore", file, "--connect", &address])
         };
         let (code, said) = restore(&closed);
-        assert_eq!(code, Some(1), "{said}");
+        assert_eq!(code, Some(3), "{said}");
         assert!(said.contains("(denied)") && said.contains("--remote-restore"), "{said}");
         assert!(closed.connect().tree(&[]).is_empty());
         let (code, said) = restore(&open);

@@ -120,15 +120,15 @@ fn commands_say_what_is_wrong_with_a_ticket_and_never_show_it() {
     fails("n1:27586", 2, "this is no ticket");
     fails(&format!("@{}", authority.text("none")), 1, "none");
     let other = Authority::new();
-    fails(&other.ticket(&to).to_text().unwrap(), 1, "wrong CA: ");
+    fails(&other.ticket(&to).to_text().unwrap(), 3, "wrong CA: ");
     let mut plain = authority.ticket(&to);
     plain.ca = None;
-    fails(&plain.to_text().unwrap(), 1, "by TLS only");
+    fails(&plain.to_text().unwrap(), 3, "by TLS only");
     let mut named = authority.ticket(&to);
     named.addresses = vec![format!("localhost:{}", node.client.port())];
     fails(
         &named.to_text().unwrap(),
-        1,
+        3,
         "wrong name: the node's certificate is for 127.0.0.1, not for localhost",
     );
 }
@@ -241,7 +241,7 @@ fn a_tunnel_says_at_once_what_is_wrong_with_its_ticket() {
     let tunnel =
         |ticket: &str, listen: &str| cli(&["tunnel", "--ticket", ticket, "--listen", listen]);
     let done = tunnel(&other, "127.0.0.1:0");
-    assert!(done.code == 1 && done.stderr.contains("wrong CA"), "{done:?}");
+    assert!(done.code == 3 && done.stderr.contains("wrong CA"), "{done:?}");
     let text = authority.ticket(&[node.client]).to_text().unwrap();
     let done = tunnel(&text, "0.0.0.0:0");
     assert!(done.code == 2 && done.stderr.contains("loopback"), "{done:?}");
@@ -311,6 +311,6 @@ fn certificates_of_another_tool_are_used_and_a_clients_certificate_too() {
     let stranger = Authority::new().ca.issue_user("joe", 1, now()).unwrap();
     ticket.certificate = Some(ClientCertificate::from(&stranger));
     let status = cli(&["status", "--ticket", &ticket.to_text().unwrap()]);
-    assert_eq!(status.code, 1, "{status:?}");
+    assert_eq!(status.code, 3, "{status:?}");
     assert!(status.stderr.contains("refuses the client's certificate"), "{status:?}");
 }

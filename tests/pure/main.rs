@@ -13,4 +13,5 @@
 
 mod frozen_files;
 mod interaction;
+mod operated;
 mod tidy;

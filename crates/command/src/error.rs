@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 
 use clap::error::ErrorKind;
 use distkv_client::{CallError, ClientError, ServerError};
+use serde_json::json;
 
 /// The exit code of a command that did what it was asked.
 pub const EXIT_OK: u8 = 0;
@@ -13,12 +14,22 @@ pub const EXIT_FAILURE: u8 = 1;
 /// The exit code of a command line, a configuration file, a path or a value that makes no sense.
 pub const EXIT_USAGE: u8 = 2;
 
-/// The exit code of a node that its network refuses for good: starting it again does not help.
+/// The exit code of a command that a node refuses, and of a node that its network refuses for good: doing it
+/// again does not help.
 pub const EXIT_REFUSED: u8 = 3;
 
 /// The exit code of a node that has found a defect of its own: a broken invariant, or any other panic.
 /// It can be started again.
 pub const EXIT_BROKEN: u8 = 4;
+
+/// The exit code of a change whose precondition does not hold: somebody else was faster.
+pub const EXIT_PRECONDITION: u8 = 5;
+
+/// The exit code of a command that has reached no node: nothing was done.
+pub const EXIT_UNREACHABLE: u8 = 6;
+
+/// The exit code of a command whose answer did not come: it may have been done.
+pub const EXIT_UNKNOWN_FATE: u8 = 7;
 
 /// The exit code of a `bench` that SIGINT or SIGTERM ended: 128 and the number of SIGINT, as shells
 /// have it.
@@ -33,6 +44,16 @@ pub enum CliError {
     /// It could not be done.
     #[error("{0}")]
     Failure(String),
+    /// A request to a node has ended like this.
+    #[error("{text}")]
+    Request {
+        /// How.
+        outcome: Outcome,
+        /// The node's word for it, if it was a node that said so.
+        code: Option<String>,
+        /// For people.
+        text: String,
+    },
     /// The node's network does not take it, and will not unless somebody changes something.
     #[error("{0}")]
     Refused(String),
@@ -47,26 +68,121 @@ pub enum CliError {
     OutputClosed,
 }
 
+/// How a request to a node can end, other than well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// There is no such thing.
+    NotFound,
+    /// The node refuses it.
+    Refused,
+    /// A precondition does not hold.
+    Precondition,
+    /// No node was reached: nothing was done.
+    Unreachable,
+    /// It may have been done.
+    UnknownFate,
+    /// None of these.
+    Failed,
+}
+
+impl Outcome {
+    /// Of what a node answers. A node that is not ready yet, or has failed, refuses nothing.
+    fn of(error: &ServerError) -> Outcome {
+        match error.code.as_deref() {
+            Some("not_found") => Outcome::NotFound,
+            Some(
+                "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch" | "wid_reused",
+            ) => Outcome::Precondition,
+            Some("unknown_fate") => Outcome::UnknownFate,
+            Some("not_ready") => Outcome::Unreachable,
+            Some("internal" | "storage_failed" | "no_event" | "too_slow") | None => Outcome::Failed,
+            Some(_) => Outcome::Refused,
+        }
+    }
+
+    /// The exit code.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Outcome::NotFound | Outcome::Failed => EXIT_FAILURE,
+            Outcome::Refused => EXIT_REFUSED,
+            Outcome::Precondition => EXIT_PRECONDITION,
+            Outcome::Unreachable => EXIT_UNREACHABLE,
+            Outcome::UnknownFate => EXIT_UNKNOWN_FATE,
+        }
+    }
+
+    /// Its word, for programs.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::NotFound => "not_found",
+            Outcome::Failed => "failed",
+            Outcome::Refused => "refused",
+            Outcome::Precondition => "precondition",
+            Outcome::Unreachable => "unreachable",
+            Outcome::UnknownFate => "unknown_fate",
+        }
+    }
+}
+
 impl CliError {
+    /// There is no such thing.
+    #[must_use]
+    pub fn not_found(text: String) -> CliError {
+        CliError::Request { outcome: Outcome::NotFound, code: None, text }
+    }
+
+    /// The same, with another text.
+    #[must_use]
+    pub fn said(self, say: impl FnOnce(String) -> String) -> CliError {
+        match self {
+            CliError::Failure(text) => CliError::Failure(say(text)),
+            CliError::Request { outcome, code, text } => {
+                CliError::Request { outcome, code, text: say(text) }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether a node has refused with this word.
+    #[must_use]
+    pub fn has_code(&self, word: &str) -> bool {
+        matches!(self, CliError::Request { code: Some(code), .. } if code == word)
+    }
+
     /// The exit code.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::Usage(_) => EXIT_USAGE,
             CliError::Failure(_) | CliError::Told => EXIT_FAILURE,
+            CliError::Request { outcome, .. } => outcome.exit_code(),
             CliError::Refused(_) => EXIT_REFUSED,
             CliError::Interrupted => EXIT_INTERRUPTED,
             CliError::OutputClosed => EXIT_OK,
         }
     }
 
-    /// Prints what there is to say to standard error, if there is one. Gives the exit code.
-    pub fn tell(&self) -> u8 {
-        match self {
-            CliError::Usage(text) | CliError::Failure(text) | CliError::Refused(text) => {
-                tell(&format!("error: {text}\n"));
+    /// Prints what there is to say to standard error, if there is one: as text, or as one line of JSON. Gives the
+    /// exit code.
+    pub fn tell(&self, is_json: bool) -> u8 {
+        let (text, outcome, code) = match self {
+            CliError::Usage(text) => (text, "usage", None),
+            CliError::Failure(text) => (text, Outcome::Failed.word(), None),
+            CliError::Request { outcome, code, text } => (text, outcome.word(), code.as_deref()),
+            CliError::Refused(text) => (text, Outcome::Refused.word(), None),
+            CliError::Told | CliError::Interrupted | CliError::OutputClosed => {
+                return self.exit_code();
             }
-            CliError::Told | CliError::Interrupted | CliError::OutputClosed => {}
+        };
+        if is_json {
+            let exit_code = self.exit_code();
+            let error =
+                json!({"error": text, "outcome": outcome, "code": code, "exit_code": exit_code});
+            tell(&format!("{error}\n"));
+        } else {
+            tell(&format!("error: {text}\n"));
         }
         self.exit_code()
     }
@@ -116,7 +232,7 @@ fn told(error: &ServerError) -> String {
 
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> CliError {
-        CliError::Failure(match &error {
+        let text = match &error {
             ClientError::Connect { .. } => {
                 format!("{error}; start a node with `run`, or name another one with --connect")
             }
@@ -134,20 +250,88 @@ impl From<ClientError> for CliError {
             | ClientError::Lost { .. }
             | ClientError::TooLarge(_)
             | ClientError::Busy(_) => error.to_string(),
-        })
+        };
+        let code = error.server().and_then(|server| server.code.clone());
+        CliError::Request { outcome: outcome_of(&error), code, text }
+    }
+}
+
+fn outcome_of(error: &ClientError) -> Outcome {
+    match error {
+        ClientError::Server(server) => Outcome::of(server),
+        ClientError::Connect { .. } | ClientError::Resolve { .. } => Outcome::Unreachable,
+        ClientError::NoAccess { .. } => Outcome::Refused,
+        ClientError::Lost { .. } => Outcome::UnknownFate,
+        ClientError::Protocol { .. } | ClientError::TooLarge(_) | ClientError::Busy(_) => {
+            Outcome::Failed
+        }
     }
 }
 
 impl From<CallError> for CliError {
     fn from(error: CallError) -> CliError {
-        match &error {
+        let (outcome, text) = match &error {
             CallError::Refused { error: server, at } => {
-                CliError::Failure(format!("{} {at}", told(server)))
+                (Outcome::of(server), format!("{} {at}", told(server)))
             }
-            CallError::Unavailable { error: ClientError::Connect { .. }, .. } => CliError::Failure(
+            CallError::Unavailable { error: ClientError::Connect { .. }, .. } => (
+                Outcome::Unreachable,
                 format!("{error}; --connect names the nodes that are tried first"),
             ),
-            _ => CliError::Failure(error.to_string()),
+            CallError::Unavailable { .. } | CallError::NoMajority { .. } => {
+                (Outcome::Unreachable, error.to_string())
+            }
+            CallError::FateUnknown { .. } => (Outcome::UnknownFate, error.to_string()),
+            _ => (Outcome::Failed, error.to_string()),
+        };
+        let code = error.code().map(str::to_owned);
+        CliError::Request { outcome, code, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code_of(word: Option<&str>) -> u8 {
+        let code = word.map(str::to_owned);
+        let error = ServerError { code, text: String::from("no") };
+        CliError::from(ClientError::Server(error)).exit_code()
+    }
+
+    #[test]
+    fn what_a_node_says_decides_the_exit_code() {
+        assert_eq!(code_of(Some("not_found")), EXIT_FAILURE);
+        for word in ["already_exists", "is_new", "chain_mismatch", "data_mismatch", "wid_reused"] {
+            assert_eq!(code_of(Some(word)), EXIT_PRECONDITION, "{word}");
         }
+        for word in ["denied", "read_only", "memory_full", "auth_required", "type_mismatch"] {
+            assert_eq!(code_of(Some(word)), EXIT_REFUSED, "{word}");
+        }
+        assert_eq!(code_of(Some("unknown_fate")), EXIT_UNKNOWN_FATE);
+        assert_eq!(code_of(Some("not_ready")), EXIT_UNREACHABLE);
+        assert_eq!(code_of(Some("internal")), EXIT_FAILURE);
+        assert_eq!(code_of(None), EXIT_FAILURE);
+    }
+
+    #[test]
+    fn how_a_node_was_reached_decides_it_too() {
+        let (address, reason) = (String::from("a:1"), String::from("no"));
+        let of = |error: ClientError| CliError::from(error).exit_code();
+        let connect = ClientError::Connect { address: address.clone(), reason: reason.clone() };
+        assert_eq!(of(connect), EXIT_UNREACHABLE);
+        let lost = ClientError::Lost { address: address.clone(), reason: reason.clone() };
+        assert_eq!(of(lost), EXIT_UNKNOWN_FATE);
+        let no_access = ClientError::NoAccess { address, reason };
+        assert_eq!(of(no_access), EXIT_REFUSED);
+    }
+
+    #[test]
+    fn a_text_can_be_changed_and_the_outcome_stays() {
+        let server = ServerError { code: Some("denied".into()), text: String::from("no") };
+        let error =
+            CliError::from(ClientError::Server(server)).said(|text| format!("line 3: {text}"));
+        assert_eq!(error.to_string(), "line 3: the node refuses: no (denied)");
+        assert!(error.has_code("denied") && error.exit_code() == EXIT_REFUSED);
     }
 }

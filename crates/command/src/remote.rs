@@ -21,7 +21,7 @@ use distkv_secure::key::{Key, Purpose};
 use distkv_tls::ticket::{TICKET_BYTES_MAX, TicketError};
 use distkv_tls::{CaHash, ClientTls, Clock, Ticket, Trust};
 
-use crate::error::CliError;
+use crate::error::{CliError, Outcome};
 use crate::key_file;
 use crate::login::LoginArgs;
 use crate::units::parse_duration;
@@ -367,11 +367,15 @@ impl Remote {
     ) -> Result<T, CliError> {
         match rt::timeout(self.timeout, answer).await {
             Some(answer) => Ok(answer?),
-            None => Err(CliError::Failure(format!(
-                "{} did not answer within {:?}; use --timeout to wait longer",
-                self.connection.address(),
-                self.timeout
-            ))),
+            None => Err(CliError::Request {
+                outcome: Outcome::UnknownFate,
+                code: None,
+                text: format!(
+                    "{} did not answer within {:?}; use --timeout to wait longer",
+                    self.connection.address(),
+                    self.timeout
+                ),
+            }),
         }
     }
 }
@@ -380,10 +384,14 @@ impl Remote {
 fn no_greeting(error: ClientError) -> CliError {
     match &error {
         // Other nodes speak first at a gossip port, and clients at none.
-        ClientError::Lost { address, .. } => CliError::Failure(format!(
-            "{address} closed the connection without a greeting; if that is a node's gossip port, \
-             give its client port (default {CLIENT_PORT}) to --connect"
-        )),
+        ClientError::Lost { address, .. } => CliError::Request {
+            outcome: Outcome::Unreachable,
+            code: None,
+            text: format!(
+                "{address} closed the connection without a greeting; if that is a node's gossip port, \
+                 give its client port (default {CLIENT_PORT}) to --connect"
+            ),
+        },
         _ => error.into(),
     }
 }

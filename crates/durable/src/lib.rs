@@ -103,6 +103,11 @@ pub trait System: Send + Sync {
     /// Milliseconds of a clock that never goes back.
     fn now(&self) -> Millis;
 
+    /// The same clock in microseconds, for measuring.
+    fn now_us(&self) -> u64 {
+        self.now().saturating_mul(1_000)
+    }
+
     /// Milliseconds since 1970, as the system's clock has it.
     fn wall_clock_ms(&self) -> u64;
 

@@ -385,6 +385,7 @@ impl Logger {
     /// Writes what was appended, and syncs it if it is time or requested.
     fn make_safe(&mut self, now: Millis) -> Result<(), StorageError> {
         let Some(log) = &mut self.log else { return Ok(()) };
+        let began_us = self.system.now_us();
         log.flush()?;
         self.queue.publish_written(self.last);
         if self.settings.defects.has(Defect::BatchBeforeSync) {
@@ -397,6 +398,7 @@ impl Logger {
         });
         if due || self.is_recovering || !self.requests.is_empty() {
             log.sync()?;
+            self.state.sync_times.add_us(self.system.now_us().saturating_sub(began_us));
             let took_ms = self.system.now().saturating_sub(now);
             self.note_synced();
             self.complain(took_ms);

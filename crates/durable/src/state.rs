@@ -1,6 +1,7 @@
 //! The status of the log's thread and the savers: shared with the rest of the node, and cheap to
 //! read.
 
+use distkv_metrics::{Histogram, Name};
 use event_listener::Event;
 use parking_lot::Mutex;
 
@@ -9,10 +10,18 @@ use crate::storage::past::reach;
 use crate::storage::{Disk, Moment, SnapshotInfo};
 
 /// Shared by the log's thread, the savers, and the code that displays it.
-#[derive(Default)]
 pub struct LogState {
     inner: Mutex<Inner>,
     ended: Event,
+    /// How long writing and syncing took.
+    pub sync_times: Histogram,
+}
+
+impl Default for LogState {
+    fn default() -> Self {
+        let sync_times = Histogram::of(Name::LogSyncSeconds);
+        Self { inner: Mutex::default(), ended: Event::new(), sync_times }
+    }
 }
 
 #[derive(Default)]

@@ -198,6 +198,32 @@ pub async fn sleep(duration: Duration) {
     Timer::after(duration).await;
 }
 
+/// Ends at a moment, or after a while; for libraries that want to be given such timers.
+#[derive(Debug)]
+pub struct Alarm(Timer);
+
+impl Alarm {
+    /// One that ends after so long.
+    #[must_use]
+    pub fn after(duration: Duration) -> Alarm {
+        Alarm(Timer::after(duration))
+    }
+
+    /// One that ends at a moment of the steady clock.
+    #[must_use]
+    pub fn at(moment: Instant) -> Alarm {
+        Alarm(Timer::at(moment))
+    }
+}
+
+impl Future for Alarm {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_unpin(cx).map(drop)
+    }
+}
+
 /// Keeps this thread from doing anything for a while. Not in a task: see [`sleep`].
 pub fn pause(duration: Duration) {
     thread::sleep(duration);

@@ -27,7 +27,8 @@ A list has patterns of paths: + stands for one element, # for one or more. The m
 
 Letters: r read, w change, c create, d delete, x pass through, e list children, n make a child, a see these letters.
 
-Exit code: 0 done, 1 refused or the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 7 it may \
+have been done.")]
 pub(in crate::cli) struct AclArgs {
     #[command(subcommand)]
     command: AclCommand,
@@ -227,7 +228,7 @@ async fn list(remote: &Remote, output: &mut Output) -> Result<(), CliError> {
 async fn show(remote: &Remote, name: &str, output: &mut Output) -> Result<(), CliError> {
     let patterns = patterns(remote, name).await?;
     if patterns.is_empty() {
-        return Err(CliError::Failure(format!("there is no access list {name:?}")));
+        return Err(CliError::not_found(format!("there is no access list {name:?}")));
     }
     let mut table = Table::with_head(&["PATTERN", "ALLOWS"]);
     let mut has_default = false;

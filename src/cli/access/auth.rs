@@ -25,7 +25,8 @@ That is a change of the data (the entry :n.auth), so it counts in the whole netw
 
 `auth` alone says how many clients of this node have not logged in: those are the ones that will be closed.
 
-Exit code: 0 done, 1 refused or the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 7 it may \
+have been done.")]
 pub(in crate::cli) struct AuthArgs {
     #[command(subcommand)]
     command: Option<AuthCommand>,

@@ -55,7 +55,7 @@ async fn method_of(remote: &Remote, method: Option<&str>, user: &str) -> Result<
         }
     }
     match &found[..] {
-        [] => Err(CliError::Failure(format!("there is no user {user:?}"))),
+        [] => Err(CliError::not_found(format!("there is no user {user:?}"))),
         [method] => Ok((*method).to_owned()),
         several => {
             let text =

@@ -26,7 +26,8 @@ Examples:
 
 Roles: user (what the access list says), operator (also the nodes' state), admin (everything). Without --acl and --role, a new user is an admin, as with the tools of DistKV.
 
-Exit code: 0 done, 1 refused or the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached, 7 it may \
+have been done.")]
 pub(in crate::cli) struct UserArgs {
     #[command(subcommand)]
     command: UserCommand,

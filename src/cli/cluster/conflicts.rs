@@ -52,7 +52,8 @@ below ':n'.
 With --json, one object per line: node, number, path, changed (whether that node's value has \
 changed since), winner and loser with value (or \"deleted\": true), chain, tock.
 
-Exit code: 0 done, 1 a node could not be asked or ended its answer, 2 usage.")]
+Exit code: 0 done, 1 a node could not be asked (with --all) or ended its answer, 2 usage, 3 \
+refused, 6 no node was reached.")]
 pub(in crate::cli) struct ConflictsArgs {
     /// Below which path; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]
@@ -132,7 +133,9 @@ impl Asking {
     /// A node cannot be asked; the first one must be.
     fn leave_out(&mut self, name: &str, is_first: bool, error: CliError) -> Result<(), CliError> {
         match error {
-            CliError::Usage(why) | CliError::Failure(why) if !is_first => {
+            CliError::Usage(why) | CliError::Failure(why) | CliError::Request { text: why, .. }
+                if !is_first =>
+            {
                 self.is_complete = false;
                 eprintln!("{name} is left out: {}", printable(&why));
                 Ok(())

@@ -40,8 +40,8 @@ not needed. Its data directory records that it has left: a node that is started 
 empty, as a newcomer, and puts the old files aside. If not all members agree within --timeout \
 (default here: 10s, at most 60s), the node stays a member, and the error says who is missing.
 
-Exit code: 0 it has left, 1 it refuses, cannot be asked, or is still there after --timeout \
-(default here: 15s), 2 usage.")]
+Exit code: 0 it has left, 1 it is still there after --timeout (default here: 15s), 2 usage, 3 \
+it refuses, 6 it was not reached, 7 it may be leaving.")]
 pub(in crate::cli) struct LeaveArgs {
     /// The node will not come back: take it out of the Delete group first
     #[arg(long)]
@@ -61,9 +61,10 @@ pub(in crate::cli) async fn run(args: LeaveArgs) -> Result<(), CliError> {
         remote = Remote::over(remote.connection, patience + SETTLING).patient();
     }
     remote.try_request("leave", &fields).await?.map_err(|error| match &error {
-        ClientError::Server(server) if is_closed(server) => CliError::Failure(format!(
-            "{node} asks for a login (--user); or end it with SIGTERM: {error}"
-        )),
+        ClientError::Server(server) if is_closed(server) => {
+            let text = format!("{node} asks for a login (--user); or end it with SIGTERM: {error}");
+            CliError::from(error).said(|_| text)
+        }
         _ => error.into(),
     })?;
     // It closes this connection last of all, when its ports are free.

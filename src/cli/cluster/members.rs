@@ -33,7 +33,7 @@ must agree before deleted entries are purged.
 
 With --json, one object per line.
 
-Exit code: 0 done, 1 the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(in crate::cli) struct MembersArgs {
     #[command(subcommand)]
     what: Option<What>,
@@ -69,7 +69,7 @@ deleted again.
 
 On a terminal, the command asks first. Each forget permanently adds metadata on every node.
 
-Exit code: 0 it is forgotten, or was before; 1 it is not, 2 usage.")]
+Exit code: 0 it is forgotten, or was before; 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 struct ForgetArgs {
     /// The member's name
     #[arg(value_name = "NAME")]

@@ -24,7 +24,8 @@ Examples:
   distkv-node status --json | jq .entries
   distkv-node status --timeout 1s >/dev/null && echo ready  # health check
 
-Exit code: 0 the node serves clients, 1 it does not (yet) or cannot be asked, 2 usage.")]
+Exit code: 0 the node serves clients, 1 it does not (yet), 2 usage, 6 no node was \
+reached.")]
 pub(in crate::cli) struct StatusArgs {
     #[command(flatten)]
     pub(in crate::cli) remote: RemoteArgs,

@@ -33,7 +33,8 @@ path, changed, chain, tock, and below, the number of entries below the path if t
 
 With --recursive, the node may take 10 minutes, unless --timeout says otherwise.
 
-Exit code: 0 it is gone (or was not there), 1 refused or the node cannot be asked, 2 usage.")]
+Exit code: 0 it is gone (or was not there), 1 failed, 2 usage, 3 refused, 6 no node was \
+reached, 7 it may have been done.")]
 pub(in crate::cli) struct DeleteArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]

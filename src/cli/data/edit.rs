@@ -36,7 +36,8 @@ changed, and only if nobody else has changed the entry meanwhile. An entry witho
 an empty file; leave it empty, and nothing happens. If the value cannot be set, your text stays in a \
 file, and the error says in which.
 
-Exit code: 0 set, or left as it was; 1 refused, or the node cannot be asked; 2 usage.")]
+Exit code: 0 set, or left as it was; 1 failed, 2 usage, 3 refused, 5 somebody else has changed it \
+meanwhile, 6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct EditArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]
@@ -135,11 +136,6 @@ impl Draft {
             "your text is in {file}: compare it with `distkv-node get {path}`, mend it, and run \
              `distkv-node set {path} - < {file}`"
         );
-        match why {
-            CliError::Usage(text) | CliError::Failure(text) => {
-                CliError::Failure(format!("{text}; {advice}"))
-            }
-            other => other,
-        }
+        why.said(|text| format!("{text}; {advice}"))
     }
 }

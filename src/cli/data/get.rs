@@ -27,7 +27,8 @@ Examples:
 --raw prints a string byte by byte, as `set --string -` read it; on a terminal a line break \
 follows. The file that --msgpack writes is for `set --msgpack`.
 
-Exit code: 0 there is a value, 1 there is none (or the node cannot be asked), 2 usage.")]
+Exit code: 0 there is a value, 1 there is none, 2 usage, 3 refused, 6 no node was \
+reached.")]
 pub(in crate::cli) struct GetArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]
@@ -58,7 +59,7 @@ pub(in crate::cli) async fn run(args: GetArgs) -> Result<(), CliError> {
     let reach = args.remote.reach().await?;
     let reply = reach.request(action, fields, &args.path, RequestKind::Read).await?;
     let Some(value) = reply.get("value") else {
-        return Err(CliError::Failure(format!("{} has no value", args.path)));
+        return Err(CliError::not_found(format!("{} has no value", args.path)));
     };
     let mut output = Output::new(args.remote.json);
     match &args.msgpack {

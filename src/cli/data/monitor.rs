@@ -22,7 +22,8 @@ Examples:
 A line on standard error says when the monitor has begun. With --json, one object per line: \
 topic and data, or raw for what cannot be decoded.
 
-Exit code: 0 --count was reached, 1 the node ended it or cannot be asked, 2 usage.")]
+Exit code: 0 --count was reached, 1 the node ended it, 2 usage, 3 refused, 6 no node was \
+reached.")]
 pub(in crate::cli) struct MonitorArgs {
     /// What the messages are about, written like a path; '+' stands for any one part of it, '#'
     /// at the end for one or more of them

@@ -24,7 +24,8 @@ Examples:
 Messages are not stored: only programs that monitor the topic at that moment get them. See \
 `distkv-node monitor`.
 
-Exit code: 0 sent, 1 the node cannot be asked or refuses, 2 usage.")]
+Exit code: 0 sent, 1 failed, 2 usage, 3 refused, 6 no node was reached, 7 it may \
+have been done.")]
 pub(in crate::cli) struct SendArgs {
     /// What the message is about, written like a path
     #[arg(value_parser = parse_path)]

@@ -27,7 +27,8 @@ Examples:
   # only if this event, as `get --chain` prints it, is the entry's newest:
   distkv-node set site.count 6 --chain n1~e9001b2c3d4e:17
 
-Exit code: 0 done, 1 refused (the text says why) or the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused (the text says why), 5 a \
+precondition does not hold, 6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct SetArgs {
     /// The entry's path, like a.b:1.c
     #[arg(value_parser = parse_path)]

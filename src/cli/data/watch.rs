@@ -25,7 +25,8 @@ path, value (or \"deleted\": true), tock; {\"state\": \"uptodate\"} after what -
 {\"state\": \"restart\"} where changes came faster than they were read, so that only the last \
 one of each entry follows.
 
-Exit code: 0 --count was reached, 1 the node ended the watch or cannot be asked, 2 usage.")]
+Exit code: 0 --count was reached, 1 the node ended the watch, 2 usage, 3 refused, 6 \
+no node was reached.")]
 pub(in crate::cli) struct WatchArgs {
     /// Where to watch; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]

@@ -30,7 +30,7 @@ The node writes the file on its own machine, in the directory of its option --cl
 and nowhere else. A log that was started before ends. A node with a data directory has a log \
 of its own, and does not need this one.
 
-Exit code: 0 the log has begun, 1 it has not, 2 usage.")]
+Exit code: 0 the log has begun, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(super) struct StartArgs {
     /// The file's name, in the directory that the node allows
     #[arg(value_name = "NAME")]
@@ -56,7 +56,7 @@ Examples:
 
 The node's own event log, in its data directory, goes on.
 
-Exit code: 0 there is no such log any more, 1 the node cannot be asked, 2 usage.")]
+Exit code: 0 there is no such log any more, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(super) struct StopArgs {
     #[command(flatten)]
     pub(super) remote: RemoteArgs,

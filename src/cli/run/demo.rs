@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::fail_stop;
-use super::logging::Logging;
+use super::logging::{LogFormat, Logging};
 use super::node_process::{
     GOODBYE_MAX, end_of, listen_for_signals, raise_open_files, start_error, unless_ended,
 };
@@ -34,8 +34,8 @@ Examples:
   distkv-node demo --port 0  # any free ports
   distkv-node demo --secure  # with a key, and a user
 
-Node 1 takes PORT for clients and PORT + 1 for other nodes, node 2 PORT + 10 and PORT + 11, \
-and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept. With \
+Node 1 takes PORT for clients, PORT + 1 for other nodes and PORT + 2 for HTTP (/metrics, \
+/readyz), node 2 PORT + 10 and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept. With \
 --secure, a folder for temporary files has a key file and a user's ticket until then.")]
 pub(in crate::cli) struct DemoArgs {
     /// How many nodes
@@ -65,7 +65,7 @@ pub(in crate::cli) struct DemoArgs {
 
 /// Starts the nodes, and returns when they have ended.
 pub(in crate::cli) fn run(args: DemoArgs) -> Result<(), CliError> {
-    let logging = Logging::start(Some(&args.log), "warn", None)?;
+    let logging = Logging::start(Some(&args.log), "warn", None, LogFormat::Text)?;
     fail_stop::install();
     let (ending, _) = listen_for_signals(logging)?;
     raise_open_files();
@@ -107,6 +107,7 @@ async fn start_all(
             network: Some(args.network.clone()),
             client: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index)?)),
             gossip: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 1)?)),
+            http: Some(format!("127.0.0.1:{}", port(args.port, PORTS_APART * index + 2)?)),
             peers: first.map(|first| vec![first]),
             peer_wait: Some(Duration::ZERO),
             key: folder.map(Folder::key),
@@ -155,6 +156,7 @@ fn print(args: &DemoArgs, folder: Option<&Folder>, nodes: &[Node]) -> Result<(),
     let mut output = Output::new(args.json);
     for node in nodes {
         let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
+        let http = node.http_addr().map(|http| http.to_string());
         output.either(
             || {
                 json!({
@@ -162,12 +164,15 @@ fn print(args: &DemoArgs, folder: Option<&Folder>, nodes: &[Node]) -> Result<(),
                     "network": args.network,
                     "client": client.to_string(),
                     "gossip": gossip.to_string(),
+                    "http": http,
                 })
             },
             || {
+                let http = http.as_deref().map(|http| format!(", HTTP at {http}"));
                 format!(
-                    "node {name} of network {}: clients at {client}, peers at {gossip}",
-                    args.network
+                    "node {name} of network {}: clients at {client}, peers at {gossip}{}",
+                    args.network,
+                    http.unwrap_or_default()
                 )
             },
         )?;

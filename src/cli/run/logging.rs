@@ -1,4 +1,4 @@
-//! Logs: `tracing` to standard error, with a level that can be changed while the node runs.
+//! Logs: `tracing` to standard error, as text or JSON, with a level that can be changed while the node runs.
 //!
 //! The level comes from `--log`, else from `DISTKV_LOG`, else from the configuration file, else it
 //! is `info`. On SIGHUP the configuration file is read again, and the level in it, if there is
@@ -13,13 +13,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
 use super::settings::Settings;
 use crate::cli::error::CliError;
 
 /// The level unless told otherwise.
 const LEVEL: &str = "info";
+
+/// How lines look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::cli) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One object per line, for programs.
+    Json,
+}
 
 /// The running logs' level.
 #[derive(Clone)]
@@ -43,12 +54,17 @@ impl Logging {
         level: Option<&str>,
         default: &str,
         file: Option<PathBuf>,
+        format: LogFormat,
     ) -> Result<Logging, CliError> {
         let level = level.unwrap_or(default).to_owned();
         let filter =
             parse_filter(&level).map_err(|error| CliError::Usage(format!("--log {error}")))?;
         let (filter, handle) = reload::Layer::new(filter);
-        let lines = fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+        let lines = fmt::layer().with_writer(io::stderr);
+        let lines = match format {
+            LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        };
         let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
         started.map_err(|error| CliError::Failure(format!("cannot start logging: {error}")))?;
         Ok(Logging { handle, level, file, is_debug: Arc::default(), switches: true })

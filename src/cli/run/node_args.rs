@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::logging::{self, Logging};
+use super::logging::{self, LogFormat, Logging};
 use super::settings::{Settings, StartKind, parse_sync};
 use crate::cli::data::value_input::parse_json_option;
 use crate::cli::error::CliError;
@@ -67,6 +67,8 @@ Configuration file (--config):
     client = \"0.0.0.0:27586\"
     gossip = \"0.0.0.0:27587\"
     advertise = \"n1.example.org\"
+    http = \"127.0.0.1:27585\"
+    http-names = [\"metrics.example.org\"]
     peers = [\"n2.example.org\", \"n3.example.org\"]   # --peer
     peer-file = \"/var/lib/distkv/peers\"
     peer-wait = \"10s\"                              # or a number of seconds
@@ -99,6 +101,7 @@ Configuration file (--config):
     client-ca = \"/etc/distkv/staff.pem\"
     client-plaintext = [\"10.1.0.0/16\"]
     log = \"info\"
+    log-format = \"text\"                            # or \"json\"
     init = { site = \"main\" }                       # run only: as TOML
     load = \"saved-state.bin\"                       # run only
 
@@ -193,6 +196,25 @@ struct NodeArgs {
     /// of the route to them]
     #[arg(long, value_name = "ADDR[:PORT]")]
     advertise: Option<String>,
+
+    /// Tell metrics and health by HTTP: /metrics, /livez, /readyz, /readyz?write; without an address at
+    /// 127.0.0.1:27585 [default: not at all]
+    ///
+    /// Nothing that it tells holds a path or a value, and nothing can be changed by it. A request must name the
+    /// node in its Host field by the address at which it comes in, `localhost`, the host of --advertise, or a
+    /// --http-name. HTTP has no login yet: a node with --key takes it on loopback only; others need --insecure
+    /// for a port that other machines reach.
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:27585"
+    )]
+    http: Option<String>,
+
+    /// Another name by which HTTP requests may call the node; may be repeated
+    #[arg(long = "http-name", value_name = "HOST")]
+    http_names: Vec<String>,
 
     /// Keep the known nodes in this file, and try them after a restart
     #[arg(long, value_name = "FILE")]
@@ -344,6 +366,10 @@ struct NodeArgs {
     #[arg(long, value_name = "LEVEL", env = "DISTKV_LOG")]
     log: Option<String>,
 
+    /// How the log's lines look: as text, or as JSON, one object per line [default: text]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
+
     /// Print the line that says where the node is as JSON
     #[arg(long)]
     json: bool,
@@ -471,10 +497,11 @@ impl NodeArgs {
         let from_file = file.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
         let mut settings = own.or(self.settings(peers)).or(from_file);
         let log = settings.log.take();
+        let log_format = settings.log_format.take().unwrap_or_default();
         let json = settings.json.take().unwrap_or(false);
         let threads = settings.threads()?;
         let config = settings.into_config(kind, host_name)?;
-        let logging = Logging::start(log.as_deref(), logging::default_level(), file)?;
+        let logging = Logging::start(log.as_deref(), logging::default_level(), file, log_format)?;
         Ok(Prepared { config, logging, json, threads })
     }
 
@@ -485,6 +512,8 @@ impl NodeArgs {
             client: self.client,
             gossip: self.gossip,
             advertise: self.advertise,
+            http: self.http,
+            http_names: Some(self.http_names).filter(|names| !names.is_empty()),
             peers: Some(peers).filter(|peers| !peers.is_empty()),
             peer_file: self.peer_file,
             peer_wait: self.peer_wait,
@@ -523,6 +552,7 @@ impl NodeArgs {
             init: None,
             load: None,
             log: self.log,
+            log_format: self.log_format,
             json: self.json.then_some(true),
         }
     }

@@ -45,6 +45,11 @@ async fn serve(
 ) -> Result<(), CliError> {
     warn_of_plain_text(&config);
     let key = config.key.as_ref().map(|key| key.file.ring.primary_id());
+    let security = match &config.key {
+        None => "open",
+        Some(key) if key.plaintext_peers => "open, moving to a key",
+        Some(_) => "secured",
+    };
     let key_file = config.key.as_ref().and_then(|key| key.path.clone());
     let network = config.network.clone();
     let data = match &config.data {
@@ -67,7 +72,9 @@ async fn serve(
         network,
         client = %node.client_addr(),
         gossip = %node.gossip_addr(),
+        http = node.http_addr().map(tracing::field::display),
         data = %data,
+        security,
         key = key.map(tracing::field::display),
         "started"
     );
@@ -139,6 +146,7 @@ fn warn_of_plain_text(config: &Config) {
 /// The one line on standard output, for those who wait for it.
 fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
     let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
+    let http = node.http_addr();
     let mut output = Output::new(json);
     let written = output
         .either(
@@ -148,11 +156,15 @@ fn announce(node: &Node, network: &str, json: bool) -> Result<(), CliError> {
                     "network": network,
                     "client": client.to_string(),
                     "gossip": gossip.to_string(),
+                    "http": http.map(|http| http.to_string()),
                 })
             },
             || {
                 let network = printable(network);
-                format!("node {name} of network {network}: clients at {client}, peers at {gossip}")
+                let http = http.map(|http| format!(", HTTP at {http}")).unwrap_or_default();
+                format!(
+                    "node {name} of network {network}: clients at {client}, peers at {gossip}{http}"
+                )
             },
         )
         .and_then(|()| output.flush());
@@ -181,6 +193,8 @@ pub(super) fn start_error(error: NodeError) -> CliError {
         | NodeError::Network(_)
         | NodeError::NoPeers
         | NodeError::Unprotected { .. }
+        | NodeError::HttpUnprotected { .. }
+        | NodeError::HttpSecured { .. }
         | NodeError::KeyNetwork { .. } => CliError::Usage(error.to_string()),
         other => CliError::Failure(other.to_string()),
     }

@@ -10,6 +10,7 @@ use distkv_tls::Ca;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 
+use super::logging::LogFormat;
 use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
 use crate::cli::terminal::units::{parse_bytes, parse_duration};
@@ -17,9 +18,9 @@ use crate::client::HostPort;
 use crate::model::ids::NodeName;
 use crate::model::value::Value;
 use crate::node::config::{
-    CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, IpNetwork,
-    KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT, Start,
-    SyncPolicy, TlsConfig,
+    CLIENT_MEMORY, CLIENT_PORT, Config, DataConfig, FORGET_DOWN_AFTER, GOSSIP_PORT, HttpConfig,
+    IpNetwork, KeyConfig, KeyStore, NETWORK, NetworkError, OPEN_REQUESTS, PURGE_GRACE, READY_WAIT,
+    Start, SyncPolicy, TlsConfig,
 };
 use crate::protocol::json::value_from_json;
 use crate::secure::key_ring::handed::Handed;
@@ -38,6 +39,8 @@ const REQUESTS_MIN: usize = 4 << 10;
 /// More watches than that a node does not have.
 const REQUESTS_MAX: usize = 64 << 10;
 
+/// Most further names by which HTTP requests may call the node.
+const HTTP_NAMES_MAX: usize = 64;
 /// Networks whose clients may use plain text.
 const PLAIN_NETWORKS_MAX: usize = 64;
 
@@ -64,6 +67,8 @@ pub(in crate::cli) struct Settings {
     pub(in crate::cli) client: Option<String>,
     pub(in crate::cli) gossip: Option<String>,
     pub(in crate::cli) advertise: Option<String>,
+    pub(in crate::cli) http: Option<String>,
+    pub(in crate::cli) http_names: Option<Vec<String>>,
     pub(in crate::cli) peers: Option<Vec<String>>,
     pub(in crate::cli) peer_file: Option<PathBuf>,
     #[serde(deserialize_with = "duration")]
@@ -117,6 +122,7 @@ pub(in crate::cli) struct Settings {
     pub(in crate::cli) init: Option<Value>,
     pub(in crate::cli) load: Option<PathBuf>,
     pub(in crate::cli) log: Option<String>,
+    pub(in crate::cli) log_format: Option<LogFormat>,
     pub(in crate::cli) json: Option<bool>,
 }
 
@@ -160,6 +166,8 @@ impl Settings {
             client: self.client.or(other.client),
             gossip: self.gossip.or(other.gossip),
             advertise: self.advertise.or(other.advertise),
+            http: self.http.or(other.http),
+            http_names: self.http_names.or(other.http_names),
             peers: self.peers.or(other.peers),
             peer_file: self.peer_file.or(other.peer_file),
             peer_wait: self.peer_wait.or(other.peer_wait),
@@ -197,6 +205,7 @@ impl Settings {
             init: self.init.or(other.init),
             load: self.load.or(other.load),
             log: self.log.or(other.log),
+            log_format: self.log_format.or(other.log_format),
             json: self.json.or(other.json),
         }
     }
@@ -225,6 +234,7 @@ impl Settings {
         let default = |port| format!("127.0.0.1:{port}");
         let client = self.client.unwrap_or_else(|| default(CLIENT_PORT));
         let gossip = self.gossip.unwrap_or_else(|| default(GOSSIP_PORT));
+        let http = http_config(self.http, self.http_names)?;
         let advertise = self.advertise;
         if let Some(advertise) = &advertise {
             check_address("--advertise", advertise, Some(GOSSIP_PORT))?;
@@ -265,6 +275,7 @@ impl Settings {
             audit: self.audit,
             isolated_logins: self.isolated_logins,
             tls,
+            http,
             memory_max: self.max_memory,
             client_memory_max: check_client_memory(self.max_client_memory)?,
             open_requests_max: check_requests(self.max_requests)?,
@@ -411,6 +422,25 @@ impl Settings {
             return usage("--keep-snapshots must be 1 to 1000");
         }
         Ok(Some(data))
+    }
+}
+
+/// The port for metrics and health, if there is to be one.
+fn http_config(
+    address: Option<String>,
+    names: Option<Vec<String>>,
+) -> Result<Option<HttpConfig>, CliError> {
+    let names = names.unwrap_or_default();
+    match address {
+        None if names.is_empty() => Ok(None),
+        None => Err(CliError::Usage(String::from("--http-name is for a node with --http"))),
+        Some(_) if names.len() > HTTP_NAMES_MAX => {
+            Err(CliError::Usage(format!("--http-name: at most {HTTP_NAMES_MAX} names")))
+        }
+        Some(address) => {
+            let address = check_address("--http", &address, None)?;
+            Ok(Some(HttpConfig { address, names }))
+        }
     }
 }
 

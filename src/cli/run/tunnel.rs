@@ -49,7 +49,8 @@ and secret are not used; a client certificate in it is, for all clients of the t
 Once it listens, it prints one line to standard output; what goes wrong later goes to standard \
 error.
 
-Exit code: 0 ended by a signal, 1 it cannot listen, or no node accepts the ticket, 2 usage.")]
+Exit code: 0 ended by a signal, 1 it cannot listen, 2 usage, 3 the ticket is not \
+accepted, 6 no node was reached.")]
 pub(in crate::cli) struct TunnelArgs {
     /// Where clients connect; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value_t = default_listen())]

@@ -52,7 +52,8 @@ file again, or at another node, changes nothing more. For lines without a chain,
 A node trusts the contents of a snapshot as it trusts another node, so it takes one only \
 from its own machine, unless it was started with --remote-restore.
 
-Exit code: 0 restored, 1 not restored (the text says whether anything was changed), 2 usage.")]
+Exit code: 0 restored, 1 not restored (the text says whether anything was \
+changed), 2 usage, 3 refused, 6 no node was reached, 7 it may have been done.")]
 pub(super) struct RestoreArgs {
     /// The files: snapshots, saved states or change logs of the Python DistKV, lines of JSON with
     /// chains

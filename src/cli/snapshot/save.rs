@@ -40,7 +40,7 @@ node makes a snapshot in its own data directory, as it does by itself from time 
 file on this machine is written under a temporary name and renamed once it is complete and \
 verified.
 
-Exit code: 0 saved, 1 not saved, 2 usage.")]
+Exit code: 0 saved, 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(super) struct SaveArgs {
     /// The file to write, on this machine; '-' is standard output
     #[arg(long, value_name = "FILE")]
@@ -164,10 +164,10 @@ async fn save_there(remote: &RemoteArgs) -> Result<(), CliError> {
 
 /// A node of an earlier version has no such action.
 fn too_old(error: CliError) -> CliError {
-    match error {
-        CliError::Failure(text) if text.contains("unknown_action") => CliError::Failure(format!(
-            "{text}: the node is of an earlier version; `tree --json` prints its entries"
-        )),
-        other => other,
+    if !error.has_code("unknown_action") {
+        return error;
     }
+    error.said(|text| {
+        format!("{text}: the node is of an earlier version; `tree --json` prints its entries")
+    })
 }

@@ -22,7 +22,8 @@ Examples:
 In a pattern, + stands for one element and # for one or more. If several patterns match, \
 exact elements come before +, and + before #.
 
-Exit code: 0 done, 1 refused (the text says why) or the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused (the text says why), 6 no \
+node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct MatchArgs {
     #[command(subcommand)]
     what: Option<What>,

@@ -35,7 +35,8 @@ and at least one bad example does not. By itself it checks nothing: `match` says
 must be obeyed. Every node checks what its clients write; what is stored already, deletions, \
 and what other nodes send are not checked.
 
-Exit code: 0 done, 1 refused (the text says why) or the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed, 2 usage, 3 refused (the text says why), 6 no \
+node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct TypeArgs {
     #[command(subcommand)]
     what: Option<What>,

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
+use distkv_http::HTTP_CONNECTIONS_MAX;
+
 use super::file_jobs::Saving;
 use super::keys;
 use crate::engine::view::StateView;
@@ -24,8 +26,8 @@ use crate::rt::{self, TcpListener};
 use crate::server::access::audit::Audit;
 use crate::server::{
     FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, MemberInfo,
-    MemberState, NodeInfo, NodeStatus, PastRefusal, Server, ServerConfig, StorageStatus,
-    TlsSettings,
+    MemberState, NodeInfo, NodeStatus, PastRefusal, Server, ServerConfig, SilentInfo,
+    StorageStatus, TlsSettings,
 };
 
 /// What only some nodes have, and what only the node knows.
@@ -54,7 +56,8 @@ pub(in crate::node) fn open(
         audit: audit.clone(),
         isolation,
     };
-    let shares = Shares::now(config.connections_max);
+    let for_http = if config.http.is_some() { 2 * HTTP_CONNECTIONS_MAX } else { 0 };
+    let shares = Shares::now(config.connections_max, for_http);
     if shares.clients < config.connections_max {
         tracing::warn!(
             "the system allows {} open files: of --max-connections {}, {} clients can be served; \
@@ -238,6 +241,10 @@ impl NodeInfo for ClientPortInfo {
 
     fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
         self.saving.past(at, below)
+    }
+
+    fn silent(&self) -> Option<SilentInfo> {
+        self.links.upgrade()?.observed.silent(rt::now())
     }
 
     fn carry_out(&self, job: FileJob) -> Result<FileReport, FileRefusal> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use distkv_durable::state::{LogState, SnapshotWish};
 pub(super) use distkv_durable::{LogSettings, Logger, Opened, Prepared, SaveJob, System};
+use distkv_metrics::HistogramNumbers;
 use parking_lot::Mutex;
 
 use super::error::NodeError;
@@ -30,6 +31,10 @@ struct RealSystem;
 impl System for RealSystem {
     fn now(&self) -> Millis {
         rt::now()
+    }
+
+    fn now_us(&self) -> u64 {
+        rt::now_us()
     }
 
     fn wall_clock_ms(&self) -> u64 {
@@ -165,6 +170,22 @@ impl Durable {
             is_saving: view.is_saving,
             snapshot_failure: view.save_failure,
         }
+    }
+
+    /// How long writing and syncing took, since the start.
+    pub(super) fn sync_times(&self) -> HistogramNumbers {
+        self.state.sync_times.numbers()
+    }
+
+    /// Whether changes need not wait for the disk.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.has_room()
+    }
+
+    /// For how long the disk has had something to do and done nothing, milliseconds.
+    pub(super) fn stands_ms(&self, now: Millis) -> Millis {
+        let stands = self.stall.lock().stands;
+        stands.map_or(0, |(_, since)| now.saturating_sub(since))
     }
 
     /// Checks that the disk still works. To be called a few times per second, but not at once after

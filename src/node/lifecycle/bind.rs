@@ -60,10 +60,28 @@ pub(in crate::node) async fn bind_client(
     text: &str,
     port: u16,
 ) -> Result<(TcpListener, SocketAddr), NodeError> {
-    const WHAT: &str = "client";
-    let address = parse_setting(WHAT, text, port)?;
-    let addrs = resolve_setting(WHAT, &address).await?;
-    first_that_works(WHAT, &addrs, |addr| {
+    bind_tcp("client", text, port).await
+}
+
+/// Opens the HTTP port.
+///
+/// # Errors
+/// [`NodeError`] says which address failed and why.
+pub(in crate::node) async fn bind_http(
+    text: &str,
+    port: u16,
+) -> Result<(TcpListener, SocketAddr), NodeError> {
+    bind_tcp("http", text, port).await
+}
+
+async fn bind_tcp(
+    what: &'static str,
+    text: &str,
+    port: u16,
+) -> Result<(TcpListener, SocketAddr), NodeError> {
+    let address = parse_setting(what, text, port)?;
+    let addrs = resolve_setting(what, &address).await?;
+    first_that_works(what, &addrs, |addr| {
         let listener = std::net::TcpListener::bind(addr)?;
         let bound = listener.local_addr()?;
         Ok((TcpListener::of(listener)?, bound))

@@ -25,10 +25,12 @@ pub(in crate::node) struct Shares {
 }
 
 impl Shares {
-    /// With the system's present limit, for a node that wants this many clients.
-    pub(in crate::node) fn now(clients_wanted: usize) -> Self {
+    /// With the system's present limit, for a node that wants this many clients, and `others` for HTTP.
+    pub(in crate::node) fn now(clients_wanted: usize, others: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        Self::of(usize::try_from(limit).unwrap_or(usize::MAX), clients_wanted)
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        // Of a small limit, not more than a quarter.
+        Self { limit, ..Self::of(limit - others.min(limit / 4), clients_wanted) }
     }
 
     /// Clients get the rest of the limit; if it is small, half of it.

@@ -76,6 +76,24 @@ impl std::fmt::Display for LinkEnd {
 }
 
 impl LinkEnd {
+    /// The reason's word in metrics.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Broken(_) => "broken",
+            Self::Left => "left",
+            Self::Replaced => "replaced",
+            Self::Malformed(_) => "malformed",
+            Self::TableFull => "table_full",
+            Self::Silent => "silent",
+            Self::Stuck => "stuck",
+            Self::Renewed => "renewed",
+            Self::Unneeded => "unneeded",
+            Self::KeyRemoved => "key_removed",
+            Self::TooOld => "too_old",
+        }
+    }
+
     /// Whether an operator should look at the peer.
     pub(super) fn is_alarming(&self) -> bool {
         match self {

@@ -41,6 +41,7 @@ use super::lifecycle::stop::Stop;
 use super::membership::address::HostPort;
 use super::membership::identity::Myself;
 use super::membership::swim::SwimHandle;
+use super::monitoring::observed::Observed;
 use super::security::Keys;
 use crate::engine::changes::{BarArrayPaths, SayFarewell};
 use crate::engine::{CloseReason, Input, LinkId};
@@ -73,6 +74,8 @@ pub(super) struct LinkInfo {
     pub(super) lagging: bool,
     /// Whether it is sealed with a cluster key.
     pub(super) secured: bool,
+    /// What waits to be sent.
+    pub(super) queue_bytes: usize,
 }
 
 /// A link that is sealed, for what is told about keys.
@@ -101,6 +104,8 @@ pub(super) struct Links {
     name_held: Mutex<Option<Millis>>,
     /// Fires when a link came or went, or there are new addresses to dial.
     pub(super) changed: Event,
+    /// What the node counts and notices about itself.
+    pub(super) observed: Observed,
 }
 
 impl Links {
@@ -126,6 +131,7 @@ impl Links {
             name_trouble: Mutex::new(None),
             name_held: Mutex::new(None),
             changed: Event::new(),
+            observed: Observed::default(),
         }
     }
 
@@ -188,6 +194,7 @@ impl Links {
                 since: link.since,
                 lagging: link.queue.is_lagging(),
                 secured: link.key.is_some(),
+                queue_bytes: link.queue.bytes(),
             })
             .collect()
     }
@@ -477,6 +484,7 @@ impl Links {
             }
             self.bar_array_paths(&table);
         }
+        self.observed.note_link_end(end.word());
         let name = &link.peer.name;
         let now = rt::now();
         let lived = now.saturating_sub(link.since);

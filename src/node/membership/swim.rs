@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::door::{Door, DroppedDatagrams};
 use crate::membership::{
-    DATAGRAM_BYTES_MAX, Identity, MemberInfo, Swim, SwimConfig, SwimInput, SwimOutput,
+    DATAGRAM_BYTES_MAX, Identity, MemberInfo, Swim, SwimConfig, SwimCounters, SwimInput, SwimOutput,
 };
 use crate::model::ids::{Incarnation, Millis, NodeName};
 use crate::rt;
@@ -82,6 +82,9 @@ struct Shared {
     sent: (AtomicU64, AtomicU64),
     /// Of a secured node: those that were not taken.
     dropped: DroppedDatagrams,
+    /// What the machine has counted, and when the thread last published what it knows.
+    counters: Mutex<SwimCounters>,
+    beat: AtomicU64,
     /// For waking the thread: its own socket and its address. None once it has ended: then the port
     /// is free.
     socket: Mutex<Option<UdpSocket>>,
@@ -116,6 +119,8 @@ impl SwimHandle {
             ended: false.into(),
             sent: Default::default(),
             dropped: DroppedDatagrams::default(),
+            counters: Mutex::default(),
+            beat: AtomicU64::new(rt::now()),
             socket: Mutex::new(Some(socket.try_clone()?)),
             wake,
         });
@@ -159,6 +164,16 @@ impl SwimHandle {
     /// Seals and opens with these keys from now on.
     pub(in crate::node) fn set_keys(&self, ring: Arc<KeyRing>) {
         self.command(Command::Keys(ring));
+    }
+
+    /// What the machine has counted since it was made, to within half a second.
+    pub(in crate::node) fn counters(&self) -> SwimCounters {
+        *self.shared.counters.lock()
+    }
+
+    /// When the thread last published what it knows: it does so every half second.
+    pub(in crate::node) fn beat(&self) -> Millis {
+        self.shared.beat.load(Ordering::Relaxed)
     }
 
     /// Takes what waits for the log.
@@ -468,7 +483,12 @@ impl Owner {
     }
 
     fn publish(&mut self, news: bool) {
-        self.publish_at = rt::now() + PUBLISH_INTERVAL_MS;
+        let now = rt::now();
+        self.publish_at = now + PUBLISH_INTERVAL_MS;
+        self.shared.beat.store(now, Ordering::Relaxed);
+        if let Some(swim) = &self.swim {
+            *self.shared.counters.lock() = swim.counters();
+        }
         let roster = match &self.swim {
             Some(swim) => Roster { members: swim.members() },
             None => Roster::default(),

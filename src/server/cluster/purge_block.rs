@@ -83,7 +83,7 @@ pub(crate) fn mark_text(view: &GroupView) -> Option<String> {
 }
 
 /// A duration for people; exact enough for one that continues.
-fn show_ms(ms: Millis) -> String {
+pub(in crate::server) fn show_ms(ms: Millis) -> String {
     let seconds = ms / 1_000;
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -48,7 +48,7 @@ pub const ROWS: &[Row] = &[
     hidden(0, "! distkv-node set lamps.hall.level 101"),
     run(0, "distkv-node type", &["percent.whole"]),
     run(0, "distkv-node type show percent", &["maximum"]),
-    run_to(0, "distkv-node match set 'sensors.#' number", &[1], &["does not exist"]),
+    run_to(0, "distkv-node match set 'sensors.#' number", &[3], &["does not exist"]),
     run(0, "distkv-node match", &["lamps.+.level"]),
     run(0, "distkv-node match delete 'lamps.+.level'", &["deleted"]),
     run(0, "distkv-node type delete percent.whole", &["deleted"]),

@@ -2,7 +2,7 @@
 
 use super::stage::{Row, down, follow, hidden, run, run_to, until, up};
 
-const CODE_1: &[i32] = &[1];
+const PRECONDITION: &[i32] = &[5];
 
 pub const ROWS: &[Row] = &[
     run(0, "distkv-node key new --network plant --to key", &["of network plant is in key\n"]),
@@ -53,7 +53,7 @@ pub const ROWS: &[Row] = &[
     run_to(
         0,
         "distkv-node set site.count 6 --chain n1~e9001b2c3d4e:17",
-        CODE_1,
+        PRECONDITION,
         &["chain_mismatch", "n1~e9001b2c3d4e:17"],
     ),
     run(0, "distkv-node tree", &["site.lock   true\n"]),
@@ -78,12 +78,7 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node tree site --json > site.jsonl", &[]),
     run(0, "distkv-node diff site.jsonl --below site", &[]),
     hidden(0, "distkv-node set site.new 1"),
-    run_to(
-        0,
-        "distkv-node diff site.jsonl --below site --json",
-        CODE_1,
-        &["\"change\":\"remove\""],
-    ),
+    run_to(0, "distkv-node diff site.jsonl --below site --json", &[1], &["\"change\":\"remove\""]),
     run(0, "distkv-node apply site.jsonl --below site --delete --dry-run", &["- site.new  1\n"]),
     run(0, "distkv-node apply site.jsonl --below site --delete", &["0 set, 1 deleted\n"]),
     run(0, "distkv-node completions bash > distkv-node.bash", &[]),

@@ -21,7 +21,7 @@ pub fn commands() -> BTreeSet<String> {
 }
 
 fn is_ours(command: &str) -> bool {
-    let ours = ["distkv-node ", "distkv-bench", "dk ", "alias dk=", "echo ", "EDITOR="];
+    let ours = ["distkv-node ", "distkv-bench", "dk ", "alias dk=", "echo ", "curl ", "EDITOR="];
     ours.iter().any(|start| command.starts_with(start))
 }
 

@@ -53,6 +53,8 @@ pub struct NodeProcess {
     pub name: String,
     pub client: SocketAddr,
     pub gossip: SocketAddr,
+    /// Its HTTP port, if it has one.
+    pub http: Option<SocketAddr>,
     /// Each test's own: a freed port may be taken by another test's node.
     pub network: String,
     /// The file of its cluster key, if it has one.
@@ -137,9 +139,10 @@ impl NodeProcess {
         });
         let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
         let (client, gossip) = (address("client"), address("gossip"));
+        let http = ready["http"].as_str().map(|address| address.parse().unwrap());
         let behind_key = arguments.iter().skip_while(|argument| **argument != "--key").nth(1);
         let key = behind_key.map(|file| (*file).to_owned());
-        Self { name: name.into(), client, gossip, network: network.into(), key, child, log }
+        Self { name: name.into(), client, gossip, http, network: network.into(), key, child, log }
     }
 
     pub fn pid(&self) -> u32 {

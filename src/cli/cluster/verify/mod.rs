@@ -48,7 +48,7 @@ it was found equal.
 With --json, one object per entry that differs (path, shard, a, b), then one for the whole \
 (equal, a, b, looks, changing, shards, differing).
 
-Exit code: 0 they are equal, 1 they are not (or could not be asked), 2 usage.")]
+Exit code: 0 they are equal, 1 they are not, 2 usage, 6 one was not reached.")]
 pub(in crate::cli) struct VerifyArgs {
     /// One node's client port
     #[arg(value_name = "A", value_parser = parse_address)]

@@ -16,7 +16,7 @@ use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::client::{Fields, ServerError, StreamEvent};
+use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
 use crate::model::value::Value;
 use crate::protocol::lines::{Line, decode_line};
@@ -41,7 +41,8 @@ Only what is at and below --below counts; the file may have nothing else. Values
 With --json, one object per line: path, change (add, remove, change), now and then. `apply` makes the \
 network what the file says.
 
-Exit code: 0 there is no difference, 1 there is (or the file or the node cannot be read), 2 usage.")]
+Exit code: 0 there is no difference, 1 there is (or the file cannot be read), 2 usage, 3 refused, 6 no node \
+was reached.")]
 pub(in crate::cli) struct DiffArgs {
     #[command(flatten)]
     wanted: WantedArgs,
@@ -62,7 +63,8 @@ Sets what differs, and leaves alone what is equal. What the file does not have s
 is given. Each entry is changed only if nobody else has changed it since it was compared; such an entry \
 is left as it is, and counted.
 
-Exit code: 0 done, 1 stopped at an error, or somebody else changed something meanwhile; 2 usage.")]
+Exit code: 0 done, 1 failed, or somebody else changed something meanwhile; 2 usage, 3 refused, 6 no node \
+was reached, 7 it may have been done.")]
 pub(in crate::cli) struct ApplyArgs {
     #[command(flatten)]
     wanted: WantedArgs,
@@ -289,19 +291,15 @@ pub(super) async fn carry_out(
 ) -> Result<(), CliError> {
     for batch in differences.chunks(REQUESTS) {
         let requests: Vec<_> = batch.iter().map(Difference::request).collect();
-        let asking = requests.iter().map(|(action, fields)| remote.try_request(action, fields));
+        let asking = requests.iter().map(|(action, fields)| remote.request(action, fields));
         for (reply, difference) in join_all(asking).await.into_iter().zip(batch) {
-            match reply? {
+            match reply {
                 Ok(_) if difference.then.is_some() => done.set += 1,
                 Ok(_) => done.deleted += 1,
-                Err(error) => {
-                    let is_changed =
-                        |error: &ServerError| CHANGED_CODES.iter().any(|code| error.has_code(code));
-                    if !error.server().is_some_and(is_changed) {
-                        return Err(told_at(&difference.path, error, ""));
-                    }
+                Err(error) if CHANGED_CODES.iter().any(|code| error.has_code(code)) => {
                     done.changed += 1;
                 }
+                Err(error) => return Err(told_at(&difference.path, error, "")),
             }
         }
         look(done.set + done.deleted + done.changed);

@@ -8,7 +8,7 @@ use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
-use crate::client::{ClientError, Fields, ServerError, StreamEvent};
+use crate::client::{Fields, StreamEvent};
 use crate::model::path::Path;
 
 /// Entries that are under way at once.
@@ -25,7 +25,8 @@ Examples:
 What is at the new path already is not replaced, unless with --force, and what is only there stays. \
 All is read as it was at one moment.
 
-Exit code: 0 done, 1 stopped (the text says at which entry) or the node cannot be asked, 2 usage.")]
+Exit code: 0 done, 1 failed (the text says at which entry), 2 usage, 3 refused, 5 something is there \
+already, 6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct CpArgs {
     #[command(flatten)]
     places: Places,
@@ -45,7 +46,8 @@ Entry by entry: each is set at the new path, and then deleted at the old one, if
 there meanwhile; what was changed stays at both, and is told. What is at the new path already is not \
 replaced, unless with --force. A move that was interrupted is finished by running it again with --force.
 
-Exit code: 0 done, 1 stopped (the text says at which entry), or something stays; 2 usage.")]
+Exit code: 0 done, 1 failed (the text says at which entry), or something stays; 2 usage, 3 refused, \
+5 something is there already, 6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct MvArgs {
     #[command(flatten)]
     places: Places,
@@ -220,13 +222,13 @@ impl Places {
         done: &mut Done,
     ) -> Result<(), CliError> {
         let requests: Vec<Fields> = batch.iter().map(|entry| self.setting(entry)).collect();
-        let setting = requests.iter().map(|fields| remote.try_request("set_value", fields));
+        let setting = requests.iter().map(|fields| remote.request("set_value", fields));
         let mut failed = Ok(());
         for (reply, entry) in join_all(setting).await.into_iter().zip(batch) {
-            match reply? {
+            match reply {
                 Ok(_) => done.copied += 1,
                 Err(error) if failed.is_ok() => {
-                    let is_there = error.server().is_some_and(|e| e.has_code("already_exists"));
+                    let is_there = error.has_code("already_exists");
                     let advice = if is_there { "; --force replaces what is there" } else { "" };
                     failed = Err(told_at(&entry.to, error, advice));
                 }
@@ -257,26 +259,21 @@ async fn delete_all(remote: &Remote, batch: &[Entry], done: &mut Done) -> Result
         fields
     };
     let requests: Vec<Fields> = batch.iter().map(request).collect();
-    let deleting = requests.iter().map(|fields| remote.try_request("delete_value", fields));
+    let deleting = requests.iter().map(|fields| remote.request("delete_value", fields));
     for (reply, entry) in join_all(deleting).await.into_iter().zip(batch) {
-        match reply? {
+        match reply {
             Ok(_) => done.deleted += 1,
-            Err(error) => {
-                let codes = ["chain_mismatch", "is_new"];
-                let is_changed =
-                    |error: &ServerError| codes.iter().any(|code| error.has_code(code));
-                if !error.server().is_some_and(is_changed) {
-                    return Err(told_at(&entry.from, error, ""));
-                }
+            Err(error) if ["chain_mismatch", "is_new"].iter().any(|code| error.has_code(code)) => {
                 done.changed += 1;
             }
+            Err(error) => return Err(told_at(&entry.from, error, "")),
         }
     }
     Ok(())
 }
 
 /// What failed at which entry, and what to do.
-pub(super) fn told_at(path: &Path, error: ClientError, advice: &str) -> CliError {
+pub(super) fn told_at(path: &Path, error: CliError, advice: &str) -> CliError {
     let path = path.to_string();
-    CliError::Failure(format!("{}: {}{advice}", printable(&path), CliError::from(error)))
+    error.said(|why| format!("{}: {why}{advice}", printable(&path)))
 }

@@ -38,7 +38,8 @@ differs from what is there is set, as `set` does it: it replaces what is there, 
 back what was deleted. Lines with \"deleted\": true are skipped unless --deletions is given. \
 To restore entries with their history instead, see `snapshot restore`.
 
-Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage.")]
+Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage, 3 a \
+line was refused, 5 its precondition does not hold, 6 no node was reached, 7 it may have been done.")]
 pub(in crate::cli) struct ImportArgs {
     /// The file; '-' is standard input
     #[arg(value_name = "FILE")]
@@ -136,15 +137,13 @@ async fn import<R: io::Read>(
             match reply {
                 Ok(reply) if reply.bool("changed") == Some(false) => done.unchanged += 1,
                 Ok(_) => done.changed += 1,
-                Err(CliError::Failure(why)) if args.if_new && why.contains("(already_exists)") => {
+                Err(error) if args.if_new && error.has_code("already_exists") => {
                     done.unchanged += 1;
                 }
-                Err(CliError::Failure(why)) => {
+                Err(error) => {
                     let (line, path) = (request.line, printable(&request.path).into_owned());
-                    let text = format!("line {line} ({path}): {why}");
-                    return Err(CliError::Failure(text));
+                    return Err(error.said(|why| format!("line {line} ({path}): {why}")));
                 }
-                Err(other) => return Err(other),
             }
         }
         look(lines.bytes);

@@ -22,7 +22,7 @@ Examples:
 Names are whole paths, so that they can be given to other commands. Behind a name without a value of \
 its own stands a '/': something is below it. `tree` prints everything at once.
 
-Exit code: 0 done (also where there is nothing), 1 the node cannot be asked, 2 usage.")]
+Exit code: 0 done (also where there is nothing), 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(in crate::cli) struct LsArgs {
     /// Where to look; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]

@@ -29,7 +29,7 @@ Examples:
 Entries come in a fixed order, as they were at one moment. With --json, one object per line: \
 path, value, tock, and with --chain the events that last changed it.
 
-Exit code: 0 done (also where there is nothing), 1 the node cannot be asked, 2 usage.")]
+Exit code: 0 done (also where there is nothing), 1 failed, 2 usage, 3 refused, 6 no node was reached.")]
 pub(in crate::cli) struct TreeArgs {
     /// Where to begin; ':' is the root
     #[arg(value_parser = parse_path, default_value = ":")]

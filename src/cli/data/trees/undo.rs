@@ -37,7 +37,8 @@ deleted. Each entry is set only if nobody changes it meanwhile.
 
 Times are those at which changes came to the node that is asked.
 
-Exit code: 0 done, 1 the node remembers no such moment, or stopped at an error; 2 usage.")]
+Exit code: 0 done, 1 failed, or the node does not remember that moment; 2 usage, 3 refused, 6 no node was \
+reached, 7 it may have been done.")]
 pub(in crate::cli) struct UndoArgs {
     /// Only what is at and below this path; ':' is everything
     #[arg(long, value_name = "PATH", value_parser = parse_path)]

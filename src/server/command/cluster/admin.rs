@@ -18,7 +18,9 @@ use crate::server::access::Identity;
 use crate::server::access::authorise::Target;
 use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Session, Then};
-use crate::server::info::{ClientLogStatus, LeaveRefusal, MemberInfo, NodeStatus, StorageStatus};
+use crate::server::info::{
+    ClientLogStatus, LeaveRefusal, MemberInfo, NodeStatus, SilentInfo, StorageStatus,
+};
 use crate::server::unenforced_warnings;
 
 /// Writes a map with more fields than [`crate::protocol::client::MessageWriter`] can: counts
@@ -214,6 +216,8 @@ fn warnings(
     let of_log = client_log.and_then(ClientLogStatus::warning);
     let (excess, tree) = cx.hub.read(|engine| (engine.memory_excess(), engine.tree().clone()));
     let of_memory = excess.map(MemoryExcess::text);
+    let silent = cx.shared.info.silent();
+    let of_silent = silent.iter().flat_map(SilentInfo::warnings);
     let mut all: Vec<String> = of_storage.chain(of_log).chain(of_memory).collect();
     all.extend(cx.shared.isolation().map(|error| error.text));
     all.extend(cx.shared.grace_ms().map(|left| {
@@ -226,6 +230,7 @@ fn warnings(
     }));
     all.extend(unenforced_warnings(&tree));
     all.extend(roles.warnings.iter().cloned());
+    all.extend(of_silent);
     all
 }
 
@@ -257,6 +262,7 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
     let warnings = warnings(cx, &roles, storage.as_ref(), status.client_log.as_ref());
     write_warnings(&warnings, map.key("warnings"));
     write_purge_block(roles.purge_block.as_ref(), map.key("purge_blocked"));
+    write_silent(cx.shared.info.silent().as_ref(), map.key("silent"));
     match &status.client_log {
         None => write_nil(map.key("client_log")),
         Some(log) => {
@@ -267,6 +273,23 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
         }
     }
     write_storage(storage.as_ref(), map.key("storage"));
+}
+
+/// The members that have gone silent: nil, or `{together: [{names, since_ms, changes}], with}`.
+fn write_silent(silent: Option<&SilentInfo>, out: &mut Vec<u8>) {
+    let Some(silent) = silent else { return write_nil(out) };
+    let mut map = LongMap::default();
+    let together = map.key("together");
+    write_array_len(silent.together.len(), together);
+    for members in &silent.together {
+        let mut inner = LongMap::default();
+        write_texts(members.names.iter().map(String::as_str), inner.key("names"));
+        inner.u64("since_ms", members.since_ms);
+        inner.u64("changes", members.changes);
+        inner.finish(together);
+    }
+    write_texts(silent.with.iter().map(String::as_str), map.key("with"));
+    map.finish(out);
 }
 
 /// What clients cost in memory: `{used, pinned, max, closed}`.

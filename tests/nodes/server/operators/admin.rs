@@ -43,6 +43,7 @@ fn the_status_tells_what_the_node_holds() {
         "housekeepers",
         "warnings",
         "purge_blocked",
+        "silent",
         "client_log",
         "storage",
         "logins",

@@ -81,7 +81,7 @@ fn no_conflicts_and_dropped_ones_are_told_beside_the_output() {
     let done = cli_with(&node, &["conflicts", "a"]);
     assert!(done.stderr.starts_with("(6 before this are not listed at fake any more"), "{done:?}");
     let refusing = FakeNode::start(|_| vec![error("there is no action 'conflicts'", "x")]);
-    assert_eq!(cli_with(&refusing, &["conflicts"]).code, 1);
+    assert_eq!(cli_with(&refusing, &["conflicts"]).code, 3);
 }
 
 /// A node that lists two conflicts, and tells the last of them again as one that comes.

@@ -119,7 +119,7 @@ fn a_member_is_forgotten_without_a_question_where_nobody_can_answer() {
 
     let node = FakeNode::start(|_| vec![error("n3: that node is up and linked", "in_use")]);
     let refused = cli_with(&node, &["members", "forget", "n3"]);
-    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
+    assert_eq!((refused.code, refused.stdout.as_str()), (3, ""));
     assert_eq!(
         refused.stderr,
         "error: the node refuses: n3: that node is up and linked (in_use)\n"

@@ -257,7 +257,7 @@ fn a_snapshot_of_another_network_needs_a_word_more() {
     let file = files.text("one.dkv");
     ok(&one, &["snapshot", "save", "--to", &file]);
     let refused = at(&other, &["snapshot", "restore", &file]);
-    assert_eq!(refused.code, 1);
+    assert_eq!(refused.code, 3);
     assert!(refused.stderr.contains("--any-network"), "{}", refused.stderr);
     assert_eq!(values(&other), [] as [&str; 0]);
     ok(&other, &["snapshot", "restore", &file, "--any-network"]);

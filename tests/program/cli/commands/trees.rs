@@ -68,7 +68,7 @@ fn entries_and_trees_are_copied_and_replace_nothing_unless_forced() {
     ok(&node, &["set", "old.lamp", "7"]);
     ok(&node, &["set", "old.only", "8"]);
     let done = at(&node, &["cp", "-r", "site", "old"]);
-    assert!(done.code == 1 && done.stderr.contains("old.lamp"), "{}", done.stderr);
+    assert!(done.code == 5 && done.stderr.contains("old.lamp"), "{}", done.stderr);
     assert!(done.stderr.contains("--force replaces"), "{}", done.stderr);
     assert_eq!(ok(&node, &["get", "old.lamp"]), "7\n");
     assert_eq!(ok(&node, &["cp", "-rf", "site", "old", "--json"]), "{\"copied\":3}\n");
@@ -240,7 +240,7 @@ fn a_value_is_changed_in_an_editor_unless_somebody_else_was_faster() {
     let faster =
         format!("{program} set site.lamp 11 --connect {} && echo 12 > \"$1\"", node.client);
     let done = edit("site.lamp", &faster);
-    assert!(done.code == 1 && done.stderr.contains("(chain_mismatch)"), "{}", done.stderr);
+    assert!(done.code == 5 && done.stderr.contains("(chain_mismatch)"), "{}", done.stderr);
     assert_eq!(ok(&node, &["get", "site.lamp"]), "11\n");
     let [draft] = &*left() else { panic!("{:?}", left()) };
     assert!(done.stderr.contains(draft.to_str().unwrap()), "{}", done.stderr);

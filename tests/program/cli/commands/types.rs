@@ -16,17 +16,17 @@ fn a_type_is_made_asked_for_obeyed_and_removed() {
     let percent = ["type", "set", "percent", "--schema", schema];
     let done =
         at(&node, &[&percent[..], &["--good", "0", "--good", "99.5", "--bad", "5"]].concat());
-    assert_eq!(done.code, 1, "{}", done.stdout);
+    assert_eq!(done.code, 3, "{}", done.stdout);
     assert!(done.stderr.contains("did not fail on 5"), "{}", done.stderr);
     let good = ["--good", "0", "--good", "99.5", "--bad", "-1", "--bad", "\"a lot\""];
     let done = at(&node, &[&percent[..], &good].concat());
     assert_eq!((done.code, &*done.stdout), (0, "percent: set\n"), "{}", done.stderr);
     let done = at(&node, &["match", "set", "lamps.+.level", "nothing"]);
-    assert!(done.code == 1 && done.stderr.contains("does not exist"), "{}", done.stderr);
+    assert!(done.code == 3 && done.stderr.contains("does not exist"), "{}", done.stderr);
     assert_eq!(at(&node, &["match", "set", "lamps.+.level", "percent"]).code, 0);
 
     let done = at(&node, &["set", "lamps.hall.level", "101"]);
-    assert_eq!(done.code, 1, "{}", done.stdout);
+    assert_eq!(done.code, 3, "{}", done.stdout);
     assert!(done.stderr.contains("101 is greater than the maximum of 100"), "{}", done.stderr);
     assert_eq!(at(&node, &["set", "lamps.hall.level", "100"]).code, 0);
     assert_eq!(at(&node, &["set", "lamps.hall.name", "\"hall\""]).code, 0);

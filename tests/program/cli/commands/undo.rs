@@ -61,7 +61,7 @@ fn a_wrong_deletion_is_undone_from_any_client_and_what_came_later_stays() {
     // Only who has a data directory remembers; the error says so.
     let undo = ["undo", "--below", "site", "--at", &then];
     let done = at(&n2, &undo);
-    assert!(done.code == 1 && done.stderr.contains("--data-dir"), "{}", done.stderr);
+    assert!(done.code == 3 && done.stderr.contains("--data-dir"), "{}", done.stderr);
     let done = at(&n1, &["undo", "--below", "site", "--at", too_early]);
     assert!(done.code == 1 && done.stderr.contains("begins at @"), "{}", done.stderr);
     let done = at(&n1, &["undo", "--below", ":n.auth", "--at", &then]);

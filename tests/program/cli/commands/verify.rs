@@ -147,7 +147,7 @@ fn a_node_that_cannot_be_asked_is_named() {
     let n1 = NodeProcess::run("n1");
     let address = n1.client.to_string();
     let done = cli(&["verify", &address, "127.0.0.1:1"]);
-    assert_eq!(done.code, 1);
+    assert_eq!(done.code, 6);
     assert!(done.stderr.contains("127.0.0.1:1"), "{}", done.stderr);
     assert_eq!(cli(&["verify", &address]).code, 2);
     assert_eq!(cli(&["verify", &address, "a:b:c:d"]).code, 2);

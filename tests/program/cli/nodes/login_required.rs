@@ -104,7 +104,7 @@ fn a_network_that_was_loaded_with_authorisation_on_is_served_to_nobody_without_a
             assert_eq!((json.code, told["ready"].as_bool()), (1, Some(false)));
             assert!(told["closed"].as_str().unwrap().contains("password"));
             let get = at(node.client, &["get", "site.secret"]);
-            assert_eq!((get.code, get.stdout.as_str()), (1, ""));
+            assert_eq!((get.code, get.stdout.as_str()), (3, ""));
             assert!(get.stderr.contains("(auth_required)"), "{}", get.stderr);
             wait_until("the log says why", || {
                 let log = node.log().join("\n");
@@ -129,7 +129,7 @@ fn a_node_that_ignores_authorisation_serves_what_peers_have_and_can_switch_it_of
     });
     // Nodes replicate all the same, in both directions.
     assert_eq!(at(n2.client, &["set", "site.lamp", "7", "--copies", "1"]).code, 0);
-    assert_eq!(at(n1.client, &["get", "site.lamp"]).code, 1);
+    assert_eq!(at(n1.client, &["get", "site.lamp"]).code, 3);
     // It can be switched off there.
     let deleted = at(n2.client, &["delete", ":n.auth", "--copies", "1"]);
     assert_eq!(deleted.code, 0, "{}", deleted.stderr);
@@ -142,7 +142,7 @@ fn a_snapshot_that_switches_authorisation_on_is_restored_only_if_that_is_wanted(
     let (n1, folder) = (NodeProcess::run("n1"), tempfile::tempdir().unwrap());
     assert_eq!(at(n1.client, &["set", "own", "1"]).code, 0);
     let restore = at(n1.client, &["snapshot", "restore", SAVED[0]]);
-    assert_eq!(restore.code, 1);
+    assert_eq!(restore.code, 3);
     for fact in ["--with-auth", "nothing was taken in", "password"] {
         assert!(restore.stderr.contains(fact), "{}", restore.stderr);
     }
@@ -193,7 +193,7 @@ fn a_data_directory_stays_closed_over_restarts_and_can_be_read_on_its_machine() 
         let mut n1 = load(SAVED[0], &["--data-dir", data]);
         is_served_by_no_action(&n1);
         let leave = at(n1.client, &["leave"]);
-        assert!(leave.code == 1 && leave.stderr.contains("SIGTERM"), "{}", leave.stderr);
+        assert!(leave.code == 3 && leave.stderr.contains("SIGTERM"), "{}", leave.stderr);
         n1.signal("TERM");
         assert!(n1.wait().success());
     }

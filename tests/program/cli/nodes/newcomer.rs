@@ -113,7 +113,7 @@ fn a_port_that_is_mistaken_for_the_other_one_is_named() {
     let node = NodeProcess::run("n1");
     let gossip = node.gossip.to_string();
     let status = cli(&["status", "--connect", &gossip]);
-    assert_eq!(status.code, 1);
+    assert_eq!(status.code, 6);
     for part in [gossip.as_str(), "gossip port", "27586"] {
         assert!(status.stderr.contains(part), "{part}: {}", status.stderr);
     }
@@ -136,7 +136,7 @@ fn a_port_that_is_mistaken_for_the_other_one_is_named() {
 fn a_name_that_does_not_exist_ends_a_command_at_once_and_a_newcomer_soon() {
     // No name has an empty label, so this does not depend on a name service.
     let status = cli(&["status", "--connect", "n1..invalid"]);
-    assert_eq!(status.code, 1);
+    assert_eq!(status.code, 6);
     for part in ["n1..invalid:27586", "check its spelling"] {
         assert!(status.stderr.contains(part), "{part}: {}", status.stderr);
     }
@@ -206,7 +206,7 @@ fn a_condition_that_fails_says_what_is_there() {
     let node = NodeProcess::run("n1");
     ok(&node, &["set", "lock.a", "\"you\""]);
     let refused = at(&node, &["set", "lock.a", "\"us\"", "--if-value", "\"me\""]);
-    assert_eq!(refused.code, 1);
+    assert_eq!(refused.code, 5);
     assert_eq!(
         refused.stderr,
         "error: the node refuses: Data is \"you\", not \"me\", at lock.a; nothing was changed \
@@ -280,7 +280,7 @@ fn an_interrupted_bench_deletes_what_it_has_written() {
 fn messages_fit_what_they_are_about() {
     let node = NodeProcess::run("n1");
     let copies = at(&node, &["set", "a", "1", "--copies", "2", "--timeout", "100ms"]);
-    assert_eq!(copies.code, 1);
+    assert_eq!(copies.code, 7);
     assert!(
         copies.stderr.starts_with("error: the change is made here"),
         "no refusal: {}",
@@ -293,6 +293,6 @@ fn messages_fit_what_they_are_about() {
     assert!(import.stderr.contains("error: standard input: line 1:"), "{}", import.stderr);
     // Where nothing could be written, nothing is deleted.
     let load = cli(&["bench", "--connect", "127.0.0.1:1"]);
-    assert_eq!(load.code, 1);
+    assert_eq!(load.code, 6);
     assert!(!load.stderr.contains("distkv-bench"), "{}", load.stderr);
 }

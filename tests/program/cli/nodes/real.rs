@@ -303,14 +303,14 @@ fn what_one_node_takes_all_give() {
     let newest = got["chain"][0].as_str().unwrap();
     ok(&n2, &["set", "a.b", "1", "--chain", newest, "--copies", "2"]);
     let stale = at(&n1, &["set", "a.b", "2", "--chain", newest]);
-    assert_eq!(stale.code, 1);
+    assert_eq!(stale.code, 5);
     assert!(stale.stderr.contains("(chain_mismatch)"), "{}", stale.stderr);
     assert!(at(&n1, &["set", "a.b", "2", "--if-new"]).stderr.contains("(already_exists)"));
     assert!(at(&n1, &["set", "a.b", "2", "--if-value", "5"]).stderr.contains("(data_mismatch)"));
     ok(&n1, &["set", "a.b", "2", "--if-value", "1", "--copies", "2"]);
     assert!(ok(&n3, &["set", "a.b", "2", "--idem"]).contains("the same value"));
     let more = at(&n1, &["set", "a.b", "3", "--copies", "5", "--timeout", "300ms"]);
-    assert_eq!(more.code, 1);
+    assert_eq!(more.code, 7);
     assert!(more.stderr.contains("(unknown_fate)"), "{}", more.stderr);
 
     ok(&n1, &["set", "a.c.d", "\"deep\"", "--copies", "2"]);
@@ -461,7 +461,7 @@ fn a_read_only_node_refuses_writes_and_gives_reads() {
     let gossip = first.gossip.to_string();
     let node = NodeProcess::start("n2", &[&["join", &gossip, "--read-only"][..], &ANY].concat());
     let set = at(&node, &["set", "a", "1"]);
-    assert_eq!(set.code, 1);
+    assert_eq!(set.code, 3);
     assert!(set.stderr.contains("(read_only)"), "{}", set.stderr);
     assert_eq!(ok(&node, &["get", ":"]), "{\n  \"site\": \"main\"\n}\n");
 }
@@ -521,10 +521,10 @@ fn with_several_addresses_commands_go_to_whichever_node_is_up() {
     assert_eq!(ask(&["delete", "site", "--recursive"]), "site: nothing to delete\n");
 
     let refused = run(&["set", "site", "1", "--if-value", "5", "--connect", &all], &[], b"");
-    assert_eq!(refused.code, 1);
+    assert_eq!(refused.code, 5);
     assert!(refused.stderr.contains("the node refuses: "), "{}", refused.stderr);
     let nobody = ["get", "site", "--connect", "127.0.0.1:1,127.0.0.1:2", "--timeout", "500ms"];
     let nobody = run(&nobody, &[], b"");
-    assert_eq!(nobody.code, 1);
+    assert_eq!(nobody.code, 6);
     assert!(nobody.stderr.contains("--connect"), "{}", nobody.stderr);
 }

@@ -99,7 +99,7 @@ fn main() -> ExitCode {
     };
     match execute(cli) {
         Ok(()) => EXIT_OK.into(),
-        Err(error) => error.tell().into(),
+        Err(error) => error.tell(false).into(),
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::engine::gossip::peers::Peer;
 use crate::engine::{Engine, LinkId};
 use crate::model::entry::Entry;
 use crate::model::ids::{Event, NodeId, NodeIndex, NodeName, NodeTable, Tick, Tock};
@@ -62,17 +63,10 @@ impl Engine {
     #[must_use]
     pub fn view(&self) -> StateView {
         let mut heard = self.replica.seen().clone();
-        let mut peers = Vec::new();
-        for (link, peer) in self.peers.iter() {
+        let peers = self.peer_views();
+        peers.iter().for_each(|peer| {
             heard.union_with(&peer.seen);
-            peers.push(PeerView {
-                link,
-                id: peer.id.clone(),
-                ready: peer.ready,
-                acked: peer.acked,
-                seen: peer.seen.clone(),
-            });
-        }
+        });
         let table = self.replica.table();
         let find = |id: &NodeId| table.find(id.name.as_str(), id.incarnation);
         StateView {
@@ -87,6 +81,21 @@ impl Engine {
             tock: self.replica.tock(),
             killed: Arc::clone(&self.killed),
         }
+    }
+}
+
+impl Engine {
+    /// The linked peers. Cheap: what they have seen is shared.
+    #[must_use]
+    pub fn peer_views(&self) -> Vec<PeerView> {
+        let view = |(link, peer): (LinkId, &Peer)| PeerView {
+            link,
+            id: peer.id.clone(),
+            ready: peer.ready,
+            acked: peer.acked,
+            seen: peer.seen.clone(),
+        };
+        self.peers.iter().map(view).collect()
     }
 }
 

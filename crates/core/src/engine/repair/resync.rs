@@ -117,6 +117,12 @@ impl Engine {
         })
     }
 
+    /// For how long the present resync has been going on, milliseconds; none if there is none.
+    #[must_use]
+    pub fn resync_lasts_ms(&self, now: Millis) -> Option<Millis> {
+        self.resync.healing.as_ref().map(|healing| now.saturating_sub(healing.began))
+    }
+
     /// Events that linked peers were heard to have and that are missing here.
     fn missing_count(&self) -> u64 {
         let mut missing = crate::model::seen::Seen::new();

@@ -1,0 +1,227 @@
+//! The HTTP port of a node: metrics and health, for programs that watch over it. Nothing here can change
+//! anything, and no answer holds a path or a value.
+//!
+//! | module | what |
+//! |---|---|
+//! | this one | the port: opening, accepting, closing |
+//! | `gate` | which requests are refused whatever they ask for |
+//! | `answers` | what each path answers |
+//! | `slots` | how many connections there may be, and which goes when there are too many |
+//! | `wires` | a connection and timers as `hyper` wants them |
+//!
+//! `hyper` parses heads and frames messages. What it leaves to others is done here: bounds, times, and
+//! requests that two programs could take for two different ones.
+
+use distkv_runtime as rt;
+
+mod answers;
+mod gate;
+mod slots;
+mod wires;
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_lock::Semaphore;
+use distkv_metrics::Numbers;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use parking_lot::Mutex;
+
+use crate::rt::{Task, TcpListener, TcpStream};
+use answers::{Answers, Counts};
+use gate::Hosts;
+use slots::{Slot, Slots};
+use wires::{Timers, Wire};
+
+/// Most HTTP connections at once. They never take a client's place. When one more comes, the one that has
+/// waited longest without a request is closed.
+pub const HTTP_CONNECTIONS_MAX: usize = 64;
+/// Longest head of a request, bytes, with its first line.
+const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
+/// Most header fields of a request.
+const HTTP_HEADERS_MAX: usize = 64;
+/// How long a head may take, and how long a connection may stand without one.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of an answer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait after the system could not give another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// How many scrapes are put together at once; others wait.
+const SCRAPES_AT_ONCE: usize = 1;
+
+/// What there is to tell. Implemented by the node.
+pub trait Source: Send + Sync + 'static {
+    /// All metrics of this moment. May take some milliseconds; called where that is allowed.
+    fn numbers(&self) -> Numbers;
+
+    /// Whether the process works, whatever its peers, its disk and its data are: a node that does not should
+    /// be started again. Quick.
+    fn live(&self) -> Vec<Check>;
+
+    /// Whether it serves clients. Quick.
+    fn ready(&self) -> Vec<Check>;
+
+    /// Whether clients can change data, as far as [`Source::ready`] does not say. Quick.
+    fn writable(&self) -> Vec<Check>;
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Check {
+    /// What.
+    pub what: &'static str,
+    /// What is wrong with it, if something is: one line for people.
+    pub fault: Option<String>,
+}
+
+impl Check {
+    /// A check that passes unless there is a fault.
+    #[must_use]
+    pub fn new(what: &'static str, fault: Option<String>) -> Self {
+        Self { what, fault }
+    }
+}
+
+/// How patient the port is, and how many connections it takes. The defaults are for all but tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most connections at once; at least 1.
+    pub connections: usize,
+    /// How long a head may take.
+    pub head: Duration,
+    /// How long a client may take nothing of an answer.
+    pub write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: HTTP_CONNECTIONS_MAX, head: HEAD_TIMEOUT, write: WRITE_TIMEOUT }
+    }
+}
+
+/// An HTTP port that is open. Dropping it closes it.
+pub struct HttpPort {
+    address: SocketAddr,
+    slots: Arc<Slots>,
+    accepting: Mutex<Option<Task<()>>>,
+}
+
+impl HttpPort {
+    /// Answers requests at a port that was opened before; `address` is its. `names`: hosts that requests may
+    /// name, besides `localhost` and the address that they came in at.
+    #[must_use]
+    pub fn serve(
+        listener: TcpListener,
+        address: SocketAddr,
+        names: Vec<String>,
+        source: Arc<dyn Source>,
+        limits: Limits,
+    ) -> Self {
+        let slots = Arc::new(Slots::new(limits.connections));
+        let port = Arc::new(Port {
+            hosts: Hosts::new(names),
+            answers: Answers {
+                source,
+                scrapes: Semaphore::new(SCRAPES_AT_ONCE),
+                counts: Counts::default(),
+                slots: Arc::clone(&slots),
+            },
+            limits,
+        });
+        let accepting = rt::spawn(accept(listener, port, Arc::clone(&slots)));
+        Self { address, slots, accepting: Mutex::new(Some(accepting)) }
+    }
+
+    /// Where it listens, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Closes the port and all connections. When this returns, the port is free.
+    pub async fn close(&self) {
+        let accepting = self.accepting.lock().take();
+        if let Some(accepting) = accepting {
+            accepting.cancel().await;
+        }
+        self.slots.close_all();
+    }
+}
+
+impl Drop for HttpPort {
+    fn drop(&mut self) {
+        let accepting = self.accepting.lock().take();
+        let slots = Arc::clone(&self.slots);
+        drop(rt::spawn(async move {
+            if let Some(accepting) = accepting {
+                accepting.cancel().await;
+            }
+            slots.close_all();
+        }));
+    }
+}
+
+/// What all connections share.
+struct Port {
+    hosts: Hosts,
+    answers: Answers,
+    limits: Limits,
+}
+
+/// Takes connections until it is cancelled.
+async fn accept(listener: TcpListener, port: Arc<Port>, slots: Arc<Slots>) {
+    loop {
+        // Those that were closed to make room must have ended: else a flood would outrun their ends.
+        slots.room().await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // None if all are being answered right now: then this one is closed.
+                if let Some(slot) = slots.enter(&stream) {
+                    let _detached = rt::spawn(serve(stream, slot, Arc::clone(&port)));
+                }
+            }
+            Err(error) => {
+                tracing::debug!("the system has no room for an HTTP connection: {error}");
+                rt::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers the requests of one connection until it ends.
+async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
+    let Ok(local) = stream.local_addr() else { return };
+    let (slot, came_in_at): (&Slot, IpAddr) = (&slot, local.ip().to_canonical());
+    let port = &port;
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| async move {
+        // No request has a body that is wanted; what there is of one is never read.
+        let (head, _) = request.into_parts();
+        let _busy = slot.busy();
+        let refusal = gate::look(&head, came_in_at, &port.hosts).err();
+        Ok::<_, Infallible>(port.answers.answer(&head, refusal).await)
+    });
+    let connection = http1::Builder::new()
+        .timer(Timers)
+        .header_read_timeout(port.limits.head)
+        .max_headers(HTTP_HEADERS_MAX)
+        .max_header_size(HTTP_HEAD_BYTES_MAX)
+        .max_buf_size(HTTP_HEAD_BYTES_MAX)
+        .half_close(false)
+        .serve_connection(Wire::new(stream, port.limits.write), service);
+    // Whatever ended it concerns only its client.
+    if let Err(error) = connection.await {
+        tracing::debug!("an HTTP connection has ended: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! The port over real sockets: hostile heads, slow clients, more connections than there may be.
+
+use std::io::{Read, Write};
+use std::net::TcpStream as Socket;
+
+use super::*;
+use crate::rt::block_on;
+
+/// Longer than anything honest takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether it is not long ago.
+fn is_soon(began: u64) -> bool {
+    rt::now() - began < PATIENCE.as_millis() as u64
+}
+
+/// A node of which everything is known.
+struct Known {
+    is_ready: bool,
+}
+
+impl Source for Known {
+    fn numbers(&self) -> Numbers {
+        let mut numbers = Numbers::default();
+        numbers.set(distkv_metrics::Name::Conflicts, &[], 42_u64);
+        numbers
+    }
+
+    fn live(&self) -> Vec<Check> {
+        vec![Check::new("timer", None)]
+    }
+
+    fn ready(&self) -> Vec<Check> {
+        let fault = (!self.is_ready).then(|| String::from("not yet\r\nforged: ok"));
+        vec![Check::new("serving", fault)]
+    }
+
+    fn writable(&self) -> Vec<Check> {
+        vec![Check::new("disk", Some(String::from("it fails")))]
+    }
+}
+
+fn open_with(limits: Limits, is_ready: bool) -> HttpPort {
+    let listener = block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let names = vec![String::from("metrics.example.org")];
+    HttpPort::serve(listener, address, names, Arc::new(Known { is_ready }), limits)
+}
+
+fn open() -> HttpPort {
+    open_with(Limits::default(), true)
+}
+
+fn connect(port: &HttpPort) -> Socket {
+    let socket = Socket::connect(port.address()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+/// All that comes until the other side closes.
+fn rest(mut socket: &Socket) -> String {
+    let mut bytes = Vec::new();
+    // A connection that is closed with unread bytes ends with an error.
+    let _ = socket.read_to_end(&mut bytes);
+    String::from_utf8(bytes).unwrap()
+}
+
+/// What is answered to these bytes until the connection is closed, which must be soon.
+fn answer(port: &HttpPort, request: &str) -> String {
+    let mut socket = connect(port);
+    let began = rt::now();
+    let _ = socket.write_all(request.as_bytes());
+    let answer = rest(&socket);
+    assert!(is_soon(began), "it stays open after {request:?}: {answer}");
+    answer
+}
+
+fn get(port: &HttpPort, path: &str) -> String {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    answer(port, &head)
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn each_page_answers_and_says_what_is_wrong() {
+    let port = open();
+    assert_eq!(status(&get(&port, "/")), "200");
+    let live = get(&port, "/livez");
+    assert!(status(&live) == "200" && live.ends_with("timer: ok\n"), "{live}");
+    assert_eq!(status(&get(&port, "/readyz")), "200");
+    let write = get(&port, "/readyz?write");
+    assert!(status(&write) == "503" && write.ends_with("serving: ok\ndisk: it fails\n"), "{write}");
+    assert_eq!(status(&get(&port, "/readyz?reads")), "400");
+    let none = get(&port, "/v1/kv/a");
+    assert!(status(&none) == "404" && none.contains("\"code\":\"not_found\""), "{none}");
+    let port = open_with(Limits::default(), false);
+    let ready = get(&port, "/readyz");
+    assert!(
+        status(&ready) == "503" && ready.ends_with("serving: not yet  forged: ok\n"),
+        "{ready}"
+    );
+    assert_eq!(status(&get(&port, "/livez")), "200", "that is another question");
+}
+
+#[test]
+fn metrics_come_in_the_format_that_is_asked_for() {
+    let port = open();
+    let plain = get(&port, "/metrics");
+    assert!(plain.contains("content-type: text/plain; version=0.0.4"), "{plain}");
+    assert!(plain.contains("# TYPE distkv_conflicts_total counter\ndistkv_conflicts_total 42\n"));
+    assert!(plain.contains("distkv_http_connections 1\n"), "{plain}");
+    let open = answer(
+        &port,
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\
+         Connection: close\r\n\r\n",
+    );
+    assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0"), "{open}");
+    assert!(open.contains("# TYPE distkv_conflicts counter\n") && open.ends_with("# EOF\n"));
+}
+
+#[test]
+fn several_requests_come_over_one_connection_and_a_head_has_no_body() {
+    let port = open();
+    let mut socket = connect(&port);
+    let head = |method: &str, more: &str| {
+        format!("{method} /livez HTTP/1.1\r\nHost: localhost\r\n{more}\r\n")
+    };
+    let requests = head("GET", "")
+        + &head("HEAD", "")
+        + &head("POST", "")
+        + &head("GET", "Connection: close\r\n");
+    socket.write_all(requests.as_bytes()).unwrap();
+    let answers = rest(&socket);
+    let statuses: Vec<&str> =
+        answers.lines().filter(|line| line.starts_with("HTTP/1.1 ")).map(status).collect();
+    assert_eq!(statuses, ["200", "200", "405", "200"], "{answers}");
+    assert_eq!(answers.matches("timer: ok\n").count(), 2, "{answers}");
+    assert!(answers.contains("allow: GET, HEAD\r\n"), "{answers}");
+}
+
+#[test]
+fn hostile_heads_are_refused_and_what_follows_them_is_not_read() {
+    let port = open();
+    let second = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (what, head, expected) in [
+        ("two hosts", "GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", "400"),
+        ("no host", "GET / HTTP/1.1\r\n\r\n", "400"),
+        ("rebinding", "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421"),
+        ("another address", "GET / HTTP/1.1\r\nHost: 127.0.0.2\r\n\r\n", "421"),
+        ("absolute", "GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", "400"),
+        ("tunnel", "CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", "400"),
+        ("star", "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", "400"),
+        (
+            "length and chunks",
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "400",
+        ),
+        (
+            "chunks and length",
+            "GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+            "400",
+        ),
+        (
+            "unknown encoding",
+            "GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n",
+            "400",
+        ),
+        (
+            "two lengths",
+            "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: 50\r\n\r\n",
+            "400",
+        ),
+        ("no length", "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", "400"),
+        ("a body", "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", "413"),
+        ("folded", "GET / HTTP/1.1\r\nHost: localhost\r\nA: b\r\n c\r\n\r\n", "400"),
+        ("space before colon", "GET / HTTP/1.1\r\nHost : localhost\r\n\r\n", "400"),
+        ("no protocol", "GET /\r\n\r\n", "400"),
+        ("not HTTP", "\u{16}\u{3}\u{1}\u{2}\u{0}\r\n\r\n", "400"),
+    ] {
+        let said = answer(&port, &format!("{head}{second}"));
+        assert_eq!(status(&said), expected, "{what}: {said}");
+        assert!(!said.contains("distkv_conflicts"), "{what}: the next one was answered: {said}");
+    }
+    let by_name =
+        "GET /livez HTTP/1.1\r\nHost: Metrics.example.org:80\r\nConnection: close\r\n\r\n";
+    assert_eq!(status(&answer(&port, by_name)), "200");
+    assert_eq!(status(&get(&port, "/livez")), "200", "others are unharmed");
+}
+
+#[test]
+fn heads_are_bounded_in_bytes_and_fields() {
+    let port = open();
+    let head = |fields: &str| {
+        format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n")
+    };
+    let long = format!("A: {}\r\n", "x".repeat(HTTP_HEAD_BYTES_MAX));
+    assert_eq!(status(&answer(&port, &head(&long))), "431");
+    let fitting = format!("A: {}\r\n", "x".repeat(HTTP_HEAD_BYTES_MAX / 2));
+    assert_eq!(status(&answer(&port, &head(&fitting))), "200");
+    assert_eq!(status(&answer(&port, &head(&"A: b\r\n".repeat(HTTP_HEADERS_MAX)))), "431");
+    assert_eq!(status(&answer(&port, &head(&"A: b\r\n".repeat(HTTP_HEADERS_MAX - 2)))), "200");
+}
+
+#[test]
+fn who_says_nothing_or_drips_loses_the_connection() {
+    let limits = Limits { head: Duration::from_millis(200), ..Limits::default() };
+    let port = open_with(limits, true);
+    let mut dripping = connect(&port);
+    let silent = connect(&port);
+    let mut kept = connect(&port);
+    dripping.write_all(b"GET /livez HTTP/1.1\r\nHost: local").unwrap();
+    kept.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let began = rt::now();
+    assert!(!rest(&dripping).starts_with("HTTP/1.1 200"));
+    assert_eq!(rest(&silent), "");
+    assert!(rest(&kept).ends_with("timer: ok\n"), "one answer, then the end");
+    assert!(is_soon(began));
+}
+
+#[test]
+fn who_takes_nothing_of_an_answer_loses_the_connection() {
+    let limits = Limits { write: Duration::from_millis(200), ..Limits::default() };
+    let port = open_with(limits, true);
+    let mut greedy = connect(&port);
+    let requests = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
+    // More than the system keeps for a client that does not read; the write fails once it is closed.
+    let began = rt::now();
+    while greedy.write_all(requests.as_bytes()).is_ok() {
+        assert!(is_soon(began), "it is still open");
+    }
+    assert_eq!(status(&get(&port, "/livez")), "200", "others are unharmed");
+}
+
+#[test]
+fn however_many_connections_say_nothing_who_asks_is_answered() {
+    let limits = Limits { connections: 8, ..Limits::default() };
+    let port = open_with(limits, true);
+    let mut silent = Vec::new();
+    for round in 0..200 {
+        silent.push(connect(&port));
+        assert!(port.connections() <= 8, "{}", port.connections());
+        if round % 20 == 0 {
+            assert_eq!(status(&get(&port, "/livez")), "200");
+        }
+    }
+    // The first of them are closed.
+    assert_eq!(rest(&silent[0]), "");
+}
+
+#[test]
+fn a_port_that_is_closed_is_free_and_its_connections_end() {
+    let port = open();
+    let address = port.address();
+    let socket = connect(&port);
+    assert_eq!(status(&get(&port, "/livez")), "200");
+    block_on(port.close());
+    assert_eq!(rest(&socket), "");
+    std::net::TcpListener::bind(address).unwrap();
+}

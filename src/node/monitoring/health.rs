@@ -1,0 +1,147 @@
+//! The node's HTTP port: opens it where that is allowed, and answers what it asks about the rest of the node.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use distkv_http::{Check, HttpPort, Limits, Source};
+use distkv_metrics::Numbers;
+
+use crate::model::host_port::HostPort;
+use crate::model::ids::Millis;
+use crate::node::Inner;
+use crate::node::config::{Config, HTTP_PORT};
+use crate::node::error::NodeError;
+use crate::node::lifecycle::bind::bind_http;
+use crate::rt::{self, TcpListener};
+
+/// A part of the node that has not moved for this long has stopped.
+const BEAT_MS: Millis = 5_000;
+/// A disk that has had work for this long and done nothing keeps clients waiting.
+const DISK_PATIENCE_MS: Millis = 2_000;
+/// How often it is noted when changes were made and whether some are missing.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Opens the port, if there is to be one.
+///
+/// # Errors
+/// [`NodeError`]: it cannot be opened, or must not be: other machines would reach it.
+pub(in crate::node) async fn open(
+    config: &Config,
+) -> Result<Option<(TcpListener, SocketAddr)>, NodeError> {
+    let Some(http) = &config.http else { return Ok(None) };
+    let (listener, addr) = bind_http(&http.address, HTTP_PORT).await?;
+    let is_protected = addr.ip().to_canonical().is_loopback();
+    // Nothing that has come in was answered yet.
+    if !is_protected && config.key.is_some() {
+        return Err(NodeError::HttpSecured { addr });
+    }
+    if !is_protected && !config.insecure {
+        return Err(NodeError::HttpUnprotected { addr });
+    }
+    Ok(Some((listener, addr)))
+}
+
+/// Answers requests at the port from now on.
+pub(in crate::node) fn serve(
+    (listener, addr): (TcpListener, SocketAddr),
+    config: &Config,
+    inner: &Arc<Inner>,
+) {
+    let mut names = config.http.as_ref().map(|http| http.names.clone()).unwrap_or_default();
+    let advertised = config.advertise.as_ref().map(|text| HostPort::parse(text, Some(0)));
+    names.extend(advertised.and_then(Result::ok).map(|advertised| advertised.host));
+    let source = Arc::new(Watched(Arc::downgrade(inner)));
+    let port = HttpPort::serve(listener, addr, names, source, Limits::default());
+    inner.http.lock().replace(port);
+    let weak = Arc::downgrade(inner);
+    let stop = inner.stop.clone();
+    let _detached = rt::spawn(async move {
+        while stop.or(rt::sleep(SAMPLE_INTERVAL)).await.is_some() {
+            let Some(inner) = weak.upgrade() else { return };
+            inner.sample_lag();
+        }
+    });
+}
+
+/// The node, as its HTTP port sees it. Weak, because a dropped node ends its port.
+struct Watched(Weak<Inner>);
+
+impl Source for Watched {
+    fn numbers(&self) -> Numbers {
+        let Some(inner) = self.0.upgrade() else { return Numbers::default() };
+        let is_writable = |checks: Vec<Check>| checks.iter().all(|check| check.fault.is_none());
+        inner.numbers(is_writable(inner.ready()) && is_writable(inner.writable()))
+    }
+
+    fn live(&self) -> Vec<Check> {
+        self.0.upgrade().map_or_else(ended, |inner| inner.live())
+    }
+
+    fn ready(&self) -> Vec<Check> {
+        self.0.upgrade().map_or_else(ended, |inner| inner.ready())
+    }
+
+    fn writable(&self) -> Vec<Check> {
+        self.0.upgrade().map_or_else(ended, |inner| inner.writable())
+    }
+}
+
+fn ended() -> Vec<Check> {
+    vec![Check::new("node", Some(String::from("it has ended")))]
+}
+
+impl Inner {
+    fn live(&self) -> Vec<Check> {
+        let now = rt::now();
+        let beats = [("timer", self.links.observed.beat()), ("membership", self.swim.beat())];
+        let check = |(what, beat): (&'static str, Millis)| {
+            let silent_ms = now.saturating_sub(beat);
+            let fault =
+                (silent_ms > BEAT_MS).then(|| format!("stands for {} s", silent_ms / 1_000));
+            Check::new(what, fault)
+        };
+        beats.map(check).to_vec()
+    }
+
+    fn ready(&self) -> Vec<Check> {
+        let (is_ready, closed) = self.hub.read(|engine| (engine.is_ready(), engine.closed()));
+        let leaving = self.stop.is_requested().then(|| String::from("the node is leaving"));
+        let behind =
+            (!is_ready).then(|| String::from("the node has not caught up with its network yet"));
+        // Clients that can log in are served.
+        let closed = closed.filter(|closed| !closed.login.is_known());
+        vec![
+            Check::new("serving", leaving.or(behind)),
+            Check::new("clients", closed.map(|closed| format!("none is served: {closed}"))),
+        ]
+    }
+
+    fn writable(&self) -> Vec<Check> {
+        let now = rt::now();
+        let (is_read_only, excess) =
+            self.hub.read(|engine| (engine.is_read_only(), engine.memory_excess()));
+        let read_only = is_read_only.then(|| String::from("the node was started with --read-only"));
+        vec![
+            Check::new("changes", read_only),
+            Check::new("memory", excess.map(|excess| excess.text())),
+            Check::new("disk", self.disk_fault(now)),
+        ]
+    }
+
+    /// Why clients' changes wait for the disk, or are refused because of it.
+    fn disk_fault(&self, now: Millis) -> Option<String> {
+        let durable = self.durable.as_ref()?;
+        let status = durable.status(now);
+        let gates = status.sync == crate::node::config::SyncPolicy::EveryBatch.word();
+        if let Some((why, _)) = status.failure.as_ref().filter(|_| gates) {
+            return Some(format!("it fails: {why}"));
+        }
+        if !durable.has_room() {
+            return Some(String::from("it does not keep up with the changes"));
+        }
+        let stands_ms = durable.stands_ms(now);
+        (gates && stands_ms >= DISK_PATIENCE_MS)
+            .then(|| format!("it has done nothing for {} s", stands_ms / 1_000))
+    }
+}

@@ -1,0 +1,428 @@
+//! Notices when members that were here go silent: they have failed, or the network is split. Nobody can tell
+//! which from here, so it is told as loudly for one as for many: `status`, `members`, the log and the metrics say
+//! who is silent, since when, how many changes were made since, and with whom this node goes on.
+//!
+//! A member that leaves says so, and is not missed. One that is silent is, until it is back, has left, or is
+//! forgotten: when it is taken off the Delete group; alone, when `--forget-down-after` is over; of several that
+//! went together, after a week.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::membership::MemberState;
+use crate::model::ids::{Millis, NodeName};
+use crate::node::link::Links;
+use crate::rt;
+use crate::server::{SilentInfo, SilentMembers};
+
+/// The time between two looks.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Members whose silence began within this time of each other went together: each finds out by its own timers.
+const TOGETHER_MS: Millis = 10_000;
+/// While it lasts, the warning is repeated this often.
+const SAY_AGAIN_MS: Millis = 600_000;
+/// Several members that went together are missed for this long.
+const MISSED_TOGETHER_MS: Millis = 7 * 86_400_000;
+/// Most members that are missed; those that are silent for longest are forgotten first.
+const SILENT_MEMBERS_MAX: usize = 4_096;
+
+/// Looks until the node ends.
+pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Millis) {
+    while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
+        let present = present(&links);
+        let now = rt::now();
+        let look = |engine: &Engine| (engine.seen().count(), engine.group_view(now).config);
+        let (known, config) = links.hub.read(look);
+        let listed = config.iter().flat_map(|config| config.members());
+        let network = Network {
+            present,
+            known,
+            listed: listed.map(|member| member.name.clone()).collect(),
+            linked: links.infos().into_iter().map(|link| link.peer.name).collect(),
+        };
+        for news in links.observed.look_for_splits(&network, forget_after_ms, now) {
+            match news {
+                News::Silent(text) => tracing::warn!("{text}"),
+                News::Back(text) => tracing::warn!("{text}"),
+            }
+        }
+    }
+}
+
+/// How each member of the network is, as far as is known here.
+fn present(links: &Links) -> BTreeMap<NodeName, Presence> {
+    let mut present = BTreeMap::new();
+    for member in &links.swim.roster().members {
+        let is = match member.state {
+            MemberState::Up => Presence::Here,
+            MemberState::Suspect => Presence::Doubtful,
+            MemberState::Left => Presence::Left,
+            MemberState::Down => Presence::Silent,
+        };
+        // Of several lives of one node, the one that is most here counts.
+        let known = present.entry(member.name.clone()).or_insert(is);
+        *known = (*known).min(is);
+    }
+    for link in links.infos() {
+        // Where UDP does not get through, the link tells; the engine ends one that is silent.
+        let known = present.entry(link.peer.name.clone()).or_insert(Presence::Here);
+        *known = (*known).min(Presence::Doubtful);
+    }
+    present.remove(&links.me.name);
+    present
+}
+
+/// What is looked at.
+#[derive(Clone, Default, Debug)]
+pub(in crate::node) struct Network {
+    /// The members but this node.
+    present: BTreeMap<NodeName, Presence>,
+    /// How many changes are known here.
+    known: u64,
+    /// The members of the Delete group.
+    listed: BTreeSet<NodeName>,
+    /// The nodes that a link stands to.
+    linked: BTreeSet<NodeName>,
+}
+
+/// How a member is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(in crate::node) enum Presence {
+    Here,
+    /// It was here a moment ago.
+    Doubtful,
+    Left,
+    Silent,
+}
+
+/// A line for the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::node) enum News {
+    Silent(String),
+    Back(String),
+}
+
+/// What was noticed so far.
+#[derive(Default)]
+pub(in crate::node) struct SplitWatch {
+    /// Members that are here.
+    here: BTreeSet<NodeName>,
+    /// Of these, those that have not answered lately: when that began, and what was known here then.
+    doubtful: BTreeMap<NodeName, (Millis, u64)>,
+    splits: Vec<Split>,
+    /// The members of the Delete group at the last look.
+    listed: BTreeSet<NodeName>,
+    /// Members that were taken off it while they were not linked: an operator has forgotten them, perhaps before
+    /// their silence was noticed here.
+    forgotten: BTreeSet<NodeName>,
+    /// How often members have gone silent.
+    count: u64,
+    /// What is known here now.
+    known: u64,
+}
+
+/// Members that went silent together.
+struct Split {
+    since: Millis,
+    /// How many changes were known here then.
+    known: u64,
+    names: BTreeSet<NodeName>,
+    /// How many they were, with those that are back.
+    were: usize,
+    said_at: Option<Millis>,
+}
+
+impl SplitWatch {
+    /// How often members have gone silent.
+    pub(in crate::node) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Who is silent.
+    pub(in crate::node) fn silent(&self, now: Millis) -> Option<SilentInfo> {
+        if self.splits.is_empty() {
+            return None;
+        }
+        let of = |split: &Split| SilentMembers {
+            names: split.names.iter().map(ToString::to_string).collect(),
+            since_ms: now.saturating_sub(split.since),
+            changes: self.known.saturating_sub(split.known),
+        };
+        let with = self.here.iter().map(ToString::to_string).collect();
+        Some(SilentInfo { together: self.splits.iter().map(of).collect(), with })
+    }
+
+    /// The Delete group has these members now. Between two looks it may have changed more than once.
+    pub(in crate::node) fn note_listed(&mut self, listed: BTreeSet<NodeName>) {
+        let before = std::mem::replace(&mut self.listed, listed);
+        self.forgotten.extend(before.difference(&self.listed).cloned());
+    }
+
+    /// Looks at the members.
+    pub(in crate::node) fn look(
+        &mut self,
+        network: &Network,
+        forget_after_ms: Millis,
+        now: Millis,
+    ) -> Vec<News> {
+        let (present, known) = (&network.present, network.known);
+        self.known = known;
+        self.note_listed(network.listed.clone());
+        self.forgotten.retain(|name| !network.linked.contains(name));
+        let mut back = BTreeSet::new();
+        for (name, is) in present {
+            match is {
+                Presence::Here => {
+                    self.doubtful.remove(name);
+                    self.here.insert(name.clone());
+                    back.insert(name);
+                }
+                Presence::Doubtful if self.here.contains(name) => {
+                    self.doubtful.entry(name.clone()).or_insert((now, known));
+                }
+                // It has only just come.
+                Presence::Doubtful => {}
+                Presence::Left => {
+                    self.here.remove(name);
+                    self.doubtful.remove(name);
+                    self.splits.iter_mut().for_each(|split| {
+                        split.names.remove(name);
+                    });
+                }
+                Presence::Silent => {}
+            }
+        }
+        let is_gone =
+            |name: &&NodeName| !matches!(present.get(*name), Some(is) if *is < Presence::Left);
+        let lost: Vec<NodeName> = self.here.iter().filter(is_gone).cloned().collect();
+        for name in lost {
+            self.here.remove(&name);
+            if self.forgotten.contains(&name) {
+                self.doubtful.remove(&name);
+                continue;
+            }
+            let (since, known) = self.doubtful.remove(&name).unwrap_or((now, known));
+            self.lose(name, since, known);
+        }
+        let mut news = self.returns(&back, now);
+        self.forget(forget_after_ms, now);
+        news.extend(self.say(now));
+        news
+    }
+
+    fn lose(&mut self, name: NodeName, since: Millis, known: u64) {
+        let last = self.splits.last_mut();
+        match last.filter(|split| since.abs_diff(split.since) < TOGETHER_MS) {
+            Some(split) => {
+                split.since = split.since.min(since);
+                split.known = split.known.min(known);
+                split.were += 1;
+                split.names.insert(name);
+                // There is more to say now.
+                split.said_at = None;
+            }
+            None => {
+                self.count += 1;
+                let names = BTreeSet::from([name]);
+                self.splits.push(Split { since, known, names, were: 1, said_at: None });
+            }
+        }
+    }
+
+    /// Members that are here again.
+    fn returns(&mut self, back: &BTreeSet<&NodeName>, now: Millis) -> Vec<News> {
+        let mut news = Vec::new();
+        let known = self.known;
+        self.splits.retain_mut(|split| {
+            let before = split.names.len();
+            split.names.retain(|name| !back.contains(name));
+            if split.names.is_empty() && before > 0 {
+                let who = match split.were {
+                    1 => String::from("the member that was silent is back"),
+                    were => format!("all {were} members that were silent are back, or have left"),
+                };
+                let (seconds, changes) =
+                    (now.saturating_sub(split.since) / 1_000, known.saturating_sub(split.known));
+                news.push(News::Back(format!(
+                    "{who}, after {seconds} s; {changes} changes came to be known here meanwhile"
+                )));
+            }
+            !split.names.is_empty()
+        });
+        news
+    }
+
+    fn forget(&mut self, forget_after_ms: Millis, now: Millis) {
+        let forgotten = std::mem::take(&mut self.forgotten);
+        self.splits.retain_mut(|split| {
+            split.names.retain(|name| !forgotten.contains(name));
+            if split.names.is_empty() {
+                return false;
+            }
+            let missed_for = if split.were == 1 { forget_after_ms } else { MISSED_TOGETHER_MS };
+            now.saturating_sub(split.since) < missed_for
+        });
+        // It counts as long as the others still take it for a member.
+        self.forgotten = forgotten.intersection(&self.here).cloned().collect();
+        while self.splits.iter().map(|split| split.names.len()).sum::<usize>() > SILENT_MEMBERS_MAX
+        {
+            self.splits.remove(0);
+        }
+    }
+
+    /// What it is time to say.
+    fn say(&mut self, now: Millis) -> Vec<News> {
+        let mut is_due = false;
+        for split in &mut self.splits {
+            let said = |at: Millis| now.saturating_sub(at) < SAY_AGAIN_MS;
+            if !split.said_at.is_some_and(said) {
+                split.said_at = Some(now);
+                is_due = true;
+            }
+        }
+        let told = self.silent(now).filter(|_| is_due);
+        told.iter().flat_map(SilentInfo::warnings).map(News::Silent).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Presence::{Doubtful, Here, Left, Silent};
+
+    const FORGET_MS: Millis = 600_000;
+
+    fn members(list: &[(&str, Presence)]) -> BTreeMap<NodeName, Presence> {
+        list.iter().map(|(name, is)| (NodeName::new(name).unwrap(), *is)).collect()
+    }
+
+    fn look(
+        watch: &mut SplitWatch,
+        list: &[(&str, Presence)],
+        known: u64,
+        now: Millis,
+    ) -> Vec<News> {
+        let network = Network { present: members(list), known, ..Network::default() };
+        watch.look(&network, FORGET_MS, now)
+    }
+
+    #[test]
+    fn who_is_taken_off_the_delete_group_is_forgotten() {
+        let mut watch = SplitWatch::default();
+        let listed = |name: &str| BTreeSet::from([NodeName::new(name).unwrap()]);
+        let present = members(&[("b", Here), ("c", Here)]);
+        let linked = members(&[("b", Here), ("c", Here)]).into_keys().collect();
+        let mut network = Network { present, known: 1, listed: listed("b"), linked };
+        watch.look(&network, FORGET_MS, 0);
+        // While it is linked, another one has just taken its place.
+        network.listed = listed("c");
+        watch.look(&network, FORGET_MS, 1_000);
+        network.listed = listed("b");
+        watch.look(&network, FORGET_MS, 1_500);
+        network.linked = BTreeSet::new();
+        network.present = members(&[("b", Silent), ("c", Silent)]);
+        assert_eq!(watch.look(&network, FORGET_MS, 2_000).len(), 1);
+        network.listed = listed("d");
+        assert_eq!(watch.look(&network, FORGET_MS, 3_000), []);
+        let told = watch.silent(3_000).unwrap();
+        assert_eq!(told.together[0].names, ["c"]);
+    }
+
+    #[test]
+    fn who_was_forgotten_before_its_silence_is_noticed_is_not_missed() {
+        let mut watch = SplitWatch::default();
+        let mut network = Network {
+            present: members(&[("b", Here), ("c", Here)]),
+            listed: BTreeSet::from([NodeName::new("b").unwrap()]),
+            ..Network::default()
+        };
+        watch.look(&network, FORGET_MS, 0);
+        network.listed = BTreeSet::new();
+        watch.look(&network, FORGET_MS, 1_000);
+        network.present = members(&[("b", Doubtful), ("c", Here)]);
+        watch.look(&network, FORGET_MS, 2_000);
+        network.present = members(&[("b", Silent), ("c", Here)]);
+        assert_eq!(watch.look(&network, FORGET_MS, 3_000), []);
+        assert_eq!(watch.silent(3_000), None);
+        // It comes again, and is missed again.
+        network.present = members(&[("b", Here), ("c", Here)]);
+        watch.look(&network, FORGET_MS, 4_000);
+        network.present = members(&[("b", Silent), ("c", Here)]);
+        assert_eq!(watch.look(&network, FORGET_MS, 5_000).len(), 1);
+    }
+
+    #[test]
+    fn a_split_is_noticed_told_counted_and_its_end_told() {
+        let mut watch = SplitWatch::default();
+        assert_eq!(look(&mut watch, &[("b", Here), ("c", Here), ("d", Here)], 10, 0), []);
+        assert_eq!(look(&mut watch, &[("b", Here), ("c", Doubtful), ("d", Here)], 11, 1_000), []);
+        assert_eq!(watch.silent(1_000), None);
+        let news = look(&mut watch, &[("b", Here), ("c", Silent), ("d", Doubtful)], 15, 4_000);
+        assert_eq!(news.len(), 1, "{news:?}");
+        // The second one of the same split.
+        let news = look(&mut watch, &[("b", Here), ("c", Silent), ("d", Silent)], 20, 6_000);
+        let News::Silent(text) = &news[0] else { panic!("{news:?}") };
+        assert!(text.starts_with("c and d have been silent together for 5 s"), "{text}");
+        assert!(text.ends_with("this node goes on with b, 9 changes since"), "{text}");
+        assert_eq!(watch.count(), 1);
+        assert_eq!(look(&mut watch, &[("b", Here), ("c", Silent), ("d", Silent)], 30, 7_000), []);
+        let told = watch.silent(7_000).unwrap();
+        assert_eq!((told.together[0].since_ms, told.together[0].changes), (6_000, 19));
+        assert_eq!(told.with, ["b"]);
+        assert_eq!(look(&mut watch, &[("b", Here), ("c", Here), ("d", Silent)], 31, 8_000), []);
+        let news = look(&mut watch, &[("b", Here), ("c", Here), ("d", Here)], 32, 9_000);
+        let News::Back(text) = &news[0] else { panic!("{news:?}") };
+        assert!(text.starts_with("all 2 members that were silent are back"), "{text}");
+        assert!(text.contains("after 8 s; 21 changes"), "{text}");
+        assert_eq!(watch.silent(9_000), None);
+    }
+
+    #[test]
+    fn who_is_the_only_one_left_goes_on_alone_and_says_so_again() {
+        let mut watch = SplitWatch::default();
+        look(&mut watch, &[("b", Here)], 1, 0);
+        let mut said = Vec::new();
+        for second in 1..=1_000 {
+            // SWIM forgets it at some time.
+            let list: &[_] = if second < 300 { &[("b", Silent)] } else { &[] };
+            let news = look(&mut watch, list, 1, second * 1_000);
+            if let Some(News::Silent(text)) = news.first() {
+                assert!(text.contains("this node goes on alone, 0 changes since"), "{text}");
+                said.push(second);
+            }
+        }
+        assert_eq!(said, [1], "it is forgotten before it would be said again");
+        assert_eq!(watch.silent(1_001_000), None);
+    }
+
+    #[test]
+    fn who_leaves_is_not_missed_and_several_are_missed_for_long() {
+        let mut watch = SplitWatch::default();
+        look(&mut watch, &[("b", Here), ("c", Here), ("d", Here)], 1, 0);
+        assert_eq!(look(&mut watch, &[("b", Left), ("c", Here), ("d", Here)], 1, 1_000), []);
+        assert_eq!(look(&mut watch, &[("c", Silent), ("d", Silent)], 1, 2_000).len(), 1);
+        let told =
+            |watch: &SplitWatch, now| watch.silent(now).map(|told| told.together[0].names.clone());
+        look(&mut watch, &[], 1, FORGET_MS * 3);
+        assert_eq!(told(&watch, FORGET_MS * 3).unwrap(), ["c", "d"]);
+        // One of them says farewell after all.
+        look(&mut watch, &[("c", Left)], 1, FORGET_MS * 3 + 1);
+        assert_eq!(told(&watch, FORGET_MS * 3 + 1).unwrap(), ["d"]);
+        look(&mut watch, &[], 1, MISSED_TOGETHER_MS + 2_000);
+        assert_eq!(watch.silent(MISSED_TOGETHER_MS + 2_000), None);
+    }
+
+    #[test]
+    fn losses_at_different_times_are_different_ones_and_newcomers_are_not_missed() {
+        let mut watch = SplitWatch::default();
+        look(&mut watch, &[("b", Here), ("c", Here)], 1, 0);
+        look(&mut watch, &[("b", Silent), ("c", Here), ("d", Silent), ("e", Doubtful)], 1, 1_000);
+        look(&mut watch, &[("b", Silent), ("c", Silent)], 1, 20_000);
+        let told = watch.silent(20_000).unwrap();
+        assert_eq!(told.together.len(), 2);
+        assert_eq!(told.with, Vec::<String>::new());
+        assert_eq!(watch.count(), 2);
+    }
+}

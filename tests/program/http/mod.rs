@@ -1,0 +1,239 @@
+//! The HTTP port of real nodes: what it tells, whom it refuses, and that a split is loud: in the status, the log
+//! and the metrics of each side.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+
+use crate::hosts::{Hosts, client_addr, gossip_addr, inside_own_network};
+use crate::processes::{NodeProcess, PATIENCE, PROGRAM, array, field, wait_until};
+use rmpv::Value;
+
+/// The status and the text of what a node answers.
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    socket.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+fn http(node: &NodeProcess) -> SocketAddr {
+    node.http.expect("the node has an HTTP port")
+}
+
+/// A series' number, with its labels as they are told.
+fn metric(node: &NodeProcess, series: &str) -> f64 {
+    let (status, text) = get(http(node), "/metrics");
+    assert_eq!(status, 200, "{text}");
+    let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("{series} is not in {text}")).parse().unwrap()
+}
+
+fn status(node: &NodeProcess) -> Value {
+    node.connect().call("status", &[])
+}
+
+/// The warnings of `status`, and what it says of silent members: names, and with whom the node goes on.
+fn silent(node: &NodeProcess) -> Option<(Vec<String>, Vec<String>, String)> {
+    let status = status(node);
+    let silent = field(&status, "silent").filter(|silent| !silent.is_nil())?;
+    let names = |value: &Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    let together = field(&silent, "together").unwrap();
+    let groups = together.as_array().unwrap().iter();
+    let members = groups.flat_map(|group| names(&field(group, "names").unwrap())).collect();
+    let warnings = names(&field(&status, "warnings").unwrap()).join("\n");
+    Some((members, names(&field(&silent, "with").unwrap()), warnings))
+}
+
+#[test]
+fn a_node_tells_its_metrics_and_health_and_nobody_what_is_not_meant_for_it() {
+    let options = ["--http", "127.0.0.1:0", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0"];
+    let data = tempfile::tempdir().unwrap();
+    let dir = data.path().to_str().unwrap();
+    let more = ["run", "--peer-wait", "0s", "--data-dir", dir, "--sync", "every-batch"];
+    let node = NodeProcess::start("n1", &[&more[..], &options].concat());
+    for path in ["/livez", "/readyz", "/readyz?write"] {
+        let (status, text) = get(http(&node), path);
+        assert_eq!(status, 200, "{path}: {text}");
+        assert!(text.lines().all(|line| line.ends_with(": ok")), "{path}: {text}");
+    }
+    assert_eq!(metric(&node, "distkv_writes_total"), 0.0);
+    let mut client = node.connect();
+    client.set(&["secret path"], Value::from("secret value"));
+    client.set(&["b"], Value::from(2));
+    client.call("delete_value", &[("path", array(&["b"]))]);
+    assert_eq!(metric(&node, "distkv_writes_total"), 3.0);
+    assert_eq!(metric(&node, "distkv_entries{kind=\"live\"}"), 1.0);
+    assert_eq!(metric(&node, "distkv_entries{kind=\"deleted\"}"), 1.0);
+    assert_eq!(metric(&node, "distkv_members{state=\"up\"}"), 1.0);
+    assert_eq!(metric(&node, "distkv_ready"), 1.0);
+    assert_eq!(metric(&node, "distkv_writable"), 1.0);
+    assert!(metric(&node, "distkv_log_sync_seconds_count") >= 3.0);
+    assert!(metric(&node, "process_resident_memory_bytes") > 1e6);
+    let (_, text) = get(http(&node), "/metrics");
+    assert!(text.contains("sync=\"every-batch\""), "{text}");
+    assert!(!text.contains("secret"), "it tells what clients have: {text}");
+    // Prometheus' own tool finds nothing to say about it.
+    let mut check = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool: apt-get install --no-install-recommends prometheus");
+    check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let said = check.wait_with_output().unwrap();
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+    // The client port is not what answers here, and what answers here is no client port.
+    assert_eq!(get(http(&node), "/v1/kv/b").0, 404);
+}
+
+#[test]
+fn a_port_that_other_machines_reach_is_refused_before_anything_is_answered() {
+    let refused = |arguments: &[&str]| {
+        let common = ["run", "--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--name", "n1"];
+        let output = Command::new(PROGRAM).args(common).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        said
+    };
+    let open = refused(&["--http", "0.0.0.0:0"]);
+    assert!(open.contains("--insecure") && open.contains("metrics"), "{open}");
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key").to_str().unwrap().to_owned();
+    let mut made = Command::new(PROGRAM);
+    let made = made.args(["key", "new", "--network", "plant", "--to", &key]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let secured = refused(&["--http", "0.0.0.0:0", "--key", &key]);
+    assert!(secured.contains("loopback only") && secured.contains("no login yet"), "{secured}");
+    assert!(refused(&["--http-name", "a"]).contains("--http"));
+    assert!(refused(&["--http", "nonsense"]).contains("--http"));
+}
+
+#[test]
+fn who_is_killed_is_missed_until_it_is_back_and_who_leaves_is_not() {
+    let first = NodeProcess::run("n1");
+    let mut second = NodeProcess::join("n2", &[&first]);
+    let mut third = NodeProcess::join("n3", &[&first]);
+    let sees = |members: u64| {
+        let count = field(&status(&first), "members").and_then(|count| count.as_u64());
+        (count == Some(members)).then_some(())
+    };
+    wait_until("all are up", || sees(3));
+    third.signal("TERM");
+    assert!(third.wait().success());
+    wait_until("n3 has left", || sees(2));
+    assert_eq!(silent(&first), None, "it has said so");
+    second.kill();
+    let (names, with, warnings) = wait_until("n2 is missed", || silent(&first));
+    assert_eq!((names, with), (vec![String::from("n2")], Vec::new()));
+    assert!(warnings.contains("n2 has been silent for "), "{warnings}");
+    assert!(warnings.contains("this node goes on alone"), "{warnings}");
+    let command = |name: &str| {
+        let address = first.client.to_string();
+        let output = Command::new(PROGRAM).args([name, "--connect", &address]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for name in ["status", "members"] {
+        let said = command(name);
+        assert!(said.contains("warning: n2 has been silent"), "{name}: {said}");
+    }
+    let _again = NodeProcess::join("n2", &[&first]);
+    wait_until("nobody is missed", || silent(&first).is_none().then_some(()));
+    let is_over = |line: &String| line.contains("the member that was silent is back");
+    wait_until("the log says so", || first.log().iter().any(is_over).then_some(()));
+}
+
+#[test]
+fn a_split_is_loud_on_both_sides_and_so_is_its_end() {
+    inside_own_network(test_name!("a_split_is_loud_on_both_sides_and_so_is_its_end"), || {
+        let hosts = Hosts::new(&[0, 0, 1]);
+        let start = |host: usize| {
+            let (client, gossip) = (client_addr(host), gossip_addr(host).to_string());
+            let http = SocketAddr::new(client.ip(), 27585).to_string();
+            let client = client.to_string();
+            let first = gossip_addr(0).to_string();
+            let mut arguments = if host == 0 { vec!["run"] } else { vec!["join", &first] };
+            arguments.extend(["--client", &client, "--gossip", &gossip, "--http", &http]);
+            arguments.push("--insecure");
+            NodeProcess::start_by(&hosts.prefix(host), &format!("n{host}"), &arguments)
+        };
+        let nodes: Vec<NodeProcess> = (0..3).map(start).collect();
+        wait_until("all see all", || {
+            let sees = |node| metric(node, "distkv_members{state=\"up\"}") == 3.0;
+            nodes.iter().all(sees).then_some(())
+        });
+        assert_eq!(metric(&nodes[0], "distkv_split_members"), 0.0);
+        hosts.cut();
+        let expected =
+            [(vec!["n2"], vec!["n1"]), (vec!["n2"], vec!["n0"]), (vec!["n0", "n1"], vec![])];
+        for (node, (names, with)) in nodes.iter().zip(&expected) {
+            // Both may go at moments that differ by seconds.
+            let found = wait_until("the others are missed", || {
+                silent(node).filter(|(found, ..)| found.len() == names.len())
+            });
+            assert_eq!((&found.0, &found.1), (&to_owned(names), &to_owned(with)), "{}", node.name);
+        }
+        // Both sides go on.
+        for (number, node) in nodes.iter().enumerate() {
+            node.connect().set(&["side", &number.to_string()], Value::from(number as u64));
+        }
+        for (node, (names, with)) in nodes.iter().zip(&expected) {
+            wait_until("the change is counted", || {
+                (metric(node, "distkv_split_changes") >= 1.0).then_some(())
+            });
+            assert_eq!(metric(node, "distkv_split_members"), names.len() as f64);
+            assert!(metric(node, "distkv_split_seconds") > 0.0);
+            assert_eq!(metric(node, "distkv_splits_total"), 1.0, "one split, one count");
+            assert_eq!(metric(node, "distkv_warnings{kind=\"split\"}"), 1.0);
+            assert_eq!(get(http(node), "/livez").0, 200, "a restart would not help");
+            assert_eq!(get(http(node), "/readyz?write").0, 200, "it serves all the same");
+            let goes_on = match with.first() {
+                None => String::from("this node goes on alone"),
+                Some(other) => format!("this node goes on with {other}"),
+            };
+            let says = |line: &String| line.contains("WARN") && line.contains(&goes_on);
+            assert!(node.log().iter().any(says), "{:#?}", node.log());
+        }
+        hosts.mend();
+        for node in &nodes {
+            wait_until("nobody is missed", || silent(node).is_none().then_some(()));
+            assert_eq!(metric(node, "distkv_split_members"), 0.0);
+            let is_over = |line: &String| line.contains("silent") && line.contains("back");
+            wait_until("the log says so", || node.log().iter().any(is_over).then_some(()));
+            wait_until("it has all", || node.connect().get(&["side", "2"]));
+            wait_until("it has all", || node.connect().get(&["side", "0"]));
+        }
+    });
+}
+
+fn to_owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The log as JSON, for programs.
+#[test]
+fn the_log_is_json_if_that_is_asked_for_and_begins_with_what_the_node_is() {
+    let options = ["--client", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--peer-wait", "0s"];
+    let more = ["run", "--log-format", "json", "--http", "127.0.0.1:0"];
+    let node = NodeProcess::start("n1", &[&more[..], &options].concat());
+    let lines = wait_until("it logs", || Some(node.log()).filter(|log| !log.is_empty()));
+    let parsed: Vec<serde_json::Value> =
+        lines.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let started = parsed.iter().find(|line| line["message"] == "started").expect("a first line");
+    assert_eq!(started["level"], "INFO");
+    assert_eq!(started["name"], "n1");
+    assert_eq!(started["network"], "distkv");
+    assert_eq!(started["client"], node.client.to_string());
+    assert_eq!(started["gossip"], node.gossip.to_string());
+    assert_eq!(started["http"], http(&node).to_string());
+    assert_eq!(started["data"], "in memory");
+    assert_eq!(started["security"], "open");
+    assert!(started["version"].is_string() && started["timestamp"].is_string(), "{started}");
+}
