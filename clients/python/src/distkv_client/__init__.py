@@ -1,0 +1,3 @@
+"""x"""
+from .path import Path
+from .errors import UsageError
