@@ -55,6 +55,11 @@ class NoAccessError(TryError):
 class LostError(TryError):
     """The connection ended. Whether an unanswered request was carried out is not known."""
 
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        """The node's word, if it said why before it closed."""
+
 
 class ProtocolError(TryError):
     """The other side does not keep to the protocol."""
