@@ -85,6 +85,7 @@ class Client:
         self._caller = Caller(config, self._pool, self._topology, own_writes, self._stats, loop)
         self._reader = Reader(self._caller)
         self._shards: ShardTable | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._tries_wait = config.retry.try_deadline * COPIES_SHARE
 
     # -- beginning and end -------------------------------------------------------------------
@@ -142,9 +143,13 @@ class Client:
     async def close(self, *, grace: float = 1.0) -> None:
         """Closes the client: nothing new begins, open calls may end for so many seconds, then they fail with
         :class:`~distkv_client.errors.ClosedError`, as watches do at once."""
+        if self._closing is None:
+            self._closing = self._caller.loop.create_task(self._close(grace), name="distkv_client: close")
+        # Whoever waits may be cancelled; what is begun is brought to its end.
+        await asyncio.shield(self._closing)
+
+    async def _close(self, grace: float) -> None:
         caller = self._caller
-        if self._pool.is_closed:
-            return
         caller.is_closing = True
         if self._shards is not None:
             await self._shards.close()

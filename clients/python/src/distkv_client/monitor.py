@@ -106,7 +106,8 @@ class Monitor:
             try:
                 item = await self._opened.stream.next()
             except TryError as error:
-                self._on_error(error)
+                if self._ended is None:
+                    self._on_error(error)
                 continue
             if item is None:
                 self._on_lost()

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from .codec import Message
-from .errors import ProtocolError, ServerError, TimedOutError, TryError, UsageError
+from .errors import LostError, ProtocolError, ServerError, TimedOutError, TryError, UsageError
 from .path import Path
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class Stream:
             self._is_done = True
             self._queue.clear()
             self.connection.forget_stream(self.seq, stop=self._error is None)
+            self._wake()
 
     def _finish(self) -> None:
         self._is_done = True
@@ -128,6 +129,8 @@ class Stream:
         while not self._queue:
             if self._error is not None:
                 raise self._error
+            if self._is_done:
+                raise LostError("the stream was closed")
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             handle = loop.call_at(deadline, self._wake) if deadline != float("inf") else None

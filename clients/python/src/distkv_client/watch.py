@@ -221,7 +221,8 @@ class Watch:
         try:
             item = await self._opened.stream.next()
         except TryError as error:
-            self._on_error(error)
+            if self._ended is None:
+                self._on_error(error)
             return
         try:
             self._on_item(item)
