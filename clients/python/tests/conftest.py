@@ -6,6 +6,7 @@ import asyncio
 import itertools
 
 import pytest
+
 from distkv_client import Client, Path
 from distkv_client.testing import Cluster
 

@@ -4,10 +4,11 @@ import json
 from pathlib import Path as File
 
 import pytest
-from distkv_client import Path, UsageError
-from distkv_client.shard import hash_key, jump_hash
 from hypothesis import given
 from hypothesis import strategies as st
+
+from distkv_client import Path, UsageError
+from distkv_client.shard import hash_key, jump_hash
 
 VECTORS = json.loads((File(__file__).parent / "path_text.json").read_text())
 HASHES = json.loads((File(__file__).parent / "hash-vectors.json").read_text())

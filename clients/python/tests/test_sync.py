@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+
 from distkv_client import Change, ClosedError, Config, KeyNotFoundError, UnavailableError, UpToDate, sync
 from distkv_client.sync import Client
 

@@ -5,6 +5,7 @@ import enum
 
 import msgpack
 import pytest
+
 from distkv_client import (
     BadValueError,
     ChangedError,
@@ -51,7 +52,9 @@ async def test_values_come_back_as_they_were(client, base, value):
     assert (await client.entry(base)).value == value
 
 
-@pytest.mark.parametrize("raw", [b"\xcd\x00\x01", b"\xca\x3f\x80\x00\x00", b"\x81\x93\x01\x02\x03\xc0", b"\xc7\x01\x63\xaa"])
+@pytest.mark.parametrize(
+    "raw", [b"\xcd\x00\x01", b"\xca\x3f\x80\x00\x00", b"\x81\x93\x01\x02\x03\xc0", b"\xc7\x01\x63\xaa"]
+)
 async def test_raw_values_keep_every_byte(client, base, raw):
     await client.put_raw(base, raw)
     assert await client.get_raw(base) == raw

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from conftest import all_live, assert_nothing_left, until
+
 from distkv_client import Change, Client, ClosedError, Config, Restarted, Resumed, UpToDate
 
 
@@ -20,7 +21,13 @@ async def test_the_state_comes_first_then_changes(client, base):
     await client.put(base / "a", 1)
     async with client.watch(base) as watch:
         assert await collect(watch, lambda e: e == UpToDate()) == [
-            Change(base / "a", 1, False, (await client.entry(base / "a")).version, (await client.entry(base / "a")).tock),
+            Change(
+                base / "a",
+                1,
+                False,
+                (await client.entry(base / "a")).version,
+                (await client.entry(base / "a")).tock,
+            ),
             UpToDate(),
         ]
         await client.put(base / "b", None)
@@ -109,7 +116,10 @@ async def test_a_watch_goes_on_when_its_node_is_killed_under_writes(cluster):
 
 async def test_what_was_deleted_meanwhile_is_told(cluster):
     config = Config()
-    async with Client.connect(*cluster.seeds, config=config) as client, Client.connect(*cluster.seeds) as other:
+    async with (
+        Client.connect(*cluster.seeds, config=config) as client,
+        Client.connect(*cluster.seeds) as other,
+    ):
         await all_live(client, 3)
         for name in "abc":
             await client.put(("d", name), 1, copies=2)

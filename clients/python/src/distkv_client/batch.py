@@ -142,6 +142,3 @@ class Batch:
                 if class_of_code(error.code) is not ErrorClass.FINAL:
                     raise error
         return found
-
-
-

@@ -173,9 +173,7 @@ class Caller:
             if self.idle is not None and not self.open_calls and not self.idle.done():
                 self.idle.set_result(None)
 
-    async def _call(
-        self, plan: Plan, head: bytes, once: Once | None, raw: bool, watched: Watched | None
-    ) -> Served:
+    async def _call(self, plan: Plan, head: bytes, once: Once | None, raw: bool, watched: Watched | None) -> Served:
         policy = self.config.retry
         if plan.deadline is not None:
             policy = replace(policy, total_deadline=plan.deadline)
@@ -235,7 +233,7 @@ class Caller:
                 idempotency = Idempotency.UNGUARDED
             this = fate_of(kind, idempotency)
             if this is not Fate.NOT_DONE:
-                in_doubt = (in_doubt or set()) | {address}
+                in_doubt = {address} if in_doubt is None else in_doubt | {address}
                 fate = worse_fate(fate, this)
             if watched is not None:
                 watched.on_failed(target.name, attempts, kind, str(failure))

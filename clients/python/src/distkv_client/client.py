@@ -164,9 +164,7 @@ class Client:
     # -- reading -----------------------------------------------------------------------------
 
     @overload
-    async def get(
-        self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None
-    ) -> Any: ...
+    async def get(self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None) -> Any: ...
 
     @overload
     async def get(
@@ -321,9 +319,7 @@ class Client:
         options = WriteOptions(if_version, False, if_value, write_id, copies)
         return await self._write(Path.of(path), None, options, timeout)
 
-    async def _write(
-        self, path: Path, value: bytes | None, options: WriteOptions, timeout: float | None
-    ) -> Written:
+    async def _write(self, path: Path, value: bytes | None, options: WriteOptions, timeout: float | None) -> Written:
         caller = self._caller
         write_id = options.id(self.config.write_ids)
         fields = Fields(path)
@@ -470,6 +466,3 @@ def _with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...
     if ticket.ca is not None and config.tls is None:
         config = replace(config, tls=Tls.of_der(ticket.ca, list(ticket.chain), ticket.key))
     return seeds or ticket.addresses, config
-
-
-

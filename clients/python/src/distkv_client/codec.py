@@ -62,7 +62,8 @@ def _default(value: Any) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     for names in ("__attrs_attrs__", "__struct_fields__"):
-        fields = getattr(type(value), names, None)
+        # Of the class, but that an instance has it, too.
+        fields: Any = getattr(value, names, None)
         if fields is not None:
             found = [field if isinstance(field, str) else str(field.name) for field in fields]
             return {name: getattr(value, name) for name in found}
@@ -73,9 +74,7 @@ def _default(value: Any) -> object:
 
 
 _packer = msgpack.Packer(default=_default, unicode_errors="surrogateescape", use_bin_type=True)
-_unpack = partial(
-    msgpack.unpackb, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook
-)
+_unpack = partial(msgpack.unpackb, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
 
 pack_int = msgpack.Packer().pack
 
@@ -104,9 +103,7 @@ class _Slow:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.unpacker = msgpack.Unpacker(
-            strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook
-        )
+        self.unpacker = msgpack.Unpacker(strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
         self.unpacker.feed(data)
 
     def whole(self) -> Any:
@@ -249,9 +246,7 @@ class Fields:
 
     def head(self, action: str) -> bytes:
         """The whole request up to the value of `seq`, which comes last."""
-        return b"".join(
-            (map_head(self._count + 2), b"\xa6action", _packer.pack(action), *self._parts, b"\xa3seq")
-        )
+        return b"".join((map_head(self._count + 2), b"\xa6action", _packer.pack(action), *self._parts, b"\xa3seq"))
 
     def as_map(self, action: str) -> bytes:
         """The request without `seq`, as an operation of a batch."""

@@ -46,6 +46,8 @@ GATHER_BYTES_MAX = 64 << 10
 """Bytes that are gathered for one write."""
 WINDOW_MIN, WINDOW_MAX = 2, 4096
 """The window of flow control."""
+ADDRESSES_MAX = 16
+"""Addresses of one host that are tried."""
 KEEP_ALIVE_SECONDS = 15
 """TCP's own probes of a silent connection."""
 
@@ -108,9 +110,7 @@ class Connection(asyncio.Protocol):
     # -- making one --------------------------------------------------------------------------
 
     @classmethod
-    async def open(
-        cls, address: Address, config: PoolConfig, *, tls: Tls | None, login: Login | None
-    ) -> Connection:
+    async def open(cls, address: Address, config: PoolConfig, *, tls: Tls | None, login: Login | None) -> Connection:
         """Connects, reads the greeting, logs in, and learns who the node is.
 
         Raises a :class:`~distkv_client.errors.TryError`; nothing is left behind then, also if cancelled.
@@ -122,11 +122,11 @@ class Connection(asyncio.Protocol):
                 session = None
                 if tls is not None:
                     if tls.context is None:
-                        tls.learn(await cls._look(address, loop))
+                        tls.learn(await cls._look(address, loop, config.connect_timeout))
                     assert tls.context is not None
                     session = Session(tls.context, address.host)
                 connection = cls(address, loop, session)
-                await cls._dial(connection, address, loop)
+                await cls._dial(connection, address, loop, config.connect_timeout)
                 await connection._begin(config, login)
                 return connection
         except TimeoutError:
@@ -150,23 +150,41 @@ class Connection(asyncio.Protocol):
         raise error
 
     @staticmethod
-    async def _dial(protocol: asyncio.Protocol, address: Address, loop: asyncio.AbstractEventLoop) -> None:
+    async def _dial(
+        protocol: asyncio.Protocol, address: Address, loop: asyncio.AbstractEventLoop, patience: float
+    ) -> None:
+        """Connects to the first of the host's addresses that takes it. Cancelled, it leaves no socket."""
         try:
-            await loop.create_connection(
-                lambda: protocol, address.host, address.port, happy_eyeballs_delay=0.25
-            )
-        except socket.gaierror as error:
-            raise ConnectError(f"cannot look up {address}: {error.strerror or error}") from None
+            infos = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise ConnectError(f"cannot connect to {address}: {error.strerror or error}") from None
+            raise ConnectError(f"cannot look up {address}: {error.strerror or error}") from None
+        reasons: list[str] = []
+        for number, (family, kind, proto, _, where) in enumerate(infos[:ADDRESSES_MAX]):
+            sock = socket.socket(family, kind, proto)
+            try:
+                sock.setblocking(False)
+                # The last one may take all the time that is left; those before it must leave some.
+                is_last = number + 1 == len(infos)
+                async with asyncio.timeout(None if is_last else patience / (len(infos) + 1)):
+                    await loop.sock_connect(sock, where)
+                await loop.create_connection(lambda: protocol, sock=sock)
+                return
+            except OSError as error:
+                # That of a timeout says nothing.
+                sock.close()
+                reasons.append(error.strerror or "no answer")
+            except BaseException:
+                sock.close()
+                raise
+        raise ConnectError(f"cannot connect to {address}: {'; '.join(reasons) or 'it has no address'}")
 
     @classmethod
-    async def _look(cls, address: Address, loop: asyncio.AbstractEventLoop) -> list[bytes]:
+    async def _look(cls, address: Address, loop: asyncio.AbstractEventLoop, patience: float) -> list[bytes]:
         """The certificates that the node presents; nothing is sent to it."""
         done: asyncio.Future[list[bytes]] = loop.create_future()
         reader = ChainReader(address.host, done)
         try:
-            await cls._dial(reader, address, loop)
+            await cls._dial(reader, address, loop, patience)
             return await done
         finally:
             if done.done() and not done.cancelled():
@@ -416,7 +434,8 @@ class Connection(asyncio.Protocol):
             replies = self._replies
             for part in self._splitter.split(data):
                 message = decode_message(part)
-                reply = replies.pop(message.get("seq"), None)  # type: ignore[arg-type]
+                seq: Any = message.get("seq")
+                reply: Reply | None = replies.pop(seq, None)
                 if reply is not None:
                     if not reply[0].done():
                         reply[0].set_result(bytes(part) if reply[2] and "error" not in message else message)
@@ -532,9 +551,9 @@ def prepare(sock: socket.socket) -> None:
     for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
         if hasattr(socket, name):
             options.append((socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS))
-    for level, name, value in options:
+    for level, option, value in options:
         try:
-            sock.setsockopt(level, name, value)
+            sock.setsockopt(level, option, value)
         except OSError:
             pass
 

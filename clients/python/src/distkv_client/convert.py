@@ -17,7 +17,7 @@ import dataclasses
 import enum
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -49,7 +49,8 @@ def _no(value: Any, as_type: Any) -> BadValueError:
     return BadValueError(f"the value does not fit {_name(as_type)}: it is {type(value).__name__}")
 
 
-def _convert(value: Any, as_type: Any) -> Any:
+def _convert(value: Any, wanted: Any) -> Any:
+    as_type: Any = wanted
     if as_type is Any or as_type is object:
         return value
     if as_type is None or as_type is type(None):
@@ -64,15 +65,15 @@ def _convert(value: Any, as_type: Any) -> Any:
     if as_type is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if as_type in (tuple, set, frozenset) and isinstance(value, list):
-        return as_type(value)
+        return wanted(value)
     if issubclass(as_type, enum.Enum):
-        return as_type(value)
-    structured = _structured(as_type)
-    if structured is not None and not isinstance(value, as_type):
+        return wanted(value)
+    structured = _structured(wanted)
+    if structured is not None and not isinstance(value, wanted):
         return structured(value)
-    if isinstance(value, as_type) and not (isinstance(value, bool) and as_type is int):
+    if isinstance(value, wanted) and not (isinstance(value, bool) and wanted is int):
         return value
-    raise _no(value, as_type)
+    raise _no(value, wanted)
 
 
 def _convert_generic(value: Any, as_type: Any, origin: Any, args: tuple[Any, ...]) -> Any:
@@ -105,12 +106,14 @@ def _convert_generic(value: Any, as_type: Any, origin: Any, args: tuple[Any, ...
     converted = [_convert(item, args[0]) for item in items]
     if origin in (list, Sequence):
         return converted
-    return origin(converted)
+    make: Any = origin
+    return make(converted)
 
 
 @lru_cache(maxsize=TYPES_CACHED_MAX)
-def _structured(as_type: type) -> Callable[[Any], Any] | None:
+def _structured(wanted: Hashable) -> Callable[[Any], Any] | None:
     """What makes an instance of a class with fields; none for other classes."""
+    as_type: Any = wanted
     # Classes of libraries that may not be installed: known by what they have.
     validate = getattr(as_type, "model_validate", None)
     if callable(validate):
@@ -122,7 +125,8 @@ def _structured(as_type: type) -> Callable[[Any], Any] | None:
         return lambda value: msgspec.convert(value, as_type)
     if dataclasses.is_dataclass(as_type):
         hints = typing.get_type_hints(as_type)
-        names = {field.name: field.name for field in dataclasses.fields(as_type) if field.init}
+        fields: Any = dataclasses.fields(as_type)
+        names = {str(field.name): str(field.name) for field in fields if field.init}
     elif hasattr(as_type, "__attrs_attrs__"):
         hints = typing.get_type_hints(as_type)
         attributes: Any = getattr(as_type, "__attrs_attrs__")  # noqa: B009
@@ -135,6 +139,7 @@ def _structured(as_type: type) -> Callable[[Any], Any] | None:
             raise _no(value, as_type)
         told: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
         found = {alias: _convert(told[name], hints[name]) for name, alias in names.items() if name in told}
-        return as_type(**found)
+        kind: Any = wanted
+        return kind(**found)
 
     return make

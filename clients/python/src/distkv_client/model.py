@@ -201,6 +201,4 @@ def written_of(message: Message, node: str, attempts: int, maybe_twice: bool) ->
     if maybe_twice and repeated is Repeated.NO and changed:
         repeated = Repeated.MAYBE
     version = version_of(message)
-    return Written(
-        changed, version, tock_of(message), message.get("prev", UNSET), repeated, node, attempts
-    )
+    return Written(changed, version, tock_of(message), message.get("prev", UNSET), repeated, node, attempts)

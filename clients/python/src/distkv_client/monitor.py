@@ -123,7 +123,7 @@ class Monitor:
             self._work = self._caller.loop.create_task(search, name=f"distkv_client: monitor {self.topic}")
         await asyncio.wait({self._work})
         work, self._work = self._work, None
-        if self._ended is not None or work is None:
+        if self._ended is not None or work is None:  # pyright: ignore[reportUnnecessaryComparison]
             return None
         error = None if work.cancelled() else work.exception()
         if work.cancelled() or error is not None:

@@ -64,14 +64,15 @@ def normalise(element: object, depth: int = 0) -> Element:
         if math.isnan(element):
             raise UsageError("NaN cannot be in a path")
         return float(element) if element else 0.0
-    if isinstance(element, (bytes, bytearray, memoryview)):
+    if isinstance(element, (bytes, bytearray)):
         return bytes(element) or ""
     if isinstance(element, Path):
         element = element.elements
     if isinstance(element, (tuple, list)):
         if depth >= PATH_NESTING_MAX:
             raise UsageError(f"arrays in a path nest at most {PATH_NESTING_MAX} levels deep")
-        return tuple(normalise(item, depth + 1) for item in element)
+        items: tuple[object, ...] = tuple(element)  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(normalise(item, depth + 1) for item in items)
     raise UsageError(f"{type(element).__name__} cannot be an element of a path")
 
 
@@ -129,7 +130,7 @@ class Path:
                     del _texts[next(iter(_texts))]
                 _texts[path] = known
             return known
-        if isinstance(path, (tuple, list)):
+        if isinstance(path, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]
             return cls(*path)
         raise UsageError(f"a path is a Path, a text or a tuple, not {type(path).__name__}")
 

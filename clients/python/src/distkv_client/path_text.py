@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 ESCAPES = {".": ".", ":": ":", "_": " "}
 SHOWN_CHARS = 40
@@ -176,19 +176,13 @@ def parse_array(text: str, start: int) -> tuple[object, ...]:
     return tuple(_item(item, text, bad, 1, start) for item in node.elts)
 
 
-def _item(node: ast.expr, text: str, bad: type | object, depth: int, start: int) -> object:
+def _item(node: ast.expr, text: str, bad: Callable[[str], TextError], depth: int, start: int) -> object:
     """One item; `bad` makes the error."""
-
-    def fail(problem: str) -> Exception:
-        assert callable(bad)
-        error = bad(problem)
-        assert isinstance(error, Exception)
-        return error
 
     source = ast.get_source_segment(text.strip(" "), node) or ""
     if isinstance(node, ast.Tuple):
         if depth > ARRAY_NESTING_MAX:
-            raise fail("it is too deep")
+            raise bad("it is too deep")
         return tuple(_item(item, text, bad, depth + 1, start) for item in node.elts)
     if isinstance(node, ast.Constant):
         value = node.value
@@ -196,15 +190,15 @@ def _item(node: ast.expr, text: str, bad: type | object, depth: int, start: int)
             # One literal, with the escapes and prefixes that are written, and no others.
             body = source[1:] if isinstance(value, bytes) else source
             if body[:1] not in ("'", '"') or body[:3] in ("'''", '"""'):
-                raise fail("expected a quoted string")
+                raise bad("expected a quoted string")
             if _STRING_ESCAPE.search(body.replace("\\\\", "")) or repr_like(body) is False:
-                raise fail("an escape means nothing; a backslash itself is written twice")
+                raise bad("an escape means nothing; a backslash itself is written twice")
             return value
         if value is None or isinstance(value, bool):
             return value
     if isinstance(node, ast.Constant | ast.UnaryOp | ast.Name) and re.match(r"[0-9+\-i.]", source):
         return parse_number(source, start)
-    raise fail(f"expected a quoted string, a number, True, False, None or '(' at '{source[:SHOWN_CHARS]}'")
+    raise bad(f"expected a quoted string, a number, True, False, None or '(' at '{source[:SHOWN_CHARS]}'")
 
 
 def repr_like(body: str) -> bool:
@@ -231,8 +225,9 @@ def format_elements(elements: Iterable[object]) -> str:
             else:
                 parts.append(":y" + element.hex())
         elif isinstance(element, tuple):
-            is_bare = len(element) > 1 and not isinstance(element[0], bytes)
-            text = ",".join(repr(item) for item in element) if is_bare else repr(element)
+            items: tuple[object, ...] = element  # pyright: ignore[reportUnknownVariableType]
+            is_bare = len(items) > 1 and not isinstance(items[0], bytes)
+            text = ",".join(repr(item) for item in items) if is_bare else repr(items)
             parts.append(":" + escape(text))
         else:
             parts.append(":" + escape(repr(element)))

@@ -222,7 +222,7 @@ class Pool:
         connections: list[Connection] = []
         for slot in slots.values():
             if slot.attempt is not None:
-                tasks.append(slot.attempt)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                tasks.append(slot.attempt)  # pyright: ignore[reportArgumentType]
             connections += slot.connections
         for task in tasks:
             task.cancel()

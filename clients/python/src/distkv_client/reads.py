@@ -26,9 +26,7 @@ class Reader:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def message(
-        self, path: Path, mode: ReadMode, with_chain: bool, deadline: float | None
-    ) -> tuple[Any, str]:
+    async def message(self, path: Path, mode: ReadMode, with_chain: bool, deadline: float | None) -> tuple[Any, str]:
         """A node's answer, and its name."""
         if mode is ReadMode.PREFERRED:
             return await self._preferred(path, with_chain, deadline)
@@ -167,6 +165,3 @@ def _newer(known: tuple[Any, str] | None, other: tuple[Any, str]) -> tuple[Any, 
     if two is not None and (one is None or one < two):
         return other
     return known
-
-
-

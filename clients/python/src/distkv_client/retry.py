@@ -134,7 +134,7 @@ class GiveUp:
 def backoff(first: float, factor: int, longest: float, failures: int, random: float) -> float:
     """`first` * `factor`^(failures - 1), at most `longest`, of which a random part between half and all."""
     exponent = min(max(failures - 1, 0), 64)
-    whole = min(first * max(factor, 1) ** exponent, longest)
+    whole = min(first * float(max(factor, 1)) ** exponent, longest)
     return whole / 2 + whole / 2 * random
 
 

@@ -67,4 +67,4 @@ async def _knows_all(connection: Connection, versions: list[Version], deadline: 
     fields = Fields().add("nodes", {node: sorted(some) for node, some in sorted(ticks.items())})
     reply: Any = await connection.request(fields.head("check_deleted"), deadline)
     # A node that does not say so does not know it.
-    return reply.get("missing") == {}
+    return bool(reply.get("missing") == {})

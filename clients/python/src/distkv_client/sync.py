@@ -71,9 +71,7 @@ class Client:
             work.close()
             if self._is_closed:
                 raise ClosedError("the client was closed")
-            raise UsageError(
-                "a synchronous client does not survive fork, and cannot be used in its own callbacks"
-            )
+            raise UsageError("a synchronous client does not survive fork, and cannot be used in its own callbacks")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -115,9 +113,7 @@ class Client:
     # -- reading -----------------------------------------------------------------------------
 
     @overload
-    def get(
-        self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None
-    ) -> Any: ...
+    def get(self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None) -> Any: ...
 
     @overload
     def get(

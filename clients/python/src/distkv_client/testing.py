@@ -47,7 +47,7 @@ class Node:
     def __init__(self, *args: str, name: str) -> None:
         self.name = name
         self._args = args
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._log: IO[bytes] = tempfile.TemporaryFile()
         self.client = ""
         """The address for clients."""
         self.gossip = ""
@@ -59,9 +59,7 @@ class Node:
         for option, address in (("--client", client), ("--gossip", gossip)):
             if option not in self._args:
                 command += [option, address]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log
-        )
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log)
         try:
             told: Any = json.loads(self._first_line())
         except BaseException:
@@ -87,6 +85,8 @@ class Node:
 
     def log(self) -> str:
         """What the node wrote to stderr so far."""
+        if self._log.closed:
+            return ""
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 
@@ -117,6 +117,7 @@ class Node:
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self._reap()
+        self._log.close()
 
     def _reap(self) -> None:
         self.process.wait()
@@ -163,7 +164,16 @@ class Cluster:
         """Starts a node that was killed again, as one that joins, at its addresses for clients and peers."""
         old = self.nodes[index]
         living = next(node for node in self.nodes if node.process.poll() is None)
-        every = ("--network", self.network, *self._args, *args, "--client", old.client, "--gossip", old.gossip)
+        every = (
+            "--network",
+            self.network,
+            *self._args,
+            *args,
+            "--client",
+            old.client,
+            "--gossip",
+            old.gossip,
+        )
         self.nodes[index] = Node("join", living.gossip, *every, name=old.name)
         return self.nodes[index]
 

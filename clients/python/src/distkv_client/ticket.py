@@ -81,15 +81,17 @@ class Ticket:
         if not isinstance(addresses, list) or not 1 <= len(addresses) <= ADDRESSES_MAX:  # pyright: ignore[reportUnknownArgumentType]
             raise damaged
         texts: list[object] = [*addresses, told.get("network")]  # pyright: ignore[reportUnknownVariableType]
-        optional = [told.get(name) for name in ("method", "user", "secret")]
-        texts += [text for text in optional if text is not None]
+        method, user, secret = (told.get(name) for name in ("method", "user", "secret"))
+        texts += [text for text in (method, user, secret) if text is not None]
         if not all(isinstance(text, str) and len(text.encode()) <= TEXT_BYTES_MAX for text in texts):
             raise damaged
-        if (optional[0] is None) != (optional[1] is None):
+        if (method is None) != (user is None):
             raise UsageError("the ticket has a method of login without a user, or the other way round")
-        ca, key, chain = told.get("ca"), told.get("key"), told.get("chain") or []
+        ca, key = told.get("ca"), told.get("key")
+        chain: list[Any] = told.get("chain") or []
         if ca is not None and (not isinstance(ca, bytes) or len(ca) != 32):
             raise UsageError("the CA's hash in the ticket is not 32 bytes long")
         if len(chain) > CHAIN_MAX or not all(isinstance(part, bytes) for part in chain):
             raise damaged
-        return cls(tuple(str(a) for a in addresses), str(told["network"]), *optional, ca, tuple(chain), key)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        where = tuple(str(address) for address in addresses)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return cls(where, str(told["network"]), method, user, secret, ca, tuple(chain), key)

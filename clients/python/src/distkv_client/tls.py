@@ -12,6 +12,7 @@ import hashlib
 import ssl
 import tempfile
 from pathlib import Path as File
+from typing import Any
 
 import msgpack
 
@@ -216,7 +217,8 @@ class Session:
             leaf = inner.getpeercert(binary_form=True)
             return [leaf] if leaf else []
         found: list[bytes] = []
-        for certificate in get() or []:
+        presented: list[Any] = list(get() or [])
+        for certificate in presented:
             if isinstance(certificate, bytes):
                 found.append(certificate)
             else:

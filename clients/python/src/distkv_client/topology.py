@@ -241,9 +241,7 @@ class Topology:
         return await connection.stream(Fields().head("watch_cluster"), deadline)
 
 
-async def _next_view(
-    stream: Stream, deadline: float = float("inf")
-) -> tuple[tuple[Node, ...], str | None] | None:
+async def _next_view(stream: Stream, deadline: float = float("inf")) -> tuple[tuple[Node, ...], str | None] | None:
     """The next view of a stream; none at its end."""
     while (item := await stream.next(deadline)) is not None:
         if (told := decode_view(item.message.get("cluster"))) is not None:

@@ -211,7 +211,7 @@ class Watch:
                 self._work = self._caller.loop.create_task(work, name=f"distkv_client: watch {self.path}")
             await asyncio.wait({self._work})
             work_done, self._work = self._work, None
-            if self._ended is not None or work_done is None:
+            if self._ended is not None or work_done is None:  # pyright: ignore[reportUnnecessaryComparison]
                 return
             if self._opened is None:
                 self._on_found(work_done)
