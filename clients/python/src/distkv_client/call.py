@@ -29,6 +29,7 @@ from .errors import (
 )
 from .observer import Watched
 from .own_writes import Life, OwnWrites
+from .path import Path
 from .pool import Pool, closed_error
 from .retry import ErrorClass, GiveUp, Idempotency, Reason, class_of, class_of_code
 from .stats import ClientStats, NodeStats
@@ -61,6 +62,18 @@ class Plan:
     """For all tries, instead of what the policy says."""
     is_own: bool = False
     """It is the client's own, and not in the counters."""
+    failed: Failed | None = None
+    """The first try was made already, and failed."""
+
+
+@dataclass(slots=True)
+class Failed:
+    """A try that failed."""
+
+    target: Target
+    connection: Connection
+    sent: float
+    error: TryError
 
 
 @dataclass(slots=True)
@@ -169,9 +182,13 @@ class Caller:
                 watched.on_end(self.loop.time(), error.attempts, error)
             raise
         finally:
-            self.open_calls -= 1
-            if self.idle is not None and not self.open_calls and not self.idle.done():
-                self.idle.set_result(None)
+            self.end_call()
+
+    def end_call(self) -> None:
+        """A call has ended."""
+        self.open_calls -= 1
+        if self.idle is not None and not self.open_calls and not self.idle.done():
+            self.idle.set_result(None)
 
     async def _call(self, plan: Plan, head: bytes, once: Once | None, raw: bool, watched: Watched | None) -> Served:
         policy = self.config.retry
@@ -186,11 +203,15 @@ class Caller:
         fate = Fate.NOT_DONE
         in_doubt: set[Address] | None = None
         stats = self.stats.retry
-        if not plan.is_own:
+        if not plan.is_own and plan.failed is None:
             stats.calls += 1
         while True:
             routing = self.topology.routing
-            target = self.choose(routing, plan, tries)
+            made, plan.failed = plan.failed, None
+            if made is not None:
+                started = made.sent
+                tries.tried.append(made.target.address)
+            target = self.choose(routing, plan, tries) if made is None else made.target
             if target is None:
                 raise UsageError("there is no node to ask")
             attempts += 1
@@ -198,7 +219,7 @@ class Caller:
                 error = closed_error(attempts)
                 error.fate = fate
                 raise error
-            node = self._count_try(routing, plan, target, attempts)
+            node = self._count_try(routing, plan, target, attempts, made is not None)
             if watched is not None:
                 watched.on_try(target.name, attempts)
             address = target.address
@@ -207,6 +228,9 @@ class Caller:
             connection: Connection | None = None
             failure: TryError
             try:
+                if made is not None:
+                    connection, sent = made.connection, made.sent
+                    raise made.error
                 connection = self.pool.ready(address)
                 if connection is None:
                     connection = await self.pool.get(address, end)
@@ -252,13 +276,53 @@ class Caller:
             await asyncio.sleep(decision.delay)
             now = time()
 
-    def _count_try(self, routing: Routing, plan: Plan, target: Target, attempts: int) -> NodeStats:
+    def quick(self, path: Path) -> tuple[asyncio.Future[Any], Target, Connection, float] | None:
+        """Sends a read to the node that it goes to first, if nothing stands in the way: what :meth:`call` does,
+        in fewer steps. The reply, or the error, is for :meth:`note_quick`."""
+        if self.config.observer is not None or self.is_closing:
+            return None
+        routing = self.topology.routing
+        target = self.home(path.shard) or routing.preferred(path.shard)
+        if target is None:
+            return None
+        now = self.loop.time()
+        connection = self.pool.quick(target.address, now)
+        if connection is None:
+            return None
+        self.check_loop()
+        policy = self.config.retry
+        patience = policy.try_deadline if policy.try_deadline < policy.total_deadline else policy.total_deadline
+        try:
+            future = connection.send_request(path.get_head, now + patience)
+        except TryError:
+            return None
+        self.stats.retry.calls += 1
         router = self.stats.router
-        node = router.nodes.get(target.name)
+        if routing.preferred(path.shard) is target:
+            router.to_preferred += 1
+        else:
+            router.to_others += 1
+        self._node(target.name).tries += 1
+        return future, target, connection, now
+
+    def note_quick(self, name: str, sent: float) -> None:
+        """A quick read was answered."""
+        self._node(name).note(self.loop.time() - sent)
+
+    def _node(self, name: str) -> NodeStats:
+        nodes = self.stats.router.nodes
+        node = nodes.get(name)
         if node is None:
             node = NodeStats()
-            if len(router.nodes) < NODE_STATS_MAX:
-                router.nodes[target.name] = node
+            if len(nodes) < NODE_STATS_MAX:
+                nodes[name] = node
+        return node
+
+    def _count_try(self, routing: Routing, plan: Plan, target: Target, attempts: int, is_counted: bool) -> NodeStats:
+        router = self.stats.router
+        node = self._node(target.name)
+        if is_counted:
+            return node
         node.tries += 1
         if not plan.is_own:
             if routing.preferred(plan.shard) is target:

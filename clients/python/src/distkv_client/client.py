@@ -9,19 +9,21 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from .batch import Batch
-from .call import Caller, Plan
+from .call import Caller, Failed, Plan
 from .codec import Fields, encode
 from .config import Address, Config, ReadMode
+from .connection import check_reply
 from .convert import convert
 from .errors import (
     DeniedError,
     KeyNotFoundError,
     NoAccessError,
+    TryError,
     UnavailableError,
     UsageError,
 )
 from .login import Login
-from .model import UNSET, Entry, Version, Written, written_of
+from .model import UNSET, Entry, Version, Written, tock_of, written_of
 from .monitor import Monitor
 from .own_writes import OwnWrites
 from .path import Path, PathLike
@@ -211,9 +213,34 @@ class Client:
         Raises :class:`~distkv_client.errors.KeyNotFoundError` without a value, unless there is a default;
         :class:`~distkv_client.errors.BadValueError` if it is not of this type.
         """
-        path = Path.of(path)
+        if type(path) is not Path:
+            path = Path.of(path)
         mode = self._read_mode if read is None else ReadMode.of(read)
-        message, node = await self._reader.message(path, mode, False, timeout)
+        caller = self._caller
+        sent = None
+        own = caller.own_writes.tocks.get(path)
+        if mode is ReadMode.PREFERRED and timeout is None:
+            sent = caller.quick(path)
+        if sent is None:
+            message, node = await self._reader.message(path, mode, False, timeout)
+        else:
+            future, target, connection, now = sent
+            caller.open_calls += 1
+            try:
+                message = await future
+                if "error" in message or "state" in message:
+                    check_reply(message)
+                node = target.name
+                caller.note_quick(node, now)
+            except TryError as error:
+                failed = Failed(target, connection, now, error)
+                message, node = await self._reader.retry(path, failed)
+                own = None if own is None else float("inf")
+            finally:
+                caller.end_call()
+            if own is not None and not ("value" in message and tock_of(message) >= own):
+                # Older than an own write, or it cannot be told.
+                message, node = await self._reader.message(path, mode, False, timeout)
         if "value" not in message:
             if default is not UNSET:
                 return default

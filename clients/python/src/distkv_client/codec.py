@@ -190,6 +190,8 @@ class Splitter:
                 end = unpacker.tell() - origin
                 messages.append(whole[start:end])
                 start = end
+                if end == len(whole):
+                    break
         except msgpack.OutOfData:
             pass
         except Exception as error:

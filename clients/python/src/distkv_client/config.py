@@ -48,12 +48,24 @@ class ReadMode(enum.Enum):
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
 class Address:
-    """Where a node listens for clients."""
+    """Where a node listens for clients; never changed."""
 
-    host: str
-    port: int
+    __slots__ = ("_hash", "host", "port")
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self._hash = hash((host, port))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and (self.host, self.port) == (other.host, other.port)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Address(host={self.host!r}, port={self.port})"
 
     @classmethod
     def parse(cls, text: str, default_port: int | None = DEFAULT_PORT) -> Address:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 import ssl
-from typing import Any
+from typing import Any, cast
 
 from .codec import (
     REQUEST_BYTES_MAX,
@@ -409,17 +409,17 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
-        assert isinstance(transport, asyncio.Transport)
+        # A stream's transport; uvloop's is no subclass.
+        self._transport = stream = cast(asyncio.Transport, transport)
         if self.ended is not None:
-            transport.abort()
+            stream.abort()
             return
-        self._transport = transport
-        transport.set_write_buffer_limits(high=OUTGOING_BYTES_MAX)
+        stream.set_write_buffer_limits(high=OUTGOING_BYTES_MAX)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             prepare(sock)
         if self._session is not None:
-            transport.write(self._session.begin())
+            stream.write(self._session.begin())
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: whole messages go to whoever waits for them."""

@@ -83,6 +83,17 @@ class Pool:
                     return connection
         return None
 
+    def quick(self, address: Address, now: float) -> Connection | None:
+        """As :meth:`ready`, unless calls avoid the node just now."""
+        slot = self._slots.get(address)
+        if slot is None or now < slot.failed_until:
+            return None
+        for connection in slot.connections:
+            if connection.ended is None and not connection.is_paused and connection.load < self.config.busy_at:
+                connection.used_at = now
+                return connection
+        return None
+
     async def get(self, address: Address, deadline: float) -> Connection:
         """A connection to this node. Cancelling gives up waiting, not the attempt.
 

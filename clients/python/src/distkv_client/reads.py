@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import Any
 
-from .call import Caller, Plan
+from .call import Caller, Failed, Plan
 from .codec import field_of
 from .config import Address, ReadMode
 from .errors import NoMajorityError, TryError, UsageError
@@ -35,6 +35,13 @@ class Reader:
             served = await self._caller.call(plan, path.get_head_chain if with_chain else path.get_head)
             return served.reply, served.connection.name
         return await self._freshest(path, deadline)
+
+    async def retry(self, path: Path, failed: Failed) -> tuple[Any, str]:
+        """The rest of a read whose first try has failed."""
+        caller = self._caller
+        plan = Plan("get_value", path.shard, first=caller.home(path.shard), failed=failed)
+        served = await caller.call(plan, path.get_head)
+        return served.reply, served.connection.name
 
     async def raw(self, path: Path, deadline: float | None) -> bytes | None:
         """The bytes of the value; none without one. As `preferred`, of the node of the own last write."""

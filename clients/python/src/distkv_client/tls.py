@@ -12,7 +12,7 @@ import hashlib
 import ssl
 import tempfile
 from pathlib import Path as File
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
@@ -236,9 +236,8 @@ class ChainReader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(self._session.begin())
+        self._transport = stream = cast(asyncio.Transport, transport)
+        stream.write(self._session.begin())
 
     def data_received(self, data: bytes) -> None:
         """Something came."""

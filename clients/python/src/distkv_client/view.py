@@ -186,12 +186,17 @@ class Routing:
         self.addresses = known
         self.by_name = {target.name: target for target in reversed(self.targets)}
         self.overrides = overrides
+        self._preferred: dict[int, Target | None] = {}
         self.router = Router([Candidate(t.name, t.is_live) for t in self.targets], overrides)
 
     def preferred(self, shard: int) -> Target | None:
         """The node that is preferred for a shard."""
-        index = self.router.preferred(shard)
-        return None if index is None else self.targets[index]
+        try:
+            return self._preferred[shard]
+        except KeyError:
+            index = self.router.preferred(shard)
+            target = self._preferred[shard] = None if index is None else self.targets[index]
+            return target
 
     def moves_to(self, newer: Routing, shards: int) -> tuple[Move, ...]:
         """What moved from this one to a newer one."""
