@@ -232,13 +232,14 @@ class Client:
                     check_reply(message)
                 node = target.name
                 caller.note_quick(node, now)
+                is_enough = own is None or ("value" in message and tock_of(message) >= own)
             except TryError as error:
                 failed = Failed(target, connection, now, error)
                 message, node = await self._reader.retry(path, failed)
-                own = None if own is None else float("inf")
+                is_enough = own is None
             finally:
                 caller.end_call()
-            if own is not None and not ("value" in message and tock_of(message) >= own):
+            if not is_enough:
                 # Older than an own write, or it cannot be told.
                 message, node = await self._reader.message(path, mode, False, timeout)
         if "value" not in message:
