@@ -45,3 +45,34 @@ def test_every_public_name_is_documented():
         thing = getattr(distkv_client, name)
         if isinstance(thing, type) or callable(getattr(thing, "__wrapped__", None)):
             assert thing.__doc__, name
+
+
+BEHAVIOUR = File(__file__).parents[3] / "docs/client-behaviour.md"
+
+
+@pytest.mark.skipif(not BEHAVIOUR.exists(), reason="outside of the repository")
+def test_each_rule_names_a_proof_that_exists():
+    text = re.sub(r"\n {3,4}", " ", BEHAVIOUR.read_text())
+    rules = re.findall(r"^(\d+)\. (.*)$", text, re.M)
+    assert [int(number) for number, _ in rules] == list(range(1, len(rules) + 1))
+    for number, rule in rules:
+        proofs = re.findall(r"`(test_\w+\.py)`|`(test_\w+)`", rule.partition("Proof:")[2])
+        assert proofs, f"rule {number} has no proof"
+        file = ""
+        for name, test in proofs:
+            if name:
+                file = (File(__file__).parent / name).read_text()
+            else:
+                assert f"def {test}(" in file, (number, test)
+
+
+@pytest.mark.skipif(not BEHAVIOUR.exists(), reason="outside of the repository")
+def test_each_bound_is_in_the_table_with_its_value():
+    table = dict(re.findall(r"^\| `(\w+\.\w+_MAX)` \| ([\d,]+) \|", BEHAVIOUR.read_text(), re.M))
+    found = {}
+    for name in MODULES:
+        module = importlib.import_module(f"distkv_client.{name}")
+        source = File(module.__file__).read_text()
+        for bound in re.findall(r"^(\w+_MAX) = ", source, re.M):
+            found[f"{name}.{bound}"] = f"{getattr(module, bound):,}"
+    assert table == found

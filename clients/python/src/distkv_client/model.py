@@ -11,9 +11,6 @@ from .codec import Message
 from .errors import ProtocolError
 from .path import Path
 
-CHAIN_LEN_MAX = 8
-"""Most events of a chain."""
-
 
 class Unset(enum.Enum):
     """The type of :data:`UNSET`."""
