@@ -28,6 +28,7 @@ class ScriptedNode:
         self._writers: set[asyncio.StreamWriter] = set()
         self._views: list[tuple[asyncio.StreamWriter, int]] = []
         self.states: dict[str, str] = {}
+        self._tasks: set[asyncio.Future] = set()
 
     async def start(self) -> ScriptedNode:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -101,11 +102,22 @@ class ScriptedNode:
             reply = self.script(request)
         if reply is RESET:
             return False
-        if isinstance(reply, bytes):
+        if isinstance(reply, bytes) and hasattr(reply, "size"):
+            task = asyncio.ensure_future(_piecemeal(writer, reply, reply.size))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif isinstance(reply, bytes):
             writer.write(reply)
         elif reply is not SILENCE:
             writer.write(encode({**reply, "seq": seq}))
         return True
+
+
+async def _piecemeal(writer: asyncio.StreamWriter, data: bytes, size: int) -> None:
+    for at in range(0, len(data), size):
+        writer.write(data[at : at + size])
+        await writer.drain()
+        await asyncio.sleep(0.001)
 
 
 async def start(*nodes: ScriptedNode) -> list[str]:
