@@ -22,7 +22,17 @@ from distkv_client import (
     Written,
 )
 
-CLASSES = ("KeyNotFound", "Precondition", "Refused", "Unavailable", "FateUnknown", "NoMajority", "BadValue", "Usage", "Closed")
+CLASSES = (
+    "KeyNotFound",
+    "Precondition",
+    "Refused",
+    "Unavailable",
+    "FateUnknown",
+    "NoMajority",
+    "BadValue",
+    "Usage",
+    "Closed",
+)
 
 
 def config_of(told: dict[str, Any]) -> Config:

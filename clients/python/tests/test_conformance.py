@@ -13,9 +13,10 @@ import tomllib
 from pathlib import Path as File
 
 import pytest
+from scripted import RESET, SILENCE, ScriptedNode, start
+
 from distkv_client.codec import encode
 from distkv_client.testing import Cluster
-from scripted import RESET, SILENCE, ScriptedNode, start
 
 HERE = File(__file__).parents[1]
 SCENARIOS = sorted((HERE.parent / "conformance/scenarios").glob("*.toml"))

@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
         self.window: int | None = None
         self.used_at = loop.time()
         self.heard_at = loop.time()
-        """When the node last said anything, by the loop's clock."""
+        """When the last whole message came, by the loop's clock."""
         self.is_probed = False
         self.ended: TryError | None = None
         """How the connection ended; none while it lasts."""
@@ -423,7 +423,6 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: whole messages go to whoever waits for them."""
-        self.heard_at = self._loop.time()
         try:
             if self._session is not None:
                 data, out = self._session.receive(data)
@@ -432,7 +431,11 @@ class Connection(asyncio.Protocol):
                 if not data:
                     return
             replies = self._replies
-            for part in self._splitter.split(data):
+            parts = self._splitter.split(data)
+            if parts:
+                # Part of a message is nothing yet: it may announce more than ever comes.
+                self.heard_at = self._loop.time()
+            for part in parts:
                 message = decode_message(part)
                 seq: Any = message.get("seq")
                 reply: Reply | None = replies.pop(seq, None)
