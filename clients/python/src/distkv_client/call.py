@@ -30,7 +30,7 @@ from .errors import (
 from .observer import Watched
 from .own_writes import Life, OwnWrites
 from .path import Path
-from .pool import Pool, closed_error
+from .pool import Pool, Slot, closed_error
 from .retry import ErrorClass, GiveUp, Idempotency, Reason, class_of, class_of_code
 from .stats import ClientStats, NodeStats
 from .topology import Topology
@@ -93,6 +93,18 @@ class Served:
         return self.connection.name, self.connection.incarnation
 
 
+@dataclass(slots=True)
+class Route:
+    """Where reads of a shard go first."""
+
+    target: Target
+    slot: Slot
+    node: NodeStats
+    is_preferred: bool
+    home: Life | None
+    """Of the last own write, when this was found."""
+
+
 class Endless(Protocol):
     """A watch or a monitor."""
 
@@ -139,6 +151,11 @@ class Caller:
         self.idle: asyncio.Future[None] | None = None
         """Is done when there are no open calls, if somebody waits for that."""
         self.is_closing = False
+        self.busy_at = config.pool.busy_at
+        self._patience = min(config.retry.try_deadline, config.retry.total_deadline)
+        self._routes: dict[int, Route] = {}
+        """By shard; of one routing."""
+        self._routes_of: Routing | None = None
         self.endless: weakref.WeakSet[Endless] = weakref.WeakSet()
         """Watches and monitors."""
 
@@ -187,6 +204,11 @@ class Caller:
     def end_call(self) -> None:
         """A call has ended."""
         self.open_calls -= 1
+        if self.idle is not None:
+            self.tell_idle()
+
+    def tell_idle(self) -> None:
+        """Wakes whoever waits for the end of all calls."""
         if self.idle is not None and not self.open_calls and not self.idle.done():
             self.idle.set_result(None)
 
@@ -276,38 +298,55 @@ class Caller:
             await asyncio.sleep(decision.delay)
             now = time()
 
-    def quick(self, path: Path) -> tuple[asyncio.Future[Any], Target, Connection, float] | None:
+    def quick(self, path: Path) -> tuple[asyncio.Future[Any], Route, Connection, float] | None:
         """Sends a read to the node that it goes to first, if nothing stands in the way: what :meth:`call` does,
-        in fewer steps. The reply, or the error, is for :meth:`note_quick`."""
-        if self.config.observer is not None or self.is_closing:
-            return None
+        in fewer steps."""
         routing = self.topology.routing
-        target = self.home(path.shard) or routing.preferred(path.shard)
-        if target is None:
-            return None
+        if self._routes_of is not routing:
+            self._routes_of = routing
+            self._routes.clear()
+        shard = path.shard
+        route = self._routes.get(shard)
+        if route is None or route.home != self.own_writes.homes.get(shard):
+            route = self._find_route(routing, shard)
+            if route is None:
+                return None
         now = self.loop.time()
-        connection = self.pool.quick(target.address, now)
-        if connection is None:
+        slot = route.slot
+        if now < slot.failed_until or self.is_closing or self.config.observer is not None:
             return None
-        self.check_loop()
-        policy = self.config.retry
-        patience = policy.try_deadline if policy.try_deadline < policy.total_deadline else policy.total_deadline
+        for connection in slot.connections:
+            if connection.ended is None and not connection.is_paused and connection.load < self.busy_at:
+                break
+        else:
+            # It may be forgotten, and found anew.
+            del self._routes[shard]
+            return None
+        if asyncio.get_running_loop() is not self.loop:
+            self.check_loop()
         try:
-            future = connection.send_request(path.get_head, now + patience)
+            future = connection.send_request(path.get_head, now + self._patience)
         except TryError:
             return None
         self.stats.retry.calls += 1
-        router = self.stats.router
-        if routing.preferred(path.shard) is target:
-            router.to_preferred += 1
+        if route.is_preferred:
+            self.stats.router.to_preferred += 1
         else:
-            router.to_others += 1
-        self._node(target.name).tries += 1
-        return future, target, connection, now
+            self.stats.router.to_others += 1
+        route.node.tries += 1
+        return future, route, connection, now
 
-    def note_quick(self, name: str, sent: float) -> None:
-        """A quick read was answered."""
-        self._node(name).note(self.loop.time() - sent)
+    def _find_route(self, routing: Routing, shard: int) -> Route | None:
+        """Where reads of a shard go first; remembered while the routing and the own writes stay as they are."""
+        preferred = routing.preferred(shard)
+        target = self.home(shard) or preferred
+        slot = None if target is None else self.pool.slot(target.address)
+        if target is None or slot is None:
+            return None
+        home = self.own_writes.homes.get(shard)
+        route = Route(target, slot, self._node(target.name), target is preferred, home)
+        self._routes[shard] = route
+        return route
 
     def _node(self, name: str) -> NodeStats:
         nodes = self.stats.router.nodes

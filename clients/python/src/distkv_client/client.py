@@ -218,27 +218,30 @@ class Client:
         mode = self._read_mode if read is None else ReadMode.of(read)
         caller = self._caller
         sent = None
-        own = caller.own_writes.tocks.get(path)
+        tocks = caller.own_writes.tocks
+        own = tocks.get(path) if tocks else None
         if mode is ReadMode.PREFERRED and timeout is None:
             sent = caller.quick(path)
         if sent is None:
             message, node = await self._reader.message(path, mode, False, timeout)
         else:
-            future, target, connection, now = sent
+            future, route, connection, now = sent
             caller.open_calls += 1
             try:
                 message = await future
                 if "error" in message or "state" in message:
                     check_reply(message)
-                node = target.name
-                caller.note_quick(node, now)
+                node = route.target.name
+                route.node.note(caller.loop.time() - now)
                 is_enough = own is None or ("value" in message and tock_of(message) >= own)
             except TryError as error:
-                failed = Failed(target, connection, now, error)
+                failed = Failed(route.target, connection, now, error)
                 message, node = await self._reader.retry(path, failed)
                 is_enough = own is None
             finally:
-                caller.end_call()
+                caller.open_calls -= 1
+                if caller.idle is not None:
+                    caller.tell_idle()
             if not is_enough:
                 # Older than an own write, or it cannot be told.
                 message, node = await self._reader.message(path, mode, False, timeout)

@@ -74,7 +74,7 @@ def _default(value: Any) -> object:
 
 
 _packer = msgpack.Packer(default=_default, unicode_errors="surrogateescape", use_bin_type=True)
-_unpack = partial(msgpack.unpackb, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
+unpack = partial(msgpack.unpackb, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
 
 pack_int = msgpack.Packer().pack
 
@@ -92,7 +92,7 @@ def encode(value: object) -> bytes:
 def decode(data: bytes | memoryview) -> Any:
     """One whole value. Raises :class:`ValueError` of some kind where it is none."""
     try:
-        return _unpack(data)
+        return unpack(data)
     except TypeError:
         # A map with an array as a key.
         return _Slow(bytes(data)).whole()

@@ -21,6 +21,7 @@ from .codec import (
     decode_message,
     encode,
     pack_int,
+    unpack,
 )
 from .config import Address, PoolConfig
 from .errors import (
@@ -436,7 +437,14 @@ class Connection(asyncio.Protocol):
                 # Part of a message is nothing yet: it may announce more than ever comes.
                 self.heard_at = self._loop.time()
             for part in parts:
-                message = decode_message(part)
+                try:
+                    found: Any = unpack(part)
+                except Exception:
+                    # In the slow way, or it is none.
+                    found = decode_message(part)
+                if type(found) is not dict:
+                    raise ProtocolError("a message is no map")
+                message: Message = found  # pyright: ignore[reportUnknownVariableType]
                 seq: Any = message.get("seq")
                 reply: Reply | None = replies.pop(seq, None)
                 if reply is not None:

@@ -120,8 +120,6 @@ class Path:
     @classmethod
     def of(cls, path: PathLike) -> Path:
         """From whatever calls take. Results are remembered, a bounded number of them."""
-        if isinstance(path, Path):
-            return path
         if isinstance(path, str):
             known = _texts.get(path)
             if known is None:
@@ -130,6 +128,8 @@ class Path:
                     del _texts[next(iter(_texts))]
                 _texts[path] = known
             return known
+        if isinstance(path, Path):
+            return path
         if isinstance(path, (tuple, list)):  # pyright: ignore[reportUnnecessaryIsInstance]
             return cls(*path)
         raise UsageError(f"a path is a Path, a text or a tuple, not {type(path).__name__}")

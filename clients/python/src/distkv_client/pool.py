@@ -83,16 +83,9 @@ class Pool:
                     return connection
         return None
 
-    def quick(self, address: Address, now: float) -> Connection | None:
-        """As :meth:`ready`, unless calls avoid the node just now."""
-        slot = self._slots.get(address)
-        if slot is None or now < slot.failed_until:
-            return None
-        for connection in slot.connections:
-            if connection.ended is None and not connection.is_paused and connection.load < self.config.busy_at:
-                connection.used_at = now
-                return connection
-        return None
+    def slot(self, address: Address) -> Slot | None:
+        """What there is of a node. One without connections may be forgotten."""
+        return self._slots.get(address)
 
     async def get(self, address: Address, deadline: float) -> Connection:
         """A connection to this node. Cancelling gives up waiting, not the attempt.
@@ -260,7 +253,7 @@ class Pool:
                 if connection.load:
                     if now - connection.heard_at >= self.config.probe_after:
                         self._start_probe(address, connection)
-                elif now - connection.used_at >= self.config.idle_close:
+                elif now - max(connection.used_at, connection.heard_at) >= self.config.idle_close:
                     slot.connections.remove(connection)
                     self.stats.idle_closed += 1
                     connection.close("it was unused")
