@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import sys
 from typing import Any
 
@@ -166,4 +167,8 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    if name := os.environ.get("DISTKV_PLANTED"):
+        from planted import plant
+
+        plant(name)
     asyncio.run(main())

@@ -132,7 +132,9 @@ async def test_scenario(file, driver):
 async def play(step, driver, cluster, scripted, saved, what):
     """One step."""
     if "do" in step:
-        order = {name: value for name, value in step.items() if name not in ("expect", "error", "save", "until")}
+        order = {
+            name: value for name, value in step.items() if name not in ("expect", "error", "save", "until", "never")
+        }
         for name, value in order.items():
             if isinstance(value, str) and value.startswith("$"):
                 order[name] = saved[value[1:]]
@@ -143,6 +145,7 @@ async def play(step, driver, cluster, scripted, saved, what):
                 matches = fits(step["error"], answer.get("error"))
             else:
                 matches = "ok" in answer and fits(step.get("expect", answer["ok"]), answer["ok"])
+            assert "never" not in step or not fits(step["never"], answer.get("ok")), (what, answer)
             if matches:
                 break
             await asyncio.sleep(0.025)
@@ -173,3 +176,22 @@ async def play(step, driver, cluster, scripted, saved, what):
 def test_every_scenario_has_a_title_of_its_own():
     titles = [tomllib.loads(file.read_text())["title"] for file in SCENARIOS]
     assert len(titles) == len(set(titles)) >= 20
+
+
+sys.path.insert(0, str(HERE / "conformance"))
+
+
+def planted():
+    from planted import FOUND_BY
+
+    return FOUND_BY.items()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "scenario"), planted())
+def test_a_planted_deviation_is_found(name, scenario):
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", str(File(__file__)), "-k", f"{scenario} and not planted"]
+    for environment, code in ((os.environ, 0), ({**os.environ, "DISTKV_PLANTED": name}, 1)):
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE, timeout=110)
+        assert done.returncode == code, done.stdout
+        assert ("1 passed" if code == 0 else "1 failed") in done.stdout
