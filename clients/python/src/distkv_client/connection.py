@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import ssl
 from typing import Any, cast
 
@@ -24,6 +23,7 @@ from .codec import (
     unpack,
 )
 from .config import Address, PoolConfig
+from .dial import dial, look, prepare
 from .errors import (
     BusyError,
     ConnectError,
@@ -35,9 +35,9 @@ from .errors import (
     TooLargeError,
     TryError,
 )
-from .login import NONCE_BYTES, Login, proof
+from .login import NONCE_BYTES, Greeting, Login, proof
 from .stream import STREAM_MESSAGES_MAX, Stream
-from .tls import ChainReader, Session, Tls
+from .tls import Session, Tls
 
 OPEN_MAX = 4096
 """Requests and streams that are open on one connection at a time."""
@@ -47,31 +47,9 @@ GATHER_BYTES_MAX = 64 << 10
 """Bytes that are gathered for one write."""
 WINDOW_MIN, WINDOW_MAX = 2, 4096
 """The window of flow control."""
-ADDRESSES_MAX = 16
-"""Addresses of one host that are tried."""
-KEEP_ALIVE_SECONDS = 15
-"""TCP's own probes of a silent connection."""
 
 Reply = tuple["asyncio.Future[Any]", float, bool]
 """Who waits for a reply, until when, and whether for its bytes."""
-
-
-class Greeting:
-    """What a node says first."""
-
-    def __init__(self, message: Message) -> None:
-        node = message.get("node")
-        if not isinstance(node, str) or not isinstance(message.get("version"), list):
-            raise ProtocolError("its first message is no greeting")
-        self.node = node
-        self.is_catching_up = "tick" in message and message["tick"] is None
-        qlen = message.get("qlen")
-        self.qlen = qlen if isinstance(qlen, int) and not isinstance(qlen, bool) else None
-        auth = message.get("auth")
-        first = auth[0] if isinstance(auth, list) and auth else None  # pyright: ignore[reportUnknownVariableType]
-        self.auth = first if isinstance(first, str) else None
-        nonce = message.get("nonce")
-        self.nonce = nonce if isinstance(nonce, bytes) and len(nonce) == NONCE_BYTES else None
 
 
 class Connection(asyncio.Protocol):
@@ -123,11 +101,11 @@ class Connection(asyncio.Protocol):
                 session = None
                 if tls is not None:
                     if tls.context is None:
-                        tls.learn(await cls._look(address, loop, config.connect_timeout))
+                        tls.learn(await look(address, loop, config.connect_timeout))
                     assert tls.context is not None
                     session = Session(tls.context, address.host)
                 connection = cls(address, loop, session)
-                await cls._dial(connection, address, loop, config.connect_timeout)
+                await dial(connection, address, loop, config.connect_timeout)
                 await connection._begin(config, login)
                 return connection
         except TimeoutError:
@@ -149,50 +127,6 @@ class Connection(asyncio.Protocol):
         elif isinstance(error, (LostError, ServerError)):
             error = ConnectError(f"cannot connect to {address}: {error}")
         raise error
-
-    @staticmethod
-    async def _dial(
-        protocol: asyncio.Protocol, address: Address, loop: asyncio.AbstractEventLoop, patience: float
-    ) -> None:
-        """Connects to the first of the host's addresses that takes it. Cancelled, it leaves no socket."""
-        try:
-            infos = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise ConnectError(f"cannot look up {address}: {error.strerror or error}") from None
-        reasons: list[str] = []
-        for number, (family, kind, proto, _, where) in enumerate(infos[:ADDRESSES_MAX]):
-            sock = socket.socket(family, kind, proto)
-            try:
-                sock.setblocking(False)
-                # The last one may take all the time that is left; those before it must leave some.
-                is_last = number + 1 == len(infos)
-                async with asyncio.timeout(None if is_last else patience / (len(infos) + 1)):
-                    await loop.sock_connect(sock, where)
-                await loop.create_connection(lambda: protocol, sock=sock)
-                return
-            except OSError as error:
-                # That of a timeout says nothing.
-                sock.close()
-                reasons.append(error.strerror or "no answer")
-            except BaseException:
-                sock.close()
-                raise
-        raise ConnectError(f"cannot connect to {address}: {'; '.join(reasons) or 'it has no address'}")
-
-    @classmethod
-    async def _look(cls, address: Address, loop: asyncio.AbstractEventLoop, patience: float) -> list[bytes]:
-        """The certificates that the node presents; nothing is sent to it."""
-        done: asyncio.Future[list[bytes]] = loop.create_future()
-        reader = ChainReader(address.host, done)
-        try:
-            await cls._dial(reader, address, loop, patience)
-            return await done
-        finally:
-            if done.done() and not done.cancelled():
-                done.exception()
-            else:
-                done.cancel()
-            reader.close()
 
     async def _begin(self, config: PoolConfig, login: Login | None) -> None:
         assert self._greeting is not None
@@ -554,19 +488,6 @@ def check_reply(message: Message) -> None:
         raise server_error(message)
     if "state" in message:
         raise ProtocolError("a stream came as the answer to a request")
-
-
-def prepare(sock: socket.socket) -> None:
-    """Options of the socket. Where the system refuses them, things are slower, not wrong."""
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
-    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
-        if hasattr(socket, name):
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS))
-    for level, option, value in options:
-        try:
-            sock.setsockopt(level, option, value)
-        except OSError:
-            pass
 
 
 __all__ = ["OPEN_MAX", "STREAM_MESSAGES_MAX", "Connection", "again", "check_reply", "server_error"]

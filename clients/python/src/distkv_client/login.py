@@ -1,10 +1,13 @@
-"""As whom a connection logs in, right after the node's greeting. Pure; nothing secret is ever shown."""
+"""A node's greeting, and as whom a connection logs in right after it. Pure; nothing secret is ever shown."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from dataclasses import dataclass, field
+
+from .codec import Message
+from .errors import ProtocolError
 
 NONCE_BYTES = 32
 """Bytes of a nonce."""
@@ -46,3 +49,21 @@ class Login:
 def proof(key: bytes, label: bytes, client: bytes, node: bytes) -> bytes:
     """What a side sends to show that it has the key."""
     return hmac.new(key, label + client + node, hashlib.sha256).digest()
+
+
+class Greeting:
+    """What a node says first."""
+
+    def __init__(self, message: Message) -> None:
+        node = message.get("node")
+        if not isinstance(node, str) or not isinstance(message.get("version"), list):
+            raise ProtocolError("its first message is no greeting")
+        self.node = node
+        self.is_catching_up = "tick" in message and message["tick"] is None
+        qlen = message.get("qlen")
+        self.qlen = qlen if isinstance(qlen, int) and not isinstance(qlen, bool) else None
+        auth = message.get("auth")
+        first = auth[0] if isinstance(auth, list) and auth else None  # pyright: ignore[reportUnknownVariableType]
+        self.auth = first if isinstance(first, str) else None
+        nonce = message.get("nonce")
+        self.nonce = nonce if isinstance(nonce, bytes) and len(nonce) == NONCE_BYTES else None
