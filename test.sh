@@ -137,4 +137,12 @@ step "the Python client"
 DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
     tests pytest python.log "$target/python-venv/bin/python" -m pytest tests/python
 
+# Our own client for Python; its longer tests: clients/python/README.md.
+step "the smart client for Python: install"
+clients/python/setup-venv.sh "$target/python-client-venv"
+
+step "the smart client for Python"
+DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
+    tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python
+
 current="(none)"

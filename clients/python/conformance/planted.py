@@ -1,0 +1,128 @@
+"""Deviations, one rule broken each, that the scenarios must find: the driver plants the one that DISTKV_PLANTED
+names. `FOUND_BY` says which scenario does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from distkv_client import batch, call, client, memory, model, own_writes, retry, router, view, watch, writes
+
+FOUND_BY = {
+    "a write that may have been made is made again": "13-reset",
+    "no write has an id": "10-unknown-fate",
+    "each try has another order of nodes": "02-one-node",
+    "a node that is not ready is believed": "08-not-ready",
+    "unknown fate is asked elsewhere": "10-unknown-fate",
+    "own writes are not looked for": "22-own-writes",
+    "a watch starts over in silence": "36-restart",
+    "another node's write is not told as perhaps repeated": "13-reset",
+    "one node is a majority": "23-freshest",
+    "a passing error in a batch is final": "16-batches",
+    "what was delivered is delivered again": "34-watch",
+    "old servers are trusted with ids": "20-old-server",
+}
+
+
+def plant(name: str) -> None:
+    """Breaks one rule in this process."""
+    PLANTS[name]()
+
+
+def _decide_unguarded() -> None:
+    decide = retry.RetryPolicy.decide
+
+    def wrong(self, error, attempt, elapsed, idempotency, random):
+        guarded = retry.Idempotency.GUARDED
+        wrong_one = guarded if idempotency is retry.Idempotency.UNGUARDED else idempotency
+        return decide(self, error, attempt, elapsed, wrong_one, random)
+
+    retry.RetryPolicy.decide = wrong
+
+
+def _no_ids() -> None:
+    writes.WriteOptions.id = lambda self, by_default: None
+
+
+def _rank() -> None:
+    rank = router.rank
+    router.rank = lambda name_hash, shard: rank(name_hash, shard) ^ (1 << 63)
+
+
+def _not_ready() -> None:
+    retry.CODES["not_ready"] = retry.ErrorClass.FINAL
+
+
+def _elsewhere() -> None:
+    retry.SAME_NODE = frozenset()
+
+
+def _own_writes() -> None:
+    own_writes.OwnWrites.is_enough = lambda self, path, tock, life: True
+
+
+def _silent_restart() -> None:
+    start_over = watch.Watch._start_over
+
+    def wrong(self):
+        start_over(self)
+        self._events.pop()
+
+    watch.Watch._start_over = wrong
+
+
+def _never_maybe() -> None:
+    written_of = model.written_of
+    client.written_of = lambda message, node, attempts, maybe_twice: written_of(message, node, attempts, False)
+
+
+def _majority() -> None:
+    class Alone(view.Node):
+        counts = property(lambda self: self.state == "self")
+
+    decode = view.decode_node
+
+    def wrong(told):
+        node = decode(told)
+        return node and Alone(*(getattr(node, name) for name in view.Node.__slots__))
+
+    view.decode_node = wrong
+
+
+def _batch() -> None:
+    batch.class_of_code = lambda code: retry.ErrorClass.FINAL
+
+
+def _again() -> None:
+    memory.Memory.look = lambda self, path, entry, is_resuming: memory.Look.NEW
+
+
+def _old() -> None:
+    once = call.Caller._call
+
+    async def wrong(self, plan, *rest):
+        plan.needs_id = False
+        return await once(self, plan, *rest)
+
+    call.Caller._call = wrong
+
+
+PLANTS: dict[str, Callable[[], None]] = dict(
+    zip(
+        FOUND_BY,
+        (
+            _decide_unguarded,
+            _no_ids,
+            _rank,
+            _not_ready,
+            _elsewhere,
+            _own_writes,
+            _silent_restart,
+            _never_maybe,
+            _majority,
+            _batch,
+            _again,
+            _old,
+        ),
+        strict=True,
+    )
+)

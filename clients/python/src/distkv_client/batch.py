@@ -1,0 +1,144 @@
+"""Many reads and writes in one request with one reply. No transaction: what fails does not keep the rest from
+being done, and others' changes may come in between."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Union
+
+from .call import Caller, Plan
+from .codec import Fields, array_head, encode
+from .connection import Connection, server_error
+from .errors import REFUSALS, ProtocolError, RefusedError, UsageError
+from .model import UNSET, Entry, Version, Written, entry_of, written_of
+from .path import Path, PathLike
+from .retry import ErrorClass, Idempotency, class_of_code
+from .writes import AUTO, WriteIdLike, WriteOptions
+
+BATCH_OPS_MAX = 1024
+"""Most operations of a batch."""
+
+BatchReply = Union[Entry, Written, RefusedError]
+"""What one operation of a batch came to. An error is returned, not raised: the other operations were done."""
+
+
+class Batch:
+    """Operations that are to be done in this order, at one node; `await` it, or :meth:`run`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._ops: list[tuple[Path, str, bytes | None, WriteOptions | None]] = []
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def get(self, path: PathLike) -> Batch:
+        """Reads an entry."""
+        return self._add(Path.of(path), "get_value", None, None)
+
+    def put(
+        self,
+        path: PathLike,
+        value: object,
+        *,
+        if_version: Version | None = None,
+        if_new: bool = False,
+        if_value: object = UNSET,
+        write_id: WriteIdLike = AUTO,
+        idempotent: bool = False,
+    ) -> Batch:
+        """Writes a value."""
+        options = WriteOptions(if_version, if_new, if_value, write_id, 0, idempotent)
+        return self._add(Path.of(path), "set_value", encode(value), options)
+
+    def delete(
+        self,
+        path: PathLike,
+        *,
+        if_version: Version | None = None,
+        if_value: object = UNSET,
+        write_id: WriteIdLike = AUTO,
+    ) -> Batch:
+        """Deletes an entry."""
+        options = WriteOptions(if_version, False, if_value, write_id)
+        return self._add(Path.of(path), "delete_value", None, options)
+
+    def _add(self, path: Path, action: str, value: bytes | None, options: WriteOptions | None) -> Batch:
+        if len(self._ops) >= BATCH_OPS_MAX:
+            raise UsageError(f"a batch has at most {BATCH_OPS_MAX} operations")
+        self._ops.append((path, action, value, options))
+        return self
+
+    def __await__(self) -> Generator[Any, None, list[BatchReply]]:
+        return self.run().__await__()
+
+    async def run(self, *, timeout: float | None = None) -> list[BatchReply]:
+        """Carries it out at the node that is preferred for its first path.
+
+        Raises :class:`~distkv_client.errors.DistKVError`: nothing is known then but the fate of all operations.
+        """
+        if not self._ops:
+            return []
+        encoded, idempotency = self._encode()
+        shard = self._ops[0][0].shard
+        needs_id = any(options is not None and options.needs_id for _, _, _, options in self._ops)
+        first = self._caller.home(shard) if idempotency is Idempotency.READ else None
+        plan = Plan("batch", shard, idempotency, needs_id, first, deadline=timeout)
+        head = Fields().raw("ops", encoded).head("batch")
+        is_repeatable = idempotency is not Idempotency.UNGUARDED
+
+        async def once(connection: Connection, end: float) -> list[Any]:
+            reply: Any = await connection.request(head, end)
+            return self._check(reply, is_repeatable)
+
+        served = await self._caller.call(plan, head, once)
+        replies: list[BatchReply] = []
+        for (path, action, _, _), result in zip(self._ops, served.reply, strict=True):
+            if "error" in result:
+                error = server_error(result)
+                kind = REFUSALS.get(error.code or "", RefusedError)
+                replies.append(kind(error.text, code=error.code, node=served.life[0], attempts=served.attempts))
+            elif action == "get_value":
+                replies.append(entry_of(result, served.life[0]))
+            else:
+                written = written_of(result, served.life[0], served.attempts, served.maybe_twice)
+                if written.version is not None:
+                    self._caller.own_writes.on_written(path, written.tock, served.life)
+                replies.append(written)
+        return replies
+
+    def _encode(self) -> tuple[bytes, Idempotency]:
+        """Its operations as a field's value, and what a second try would do."""
+        parts = [array_head(len(self._ops))]
+        idempotency = Idempotency.READ
+        for path, action, value, options in self._ops:
+            fields = Fields(path)
+            if options is None:
+                fields.raw("nchain", b"\x01")
+            else:
+                if value is not None:
+                    fields.raw("value", value)
+                write_id = options.id(self._caller.config.write_ids)
+                options.write_into(fields, write_id, None)
+                if options.idempotency(write_id) is Idempotency.UNGUARDED:
+                    idempotency = Idempotency.UNGUARDED
+                elif idempotency is Idempotency.READ:
+                    idempotency = Idempotency.GUARDED
+            parts.append(fields.as_map(action))
+        return b"".join(parts), idempotency
+
+    def _check(self, reply: Any, is_repeatable: bool) -> list[Any]:
+        """The results. An error that another node might not have becomes the error of the whole batch if the
+        batch can be retried."""
+        results: Any = reply.get("results")
+        if not isinstance(results, list) or len(results) != len(self._ops):  # pyright: ignore[reportUnknownArgumentType]
+            raise ProtocolError("the results of a batch are none")
+        found: list[Any] = results  # pyright: ignore[reportUnknownVariableType]
+        for result in found:
+            if not isinstance(result, dict):
+                raise ProtocolError("a result of a batch is none")
+            if "error" in result and is_repeatable:
+                error = server_error(result)  # pyright: ignore[reportUnknownArgumentType]
+                if class_of_code(error.code) is not ErrorClass.FINAL:
+                    raise error
+        return found

@@ -1,0 +1,447 @@
+"""One call: which node, which connection, how long, and what then. All operations go through here."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from .config import Address, Config
+from .connection import Connection
+from .errors import (
+    REFUSALS,
+    DeniedError,
+    DistKVError,
+    Fate,
+    FateUnknownError,
+    NoAccessError,
+    RefusedError,
+    ServerError,
+    TimedOutError,
+    TooLargeError,
+    TryError,
+    UnavailableError,
+    UsageError,
+    worse_fate,
+)
+from .observer import Watched
+from .own_writes import Life, OwnWrites
+from .path import Path
+from .pool import Pool, Slot, closed_error
+from .retry import ErrorClass, GiveUp, Idempotency, Reason, class_of, class_of_code
+from .stats import ClientStats, NodeStats
+from .topology import Topology
+from .view import Routing, Target
+
+NODE_STATS_MAX = 4096
+"""Nodes of which there are counters; those of further ones are not kept."""
+
+Once = Callable[[Connection, float], Awaitable[Any]]
+"""One try on a connection, until a time of the loop's clock."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a call wants."""
+
+    action: str
+    shard: int
+    idempotency: Idempotency = Idempotency.READ
+    needs_id: bool = False
+    """A second one counts once only because of a write id, which old nodes ignore."""
+    first: Target | None = None
+    """A node that comes before the preferred one."""
+    last: Sequence[Address] = ()
+    """Nodes that come last."""
+    try_deadline: float | None = None
+    """For one try, instead of what the policy says."""
+    deadline: float | None = None
+    """For all tries, instead of what the policy says."""
+    is_own: bool = False
+    """It is the client's own, and not in the counters."""
+    failed: Failed | None = None
+    """The first try was made already, and failed."""
+
+
+@dataclass(slots=True)
+class Failed:
+    """A try that failed."""
+
+    target: Target
+    connection: Connection
+    sent: float
+    error: TryError
+
+
+@dataclass(slots=True)
+class Served:
+    """The reply, and the node that sent it."""
+
+    reply: Any
+    connection: Connection
+    address: Address
+    attempts: int
+    maybe_twice: bool
+    """An earlier try, at another node, may have done it, too."""
+
+    @property
+    def life(self) -> Life:
+        """The life of the node."""
+        return self.connection.name, self.connection.incarnation
+
+
+@dataclass(slots=True)
+class Route:
+    """Where reads of a shard go first."""
+
+    target: Target
+    slot: Slot
+    node: NodeStats
+    is_preferred: bool
+    home: Life | None
+    """Of the last own write, when this was found."""
+
+
+class Endless(Protocol):
+    """A watch or a monitor."""
+
+    async def client_closed(self) -> None:
+        """The client is closed."""
+
+    def __hash__(self) -> int: ...
+
+
+class Round:
+    """The nodes that were tried since all were."""
+
+    __slots__ = ("again", "tried")
+
+    def __init__(self) -> None:
+        self.tried: list[Address] = []
+        self.again: Address | None = None
+        """The next try goes here."""
+
+    def leave_out(self, address: Address) -> None:
+        """Others come before this one."""
+        self.tried = [address]
+
+
+class Caller:
+    """Carries calls out. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        pool: Pool,
+        topology: Topology,
+        own_writes: OwnWrites,
+        stats: ClientStats,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.config = config
+        self.pool = pool
+        self.topology = topology
+        self.own_writes = own_writes
+        self.stats = stats
+        self.loop = loop
+        self.open_calls = 0
+        self.idle: asyncio.Future[None] | None = None
+        """Is done when there are no open calls, if somebody waits for that."""
+        self.is_closing = False
+        self.busy_at = config.pool.busy_at
+        self._patience = min(config.retry.try_deadline, config.retry.total_deadline)
+        self._routes: dict[int, Route] = {}
+        """By shard; of one routing."""
+        self._routes_of: Routing | None = None
+        self.endless: weakref.WeakSet[Endless] = weakref.WeakSet()
+        """Watches and monitors."""
+
+    def check_loop(self) -> None:
+        """Raises :class:`~distkv_client.errors.UsageError` in another event loop, or behind a fork."""
+        if asyncio.get_running_loop() is not self.loop:
+            raise UsageError(
+                "this client belongs to another event loop (a client is for one loop, and does not survive "
+                "fork): make one in each loop and process, or use distkv_client.sync from threads"
+            )
+
+    def home(self, shard: int) -> Target | None:
+        """The node that acknowledged the last own write of a shard, while that life of it lives."""
+        life = self.own_writes.homes.get(shard)
+        if life is None:
+            return None
+        target = self.topology.routing.by_name.get(life[0])
+        if target is None or not target.is_live:
+            return None
+        if None not in (target.incarnation, life[1]) and target.incarnation != life[1]:
+            return None
+        return target
+
+    async def call(self, plan: Plan, head: bytes, once: Once | None = None, raw: bool = False) -> Served:
+        """Carries a call out: `head` as one request with one reply, or `once` for one try. It is tried again,
+        as the policy decides, at the next node each time.
+
+        Raises :class:`~distkv_client.errors.DistKVError`.
+        """
+        self.check_loop()
+        observer = self.config.observer
+        watched = None if observer is None else Watched(observer, plan.action, self.loop.time())
+        self.open_calls += 1
+        try:
+            served = await self._call(plan, head, once, raw, watched)
+            if watched is not None:
+                watched.on_end(self.loop.time(), served.attempts, None)
+            return served
+        except DistKVError as error:
+            if watched is not None:
+                watched.on_end(self.loop.time(), error.attempts, error)
+            raise
+        finally:
+            self.end_call()
+
+    def end_call(self) -> None:
+        """A call has ended."""
+        self.open_calls -= 1
+        if self.idle is not None:
+            self.tell_idle()
+
+    def tell_idle(self) -> None:
+        """Wakes whoever waits for the end of all calls."""
+        if self.idle is not None and not self.open_calls and not self.idle.done():
+            self.idle.set_result(None)
+
+    async def _call(self, plan: Plan, head: bytes, once: Once | None, raw: bool, watched: Watched | None) -> Served:
+        policy = self.config.retry
+        if plan.deadline is not None:
+            policy = replace(policy, total_deadline=plan.deadline)
+        time = self.loop.time
+        started = now = time()
+        total = policy.total_deadline
+        patience = policy.try_deadline if plan.try_deadline is None else plan.try_deadline
+        tries = Round()
+        attempts = 0
+        fate = Fate.NOT_DONE
+        in_doubt: set[Address] | None = None
+        stats = self.stats.retry
+        if not plan.is_own and plan.failed is None:
+            stats.calls += 1
+        while True:
+            routing = self.topology.routing
+            made, plan.failed = plan.failed, None
+            if made is not None:
+                started = made.sent
+                tries.tried.append(made.target.address)
+            target = self.choose(routing, plan, tries) if made is None else made.target
+            if target is None:
+                raise UsageError("there is no node to ask")
+            attempts += 1
+            if self.pool.is_closed or (self.is_closing and attempts == 1):
+                error = closed_error(attempts)
+                error.fate = fate
+                raise error
+            node = self._count_try(routing, plan, target, attempts, made is not None)
+            if watched is not None:
+                watched.on_try(target.name, attempts)
+            address = target.address
+            end = min(now + patience, started + total)
+            sent: float | None = None
+            connection: Connection | None = None
+            failure: TryError
+            try:
+                if made is not None:
+                    connection, sent = made.connection, made.sent
+                    raise made.error
+                connection = self.pool.ready(address)
+                if connection is None:
+                    connection = await self.pool.get(address, end)
+                sent = time()
+                if once is None:
+                    reply = await connection.request(head, end, raw)
+                else:
+                    async with asyncio.timeout_at(end):
+                        reply = await once(connection, end)
+                node.note(time() - sent)
+                maybe_twice = in_doubt is not None and any(other != address for other in in_doubt)
+                return Served(reply, connection, address, attempts, maybe_twice)
+            except TryError as error:
+                failure = error
+            except TimeoutError:
+                failure = TimedOutError(f"no answer from {target.name} in time")
+            if isinstance(failure, TimedOutError) and connection is not None and sent is not None:
+                self.pool.on_timeout(address, connection, sent)
+            node.failures += 1
+            kind = class_of(failure, sent is not None)
+            idempotency = plan.idempotency
+            if plan.needs_id and connection is not None and connection.incarnation is None:
+                # Old nodes heed no write ids.
+                idempotency = Idempotency.UNGUARDED
+            this = fate_of(kind, idempotency)
+            if this is not Fate.NOT_DONE:
+                in_doubt = {address} if in_doubt is None else in_doubt | {address}
+                fate = worse_fate(fate, this)
+            if watched is not None:
+                watched.on_failed(target.name, attempts, kind, str(failure))
+            if not plan.is_own:
+                self.count_failure(kind)
+            now = time()
+            decision = policy.decide(kind, attempts, now - started, idempotency, random.random())
+            if isinstance(decision, GiveUp):
+                if decision.reason is Reason.DEADLINE:
+                    stats.deadlines += 1
+                elif decision.reason is Reason.FATE_UNKNOWN:
+                    stats.unsafe_to_retry += 1
+                raise final_error(failure, fate, target.name, attempts)
+            if not decision.other_node:
+                tries.again = address
+            await asyncio.sleep(decision.delay)
+            now = time()
+
+    def quick(self, path: Path) -> tuple[asyncio.Future[Any], Route, Connection, float] | None:
+        """Sends a read to the node that it goes to first, if nothing stands in the way: what :meth:`call` does,
+        in fewer steps."""
+        routing = self.topology.routing
+        if self._routes_of is not routing:
+            self._routes_of = routing
+            self._routes.clear()
+        shard = path.shard
+        route = self._routes.get(shard)
+        if route is None or route.home != self.own_writes.homes.get(shard):
+            route = self._find_route(routing, shard)
+            if route is None:
+                return None
+        now = self.loop.time()
+        slot = route.slot
+        if now < slot.failed_until or self.is_closing or self.config.observer is not None:
+            return None
+        for connection in slot.connections:
+            if connection.ended is None and not connection.is_paused and connection.load < self.busy_at:
+                break
+        else:
+            # It may be forgotten, and found anew.
+            del self._routes[shard]
+            return None
+        if asyncio.get_running_loop() is not self.loop:
+            self.check_loop()
+        try:
+            future = connection.send_request(path.get_head, now + self._patience)
+        except TryError:
+            return None
+        self.stats.retry.calls += 1
+        if route.is_preferred:
+            self.stats.router.to_preferred += 1
+        else:
+            self.stats.router.to_others += 1
+        route.node.tries += 1
+        return future, route, connection, now
+
+    def _find_route(self, routing: Routing, shard: int) -> Route | None:
+        """Where reads of a shard go first; remembered while the routing and the own writes stay as they are."""
+        preferred = routing.preferred(shard)
+        target = self.home(shard) or preferred
+        slot = None if target is None else self.pool.slot(target.address)
+        if target is None or slot is None:
+            return None
+        home = self.own_writes.homes.get(shard)
+        route = Route(target, slot, self._node(target.name), target is preferred, home)
+        self._routes[shard] = route
+        return route
+
+    def _node(self, name: str) -> NodeStats:
+        nodes = self.stats.router.nodes
+        node = nodes.get(name)
+        if node is None:
+            node = NodeStats()
+            if len(nodes) < NODE_STATS_MAX:
+                nodes[name] = node
+        return node
+
+    def _count_try(self, routing: Routing, plan: Plan, target: Target, attempts: int, is_counted: bool) -> NodeStats:
+        router = self.stats.router
+        node = self._node(target.name)
+        if is_counted:
+            return node
+        node.tries += 1
+        if not plan.is_own:
+            if routing.preferred(plan.shard) is target:
+                router.to_preferred += 1
+            else:
+                router.to_others += 1
+            if attempts > 1:
+                self.stats.retry.retries += 1
+        return node
+
+    def count_failure(self, kind: ErrorClass) -> None:
+        """Counts a failed try."""
+        stats = self.stats.retry
+        match kind:
+            case ErrorClass.UNAVAILABLE:
+                stats.unavailable += 1
+            case ErrorClass.OVERLOAD | ErrorClass.BUSY:
+                stats.overload += 1
+            case ErrorClass.ABORTED:
+                stats.aborted += 1
+            case ErrorClass.TRY_DEADLINE:
+                stats.timed_out += 1
+            case ErrorClass.FATE_UNKNOWN | ErrorClass.UNKNOWN_THERE:
+                stats.fate_unknown += 1
+            case ErrorClass.FINAL:
+                stats.refused += 1
+
+    def choose(self, routing: Routing, plan: Plan, tries: Round) -> Target | None:
+        """The next node to try: in the router's order, each once, those that fail just now last; when all were
+        tried, from the beginning."""
+        tried = tries.tried
+        if not tried and not plan.last and tries.again is None:
+            best = plan.first or routing.preferred(plan.shard)
+            if best is not None and not self.pool.is_failing(best.address):
+                tried.append(best.address)
+                return best
+        if tries.again is not None:
+            again, tries.again = tries.again, None
+            for target in routing.targets:
+                if target.address == again:
+                    return target
+        order = [routing.targets[index] for index in routing.router.order(plan.shard)]
+        if plan.first is not None:
+            order.insert(0, plan.first)
+        for _ in range(2):
+            untried = [target for target in order if target.address not in tried]
+            wanted = [target for target in untried if target.address not in plan.last]
+            good = (target for target in wanted if not self.pool.is_failing(target.address))
+            chosen = next(good, None) or next(iter(wanted), None) or next(iter(untried), None)
+            if chosen is not None:
+                tried.append(chosen.address)
+                return chosen
+            tried.clear()
+        return None
+
+
+def fate_of(kind: ErrorClass, idempotency: Idempotency) -> Fate:
+    """What a failed try leaves in doubt."""
+    if idempotency is Idempotency.READ:
+        return Fate.NOT_DONE
+    if kind is ErrorClass.UNKNOWN_THERE:
+        return Fate.UNCONFIRMED
+    if kind in (ErrorClass.TRY_DEADLINE, ErrorClass.FATE_UNKNOWN, ErrorClass.ABORTED):
+        return Fate.UNKNOWN
+    return Fate.NOT_DONE
+
+
+def final_error(error: TryError, fate: Fate, node: str | None, attempts: int) -> DistKVError:
+    """The error of a call that ends with this one."""
+    if isinstance(error, TooLargeError):
+        return UsageError(str(error), node=node, attempts=attempts)
+    if isinstance(error, ServerError) and class_of_code(error.code) is ErrorClass.FINAL:
+        # A refusal after a try of unknown fate may be that try's doing: `fate` says so.
+        kind = REFUSALS.get(error.code or "", RefusedError)
+        return kind(error.text, code=error.code, fate=fate, node=node, attempts=attempts, cause=error)
+    if isinstance(error, NoAccessError) and fate is Fate.NOT_DONE:
+        return DeniedError(str(error), code="no_access", node=node, attempts=attempts, cause=error)
+    code = error.code if isinstance(error, ServerError) else None
+    if fate is not Fate.NOT_DONE:
+        text = f"it may have been done: {error}"
+        return FateUnknownError(text, code=code, fate=fate, node=node, attempts=attempts, cause=error)
+    text = f"no node could do it in time; the last try: {error}"
+    return UnavailableError(text, node=node, attempts=attempts, cause=error)

@@ -1,0 +1,499 @@
+"""The smart client: a program talks to the cluster, and need not know which node is up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from .batch import Batch
+from .call import Caller, Failed, Plan
+from .codec import Fields, encode
+from .config import Address, Config, ReadMode
+from .connection import check_reply
+from .convert import convert
+from .errors import (
+    DeniedError,
+    KeyNotFoundError,
+    NoAccessError,
+    TryError,
+    UnavailableError,
+    UsageError,
+)
+from .login import Login
+from .model import UNSET, Entry, Version, Written, tock_of, written_of
+from .monitor import Monitor
+from .own_writes import OwnWrites
+from .path import Path, PathLike
+from .pool import Pool
+from .reads import Reader
+from .retry import Idempotency
+from .shard import SHARD_COUNT
+from .shards import ShardRow, ShardTable
+from .stats import ClientStats
+from .ticket import Ticket
+from .tls import Tls
+from .topology import Topology
+from .tree import Conflicts, Tree
+from .view import ClusterView, TopologyChange
+from .watch import Watch
+from .writes import AUTO, COPIES_SHARE, WriteIdLike, WriteOptions
+
+SEEDS_MAX = 1024
+"""Most seeds of a client."""
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+class Connecting:
+    """What :meth:`Client.connect` returns: `await` it, or `async with` it."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        client: Generator[Any, None, Client] = self._make().__await__()
+        return client
+
+    async def __aenter__(self) -> Client:
+        self._client = await self
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+class Client:
+    """A client of a cluster, for one event loop; any number of tasks share it. Made with :meth:`connect`."""
+
+    def __init__(self, seeds: list[Address], config: Config) -> None:
+        """Only for :meth:`connect`."""
+        loop = asyncio.get_running_loop()
+        self.config = config
+        self._read_mode = ReadMode.of(config.read_mode)
+        self._stats = ClientStats()
+        self._pool = Pool(config.pool, loop, config.tls, config.login)
+        self._stats.pool = self._pool.stats
+        self._topology = Topology(seeds, self._pool, config.topology, loop)
+        self._stats.topology = self._topology.stats
+        own_writes = OwnWrites(config.own_writes_max)
+        self._caller = Caller(config, self._pool, self._topology, own_writes, self._stats, loop)
+        self._reader = Reader(self._caller)
+        self._shards: ShardTable | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._tries_wait = config.retry.try_deadline * COPIES_SHARE
+
+    # -- beginning and end -------------------------------------------------------------------
+
+    @classmethod
+    def connect(cls, *seeds: str, config: Config | None = None) -> Connecting:
+        """Connects: `await` it or `async with` it. Ready as soon as one of the seeds has told which nodes exist.
+
+        Seeds are `host:port` or `host`. Without any, those of the ticket in the configuration count, or of the
+        environment's `DISTKV_TICKET`, or else `127.0.0.1`.
+
+        Raises :class:`~distkv_client.errors.UnavailableError` when none could be reached in time, and
+        :class:`~distkv_client.errors.DeniedError` at once when all refuse this user. Nothing is left running.
+        """
+        return Connecting(lambda: cls._connect(seeds, config or Config()))
+
+    @classmethod
+    async def _connect(cls, seeds: tuple[str, ...], config: Config) -> Client:
+        seeds, config = _with_ticket(seeds, config)
+        if len(seeds) > SEEDS_MAX:
+            raise UsageError(f"a client has at most {SEEDS_MAX} seeds")
+        client = cls([Address.parse(seed) for seed in seeds], config)
+        try:
+            async with asyncio.timeout(config.connect_deadline):
+                await client._topology.first_view()
+        except NoAccessError as error:
+            await client.close(grace=0)
+            raise DeniedError(str(error), code="no_access", node=seeds[0], attempts=1, cause=error) from None
+        except TimeoutError:
+            failure = client._topology.failure
+            await client.close(grace=0)
+            text = str(failure or f"no answer within {config.connect_deadline} s")
+            raise UnavailableError(
+                f"no node could be reached: {text}", node=seeds[0], attempts=1, cause=failure
+            ) from None
+        except BaseException:
+            await client.close(grace=0)
+            raise
+        client._shards = ShardTable(client._caller, config.shard_table_age)
+        return client
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._pool.is_closed
+
+    async def close(self, *, grace: float = 1.0) -> None:
+        """Closes the client: nothing new begins, open calls may end for so many seconds, then they fail with
+        :class:`~distkv_client.errors.ClosedError`, as watches do at once."""
+        if self._closing is None:
+            self._closing = self._caller.loop.create_task(self._close(grace), name="distkv_client: close")
+        # Whoever waits may be cancelled; what is begun is brought to its end.
+        await asyncio.shield(self._closing)
+
+    async def _close(self, grace: float) -> None:
+        caller = self._caller
+        caller.is_closing = True
+        if self._shards is not None:
+            await self._shards.close()
+        for stream in list(caller.endless):
+            await stream.client_closed()
+        if caller.open_calls and grace > 0:
+            caller.idle = caller.loop.create_future()
+            await asyncio.wait({caller.idle}, timeout=grace)
+        await self._topology.close()
+        await self._pool.close()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @overload
+    async def get(self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None) -> Any: ...
+
+    @overload
+    async def get(
+        self,
+        path: PathLike,
+        as_type: type[T],
+        *,
+        read: ReadMode | str | None = None,
+        timeout: float | None = None,
+    ) -> T: ...
+
+    @overload
+    async def get(
+        self,
+        path: PathLike,
+        *,
+        default: D,
+        read: ReadMode | str | None = None,
+        timeout: float | None = None,
+    ) -> Any | D: ...
+
+    @overload
+    async def get(
+        self,
+        path: PathLike,
+        as_type: type[T],
+        *,
+        default: D,
+        read: ReadMode | str | None = None,
+        timeout: float | None = None,
+    ) -> T | D: ...
+
+    async def get(
+        self,
+        path: PathLike,
+        as_type: Any = None,
+        *,
+        default: Any = UNSET,
+        read: ReadMode | str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """The value at a path, as a type of yours if you say which.
+
+        Raises :class:`~distkv_client.errors.KeyNotFoundError` without a value, unless there is a default;
+        :class:`~distkv_client.errors.BadValueError` if it is not of this type.
+        """
+        if type(path) is not Path:
+            path = Path.of(path)
+        mode = self._read_mode if read is None else ReadMode.of(read)
+        caller = self._caller
+        sent = None
+        tocks = caller.own_writes.tocks
+        own = tocks.get(path) if tocks else None
+        if mode is ReadMode.PREFERRED and timeout is None:
+            sent = caller.quick(path)
+        if sent is None:
+            message, node = await self._reader.message(path, mode, False, timeout)
+        else:
+            future, route, connection, now = sent
+            caller.open_calls += 1
+            try:
+                message = await future
+                if "error" in message or "state" in message:
+                    check_reply(message)
+                node = route.target.name
+                route.node.note(caller.loop.time() - now)
+                is_enough = own is None or ("value" in message and tock_of(message) >= own)
+            except TryError as error:
+                failed = Failed(route.target, connection, now, error)
+                message, node = await self._reader.retry(path, failed)
+                is_enough = own is None
+            finally:
+                caller.open_calls -= 1
+                if caller.idle is not None:
+                    caller.tell_idle()
+            if not is_enough:
+                # Older than an own write, or it cannot be told.
+                message, node = await self._reader.message(path, mode, False, timeout)
+        if "value" not in message:
+            if default is not UNSET:
+                return default
+            raise KeyNotFoundError(f"there is no value at {path}", node=node, attempts=1)
+        value: Any = message["value"]
+        return value if as_type is None else convert(value, as_type)
+
+    async def get_raw(self, path: PathLike, *, timeout: float | None = None) -> bytes:
+        """The value as the MessagePack that the node sends, byte for byte.
+
+        Raises :class:`~distkv_client.errors.KeyNotFoundError` without one.
+        """
+        path = Path.of(path)
+        data = await self._reader.raw(path, timeout)
+        if data is None:
+            raise KeyNotFoundError(f"there is no value at {path}", attempts=1)
+        return data
+
+    async def entry(
+        self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None
+    ) -> Entry | None:
+        """The entry with its version, which `if_version` takes; None if there never was one, or it was deleted
+        and purged. A deleted entry has no value."""
+        mode = self._read_mode if read is None else ReadMode.of(read)
+        return await self._reader.entry(Path.of(path), mode, timeout)
+
+    def tree(
+        self,
+        path: PathLike,
+        *,
+        min_depth: int | None = None,
+        max_depth: int | None = None,
+        versions: bool = False,
+    ) -> Tree:
+        """All values at and below a path: `await` it for a list, or `async for` over it."""
+        return Tree(self._caller, Path.of(path), min_depth, max_depth, versions)
+
+    async def children(self, path: PathLike) -> list[Any]:
+        """The names of the direct children that have a value, as path elements, in the nodes' order."""
+        path = Path.of(path)
+        plan = Plan("enum", path.shard, first=self._caller.home(path.shard))
+        served = await self._caller.call(plan, Fields(path).head("enum"))
+        result: Any = served.reply.get("result")
+        return [tuple(name) if isinstance(name, list) else name for name in result or []]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    def conflicts(self, path: PathLike = ":") -> Conflicts:
+        """The recent conflicts at and below a path that the live nodes have found: `await`, or `async for`."""
+        return Conflicts(self._caller, Path.of(path))
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def put(
+        self,
+        path: PathLike,
+        value: object,
+        *,
+        if_version: Version | None = None,
+        if_new: bool = False,
+        if_value: object = UNSET,
+        write_id: WriteIdLike = AUTO,
+        copies: int = 0,
+        idempotent: bool = False,
+        timeout: float | None = None,
+    ) -> Written:
+        """Writes a value.
+
+        `if_version`, `if_new`, `if_value`: only if nobody has written since, if there is no value, if the value
+        is this one. `write_id`: by which nodes know the write again. `copies`: so many other nodes have it when
+        this returns. `idempotent`: the same value again is no change. `timeout`: seconds for all tries.
+
+        Raises :class:`~distkv_client.errors.PreconditionError`, if somebody was there first;
+        :class:`~distkv_client.errors.FateUnknownError`, if it may have been made.
+        """
+        options = WriteOptions(if_version, if_new, if_value, write_id, copies, idempotent)
+        return await self._write(Path.of(path), encode(value), options, timeout)
+
+    async def put_raw(
+        self,
+        path: PathLike,
+        value: bytes,
+        *,
+        if_version: Version | None = None,
+        if_new: bool = False,
+        write_id: WriteIdLike = AUTO,
+        copies: int = 0,
+        timeout: float | None = None,
+    ) -> Written:
+        """Writes one MessagePack value, byte for byte."""
+        options = WriteOptions(if_version, if_new, UNSET, write_id, copies)
+        return await self._write(Path.of(path), value, options, timeout)
+
+    async def delete(
+        self,
+        path: PathLike,
+        *,
+        if_version: Version | None = None,
+        if_value: object = UNSET,
+        write_id: WriteIdLike = AUTO,
+        copies: int = 0,
+        timeout: float | None = None,
+    ) -> Written:
+        """Deletes the entry at a path; entries below it stay."""
+        options = WriteOptions(if_version, False, if_value, write_id, copies)
+        return await self._write(Path.of(path), None, options, timeout)
+
+    async def _write(self, path: Path, value: bytes | None, options: WriteOptions, timeout: float | None) -> Written:
+        caller = self._caller
+        write_id = options.id(self.config.write_ids)
+        fields = Fields(path)
+        if value is not None:
+            fields.raw("value", value)
+        options.write_into(fields, write_id, self._tries_wait)
+        action = "delete_value" if value is None else "set_value"
+        idempotency = options.idempotency(write_id)
+        plan = Plan(action, path.shard, idempotency, options.needs_id, deadline=timeout)
+        served = await caller.call(plan, fields.head(action))
+        name, _ = served.life
+        written = written_of(served.reply, name, served.attempts, served.maybe_twice)
+        if written.version is not None:
+            caller.own_writes.on_written(path, written.tock, served.life)
+        return written
+
+    async def delete_tree(self, path: PathLike, *, again_if_unknown: bool = False) -> int:
+        """Deletes all values at and below a path, as the node that is asked has them; returns how many.
+
+        `again_if_unknown`: retry also if it is unknown whether all of it was done; entries that others wrote
+        between two tries are deleted as well.
+        """
+        path = Path.of(path)
+        idempotency = Idempotency.GUARDED if again_if_unknown else Idempotency.UNGUARDED
+        # As many entries as there are take as long as that takes.
+        total = self.config.retry.total_deadline
+        plan = Plan("delete_tree", path.shard, idempotency, try_deadline=total)
+        served = await self._caller.call(plan, Fields(path).head("delete_tree"))
+        self._caller.own_writes.homes[path.shard] = served.life
+        changed: Any = served.reply.get("changed")
+        return changed if isinstance(changed, int) else 0
+
+    def batch(self) -> Batch:
+        """Many reads and writes in one request: add operations, then `await` it."""
+        return Batch(self._caller)
+
+    # -- watching ----------------------------------------------------------------------------
+
+    def watch(
+        self,
+        path: PathLike,
+        *,
+        fetch: bool = True,
+        min_depth: int | None = None,
+        max_depth: int | None = None,
+    ) -> Watch:
+        """Watches a path and everything below it: `async with` it, then `async for` over it.
+
+        `fetch`: the state comes first, then :class:`~distkv_client.watch.UpToDate`, then changes.
+        """
+        path = Path.of(path)
+        return Watch(self._caller, path, fetch=fetch, min_depth=min_depth, max_depth=max_depth)
+
+    async def send(self, topic: PathLike, data: object) -> None:
+        """Sends a message to all that monitor its topic at present. It is not stored, and sent at most once."""
+        topic = Path.of(topic)
+        head = Fields().path("topic", topic).add("data", data).head("msg_send")
+        await self._caller.call(Plan("msg_send", topic.shard, Idempotency.UNGUARDED), head)
+
+    def monitor(self, topic: PathLike) -> Monitor:
+        """Delivers the messages of a topic as they arrive: `async with` it, then `async for` over it."""
+        return Monitor(self._caller, Path.of(topic))
+
+    # -- the cluster -------------------------------------------------------------------------
+
+    def cluster_view(self) -> ClusterView:
+        """Which nodes there are."""
+        return self._topology.routing.view
+
+    def on_topology_change(self, call: Callable[[TopologyChange], None]) -> Callable[[], None]:
+        """Calls it for each change of the view or of preferred nodes, on the loop: it must be quick. Returns
+        what takes it off again. What it raises is logged and stops nothing."""
+        return self._topology.listen(call)
+
+    def preferred(self, path: PathLike) -> str | None:
+        """The name of the node that calls about this path go to first, if one is live."""
+        target = self._topology.routing.preferred(Path.of(path).shard)
+        return target.name if target is not None else None
+
+    async def list_shards(self) -> list[ShardRow]:
+        """The virtual shards with their overrides, as a node has them now."""
+        if self._shards is None:
+            raise UsageError("the client is not connected")
+        return await self._shards.fetch()
+
+    async def prefer_shard(self, shard: int, node: str | None) -> None:
+        """Makes a node the preferred one of a shard for all clients; None: takes that back. For operators."""
+        if not 0 <= shard < SHARD_COUNT:
+            raise UsageError(f"there is no shard {shard}; shards are 0 to {SHARD_COUNT - 1}")
+        path = Path("shards", shard)
+        fields = Fields(path).raw("wid", b"\xc4\x10" + os.urandom(16))
+        if node is not None:
+            fields.add("value", node)
+        action = "set_internal" if node is not None else "delete_internal"
+        await self._caller.call(Plan(action, shard, Idempotency.GUARDED, True), fields.head(action))
+        await self.refresh_shards()
+
+    async def refresh_shards(self) -> None:
+        """Fetches the table of overrides again, which happens by itself now and then."""
+        if self._shards is not None:
+            await self._shards.refresh()
+
+    def stats(self) -> ClientStats:
+        """Counters; each part is of this moment."""
+        self._pool.fill_stats()
+        self._topology.fill_stats()
+        routing, router = self._topology.routing, self._stats.router
+        names = [routing.router.preferred_name(shard) for shard in range(SHARD_COUNT)]
+        router.shards = {name: names.count(name) for name in set(names) if name is not None}
+        return self._stats
+
+    async def request(
+        self,
+        action: str,
+        *,
+        path: PathLike | None = None,
+        idempotent: bool = False,
+        timeout: float | None = None,
+        **fields: object,
+    ) -> dict[str, Any]:
+        """Any other request with one reply, which is returned as it comes. `idempotent`: it may be retried."""
+        told = Fields(Path.of(path) if path is not None else None)
+        for name, value in fields.items():
+            told.add(name, value)
+        shard = Path.of(path).shard if path is not None else 0
+        kind = Idempotency.READ if idempotent else Idempotency.UNGUARDED
+        served = await self._caller.call(Plan(action, shard, kind, deadline=timeout), told.head(action))
+        reply: dict[str, Any] = served.reply
+        return reply
+
+
+def _with_ticket(seeds: tuple[str, ...], config: Config) -> tuple[tuple[str, ...], Config]:
+    """Seeds and configuration, completed from a ticket if there is one."""
+    from dataclasses import replace
+
+    text = config.ticket
+    if text is None and not seeds:
+        text = os.environ.get("DISTKV_TICKET") or None
+    if text is None:
+        return seeds or ("127.0.0.1",), config
+    ticket = Ticket.read(text)
+    if ticket.user is not None and config.login is None:
+        config = replace(config, login=Login(ticket.user, ticket.secret, ticket.method))
+    if ticket.ca is not None and config.tls is None:
+        config = replace(config, tls=Tls.of_der(ticket.ca, list(ticket.chain), ticket.key))
+    return seeds or ticket.addresses, config

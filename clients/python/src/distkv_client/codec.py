@@ -1,0 +1,265 @@
+"""Values to MessagePack and back, and messages out of a stream of bytes. Pure.
+
+MessagePack has no frames: the splitter finds where each message ends and decodes each alone, so an entry that
+cannot be decoded in the quick way (a map with an array as a key) breaks nothing behind it.
+
+>>> decode(encode({"on": True, ("a", 1): b"x"}))
+{'on': True, ('a', 1): b'x'}
+>>> decode(encode(1 << 70)) == 1 << 70
+True
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgpack
+
+from .errors import BadValueError, ProtocolError, UsageError
+from .path import Path
+
+MESSAGE_BYTES_MAX = 64 << 20
+"""Longest message that is taken from a node."""
+VALUE_BYTES_MAX = 4 << 20
+"""Longest value that nodes take."""
+REQUEST_BYTES_MAX = 2 * VALUE_BYTES_MAX + 4096 + 4096
+"""Longest request that is sent: two of the longest values, a path, and something for the rest."""
+DEPTH_MAX = 128
+"""Deepest nesting that the slow decoder follows; values of nodes have 64 levels at most."""
+
+Message = dict[str, Any]
+"""One message: a map whose keys are texts."""
+
+EXT_BIG_INT = 2
+EXT_PATH = 3
+
+
+def _ext_hook(code: int, data: bytes) -> object:
+    if code == EXT_BIG_INT:
+        return int.from_bytes(data, "big")
+    if code == EXT_PATH:
+        try:
+            return Path.from_bytes(bytes(data))
+        except UsageError:
+            return msgpack.ExtType(code, bytes(data))
+    return msgpack.ExtType(code, bytes(data))
+
+
+def _default(value: Any) -> object:
+    """What the packer does not know: paths, great integers, and the classes that users write."""
+    if isinstance(value, Path):
+        return msgpack.ExtType(EXT_PATH, bytes(value))
+    if isinstance(value, int):
+        if value >= 1 << 64:
+            return msgpack.ExtType(EXT_BIG_INT, value.to_bytes((value.bit_length() + 7) // 8, "big"))
+        raise BadValueError("integers below -2^63 cannot be stored")
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    for names in ("__attrs_attrs__", "__struct_fields__"):
+        # Of the class, but that an instance has it, too.
+        fields: Any = getattr(value, names, None)
+        if fields is not None:
+            found = [field if isinstance(field, str) else str(field.name) for field in fields]
+            return {name: getattr(value, name) for name in found}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump()
+    raise BadValueError(f"{type(value).__name__} is no value: it has no form in MessagePack")
+
+
+_packer = msgpack.Packer(default=_default, unicode_errors="surrogateescape", use_bin_type=True)
+unpack = partial(msgpack.unpackb, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
+
+pack_int = msgpack.Packer().pack
+
+
+def encode(value: object) -> bytes:
+    """A value as MessagePack. Raises :class:`~distkv_client.errors.BadValueError`."""
+    try:
+        return _packer.pack(value)
+    except BadValueError:
+        raise
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadValueError(f"the value has no form in MessagePack: {error}") from None
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """One whole value. Raises :class:`ValueError` of some kind where it is none."""
+    try:
+        return unpack(data)
+    except TypeError:
+        # A map with an array as a key.
+        return _Slow(bytes(data)).whole()
+
+
+class _Slow:
+    """Decodes what the quick way cannot: arrays as keys of maps become tuples."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.unpacker = msgpack.Unpacker(strict_map_key=False, unicode_errors="surrogateescape", ext_hook=_ext_hook)
+        self.unpacker.feed(data)
+
+    def whole(self) -> Any:
+        value = self.value(0)
+        if self.unpacker.tell() != len(self.data):
+            raise ValueError("there is something behind the value")
+        return value
+
+    def value(self, depth: int) -> Any:
+        if depth > DEPTH_MAX:
+            raise ValueError("it is nested too deeply")
+        head = self.data[self.unpacker.tell()]
+        if head & 0xF0 == 0x80 or head in (0xDE, 0xDF):
+            pairs = self.unpacker.read_map_header()
+            return {_as_key(self.value(depth + 1)): self.value(depth + 1) for _ in range(pairs)}
+        if head & 0xF0 == 0x90 or head in (0xDC, 0xDD):
+            return [self.value(depth + 1) for _ in range(self.unpacker.read_array_header())]
+        return self.unpacker.unpack()
+
+
+def _as_key(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_as_key(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, dict):
+        return tuple((key, _as_key(item)) for key, item in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value
+
+
+def map_fields(data: bytes) -> Iterator[tuple[Any, bytes]]:
+    """The keys of a map with the bytes of their values."""
+    unpacker = msgpack.Unpacker(strict_map_key=False, unicode_errors="surrogateescape")
+    unpacker.feed(data)
+    for _ in range(unpacker.read_map_header()):
+        key = unpacker.unpack()
+        start = unpacker.tell()
+        unpacker.skip()
+        yield key, data[start : unpacker.tell()]
+
+
+def field_of(data: bytes, name: str) -> bytes | None:
+    """The bytes of one field's value in a message; none without the field."""
+    for key, value in map_fields(data):
+        if key == name:
+            return value
+    return None
+
+
+class Splitter:
+    """Bytes in, whole messages out, each with its bytes. Each byte is looked at once."""
+
+    def __init__(self) -> None:
+        self._unpacker = msgpack.Unpacker(max_buffer_size=MESSAGE_BYTES_MAX)
+        self._rest = b""
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._origin = 0
+        """Where the first byte of the unfinished message is in the stream."""
+
+    def split(self, chunk: bytes) -> list[memoryview]:
+        """The messages that end in this chunk.
+
+        Raises :class:`~distkv_client.errors.ProtocolError`; the splitter is of no more use then.
+        """
+        unpacker = self._unpacker
+        try:
+            unpacker.feed(chunk)
+        except msgpack.BufferFull:
+            raise ProtocolError("a message is longer than 64 MiB") from None
+        messages: list[memoryview] = []
+        origin = self._origin
+        whole: memoryview | None = None
+        start = 0
+        try:
+            while True:
+                unpacker.skip()
+                if whole is None:
+                    if self._parts:
+                        self._parts.append(chunk)
+                        whole = memoryview(b"".join(self._parts))
+                        self._parts.clear()
+                        self._parts_bytes = 0
+                    else:
+                        whole = memoryview(chunk)
+                end = unpacker.tell() - origin
+                messages.append(whole[start:end])
+                start = end
+                if end == len(whole):
+                    break
+        except msgpack.OutOfData:
+            pass
+        except Exception as error:
+            raise ProtocolError(f"what came is no MessagePack: {error}") from None
+        if whole is None:
+            self._parts.append(chunk)
+            self._parts_bytes += len(chunk)
+            if self._parts_bytes > MESSAGE_BYTES_MAX:
+                raise ProtocolError("a message is longer than 64 MiB")
+        else:
+            if start < len(whole):
+                self._parts.append(bytes(whole[start:]))
+                self._parts_bytes = len(self._parts[0])
+            self._origin = origin + start
+        return messages
+
+
+def decode_message(data: memoryview) -> Message:
+    """A message of a node. Raises :class:`~distkv_client.errors.ProtocolError` where it is no map of texts."""
+    try:
+        message = decode(data)
+    except Exception as error:
+        raise ProtocolError(f"a message cannot be decoded: {error}") from None
+    if type(message) is not dict:
+        raise ProtocolError("a message is no map")
+    return message  # pyright: ignore[reportUnknownVariableType]
+
+
+class Fields:
+    """The fields of a request, next to its `action` and `seq`."""
+
+    __slots__ = ("_count", "_parts")
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._parts: list[bytes] = []
+        self._count = 0
+        if path is not None:
+            self.raw("path", path.ext)
+
+    def raw(self, name: str, value: bytes) -> Fields:
+        """Adds one value that is MessagePack already."""
+        self._parts.append(_packer.pack(name))
+        self._parts.append(value)
+        self._count += 1
+        return self
+
+    def add(self, name: str, value: object) -> Fields:
+        """Adds a value."""
+        return self.raw(name, encode(value))
+
+    def path(self, name: str, path: Path) -> Fields:
+        """Adds a path, as an extension."""
+        return self.raw(name, path.ext)
+
+    def head(self, action: str) -> bytes:
+        """The whole request up to the value of `seq`, which comes last."""
+        return b"".join((map_head(self._count + 2), b"\xa6action", _packer.pack(action), *self._parts, b"\xa3seq"))
+
+    def as_map(self, action: str) -> bytes:
+        """The request without `seq`, as an operation of a batch."""
+        return b"".join((map_head(self._count + 1), b"\xa6action", _packer.pack(action), *self._parts))
+
+
+def map_head(count: int) -> bytes:
+    """The head of a map of so many pairs."""
+    return bytes((0x80 | count,)) if count < 16 else b"\xde" + count.to_bytes(2, "big")
+
+
+def array_head(count: int) -> bytes:
+    """The head of an array of so many items."""
+    return bytes((0x90 | count,)) if count < 16 else b"\xdc" + count.to_bytes(2, "big")

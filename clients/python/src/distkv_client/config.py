@@ -1,0 +1,170 @@
+"""How a client behaves. The defaults are for a program that would rather wait some seconds than get an error."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from .errors import UsageError
+from .login import Login
+from .observer import Observer
+from .retry import RetryPolicy
+from .tls import Tls
+
+DEFAULT_PORT = 27586
+"""The client port where none is named."""
+
+LINEARIZABLE = (
+    "linearizable reads are refused: a node acknowledges a write alone, before any other node has it, and while "
+    "the network is split both sides take writes, so no number of nodes can tell whether there is a newer one; "
+    "'freshest' asks a majority for the newest that they have, and a put with if_version finds out whether what "
+    "it read was current"
+)
+
+
+class ReadMode(enum.Enum):
+    """Which node's answer a read takes."""
+
+    PREFERRED = "preferred"
+    """Of the node that acknowledged this client's last write of the shard; without one, of the preferred node."""
+    ANY = "any"
+    """Of any node. A write of one's own may not be seen yet."""
+    FRESHEST = "freshest"
+    """The newest version of a majority of the nodes."""
+
+    @classmethod
+    def of(cls, mode: ReadMode | str) -> ReadMode:
+        """From a word. Raises :class:`~distkv_client.errors.UsageError`, with the reason."""
+        if isinstance(mode, ReadMode):
+            return mode
+        word = mode.lower()
+        if word in ("linearizable", "linearisable", "strong", "serializable"):
+            raise UsageError(LINEARIZABLE, code="read_mode")
+        try:
+            return cls(word)
+        except ValueError:
+            raise UsageError(
+                f"there is no read mode {mode!r}; there are preferred, any, freshest", code="read_mode"
+            ) from None
+
+
+class Address:
+    """Where a node listens for clients; never changed."""
+
+    __slots__ = ("_hash", "host", "port")
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        self._hash = hash((host, port))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Address) and (self.host, self.port) == (other.host, other.port)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Address(host={self.host!r}, port={self.port})"
+
+    @classmethod
+    def parse(cls, text: str, default_port: int | None = DEFAULT_PORT) -> Address:
+        """From `host:port`, `host`, `[::1]:port`. Raises :class:`~distkv_client.errors.UsageError`.
+
+        >>> Address.parse("n1")
+        Address(host='n1', port=27586)
+        >>> str(Address.parse("[::1]:5"))
+        '[::1]:5'
+        """
+        text = text.strip()
+        if text.startswith("["):
+            host, bracket, rest = text[1:].partition("]")
+            if not bracket or (rest and not rest.startswith(":")):
+                raise UsageError(f"{text!r} is no address")
+            port = rest[1:]
+        elif text.count(":") > 1:
+            host, port = text, ""
+        else:
+            host, _, port = text.partition(":")
+        if not port and default_port is not None:
+            port = str(default_port)
+        if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise UsageError(f"{text!r} is no address; write host:port")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolConfig:
+    """How connections are kept. Times are seconds."""
+
+    connections_per_node: int = 2
+    """1 to 16."""
+    busy_at: int = 64
+    """Open requests from which on another connection is opened."""
+    idle_close: float = 60.0
+    """An unused connection is closed after this long."""
+    failure_memory: float = 0.1
+    """How long a failed attempt to connect counts for all callers; doubles up to the next."""
+    failure_memory_max: float = 2.0
+    probe_after: float = 10.0
+    """A node that is silent for this long while something is open is asked whether it is alive."""
+    probe_timeout: float = 4.0
+    """How long it may take to answer that."""
+    connect_timeout: float = 3.0
+    """How long connecting may take, the greeting and the login included."""
+    window: int = 64
+    """Messages of one stream that may be under way, 2 to 4,096, as far as the node grants that."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyConfig:
+    """How the cluster is watched. Times are seconds."""
+
+    first_view_timeout: float = 3.0
+    """How long a node may take to begin to send its view."""
+    retry_delay: float = 0.05
+    """The wait after no candidate could be reached; doubles up to the next."""
+    retry_delay_max: float = 1.0
+    old_nodes_delay: float = 10.0
+    """How often nodes without a view are asked again."""
+    only_seeds: bool = False
+    """Use only the seeds, whatever nodes report. Without a view there is no read mode `freshest`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a client does. Times are seconds."""
+
+    pool: PoolConfig = field(default_factory=PoolConfig)
+    topology: TopologyConfig = field(default_factory=TopologyConfig)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    read_mode: ReadMode | str = ReadMode.PREFERRED
+    """For reads that do not say it themselves."""
+    write_ids: bool = True
+    """Whether each write carries an id, by which nodes know it again when it is retried."""
+    connect_deadline: float = 10.0
+    """How long `connect` tries to reach a seed."""
+    own_write_patience: float = 1.0
+    """How long a read looks for a node that has this client's own last write of a path."""
+    own_writes_max: int = 16_384
+    """Paths whose own last write is remembered."""
+    watch_paths_max: int = 65_536
+    """Paths that a watch remembers in order to continue at another node."""
+    watch_bytes_max: int = 16 << 20
+    """Bytes of them."""
+    watch_patience: float = 2.0
+    """How long a watch waits at another node for versions that it delivered and that node lacks."""
+    shard_table_age: float = 30.0
+    """How old the table of overrides of preferred nodes gets before it is fetched again."""
+    login: Login | None = None
+    """As whom the nodes are used, where they ask for a login."""
+    tls: Tls | None = None
+    """How nodes are known; none: plain text."""
+    ticket: str | None = None
+    """A ticket, or `@FILE` with one: seeds, TLS and login at once. Without seeds, `DISTKV_TICKET` is taken."""
+    observer: Observer | None = None
+    """Is told of calls and tries."""

@@ -1,0 +1,493 @@
+"""One connection to a node's client port, shared by any number of requests and streams.
+
+Replies are told apart by `seq`, so a cancelled call gives up its reply, not the connection. Deadlines are kept
+by one sweep per connection. Requests that begin in one turn of the loop leave in one write. Everything runs on
+the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from typing import Any, cast
+
+from .codec import (
+    REQUEST_BYTES_MAX,
+    Fields,
+    Message,
+    Splitter,
+    decode_message,
+    encode,
+    pack_int,
+    unpack,
+)
+from .config import Address, PoolConfig
+from .dial import dial, look, prepare
+from .errors import (
+    BusyError,
+    ConnectError,
+    LostError,
+    NoAccessError,
+    ProtocolError,
+    ServerError,
+    TimedOutError,
+    TooLargeError,
+    TryError,
+)
+from .login import NONCE_BYTES, Greeting, Login, proof
+from .stream import STREAM_MESSAGES_MAX, Stream
+from .tls import Session, Tls
+
+OPEN_MAX = 4096
+"""Requests and streams that are open on one connection at a time."""
+OUTGOING_BYTES_MAX = 1 << 20
+"""Bytes that wait to be written; further calls wait before they write."""
+GATHER_BYTES_MAX = 64 << 10
+"""Bytes that are gathered for one write."""
+WINDOW_MIN, WINDOW_MAX = 2, 4096
+"""The window of flow control."""
+
+Reply = tuple["asyncio.Future[Any]", float, bool]
+"""Who waits for a reply, until when, and whether for its bytes."""
+
+
+class Connection(asyncio.Protocol):
+    """See the module. Made with :meth:`open`."""
+
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, session: Session | None) -> None:
+        self.address = address
+        self.name = str(address)
+        """The node's name; of a node that has not said it yet, its address."""
+        self.incarnation: int | None = None
+        """The node's life; none from a node that has no action `cluster`."""
+        self.window: int | None = None
+        self.used_at = loop.time()
+        self.heard_at = loop.time()
+        """When the last whole message came, by the loop's clock."""
+        self.is_probed = False
+        self.ended: TryError | None = None
+        """How the connection ended; none while it lasts."""
+        self.is_paused = False
+        """The socket takes no more: callers wait for :meth:`writable` before they send."""
+        self._loop = loop
+        self._session = session
+        self._transport: asyncio.Transport | None = None
+        self._splitter = Splitter()
+        self._seq = 0
+        self._replies: dict[int, Reply] = {}
+        self._streams: dict[int, Stream] = {}
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._sweep_at = float("inf")
+        self._sweep: asyncio.TimerHandle | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._full: set[int] = set()
+        self._greeting: asyncio.Future[Message] | None = loop.create_future()
+        self._lost: asyncio.Future[None] = loop.create_future()
+
+    # -- making one --------------------------------------------------------------------------
+
+    @classmethod
+    async def open(cls, address: Address, config: PoolConfig, *, tls: Tls | None, login: Login | None) -> Connection:
+        """Connects, reads the greeting, logs in, and learns who the node is.
+
+        Raises a :class:`~distkv_client.errors.TryError`; nothing is left behind then, also if cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(config.connect_timeout):
+                session = None
+                if tls is not None:
+                    if tls.context is None:
+                        tls.learn(await look(address, loop, config.connect_timeout))
+                    assert tls.context is not None
+                    session = Session(tls.context, address.host)
+                connection = cls(address, loop, session)
+                await dial(connection, address, loop, config.connect_timeout)
+                await connection._begin(config, login)
+                return connection
+        except TimeoutError:
+            error: TryError = ConnectError(
+                f"cannot connect to {address}: no greeting within {config.connect_timeout} s; is this a node's "
+                "client port?"
+            )
+        except TryError as failure:
+            error = failure
+        except BaseException:
+            if connection is not None:
+                connection.close("the attempt to connect was given up")
+            raise
+        if connection is not None:
+            connection.close(str(error))
+        if isinstance(error, LostError) and tls is not None:
+            # A node that does not accept the client's certificate says so only now.
+            error = NoAccessError(str(error))
+        elif isinstance(error, (LostError, ServerError)):
+            error = ConnectError(f"cannot connect to {address}: {error}")
+        raise error
+
+    async def _begin(self, config: PoolConfig, login: Login | None) -> None:
+        assert self._greeting is not None
+        greeting = Greeting(await self._greeting)
+        self._greeting = None
+        self.name = greeting.node
+        granted = WINDOW_MAX if greeting.qlen is None else greeting.qlen
+        if granted > 0:
+            self.window = min(max(min(config.window, granted), WINDOW_MIN), WINDOW_MAX)
+        settings: dict[str, object] = {"seq": 0, "qlen": self.window or 0}
+        if greeting.is_catching_up:
+            # There are other nodes to go to.
+            settings["nowait"] = True
+        self._write(encode(settings))
+        if login is not None and (login.key is not None or greeting.auth is not None):
+            await self._log_in(login, greeting)
+        try:
+            told = await self.request(Fields().head("cluster"), float("inf"))
+        except ServerError as error:
+            if error.code in ("auth_required", "auth_failed", "denied"):
+                raise NoAccessError(f"cannot get into {self.address}: {error}") from None
+            return
+        except LostError as error:
+            if error.code == "auth_required":
+                raise NoAccessError(f"cannot get into {self.address}: {error}") from None
+            raise
+        identity: Any = told.get("id")
+        if isinstance(identity, dict) and isinstance(identity.get("name"), str):  # pyright: ignore[reportUnknownMemberType]
+            self.name = str(identity["name"])  # pyright: ignore[reportUnknownArgumentType]
+            incarnation: Any = identity.get("incarnation")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            self.incarnation = incarnation if isinstance(incarnation, int) else None
+
+    async def _log_in(self, login: Login, greeting: Greeting) -> None:
+        fields = Fields()
+        expected: bytes | None = None
+        if login.key is not None:
+            if greeting.nonce is None:
+                raise NoAccessError(f"cannot get into {self.address}: it has no cluster key")
+            nonce = os.urandom(NONCE_BYTES)
+            fields.add("typ", "key").add("ident", "*").add("nonce", nonce)
+            fields.add("proof", proof(login.key, b"distkv login client 1", nonce, greeting.nonce))
+            expected = proof(login.key, b"distkv login node 1", nonce, greeting.nonce)
+        else:
+            fields.add("typ", login.method or greeting.auth or "password").add("ident", login.user)
+            if login.secret is not None:
+                fields.add("secret", login.secret)
+        theirs: object = None
+        try:
+            stream = await self.stream(fields.head("auth"))
+            while (item := await stream.next()) is not None:
+                theirs = item.message.get("proof", theirs)
+        except ServerError as error:
+            if error.code not in ("auth_failed", "denied", "auth_required"):
+                raise
+            raise NoAccessError(f"cannot get into {self.address}: {login.blame()}: {error}") from None
+        if theirs != expected and expected is not None:
+            raise NoAccessError(f"cannot get into {self.address}: it does not prove that it has the key")
+
+    # -- requests ----------------------------------------------------------------------------
+
+    @property
+    def load(self) -> int:
+        """Requests and streams that are open on it."""
+        return len(self._replies) + len(self._streams)
+
+    def send_request(self, head: bytes, deadline: float, raw: bool = False) -> asyncio.Future[Any]:
+        """Sends a request; `head` is all of it up to the value of `seq`.
+
+        The future gets the reply, a :class:`~distkv_client.errors.TryError`, or
+        :class:`~distkv_client.errors.TimedOutError` at `deadline`. Cancelling it gives up the reply.
+        """
+        replies = self._replies
+        if self.ended is not None:
+            raise again(self.ended)
+        if len(replies) + len(self._streams) >= OPEN_MAX:
+            raise BusyError(f"{OPEN_MAX} requests are open on this connection already")
+        self._seq = seq = self._seq + 1
+        data = head + pack_int(seq)
+        if len(data) > REQUEST_BYTES_MAX:
+            raise TooLargeError(f"the request is {len(data)} bytes long; at most {REQUEST_BYTES_MAX} can be sent")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        replies[seq] = (future, deadline, raw)
+        if deadline < self._sweep_at:
+            self._plan_sweep(deadline)
+        if len(replies) == 1 and not self._gathered:
+            self._write(data)
+        else:
+            self._gather(data)
+        return future
+
+    async def request(self, head: bytes, deadline: float, raw: bool = False) -> Any:
+        """Sends a request and waits for its one reply: a message, or its bytes.
+
+        Raises a :class:`~distkv_client.errors.TryError`; the node's own is a
+        :class:`~distkv_client.errors.ServerError`.
+        """
+        while self.is_paused:
+            await self.writable(deadline)
+        message: Any = await self.send_request(head, deadline, raw)
+        if type(message) is dict:
+            check_reply(message)  # pyright: ignore[reportUnknownArgumentType]
+        return message  # pyright: ignore[reportUnknownVariableType]
+
+    async def stream(self, head: bytes, deadline: float = float("inf")) -> Stream:
+        """Sends a request that is answered with a stream, and waits for its start."""
+        while self.is_paused:
+            await self.writable(deadline)
+        if self.ended is not None:
+            raise again(self.ended)
+        if self.load >= OPEN_MAX:
+            raise BusyError(f"{OPEN_MAX} requests are open on this connection already")
+        self._seq = seq = self._seq + 1
+        stream = Stream(self, seq, self.window)
+        self._streams[seq] = stream
+        self._gather(head + pack_int(seq))
+        try:
+            await stream.started(deadline)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    async def writable(self, deadline: float) -> None:
+        """Waits until the socket takes more, once."""
+        if self._writable is None:
+            self._writable = self._loop.create_future()
+        left = None if deadline == float("inf") else max(deadline - self._loop.time(), 0)
+        done, _ = await asyncio.wait({self._writable}, timeout=left)
+        if not done:
+            raise BusyError("the node does not take what is sent to it")
+        if self.ended is not None:
+            raise again(self.ended)
+
+    # -- what streams use --------------------------------------------------------------------
+
+    def acknowledge(self, seq: int, wseq: int) -> None:
+        """Tells the node how far a stream was read."""
+        if self.ended is None:
+            self._gather(encode({"seq": seq, "state": "ack", "ack": wseq}))
+
+    def forget_stream(self, seq: int, stop: bool) -> None:
+        """A stream has ended, or is not wanted any more."""
+        self._streams.pop(seq, None)
+        self.on_room(seq)
+        if stop and self.ended is None:
+            self._seq += 1
+            self._gather(Fields().add("task", seq).head("stop") + pack_int(self._seq))
+
+    def on_full(self, seq: int) -> None:
+        """A stream's queue is full: nothing more is read until there is room."""
+        self._full.add(seq)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def on_room(self, seq: int) -> None:
+        """A stream's queue has room again."""
+        if seq in self._full:
+            self._full.discard(seq)
+            if not self._full and self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _write(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None or self.ended is not None:
+            return
+        if self._session is not None:
+            try:
+                data = self._session.send(data)
+            except ssl.SSLError as error:
+                self._end(LostError(f"the connection to {self.address} is lost: {error}"))
+                return
+        transport.write(data)
+
+    def _gather(self, data: bytes) -> None:
+        gathered = self._gathered
+        if not gathered:
+            self._loop.call_soon(self._flush)
+        gathered.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes >= GATHER_BYTES_MAX:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._gathered:
+            data = b"".join(self._gathered)
+            self._gathered = []
+            self._gathered_bytes = 0
+            self._write(data)
+
+    # -- deadlines ---------------------------------------------------------------------------
+
+    def _plan_sweep(self, deadline: float) -> None:
+        self._sweep_at = deadline
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep = self._loop.call_at(deadline, self._on_sweep)
+
+    def _on_sweep(self) -> None:
+        now = self._loop.time() + 0.0005
+        self._sweep = None
+        self._sweep_at = float("inf")
+        late = [seq for seq, (_, deadline, _) in self._replies.items() if deadline <= now]
+        for seq in late:
+            future = self._replies.pop(seq)[0]
+            if not future.done():
+                future.set_exception(TimedOutError(f"no answer from {self.name} in time"))
+        if self._replies:
+            following = min(deadline for _, deadline, _ in self._replies.values())
+            if following != float("inf"):
+                self._plan_sweep(following)
+
+    # -- asyncio's callbacks -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        # A stream's transport; uvloop's is no subclass.
+        self._transport = stream = cast(asyncio.Transport, transport)
+        if self.ended is not None:
+            stream.abort()
+            return
+        stream.set_write_buffer_limits(high=OUTGOING_BYTES_MAX)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            prepare(sock)
+        if self._session is not None:
+            stream.write(self._session.begin())
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: whole messages go to whoever waits for them."""
+        try:
+            if self._session is not None:
+                data, out = self._session.receive(data)
+                if out and self._transport is not None:
+                    self._transport.write(out)
+                if not data:
+                    return
+            replies = self._replies
+            parts = self._splitter.split(data)
+            if parts:
+                # Part of a message is nothing yet: it may announce more than ever comes.
+                self.heard_at = self._loop.time()
+            for part in parts:
+                try:
+                    found: Any = unpack(part)
+                except Exception:
+                    # In the slow way, or it is none.
+                    found = decode_message(part)
+                if type(found) is not dict:
+                    raise ProtocolError("a message is no map")
+                message: Message = found  # pyright: ignore[reportUnknownVariableType]
+                seq: Any = message.get("seq")
+                reply: Reply | None = replies.pop(seq, None)
+                if reply is not None:
+                    if not reply[0].done():
+                        reply[0].set_result(bytes(part) if reply[2] and "error" not in message else message)
+                else:
+                    self._on_message(message)
+        except NoAccessError as error:
+            self._end(NoAccessError(f"cannot get into {self.address}: {error}"))
+        except ProtocolError as error:
+            self._end(ProtocolError(f"{self.address} does not speak the client protocol: {error}"))
+        except ssl.SSLError as error:
+            self._end(LostError(f"the connection to {self.address} is lost: {error}"))
+
+    def _on_message(self, message: Message) -> None:
+        """What is no reply to a request."""
+        seq = message.get("seq")
+        stream = self._streams.get(seq) if isinstance(seq, int) else None
+        if stream is not None:
+            stream.on_message(message)
+        elif self._greeting is not None and not self._greeting.done():
+            if "error" in message:
+                self._greeting.set_exception(server_error(message))
+            else:
+                self._greeting.set_result(message)
+        elif "error" in message and not seq:
+            # Its last words: it says why, and closes.
+            error = server_error(message)
+            text = f"the connection to {self.address} is lost: the node says: {error}"
+            self._end(LostError(text, error.code))
+
+    def eof_received(self) -> bool:
+        """The node closed its side."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection ended."""
+        why = str(exc) if exc is not None else "the node closed it"
+        self._end(LostError(f"the connection to {self.address} is lost: {why}"))
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        """The socket takes no more."""
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        """The socket takes more again."""
+        self.is_paused = False
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        """Ends the connection for all its users; open calls get a
+        :class:`~distkv_client.errors.LostError` with this reason."""
+        self._end(LostError(f"the connection to {self.address} is lost: {reason}"))
+
+    async def wait_closed(self) -> None:
+        """Waits until the socket is closed, after :meth:`close`."""
+        if self._transport is not None:
+            await asyncio.wait({self._lost})
+
+    def _end(self, error: TryError) -> None:
+        if self.ended is not None:
+            return
+        self.ended = error
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        replies, self._replies = self._replies, {}
+        for future, _, _ in replies.values():
+            if not future.done():
+                future.set_exception(again(error))
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.on_end(again(error))
+        if self._greeting is not None and not self._greeting.done():
+            self._greeting.set_exception(again(error))
+            self._greeting.exception()
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+        self.is_paused = False
+        self._gathered = []
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def again(error: TryError) -> TryError:
+    """The same error for another call: one exception is raised once."""
+    return LostError(str(error), error.code) if isinstance(error, LostError) else type(error)(str(error))
+
+
+def server_error(message: Message) -> ServerError:
+    """The error that a message is."""
+    text, code = message.get("error"), message.get("code")
+    told = text if isinstance(text, str) else "an error that is not told as text"
+    return ServerError(told, code if isinstance(code, str) else None)
+
+
+def check_reply(message: Message) -> None:
+    """Raises the error that a reply is."""
+    if "error" in message:
+        raise server_error(message)
+    if "state" in message:
+        raise ProtocolError("a stream came as the answer to a request")
+
+
+__all__ = ["OPEN_MAX", "STREAM_MESSAGES_MAX", "Connection", "again", "check_reply", "server_error"]

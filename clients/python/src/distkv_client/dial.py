@@ -1,0 +1,77 @@
+"""How sockets come about: the addresses of a host one after the other, and a look at a node's certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from .config import Address
+from .errors import ConnectError
+from .tls import ChainReader
+
+ADDRESSES_MAX = 16
+"""Addresses of one host that are tried."""
+KEEP_ALIVE_SECONDS = 15
+"""TCP's own probes of a silent connection."""
+
+
+async def dial(protocol: asyncio.Protocol, address: Address, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+    """Connects to the first of the host's addresses that takes it, in so many seconds. Cancelled, it leaves no
+    socket. (asyncio's own way to several addresses does, until the collector runs.)
+
+    Raises :class:`~distkv_client.errors.ConnectError`.
+    """
+    try:
+        infos = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ConnectError(f"cannot look up {address}: {error.strerror or error}") from None
+    reasons: list[str] = []
+    for number, (family, kind, proto, _, where) in enumerate(infos[:ADDRESSES_MAX]):
+        sock = socket.socket(family, kind, proto)
+        try:
+            sock.setblocking(False)
+            # The last one may take all the time that is left; those before it must leave some.
+            is_last = number + 1 == min(len(infos), ADDRESSES_MAX)
+            async with asyncio.timeout(None if is_last else patience / (len(infos) + 1)):
+                await loop.sock_connect(sock, where)
+            await loop.create_connection(lambda: protocol, sock=sock)
+            return
+        except OSError as error:
+            # That of a timeout says nothing.
+            sock.close()
+            reasons.append(error.strerror or "no answer")
+        except BaseException:
+            sock.close()
+            raise
+    raise ConnectError(f"cannot connect to {address}: {'; '.join(reasons) or 'it has no address'}")
+
+
+async def look(address: Address, loop: asyncio.AbstractEventLoop, patience: float) -> list[bytes]:
+    """The certificates that the node presents, as DER; nothing is sent to it.
+
+    Raises :class:`~distkv_client.errors.TryError`.
+    """
+    done: asyncio.Future[list[bytes]] = loop.create_future()
+    reader = ChainReader(address.host, done)
+    try:
+        await dial(reader, address, loop, patience)
+        return await done
+    finally:
+        if done.done() and not done.cancelled():
+            done.exception()
+        else:
+            done.cancel()
+        reader.close()
+
+
+def prepare(sock: socket.socket) -> None:
+    """Options of the socket. Where the system refuses them, things are slower, not wrong."""
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), KEEP_ALIVE_SECONDS))
+    for level, option, value in options:
+        try:
+            sock.setsockopt(level, option, value)
+        except OSError:
+            pass

@@ -1,0 +1,209 @@
+"""What a call can end with: one base, :class:`DistKVError`, with `code`, `fate`, `node` and `attempts`.
+
+Errors of one try (:class:`TryError` and below) never leave the client: the retry policy reads them, and a
+call's error has the last one as its `cause`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Fate(enum.Enum):
+    """What became of what a call was to do."""
+
+    NOT_DONE = "not_done"
+    """It was not done, and will not be."""
+    UNKNOWN = "unknown"
+    """It may have been done, or may still be, once."""
+    UNCONFIRMED = "unconfirmed"
+    """A node has made the change, but not as many others as were asked for have confirmed it."""
+
+
+def worse_fate(one: Fate, other: Fate) -> Fate:
+    """What two tries together leave in doubt. A change that one node has made stays made."""
+    for fate in (Fate.UNCONFIRMED, Fate.UNKNOWN):
+        if fate in (one, other):
+            return fate
+    return Fate.NOT_DONE
+
+
+# -- errors of one try ---------------------------------------------------------------------------
+
+
+class TryError(Exception):
+    """How one try failed."""
+
+
+class ServerError(TryError):
+    """The node's own error; the connection stays usable."""
+
+    def __init__(self, text: str, code: str | None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code
+
+
+class ConnectError(TryError):
+    """No connection came about, or no name could be looked up. Nothing was sent."""
+
+
+class NoAccessError(TryError):
+    """No TLS came about, or the node does not know the user. Nothing was sent."""
+
+
+class LostError(TryError):
+    """The connection ended. Whether an unanswered request was carried out is not known."""
+
+    def __init__(self, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        """The node's word, if it said why before it closed."""
+
+
+class ProtocolError(TryError):
+    """The other side does not keep to the protocol."""
+
+
+class TooLargeError(TryError):
+    """The request is longer than any node takes. Nothing was sent."""
+
+
+class BusyError(TryError):
+    """Too many requests are open on this connection. Nothing was sent."""
+
+
+class TimedOutError(TryError):
+    """No answer within the time of one try."""
+
+
+# -- errors of calls -----------------------------------------------------------------------------
+
+
+class DistKVError(Exception):
+    """The base of all errors that calls raise."""
+
+    default_code: str | None = None
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        code: str | None = None,
+        fate: Fate = Fate.NOT_DONE,
+        node: str | None = None,
+        attempts: int = 0,
+        cause: TryError | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code if code is not None else self.default_code
+        """The word for programs: a node's, or this class's own."""
+        self.fate = fate
+        """What is known of a write that failed."""
+        self.node = node
+        """The node of the last try, if there was one."""
+        self.attempts = attempts
+        """Tries, the last one included."""
+        self.cause = cause
+        """How the last try failed."""
+
+    def __str__(self) -> str:
+        if not self.attempts:
+            return self.text
+        tries = "1 try" if self.attempts == 1 else f"{self.attempts} tries"
+        fate = {
+            Fate.NOT_DONE: "",
+            Fate.UNKNOWN: ", may have been done",
+            Fate.UNCONFIRMED: ", done but not confirmed",
+        }[self.fate]
+        where = f"at {self.node}, " if self.node else ""
+        return f"{self.text} ({where}{tries}{fate})"
+
+
+class KeyNotFoundError(DistKVError, KeyError):
+    """`get` without a default found no value."""
+
+    default_code = "key_not_found"
+    __str__ = DistKVError.__str__
+
+
+class RefusedError(DistKVError):
+    """A node refused it, and no other try can help. `code` is the node's word."""
+
+
+class DeniedError(RefusedError):
+    """The user may not do this, or is not known: `denied`, `auth_required`, `auth_failed`, `no_access`."""
+
+
+class PreconditionError(RefusedError):
+    """A precondition of a write did not hold: somebody was there first."""
+
+
+class ExistsError(PreconditionError):
+    """`if_new`, and there is a value (`already_exists`)."""
+
+
+class ChangedError(PreconditionError):
+    """`if_version`, and it is another version (`chain_mismatch`) or none (`is_new`)."""
+
+
+class ValueChangedError(PreconditionError):
+    """`if_value`, and it is another value (`data_mismatch`)."""
+
+
+class UnavailableError(DistKVError):
+    """The deadline passed while no node could do it. It was not done."""
+
+    default_code = "unavailable"
+
+
+class FateUnknownError(DistKVError):
+    """A try may have been carried out, and another one could do it twice; or the deadline passed after it."""
+
+    default_code = "fate_unknown"
+
+
+class NoMajorityError(DistKVError):
+    """Fewer than a majority of the nodes answered a read that needs one."""
+
+    default_code = "no_majority"
+
+    def __init__(self, answered: int, needed: int, nodes: int, attempts: int) -> None:
+        text = f"{answered} of {nodes} nodes answered, {needed} must"
+        super().__init__(text, attempts=attempts)
+        self.answered = answered
+        self.needed = needed
+        self.nodes = nodes
+
+
+class BadValueError(DistKVError, ValueError):
+    """The value, read or to be written, is not of this type. A write was not sent."""
+
+    default_code = "bad_value"
+    __str__ = DistKVError.__str__
+
+
+class UsageError(DistKVError, ValueError):
+    """The call cannot be made like that. Nothing was sent."""
+
+    default_code = "usage"
+    __str__ = DistKVError.__str__
+
+
+class ClosedError(DistKVError):
+    """The client was closed."""
+
+    default_code = "closed"
+
+
+REFUSALS: dict[str, type[RefusedError]] = {
+    "already_exists": ExistsError,
+    "is_new": ChangedError,
+    "chain_mismatch": ChangedError,
+    "data_mismatch": ValueChangedError,
+    "denied": DeniedError,
+    "auth_required": DeniedError,
+    "auth_failed": DeniedError,
+}
+"""The class for a node's word; any other word is a plain :class:`RefusedError`."""

@@ -1,0 +1,92 @@
+"""Streams without an end, which go on at another node when theirs is lost: how a node is found."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from .call import Caller, Plan, Round, final_error
+from .config import Address
+from .connection import Connection
+from .errors import DistKVError, Fate, NoAccessError, ServerError, TimedOutError, TryError, UsageError
+from .pool import closed_error
+from .retry import ErrorClass, class_of
+from .stream import Stream
+
+
+@dataclass(slots=True)
+class Opened:
+    """A stream, and the node that sends it."""
+
+    stream: Stream
+    connection: Connection
+    address: Address
+
+
+class Search:
+    """Where the search for a node stands."""
+
+    def __init__(self, caller: Caller, action: str, shard: int, head: bytes) -> None:
+        self._caller = caller
+        self._action = action
+        self._shard = shard
+        self._head = head
+        self._round = Round()
+        self._attempts = 0
+        """Tries since something came."""
+
+    def on_lost(self, address: Address) -> None:
+        """The stream from this node has ended: others come first."""
+        self._round.leave_out(address)
+
+    def on_success(self) -> None:
+        """Something came: the next search begins without waiting."""
+        self._attempts = 0
+
+    async def first(self) -> Opened:
+        """The first time: as any call, with its deadline."""
+        caller = self._caller
+        plan = Plan(self._action, self._shard, first=caller.home(self._shard))
+
+        async def once(connection: Connection, end: float) -> Stream:
+            return await connection.stream(self._head, end)
+
+        served = await caller.call(plan, b"", once)
+        stream: Stream = served.reply
+        return Opened(stream, served.connection, served.address)
+
+    async def again(self) -> Opened:
+        """Later: as long as it takes.
+
+        Raises :class:`~distkv_client.errors.DistKVError` if a node refused for good, or the client was closed.
+        """
+        caller = self._caller
+        policy = caller.config.retry
+        plan = Plan(self._action, self._shard)
+        while True:
+            if self._attempts > 0:
+                await asyncio.sleep(policy.delay(self._attempts, random.random()))
+            if caller.pool.is_closed or caller.is_closing:
+                raise closed_error(self._attempts)
+            self._attempts += 1
+            target = caller.choose(caller.topology.routing, plan, self._round)
+            if target is None:
+                raise UsageError("there is no node to ask")
+            connection: Connection | None = None
+            started = caller.loop.time()
+            try:
+                end = started + policy.try_deadline
+                connection = await caller.pool.get(target.address, end)
+                return Opened(await connection.stream(self._head, end), connection, target.address)
+            except TryError as error:
+                if isinstance(error, TimedOutError) and connection is not None:
+                    caller.pool.on_timeout(target.address, connection, started)
+                kind = class_of(error)
+                caller.count_failure(kind)
+                if kind is ErrorClass.FINAL and isinstance(error, (ServerError, NoAccessError)):
+                    raise self.refusal(error, target.name) from error
+
+    def refusal(self, error: TryError, node: str) -> DistKVError:
+        """The error of a stream that a node refused for good."""
+        return final_error(error, Fate.NOT_DONE, node, max(self._attempts, 1))

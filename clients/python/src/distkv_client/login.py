@@ -1,0 +1,69 @@
+"""A node's greeting, and as whom a connection logs in right after it. Pure; nothing secret is ever shown."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from .codec import Message
+from .errors import ProtocolError
+
+NONCE_BYTES = 32
+"""Bytes of a nonce."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A user with its password or token, or the network's key.
+
+    The secret is sent as it is: use it within TLS, or to a node of the same machine. `method` is `password`,
+    `token` or `root`; none takes what the node asks for.
+    """
+
+    user: str = "*"
+    secret: str | None = field(default=None, repr=False)
+    method: str | None = None
+    key: bytes | None = field(default=None, repr=False)
+    """The network's key as far as it is for logins, 32 bytes: it is not sent, both sides prove to have it."""
+
+    @classmethod
+    def password(cls, user: str, password: str) -> Login:
+        """A user of the method `password`."""
+        return cls(user, password, "password")
+
+    @classmethod
+    def token(cls, user: str, token: str) -> Login:
+        """A user of the method `token`."""
+        return cls(user, token, "token")
+
+    def blame(self) -> str:
+        """What may be wrong when a node refuses it."""
+        if self.key is not None:
+            return "wrong cluster key"
+        if self.secret is None:
+            return f"there is no user {self.user!r}, or it needs a secret"
+        return f"there is no user {self.user!r}, or its secret is another one"
+
+
+def proof(key: bytes, label: bytes, client: bytes, node: bytes) -> bytes:
+    """What a side sends to show that it has the key."""
+    return hmac.new(key, label + client + node, hashlib.sha256).digest()
+
+
+class Greeting:
+    """What a node says first."""
+
+    def __init__(self, message: Message) -> None:
+        node = message.get("node")
+        if not isinstance(node, str) or not isinstance(message.get("version"), list):
+            raise ProtocolError("its first message is no greeting")
+        self.node = node
+        self.is_catching_up = "tick" in message and message["tick"] is None
+        qlen = message.get("qlen")
+        self.qlen = qlen if isinstance(qlen, int) and not isinstance(qlen, bool) else None
+        auth = message.get("auth")
+        first = auth[0] if isinstance(auth, list) and auth else None  # pyright: ignore[reportUnknownVariableType]
+        self.auth = first if isinstance(first, str) else None
+        nonce = message.get("nonce")
+        self.nonce = nonce if isinstance(nonce, bytes) and len(nonce) == NONCE_BYTES else None

@@ -1,0 +1,79 @@
+"""What an observer is told of calls: their beginning, each try, their end. Costs nothing where there is none."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Protocol
+
+from .errors import DistKVError, Fate
+from .retry import ErrorClass
+
+log = logging.getLogger("distkv_client")
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """How a call ended."""
+
+    action: str
+    seconds: float
+    attempts: int
+    fate: Fate
+    error: DistKVError | None
+    """None: it succeeded."""
+
+
+class Observer(Protocol):
+    """Is called on the client's event loop: it must be quick. What it raises is logged and stops nothing."""
+
+    def call_begins(self, action: str) -> object:
+        """A call begins. What this returns is handed to the other two."""
+
+    def try_begins(self, token: object, node: str, attempt: int) -> None:
+        """A try goes to a node."""
+
+    def try_failed(self, token: object, node: str, attempt: int, kind: ErrorClass, text: str) -> None:
+        """A try has failed."""
+
+    def call_ends(self, token: object, end: CallEnd) -> None:
+        """The call has ended, in whatever way but cancellation."""
+
+
+class Watched:
+    """One observed call; keeps the observer's exceptions from the caller."""
+
+    __slots__ = ("action", "observer", "started", "token")
+
+    def __init__(self, observer: Observer, action: str, now: float) -> None:
+        self.observer = observer
+        self.action = action
+        self.started = now
+        self.token: object = None
+        try:
+            self.token = observer.call_begins(action)
+        except Exception:
+            log.exception("an observer failed at the beginning of %s", action)
+
+    def on_try(self, node: str, attempt: int) -> None:
+        """See :meth:`Observer.try_begins`."""
+        try:
+            self.observer.try_begins(self.token, node, attempt)
+        except Exception:
+            log.exception("an observer failed at a try of %s", self.action)
+
+    def on_failed(self, node: str, attempt: int, kind: ErrorClass, text: str) -> None:
+        """See :meth:`Observer.try_failed`."""
+        try:
+            self.observer.try_failed(self.token, node, attempt, kind, text)
+        except Exception:
+            log.exception("an observer failed at a failed try of %s", self.action)
+
+    def on_end(self, now: float, attempts: int, error: DistKVError | None) -> None:
+        """See :meth:`Observer.call_ends`."""
+        fate = error.fate if error is not None else Fate.NOT_DONE
+        try:
+            end = CallEnd(self.action, now - self.started, attempts, fate, error)
+            self.observer.call_ends(self.token, end)
+        except Exception:
+            log.exception("an observer failed at the end of %s", self.action)

@@ -1,0 +1,48 @@
+"""The writes of this client, so that it reads them back. Pure; both tables are bounded.
+
+One says per shard which life of which node acknowledged the last write: reads of the shard go there first. The
+other says per path which tock the last own write got: another node's answer must have at least that.
+"""
+
+from __future__ import annotations
+
+from .path import Path
+
+Life = tuple[str, int | None]
+"""A node's name and incarnation; none where the node has not told it."""
+
+
+class OwnWrites:
+    """See the module."""
+
+    def __init__(self, paths_max: int) -> None:
+        self._max = paths_max
+        self.homes: dict[int, Life] = {}
+        """At most one per shard."""
+        self.tocks: dict[Path, int] = {}
+        """Oldest first."""
+
+    def on_written(self, path: Path, tock: int, life: Life) -> None:
+        """A node acknowledged a write."""
+        self.homes[path.shard] = life
+        if self._max <= 0:
+            return
+        # Two writes at once are acknowledged in any order.
+        known = self.tocks.pop(path, 0)
+        self.tocks[path] = tock if tock > known else known
+        if len(self.tocks) > self._max:
+            del self.tocks[next(iter(self.tocks))]
+
+    def is_enough(self, path: Path, tock: int | None, life: Life) -> bool:
+        """Whether an answer is good enough; `tock`: the entry's, none if the node has none."""
+        own = self.tocks.get(path)
+        if own is None:
+            return True
+        if tock is None:
+            # At the node that took the write, it was deleted and purged since.
+            return life[1] is not None and self.homes.get(path.shard) == life
+        return tock >= own
+
+    def give_up(self, path: Path) -> None:
+        """The write is nowhere to be found: it is not looked for again."""
+        self.tocks.pop(path, None)

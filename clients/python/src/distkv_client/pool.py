@@ -1,0 +1,297 @@
+"""Few connections to each node, shared by all calls, opened on first use.
+
+A call that needs a connection while one is being opened waits for that attempt, which goes on even if the call
+is cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the
+first is busy; unused ones are closed; a silent node is asked whether it is alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .config import Address, PoolConfig
+from .connection import Connection, again
+from .errors import ClosedError, ConnectError, ServerError, TryError
+from .login import Login
+from .path import ROOT
+from .stats import PoolStats
+from .tls import Tls
+
+CONNECTIONS_PER_NODE_MAX = 16
+"""Most connections to one node."""
+NODES_MAX = 4096
+"""Most nodes that are remembered; those without a connection are dropped first."""
+LOOK_MIN, LOOK_MAX = 0.01, 1.0
+"""Seconds between two looks at the pool."""
+DOUBLINGS_MAX = 16
+"""After so many failures in a row their memory grows no more."""
+
+
+class Slot:
+    """What the pool has of one node."""
+
+    __slots__ = ("attempt", "connections", "failed_until", "failure", "failures")
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        self.attempt: asyncio.Task[Connection] | None = None
+        self.failure: TryError | None = None
+        self.failed_until = 0.0
+        self.failures = 0
+
+    def note_failure(self, error: TryError, now: float, config: PoolConfig) -> None:
+        """Remembers it for a while that grows."""
+        memory = config.failure_memory * 2 ** min(self.failures, DOUBLINGS_MAX)
+        self.failure = error
+        self.failed_until = now + min(memory, config.failure_memory_max)
+        self.failures += 1
+
+    def clear_failure(self) -> None:
+        """The node is well."""
+        self.failure = None
+        self.failed_until = 0.0
+        self.failures = 0
+
+
+class Pool:
+    """See the module. Belongs to one event loop."""
+
+    def __init__(
+        self, config: PoolConfig, loop: asyncio.AbstractEventLoop, tls: Tls | None, login: Login | None
+    ) -> None:
+        self.config = config
+        self.stats = PoolStats()
+        self.is_closed = False
+        self._loop = loop
+        self._tls = tls
+        self._login = login
+        self._per_node = min(max(config.connections_per_node, 1), CONNECTIONS_PER_NODE_MAX)
+        self._slots: dict[Address, Slot] = {}
+        self._tasks: set[asyncio.Task[object]] = set()
+        shortest = min(config.idle_close, config.probe_after)
+        self._interval = min(max(shortest / 4, LOOK_MIN), LOOK_MAX)
+        self._looking: asyncio.TimerHandle | None = loop.call_later(self._interval, self._look)
+
+    def ready(self, address: Address) -> Connection | None:
+        """An open connection that is not busy, if there is one: no waiting."""
+        slot = self._slots.get(address)
+        if slot is not None:
+            for connection in slot.connections:
+                if connection.ended is None and connection.load < self.config.busy_at:
+                    connection.used_at = self._loop.time()
+                    return connection
+        return None
+
+    def slot(self, address: Address) -> Slot | None:
+        """What there is of a node. One without connections may be forgotten."""
+        return self._slots.get(address)
+
+    async def get(self, address: Address, deadline: float) -> Connection:
+        """A connection to this node. Cancelling gives up waiting, not the attempt.
+
+        Raises a :class:`~distkv_client.errors.TryError`: nothing was sent.
+        """
+        attempt = self._plan(address)
+        if isinstance(attempt, Connection):
+            return attempt
+        left = None if deadline == float("inf") else max(deadline - self._loop.time(), 0)
+        await asyncio.wait({attempt}, timeout=left)
+        if not attempt.done():
+            raise ConnectError(f"no connection to {address} in time")
+        if attempt.cancelled():
+            raise ConnectError(f"cannot connect to {address}: the client was closed")
+        error = attempt.exception()
+        if error is not None:
+            raise again(error) if isinstance(error, TryError) else ConnectError(f"{address}: {error!r}")
+        connection = attempt.result()
+        if connection.ended is not None:
+            raise ConnectError(f"no connection to {address} that lasts: {connection.ended}")
+        return connection
+
+    def _plan(self, address: Address) -> Connection | asyncio.Task[Connection]:
+        if self.is_closed:
+            raise ConnectError(f"cannot connect to {address}: the client was closed")
+        now = self._loop.time()
+        if len(self._slots) >= NODES_MAX and address not in self._slots:
+            self.retain(lambda _: False)
+        slot = self._slots.setdefault(address, Slot())
+        self._drop_ended(slot)
+        best = min(slot.connections, key=lambda one: one.load, default=None)
+        is_failing = now < slot.failed_until
+        if best is not None:
+            best.used_at = now
+            is_busy = best.load >= self.config.busy_at
+            if is_busy and len(slot.connections) < self._per_node and not is_failing and slot.attempt is None:
+                # It is busy, but there; the next caller gets the new one.
+                self._open(address, slot)
+            return best
+        if is_failing and slot.failure is not None:
+            self.stats.failures_remembered += 1
+            raise again(slot.failure)
+        return slot.attempt or self._open(address, slot)
+
+    def _open(self, address: Address, slot: Slot) -> asyncio.Task[Connection]:
+        task = self._loop.create_task(
+            Connection.open(address, self.config, tls=self._tls, login=self._login),
+            name=f"distkv_client: connect to {address}",
+        )
+        slot.attempt = task
+        task.add_done_callback(lambda done: self._on_attempt(address, slot, done))
+        return task
+
+    def _on_attempt(self, address: Address, slot: Slot, task: asyncio.Task[Connection]) -> None:
+        if slot.attempt is task:
+            slot.attempt = None
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self.stats.failed += 1
+            told = error if isinstance(error, TryError) else ConnectError(f"{address}: {error!r}")
+            slot.note_failure(told, self._loop.time(), self.config)
+            return
+        connection = task.result()
+        if self.is_closed:
+            connection.close("the client was closed")
+            return
+        self.stats.opened += 1
+        slot.clear_failure()
+        slot.connections.append(connection)
+        # It may have been forgotten meanwhile.
+        self._slots[address] = slot
+
+    def is_failing(self, address: Address) -> bool:
+        """Whether the last attempt failed so recently that :meth:`get` would not try again, or the node let a
+        call wait in vain."""
+        slot = self._slots.get(address)
+        return slot is not None and self._loop.time() < slot.failed_until
+
+    def failure(self, address: Address) -> TryError | None:
+        """How the last attempt failed, if it did."""
+        slot = self._slots.get(address)
+        return slot.failure if slot is not None else None
+
+    def on_timeout(self, address: Address, connection: Connection, since: float) -> None:
+        """A call has waited in vain since then. If the node sent nothing at all meanwhile, others avoid it for
+        a moment, and it is asked whether it is alive."""
+        if connection.heard_at >= since or connection.ended is not None:
+            return
+        slot = self._slots.get(address)
+        if slot is not None:
+            error = ConnectError(f"{address} does not answer requests")
+            slot.note_failure(error, self._loop.time(), self.config)
+        self._start_probe(address, connection)
+
+    def probe(self, address: Address) -> None:
+        """Asks a node whether it is alive, after a report that it is not."""
+        slot = self._slots.get(address)
+        for connection in list(slot.connections) if slot is not None else ():
+            self._start_probe(address, connection)
+
+    def retain(self, is_wanted: Callable[[Address], bool]) -> None:
+        """Forgets the nodes that are none of these and have no connection."""
+        for address, slot in list(self._slots.items()):
+            if not is_wanted(address) and not slot.connections and slot.attempt is None:
+                del self._slots[address]
+
+    def life_of(self, address: Address) -> tuple[str, int | None] | None:
+        """The node at an address, if there is a connection to it."""
+        slot = self._slots.get(address)
+        for connection in slot.connections if slot is not None else ():
+            return connection.name, connection.incarnation
+        return None
+
+    def fill_stats(self) -> PoolStats:
+        """The counters, and what there is now."""
+        stats = self.stats
+        loads = [[one.load for one in slot.connections if one.ended is None] for slot in self._slots.values()]
+        stats.nodes = sum(1 for load in loads if load)
+        stats.connections = sum(len(load) for load in loads)
+        stats.open_requests = sum(sum(load) for load in loads)
+        return stats
+
+    def open_replies(self) -> int:
+        """Requests and streams that are open on all connections."""
+        return self.fill_stats().open_requests
+
+    async def close(self) -> None:
+        """Ends all connections, for all their users, and waits until they are gone."""
+        self.is_closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        slots, self._slots = self._slots, {}
+        tasks: list[asyncio.Task[object]] = list(self._tasks)
+        connections: list[Connection] = []
+        for slot in slots.values():
+            if slot.attempt is not None:
+                tasks.append(slot.attempt)  # pyright: ignore[reportArgumentType]
+            connections += slot.connections
+        for task in tasks:
+            task.cancel()
+        for connection in connections:
+            connection.close("the client was closed")
+        if tasks:
+            await asyncio.wait(tasks)
+        for connection in connections:
+            await connection.wait_closed()
+
+    # -- looking after it --------------------------------------------------------------------
+
+    def _drop_ended(self, slot: Slot) -> None:
+        before = len(slot.connections)
+        slot.connections = [one for one in slot.connections if one.ended is None]
+        self.stats.lost += before - len(slot.connections)
+
+    def _look(self) -> None:
+        self._looking = self._loop.call_later(self._interval, self._look)
+        now = self._loop.time()
+        for address, slot in list(self._slots.items()):
+            self._drop_ended(slot)
+            for connection in list(slot.connections):
+                if connection.load:
+                    if now - connection.heard_at >= self.config.probe_after:
+                        self._start_probe(address, connection)
+                elif now - max(connection.used_at, connection.heard_at) >= self.config.idle_close:
+                    slot.connections.remove(connection)
+                    self.stats.idle_closed += 1
+                    connection.close("it was unused")
+
+    def _start_probe(self, address: Address, connection: Connection) -> None:
+        if connection.is_probed or connection.ended is not None or self.is_closed:
+            return
+        connection.is_probed = True
+        self.stats.probes += 1
+        task: asyncio.Task[object] = self._loop.create_task(
+            self._probe(address, connection), name=f"distkv_client: probe {address}"
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _probe(self, address: Address, connection: Connection) -> None:
+        since = self._loop.time()
+        is_answered = True
+        try:
+            await connection.request(ROOT.get_head, since + self.config.probe_timeout)
+        except ServerError:
+            pass
+        except TryError:
+            is_answered = False
+        finally:
+            connection.is_probed = False
+        slot = self._slots.get(address)
+        if slot is None or connection.ended is not None:
+            return
+        if is_answered:
+            slot.clear_failure()
+        elif connection.heard_at <= since:
+            self.stats.silent_closed += 1
+            # First, so that the calls that lose it do not come back at once.
+            slot.note_failure(ConnectError(f"{address} does not answer"), self._loop.time(), self.config)
+            connection.close("the node does not answer")
+
+
+def closed_error(attempts: int = 0) -> ClosedError:
+    """What calls of a closed client get."""
+    return ClosedError("the client was closed", attempts=attempts)

@@ -1,0 +1,70 @@
+"""What became of paths that another node does not show, or shows older: deleted meanwhile, or not there yet?"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from typing import Any
+
+from .codec import Fields
+from .connection import Connection
+from .model import Entry, Version, entry_of
+from .path import Path
+
+LOOKS_AT_ONCE = 64
+"""Requests that are open at a time."""
+
+
+class Settled(enum.Enum):
+    """What became of one path."""
+
+    NEWER = "newer"
+    SAME = "same"
+    GONE = "gone"
+    """It was deleted so long ago that nothing is left of it."""
+    BEHIND = "behind"
+    """The node has not heard of the version that was delivered."""
+
+
+async def settle(
+    connection: Connection, doubts: list[tuple[Path, Version]], deadline: float
+) -> list[tuple[Settled, Entry]]:
+    """Asks a node about these paths, of which these versions were delivered.
+
+    First what the node knows, then what it has: a version that arrives in between is found by the second
+    question. In the other order, such a version would seem to have been deleted.
+
+    Raises a :class:`~distkv_client.errors.TryError`: nothing is known then.
+    """
+    knows_all = await _knows_all(connection, [version for _, version in doubts], deadline)
+    found: list[tuple[Settled, Entry]] = []
+    for start in range(0, len(doubts), LOOKS_AT_ONCE):
+        part = doubts[start : start + LOOKS_AT_ONCE]
+        requests = [connection.request(path.get_head_chain, deadline) for path, _ in part]
+        replies: list[Any] = await asyncio.gather(*requests, return_exceptions=True)
+        for (_, delivered), reply in zip(part, replies, strict=True):
+            if isinstance(reply, BaseException):
+                raise reply
+            entry = entry_of(reply, connection.name)
+            found.append((_judge(entry.version, delivered, knows_all), entry))
+    return found
+
+
+def _judge(version: Version | None, delivered: Version, knows_all: bool) -> Settled:
+    if version is None:
+        return Settled.GONE if knows_all else Settled.BEHIND
+    if version == delivered:
+        return Settled.SAME
+    return Settled.NEWER if delivered < version else Settled.BEHIND
+
+
+async def _knows_all(connection: Connection, versions: list[Version], deadline: float) -> bool:
+    """Whether a node has accounted for all of these events."""
+    ticks: dict[str, set[int]] = {}
+    for version in versions:
+        if version.tick is not None:
+            ticks.setdefault(version.node, set()).add(version.tick)
+    fields = Fields().add("nodes", {node: sorted(some) for node, some in sorted(ticks.items())})
+    reply: Any = await connection.request(fields.head("check_deleted"), deadline)
+    # A node that does not say so does not know it.
+    return bool(reply.get("missing") == {})

@@ -1,0 +1,384 @@
+"""The same client for programs without an event loop: a loop in a thread of its own carries the calls out.
+
+Threads may share a client. It is slower than the asyncio client, whose calls need not change threads.
+
+>>> from distkv_client import sync
+>>> with sync.Client(SEED) as client:
+...     _ = client.put("sync.n", 1)
+...     client.get("sync.n", int)
+1
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from . import client as _async
+from .batch import Batch, BatchReply
+from .config import Config, ReadMode
+from .errors import ClosedError, DistKVError, UsageError
+from .model import UNSET, Entry, TreeEntry, Version, Written
+from .monitor import Monitor as _Monitor
+from .monitor import MonitorEvent
+from .path import PathLike
+from .shards import ShardRow
+from .stats import ClientStats
+from .tree import ConflictsFound
+from .view import ClusterView, TopologyChange
+from .watch import Watch as _Watch
+from .watch import WatchEvent
+from .writes import AUTO, WriteIdLike
+
+T = TypeVar("T")
+D = TypeVar("D")
+R = TypeVar("R")
+
+
+class Client:
+    """See the module. Connected when this returns; its methods are those of
+    :class:`distkv_client.Client`, without `await`."""
+
+    def __init__(self, *seeds: str, config: Config | None = None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run_loop, name="distkv_client", daemon=True)
+        self._thread.start()
+
+        async def connect() -> _async.Client:
+            return await _async.Client.connect(*seeds, config=config)
+
+        try:
+            self._client = self._run(connect())
+        except BaseException:
+            self._end_loop()
+            raise
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _run(self, work: Coroutine[Any, Any, R]) -> R:
+        """Carries it out in the loop's thread. Interrupted (Ctrl-C), it cancels it."""
+        if self._is_closed or self._pid != os.getpid() or threading.current_thread() is self._thread:
+            work.close()
+            if self._is_closed:
+                raise ClosedError("the client was closed")
+            raise UsageError("a synchronous client does not survive fork, and cannot be used in its own callbacks")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise ClosedError("the client was closed") from None
+        except DistKVError as error:
+            # Of this thread, not of the loop's.
+            raise error.with_traceback(None) from error.__cause__
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self, *, grace: float = 1.0) -> None:
+        """See :meth:`distkv_client.Client.close`."""
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._pid == os.getpid():
+                self._run(self._client.close(grace=grace))
+            self._is_closed = True
+        self._end_loop()
+
+    def _end_loop(self) -> None:
+        self._is_closed = True
+        if self._pid != os.getpid():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    @overload
+    def get(self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None) -> Any: ...
+
+    @overload
+    def get(
+        self,
+        path: PathLike,
+        as_type: type[T],
+        *,
+        read: ReadMode | str | None = None,
+        timeout: float | None = None,
+    ) -> T: ...
+
+    @overload
+    def get(
+        self,
+        path: PathLike,
+        *,
+        default: D,
+        read: ReadMode | str | None = None,
+        timeout: float | None = None,
+    ) -> Any | D: ...
+
+    @overload
+    def get(
+        self,
+        path: PathLike,
+        as_type: type[T],
+        *,
+        default: D,
+        read: ReadMode | str | None = None,
+        timeout: float | None = None,
+    ) -> T | D: ...
+
+    def get(
+        self,
+        path: PathLike,
+        as_type: Any = None,
+        *,
+        default: Any = UNSET,
+        read: ReadMode | str | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """See :meth:`distkv_client.Client.get`."""
+        return self._run(self._client.get(path, as_type, default=default, read=read, timeout=timeout))
+
+    def get_raw(self, path: PathLike, *, timeout: float | None = None) -> bytes:
+        """See :meth:`distkv_client.Client.get_raw`."""
+        return self._run(self._client.get_raw(path, timeout=timeout))
+
+    def entry(
+        self, path: PathLike, *, read: ReadMode | str | None = None, timeout: float | None = None
+    ) -> Entry | None:
+        """See :meth:`distkv_client.Client.entry`."""
+        return self._run(self._client.entry(path, read=read, timeout=timeout))
+
+    def tree(
+        self,
+        path: PathLike,
+        *,
+        min_depth: int | None = None,
+        max_depth: int | None = None,
+        versions: bool = False,
+    ) -> list[TreeEntry]:
+        """See :meth:`distkv_client.Client.tree`."""
+
+        async def work() -> list[TreeEntry]:
+            return await self._client.tree(path, min_depth=min_depth, max_depth=max_depth, versions=versions)
+
+        return self._run(work())
+
+    def children(self, path: PathLike) -> list[Any]:
+        """See :meth:`distkv_client.Client.children`."""
+        return self._run(self._client.children(path))
+
+    def conflicts(self, path: PathLike = ":") -> ConflictsFound:
+        """See :meth:`distkv_client.Client.conflicts`."""
+
+        async def work() -> ConflictsFound:
+            return await self._client.conflicts(path)
+
+        return self._run(work())
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def put(
+        self,
+        path: PathLike,
+        value: object,
+        *,
+        if_version: Version | None = None,
+        if_new: bool = False,
+        if_value: object = UNSET,
+        write_id: WriteIdLike = AUTO,
+        copies: int = 0,
+        idempotent: bool = False,
+        timeout: float | None = None,
+    ) -> Written:
+        """See :meth:`distkv_client.Client.put`."""
+        work = self._client.put(
+            path,
+            value,
+            if_version=if_version,
+            if_new=if_new,
+            if_value=if_value,
+            write_id=write_id,
+            copies=copies,
+            idempotent=idempotent,
+            timeout=timeout,
+        )
+        return self._run(work)
+
+    def put_raw(
+        self, path: PathLike, value: bytes, *, write_id: WriteIdLike = AUTO, timeout: float | None = None
+    ) -> Written:
+        """See :meth:`distkv_client.Client.put_raw`."""
+        return self._run(self._client.put_raw(path, value, write_id=write_id, timeout=timeout))
+
+    def delete(
+        self,
+        path: PathLike,
+        *,
+        if_version: Version | None = None,
+        if_value: object = UNSET,
+        write_id: WriteIdLike = AUTO,
+        copies: int = 0,
+        timeout: float | None = None,
+    ) -> Written:
+        """See :meth:`distkv_client.Client.delete`."""
+        work = self._client.delete(
+            path, if_version=if_version, if_value=if_value, write_id=write_id, copies=copies, timeout=timeout
+        )
+        return self._run(work)
+
+    def delete_tree(self, path: PathLike, *, again_if_unknown: bool = False) -> int:
+        """See :meth:`distkv_client.Client.delete_tree`."""
+        return self._run(self._client.delete_tree(path, again_if_unknown=again_if_unknown))
+
+    def batch(self, fill: Callable[[Batch], object], *, timeout: float | None = None) -> list[BatchReply]:
+        """See :meth:`distkv_client.Client.batch`; `fill` adds the operations."""
+        batch = self._client.batch()
+        fill(batch)
+        return self._run(batch.run(timeout=timeout))
+
+    # -- watching ----------------------------------------------------------------------------
+
+    def watch(
+        self,
+        path: PathLike,
+        *,
+        fetch: bool = True,
+        min_depth: int | None = None,
+        max_depth: int | None = None,
+    ) -> Events[WatchEvent]:
+        """See :meth:`distkv_client.Client.watch`: `with` it, then `for` over it."""
+
+        async def begin() -> _Watch:
+            watch = self._client.watch(path, fetch=fetch, min_depth=min_depth, max_depth=max_depth)
+            await watch.begin()
+            return watch
+
+        watch = self._run(begin())
+        return Events(self._run, watch.next, watch.aclose)
+
+    def send(self, topic: PathLike, data: object) -> None:
+        """See :meth:`distkv_client.Client.send`."""
+        self._run(self._client.send(topic, data))
+
+    def monitor(self, topic: PathLike) -> Events[MonitorEvent]:
+        """See :meth:`distkv_client.Client.monitor`: `with` it, then `for` over it."""
+
+        async def begin() -> _Monitor:
+            monitor = self._client.monitor(topic)
+            await monitor.begin()
+            return monitor
+
+        monitor = self._run(begin())
+        return Events(self._run, monitor.next, monitor.aclose)
+
+    # -- the cluster -------------------------------------------------------------------------
+
+    def cluster_view(self) -> ClusterView:
+        """See :meth:`distkv_client.Client.cluster_view`."""
+        return self._client.cluster_view()
+
+    def on_topology_change(self, call: Callable[[TopologyChange], None]) -> Callable[[], None]:
+        """See :meth:`distkv_client.Client.on_topology_change`. It is called in the client's thread."""
+        return self._client.on_topology_change(call)
+
+    def preferred(self, path: PathLike) -> str | None:
+        """See :meth:`distkv_client.Client.preferred`."""
+        return self._client.preferred(path)
+
+    def list_shards(self) -> list[ShardRow]:
+        """See :meth:`distkv_client.Client.list_shards`."""
+        return self._run(self._client.list_shards())
+
+    def prefer_shard(self, shard: int, node: str | None) -> None:
+        """See :meth:`distkv_client.Client.prefer_shard`."""
+        self._run(self._client.prefer_shard(shard, node))
+
+    def stats(self) -> ClientStats:
+        """See :meth:`distkv_client.Client.stats`."""
+        return self._client.stats()
+
+    def request(
+        self,
+        action: str,
+        *,
+        path: PathLike | None = None,
+        idempotent: bool = False,
+        timeout: float | None = None,
+        **fields: object,
+    ) -> dict[str, Any]:
+        """See :meth:`distkv_client.Client.request`."""
+        work = self._client.request(action, path=path, idempotent=idempotent, timeout=timeout, **fields)
+        return self._run(work)
+
+
+E_co = TypeVar("E_co", covariant=True)
+
+
+class Events(Iterator[E_co]):
+    """A watch or a monitor: `with` it, then `for` over it."""
+
+    def __init__(
+        self,
+        run: Callable[[Coroutine[Any, Any, Any]], Any],
+        following: Callable[[], Coroutine[Any, Any, E_co]],
+        close: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._run = run
+        self._following = following
+        self._close = close
+        self._is_closed = False
+
+    def __enter__(self) -> Events[E_co]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Events[E_co]:
+        return self
+
+    def __next__(self) -> E_co:
+        if self._is_closed:
+            raise StopIteration
+        return self.next()
+
+    def next(self, timeout: float | None = None) -> E_co:
+        """The next event. Raises :class:`TimeoutError` after so many seconds; nothing is lost then."""
+
+        async def work() -> E_co:
+            async with asyncio.timeout(timeout):
+                return await self._following()
+
+        event: E_co = self._run(work())
+        return event
+
+    def close(self) -> None:
+        """Ends it."""
+        if not self._is_closed:
+            self._is_closed = True
+            try:
+                self._run(self._close())
+            except ClosedError:
+                pass

@@ -1,0 +1,97 @@
+"""Tickets: where the nodes are, how they are known, and who one is, in one text. Pure but for `@FILE`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+import msgpack
+
+from .errors import UsageError
+
+START = "distkv1."
+"""What each ticket begins with."""
+ADDRESSES_MAX = 16
+"""Addresses in a ticket."""
+TEXT_BYTES_MAX = 1024
+"""Bytes of one address, name, method or secret."""
+CHAIN_MAX = 4
+"""Certificates in a ticket."""
+TICKET_BYTES_MAX = 64 << 10
+"""Bytes of a ticket as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What is in a ticket."""
+
+    addresses: tuple[str, ...]
+    network: str
+    method: str | None = None
+    user: str | None = None
+    secret: str | None = field(default=None, repr=False)
+    ca: bytes | None = None
+    """SHA-256 of the CA's certificate; none: plain text."""
+    chain: tuple[bytes, ...] = ()
+    key: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, text: str) -> Ticket:
+        """From a ticket, or `@` and the name of a file that holds one.
+
+        Raises :class:`~distkv_client.errors.UsageError`.
+        """
+        text = text.strip()
+        if text.startswith("@"):
+            try:
+                text = File(text[1:]).read_text().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"the ticket's file cannot be read: {error}") from None
+        if not text.startswith(START):
+            version, dot, _ = text.removeprefix("distkv").partition(".")
+            if text.startswith("distkv") and dot and version.isdigit():
+                raise UsageError("this ticket is of a later version of distkv")
+            raise UsageError(f"this is no ticket: a ticket begins with {START!r}, or is @ and a file's name")
+        damaged = UsageError("the ticket is damaged: it was cut or mistyped; copy it again, whole")
+        if len(text) > TICKET_BYTES_MAX:
+            raise damaged
+        encoded = text[len(START) :]
+        try:
+            data = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            raise damaged from None
+        content, checksum = data[:-4], data[-4:]
+        if hashlib.sha256(content).digest()[:4] != checksum:
+            raise damaged
+        try:
+            told = msgpack.unpackb(content)
+        except Exception:
+            raise damaged from None
+        if not isinstance(told, dict):
+            raise damaged
+        return cls._of(told, damaged)  # pyright: ignore[reportUnknownArgumentType]
+
+    @classmethod
+    def _of(cls, told: dict[str, Any], damaged: UsageError) -> Ticket:
+        addresses = told.get("addresses")
+        if not isinstance(addresses, list) or not 1 <= len(addresses) <= ADDRESSES_MAX:  # pyright: ignore[reportUnknownArgumentType]
+            raise damaged
+        texts: list[object] = [*addresses, told.get("network")]  # pyright: ignore[reportUnknownVariableType]
+        method, user, secret = (told.get(name) for name in ("method", "user", "secret"))
+        texts += [text for text in (method, user, secret) if text is not None]
+        if not all(isinstance(text, str) and len(text.encode()) <= TEXT_BYTES_MAX for text in texts):
+            raise damaged
+        if (method is None) != (user is None):
+            raise UsageError("the ticket has a method of login without a user, or the other way round")
+        ca, key = told.get("ca"), told.get("key")
+        chain: list[Any] = told.get("chain") or []
+        if ca is not None and (not isinstance(ca, bytes) or len(ca) != 32):
+            raise UsageError("the CA's hash in the ticket is not 32 bytes long")
+        if len(chain) > CHAIN_MAX or not all(isinstance(part, bytes) for part in chain):
+            raise damaged
+        where = tuple(str(address) for address in addresses)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return cls(where, str(told["network"]), method, user, secret, ca, tuple(chain), key)

@@ -1,0 +1,263 @@
+"""TLS to nodes: whom a client believes, and a session over bytes that asyncio carries.
+
+The session is our own layer over `ssl.MemoryBIO`: a node on the client's own machine greets in plain text
+before it sees that TLS begins, and that greeting is skipped, unbelieved. Only TLS 1.3 is spoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import ssl
+import tempfile
+from pathlib import Path as File
+from typing import Any, cast
+
+import msgpack
+
+from .errors import NoAccessError, UsageError
+
+GREETING_BYTES_MAX = 16 << 10
+"""Longest greeting in plain text that is skipped."""
+ALPN = "distkv"
+"""The protocol's name in the handshake."""
+KEY_KINDS = ("PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY")
+"""Forms of a private key, as PEM calls them."""
+
+
+class Tls:
+    """How nodes are known, and as whom this client presents itself.
+
+    `ca_hash`: the SHA-256 of the CA's certificate (DER), which nodes must present; `ca_file`: CAs as a PEM
+    file. `cert_file` and `key_file`: a client certificate. Nothing is believed because the system believes it.
+    """
+
+    def __init__(
+        self,
+        *,
+        ca_hash: bytes | None = None,
+        ca_file: str | File | None = None,
+        cert_file: str | File | None = None,
+        key_file: str | File | None = None,
+    ) -> None:
+        if (ca_hash is None) == (ca_file is None):
+            raise UsageError("TLS needs either the CA's hash or a file with it")
+        if ca_hash is not None and len(ca_hash) != 32:
+            raise UsageError("the CA's hash has 32 bytes")
+        self.ca_hash = ca_hash
+        self._context: ssl.SSLContext | None = None
+        self._cert = (str(cert_file), str(key_file) if key_file else None) if cert_file else None
+        if ca_file is not None:
+            self._context = self.make_context()
+            try:
+                self._context.load_verify_locations(cafile=str(ca_file))
+            except (OSError, ssl.SSLError) as error:
+                raise UsageError(f"the file with the CA cannot be used: {error}") from None
+
+    @classmethod
+    def of_der(cls, ca_hash: bytes, chain: list[bytes], key: bytes | None) -> Tls:
+        """From what a ticket holds: the client certificate's chain and key as DER."""
+        tls = cls(ca_hash=ca_hash)
+        if key is not None and chain:
+            pem = "".join(ssl.DER_cert_to_PEM_cert(certificate) for certificate in chain)
+            tls._load_der(pem, key)
+        return tls
+
+    def _load_der(self, chain: str, key: bytes) -> None:
+        body = base64.encodebytes(key).decode()
+        for kind in KEY_KINDS:
+            # The ssl module reads keys from files only; this one is the owner's alone, and gone at once.
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+                file.write(f"{chain}-----BEGIN {kind}-----\n{body}-----END {kind}-----\n")
+                file.flush()
+                self._cert = (file.name, None)
+                try:
+                    self._template = self.make_context()
+                except UsageError:
+                    continue
+                finally:
+                    self._cert = None
+                return
+        raise UsageError("the client certificate in the ticket cannot be used")
+
+    _template: ssl.SSLContext | None = None
+
+    def make_context(self) -> ssl.SSLContext:
+        """A context that believes nobody yet. Only for this module and its tests."""
+        if self._template is not None:
+            return self._template
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.set_alpn_protocols([ALPN])
+        if self._cert is not None:
+            try:
+                context.load_cert_chain(*self._cert)
+            except (OSError, ssl.SSLError) as error:
+                raise UsageError(f"the client certificate cannot be used: {error}") from None
+        return context
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """What connections are made with; none while the CA is known by its hash alone."""
+        return self._context
+
+    def learn(self, chain: list[bytes]) -> None:
+        """Takes the CA out of the chain that a node has presented, if it is in it.
+
+        Raises :class:`~distkv_client.errors.NoAccessError`. Nothing but a certificate with the right hash is
+        taken, and the connections made with it verify the whole chain, the name and the time.
+        """
+        for certificate in chain:
+            if hashlib.sha256(certificate).digest() == self.ca_hash:
+                context = self.make_context()
+                context.load_verify_locations(cadata=certificate)
+                self._context = context
+                return
+        raise NoAccessError("the node is of another CA than the one with this hash")
+
+    @staticmethod
+    def probe_context() -> ssl.SSLContext:
+        """To look at a node's chain only: nothing is sent or believed over it."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.set_alpn_protocols([ALPN])
+        return context
+
+
+class Session:
+    """One TLS session over bytes that somebody else moves."""
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._plain: bytearray | None = bytearray()
+        """What came before the session, as far as it is not skipped yet; none once it has begun."""
+        self.is_ready = False
+
+    def begin(self) -> bytes:
+        """The first bytes to send."""
+        self._shake()
+        return self._outgoing.read()
+
+    def _shake(self) -> None:
+        if self.is_ready:
+            return
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLCertVerificationError as error:
+            raise NoAccessError(f"the node's certificate is not believed: {error.verify_message}") from None
+        except (ssl.SSLError, ValueError) as error:
+            raise NoAccessError(f"no TLS came about: {error}") from None
+        self.is_ready = True
+
+    def receive(self, data: bytes) -> tuple[bytes, bytes]:
+        """What came: the bytes within the session, and bytes to send.
+
+        Raises :class:`~distkv_client.errors.NoAccessError` in the handshake, `ssl.SSLError` behind it.
+        """
+        if self._plain is not None:
+            data = self._skip_plain(data)
+            if not data:
+                return b"", b""
+        self._incoming.write(data)
+        self._shake()
+        parts: list[bytes] = []
+        if self.is_ready:
+            try:
+                while True:
+                    part = self._ssl.read(256 << 10)
+                    if not part:
+                        break
+                    parts.append(part)
+            except ssl.SSLWantReadError:
+                pass
+        return b"".join(parts), self._outgoing.read()
+
+    def _skip_plain(self, data: bytes) -> bytes:
+        """Leaves out one MessagePack map before the first record of TLS."""
+        assert self._plain is not None
+        self._plain += data
+        if 20 <= self._plain[0] <= 23:
+            rest = bytes(self._plain)
+            self._plain = None
+            return rest
+        unpacker = msgpack.Unpacker()
+        unpacker.feed(self._plain)
+        try:
+            unpacker.skip()
+        except Exception:
+            if len(self._plain) > GREETING_BYTES_MAX:
+                raise NoAccessError("the node does not speak TLS") from None
+            return b""
+        rest = bytes(self._plain[unpacker.tell() :])
+        self._plain = None
+        if rest and not 20 <= rest[0] <= 23:
+            raise NoAccessError("the node does not speak TLS")
+        return rest
+
+    def send(self, data: bytes) -> bytes:
+        """Bytes of the session as bytes to send."""
+        self._ssl.write(data)
+        return self._outgoing.read()
+
+    def chain(self) -> list[bytes]:
+        """The certificates that the other side has presented, as DER, verified or not."""
+        inner = self._ssl
+        get = getattr(inner, "get_unverified_chain", None)
+        if get is None:
+            # Public from Python 3.13 on.
+            get = getattr(getattr(inner, "_sslobj", None), "get_unverified_chain", None)
+        if get is None:
+            leaf = inner.getpeercert(binary_form=True)
+            return [leaf] if leaf else []
+        found: list[bytes] = []
+        presented: list[Any] = list(get() or [])
+        for certificate in presented:
+            if isinstance(certificate, bytes):
+                found.append(certificate)
+            else:
+                found.append(ssl.PEM_cert_to_DER_cert(certificate.public_bytes()))
+        return found
+
+
+class ChainReader(asyncio.Protocol):
+    """A connection that is opened only to look at the node's certificates."""
+
+    def __init__(self, host: str, done: asyncio.Future[list[bytes]]) -> None:
+        self._session = Session(Tls.probe_context(), host)
+        self._done = done
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        self._transport = stream = cast(asyncio.Transport, transport)
+        stream.write(self._session.begin())
+
+    def data_received(self, data: bytes) -> None:
+        """Something came."""
+        try:
+            _, out = self._session.receive(data)
+        except (NoAccessError, ssl.SSLError) as error:
+            if not self._done.done():
+                self._done.set_exception(NoAccessError(str(error)))
+            return
+        if out and self._transport is not None:
+            self._transport.write(out)
+        if self._session.is_ready and not self._done.done():
+            self._done.set_result(self._session.chain())
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection ended."""
+        if not self._done.done():
+            self._done.set_exception(NoAccessError("the node closed the connection in the handshake"))

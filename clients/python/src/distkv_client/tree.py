@@ -1,0 +1,197 @@
+"""Trees: all entries at and below a path, whole or one by one; and the conflicts that nodes have found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .call import Caller, Plan, final_error
+from .codec import Fields
+from .connection import Connection
+from .errors import Fate, ProtocolError, TimedOutError, TryError, UnavailableError, UsageError
+from .model import Conflict, TreeEntry, entry_of
+from .path import Path
+from .stream import Stream
+from .view import Target
+
+TREE_ENTRIES_MAX = 1 << 20
+"""Most entries that `await client.tree(…)` gives back; a greater tree is an error: iterate over it."""
+
+
+class Tree:
+    """`await` it for a list, or `async for` over it for entry after entry; parents first, in the order of paths.
+
+    As one node has them at one moment. Iteration is retried only before its first entry.
+    """
+
+    def __init__(
+        self, caller: Caller, path: Path, min_depth: int | None, max_depth: int | None, versions: bool
+    ) -> None:
+        self.path = path
+        self._caller = caller
+        fields = Fields(path)
+        if min_depth is not None:
+            fields.add("min_depth", min_depth)
+        if max_depth is not None:
+            fields.add("max_depth", max_depth)
+        if versions:
+            fields.add("nchain", 1)
+        self._head = fields.head("get_tree")
+
+    def _plan(self) -> Plan:
+        shard = self.path.shard
+        total = self._caller.config.retry.total_deadline
+        return Plan("get_tree", shard, first=self._caller.home(shard), try_deadline=total)
+
+    def __await__(self) -> Generator[Any, None, list[TreeEntry]]:
+        return self._collect().__await__()
+
+    async def _collect(self) -> list[TreeEntry]:
+        async def once(connection: Connection, end: float) -> list[TreeEntry] | None:
+            stream = await connection.stream(self._head, end)
+            try:
+                found: list[TreeEntry] = []
+                while (entry := await self._next(stream)) is not None:
+                    if len(found) >= TREE_ENTRIES_MAX:
+                        # Another try would find as many.
+                        return None
+                    found.append(entry)
+                return found
+            finally:
+                stream.close()
+
+        served = await self._caller.call(self._plan(), b"", once)
+        if served.reply is None:
+            raise UsageError(f"there are more than {TREE_ENTRIES_MAX} entries; iterate over the tree")
+        entries: list[TreeEntry] = served.reply
+        return entries
+
+    async def _next(self, stream: Stream) -> TreeEntry | None:
+        """The next entry, which may take as long as a try."""
+        caller = self._caller
+        while True:
+            item = await stream.next(caller.loop.time() + caller.config.retry.try_deadline)
+            if item is None:
+                return None
+            if item.path is None or item.state is not None:
+                continue
+            path = self.path.join(*item.path.elements) if len(self.path) else item.path
+            entry = entry_of(item.message, stream.connection.name)
+            return TreeEntry(path, entry.value, entry.version, entry.tock)
+
+    async def __aiter__(self) -> AsyncIterator[TreeEntry]:
+        async def once(connection: Connection, end: float) -> tuple[Stream, TreeEntry | None]:
+            stream = await connection.stream(self._head, end)
+            try:
+                return stream, await self._next(stream)
+            except BaseException:
+                stream.close()
+                raise
+
+        served = await self._caller.call(self._plan(), b"", once)
+        reply: tuple[Stream, TreeEntry | None] = served.reply
+        stream, entry = reply
+        try:
+            while entry is not None:
+                yield entry
+                entry = await self._next(stream)
+        except TryError as error:
+            raise final_error(error, Fate.NOT_DONE, served.life[0], served.attempts) from error
+        finally:
+            stream.close()
+
+
+@dataclass(slots=True)
+class ConflictsFound:
+    """Conflicts, and the nodes that reported them."""
+
+    conflicts: list[Conflict] = field(default_factory=list[Conflict])
+    """Each once, however many nodes found it; of one node in the order in which it found them."""
+    nodes: list[str] = field(default_factory=list[str])
+    """The nodes that answered."""
+    missing: dict[str, str] = field(default_factory=dict[str, str])
+    """Live nodes that did not, and why: they may have found others."""
+
+
+class Conflicts:
+    """`await` it for :class:`ConflictsFound`, or `async for` over it for conflicts as they come."""
+
+    def __init__(self, caller: Caller, path: Path) -> None:
+        self.path = path
+        self._caller = caller
+        self._head = Fields(path).add("nchain", 1).head("conflicts")
+
+    def __await__(self) -> Generator[Any, None, ConflictsFound]:
+        return self._collect().__await__()
+
+    async def _collect(self) -> ConflictsFound:
+        caller = self._caller
+        caller.check_loop()
+        live = [target for target in caller.topology.routing.targets if target.is_live]
+        total = caller.config.retry.total_deadline
+        answers = await asyncio.gather(*(self._within(target, total) for target in live))
+        found = ConflictsFound()
+        known: set[object] = set()
+        for target, answer in zip(live, answers, strict=True):
+            if isinstance(answer, TryError):
+                found.missing[target.name] = str(answer)
+                continue
+            found.nodes.append(target.name)
+            for conflict in answer:
+                if conflict.key not in known:
+                    known.add(conflict.key)
+                    found.conflicts.append(conflict)
+        if not found.nodes:
+            raise UnavailableError(f"no node listed its conflicts: {found.missing}", attempts=1)
+        return found
+
+    async def _within(self, target: Target, total: float) -> list[Conflict] | TryError:
+        try:
+            async with asyncio.timeout(total):
+                return [conflict async for conflict in self._of(target)]
+        except TimeoutError:
+            return TimedOutError(f"no whole list from {target.name} within {total} s")
+        except TryError as error:
+            return error
+
+    async def _of(self, target: Target) -> AsyncIterator[Conflict]:
+        """What one node lists: a bounded number."""
+        caller = self._caller
+        patience = caller.config.retry.try_deadline
+        connection = await caller.pool.get(target.address, caller.loop.time() + patience)
+        stream = await connection.stream(self._head, caller.loop.time() + patience)
+        try:
+            while (item := await stream.next(caller.loop.time() + patience)) is not None:
+                both: Any = item.message.get("conflict")
+                if item.path is None or item.state is not None:
+                    continue
+                if not isinstance(both, dict):
+                    raise ProtocolError("a conflict is none")
+                winner, loser = (
+                    entry_of(both.get(name) or {}, target.name)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+                    for name in ("winner", "loser")
+                )
+                path = self.path.join(*item.path.elements) if len(self.path) else item.path
+                yield Conflict(path, winner, loser, target.name)
+        finally:
+            stream.close()
+
+    async def __aiter__(self) -> AsyncIterator[Conflict]:
+        caller = self._caller
+        caller.check_loop()
+        known: set[object] = set()
+        failed: TryError | None = None
+        answered = False
+        for target in [target for target in caller.topology.routing.targets if target.is_live]:
+            try:
+                async for conflict in self._of(target):
+                    if conflict.key not in known:
+                        known.add(conflict.key)
+                        yield conflict
+                answered = True
+            except TryError as error:
+                failed = error
+        if not answered and failed is not None:
+            raise UnavailableError(f"no node listed its conflicts: {failed}", attempts=1)

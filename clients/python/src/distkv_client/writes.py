@@ -1,0 +1,125 @@
+"""What a write carries: preconditions, a write id, copies; and whether a second one does harm. Pure."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Any, Literal, Union
+
+from .codec import Fields
+from .errors import UsageError
+from .model import UNSET, Version
+from .retry import Idempotency
+
+COPIES_SHARE = 0.75
+"""The part of a try's time for which a node waits for copies, so that its own answer comes."""
+WRITE_ID_BYTES = 16
+"""Bytes of a write id."""
+
+
+class Auto(enum.Enum):
+    """The type of :data:`AUTO`."""
+
+    AUTO = "auto"
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+AUTO = Auto.AUTO
+"""A write id of its own for each write, as the client's configuration says."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteId:
+    """The id by which nodes recognise a write: two writes never have the same.
+
+    >>> WriteId.of_text("order 17").data.hex()
+    '0bcc920e3938c1b86e3483fc9888c6d6'
+    """
+
+    data: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.data) != WRITE_ID_BYTES:
+            raise UsageError(f"a write id has {WRITE_ID_BYTES} bytes")
+
+    @classmethod
+    def random(cls) -> WriteId:
+        """A new one."""
+        return cls(os.urandom(WRITE_ID_BYTES))
+
+    @classmethod
+    def of_text(cls, text: str) -> WriteId:
+        """That of a text, the same in all languages: the first 16 bytes of its SHA-256."""
+        return cls(hashlib.sha256(text.encode()).digest()[:WRITE_ID_BYTES])
+
+
+WriteIdLike = Union[WriteId, str, None, Literal[Auto.AUTO]]
+"""A write id, a text for one, none at all, or `AUTO`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of a write, as `put` and `delete` take them."""
+
+    if_version: Version | None = None
+    if_new: bool = False
+    if_value: Any = UNSET
+    write_id: WriteIdLike = AUTO
+    copies: int = 0
+    idempotent: bool = False
+
+    def __post_init__(self) -> None:
+        if self.if_new and self.if_version is not None:
+            raise UsageError("if_new and if_version exclude each other")
+        if self.copies < 0:
+            raise UsageError("copies cannot be negative")
+
+    def id(self, by_default: bool) -> bytes | None:
+        """The id that all tries carry."""
+        if isinstance(self.write_id, WriteId):
+            return self.write_id.data
+        if isinstance(self.write_id, str):
+            return WriteId.of_text(self.write_id).data
+        if self.write_id is AUTO and by_default:
+            return os.urandom(WRITE_ID_BYTES)
+        return None
+
+    @property
+    def has_chain(self) -> bool:
+        """Whether it has a version as precondition."""
+        return self.if_new or self.if_version is not None
+
+    @property
+    def needs_id(self) -> bool:
+        """Whether only the id makes a second try count once."""
+        return not self.has_chain and not self.idempotent
+
+    def idempotency(self, write_id: bytes | None) -> Idempotency:
+        """Whether a second try counts once."""
+        if write_id is not None or self.has_chain or self.idempotent:
+            return Idempotency.GUARDED
+        return Idempotency.UNGUARDED
+
+    def write_into(self, fields: Fields, write_id: bytes | None, wait: float | None) -> None:
+        """Adds the fields; `wait`: seconds that the node waits for copies, none in a batch."""
+        if self.if_new:
+            fields.raw("chain", b"\xc0")
+        elif self.if_version is not None:
+            fields.add("chain", self.if_version.chain())
+        if self.if_value is not UNSET:
+            fields.add("prev", self.if_value)
+        if write_id is not None:
+            fields.raw("wid", b"\xc4\x10" + write_id)
+        if self.idempotent:
+            fields.raw("idem", b"\xc3")
+        if self.copies > 0 and wait is not None:
+            fields.add("copies", self.copies).add("timeout", wait)
+        fields.raw("nchain", b"\x01")
+
+
+PLAIN = WriteOptions()
+"""No precondition, an id of its own."""

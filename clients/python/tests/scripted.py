@@ -1,0 +1,137 @@
+"""Nodes that do what a test says: they speak the protocol, and answer, stay silent, break off or send garbage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from distkv_client.codec import Splitter, decode_message, encode
+
+SILENCE = object()
+"""No answer comes."""
+RESET = object()
+"""The connection ends instead of an answer."""
+
+
+class ScriptedNode:
+    """One node. `script` is asked for each request that the node does not answer by itself: a map is the reply,
+    bytes are sent as they are, SILENCE and RESET do what they say."""
+
+    def __init__(self, name: str, script: Callable[[dict], object] | None = None, *, is_old: bool = False) -> None:
+        self.name = name
+        self.script = script or (lambda request: {"value": name, "tock": 1})
+        self.is_old = is_old
+        self.peers: list[ScriptedNode] = [self]
+        self.requests: list[dict] = []
+        self.accepted = 0
+        self.qlen = 10
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._views: list[tuple[asyncio.StreamWriter, int]] = []
+        self.states: dict[str, str] = {}
+        self._tasks: set[asyncio.Future] = set()
+
+    async def start(self) -> ScriptedNode:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+        return self
+
+    async def stop(self) -> None:
+        self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    def actions(self, action: str) -> list[dict]:
+        return [request for request in self.requests if request.get("action") == action]
+
+    def view(self) -> dict:
+        nodes = [
+            {
+                "name": peer.name,
+                "incarnation": 7,
+                "client": peer.address,
+                "gossip": None,
+                "state": "self" if peer is self else self.states.get(peer.name, "up"),
+                "ready": True,
+                "housekeeper": None,
+            }
+            for peer in self.peers
+        ]
+        return {"epoch": 1, "nodes": nodes, "id": {"name": self.name, "incarnation": 7}}
+
+    def tell_views(self) -> None:
+        for writer, seq in self._views:
+            writer.write(encode({"seq": seq, "cluster": self.view(), "wseq": 3}))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        self._writers.add(writer)
+        greeting = {"seq": 0, "version": [0, 65, 0], "node": self.name, "tick": 1, "tock": 1, "qlen": self.qlen}
+        writer.write(encode(greeting))
+        splitter = Splitter()
+        try:
+            while data := await reader.read(65536):
+                for part in splitter.split(data):
+                    if not self._answer(decode_message(part), writer):
+                        writer.transport.abort()
+                        return
+        except ConnectionError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    def _answer(self, request: dict, writer: asyncio.StreamWriter) -> bool:
+        action, seq = request.get("action"), request.get("seq")
+        if action is None:
+            return True
+        self.requests.append(request)
+        if action in ("cluster", "watch_cluster", "list_shards") and self.is_old:
+            reply: object = {"error": f"unknown action {action}"}
+        elif action == "cluster":
+            reply = self.view()
+        elif action == "watch_cluster":
+            writer.write(encode({"seq": seq, "state": "start", "wseq": 1}))
+            writer.write(encode({"seq": seq, "cluster": self.view(), "wseq": 2}))
+            self._views.append((writer, seq))
+            return True
+        elif action == "list_shards":
+            reply = {"result": [], "next": None}
+        else:
+            reply = self.script(request)
+        if reply is RESET:
+            return False
+        if isinstance(reply, bytes) and hasattr(reply, "size"):
+            task = asyncio.ensure_future(_piecemeal(writer, reply, reply.size))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif isinstance(reply, bytes):
+            writer.write(reply)
+        elif reply is not SILENCE:
+            writer.write(encode({**reply, "seq": seq}))
+        return True
+
+
+async def _piecemeal(writer: asyncio.StreamWriter, data: bytes, size: int) -> None:
+    for at in range(0, len(data), size):
+        writer.write(data[at : at + size])
+        await writer.drain()
+        await asyncio.sleep(0.001)
+
+
+async def start(*nodes: ScriptedNode) -> list[str]:
+    """Starts them as one network; their addresses."""
+    for node in nodes:
+        await node.start()
+        node.peers = list(nodes)
+    return [node.address for node in nodes]
+
+
+def error(code: str | None, text: str = "no") -> dict:
+    return {"error": text} if code is None else {"error": text, "code": code}
+
+
+WRITTEN = {"changed": True, "chain": {"node": "x~7", "tick": 1, "prev": None}, "tock": 5}
+
+__all__ = ["RESET", "SILENCE", "WRITTEN", "ScriptedNode", "error", "start"]

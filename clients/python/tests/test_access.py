@@ -1,0 +1,206 @@
+"""Logins, denial, TLS, tickets, client certificates, and keys and secrets that change while a client runs."""
+
+import os
+import subprocess
+from pathlib import Path as File
+
+import pytest
+from conftest import assert_nothing_left, until
+
+from distkv_client import (
+    Client,
+    Config,
+    DeniedError,
+    Login,
+    PoolConfig,
+    RetryPolicy,
+    Ticket,
+    Tls,
+    UnavailableError,
+    UsageError,
+)
+from distkv_client.testing import Cluster, binary
+
+FIXTURES = File(os.environ.get("DISTKV_FIXTURES", File(__file__).parents[3] / "tests/fixtures")) / "tls"
+CA = FIXTURES / "ca.pem"
+QUICK = Config(connect_deadline=3.0)
+
+
+def run(*args, stdin=None):
+    """A command of the node's program that must work; what it prints."""
+    done = subprocess.run([binary(), *args], input=stdin, capture_output=True, text=True)
+    assert done.returncode == 0, (args, done.stderr)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def users(tmp_path):
+    """A node on which clients must log in: ann, an admin, and bob, who may read below `open`."""
+    with Cluster(2) as cluster:
+        at = ("--connect", cluster[0].client)
+        for name in ("ann", "bob"):
+            (tmp_path / name).write_text(f"{name}'s secret")
+        run("user", "add", "ann", "--role", "admin", "--new-secret-file", str(tmp_path / "ann"), *at)
+        run("auth", "on", "password", *at)
+        ann = (*at, "--user", "ann", "--secret-file", str(tmp_path / "ann"))
+        for pattern in ("open", "open.#"):
+            run("acl", "set", "readers", pattern, "rxe", *ann)
+        run("user", "add", "bob", "--acl", "readers", "--new-secret-file", str(tmp_path / "bob"), *ann)
+        cluster.ann = ann
+        yield cluster
+
+
+async def test_who_logs_in_may_do_what_its_role_allows(users):
+    admin = Config(login=Login.password("ann", "ann's secret"))
+    async with Client.connect(*users.seeds, config=admin) as client:
+        await client.put("open.x", 1, copies=1)
+        await client.put("shut", 2, copies=1)
+        reader = Config(login=Login.password("bob", "bob's secret"))
+        async with Client.connect(*users.seeds, config=reader) as other:
+            assert await other.get("open.x") == 1
+            for call in (other.get("shut"), other.put("open.x", 2), other.delete("open.x")):
+                with pytest.raises(DeniedError) as caught:
+                    await call
+                assert caught.value.code == "denied" and caught.value.attempts == 1
+            with pytest.raises(DeniedError):
+                await other.watch("shut").next()
+
+
+async def test_nobody_and_wrong_secrets_are_refused_at_once(users):
+    for login in (None, Login.password("ann", "wrong"), Login.password("zoe", "x")):
+        with pytest.raises(DeniedError) as caught:
+            await Client.connect(*users.seeds, config=Config(login=login))
+        assert caught.value.code == "no_access"
+        assert "wrong" not in str(caught.value)
+    assert_nothing_left()
+    assert "secret" not in repr(Login.password("ann", "her secret")).replace("secret=", "")
+
+
+async def test_a_user_that_is_removed_is_refused_from_then_on(users):
+    config = Config(login=Login.password("bob", "bob's secret"), retry=RetryPolicy(total_deadline=2.0))
+    async with Client.connect(users[0].client, config=config) as client:
+        await client.get("open.x", default=None)
+        run("user", "remove", "bob", *users.ann)
+
+        async def refused():
+            try:
+                await client.get("open.x", default=None)
+            except (DeniedError, UnavailableError):
+                return True
+            return False
+
+        await until(refused)
+
+
+async def test_a_secret_that_changes_keeps_the_connections_and_is_needed_for_new_ones(users, tmp_path):
+    config = Config(login=Login.password("ann", "ann's secret"))
+    async with Client.connect(users[0].client, config=config) as client:
+        await client.put("a", 1)
+        (tmp_path / "new").write_text("another secret")
+        run("user", "password", "ann", "--new-secret-file", str(tmp_path / "new"), *users.ann)
+        assert await client.get("a") == 1
+        with pytest.raises(DeniedError):
+            await Client.connect(users[0].client, config=config)
+        changed = Config(login=Login.password("ann", "another secret"))
+        async with Client.connect(users[0].client, config=changed) as other:
+            assert await other.get("a") == 1
+
+
+@pytest.fixture
+def secured():
+    """A node that speaks TLS only."""
+    cert = ("--cert", str(FIXTURES / "node.pem"), "--cert-key", str(FIXTURES / "node.key"))
+    with Cluster(1, *cert, "--client-plaintext", "none") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def both():
+    """A node that speaks TLS, and plain text on its own machine: it greets in plain text first."""
+    cert = ("--cert", str(FIXTURES / "node.pem"), "--cert-key", str(FIXTURES / "node.key"))
+    with Cluster(1, *cert) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("kind", ["secured", "both"])
+async def test_tls_by_a_file_and_by_a_hash(request, kind):
+    cluster = request.getfixturevalue(kind)
+    ticket = Ticket.read(run("ticket", "new", cluster[0].client, "--ca", str(CA)))
+    for tls in (Tls(ca_file=CA), Tls(ca_hash=ticket.ca)):
+        async with Client.connect(cluster[0].client, config=Config(tls=tls)) as client:
+            value = bytes(range(256)) * 8192
+            await client.put("big", value)
+            assert await client.get("big") == value
+            async with client.watch("big") as watch:
+                assert (await watch.next()).value == value
+    async with Client.connect(config=Config(ticket=run("ticket", "new", cluster[0].client, "--ca", str(CA)))) as client:
+        assert await client.get("big") == value
+    assert_nothing_left()
+
+
+async def test_another_ca_is_refused(secured, tmp_path):
+    for tls in (Tls(ca_hash=b"x" * 32),):
+        with pytest.raises(DeniedError, match="another CA|not believed"):
+            await Client.connect(secured[0].client, config=Config(tls=tls))
+    with pytest.raises((DeniedError, UnavailableError)):
+        await Client.connect(secured[0].client, config=QUICK)
+    with pytest.raises(UsageError):
+        Tls(ca_file=tmp_path / "none")
+    with pytest.raises(UsageError):
+        Tls()
+
+
+async def test_a_node_without_tls_is_not_used_with_tls(shared):
+    config = Config(tls=Tls(ca_file=CA), connect_deadline=3.0, pool=PoolConfig(connect_timeout=1.0))
+    with pytest.raises((DeniedError, UnavailableError)):
+        await Client.connect(shared.seeds[0], config=config)
+
+
+async def test_a_ticket_from_the_environment_with_a_user(users, tmp_path, monkeypatch):
+    text = run(
+        "ticket",
+        "new",
+        *users.seeds,
+        "--user",
+        "ann",
+        "--method",
+        "password",
+        "--secret",
+        str(tmp_path / "ann"),
+    )
+    monkeypatch.setenv("DISTKV_TICKET", text)
+    async with Client.connect() as client:
+        await client.put("t", 1)
+        assert (await client.request("auth_info"))["user"] == "ann"
+    (tmp_path / "ticket").write_text(text + "\n")
+    monkeypatch.setenv("DISTKV_TICKET", f"@{tmp_path / 'ticket'}")
+    async with Client.connect() as client:
+        assert await client.get("t") == 1
+
+
+def test_damaged_tickets_are_told(secured):
+    text = run("ticket", "new", "n1", "--ca", str(CA))
+    assert Ticket.read(text).addresses == ("n1",) or Ticket.read(text).addresses == ("n1:27586",)
+    for bad, told in (
+        (text[:-1], "damaged"),
+        ("distkv2.abc", "later version"),
+        ("abc", "no ticket"),
+        ("@/no/file", "file"),
+        ("distkv1.", "damaged"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            Ticket.read(bad)
+
+
+async def test_a_client_certificate_is_presented_where_the_node_asks_for_it(tmp_path):
+    options = ("--cert", str(FIXTURES / "node.pem"), "--cert-key", str(FIXTURES / "node.key"))
+    with Cluster(1, *options, "--client-ca", str(CA)) as cluster:
+        tls = Tls(ca_file=CA, cert_file=FIXTURES / "joe.pem", key_file=FIXTURES / "joe.key")
+        async with Client.connect(cluster[0].client, config=Config(tls=tls)) as client:
+            await client.put("a", 1)
+        made = ("--cert", str(FIXTURES / "joe.pem"), "--cert-key", str(FIXTURES / "joe.key"))
+        text = run("ticket", "new", cluster[0].client, "--ca", str(CA), *made)
+        async with Client.connect(config=Config(ticket=text)) as client:
+            assert await client.get("a") == 1
+    with pytest.raises(UsageError, match="cannot be used"):
+        Tls(ca_file=CA, cert_file=FIXTURES / "joe.pem", key_file=FIXTURES / "node.key")

@@ -1,0 +1,147 @@
+"""Paths against the vectors that the Rust code is tested with, and random ones against themselves."""
+
+import json
+from pathlib import Path as File
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distkv_client import Path, UsageError
+from distkv_client.shard import hash_key, jump_hash
+
+VECTORS = json.loads((File(__file__).parent / "path_text.json").read_text())
+HASHES = json.loads((File(__file__).parent / "hash-vectors.json").read_text())
+
+
+def element(told):
+    kind, *rest = told
+    if kind == "nil":
+        return None
+    value = rest[0]
+    return {
+        "str": lambda: value,
+        "bool": lambda: value,
+        "int": lambda: int(value),
+        "float": lambda: float(value),
+        "bin": lambda: bytes.fromhex(value),
+        "array": lambda: tuple(element(item) for item in value),
+    }[kind]()
+
+
+def path_of(row):
+    return Path(*(element(told) for told in row["elements"]))
+
+
+def test_texts_are_written_and_read_as_in_the_vectors():
+    for row in VECTORS["both"]:
+        assert Path.parse(row["text"]) == path_of(row), row
+        assert str(path_of(row)) == row["text"]
+    for row in VECTORS["read"]:
+        assert Path.parse(row["text"]) == path_of(row), row
+        assert str(path_of(row)) == row["printed"], row
+    for row in VECTORS["written_otherwise"]:
+        assert Path.parse(row["text"]) == path_of(row), row
+        assert str(path_of(row)) == row["text"], row
+
+
+def test_what_is_no_path_is_refused():
+    for text in VECTORS["refused"]:
+        with pytest.raises(UsageError):
+            Path.parse(text)
+            pytest.fail(text)
+
+
+def test_what_differs_from_the_original_differs_as_recorded():
+    for row in VECTORS["differs"]:
+        if row["ours"] is None:
+            with pytest.raises(UsageError):
+                Path.parse(row["text"])
+                pytest.fail(row["text"])
+        else:
+            assert str(Path.parse(row["text"])) == row["ours"], row
+
+
+def test_keys_hash_and_shard_as_elsewhere():
+    assert len(HASHES["keys"]) == 25
+    for row in HASHES["keys"]:
+        number = hash_key(row["key"].encode())
+        assert str(number) == row["xxh64"]
+        assert jump_hash(number, 1024) == row["shard_1024"] == Path(row["key"], "below").shard
+        assert jump_hash(number, 256) == row["shard_256"]
+    for row in HASHES["jump"]:
+        assert jump_hash(int(row["hash"]), 100) == row["buckets_100"]
+        assert jump_hash(int(row["hash"]), 1024) == row["buckets_1024"]
+
+
+def test_other_elements_shard_by_their_bytes():
+    def of(key):
+        return jump_hash(hash_key(key), 1024)
+
+    assert Path(5).shard == of(b"\x05")
+    assert Path(300, True).shard == of(b"\xcd\x01\x2c")
+    assert Path(None, "a").shard == of(b"\xc0")
+    assert Path(b"a", "b").shard == of(b"\xc4\x01a")
+    assert Path(1.5).shard == of(b"\xcb\x3f\xf8\0\0\0\0\0\0")
+    assert Path().shard == Path("").shard == of(b"")
+
+
+def test_true_1_and_1_0_are_three_paths():
+    paths = [Path("a", True), Path("a", 1), Path("a", 1.0)]
+    assert len(set(paths)) == 3
+    assert [str(path) for path in paths] == ["a:t", "a:1", "a:1:.0"]
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [("a", None), (float("nan"),), (1 << 64,), ({},), ("x" * 4096,), tuple(range(65)), ("\ud800",)],
+)
+def test_what_no_node_takes_is_refused(elements):
+    with pytest.raises(UsageError):
+        Path(*elements)
+
+
+def test_arrays_nest_sixteen_levels_deep():
+    def nested(levels):
+        return () if levels == 1 else (nested(levels - 1),)
+
+    path = Path(nested(16))
+    assert Path.parse(str(path)) == path
+    with pytest.raises(UsageError):
+        Path(nested(17))
+
+
+SCALARS = (
+    st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+    | st.binary(max_size=20)
+)
+ITEMS = st.recursive(SCALARS | st.none(), lambda inner: st.lists(inner, max_size=4).map(tuple), max_leaves=6)
+ELEMENTS = st.lists(SCALARS | st.lists(ITEMS, max_size=4).map(tuple), max_size=6)
+
+
+@given(ELEMENTS)
+def test_every_path_reads_back_from_its_text_and_bytes(elements):
+    path = Path(*elements)
+    assert Path.parse(str(path)) == path
+    assert Path.from_bytes(bytes(path)) == path
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_path_or_refused(text):
+    try:
+        path = Path.parse(text)
+    except UsageError:
+        return
+    assert Path.parse(str(path)) == path
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_path_or_refused(data):
+    try:
+        path = Path.from_bytes(data)
+    except UsageError:
+        return
+    assert Path.from_bytes(bytes(path)) == path
