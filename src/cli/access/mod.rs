@@ -2,6 +2,7 @@
 
 pub(super) mod acl;
 pub(super) mod auth;
+mod new_secret;
 pub(super) mod user;
 mod user_ticket;
 pub(super) mod whoami;

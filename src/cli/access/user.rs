@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
+use super::new_secret::NewSecret;
 use super::user_ticket::{self, TicketArgs};
 use super::{METHODS, method_of, users_of};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
 use crate::cli::terminal::output::{Output, Table};
 use crate::client::{Fields, Message};
-use distkv_command::login::read_secret;
 
 /// Users: add, list, change and remove those who may log in
 #[derive(Debug, Clone, Args)]
@@ -40,7 +40,7 @@ pub(in crate::cli) struct UserArgs {
 enum UserCommand {
     /// Add a user
     ///
-    /// A password is read from --new-secret-file, or from standard input. A token is made by the node and printed once, unless there is a --new-secret-file.
+    /// A password is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. A token is made by the node and printed once, unless there is a --new-secret-file.
     #[command(after_help = "\
 Examples:
   distkv-node user add joe --acl lamps --new-secret-file joe.secret
@@ -57,7 +57,7 @@ Examples:
         /// The user's access list; * is all data
         #[arg(long)]
         acl: Option<String>,
-        /// The file with the password or token; - is standard input
+        /// The file with the password or token, made if there is none; - is standard input
         #[arg(long, value_name = "FILE")]
         new_secret_file: Option<PathBuf>,
         #[command(flatten)]
@@ -77,14 +77,14 @@ Examples:
     Show(Named),
     /// Change a user's password
     ///
-    /// It is read from --new-secret-file, or from standard input. Users may change their own.
+    /// It is read from --new-secret-file, or from standard input; if there is no such file, it is made at random and written there. Users may change their own.
     #[command(after_help = "\
 Example:
   distkv-node user password joe --new-secret-file joe.secret")]
     Password {
         /// The user's name
         name: String,
-        /// The file with the new password; - is standard input
+        /// The file with the new password, made if there is none; - is standard input
         #[arg(long, value_name = "FILE", default_value = "-")]
         new_secret_file: PathBuf,
         #[command(flatten)]
@@ -169,10 +169,12 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
             }
             let stdin = PathBuf::from("-");
             let file = new_secret_file.as_ref().or((method == "password").then_some(&stdin));
-            if let Some(file) = file {
-                fields.str("secret", &read_secret(file)?);
+            let secret = file.map(NewSecret::read_or_make).transpose()?;
+            if let Some(secret) = &secret {
+                fields.str("secret", &secret.text);
             }
             let reply = remote.request("auth_set", &fields).await?;
+            secret.into_iter().for_each(NewSecret::keep);
             tell_set(&mut output, name, method, "added", &reply)?;
         }
         UserCommand::List { method, .. } => list(&remote, method.as_deref(), &mut output).await?,
@@ -193,8 +195,10 @@ pub(in crate::cli) async fn run(args: UserArgs) -> Result<(), CliError> {
         }
         UserCommand::Password { name, new_secret_file, .. } => {
             let mut fields = user_fields("password", name);
-            fields.str("secret", &read_secret(new_secret_file)?);
+            let secret = NewSecret::read_or_make(new_secret_file)?;
+            fields.str("secret", &secret.text);
             let reply = remote.request("auth_set", &fields).await?;
+            secret.keep();
             tell_set(&mut output, name, "password", "has a new password", &reply)?;
         }
         UserCommand::Token { name, .. } => {

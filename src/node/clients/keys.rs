@@ -133,9 +133,13 @@ pub(super) fn forget(links: &Links, members: &[MemberInfo], name: &NodeName) -> 
     let member = members.iter().find(|member| member.name == name.as_str());
     let is_gone =
         |state| matches!(state, MemberState::Down | MemberState::Left | MemberState::Away);
-    let is_known = match member {
-        Some(member) => !member.linked && is_gone(member.state),
-        None => keys.reports().iter().any(|report| report.name == *name && !report.is_gone),
+    let reports = keys.reports();
+    let report = reports.iter().find(|report| report.name == *name);
+    let is_known = match (member, report) {
+        // Once is enough.
+        (_, Some(report)) if report.is_gone => false,
+        (Some(member), _) => !member.linked && is_gone(member.state),
+        (None, report) => report.is_some(),
     };
     if is_known {
         keys.forget(name);

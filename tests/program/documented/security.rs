@@ -7,7 +7,7 @@ const N1: &str = "node n1 of network plant";
 pub const ROWS: &[Row] = &[
     // A new network.
     run(0, "distkv-node key new --network plant --to key", &[" of network plant is in key\n"]),
-    hidden(0, "rm -f joe.secret && printf 'a secret of joe\n' > joe.secret"),
+    hidden(0, "rm -f joe.secret new.secret"),
     up(
         0,
         "distkv-node run --key key --name n1 --client 0.0.0.0:27586 --gossip 0.0.0.0:27587 \
@@ -43,7 +43,7 @@ pub const ROWS: &[Row] = &[
     run_to(
         2,
         "distkv-node get site.lamp --connect n2.example.org --user nobody --secret-file joe.secret",
-        &[1],
+        &[3],
         &["there is no user \"nobody\""],
     ),
     // In plain text, nobody from another machine gets anywhere.
@@ -59,7 +59,7 @@ pub const ROWS: &[Row] = &[
     ),
     run(
         0,
-        "distkv-node user password joe --new-secret-file joe.secret",
+        "distkv-node user password joe --new-secret-file new.secret",
         &["joe (password) has a new password"],
     ),
     hidden(2, "distkv-node get site.lamp --ticket @panel.ticket"),

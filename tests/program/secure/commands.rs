@@ -1,5 +1,7 @@
 //! Commands at nodes with a cluster key, as somebody types them who looks after users.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use super::{Keys, copy, program};
 use crate::processes::wait_until;
 
@@ -23,7 +25,7 @@ fn a_command_whose_primary_key_the_node_does_not_have_yet_uses_another_one_of_it
     // A file without any key of the node's gets nowhere.
     let (stranger, _) = keys.make("stranger");
     let (code, said) = whoami(&stranger);
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(3), "{said}");
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn a_user_s_ticket_is_all_that_its_program_needs_and_the_secret_before_is_worthl
     let (code, said) = program(&["ticket", "show", &at_file]);
     assert!(code == Some(0) && said.contains(&keys.network) && said.contains("sha256:"), "{said}");
     let (code, said) = whoami(&["--ticket", by_hand.trim()]);
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(3), "{said}");
 
     // A file that is there is not replaced, and then the secret is not either.
     let (code, said) = as_admin(&["user", "ticket", "robot", "--to", &ticket]);
@@ -87,7 +89,7 @@ fn a_node_that_is_alone_for_too_long_lets_no_user_log_in() {
     n2.kill();
     let said = wait_until("joe cannot log in", || {
         let (code, said) = as_joe();
-        (code == Some(1)).then_some(said)
+        (code != Some(0)).then_some(said)
     });
     assert!(said.contains("(not_ready)") && said.contains("--isolated-logins"), "{said}");
     // An admin can, and is told.
@@ -97,4 +99,31 @@ fn a_node_that_is_alone_for_too_long_lets_no_user_log_in() {
     let back = [&back[..], &["--gossip", "127.0.0.1:0"], &alone].concat();
     let _n2 = crate::processes::NodeProcess::start_in(&keys.network, "n2", &back);
     wait_until("joe is let in again", || (as_joe().0 == Some(0)).then_some(()));
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_made_for_its_owner_only_and_stays_only_if_it_is_taken() {
+    let keys = Keys::new();
+    let (key, _) = keys.make("key");
+    let node = keys.run("n1", &["--key", &key]);
+    let address = node.client.to_string();
+    let secret = keys.path("joe.secret");
+    let add = || {
+        let user = ["user", "add", "joe", "--acl", "*", "--new-secret-file", &secret];
+        program(&[&user[..], &["--connect", &address, "--key", &key]].concat())
+    };
+    let (code, said) = add();
+    assert!(code == Some(0) && said.contains("the secret was made"), "{said}");
+    let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let text = std::fs::read_to_string(&secret).unwrap();
+    assert!(text.trim().len() == 32 && !said.contains(text.trim()), "{said}");
+    let login = ["whoami", "--connect", &address, "--user", "joe", "--secret-file", &secret];
+    let (code, said) = program(&login);
+    assert!(code == Some(0) && said.contains("joe (password)"), "{said}");
+    // There is a joe already: whose secret this would be, nobody would know.
+    std::fs::remove_file(&secret).unwrap();
+    let (code, said) = add();
+    assert_ne!(code, Some(0), "{said}");
+    assert!(!std::fs::exists(&secret).unwrap());
 }

@@ -271,9 +271,9 @@ fn the_secured_demo_s_own_words_show_what_each_may_do() {
     let (code, said) = typed("whoami");
     assert!(code == 0 && said.contains("joe (token), role user"), "{said}");
     let (code, said) = typed("set private.plans");
-    assert!(code == 1 && said.contains("(denied)"), "{said}");
+    assert!(code == 3 && said.contains("(denied)"), "{said}");
     let (code, said) = typed("tree");
-    assert!(code == 1 && said.contains("log in"), "{said}");
+    assert!(code == 3 && said.contains("log in"), "{said}");
     let (code, said) = typed("members");
     assert!(code == 0 && said.contains("secured"), "{said}");
     let (code, said) = typed("acl explain joe");

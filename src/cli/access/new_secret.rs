@@ -1,0 +1,62 @@
+//! A user's new secret: from a file; or, where there is no such file, made at random and kept there.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use distkv_command::login::read_secret;
+
+use crate::cli::error::CliError;
+use crate::cli::files::cannot;
+use crate::rt;
+
+/// Random bytes of a secret that is made; it has twice as many hexadecimal digits.
+const RANDOM_BYTES: usize = 16;
+
+/// See the module.
+pub(super) struct NewSecret {
+    pub(super) text: String,
+    /// The file that was made. It goes again, unless a node has taken the secret.
+    made: Option<PathBuf>,
+}
+
+impl NewSecret {
+    /// Reads the file's first line; `-` is standard input.
+    ///
+    /// # Errors
+    /// The file cannot be read, is empty, or cannot be made.
+    pub(super) fn read_or_make(file: &PathBuf) -> Result<Self, CliError> {
+        let is_missing = file != Path::new("-")
+            && fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        if !is_missing {
+            return Ok(Self { text: read_secret(file)?, made: None });
+        }
+        let bytes: [u8; RANDOM_BYTES] = rt::random_bytes().map_err(|error| {
+            CliError::Failure(format!("the system gives no random bytes: {error}"))
+        })?;
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+        let mut opened = opened.map_err(|error| cannot("write", file, error))?;
+        let secret = Self { text, made: Some(file.clone()) };
+        let written = writeln!(opened, "{}", secret.text).and_then(|()| opened.sync_all());
+        written.map_err(|error| cannot("write", file, error))?;
+        Ok(secret)
+    }
+
+    /// A node has taken it: the file stays, if it was made here, and people are told of it.
+    pub(super) fn keep(mut self) {
+        if let Some(file) = self.made.take() {
+            eprintln!("the secret was made, and is in {}", file.display());
+        }
+    }
+}
+
+impl Drop for NewSecret {
+    fn drop(&mut self) {
+        if let Some(file) = &self.made {
+            // It holds nothing that anybody needs.
+            let _ = fs::remove_file(file);
+        }
+    }
+}
