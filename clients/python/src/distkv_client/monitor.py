@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Union
 
 from .call import Caller
@@ -15,7 +13,7 @@ from .feed import Opened, Search
 from .path import Path
 from .pool import closed_error
 from .retry import ErrorClass, class_of
-from .watch import drop
+from .subscription import Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,55 +39,14 @@ MonitorEvent = Union[TopicMessage, Gap]
 """What a monitor reports."""
 
 
-class Monitor:
+class Monitor(Subscription[MonitorEvent]):
     """A monitor of messages: `async with` it and `async for` over it. In a topic, `+` stands for one element
     and `#`, at the end, for one or more."""
 
     def __init__(self, caller: Caller, topic: Path) -> None:
         self.topic = topic
-        self._caller = caller
         head = Fields().path("topic", topic).head("msg_monitor")
-        self._search = Search(caller, "msg_monitor", topic.shard, head)
-        self._opened: Opened | None = None
-        self._is_begun = False
-        self._work: asyncio.Task[Opened] | None = None
-        self._ended: DistKVError | None = None
-        self._is_closed = False
-        caller.endless.add(self)
-
-    async def __aenter__(self) -> Monitor:
-        await self.begin()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> AsyncIterator[MonitorEvent]:
-        return self
-
-    async def __anext__(self) -> MonitorEvent:
-        if self._is_closed:
-            raise StopAsyncIteration
-        return await self.next()
-
-    @property
-    def node(self) -> str | None:
-        """The node that sends at present, if there is one."""
-        return self._opened.connection.name if self._opened is not None else None
-
-    async def begin(self) -> None:
-        """Begins, if it has not: raises :class:`~distkv_client.errors.DistKVError` if no node could in time."""
-        if self._is_closed:
-            raise UsageError("the monitor was closed")
-        if not self._is_begun:
-            opened = await self._search.first()
-            if self._is_begun or self._is_closed:
-                opened.stream.close()
-                return
-            self._is_begun = True
-            self._opened = opened
+        super().__init__("monitor", caller, Search(caller, "msg_monitor", topic.shard, head))
 
     async def next(self) -> MonitorEvent:
         """The next event; waits as long as necessary. Cancelling loses nothing."""
@@ -129,8 +86,9 @@ class Monitor:
         if work.cancelled() or error is not None:
             self._ended = error if isinstance(error, DistKVError) else closed_error()
             return None
-        self._opened = work.result()
-        return Gap(self._opened.connection.name)
+        opened: Opened = work.result()
+        self._opened = opened
+        return Gap(opened.connection.name)
 
     def _on_error(self, error: TryError) -> None:
         if self._caller.pool.is_closed:
@@ -146,35 +104,6 @@ class Monitor:
         if self._opened is not None:
             self._search.on_lost(self._opened.address)
         self._close_stream()
-
-    def _close_stream(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.stream.close()
-
-    async def aclose(self) -> None:
-        """Ends the monitor."""
-        self._is_closed = True
-        await self._end(UsageError("the monitor was closed"))
-
-    async def client_closed(self) -> None:
-        """The client is closed: whoever waits here is told."""
-        if not self._is_closed:
-            await self._end(closed_error(1))
-
-    async def _end(self, error: DistKVError) -> None:
-        self._ended = self._ended or error
-        work, self._work = self._work, None
-        if work is not None:
-            work.cancel()
-            await asyncio.wait({work})
-            drop(work)
-        self._close_stream()
-
-    def __del__(self) -> None:
-        opened = getattr(self, "_opened", None)
-        if opened is not None and not self._caller.loop.is_closed():
-            self._caller.loop.call_soon_threadsafe(opened.stream.close)
 
 
 def _message_of(message: Message) -> TopicMessage | None:

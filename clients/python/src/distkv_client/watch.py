@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar, Union
 
 from .call import Caller
 from .codec import Fields
 from .convert import convert
-from .errors import DistKVError, ProtocolError, ServerError, TryError, UsageError
-from .feed import Opened, Search
+from .errors import DistKVError, ProtocolError, ServerError, TryError
+from .feed import Search
 from .memory import Look, Memory
 from .model import Entry, Version, entry_of
 from .path import Path
@@ -29,6 +27,7 @@ from .pool import closed_error
 from .retry import ErrorClass, class_of
 from .settle import Settled, settle
 from .stream import Item
+from .subscription import Subscription
 
 DOUBTS_MAX = 4096
 """Most paths of which a watch asks what became of them; with more, it starts over."""
@@ -76,7 +75,7 @@ WatchEvent = Union[Change, UpToDate, Resumed, Restarted]
 """What a watch reports."""
 
 
-class Watch:
+class Watch(Subscription[WatchEvent]):
     """A watch: `async with` it and `async for` over it. Begins with the first of both."""
 
     def __init__(
@@ -94,14 +93,10 @@ class Watch:
         if max_depth is not None:
             fields.add("max_depth", max_depth)
         self.path = path
-        self._caller = caller
-        self._search = Search(caller, "watch", path.shard, fields.head("watch"))
         config = caller.config
         self._memory = Memory(config.watch_paths_max, config.watch_bytes_max)
         self._events: deque[WatchEvent] = deque()
         """What one message, or one answer about doubts, has brought: a bounded number."""
-        self._opened: Opened | None = None
-        self._is_begun = False
         self._is_fetching = True
         self._owes_state = True
         """The state has not arrived completely yet: `UpToDate` must follow."""
@@ -112,47 +107,7 @@ class Watch:
         self._doubts: list[tuple[Path, Version]] = []
         self._doubts_until = 0.0
         self._was_live = False
-        self._work: asyncio.Task[Any] | None = None
-        """A search, or a question about doubts, under way."""
-        self._ended: DistKVError | None = None
-        self._is_closed = False
-        caller.endless.add(self)
-
-    # -- for programs ------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Watch:
-        await self.begin()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> AsyncIterator[WatchEvent]:
-        return self
-
-    async def __anext__(self) -> WatchEvent:
-        if self._is_closed:
-            raise StopAsyncIteration
-        return await self.next()
-
-    @property
-    def node(self) -> str | None:
-        """The node that sends at present, if there is one."""
-        return self._opened.connection.name if self._opened is not None else None
-
-    async def begin(self) -> None:
-        """Begins, if it has not: raises :class:`~distkv_client.errors.DistKVError` if no node could in time."""
-        if self._is_closed:
-            raise UsageError("the watch was closed")
-        if not self._is_begun:
-            opened = await self._search.first()
-            if self._is_begun or self._is_closed:
-                opened.stream.close()
-                return
-            self._is_begun = True
-            self._opened = opened
+        super().__init__("watch", caller, Search(caller, "watch", path.shard, fields.head("watch")))
 
     async def next(self) -> WatchEvent:
         """The next event; waits as long as necessary, also while no node can be reached. Cancelling loses
@@ -166,39 +121,6 @@ class Watch:
                 raise self._ended
             await self._advance()
         return self._events.popleft()
-
-    async def aclose(self) -> None:
-        """Ends the watch."""
-        self._is_closed = True
-        self._ended = self._ended or UsageError("the watch was closed")
-        work, self._work = self._work, None
-        if work is not None:
-            work.cancel()
-            await asyncio.wait({work})
-            drop(work)
-        self._close_stream()
-
-    def __del__(self) -> None:
-        opened, work = getattr(self, "_opened", None), getattr(self, "_work", None)
-        if (opened is None and work is None) or self._caller.loop.is_closed():
-            return
-        # Perhaps in another thread: the collector runs where it wants.
-        soon = self._caller.loop.call_soon_threadsafe
-        if opened is not None:
-            soon(opened.stream.close)
-        if work is not None:
-            soon(work.add_done_callback, drop)
-            soon(work.cancel)
-
-    async def client_closed(self) -> None:
-        """The client is closed: whoever waits here is told."""
-        if not self._is_closed:
-            self._ended = self._ended or closed_error(1)
-            if self._work is not None:
-                self._work.cancel()
-                await asyncio.wait({self._work})
-                drop(self._work)
-            self._close_stream()
 
     # -- its steps ---------------------------------------------------------------------------
 
@@ -377,17 +299,3 @@ class Watch:
         self._doubts = []
         self._owes_state, self._is_silent = True, False
         self._events.append(Restarted())
-
-    def _close_stream(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.stream.close()
-
-
-def drop(work: asyncio.Task[Any]) -> None:
-    """A task's outcome is not wanted: a stream that it has opened is closed."""
-    if work.cancelled() or work.exception() is not None:
-        return
-    result: Any = work.result()
-    if isinstance(result, Opened):
-        result.stream.close()
