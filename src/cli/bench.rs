@@ -28,7 +28,8 @@ depend on what else runs.
 The program `distkv-bench` measures more: propagation, watchers, listings, catch-ups, and \
 other stores.
 
-Exit code: 0 measured, 1 something failed, 2 usage, 130 interrupted.")]
+Exit code: 0 measured, 1 something failed, 2 usage, 3 the node refuses, 6 no node was reached, 7 an \
+answer did not come, 130 interrupted.")]
 pub(super) struct BenchArgs {
     #[command(flatten)]
     load: LoadArgs,

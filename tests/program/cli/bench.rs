@@ -200,7 +200,7 @@ fn what_cannot_be_measured_is_told() {
         (&["--reads", "90"], 2, "from 0 to 1"),
         (&["--value", "1G"], 2, "--value must be"),
         (&["--target", "a b"], 2, "--target"),
-        (&["--target", "127.0.0.1:1"], 1, "cannot connect to 127.0.0.1:1"),
+        (&["--target", "127.0.0.1:1"], 6, "cannot connect to 127.0.0.1:1"),
         (&["watchers", "--count", "0"], 2, "--count must be"),
         (&["propagation", "--watch", "x y"], 2, "--watch"),
     ] {

@@ -66,7 +66,8 @@ depend on what else runs.
 Where nodes are started (`compare`, `catch-up`), that is the `distkv-node` beside this \
 program, or else the one in PATH.
 
-Exit code: 0 measured, 1 something failed, 2 usage, 130 interrupted.")]
+Exit code: 0 measured, 1 something failed, 2 usage, 3 a node refuses, 6 no node was reached, 7 an \
+answer did not come, 130 interrupted.")]
 struct Cli {
     #[command(subcommand)]
     what: Option<What>,
