@@ -52,7 +52,12 @@ pub(super) async fn run(args: &RotateArgs, remote_args: &RemoteArgs) -> Result<(
     if args.remove_old {
         rotation.remove(new, &old).await?;
     }
-    rotation.end(new, &old)
+    // Somebody else may have begun another rotation, on the other side of a split, say.
+    let unused = match Plan::of(&View::ask(&rotation.remote).await?)?.next {
+        Next::GoOn(id) if id != new => Some(id),
+        _ => None,
+    };
+    rotation.end(new, &old, unused)
 }
 
 /// Where a rotation stands.
@@ -229,36 +234,54 @@ impl Rotation<'_> {
         Ok(())
     }
 
-    fn end(mut self, new: KeyId, old: &[KeyId]) -> Result<(), CliError> {
+    fn end(mut self, new: KeyId, old: &[KeyId], unused: Option<KeyId>) -> Result<(), CliError> {
         let (removed, missing) = (self.args.remove_old, &self.missing);
         let ids = old.iter().map(ToString::to_string).collect::<Vec<_>>();
         self.output.either(
-            || json!({"key": new.to_string(), "old": ids, "removed": removed, "missing": missing}),
-            || end_text(new, &ids, removed, missing),
+            || {
+                json!({
+                    "key": new.to_string(), "old": ids, "removed": removed, "missing": missing,
+                    "not_in_use": unused.map(|id| id.to_string()),
+                })
+            },
+            || end_text(new, &ids, removed, missing, unused),
         )?;
         self.output.flush()
     }
 }
 
-fn end_text(new: KeyId, old: &[String], removed: bool, missing: &[String]) -> String {
+fn end_text(
+    new: KeyId,
+    old: &[String],
+    removed: bool,
+    missing: &[String],
+    unused: Option<KeyId>,
+) -> String {
     let mut text = match missing {
         [] => format!("all nodes use key {new}"),
         _ => format!("key {new} is in use, but not everywhere: {}", missing.join("; ")),
     };
     if removed || old.is_empty() {
-        text.push_str(match missing {
-            [] => ", and no other is left",
+        text.push_str(match (missing, unused) {
+            ([], None) => ", and no other is left",
+            ([], Some(_)) => "",
             _ => ". The old key is removed: who has no other is shut out until it gets the new key file by hand",
         });
-        return text;
+    } else {
+        text.push_str(match missing {
+            [] => "; the old key still opens what is sealed with it, and logs in. When nobody needs it any more, type:",
+            _ => ". Who is missing is handed it when it is back, while the old key is there. Later, type:",
+        });
+        for id in old {
+            text.push_str("\n  distkv-node key remove ");
+            text.push_str(id);
+        }
     }
-    text.push_str(match missing {
-        [] => "; the old key still opens what is sealed with it, and logs in. When nobody needs it any more, type:",
-        _ => ". Who is missing is handed it when it is back, while the old key is there. Later, type:",
-    });
-    for id in old {
-        text.push_str("\n  distkv-node key remove ");
-        text.push_str(id);
+    if let Some(id) = unused {
+        text.push_str(&format!(
+            "\nkey {id} was added by somebody else, and is not in use: `distkv-node key rotate` goes on with it, \
+             `distkv-node key remove {id}` takes it back"
+        ));
     }
     text
 }
@@ -285,4 +308,22 @@ fn prepared(path: &Path, view: &View) -> Result<Key, CliError> {
     let key = random_key()?;
     change_own(path, |ring| ring.add(key.clone()))?;
     Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_says_what_is_left_and_nothing_else() {
+        let (new, other) = (KeyId([1; 4]), KeyId([2; 4]));
+        let none: [String; 0] = [];
+        let alone = end_text(new, &none, true, &none, None);
+        assert_eq!(alone, "all nodes use key 01010101, and no other is left");
+        let two = end_text(new, &none, true, &none, Some(other));
+        assert!(!two.contains("no other") && two.contains("key remove 02020202"), "{two}");
+        let old = [String::from("03030303")];
+        let later = end_text(new, &old, false, &none, Some(other));
+        assert!(later.contains("key remove 03030303\n") && later.contains("02020202"), "{later}");
+    }
 }

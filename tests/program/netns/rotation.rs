@@ -85,6 +85,8 @@ fn a_key_is_not_used_before_both_sides_of_a_split_have_it_and_then_no_write_is_l
         cluster.hosts.mend();
         cluster
             .wait("all are linked and up", |cluster| (0..4).all(|n| cluster.peers(n).len() == 3));
+        // Each side's key is handed to the other: the command that ends this must know of both.
+        cluster.wait("all have both keys", |_| files.iter().all(|file| keys_of(file).0 == 3));
         let (code, said) = rotate(0, "60s");
         assert_eq!(code, Some(0), "{said}");
         let (written, count) = writers.stop();
