@@ -90,13 +90,13 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         undoing = carried.await;
     }
     let kept = kept.len() as u64;
+    let (restored, set) = match args.dry_run {
+        true => (undone.len() as u64, "would be set"),
+        false => (done.set, "set"),
+    };
     let text = || {
-        let (set, at) = (count_of(done.set, "entry", "entries"), show_time(args.at));
-        let mut text = format!("{set} set as of {at}, {kept} changed later and kept");
-        if args.dry_run {
-            let count = count_of(undone.len() as u64, "entry", "entries");
-            text = format!("{count} would be set as of {at}, {kept} changed later and kept");
-        }
+        let (count, at) = (count_of(restored, "entry", "entries"), show_time(args.at));
+        let mut text = format!("{count} {set} as of {at}, {kept} changed later and kept");
         if remembered == 0 {
             text.push_str("; nothing was there at that moment");
         }
@@ -104,9 +104,8 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
     };
     output.either(
         || {
-            let would = if args.dry_run { undone.len() as u64 } else { done.set };
             json!({
-                "restored": would, "kept": kept, "changed_meanwhile": done.changed,
+                "restored": restored, "kept": kept, "changed_meanwhile": done.changed,
                 "dry_run": args.dry_run,
             })
         },
