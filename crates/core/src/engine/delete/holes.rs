@@ -72,3 +72,61 @@ impl Engine {
         self.delete.holes.to_ask.remove(&link);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Config, Input, Outbox};
+    use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick, Tock};
+    use crate::model::seen::Mark;
+    use crate::model::tick_set::TickSet;
+    use crate::protocol::peer::{Digest, PeerMessage, Unnamed};
+
+    const LINK: LinkId = LinkId(1);
+
+    fn id(name: &str) -> NodeId {
+        NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) }
+    }
+
+    /// A node that lacks the first of two ticks, has asked all for it, and has waited for long enough.
+    fn asked_all() -> (Engine, Event, Millis) {
+        let mut engine = Engine::new(Config::new(id("b"), 1));
+        engine.handle(Input::Found, 0, &mut Outbox::new());
+        engine.handle(Input::LinkUp { link: LINK, peer: id("p") }, 0, &mut Outbox::new());
+        let node = engine.replica.intern(&id("c")).unwrap();
+        let event = |tick| Event { node, tick: Tick::new(tick).unwrap() };
+        engine.replica.account_for(event(2));
+        let holes = engine.replica.seen().holes();
+        engine.delete.holes = HoleWatch { holes, since: 0, to_ask: BTreeSet::new() };
+        let now = engine.delete.settings.lost_after_ms;
+        (engine, event(1), now)
+    }
+
+    #[test]
+    fn a_hole_is_lost_when_nobody_who_was_asked_has_it_and_some_time_is_over() {
+        let (mut engine, event, now) = asked_all();
+        assert_eq!(engine.look_at_holes(now - 1), Holes::Open);
+        assert_eq!(engine.look_at_holes(now), Holes::Closed);
+        engine.peers.get_mut(LINK).unwrap().seen.insert(event);
+        assert_eq!(engine.look_at_holes(now), Holes::Open, "somebody has it now");
+    }
+
+    #[test]
+    fn no_hole_is_lost_while_a_catch_up_may_fill_it() {
+        let (mut engine, _, now) = asked_all();
+        let digest = Digest {
+            ready: true,
+            tock: Tock::default(),
+            mark: Mark::default(),
+            seen: vec![(id("d"), TickSet::range(1, 2).unwrap())],
+            unnamed: Unnamed::Unsaid,
+            contents: None,
+        };
+        let messages = vec![PeerMessage::Digest(digest)];
+        engine.handle(Input::Messages { link: LINK, messages }, now, &mut Outbox::new());
+        assert_eq!(engine.look_at_holes(now), Holes::Closed);
+        engine.handle(Input::Tick, now + 1_000, &mut Outbox::new());
+        assert!(!engine.repair.is_idle());
+        assert_eq!(engine.look_at_holes(now + 1_000), Holes::Open);
+    }
+}

@@ -3,12 +3,12 @@
 
 use super::net::{Net, SAY_FOR_MS};
 use super::write;
-use crate::engine::delete::{DeleteSettings, store_after_renewal};
+use crate::engine::delete::{DeleteSettings, Retirement, store_after_renewal};
 use crate::engine::*;
 use crate::model::group::{GroupConfig, Member, RoundId};
 use crate::model::ids::{NodeId, NodeName};
 use crate::model::limits::MARK_COMPONENTS_WARN;
-use crate::model::mark::{Component, Lineage};
+use crate::model::mark::{Component, Implied, Lineage};
 use crate::model::seen::{SeenById, export_seen};
 use crate::model::seen_sum::SeenSum;
 use crate::model::tick_set::TickSet;
@@ -330,6 +330,176 @@ fn who_has_not_applied_the_purge_that_a_list_came_with_decides_nothing() {
     b.pass(DeleteSettings::default().takeover_after_ms + 30_000);
     b.persisted();
     assert_eq!(b.engine.tree().tombstone_len(), 0);
+}
+
+/// As above, but a node is here that has applied that purge.
+#[test]
+fn a_list_whose_purge_somebody_here_has_applied_is_not_made_anew() {
+    let mut b = with_tombstone();
+    let patience = DeleteSettings { takeover_after_ms: 10_000, ..DeleteSettings::default() };
+    b.engine.set_delete_patience(&patience);
+    let reached = Tock::new(9).unwrap();
+    let config = GroupConfig::new(4, lineage(), vec![member("b", STORE)]).unwrap();
+    let config = Some(config.from_purge_on(Component::new(reached, None)));
+    b.hear(PeerMessage::Group(GroupHello { member: member("a", 1), config, implied: Vec::new() }));
+    b.hear(PeerMessage::Digest(Digest {
+        ready: true,
+        tock: Tock::default(),
+        mark: Mark::from_components([(lineage(), reached)]),
+        seen: Vec::new(),
+        unnamed: Unnamed::Unsaid,
+        contents: None,
+    }));
+    b.pass(30_000);
+    assert_eq!(b.engine.group().unwrap().lineage, lineage());
+    b.handle(Input::LinkDown { link: LINK });
+    b.pass(11_000);
+    assert_ne!(b.engine.group().unwrap().lineage, lineage(), "nobody is here now");
+}
+
+#[test]
+fn a_peer_speaks_for_itself_only() {
+    let mut b = Alone::new(3_000);
+    let hello =
+        |name: &str| GroupHello { member: member(name, 3), config: None, implied: Vec::new() };
+    b.hear(PeerMessage::Group(hello("z")));
+    assert_eq!(b.engine.group_view(b.now).left_out, []);
+    b.hear(PeerMessage::Group(hello("a")));
+    assert_eq!(b.engine.group_view(b.now).left_out.len(), 1, "with another directory");
+}
+
+#[test]
+fn what_may_be_left_out_of_marks_is_noted_for_the_log() {
+    let mut b = Alone::new(3_000);
+    let implied = vec![Implied {
+        lineage: Lineage(None),
+        component: Component::new(Tock::new(1).unwrap(), None),
+        by: lineage(),
+        at: Component::new(Tock::new(2).unwrap(), None),
+    }];
+    let hello = GroupHello { member: member("a", 1), config: None, implied };
+    for is_news in [true, false] {
+        let messages = vec![PeerMessage::Group(hello.clone())];
+        let mut out = Outbox::new();
+        b.engine.handle(Input::Messages { link: LINK, messages }, b.now, &mut out);
+        assert_eq!(out.drain().any(|output| matches!(output, Output::Knowledge)), is_news);
+    }
+}
+
+#[test]
+fn only_the_end_of_its_own_link_ends_a_proposal_and_an_agreement() {
+    let other = LinkId(2);
+    for ended in [LINK, other] {
+        let mut b = with_tombstone();
+        b.handle(Input::LinkUp { link: other, peer: id("x") });
+        let mut proposal = b.proposal(3, 1, 2);
+        b.hear(PeerMessage::Propose(proposal.clone()));
+        b.handle(Input::LinkDown { link: ended });
+        b.persisted();
+        let expected = if ended == other { vec!["agree"] } else { vec![] };
+        assert_eq!(b.said(), expected);
+
+        let mut b = with_tombstone();
+        b.handle(Input::LinkUp { link: other, peer: id("x") });
+        proposal.pair.seen.push((id("c"), TickSet::range(1, 2).unwrap()));
+        b.hear(PeerMessage::Propose(proposal));
+        b.handle(Input::LinkDown { link: ended });
+        let c = b.engine.replica.intern(&id("c")).unwrap();
+        b.engine.replica.account_for(Event { node: c, tick: Tick::new(1).unwrap() });
+        b.pass(TICK_INTERVAL_MS);
+        assert_eq!(b.persisting.len(), expected.len());
+    }
+}
+
+#[test]
+fn a_restart_carries_out_a_change_of_the_list_that_was_decided() {
+    let mut b = Alone::new(3_000);
+    let other = LinkId(2);
+    b.handle(Input::LinkUp { link: other, peer: id("c") });
+    let hello = GroupHello { member: member("c", 3), config: None, implied: Vec::new() };
+    let digest = Digest {
+        ready: true,
+        tock: Tock::default(),
+        mark: Mark::default(),
+        seen: Vec::new(),
+        unnamed: Unnamed::Unsaid,
+        contents: None,
+    };
+    let messages = vec![PeerMessage::Group(hello), PeerMessage::Digest(digest)];
+    b.handle(Input::Messages { link: other, messages });
+    let own = b.coordinates();
+    assert_eq!(own.next.as_ref().map(|next| next.members().len()), Some(3));
+    for member in [member("a", 1), member("c", 3)] {
+        b.hear(PeerMessage::Agree { round: own.round.clone(), member });
+    }
+    assert_eq!(b.persisting.len(), 1);
+    let image = b.engine.image();
+    let again = NodeId { incarnation: Incarnation(2), ..id("b") };
+    let restored = Engine::restore(Config::new(again, 1), &image, &mut Outbox::new()).unwrap();
+    assert_eq!(restored.group(), own.next.as_ref());
+}
+
+#[test]
+fn who_is_taken_off_the_list_coordinates_no_more_though_it_is_still_elected() {
+    let mut b = with_tombstone();
+    b.coordinates();
+    assert!(b.engine.is_elected_coordinator());
+    let config = GroupConfig::new(4, lineage(), vec![member("a", 1)]);
+    b.said();
+    b.hear(PeerMessage::Group(GroupHello { member: member("a", 1), config, implied: Vec::new() }));
+    b.pass(20_000);
+    assert_eq!(b.said(), [""; 0]);
+}
+
+#[test]
+fn who_leaves_for_good_waits_until_all_who_are_here_have_confirmed_it() {
+    let mut b = Alone::new(3_000);
+    let other = LinkId(2);
+    b.handle(Input::LinkUp { link: other, peer: id("c") });
+    let says = |b: &mut Alone, link, name: &str, store, config| {
+        let hello = GroupHello { member: member(name, store), config, implied: Vec::new() };
+        let messages = vec![PeerMessage::Group(hello)];
+        b.handle(Input::Messages { link, messages });
+    };
+    let all = [member("a", 1), member("b", STORE), member("c", 3)];
+    says(&mut b, other, "c", 3, GroupConfig::new(4, lineage(), all.to_vec()));
+    b.engine.begin_retirement(&mut Outbox::new()).unwrap();
+    let own = b.coordinates();
+    for member in [member("a", 1), member("c", 3)] {
+        b.hear(PeerMessage::Agree { round: own.round.clone(), member });
+    }
+    b.persisted();
+    let spreading = |unconfirmed: &[&str]| {
+        let unconfirmed = unconfirmed.iter().map(|name| id(name).name).collect();
+        Some(Retirement::Spreading { unconfirmed, unshared: 0 })
+    };
+    let list = b.engine.group().cloned();
+    assert_eq!(b.engine.retirement(), spreading(&["a", "c"]));
+    says(&mut b, LINK, "a", 1, list.clone());
+    assert_eq!(b.engine.retirement(), spreading(&["c"]));
+    says(&mut b, other, "c", 3, list);
+    assert_eq!(b.engine.retirement(), Some(Retirement::Done));
+}
+
+#[test]
+fn who_has_left_for_good_agrees_to_lists_without_it_only() {
+    let mut b = with_tombstone();
+    b.engine.begin_retirement(&mut Outbox::new()).unwrap();
+    let own = b.coordinates();
+    b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
+    b.persisted();
+    let list = b.engine.group().unwrap().clone();
+    assert_eq!(list.members(), [member("a", 1)]);
+    b.said();
+    let from = b.engine.mark().component(&lineage());
+    for (other, answer) in [(member("b", STORE), "disagree"), (member("c", 3), "agree")] {
+        let mut proposal = b.proposal(list.version, 7, own.pair.to.get() + 1);
+        proposal.pair.from = from.clone();
+        proposal.next = GroupConfig::new(list.version + 1, lineage(), vec![member("a", 1), other]);
+        b.hear(PeerMessage::Propose(proposal));
+        b.persisted();
+        assert_eq!(b.said(), [answer]);
+    }
 }
 
 #[test]
