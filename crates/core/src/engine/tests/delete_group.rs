@@ -310,6 +310,18 @@ fn a_node_that_renews_itself_is_another_member() {
 }
 
 #[test]
+fn a_round_of_the_life_before_keeps_nobody_from_agreeing() {
+    let mut b = with_tombstone();
+    b.coordinates();
+    b.handle(Input::Renewed { incarnation: Incarnation(99) });
+    b.said();
+    let proposal = b.proposal(3, 1, 2);
+    b.hear(PeerMessage::Propose(proposal));
+    b.persisted();
+    assert_eq!(b.said(), ["agree"]);
+}
+
+#[test]
 fn who_has_not_applied_the_purge_that_a_list_came_with_decides_nothing() {
     let mut b = with_tombstone();
     let since = Component::new(
@@ -440,7 +452,7 @@ fn a_restart_carries_out_a_change_of_the_list_that_was_decided() {
 }
 
 #[test]
-fn who_is_taken_off_the_list_coordinates_no_more_though_it_is_still_elected() {
+fn who_is_taken_off_the_list_coordinates_no_more() {
     let mut b = with_tombstone();
     b.coordinates();
     assert!(b.engine.is_elected_coordinator());
