@@ -112,18 +112,18 @@ impl Alone {
         said
     }
 
+    /// What it says when a client changes something, and the change's frame.
     fn write(&mut self, path: &str) -> (Said, Arc<[u8]>) {
         let mut out = Outbox::new();
         self.engine.write(write(path, Some(&[1])), false, &mut out).unwrap();
-        let outputs: Vec<Output> = out.drain().collect();
-        let frames = outputs.iter().filter_map(|output| match output {
-            Output::Broadcast { frame } | Output::Multicast { frame, .. } => Some(frame),
-            _ => None,
-        });
-        let frame = Arc::clone(frames.last().unwrap());
-        let mut out = Outbox::new();
-        outputs.into_iter().for_each(|output| out.push(output));
-        (self.said(out), frame)
+        let (mut outputs, mut frames) = (Outbox::new(), Vec::new());
+        for output in out.drain() {
+            if let Output::Broadcast { frame } | Output::Multicast { frame, .. } = &output {
+                frames.push(Arc::clone(frame));
+            }
+            outputs.push(output);
+        }
+        (self.said(outputs), frames.pop().unwrap())
     }
 
     fn lazy(&self) -> usize {
