@@ -272,3 +272,117 @@ pub struct ChainTicks {
     /// In the chains of tombstones.
     pub deleted: TickSets,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::batch::write_one;
+    use crate::engine::{Config, Input, Outbox};
+    use crate::model::ids::Incarnation;
+    use crate::replica::write::Write;
+
+    fn write(engine: &mut Engine, path: &str, value: Option<&[u8]>) {
+        let write = Write::new(path.parse::<Path>().unwrap(), value);
+        write_one(engine, write, false, &mut Outbox::new()).unwrap();
+    }
+
+    fn event(node: NodeIndex, tick: u64) -> Event {
+        Event { node, tick: Tick::new(tick).unwrap() }
+    }
+
+    /// Node `b` in its second life, which has made changes, as has its first one. Of a node `c` it has
+    /// heard, and has nothing; of `d`, behind it, it has accounted for two ticks whose entries are gone.
+    fn view() -> (StateView, [NodeIndex; 4]) {
+        let id = |name: &str, incarnation| NodeId {
+            name: NodeName::new(name).unwrap(),
+            incarnation: Incarnation(incarnation),
+        };
+        let mut engine = Engine::new(Config::new(id("b", 1), 1));
+        engine.handle(Input::Found, 0, &mut Outbox::new());
+        for path in ["k", "k", "old"] {
+            write(&mut engine, path, Some(&[1]));
+        }
+        let before = engine.own();
+        engine.handle(Input::Renewed { incarnation: Incarnation(2) }, 0, &mut Outbox::new());
+        write(&mut engine, "k", Some(&[2]));
+        write(&mut engine, "gone", Some(&[2]));
+        write(&mut engine, "gone", None);
+        let [c, d] = ["c", "d"].map(|name| engine.replica.intern(&id(name, 1)).unwrap());
+        for tick in [1, 2] {
+            engine.replica.account_for(event(d, tick));
+        }
+        (engine.view(), [before, engine.own(), c, d])
+    }
+
+    fn sets<const N: usize>(sets: [(NodeIndex, &[u64]); N]) -> TickSets {
+        let set = |ticks: &[u64]| ticks.iter().filter_map(|tick| Tick::new(*tick)).collect();
+        sets.into_iter().map(|(node, ticks)| (node, set(ticks))).collect()
+    }
+
+    #[test]
+    fn nodes_come_with_the_last_tick_that_was_heard_of_without_those_left_out() {
+        let (view, [before, own, c, d]) = view();
+        let nodes: Vec<(NodeIndex, u64)> = view
+            .nodes(&BTreeSet::new())
+            .into_iter()
+            .map(|(node, tick)| (node, tick.map_or(0, Tick::get)))
+            .collect();
+        assert_eq!(nodes, [(before, 3), (own, 3), (c, 0), (d, 2)]);
+        assert_eq!(view.nodes(&BTreeSet::new())[2].1, None, "it never wrote");
+        let left: Vec<NodeIndex> =
+            view.nodes(&BTreeSet::from([own, d])).into_iter().map(|(node, _)| node).collect();
+        assert_eq!(left, [before, c]);
+    }
+
+    #[test]
+    fn lives_that_are_over_are_all_but_the_own_those_that_are_here_and_those_with_missing_ticks() {
+        let (mut view, [before, own, c, d]) = view();
+        assert_eq!(view.over(), BTreeSet::from([before, c, d]));
+        view.members.push(c);
+        view.heard.insert(event(d, 3));
+        assert_eq!(view.over(), BTreeSet::from([before]));
+        view.own = before;
+        assert_eq!(view.over(), BTreeSet::from([own]));
+    }
+
+    #[test]
+    fn missing_ticks_are_those_heard_of_only_and_nothing_else_is_listed() {
+        let (mut view, [.., d]) = view();
+        assert_eq!(view.missing(), TickSets::new());
+        view.heard.insert(event(d, 4));
+        assert_eq!(view.missing(), sets([(d, &[3, 4])]));
+    }
+
+    #[test]
+    fn what_stands_in_chains_and_what_does_not() {
+        let (view, [before, own, _, d]) = view();
+        assert_eq!(view.standing(), BTreeSet::from([before, own]));
+        let chains = view.chain_ticks();
+        assert_eq!(chains.present, sets([(before, &[2, 3]), (own, &[1, 3])]));
+        assert_eq!(chains.deleted, sets([(own, &[3])]));
+        assert_eq!(view.superseded(&chains), sets([(before, &[1]), (own, &[2]), (d, &[1, 2])]));
+    }
+
+    #[test]
+    fn an_entry_is_found_by_each_event_of_its_chain() {
+        let (view, [before, own, _, d]) = view();
+        let path = |event| view.by_event(event).map(|(path, _)| path.to_string());
+        assert_eq!(path(event(own, 1)), Some("k".into()));
+        assert_eq!(path(event(before, 2)), Some("k".into()));
+        assert_eq!(path(event(before, 3)), Some("old".into()));
+        assert_eq!(
+            (path(event(before, 1)), path(event(d, 1)), path(event(d, 9))),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn the_ticks_of_a_node_are_those_in_chains_or_on_top_of_them() {
+        let (view, [before, own, ..]) = view();
+        let ticks = |nodes: &[NodeIndex], current| -> Vec<u64> {
+            view.ticks_of(nodes, current).ranges().flat_map(|(from, to)| from..to).collect()
+        };
+        assert_eq!((ticks(&[before], false), ticks(&[before], true)), (vec![2, 3], vec![3]));
+        assert_eq!((ticks(&[own], false), ticks(&[own], true)), (vec![1, 3], vec![1, 3]));
+    }
+}

@@ -180,7 +180,8 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Config;
+    use crate::engine::delete::DeleteSettings;
+    use crate::engine::{Config, Input};
     use crate::model::ids::{Event, Incarnation, NodeName};
     use crate::model::mark::{Component, Lineage};
     use crate::model::seen::Seen;
@@ -238,5 +239,72 @@ mod tests {
         // What this node has seen besides nobody has agreed on: its tombstones must stay.
         assert_eq!(v.get(c), TickSet::range(1, 2).as_ref());
         assert_eq!(v.get(d), TickSet::range(1, 3).as_ref());
+    }
+
+    /// A node that has applied a purge at tock 1 and one at tock 2, with a peer; V has what `c` made.
+    fn applied_twice(settings: DeleteSettings) -> (Engine, NodeIndex) {
+        let id =
+            |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        let config = Config { delete: settings, ..Config::new(id("b"), 1) };
+        let mut engine = Engine::new(config);
+        engine.handle(Input::Found, 0, &mut Outbox::new());
+        engine.handle(Input::LinkUp { link: LINK, peer: id("p") }, 0, &mut Outbox::new());
+        let c = engine.replica.intern(&id("c")).unwrap();
+        for tick in [1, 3] {
+            engine.replica.account_for(Event { node: c, tick: Tick::new(tick).unwrap() });
+            let pair = engine.replica.empty_pair(&Lineage::default(), None).unwrap();
+            engine.apply_pair(pair, &mut Outbox::new());
+        }
+        (engine, c)
+    }
+
+    const LINK: LinkId = LinkId(1);
+
+    /// How many announcements a peer is offered that stands at the beginning.
+    fn offered(engine: &mut Engine) -> Option<usize> {
+        let mut out = Outbox::new();
+        let is_offered =
+            engine.offer_announcements(LINK, &Mark::default(), &BTreeMap::new(), &mut out);
+        is_offered.then(|| out.drain().count())
+    }
+
+    #[test]
+    fn so_many_announcements_are_kept() {
+        let kept = |kept_max| {
+            let settings = DeleteSettings { kept_max, ..DeleteSettings::default() };
+            let kept: Vec<u64> =
+                applied_twice(settings).0.applied_pairs().map(|p| p.to.get()).collect();
+            kept
+        };
+        assert_eq!((kept(2), kept(1)), (vec![1, 2], vec![2]));
+    }
+
+    #[test]
+    fn who_has_seen_v_is_offered_what_it_missed_if_that_is_little() {
+        let (mut engine, c) = applied_twice(DeleteSettings::default());
+        assert_eq!(offered(&mut engine), None, "it cannot apply them");
+        let theirs = &mut engine.peers.get_mut(LINK).unwrap().seen;
+        theirs.insert(Event { node: c, tick: Tick::new(1).unwrap() });
+        assert_eq!(offered(&mut engine), None, "nor the second one");
+        let theirs = &mut engine.peers.get_mut(LINK).unwrap().seen;
+        theirs.insert(Event { node: c, tick: Tick::new(3).unwrap() });
+        assert_eq!(offered(&mut engine), Some(2));
+        engine.config.lists.list.ranges = 5;
+        assert_eq!(offered(&mut engine), Some(2), "two items, and three");
+        engine.config.lists.list.ranges = 4;
+        assert_eq!(offered(&mut engine), None, "it asks for the data instead");
+    }
+
+    #[test]
+    fn an_announcement_that_came_true_otherwise_waits_no_more() {
+        let id = NodeId { name: NodeName::new("b").unwrap(), incarnation: Incarnation(1) };
+        let mut engine = Engine::new(Config::new(id, 1));
+        let pair = announced(&mut engine, 5);
+        engine.on_announce(&pair, &mut Outbox::new());
+        assert_eq!(engine.delete.waiting.len(), 1);
+        let reached = [(Lineage::default(), Tock::new(5).unwrap())];
+        engine.replica.raise_mark_early(&Mark::from_components(reached));
+        engine.retry_waiting(&mut Outbox::new());
+        assert!(engine.delete.waiting.is_empty());
     }
 }

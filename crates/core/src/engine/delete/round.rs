@@ -356,3 +356,28 @@ fn participants(config: &GroupConfig, next: Option<&GroupConfig>) -> BTreeSet<Me
     all.extend(next.into_iter().flat_map(GroupConfig::members).cloned());
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Config, Input};
+    use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick};
+
+    #[test]
+    fn a_hole_that_nobody_fills_holds_rounds_up_as_long_as_somebody_has_what_is_missing() {
+        let id =
+            |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        let mut engine = Engine::new(Config::new(id("b"), 1));
+        engine.handle(Input::Found, 0, &mut Outbox::new());
+        let node = engine.replica.intern(&id("c")).unwrap();
+        let event = |tick| Event { node, tick: Tick::new(tick).unwrap() };
+        engine.replica.account_for(event(2));
+        assert_eq!(engine.look_at_holes(0), Holes::Open);
+        let (link, late) = (LinkId(1), engine.delete.settings.lost_after_ms);
+        engine.handle(Input::LinkUp { link, peer: id("p") }, 0, &mut Outbox::new());
+        assert_eq!(engine.look_at_holes(late - 1), Holes::Open);
+        assert_eq!(engine.look_at_holes(late), Holes::Closed);
+        engine.peers.get_mut(link).unwrap().seen.insert(event(1));
+        assert_eq!(engine.look_at_holes(late), Holes::Open);
+    }
+}

@@ -566,7 +566,10 @@ mod tests {
         assert!(!origins.0.contains_key(&id(0)));
         let mut live = Live::default();
         let event = |tick| Event { node: NodeIndex(0), tick: Tick::new(tick).unwrap() };
-        (1..=LIVE_MAX as u64 + 9).for_each(|tick| live.note(event(tick), None));
+        (1..=LIVE_MAX as u64 + 9).for_each(|tick| {
+            live.note(event(tick), None);
+            live.note(event(tick), Some(LinkId(1)));
+        });
         assert_eq!((live.from.len(), live.order.len()), (LIVE_MAX, LIVE_MAX));
     }
 }

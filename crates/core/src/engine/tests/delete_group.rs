@@ -1,14 +1,12 @@
 //! Replication rule 7, one clause at a time: a member and a coordinator, each alone with what a peer says.
-//! And the list in networks in memory: restarts, handing over, nodes that come with data.
 
-use super::net::{Net, SAY_FOR_MS};
 use super::write;
-use crate::engine::delete::{DeleteSettings, store_after_renewal};
+use crate::engine::delete::{DeleteSettings, Retirement, store_after_renewal};
 use crate::engine::*;
 use crate::model::group::{GroupConfig, Member, RoundId};
 use crate::model::ids::{NodeId, NodeName};
 use crate::model::limits::MARK_COMPONENTS_WARN;
-use crate::model::mark::{Component, Lineage};
+use crate::model::mark::{Component, Implied, Lineage};
 use crate::model::seen::{SeenById, export_seen};
 use crate::model::seen_sum::SeenSum;
 use crate::model::tick_set::TickSet;
@@ -310,6 +308,18 @@ fn a_node_that_renews_itself_is_another_member() {
 }
 
 #[test]
+fn a_round_of_the_life_before_keeps_nobody_from_agreeing() {
+    let mut b = with_tombstone();
+    b.coordinates();
+    b.handle(Input::Renewed { incarnation: Incarnation(99) });
+    b.said();
+    let proposal = b.proposal(3, 1, 2);
+    b.hear(PeerMessage::Propose(proposal));
+    b.persisted();
+    assert_eq!(b.said(), ["agree"]);
+}
+
+#[test]
 fn who_has_not_applied_the_purge_that_a_list_came_with_decides_nothing() {
     let mut b = with_tombstone();
     let since = Component::new(
@@ -332,6 +342,176 @@ fn who_has_not_applied_the_purge_that_a_list_came_with_decides_nothing() {
     assert_eq!(b.engine.tree().tombstone_len(), 0);
 }
 
+/// As above, but a node is here that has applied that purge.
+#[test]
+fn a_list_whose_purge_somebody_here_has_applied_is_not_made_anew() {
+    let mut b = with_tombstone();
+    let patience = DeleteSettings { takeover_after_ms: 10_000, ..DeleteSettings::default() };
+    b.engine.set_delete_patience(&patience);
+    let reached = Tock::new(9).unwrap();
+    let config = GroupConfig::new(4, lineage(), vec![member("b", STORE)]).unwrap();
+    let config = Some(config.from_purge_on(Component::new(reached, None)));
+    b.hear(PeerMessage::Group(GroupHello { member: member("a", 1), config, implied: Vec::new() }));
+    b.hear(PeerMessage::Digest(Digest {
+        ready: true,
+        tock: Tock::default(),
+        mark: Mark::from_components([(lineage(), reached)]),
+        seen: Vec::new(),
+        unnamed: Unnamed::Unsaid,
+        contents: None,
+    }));
+    b.pass(30_000);
+    assert_eq!(b.engine.group().unwrap().lineage, lineage());
+    b.handle(Input::LinkDown { link: LINK });
+    b.pass(11_000);
+    assert_ne!(b.engine.group().unwrap().lineage, lineage(), "nobody is here now");
+}
+
+#[test]
+fn a_peer_speaks_for_itself_only() {
+    let mut b = Alone::new(3_000);
+    let hello =
+        |name: &str| GroupHello { member: member(name, 3), config: None, implied: Vec::new() };
+    b.hear(PeerMessage::Group(hello("z")));
+    assert_eq!(b.engine.group_view(b.now).left_out, []);
+    b.hear(PeerMessage::Group(hello("a")));
+    assert_eq!(b.engine.group_view(b.now).left_out.len(), 1, "with another directory");
+}
+
+#[test]
+fn what_may_be_left_out_of_marks_is_noted_for_the_log() {
+    let mut b = Alone::new(3_000);
+    let implied = vec![Implied {
+        lineage: Lineage(None),
+        component: Component::new(Tock::new(1).unwrap(), None),
+        by: lineage(),
+        at: Component::new(Tock::new(2).unwrap(), None),
+    }];
+    let hello = GroupHello { member: member("a", 1), config: None, implied };
+    for is_news in [true, false] {
+        let messages = vec![PeerMessage::Group(hello.clone())];
+        let mut out = Outbox::new();
+        b.engine.handle(Input::Messages { link: LINK, messages }, b.now, &mut out);
+        assert_eq!(out.drain().any(|output| matches!(output, Output::Knowledge)), is_news);
+    }
+}
+
+#[test]
+fn only_the_end_of_its_own_link_ends_a_proposal_and_an_agreement() {
+    let other = LinkId(2);
+    for ended in [LINK, other] {
+        let mut b = with_tombstone();
+        b.handle(Input::LinkUp { link: other, peer: id("x") });
+        let mut proposal = b.proposal(3, 1, 2);
+        b.hear(PeerMessage::Propose(proposal.clone()));
+        b.handle(Input::LinkDown { link: ended });
+        b.persisted();
+        let expected = if ended == other { vec!["agree"] } else { vec![] };
+        assert_eq!(b.said(), expected);
+
+        let mut b = with_tombstone();
+        b.handle(Input::LinkUp { link: other, peer: id("x") });
+        proposal.pair.seen.push((id("c"), TickSet::range(1, 2).unwrap()));
+        b.hear(PeerMessage::Propose(proposal));
+        b.handle(Input::LinkDown { link: ended });
+        let c = b.engine.replica.intern(&id("c")).unwrap();
+        b.engine.replica.account_for(Event { node: c, tick: Tick::new(1).unwrap() });
+        b.pass(TICK_INTERVAL_MS);
+        assert_eq!(b.persisting.len(), expected.len());
+    }
+}
+
+#[test]
+fn a_restart_carries_out_a_change_of_the_list_that_was_decided() {
+    let mut b = Alone::new(3_000);
+    let other = LinkId(2);
+    b.handle(Input::LinkUp { link: other, peer: id("c") });
+    let hello = GroupHello { member: member("c", 3), config: None, implied: Vec::new() };
+    let digest = Digest {
+        ready: true,
+        tock: Tock::default(),
+        mark: Mark::default(),
+        seen: Vec::new(),
+        unnamed: Unnamed::Unsaid,
+        contents: None,
+    };
+    let messages = vec![PeerMessage::Group(hello), PeerMessage::Digest(digest)];
+    b.handle(Input::Messages { link: other, messages });
+    let own = b.coordinates();
+    assert_eq!(own.next.as_ref().map(|next| next.members().len()), Some(3));
+    for member in [member("a", 1), member("c", 3)] {
+        b.hear(PeerMessage::Agree { round: own.round.clone(), member });
+    }
+    assert_eq!(b.persisting.len(), 1);
+    let image = b.engine.image();
+    let again = NodeId { incarnation: Incarnation(2), ..id("b") };
+    let restored = Engine::restore(Config::new(again, 1), &image, &mut Outbox::new()).unwrap();
+    assert_eq!(restored.group(), own.next.as_ref());
+}
+
+#[test]
+fn who_is_taken_off_the_list_coordinates_no_more() {
+    let mut b = with_tombstone();
+    b.coordinates();
+    assert!(b.engine.is_elected_coordinator());
+    let config = GroupConfig::new(4, lineage(), vec![member("a", 1)]);
+    b.said();
+    b.hear(PeerMessage::Group(GroupHello { member: member("a", 1), config, implied: Vec::new() }));
+    b.pass(20_000);
+    assert_eq!(b.said(), [""; 0]);
+}
+
+#[test]
+fn who_leaves_for_good_waits_until_all_who_are_here_have_confirmed_it() {
+    let mut b = Alone::new(3_000);
+    let other = LinkId(2);
+    b.handle(Input::LinkUp { link: other, peer: id("c") });
+    let says = |b: &mut Alone, link, name: &str, store, config| {
+        let hello = GroupHello { member: member(name, store), config, implied: Vec::new() };
+        let messages = vec![PeerMessage::Group(hello)];
+        b.handle(Input::Messages { link, messages });
+    };
+    let all = [member("a", 1), member("b", STORE), member("c", 3)];
+    says(&mut b, other, "c", 3, GroupConfig::new(4, lineage(), all.to_vec()));
+    b.engine.begin_retirement(&mut Outbox::new()).unwrap();
+    let own = b.coordinates();
+    for member in [member("a", 1), member("c", 3)] {
+        b.hear(PeerMessage::Agree { round: own.round.clone(), member });
+    }
+    b.persisted();
+    let spreading = |unconfirmed: &[&str]| {
+        let unconfirmed = unconfirmed.iter().map(|name| id(name).name).collect();
+        Some(Retirement::Spreading { unconfirmed, unshared: 0 })
+    };
+    let list = b.engine.group().cloned();
+    assert_eq!(b.engine.retirement(), spreading(&["a", "c"]));
+    says(&mut b, LINK, "a", 1, list.clone());
+    assert_eq!(b.engine.retirement(), spreading(&["c"]));
+    says(&mut b, other, "c", 3, list);
+    assert_eq!(b.engine.retirement(), Some(Retirement::Done));
+}
+
+#[test]
+fn who_has_left_for_good_agrees_to_lists_without_it_only() {
+    let mut b = with_tombstone();
+    b.engine.begin_retirement(&mut Outbox::new()).unwrap();
+    let own = b.coordinates();
+    b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
+    b.persisted();
+    let list = b.engine.group().unwrap().clone();
+    assert_eq!(list.members(), [member("a", 1)]);
+    b.said();
+    let from = b.engine.mark().component(&lineage());
+    for (other, answer) in [(member("b", STORE), "disagree"), (member("c", 3), "agree")] {
+        let mut proposal = b.proposal(list.version, 7, own.pair.to.get() + 1);
+        proposal.pair.from = from.clone();
+        proposal.next = GroupConfig::new(list.version + 1, lineage(), vec![member("a", 1), other]);
+        b.hear(PeerMessage::Propose(proposal));
+        b.persisted();
+        assert_eq!(b.said(), [answer]);
+    }
+}
+
 #[test]
 fn a_purge_replaces_all_that_the_mark_names() {
     let mut b = with_tombstone();
@@ -348,210 +528,4 @@ fn a_purge_replaces_all_that_the_mark_names() {
     b.hear(PeerMessage::Agree { round: own.round, member: member("a", 1) });
     b.persisted();
     assert_eq!(b.engine.mark().len(), 1);
-}
-
-/// The only member, in memory, is restarted again and again; each of its lives is a lineage of its own.
-#[test]
-fn restarts_of_the_only_member_do_not_make_the_mark_grow() {
-    let mut net = Net::purging_fast(2);
-    net.connect_all();
-    net.settle();
-    let mut lineages = std::collections::BTreeSet::new();
-    for n in (0..260u32).map(|n| (n % 100) as u8) {
-        let member = net.group(1).first().unwrap() == "n1";
-        net.restart_empty(usize::from(member));
-        net.connect_all();
-        net.pass_until(|net| net.engine(0).is_ready() && net.engine(1).is_ready());
-        net.write(1, "k", Some(&[n])).unwrap();
-        net.write(1, "k", None).unwrap();
-        net.pass_until(|net| (0..2).all(|node| net.engine(node).tree().tombstone_len() == 0));
-        lineages.insert(net.engine(0).group().unwrap().lineage.clone());
-        assert!(net.engine(0).mark().len() <= 1, "{n}: {:?}", net.engine(0).mark());
-        assert_eq!(net.engine(0).mark(), net.engine(1).mark());
-    }
-    assert!(lineages.len() > 250, "each life made one: {}", lineages.len());
-}
-
-#[test]
-fn a_node_that_was_away_for_many_lineages_is_simply_behind() {
-    let mut net = Net::purging(3, false);
-    net.connect_all();
-    net.settle();
-    for path in ["old", "changed"] {
-        net.write(0, path, Some(&[1])).unwrap();
-    }
-    net.settle();
-    net.disconnect(0, 2);
-    net.disconnect(1, 2);
-    net.write(1, "old", None).unwrap();
-    net.write(1, "changed", None).unwrap();
-    net.write(2, "changed", Some(&[2])).unwrap();
-    for n in 0..5 {
-        net.settle();
-        net.settle();
-        net.restart_empty(0);
-        net.connect(0, 1);
-        net.settle();
-        net.write(1, "k", Some(&[n])).unwrap();
-        net.write(1, "k", None).unwrap();
-    }
-    net.settle();
-    assert_eq!(net.engine(1).tree().tombstone_len(), 0);
-    net.heal();
-    net.settle();
-    let values = ["old", "changed", "k"].map(|path| net.value(0, path));
-    assert_eq!(values, [None, Some(vec![2]), None]);
-    for node in 1..3 {
-        assert_eq!(net.content(node), net.content(0));
-        assert_eq!(net.engine(node).mark(), net.engine(0).mark());
-    }
-}
-
-#[test]
-fn who_stops_hands_over_in_the_same_lineage() {
-    let mut net = Net::purging(3, false);
-    net.connect_all();
-    net.settle();
-    net.write(1, "k", Some(&[1])).unwrap();
-    net.write(1, "k", None).unwrap();
-    net.settle();
-    let before = net.engine(0).group().unwrap().clone();
-    assert_eq!(net.group(0), ["n0"]);
-    assert!(!net.engine(0).has_handed_over() && net.engine(1).has_handed_over());
-    net.begin_hand_over(0);
-    net.pass(200);
-    assert!(net.engine(0).has_handed_over());
-    let after = net.engine(2).group().unwrap().clone();
-    assert_eq!((net.group(2), after.lineage), (vec!["n1".into()], before.lineage.clone()));
-    net.restart_empty(0);
-    net.connect_all();
-    net.settle();
-    net.write(1, "j", Some(&[1])).unwrap();
-    net.write(2, "j", None).unwrap();
-    net.settle();
-    assert_eq!(net.engine(2).tree().tombstone_len(), 0);
-    let mark = net.engine(2).mark().clone();
-    assert_eq!(mark.iter().map(|(l, _)| l).collect::<Vec<_>>(), [&before.lineage]);
-}
-
-#[test]
-fn a_node_in_memory_that_was_here_lately_has_a_say() {
-    let mut net = Net::purging(3, false);
-    net.connect_all();
-    net.settle();
-    net.write(0, "k", Some(&[1])).unwrap();
-    net.settle();
-    net.disconnect(0, 2);
-    net.disconnect(1, 2);
-    net.write(0, "k", None).unwrap();
-    net.pass(SAY_FOR_MS - 1_000);
-    let view = net.engine(0).group_view(net.now());
-    assert_eq!((view.tombstones, view.awaited[0].0.as_str()), (1, "n2"));
-    net.connect_all();
-    net.settle();
-    assert_eq!((0..3).map(|n| net.engine(n).tree().tombstone_len()).sum::<usize>(), 0);
-    assert_eq!(net.engine(2).counters().dropped, 0, "it took part in the purge");
-    // Whoever is away for longer is not waited for, nor is who said that it leaves.
-    net.write(0, "k", Some(&[1])).unwrap();
-    net.settle();
-    net.disconnect(0, 2);
-    net.disconnect(1, 2);
-    net.write(0, "k", None).unwrap();
-    net.pass(SAY_FOR_MS + 15_000);
-    assert_eq!(net.engine(0).tree().tombstone_len(), 0);
-    net.heal();
-    net.leave(2);
-    net.write(0, "k", Some(&[1])).unwrap();
-    net.write(0, "k", None).unwrap();
-    net.pass(13_000);
-    assert_eq!(net.engine(0).tree().tombstone_len(), 0);
-}
-
-#[test]
-fn nodes_with_data_are_taken_in_at_once_and_together() {
-    let mut net = Net::purging(2, false);
-    net.connect_all();
-    net.settle();
-    assert_eq!(net.group(0), ["n0"]);
-    let new = net.join_durable(2);
-    // A node that is away does not keep them out.
-    net.disconnect(0, 1);
-    for node in &new {
-        net.connect(0, *node);
-    }
-    net.connect(new[0], new[1]);
-    net.pass_until(|net| new.iter().all(|node| net.engine(*node).is_ready()));
-    net.pass(1_500);
-    assert_eq!(net.group(0), ["n2", "n3"]);
-    assert_eq!(net.engine(0).group_view(net.now()).left_out, []);
-}
-
-#[test]
-fn nodes_with_data_that_cannot_be_taken_in_are_told_of() {
-    let mut net = Net::purging(2, true);
-    net.connect_all();
-    net.settle();
-    assert_eq!(net.group(0), ["n0", "n1"]);
-    let new = net.join_durable(1);
-    net.disconnect(0, 1);
-    net.connect(0, new[0]);
-    net.pass_until(|net| net.engine(2).is_ready());
-    net.pass(1_500);
-    let left_out = net.engine(0).group_view(net.now()).left_out;
-    let [(name, lasts)] = left_out.as_slice() else { panic!("{left_out:?}") };
-    assert_eq!(name.as_str(), "n2");
-    assert!((500..=1_500).contains(lasts), "since it is here, not since there is a list: {lasts}");
-    net.connect_all();
-    net.pass(3_000);
-    assert_eq!(net.group(2), ["n0", "n1", "n2"]);
-}
-
-/// Names and stores of the Delete group's members, as a node sees them.
-fn stores(net: &Net, node: usize) -> Vec<u64> {
-    net.engine(node).group().iter().flat_map(|c| c.members()).map(|m| m.store).collect()
-}
-
-/// The directory of a member is set aside, the node runs with another one, and then with the first one
-/// again, which is still what made it that member. What was purged meanwhile was purged under lists
-/// without it, in another lineage: so it is behind, decides nothing, and brings nothing back.
-#[test]
-fn a_directory_that_was_set_aside_and_is_set_back_missed_no_purge_of_its_lineage() {
-    let mut net = Net::purging(3, true);
-    net.connect_all();
-    net.pass_until(|net| (0..3).all(|node| net.group(node).len() == 3));
-    for path in ["gone", "changed", "kept"] {
-        net.write(0, path, Some(&[1])).unwrap();
-    }
-    net.settle();
-    let aside = net.engine(1).image();
-    let lineage_before = net.engine(1).group().unwrap().lineage.clone();
-
-    net.restart_with(1, 11, None);
-    net.connect_all();
-    net.pass_until(|net| (0..3).all(|node| stores(net, node) == [0, 11, 2]));
-    net.write(1, "gone", None).unwrap();
-    net.write(0, "changed", None).unwrap();
-    net.pass_until(|net| (0..3).all(|node| net.engine(node).tree().tombstone_len() == 0));
-    assert_ne!(net.engine(0).group().unwrap().lineage, lineage_before, "that one had agreed to");
-
-    // Alone it is the member that it was, and purges nothing without the others.
-    net.restart_with(1, 1, Some(&aside));
-    net.handle(1, Input::Found);
-    assert_eq!(stores(&net, 1), [0, 1, 2]);
-    net.write(1, "kept", None).unwrap();
-    net.write(1, "changed", Some(&[2])).unwrap();
-    net.settle();
-    assert_eq!((net.value(1, "gone"), net.value(1, "changed")), (Some(vec![1]), Some(vec![2])));
-    assert_eq!(net.engine(1).tree().tombstone_len(), 1);
-
-    net.connect_all();
-    net.pass_until(|net| (0..3).all(|node| stores(net, node) == [0, 1, 2]));
-    net.settle();
-    for node in 0..3 {
-        assert_eq!(net.value(node, "gone"), None, "n{node}: what was purged does not come back");
-        assert_eq!(net.value(node, "changed"), Some(vec![2]), "n{node}: its own change does");
-        assert_eq!(net.engine(node).tree().tombstone_len(), 0, "n{node}: all purge together again");
-        assert_eq!(net.content(node), net.content(0));
-        assert_eq!(net.engine(node).mark(), net.engine(0).mark());
-    }
 }

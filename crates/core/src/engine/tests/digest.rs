@@ -3,7 +3,7 @@
 
 use super::net::Net;
 use super::*;
-use crate::model::seen_sum::SeenSum;
+use crate::model::seen_sum::{SeenSum, sum_of_rest};
 use crate::model::tick_set::TickSet;
 use crate::protocol::frame::{BODY_BYTES_MAX, split_frame};
 use crate::protocol::peer::{CatchUpKnown, Digest, Unnamed};
@@ -286,4 +286,176 @@ fn what_nobody_noted_is_told_soon_all_the_same() {
     let said = alone.run(Vec::new(), 1_000);
     let told = (id, TickSet::range(1, 2).unwrap());
     assert!(said.iter().any(|m| matches!(m, PeerMessage::Digest(d) if d.seen.contains(&told))));
+}
+
+impl Alone {
+    /// A life that is over, with ticks up to that one that nobody noted.
+    fn history(&mut self, name: &str, ticks: u64) -> NodeIndex {
+        let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(5) };
+        let node = self.engine.replica.intern(&id).unwrap();
+        (1..=ticks).for_each(|tick| self.account_for(node, tick));
+        node
+    }
+
+    fn account_for(&mut self, node: NodeIndex, tick: u64) {
+        self.engine.replica.account_for(Event { node, tick: Tick::new(tick).unwrap() });
+    }
+
+    /// What a peer says that has seen what this node has, and names these.
+    fn sum_without(&self, named: &[NodeIndex]) -> Unnamed {
+        let named = named.iter().copied().collect();
+        Unnamed::Sum(sum_of_rest(self.engine.table(), self.engine.seen(), &named))
+    }
+
+    /// A second peer.
+    fn link_up(&mut self, link: u64, name: &str) -> Vec<PeerMessage<'static>> {
+        let peer = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        let mut out = Outbox::new();
+        self.engine.handle(Input::LinkUp { link: LinkId(link), peer }, self.now, &mut out);
+        digests_of(out)
+    }
+}
+
+fn digests_of(mut out: Outbox) -> Vec<PeerMessage<'static>> {
+    let mut said = Vec::new();
+    for output in out.drain() {
+        let Output::Send { frame, .. } = output else { continue };
+        let frame = split_frame(&frame, BODY_BYTES_MAX).unwrap().unwrap();
+        if let PeerMessage::Digest(digest) = PeerMessage::decode(&frame).unwrap().unwrap() {
+            said.push(PeerMessage::Digest(digest));
+        }
+    }
+    said
+}
+
+/// How often messages name a life: in digests of all (true), or of changes.
+fn naming(said: &[PeerMessage<'_>], name: &str, of_all: bool) -> usize {
+    let digests = said.iter().filter_map(|message| match message {
+        PeerMessage::Digest(digest) => Some(digest),
+        _ => None,
+    });
+    let digests = digests.filter(|digest| (digest.unnamed != Unnamed::Unsaid) == of_all);
+    digests.filter(|digest| digest.seen.iter().any(|(id, _)| id.name.as_str() == name)).count()
+}
+
+fn count(said: &[PeerMessage<'_>], is_it: fn(&PeerMessage<'_>) -> bool) -> usize {
+    said.iter().filter(|message| is_it(message)).count()
+}
+
+fn asks(said: &[PeerMessage<'_>]) -> usize {
+    count(said, |message| matches!(message, PeerMessage::CatchUpAsk(_)))
+}
+
+#[test]
+fn a_new_life_is_in_the_next_digest_at_once() {
+    let mut alone = Alone::new();
+    alone.run(Vec::new(), 1_000);
+    alone.history("new", 2);
+    assert_eq!(naming(&alone.link_up(2, "late"), "new", true), 1);
+}
+
+#[test]
+fn among_many_lives_too_what_nobody_noted_is_told_soon() {
+    let mut alone = Alone::new();
+    let lives: Vec<NodeIndex> = (0..3_000).map(|n| alone.history(&format!("old{n}"), 1)).collect();
+    alone.run(Vec::new(), 71_000);
+    alone.account_for(lives[2_500], 2);
+    assert_eq!(naming(&alone.run(Vec::new(), 1_500), "old2500", false), 1);
+}
+
+#[test]
+fn of_too_many_changed_lives_a_digest_names_those_that_matter() {
+    let mut alone = Alone::new();
+    alone.engine.config.lists.digest = 10;
+    let old: Vec<NodeIndex> = (0..1_100).map(|n| alone.history(&format!("old{n}"), 1)).collect();
+    alone.link_up(2, "late");
+    let late = alone.engine.peers.get(LinkId(2)).unwrap().id.clone();
+    let late = alone.engine.table().find("late", late.incarnation).unwrap();
+    alone.run(Vec::new(), 5_100);
+    old.iter().chain([&late]).for_each(|node| alone.account_for(*node, 2));
+    alone.account_for(late, 1);
+    let said = alone.run(Vec::new(), 1_500);
+    assert_eq!((naming(&said, "late", false), naming(&said, "old0", false)), (1, 0));
+}
+
+#[test]
+fn what_a_full_digest_has_told_is_not_told_again() {
+    let mut alone = Alone::new();
+    alone.run(Vec::new(), 5_000);
+    alone.history("new", 1);
+    let said = alone.run(Vec::new(), 1_000);
+    assert_eq!((naming(&said, "new", true), naming(&said, "new", false)), (1, 0));
+}
+
+#[test]
+fn where_there_are_many_members_they_are_not_named_merely_because_they_exist() {
+    let mut alone = Alone::new();
+    alone.history("m0", 1);
+    for n in 0..13 {
+        let id =
+            NodeId { name: NodeName::new(&format!("m{n}")).unwrap(), incarnation: Incarnation(5) };
+        alone.engine.handle(Input::MemberUp { member: id }, 0, &mut Outbox::new());
+    }
+    alone.run(Vec::new(), 70_000);
+    assert_eq!(naming(&alone.run(Vec::new(), 20_000), "m0", true), 0);
+}
+
+#[test]
+fn who_lacks_only_what_is_new_is_not_asked_for_its_list_until_that_is_old() {
+    let mut alone = Alone::new();
+    let [old, _] = ["old", "other"].map(|name| alone.history(name, 1));
+    alone.run(Vec::new(), 70_000);
+    let before = alone.sum_without(&[]);
+    alone.account_for(old, 2);
+    alone.run(Vec::new(), TICK_INTERVAL_MS);
+    let mut wants = || {
+        let said = alone.run(vec![digest(before)], 29_000);
+        count(&said, |message| *message == PeerMessage::DigestWanted)
+    };
+    assert_eq!((wants(), wants()), (0, 0), "it would have said so, had it had anything else");
+    assert_eq!(wants(), 1);
+}
+
+#[test]
+fn a_peer_has_of_what_it_names_what_it_names_and_of_the_rest_what_its_sum_says() {
+    let mut alone = Alone::new();
+    let [named, rest] = ["named", "rest"].map(|name| alone.history(name, 2));
+    let mut theirs = Digest {
+        ready: true,
+        tock: Tock::default(),
+        mark: Mark::default(),
+        seen: Vec::new(),
+        unnamed: alone.sum_without(&[named]),
+        contents: None,
+    };
+    theirs.seen.push((alone.engine.table().id(named).clone(), TickSet::range(1, 2).unwrap()));
+    alone.run(vec![PeerMessage::Digest(theirs)], 0);
+    let copies =
+        |node, tick| alone.engine.copies_of(Event { node, tick: Tick::new(tick).unwrap() });
+    assert_eq!((copies(named, 1), copies(named, 2), copies(rest, 2)), (1, 0, 1));
+}
+
+#[test]
+fn a_list_that_is_too_long_is_learned_by_one_catch_up_after_a_moment() {
+    let mut alone = Alone::new();
+    alone.run(Vec::new(), 1_000);
+    assert_eq!(alone.wants(7, TICK_INTERVAL_MS), 1);
+    assert_eq!(asks(&alone.run(vec![digest(Unnamed::TooLong)], 150)), 0, "it may be on its way");
+    let said = alone.run(Vec::new(), 100);
+    let Some(PeerMessage::CatchUpAsk(ask)) = said.last() else { panic!("{said:?}") };
+    // The peer has nothing.
+    let (tock, mark, seen) = (Tock::default(), Mark::default(), Vec::new());
+    let known = CatchUpKnown { id: ask.id, tock, mark, seen, more: false };
+    assert_eq!(asks(&alone.run(vec![PeerMessage::CatchUpKnown(known)], 2_000)), 0);
+    assert_eq!(alone.wants(7, 10_000), 0, "that sum is understood");
+}
+
+#[test]
+fn a_list_that_is_too_long_is_not_needed_when_the_sums_are_the_same() {
+    let mut alone = Alone::new();
+    alone.history("old", 1);
+    alone.run(Vec::new(), 1_000);
+    assert_eq!(alone.wants(7, TICK_INTERVAL_MS), 1);
+    let same = digest(alone.sum_without(&[]));
+    assert_eq!(asks(&alone.run(vec![digest(Unnamed::TooLong), same], 2_000)), 0);
 }

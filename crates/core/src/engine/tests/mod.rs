@@ -4,6 +4,7 @@
 mod conflicts;
 mod contents;
 mod delete_group;
+mod delete_list;
 mod deletion;
 mod digest;
 mod endless;
@@ -12,12 +13,14 @@ mod lists;
 mod log;
 mod net;
 mod retire;
+mod spread;
 
 use net::Net;
 
 use super::*;
 use crate::model::mark::Mark;
 use crate::model::tick_set::TickSet;
+use crate::model::write_id::WriteId;
 use crate::protocol::peer::{Digest, Unnamed};
 use crate::replica::write::Write;
 
@@ -233,6 +236,61 @@ fn the_first_value_of_the_root_is_set_once_and_also_where_clients_may_not_write(
     assert_eq!(net.init_root(0, &[1]), Ok(true));
     assert_eq!(net.init_root(0, &[2]), Ok(false));
     assert_eq!(net.value(0, ":"), Some(vec![1]));
+}
+
+#[test]
+fn a_write_that_was_made_is_not_refused_when_it_comes_again() {
+    let mut net = Net::new(1);
+    let engine = net.engine_mut(0);
+    let again = |engine: &mut Engine, path: &str| {
+        let write_id = Some(WriteId([7; 16]));
+        engine.write(Write { write_id, ..write(path, Some(&[1])) }, false, &mut Outbox::new())
+    };
+    again(engine, "a").unwrap();
+    engine.config.read_only = true;
+    assert!(again(engine, "a").is_ok());
+    assert_eq!(net.write(0, "b", Some(&[1])), Err(EngineWriteError::ReadOnly));
+}
+
+#[test]
+fn the_memory_limit_is_reached_when_the_entries_take_as_much_and_not_before() {
+    let mut net = Net::new(1);
+    net.write(0, "a", Some(&[1])).unwrap();
+    let used = net.engine(0).tree().memory_bytes();
+    net.limit_memory(0, used + 1);
+    assert_eq!(net.engine(0).memory_excess(), None);
+    net.write(0, "b", Some(&[1])).unwrap();
+    let max = net.engine(0).tree().memory_bytes();
+    net.limit_memory(0, max);
+    assert_eq!(net.engine(0).memory_excess(), Some(MemoryExcess { used: max, max }));
+    assert_eq!(net.write(0, "c", Some(&[1])), Err(EngineWriteError::MemoryFull { max }));
+}
+
+#[test]
+fn who_is_to_ignore_that_the_data_demands_a_login_is_open() {
+    let mut net = Net::new(1);
+    // A value that is no map: whatever was meant, it was not "everybody".
+    net.write(0, ":n.auth", Some(&[1])).unwrap();
+    assert!(net.engine(0).is_closed() && net.engine(0).closed().is_some());
+    net.engine_mut(0).config.ignore_auth = true;
+    assert!(!net.engine(0).is_closed() && net.engine(0).closed().is_none());
+}
+
+#[test]
+fn a_peer_that_names_more_lives_than_a_node_remembers_is_cut_off() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    net.settle();
+    let replica = &mut net.engine_mut(0).replica;
+    for incarnation in 1.. {
+        let name = NodeName::new("old").unwrap();
+        if replica.intern(&NodeId { name, incarnation: Incarnation(incarnation) }).is_none() {
+            break;
+        }
+    }
+    net.forge_change(1, 0, "unheard-of", 1);
+    assert_eq!(net.value(0, "forged"), None);
+    assert_eq!(net.closed, [(0, CloseReason::TableFull)]);
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub(super) struct Net {
     digests: Option<Vec<(usize, Digest)>>,
     /// Who wanted to be told everything.
     pub(super) wanted: Vec<usize>,
+    /// Who wanted a link closed, and why.
+    pub(super) closed: Vec<(usize, CloseReason)>,
 }
 
 /// In networks that purge, a node that is away has a say for so long.
@@ -88,6 +90,7 @@ impl Net {
             lists: ListCaps::default(),
             digests: None,
             wanted: Vec::new(),
+            closed: Vec::new(),
         };
         for _ in 0..count {
             let node = net.join();
@@ -323,6 +326,7 @@ impl Net {
                 }
                 Output::Report(report) => self.reports.push((node, report)),
                 Output::Ready => self.ready.push(node),
+                Output::Close { reason, .. } => self.closed.push((node, reason)),
                 _ => {}
             }
         }

@@ -154,7 +154,10 @@ fn what_was_confirmed_over_a_link_that_is_gone_is_confirmed_again() {
     net.pass_until(|net| is_done(net, 0));
     assert!(!net.engine_mut(0).cancel_retirement(), "what is agreed stays");
     assert!(is_done(&net, 0));
+    net.retire(0).unwrap();
+    assert!(is_done(&net, 0), "to ask for it again begins nothing anew");
     net.disconnect(0, 1);
+    assert!(is_done(&net, 0), "all who are here have confirmed it");
     net.disconnect(0, 2);
     assert!(!is_done(&net, 0), "nobody who is here knows it");
     net.connect(0, 1);
