@@ -18,8 +18,8 @@ fn turn_14(value: Option<u64>, says: impl Fn(u64, &str) -> Option<Ping>) -> Acto
     for (turn, history) in (9..).zip(histories) {
         if history.starts_with('a') {
             now = a.next_deadline().unwrap();
-            let sent = tick(&mut a, now).into_iter();
-            last = sent.filter(|output| matches!(output, ActorOutput::Send(_))).next_back();
+            let mut sent = tick(&mut a, now).into_iter();
+            last = sent.rfind(|output| matches!(output, ActorOutput::Send(_)));
             assert_eq!(a.turn(), turn);
         } else {
             now += 1_000;

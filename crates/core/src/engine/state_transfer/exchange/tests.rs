@@ -159,6 +159,17 @@ fn a_log_can_be_read_up_to_a_tock() {
 }
 
 #[test]
+fn of_a_state_that_is_read_up_to_a_tock_no_more_is_known_than_its_entries_account_for() {
+    let early = image_of_saved_state(SAVED, Tock::new(4_000)).unwrap();
+    assert!(early.changes.later > 0);
+    let replica = early.image.replica;
+    let entries: Vec<(Path, Entry)> = replica.tree.all().collect();
+    let events = entries.iter().flat_map(|(_, entry)| entry.events());
+    let events: std::collections::BTreeSet<_> = events.map(|e| (e.node, e.tick)).collect();
+    assert_eq!(replica.seen.count(), events.len() as u64, "what came later is not known");
+}
+
+#[test]
 fn lives_of_one_name_are_told_apart_and_a_server_finds_its_name() {
     let (mut first, mut second) = (node("n1", 0x1111), node("n1", 0x2222));
     set(&mut first, "a", b"\x01");

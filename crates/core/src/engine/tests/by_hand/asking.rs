@@ -61,7 +61,7 @@ fn is_done(came: &Came) -> bool {
 
 fn failures(came: &Came) -> Vec<CatchUpFailure> {
     came.reports(|report| match report {
-        Report::CatchUpFailed { reason, .. } => Some(reason.clone()),
+        Report::CatchUpFailed { reason, .. } => Some(*reason),
         _ => None,
     })
 }
@@ -114,6 +114,23 @@ fn an_answer_that_was_not_expected_now_changes_nothing() {
     assert!(is_done(&came) && me.holds("a"));
     assert!(is_known(&me, 1), "what is overwritten is known now, too");
     assert!(!came.has(|output| matches!(output, Output::Ready)), "it was ready before");
+}
+
+#[test]
+fn what_is_missing_is_asked_for_in_lists_each_of_which_has_a_stream_of_its_own() {
+    let mut me = Hand::with_peers(1);
+    me.engine.config.lists.list.ranges = 1;
+    me.hear(1, PeerMessage::CatchUpInvite);
+    let seen = vec![(id("other"), TickSet::from_ranges([(1, 2), (3, 4)]).unwrap())];
+    let (mark, tock) = (Mark::default(), Tock::default());
+    let known = CatchUpKnown { id: 0, tock, mark, seen, more: false };
+    let mut came = me.hear(1, PeerMessage::CatchUpKnown(known));
+    for (at, tick) in [("a", 1), ("b", 3)] {
+        assert_eq!(missing_wanted(&came), [1], "{at}");
+        me.hear(1, part(&Mark::default(), vec![record(at, tick)]));
+        came = me.hear(1, end(1));
+    }
+    assert!(is_done(&came) && failures(&came).is_empty());
 }
 
 #[test]
