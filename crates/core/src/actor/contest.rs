@@ -171,6 +171,8 @@ mod tests {
         assert_eq!(a.merged(&b, 16).unwrap(), claim(101, Some(1), "a1 b1 a2 b2 a3 b3 a4 b4"));
         let same = claim(95, Some(1), "a2 a1 c");
         assert_eq!(a.merged(&same, 6).unwrap(), claim(101, Some(1), "a1 a2 a3 c a4"));
+        let room_for_all = a.merged(&same, 5).unwrap();
+        assert_eq!(room_for_all, claim(101, Some(1), "a1 a2 a3 c a4"), "a2 takes one place");
         let lone = claim(9, Some(1), "c");
         assert_eq!(a.merged(&lone, 4).unwrap(), claim(101, Some(1), "a1 c a2 a3"));
     }

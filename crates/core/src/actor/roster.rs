@@ -187,6 +187,24 @@ mod tests {
     }
 
     #[test]
+    fn turns_that_were_let_pass_count_only_in_a_row() {
+        let mut claims_and_loses = following("a b c x");
+        turn(&mut claims_and_loses, 2, "c a b x");
+        turn(&mut claims_and_loses, 3, "b c a x");
+        claims_and_loses.on_took_part(&names("x")[0]);
+        turn(&mut claims_and_loses, 4, "a b c x");
+        assert_eq!(text(claims_and_loses.present()), "a b c x");
+        let mut holds = following("a b c x");
+        turn(&mut holds, 2, "c a b x");
+        turn(&mut holds, 3, "b c a x");
+        turn(&mut holds, 4, "x b c a");
+        for (number, history) in [(5, "a x b c"), (6, "c a x b"), (7, "b c a x"), (8, "a b c x")] {
+            turn(&mut holds, number, history);
+        }
+        assert_eq!(text(holds.present()), "a b c x", "x let two pass, took one, and let one pass");
+    }
+
+    #[test]
     fn a_newcomer_takes_nobodys_turn_while_there_is_room() {
         let mut roster = following("a b");
         for number in 2..9 {

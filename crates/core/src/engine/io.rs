@@ -332,3 +332,22 @@ impl Outbox {
         self.outputs.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_for_some_links_must_not_overtake_what_went_to_all() {
+        let (link, frame): (_, Arc<[u8]>) = (LinkId(1), Arc::from([0]));
+        let for_some = [
+            Output::Multicast { links: vec![link], frame: Arc::clone(&frame) },
+            Output::Send { link, frame: Arc::clone(&frame) },
+            Output::Serve { link, job: Box::new(ServeJob::nothing(1)) },
+            Output::Close { link, reason: CloseReason::Left },
+        ];
+        assert!(for_some.iter().all(Output::is_for_some_links));
+        let others = [Output::Broadcast { frame }, Output::Knowledge, Output::AckProgress];
+        assert!(!others.iter().any(Output::is_for_some_links));
+    }
+}

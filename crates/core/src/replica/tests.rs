@@ -1,6 +1,9 @@
 //! The promise that everything rests on: any set of changes, applied in any order, with
 //! duplicates, gives the same tree on every node.
 
+mod beside;
+mod crossing;
+mod parts;
 mod reissue;
 mod settled;
 mod usurped;
@@ -255,6 +258,7 @@ fn writing_the_same_value_makes_an_event_unless_told_otherwise() {
     assert!(!same.changed && same.committed.is_some());
     let idempotent = again(true);
     assert!(!idempotent.changed && idempotent.committed.is_none());
+    assert!(idempotent.made().is_none(), "no event was made");
     assert_eq!(idempotent.entry.map(|e| e.tock()), same.entry.map(|e| e.tock()));
 }
 
@@ -290,6 +294,11 @@ fn a_clone_of_this_identity_stops_its_writes_until_it_renews() {
     let attempt = Write::new(path("x"), Some(&[1]));
     assert_eq!(a.write(attempt).unwrap_err(), WriteError::NoEvent);
     assert!(!a.renew(&id("a")), "the same incarnation again is no renewal");
+    let mut known = Replica::new(&NodeId { incarnation: Incarnation(8), ..id("a") }, 1);
+    let change = write(&mut known, "j", Some(&[1])).unwrap();
+    let _ = take(&known, &mut a, &change);
+    assert!(!a.renew(known.table().id(known.own())), "its ticks are somebody's");
+    assert!(a.is_usurped());
     assert!(a.renew(&NodeId { incarnation: Incarnation(6), ..id("a") }));
     assert!(write(&mut a, "x", Some(&[1])).is_some());
 }

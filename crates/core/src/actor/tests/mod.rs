@@ -5,6 +5,7 @@
 
 mod hostile;
 mod net;
+mod pings;
 mod rough;
 mod single;
 mod splits;

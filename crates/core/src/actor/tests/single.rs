@@ -4,14 +4,14 @@ use super::super::*;
 use super::{names, text};
 use crate::model::ping::Meeting;
 
-const CONFIG: ConfigVersion = ConfigVersion::DEFAULT;
-const GROUP: GroupId = GroupId(3);
+pub(super) const CONFIG: ConfigVersion = ConfigVersion::DEFAULT;
+pub(super) const GROUP: GroupId = GroupId(3);
 
-fn name(text: &str) -> NodeName {
+pub(super) fn name(text: &str) -> NodeName {
     NodeName::new(text).unwrap()
 }
 
-fn actor(me: &str) -> Actor {
+pub(super) fn actor(me: &str) -> Actor {
     let mut actor =
         Actor::new(ActorConfig { group: GROUP, shared: CONFIG }, name(me), Role::Active, 1);
     actor.set_ready(true);
@@ -20,7 +20,7 @@ fn actor(me: &str) -> Actor {
 }
 
 /// A claim by the first of the history.
-fn claim(turn: u64, value: Option<u64>, history: &str) -> Ping {
+pub(super) fn claim(turn: u64, value: Option<u64>, history: &str) -> Ping {
     let history = names(history);
     Ping {
         group: GROUP,
@@ -37,20 +37,20 @@ fn list(actor: &Actor) -> String {
     text(actor.list().cloned())
 }
 
-fn hear(actor: &mut Actor, ping: &Ping, now: Millis) -> Vec<ActorOutput> {
+pub(super) fn hear(actor: &mut Actor, ping: &Ping, now: Millis) -> Vec<ActorOutput> {
     let mut out = Vec::new();
     actor.on_ping(ping, now, &mut out);
     out
 }
 
-fn tick(actor: &mut Actor, now: Millis) -> Vec<ActorOutput> {
+pub(super) fn tick(actor: &mut Actor, now: Millis) -> Vec<ActorOutput> {
     let mut out = Vec::new();
     actor.on_tick(now, &mut out);
     out
 }
 
 /// Ticks at deadlines until then.
-fn run(actor: &mut Actor, until: Millis) -> Vec<(Millis, ActorOutput)> {
+pub(super) fn run(actor: &mut Actor, until: Millis) -> Vec<(Millis, ActorOutput)> {
     let mut found = Vec::new();
     while let Some(now) = actor.next_deadline().filter(|at| *at < until) {
         found.extend(tick(actor, now).into_iter().map(|output| (now, output)));
@@ -58,17 +58,17 @@ fn run(actor: &mut Actor, until: Millis) -> Vec<(Millis, ActorOutput)> {
     found
 }
 
-fn changed(text: &str) -> ActorOutput {
+pub(super) fn changed(text: &str) -> ActorOutput {
     ActorOutput::Event(ActorEvent::ListChanged(names(text)))
 }
 
-fn recover(priority: Option<usize>, ours: &str, theirs: &str) -> ActorOutput {
+pub(super) fn recover(priority: Option<usize>, ours: &str, theirs: &str) -> ActorOutput {
     let (ours, theirs) = (names(ours), names(theirs));
     ActorOutput::Event(ActorEvent::Recover { priority, ours, theirs })
 }
 
-const TAGGED: ActorOutput = ActorOutput::Event(ActorEvent::Tagged);
-const UNTAGGED: ActorOutput = ActorOutput::Event(ActorEvent::Untagged);
+pub(super) const TAGGED: ActorOutput = ActorOutput::Event(ActorEvent::Tagged);
+pub(super) const UNTAGGED: ActorOutput = ActorOutput::Event(ActorEvent::Untagged);
 
 #[test]
 fn one_that_hears_nobody_claims_a_turn_per_cycle_and_keeps_the_tag() {

@@ -72,3 +72,31 @@ impl Engine {
         self.delete.holes.to_ask.remove(&link);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Config, Input, Outbox};
+    use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick};
+    use crate::protocol::peer::PeerMessage;
+
+    #[test]
+    fn a_hole_is_not_given_up_while_a_catch_up_may_fill_it() {
+        let id =
+            |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        let mut engine = Engine::new(Config::new(id("me"), 1));
+        let out = &mut Outbox::new();
+        engine.handle(Input::Found, 0, out);
+        let node = engine.replica.intern(&id("other")).unwrap();
+        engine.replica.account_for(Event { node, tick: Tick::new(2).unwrap() });
+        assert!(engine.look_at_holes(0) == Holes::Open);
+        let (link, late) = (LinkId(1), engine.delete.settings.lost_after_ms);
+        engine.handle(Input::LinkUp { link, peer: id("peer") }, late, out);
+        let messages = vec![PeerMessage::CatchUpInvite];
+        engine.handle(Input::Messages { link, messages }, late, out);
+        assert!(engine.catch_up_progress().is_some());
+        assert!(engine.look_at_holes(late) == Holes::Open);
+        engine.handle(Input::LinkDown { link }, late, out);
+        assert!(engine.look_at_holes(late) == Holes::Closed);
+    }
+}

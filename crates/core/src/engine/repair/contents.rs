@@ -141,7 +141,7 @@ impl ListJob {
 }
 
 /// Whether neither side's sum of a bucket has changed.
-fn is_same_bucket(
+pub(in crate::engine) fn is_same_bucket(
     before: &(Box<[u64]>, Box<[u64]>),
     now: &(Box<[u64]>, Box<[u64]>),
     bucket: u16,

@@ -124,3 +124,40 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Config, Input};
+    use crate::model::ids::{Incarnation, NodeId};
+
+    #[test]
+    fn who_is_gone_is_off_both_lists_at_once() {
+        let id =
+            |name: &str| NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        let mut engine = Engine::new(Config::new(id("me"), 1));
+        let link = LinkId(1);
+        engine.handle(Input::LinkUp { link, peer: id("peer") }, 0, &mut Outbox::new());
+        let history = [id("peer").name, id("other").name];
+        for group in [HOUSEKEEPERS, DELETE_GROUP] {
+            let ping = Ping {
+                group,
+                sender: history[0].clone(),
+                turn: 9,
+                value: Some(1),
+                history: history.to_vec(),
+                meetings: Vec::new(),
+                config: ConfigVersion::DEFAULT,
+            };
+            let messages = vec![PeerMessage::Ping(ping)];
+            engine.handle(Input::Messages { link, messages }, 0, &mut Outbox::new());
+        }
+        let lists = |engine: &Engine| {
+            let Elections { housekeepers, delete } = &engine.elections;
+            [housekeepers, delete].map(|actor| actor.list().cloned().collect::<Vec<_>>())
+        };
+        assert_eq!(lists(&engine), [history.to_vec(), history.to_vec()]);
+        engine.handle(Input::LinkDown { link }, 100, &mut Outbox::new());
+        assert_eq!(lists(&engine), [vec![history[1].clone()], vec![history[1].clone()]]);
+    }
+}

@@ -305,4 +305,25 @@ mod tests {
         assert_eq!(engine.table().spell(engine.own()), "n1~7");
         assert_eq!(engine.tick().unwrap().get(), 0);
     }
+
+    #[test]
+    fn what_a_file_s_writer_knew_is_told_for_the_log_once() {
+        let mut engine = engine("fresh");
+        for record in SavedStateReader::read_all(SAVED) {
+            let mut out = Outbox::new();
+            let is_state = match record.unwrap() {
+                SavedRecord::Entry(entry) => {
+                    engine.load_entry(&file(SAVED), &entry, &mut out).unwrap();
+                    false
+                }
+                SavedRecord::State(state) => {
+                    engine.load_state(&file(SAVED), &state, &mut out).unwrap();
+                    true
+                }
+                SavedRecord::Unusable { .. } => false,
+            };
+            let told = out.drain().filter(|o| matches!(o, crate::engine::Output::Knowledge));
+            assert_eq!(told.count(), usize::from(is_state));
+        }
+    }
 }

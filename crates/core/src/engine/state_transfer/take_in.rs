@@ -189,3 +189,73 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::take_in::*;
+    use crate::engine::{Config, Input, Output};
+    use crate::model::ids::{Incarnation, NodeId, NodeName, Tock};
+    use crate::model::mark::{Lineage, PurgeId};
+    use crate::replica::write::Write;
+
+    fn node(name: &str) -> Engine {
+        let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(1) };
+        let mut engine = Engine::new(Config::new(id, 1));
+        engine.handle(Input::Found, 0, &mut Outbox::new());
+        engine
+    }
+
+    fn write(engine: &mut Engine, path: &str, value: Option<&[u8]>) {
+        let path: Path = path.parse().unwrap();
+        engine.write(Write::new(path, value), false, &mut Outbox::new()).unwrap();
+    }
+
+    fn load(engine: &mut Engine, image: &Image) -> (TakenIn, Vec<Output>) {
+        let mut out = Outbox::new();
+        let counts = engine.load_image(image, &mut out).unwrap();
+        (counts, out.drain().collect())
+    }
+
+    #[test]
+    fn what_was_taken_and_what_was_not_is_counted() {
+        let (mut a, mut b) = (node("a"), node("b"));
+        // Of equal tocks the greater name wins; then a's clock is ahead.
+        write(&mut b, "new", Some(&[1]));
+        write(&mut b, "theirs wins", Some(&[1]));
+        write(&mut b, "ours wins", Some(&[1]));
+        a.replica.hear_tock(Tock::new(1).unwrap());
+        write(&mut a, "theirs wins", Some(&[2]));
+        a.replica.hear_tock(Tock::new(9).unwrap());
+        write(&mut a, "ours wins", Some(&[2]));
+        let (counts, _) = load(&mut a, &b.image());
+        let expected = TakenIn { entries: 3, taken: 2, made: 0, dropped: 0, conflicts: 2 };
+        assert_eq!(counts, expected);
+        let (again, _) = load(&mut a, &b.image());
+        assert_eq!(again, TakenIn { entries: 3, ..TakenIn::default() });
+    }
+
+    #[test]
+    fn what_a_state_that_is_ahead_takes_away_or_has_re_issued_is_told() {
+        let (mut a, mut b) = (node("a"), node("b"));
+        write(&mut a, "gone", Some(&[1]));
+        load(&mut b, &a.image());
+        a.replica.hear_tock(Tock::new(9).unwrap());
+        write(&mut a, "gone", None);
+        let pair = a.replica.propose_pair(&Lineage(None), PurgeId::new(1), 10).unwrap();
+        assert_eq!(a.replica.apply_purge(&pair).len(), 1);
+        write(&mut b, "mine", Some(&[2]));
+        let (counts, outputs) = load(&mut b, &a.image());
+        assert_eq!((counts.dropped, counts.made), (1, 1));
+        let (mut gone, mut made) = (Vec::new(), Vec::new());
+        for output in &outputs {
+            match output {
+                Output::Gone { dropped, .. } => gone.extend(dropped.iter().map(|c| &c.path)),
+                Output::Commit(change) => made.push(&change.path),
+                _ => {}
+            }
+        }
+        assert_eq!(gone, [&"gone".parse::<Path>().unwrap()]);
+        assert_eq!(made, [&"mine".parse::<Path>().unwrap()]);
+        assert!(matches!(outputs.last(), Some(Output::Knowledge)), "for the log");
+    }
+}

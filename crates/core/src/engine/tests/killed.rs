@@ -83,7 +83,13 @@ fn the_removed_names_are_bounded() {
     for at in 0..KILLED_MAX {
         assert!(net.kill_node(0, &format!("old{at}")));
     }
+    let late = net.join();
+    net.connect(late, 0);
+    net.deliver_all();
+    net.engine_mut(late).killed = std::sync::Arc::default();
     assert!(!net.kill_node(0, "one-more"));
+    net.deliver_all();
+    assert!(sees(&net, late, "one-more"), "nor is it removed elsewhere");
     assert!(sees(&net, 0, "one-more"));
     assert!(net.kill_node(0, "old7"), "it is removed already");
 }

@@ -1,6 +1,7 @@
 //! Whole engines in a network of frames with a virtual clock: what arrives, what is lost, and
 //! that everybody agrees in the end.
 
+mod by_hand;
 mod conflicts;
 mod contents;
 mod delete_group;
@@ -372,4 +373,37 @@ fn who_founds_or_has_caught_up_says_once_that_it_is_ready() {
     assert_eq!(net.ready, [0, joiner]);
     net.handle(0, Input::Found);
     assert_eq!(net.ready, [0, joiner]);
+}
+
+#[test]
+fn copies_of_another_s_change_are_those_of_its_maker_and_of_who_said_that_it_has_it() {
+    let mut net = Net::new(4);
+    net.connect_all();
+    net.settle();
+    net.write(0, "a", Some(&[1])).unwrap();
+    net.deliver_all();
+    let event = net.engine(1).get("a".parse::<Path>().unwrap().as_bytes()).unwrap().newest();
+    assert_eq!(net.engine(1).copies_of(event), 1, "its maker; the others have said nothing yet");
+    net.settle();
+    assert_eq!(net.engine(1).copies_of(event), 3);
+}
+
+#[test]
+fn who_is_to_stop_makes_no_more_changes() {
+    let mut net = Net::new(1);
+    net.write(0, "a", Some(&[1])).unwrap();
+    net.engine_mut(0).handle(changes::StopMakingEvents, 2, &mut Outbox::new());
+    assert!(net.write(0, "a", Some(&[2])).is_err());
+    assert_eq!((net.value(0, "a"), net.engine(0).tick().map(Tick::get)), (Some(vec![1]), Some(1)));
+}
+
+#[test]
+fn an_incarnation_that_is_in_use_is_no_renewal() {
+    let mut net = Net::new(2);
+    net.connect_all();
+    net.settle();
+    let id = net.engine(0).id().clone();
+    net.handle(0, Input::Renewed { incarnation: id.incarnation });
+    assert_eq!(*net.engine(0).id(), id);
+    assert!(!net.reports.iter().any(|(_, report)| matches!(report, Report::Renewed { .. })));
 }

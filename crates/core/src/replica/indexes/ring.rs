@@ -236,4 +236,17 @@ mod tests {
         assert!(!ring.snapshot().reaches(&seen([held[0] - 1])));
         assert!(ring.snapshot().reaches(&seen(held)));
     }
+
+    #[test]
+    fn what_fell_out_of_one_incarnation_s_changes_is_remembered_for_all_others() {
+        let mut ring = Ring::new();
+        for (node, tick) in [(7, 50), (3, 9), (7, 20)] {
+            ring.note_tick_fallen(NodeIndex(node), tick);
+        }
+        for (node, tick, reaches) in [(7, 50, false), (7, 51, true), (3, 9, false), (3, 10, true)] {
+            let mut missing = Seen::new();
+            missing.insert(Event { node: NodeIndex(node), tick: Tick::new(tick).unwrap() });
+            assert_eq!(ring.snapshot().reaches(&missing), reaches, "{tick} of {node}");
+        }
+    }
 }

@@ -176,4 +176,25 @@ mod tests {
         assert_eq!(watches.of(&path(":n.type")), [system]);
         assert_eq!(watches.of(&path("type")), [root]);
     }
+
+    #[test]
+    fn watches_are_told_in_the_order_in_which_they_began_wherever_they_are() {
+        let mut watches = Watches::new(1);
+        let ids = ["a", "a.b", ":", "a"].map(|top| watches.add(scope(top, 0, None)).unwrap());
+        assert_eq!(watches.of(&path("a.b")), ids);
+    }
+
+    #[test]
+    fn watches_of_the_same_end_one_by_one_and_leave_nothing() {
+        let mut watches = Watches::new(1);
+        let all: Vec<_> = (0..3).map(|_| watches.add(scope("a", 0, None)).unwrap()).collect();
+        let other = watches.add(scope("a", 1, None)).unwrap();
+        for (at, id) in [(1, all[1]), (2, all[2]), (0, all[0])] {
+            assert!(watches.remove(id), "{at}");
+            assert!(!watches.of(&path("a")).contains(&id));
+        }
+        assert_eq!(watches.by_top.values().map(Vec::len).sum::<usize>(), 1);
+        assert!(watches.remove(other));
+        assert!(watches.is_empty() && watches.by_top.is_empty());
+    }
 }

@@ -217,4 +217,34 @@ mod tests {
         assert!(!made.is_of(path(2).as_bytes(), Some(&[0xc0])));
         assert!(!made.is_of(path(1).as_bytes(), None));
     }
+
+    /// A write with the first id that the node made as its first change.
+    fn made_by(node: u32, value: u8) -> Entry {
+        let event = Event { node: NodeIndex(node), tick: Tick::new(1).unwrap() };
+        Entry::new(&EntryParts {
+            value: Some(&[value]),
+            chain: &Chain::first(event),
+            tock: Tock::new(1).unwrap(),
+            origin: None,
+            extra: &id(1).to_extra(),
+        })
+    }
+
+    #[test]
+    fn the_copies_of_a_write_are_those_of_the_same_content_each_once_and_so_many() {
+        let mut ids = WriteIds::of(&Tree::new(1));
+        let makers = |ids: &WriteIds| -> Vec<u32> {
+            ids.copies_of(&path(1), &made_by(0, 1)).iter().map(|event| event.node.0).collect()
+        };
+        ids.note(&path(1), &made_by(0, 1));
+        // Another write with that id, by mistake.
+        ids.note(&path(1), &made_by(50, 2));
+        assert!(makers(&ids).is_empty());
+        for _ in 0..2 * COPIES_MAX {
+            ids.note(&path(1), &made_by(1, 1));
+        }
+        assert_eq!(makers(&ids), [1]);
+        (2..40).for_each(|node| ids.note(&path(1), &made_by(node, 1)));
+        assert_eq!(makers(&ids), (1..=COPIES_MAX as u32).collect::<Vec<_>>());
+    }
 }

@@ -177,8 +177,9 @@ impl Replica {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::ids::{Incarnation, NodeId, NodeName};
+    use crate::model::ids::{Incarnation, NodeId, NodeName, Tick};
     use crate::model::mark::{Lineage, PurgeId};
+    use crate::model::write_id::WriteId;
     use crate::replica::contents::*;
     use crate::replica::write::Write;
 
@@ -343,5 +344,42 @@ mod tests {
         assert!(matches!(compare(&mut b, &mut a, "k"), ContentsApplied::Mended(_)));
         assert_eq!(value(&a, "k"), Some(50));
         assert!(a.tock() > Tock::new(50).unwrap());
+    }
+
+    #[test]
+    fn who_is_in_doubt_of_its_identity_repairs_nothing_before_it_renews() {
+        let (mut a, mut b) = forked(&[("k", 1)], &[("k", 2)]);
+        for node in [&mut a, &mut b] {
+            node.check_own(Event { node: node.own(), tick: Tick::new(99).unwrap() });
+        }
+        assert!(matches!(compare(&mut a, &mut b, "k"), ContentsApplied::Nothing));
+        assert!(matches!(compare(&mut b, &mut a, "k"), ContentsApplied::Nothing));
+        assert_eq!((value(&a, "k"), value(&b, "k")), (Some(1), Some(2)));
+        assert!(a.renew(&id("o", 2)) && b.renew(&id("p", 2)));
+        let _ = (compare(&mut a, &mut b, "k"), compare(&mut b, &mut a, "k"));
+        assert_eq!(value(&a, "k"), value(&b, "k"));
+    }
+
+    #[test]
+    fn the_id_of_a_write_that_was_repaired_is_known() {
+        let ids = [WriteId([1; WriteId::BYTES]), WriteId([2; WriteId::BYTES])];
+        let with_id = |side: usize, value: &'static [u8]| Write {
+            write_id: Some(ids[side]),
+            ..Write::new(path("k"), Some(value))
+        };
+        let values: [&[u8]; 2] = [&[0], &[1]];
+        let [mut a, mut b] = [0, 1].map(|side| {
+            let mut maker = Replica::new(&id("m", 1), 1);
+            let mut observer = Replica::new(&id(["o", "p"][side], 1), 2);
+            maker.write(with_id(side, values[side])).unwrap();
+            let _ = push(&maker, &mut observer, "k");
+            observer
+        });
+        let _ = (compare(&mut a, &mut b, "k"), compare(&mut b, &mut a, "k"));
+        let stays = usize::from(value(&a, "k").unwrap());
+        for node in [&mut a, &mut b] {
+            let again = node.write(with_id(stays, values[stays])).unwrap();
+            assert!(again.repeated.is_some() && again.committed.is_none());
+        }
     }
 }

@@ -188,3 +188,32 @@ impl Replica {
         Committed { path: path.clone(), entry }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::ids::{Incarnation, NodeId, NodeName};
+    use crate::model::mark::{Lineage, Mark};
+    use crate::model::seen::Seen;
+    use crate::replica::crossing::*;
+
+    #[test]
+    fn more_changes_meanwhile_than_are_remembered_end_it() {
+        let id = NodeId { name: NodeName::new("x").unwrap(), incarnation: Incarnation(1) };
+        let mut replica = Replica::new(&id, 1);
+        let tock = Tock::new(9).unwrap();
+        let mark = Mark::from_components([(Lineage(None), tock)]);
+        let mut crossing = replica.begin_crossing(Knowledge { seen: Seen::new(), mark, tock });
+        let path: Path = "k".parse().unwrap();
+        for changes in [CHANGED_MAX + 1, CHANGED_MAX, CHANGED_MAX - 1] {
+            replica.changed = Changed(Some(Vec::new()));
+            (0..changes).for_each(|_| replica.changed.note(&path));
+            let noted = replica.changed.0.as_ref().map(Vec::len);
+            assert_eq!(noted, Some(changes.min(CHANGED_MAX)));
+            let done = replica.end_crossing(&mut crossing).map(|_| ());
+            match changes < CHANGED_MAX {
+                true => assert_eq!(done, Ok(())),
+                false => assert_eq!(done, Err(AcrossFailure::Overtaken)),
+            }
+        }
+    }
+}

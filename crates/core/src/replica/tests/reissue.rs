@@ -29,3 +29,41 @@ fn a_tombstone_that_is_re_issued_again_stays_the_same_deletion() {
         assert_eq!((entry.value(), entry.reissue_of()), (None, Some(origin)));
     }
 }
+
+/// "a" has deleted and purged a value, and "b" has the re-issue of it.
+fn reissue_of_what_was_purged() -> (Replica, Replica, Path, Entry) {
+    let (mut a, mut b) = (node("a"), node("b"));
+    write(&mut a, "k", Some(&[1]));
+    catch_up(&mut b, &mut a);
+    a.hear_tock(Tock::new(99).unwrap());
+    write(&mut a, "k", None);
+    purge(&mut a);
+    let reissue = b.reissue(&path("k"), Tock::new(9).unwrap(), false);
+    let entry = translate(&b, &mut a, &reissue.entry);
+    (a, b, reissue.path, entry)
+}
+
+#[test]
+fn on_another_s_behalf_a_re_issue_dies_where_its_origin_was_seen_and_nothing_is_undone() {
+    let (mut a, b, path, entry) = reissue_of_what_was_purged();
+    let applied = a.apply_on_behalf(&path, &entry, b.mark());
+    let Applied::Reissued(committed, None) = applied else { panic!("{applied:?}") };
+    assert!(committed.entry.is_tombstone() && committed.entry.reissue_of().is_none());
+}
+
+#[test]
+fn a_re_issue_whose_origin_was_never_seen_survives_the_next_purge_too() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    for top in [50, 100] {
+        write(&mut a, "old", Some(&[1]));
+        a.hear_tock(Tock::new(top).unwrap());
+        write(&mut a, "old", None);
+        purge(&mut a);
+        if top == 50 {
+            write(&mut b, "k", Some(&[2]));
+        }
+        let across = catch_up(&mut b, &mut a);
+        let [reissue] = &across.reissued[..] else { panic!("one at {top}") };
+        assert_eq!(reissue.entry.value(), Some(&[2][..]), "at {top}");
+    }
+}

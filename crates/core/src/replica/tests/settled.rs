@@ -7,6 +7,7 @@ use super::*;
 /// How the undoing of a deletion is reported.
 fn undone(conflict: &crate::replica::apply::Conflict) -> (Option<Vec<u8>>, bool, Vec<u64>) {
     assert!(conflict.is_undone_deletion() && conflict.loser.is_tombstone());
+    assert!(conflict.loser.is_chain_cut(), "there may have been more before that event");
     let ticks = conflict.loser.events().map(|e| e.tick.get()).collect();
     (conflict.winner.value().map(<[u8]>::to_vec), conflict.took_theirs, ticks)
 }
@@ -263,6 +264,16 @@ fn a_node_that_makes_no_more_events_takes_the_greater_version_and_reports_the_ot
     assert_holds_what_is_seen(&b, &path, &theirs);
     let Applied::Conflict(conflict) = applied else { panic!("{applied:?}") };
     assert_eq!((conflict.took_theirs, conflict.loser.value()), (true, Some(&[2][..])));
+}
+
+#[test]
+fn a_node_of_doubtful_identity_takes_what_asks_for_no_event() {
+    let (mut a, mut b) = (node("a"), node("b"));
+    let first = write(&mut a, "k", Some(&[1])).unwrap();
+    let _ = take(&a, &mut b, &first);
+    b.check_own(Event { node: b.own(), tick: Tick::new(99).unwrap() });
+    let second = write(&mut a, "k", Some(&[2])).unwrap();
+    assert!(matches!(take(&a, &mut b, &second), Applied::Taken(_)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::engine::exchange::saved_state_out::{ExportReport, SavedStateExport};
 use crate::engine::load::SavedFile;
 use crate::engine::{Config, Engine, Image, Input, Outbox};
 use crate::model::entry::Entry;
-use crate::model::ids::{Incarnation, NodeId, NodeName, Tick, Tock};
+use crate::model::ids::{Event, Incarnation, NodeId, NodeName, Tick, Tock};
 use crate::model::left_out::LeftOut;
 use crate::model::path::Path;
 use crate::protocol::saved_state::python::Inexpressible;
@@ -156,6 +156,17 @@ fn a_log_can_be_read_up_to_a_tock() {
     let before = at(4425).image.replica;
     let n1 = before.table.find("n1", before.id.incarnation).unwrap();
     assert!(!before.seen.get(n1).unwrap().contains(crate::model::ids::Tick::new(1360).unwrap()));
+}
+
+#[test]
+fn of_a_state_that_is_read_up_to_a_tock_no_more_is_known_than_its_entries_account_for() {
+    let early = image_of_saved_state(SAVED, Tock::new(4_000)).unwrap();
+    assert!(early.changes.later > 0);
+    let replica = early.image.replica;
+    let entries: Vec<(Path, Entry)> = replica.tree.all().collect();
+    let events = entries.iter().flat_map(|(_, entry)| entry.events());
+    let events: std::collections::BTreeSet<_> = events.map(|e| (e.node, e.tick)).collect();
+    assert_eq!(replica.seen.count(), events.len() as u64, "what came later is not known");
 }
 
 #[test]
@@ -411,4 +422,39 @@ fn of_two_versions_in_files_the_greater_stays_whichever_comes_first() {
         let states = images.map(|image| export(image).0).concat();
         assert_eq!(entry_of(&image_of(&states).image, "a").value(), Some(&b"\x02"[..]));
     }
+}
+
+#[test]
+fn a_file_that_ends_within_a_record_says_so_and_gives_what_is_before() {
+    let read = image_of(&SAVED[..SAVED.len() - 3]);
+    assert!(read.cut_off.is_some());
+    assert_eq!(read.image.replica.tree.len(), image_of(SAVED).image.replica.tree.len() - 1);
+}
+
+#[test]
+fn of_a_node_without_ticks_a_file_says_nothing() {
+    // `{nodes: {n1: 3, n2: 0}, node: "n1", tock: 9}`.
+    let state = b"\x83\xa5nodes\x82\xa2n1\x03\xa2n2\x00\xa4node\xa2n1\xa4tock\x09";
+    let replica = image_of(state).image.replica;
+    let names: Vec<&str> = replica.table.iter().map(|(_, id)| id.name.as_str()).collect();
+    assert_eq!(names, ["n1"]);
+}
+
+#[test]
+fn a_life_that_owns_nothing_is_named_if_it_is_the_only_one_of_its_name() {
+    let mut engine = node("n1", 0x1111);
+    set(&mut engine, "a", b"\x01");
+    for (name, life) in [("n1", 0x3333), ("n9", 0x9999)] {
+        let id = NodeId { name: NodeName::new(name).unwrap(), incarnation: Incarnation(life) };
+        let node = engine.replica.intern(&id).unwrap();
+        engine.replica.account_for(Event { node, tick: Tick::new(1).unwrap() });
+    }
+    let (written, report) = export(&engine.image());
+    assert_eq!(report.lives, 1, "of n1 there are two, of which one has a place in the file");
+    let state = state_of(&written);
+    let names: Vec<String> = state.nodes.iter().map(|(node, _)| node.to_string()).collect();
+    assert_eq!(names, ["n1~1111", "n9~9999", "n1", "n9"]);
+    // What it knows of n1 is in the entries.
+    let known: Vec<String> = state.known.iter().map(|(node, _)| node.to_string()).collect();
+    assert_eq!(known, ["n9~9999"]);
 }
