@@ -219,4 +219,3 @@ func (m message) written(node string, attempts int, maybeTwice bool) (Written, *
 }
 
 func isFalse(b []byte) bool { return len(b) == 1 && b[0] == 0xc2 }
-

@@ -305,3 +305,6 @@ func (p *Path) UnmarshalText(text []byte) error {
 
 // appendExt adds the path as requests carry it.
 func (p Path) appendExt(b []byte) []byte { return msgpack.AppendExt(b, extPath, p.canonical) }
+
+// PathOf is [NewPath] for elements that are known to be good: it panics otherwise.
+func PathOf(elements ...any) Path { return Path{}.MustJoin(elements...) }

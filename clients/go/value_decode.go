@@ -314,4 +314,3 @@ func (d *decoder) structure(v reflect.Value, count, depth int) error {
 	}
 	return nil
 }
-
