@@ -6,7 +6,7 @@ import "distkv.example/client/internal/xxhash"
 const ShardCount = 1024
 
 // rootShard is the shard of the root and of the empty string.
-const rootShard = 655
+const rootShard = 332
 
 // hashKey is xxHash64 with seed 0.
 func hashKey[T ~string | ~[]byte](key T) uint64 { return xxhash.Sum64(key) }
