@@ -1,0 +1,487 @@
+package distkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestCallsGoOnWhenANodeIsKilled(t *testing.T) {
+	nodes := cluster(t, 3)
+	client := connect(t, Config{Seeds: nodes.Seeds()})
+	allLive(t, client, 3)
+	path := MustPath("k")
+	for number := range 60 {
+		put(t, client, path.MustJoin(number), number, &PutOptions{Copies: 2})
+	}
+	preferred := client.Preferred(path)
+	nodes.ByName(preferred).Kill()
+	for number := range 60 {
+		if found := get[int](t, client, path.MustJoin(number)); found != number {
+			t.Error(found)
+		}
+		put(t, client, path.MustJoin(number), number+1, nil)
+	}
+	allLive(t, client, 2)
+	if client.Preferred(path) == preferred {
+		t.Error("a dead node is preferred")
+	}
+}
+
+func TestANodeThatJoinsAndOneThatGoesAreToldInOneEventEach(t *testing.T) {
+	nodes := cluster(t, 2)
+	client := connect(t, Config{Seeds: nodes.Seeds()[:1]})
+	allLive(t, client, 2)
+	var mu sync.Mutex
+	var events []TopologyChange
+	stop := must[func()](t)(client.OnTopologyChange(func(change TopologyChange) {
+		mu.Lock()
+		defer mu.Unlock()
+		events = append(events, change)
+	}))
+	must[func()](t)(client.OnTopologyChange(func(TopologyChange) { panic("a listener's own") }))
+	if _, err := nodes.Add(""); err != nil {
+		t.Fatal(err)
+	}
+	allLive(t, client, 3)
+	nodes.ByName("n3").Kill()
+	allLive(t, client, 2)
+	until(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		last := events[len(events)-1]
+		return slices.ContainsFunc(last.Moved, func(move Move) bool { return move.Before == "n3" })
+	})
+	mu.Lock()
+	added, gained := 0, false
+	for i, event := range events {
+		if event.PreviousEpoch >= event.Epoch || (i > 0 && event.Epoch <= events[i-1].Epoch) {
+			t.Error("epochs rise by each view:", event.PreviousEpoch, event.Epoch)
+		}
+		added += len(event.Added)
+		gained = gained || slices.ContainsFunc(event.Moved, func(move Move) bool { return move.After == "n3" })
+	}
+	count := len(events)
+	mu.Unlock()
+	if added != 1 || !gained {
+		t.Error(added, gained)
+	}
+	stop()
+	if _, err := nodes.Add("n4"); err != nil {
+		t.Fatal(err)
+	}
+	allLive(t, client, 3)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(events) != count {
+		t.Error("it was told after it was taken off")
+	}
+}
+
+func TestOneSeedLearnsAllAndSurvivesItsEnd(t *testing.T) {
+	nodes := cluster(t, 3)
+	client := connect(t, Config{Seeds: nodes.Seeds()[:1]})
+	allLive(t, client, 3)
+	nodes.Nodes[0].Kill()
+	put(t, client, MustPath("a"), 1, nil)
+	if found := get[int](t, client, MustPath("a")); found != 1 {
+		t.Error(found)
+	}
+}
+
+func TestAFrozenNodeLosesItsCallersAndGetsThemBack(t *testing.T) {
+	nodes := cluster(t, 3)
+	client := connect(t, Config{Seeds: nodes.Seeds(), Pool: PoolConfig{ProbeAfter: time.Second, ProbeTimeout: 500 * time.Millisecond},
+		Retry: RetryPolicy{TryDeadline: 500 * time.Millisecond}})
+	allLive(t, client, 3)
+	path := MustPath("f")
+	put(t, client, path, 1, &PutOptions{Copies: 2})
+	victim := nodes.ByName(client.Preferred(path))
+	victim.Freeze()
+	defer victim.Thaw()
+	started := time.Now()
+	if found := get[int](t, client, path); found != 1 || time.Since(started) > 3*time.Second {
+		t.Error(found, time.Since(started))
+	}
+	var writing sync.WaitGroup
+	for number := range 64 {
+		writing.Go(func() {
+			if _, err := client.Put(t.Context(), path.MustJoin(number), number, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writing.Wait()
+	until(t, func() bool { return client.Stats().Pool.SilentClosed >= 1 })
+	victim.Thaw()
+	allLive(t, client, 3)
+	until(t, func() bool { return client.Preferred(path) == victim.Name })
+	until(t, func() bool { return put(t, client, path, 2, nil).Node == victim.Name })
+}
+
+func TestAllAreGoneThenOneReturns(t *testing.T) {
+	nodes := cluster(t, 2)
+	client := connect(t, Config{Seeds: nodes.Seeds(), Retry: RetryPolicy{TotalDeadline: time.Second}})
+	allLive(t, client, 2)
+	for _, node := range nodes.Nodes {
+		node.Kill()
+	}
+	path := MustPath("a")
+	_, err := client.Put(t.Context(), path, 1, nil)
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrFateUnknown) {
+		t.Error(err)
+	}
+	_, err = client.Get(t.Context(), path, nil)
+	if failed := wantError(t, err, ErrUnavailable); failed.Fate != NotDone || failed.Attempts < 2 || failed.Node == "" {
+		t.Errorf("%+v", failed)
+	}
+	if err := nodes.Nodes[0].Restart("run", "--peer-wait", "0s", "--network", nodes.Network); err != nil {
+		t.Fatal(err)
+	}
+	put(t, client, path, 2, &PutOptions{Timeout: 20 * time.Second})
+	if found := get[int](t, client, path); found != 2 {
+		t.Error(found)
+	}
+}
+
+func TestFreshestNeedsAMajority(t *testing.T) {
+	nodes := cluster(t, 3)
+	client := connect(t, Config{Seeds: nodes.Seeds(), Retry: RetryPolicy{TotalDeadline: time.Second}})
+	allLive(t, client, 3)
+	path := MustPath("m")
+	put(t, client, path, 1, &PutOptions{Copies: 2})
+	for _, victim := range nodes.Nodes[1:] {
+		if found, err := Get[int](t.Context(), client, path, &GetOptions{Read: Freshest}); found != 1 || err != nil {
+			t.Error(found, err)
+		}
+		victim.Kill()
+	}
+	_, err := client.Get(t.Context(), path, &GetOptions{Read: Freshest})
+	if failed := wantError(t, err, ErrNoMajority); failed.Code != "no_majority" {
+		t.Errorf("%+v", failed)
+	}
+}
+
+func TestAWriteWaitsForCopiesOrSaysThatItIsNotConfirmed(t *testing.T) {
+	client := sharedClient(t)
+	path := base()
+	_, err := client.Put(t.Context(), path, 1, &PutOptions{Copies: 5, Timeout: 3 * time.Second})
+	if failed := wantError(t, err, ErrFateUnknown); failed.Fate != Unconfirmed || failed.Attempts < 1 {
+		t.Errorf("%+v", failed)
+	}
+	if found := get[int](t, client, path); found != 1 {
+		t.Error(found)
+	}
+}
+
+func TestAThousandFirstCallsOpenOneConnection(t *testing.T) {
+	one := &scripted{name: "s1"}
+	two := &scripted{name: "s2"}
+	client := connect(t, Config{Seeds: startScripted(t, one, two)})
+	// To the node that the view does not come from, so that there is no connection yet.
+	name := map[string]string{"s1": "s2", "s2": "s1"}[client.ClusterView().Source]
+	opened := client.Stats().Pool.Opened
+	path := preferredPath(t, client, name)
+	if client.pool.ready(client.topology.routing().byName[name].address) != nil {
+		t.Skip("the table of shards has come from there")
+	}
+	var calls sync.WaitGroup
+	for range 60 {
+		calls.Go(func() { _, _ = client.Get(t.Context(), path, nil) })
+	}
+	calls.Wait()
+	if found := client.Stats().Pool.Opened - opened; found > 1 {
+		t.Error(found)
+	}
+	for range 1000 {
+		calls.Go(func() { _, _ = client.Get(t.Context(), path, nil) })
+	}
+	calls.Wait()
+	if found := client.Stats().Pool.Connections; found > 4 {
+		t.Error(found)
+	}
+}
+
+// operations are all that a client does, once each.
+func operations(client *Client, path Path) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"get":   func(ctx context.Context) error { _, err := client.Get(ctx, path, nil); return err },
+		"entry": func(ctx context.Context) error { _, err := client.Entry(ctx, path, nil); return err },
+		"freshest": func(ctx context.Context) error {
+			_, err := client.Get(ctx, path, &GetOptions{Read: Freshest})
+			return err
+		},
+		"put": func(ctx context.Context) error {
+			_, err := client.Put(ctx, path, 2, &PutOptions{Copies: 1})
+			return err
+		},
+		"delete": func(ctx context.Context) error { _, err := client.Delete(ctx, path.MustJoin("no"), nil); return err },
+		"batch": func(ctx context.Context) error {
+			_, err := client.Batch().Put(path, 1, nil).Get(path).Run(ctx, nil)
+			return err
+		},
+		"tree": func(ctx context.Context) error {
+			for _, err := range client.Tree(ctx, path, nil) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"tree list": func(ctx context.Context) error { _, err := client.TreeList(ctx, path, nil); return err },
+		"watch": func(ctx context.Context) error {
+			for event, err := range client.Watch(ctx, path, nil) {
+				if err != nil {
+					return err
+				}
+				if is[UpToDate](event) {
+					break
+				}
+			}
+			return nil
+		},
+		"monitor": func(ctx context.Context) error {
+			monitor, err := client.OpenMonitor(ctx, path)
+			if err == nil {
+				monitor.Close()
+			}
+			return err
+		},
+		"conflicts": func(ctx context.Context) error { _, err := client.ConflictsList(ctx, path); return err },
+		"shards":    client.RefreshShards,
+		"connect": func(ctx context.Context) error {
+			other, err := Connect(ctx, Config{Seeds: client.config.Seeds})
+			if err == nil {
+				err = other.Close(ctx)
+			}
+			return err
+		},
+	}
+}
+
+// countdown is a context that ends when it was looked at so many times: so a call is cancelled at each place where it waits.
+type countdown struct {
+	context.Context
+	cancel context.CancelFunc
+	left   atomic.Int64
+}
+
+func countTo(ctx context.Context, looks int) *countdown {
+	c := &countdown{}
+	c.Context, c.cancel = context.WithCancel(ctx)
+	c.left.Store(int64(looks))
+	return c
+}
+
+func (c *countdown) look() {
+	if c.left.Add(-1) <= 0 {
+		c.cancel()
+	}
+}
+
+func (c *countdown) Done() <-chan struct{} { c.look(); return c.Context.Done() }
+
+func (c *countdown) Err() error { c.look(); return c.Context.Err() }
+
+func TestEveryOperationCancelledAtEveryWaitLeavesNothing(t *testing.T) {
+	client := sharedClient(t)
+	path := base()
+	put(t, client, path, 1, &PutOptions{Copies: 2})
+	for name, operation := range operations(client, path) {
+		for looks := 1; ; looks++ {
+			ctx := countTo(t.Context(), looks)
+			err := operation(ctx)
+			isWhole := ctx.left.Load() > 0
+			ctx.cancel()
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, cancelled at wait %d: %v", name, looks, err)
+			}
+			if err == nil && isWhole {
+				break
+			}
+			if looks > 200 {
+				t.Errorf("%s never ends", name)
+				break
+			}
+		}
+		// And after a while, wherever it is then.
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
+			_ = operation(ctx)
+			cancel()
+		}
+	}
+	put(t, client, path, "alive", nil)
+	if found := get[string](t, client, path); found != "alive" {
+		t.Error(found)
+	}
+	// What stays open is the watch of the cluster view.
+	until(t, func() bool { return client.Stats().Pool.OpenRequests == 1 })
+}
+
+func TestOpenCallsMayEndWhenTheClientIsClosed(t *testing.T) {
+	before := footprint()
+	one := &scripted{name: "s1"}
+	release := make(chan struct{})
+	one.script = func(request message) any {
+		<-release
+		return writtenReply
+	}
+	client, err := Connect(t.Context(), Config{Seeds: startScripted(t, one)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 2)
+	go func() {
+		_, err := client.Put(t.Context(), PathOf("a"), 1, nil)
+		result <- err
+	}()
+	until(t, func() bool { return len(one.actions("set_value")) == 1 })
+	closing := make(chan error)
+	go func() { closing <- client.Close(t.Context()) }()
+	until(t, client.Closed)
+	_, err = client.Put(t.Context(), PathOf("a"), 1, nil)
+	wantError(t, err, ErrClosed)
+	close(release)
+	if err := <-result; err != nil {
+		t.Error("an open call may end:", err)
+	}
+	if err := <-closing; err != nil {
+		t.Error(err)
+	}
+	if err := client.Close(t.Context()); err != nil {
+		t.Error("it may be closed again:", err)
+	}
+	one.stop()
+	nothingLeft(t, before)
+}
+
+func TestCallsThatDoNotEndAreClosed(t *testing.T) {
+	one := &scripted{name: "s1", script: always(silence{})}
+	client := connect(t, Config{Seeds: startScripted(t, one)})
+	result := make(chan error, 1)
+	go func() {
+		_, err := client.Put(t.Context(), PathOf("a"), 1, nil)
+		result <- err
+	}()
+	until(t, func() bool { return len(one.actions("set_value")) == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_ = client.Close(ctx)
+	if failed := wantError(t, <-result, ErrClosed); failed.Fate != Unknown {
+		t.Errorf("%+v", failed)
+	}
+}
+
+func TestClosingAFrozenNodesClientLeavesNothing(t *testing.T) {
+	nodes := cluster(t, 1)
+	before := footprint()
+	client, err := Connect(t.Context(), Config{Seeds: nodes.Seeds()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := openWatch(t, client, MustPath("x"), nil)
+	nodes.Nodes[0].Freeze()
+	defer nodes.Nodes[0].Thaw()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	var calls sync.WaitGroup
+	// More than the socket takes.
+	for range 24 {
+		calls.Go(func() { _, _ = client.Put(ctx, MustPath("x.y"), make([]byte, 1<<20), nil) })
+	}
+	calls.Wait()
+	_ = client.Close(ctx)
+	_, err = w.Next(t.Context())
+	for err == nil {
+		_, err = w.Next(t.Context())
+	}
+	wantError(t, err, ErrClosed)
+	nothingLeft(t, before)
+}
+
+func TestNobodyListens(t *testing.T) {
+	before := footprint()
+	_, err := Connect(t.Context(), Config{Seeds: []string{"127.0.0.1:1"}, ConnectDeadline: 300 * time.Millisecond})
+	wantError(t, err, ErrUnavailable)
+	for _, bad := range []Config{{Seeds: []string{"x:y"}}, {Seeds: make([]string, SeedsMax+1)}, {ReadMode: "linearizable"},
+		{Ticket: "x"}, {TLS: &TLS{}}} {
+		_, err := Connect(t.Context(), bad)
+		wantError(t, err, ErrUsage)
+	}
+	nothingLeft(t, before)
+}
+
+// TestAStormOfKills: goroutines write and read while nodes are killed and come back. It takes 10 s, or as long as
+// DISTKV_STORM says.
+func TestAStormOfKills(t *testing.T) {
+	lasts := 10 * time.Second
+	if told := os.Getenv("DISTKV_STORM"); told != "" {
+		lasts = must[time.Duration](t)(time.ParseDuration(told))
+	}
+	nodes := cluster(t, 3)
+	client := connect(t, Config{Seeds: nodes.Seeds(), Retry: RetryPolicy{TotalDeadline: 20 * time.Second}})
+	allLive(t, client, 3)
+	var stop atomic.Bool
+	var writes atomic.Int64
+	var acknowledged sync.Map
+	var working sync.WaitGroup
+	for worker := range 64 {
+		working.Go(func() {
+			for number := 1; !stop.Load(); number++ {
+				path := PathOf("storm", worker, number%8)
+				value := fmt.Sprintf("%d of %d", number, worker)
+				if _, err := client.Put(t.Context(), path, value, &PutOptions{Copies: 1}); err != nil {
+					t.Error("a write:", err)
+					return
+				}
+				acknowledged.Store(path, value)
+				// Where all write, nobody's value is expected to stay.
+				if _, err := client.Put(t.Context(), PathOf("shared", number%8), value, nil); err != nil {
+					t.Error("a shared write:", err)
+					return
+				}
+				writes.Add(2)
+				if number%3 == 0 {
+					if found, err := Get[string](t.Context(), client, path, nil); found != value || err != nil {
+						t.Errorf("%v: %q, not %q: %v", path, found, value, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	kills := 0
+	for end := time.Now().Add(lasts); time.Now().Before(end); kills++ {
+		time.Sleep(2 * time.Second)
+		index := rand.IntN(3)
+		nodes.Nodes[index].Kill()
+		time.Sleep(2 * time.Second)
+		if err := nodes.Rejoin(index); err != nil {
+			t.Error(err)
+			break
+		}
+		allLive(t, client, 3)
+	}
+	stop.Store(true)
+	working.Wait()
+	missing := 0
+	acknowledged.Range(func(path, value any) bool {
+		if found, err := Get[string](t.Context(), client, path.(Path), nil); found != value || err != nil {
+			t.Errorf("%v is missing: %q, not %q: %v", path, found, value, err)
+			missing++
+		}
+		return missing < 10
+	})
+	t.Logf("%d kills, %d writes, %d missing, retries: %+v", kills, writes.Load(), missing, client.Stats().Retry)
+	if kills < 2 || writes.Load() < 64 {
+		t.Error("that was no storm")
+	}
+}
