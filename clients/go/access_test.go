@@ -87,7 +87,7 @@ func TestWhoLogsInMayDoWhatItsRoleAllows(t *testing.T) {
 	_, read := bob.Get(t.Context(), MustPath("shut"), nil)
 	_, write := bob.Put(t.Context(), MustPath("open.x"), 2, nil)
 	_, remove := bob.Delete(t.Context(), MustPath("open.x"), nil)
-	_, watch := bob.OpenWatch(t.Context(), MustPath("shut"), nil)
+	_, watch := openWatch(t, bob, MustPath("shut"), nil).Next(t.Context())
 	for _, err := range []error{read, write, remove, watch} {
 		if failed := wantError(t, err, ErrDenied); failed.Code != "denied" || failed.Attempts != 1 {
 			t.Errorf("%+v", failed)
@@ -196,10 +196,9 @@ func TestAnotherCAAnotherNameAndPlainTextAreRefused(t *testing.T) {
 		_, err := Connect(t.Context(), Config{Seeds: seeds, TLS: &bad})
 		wantError(t, err, ErrUsage)
 	}
-	// By a name that is not in the certificate: 127.0.0.2 is the same machine.
-	_, port, _ := strings.Cut(seeds[0], ":")
-	failed = denied(t, Config{Seeds: []string{"127.0.0.2:" + port}, TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")}, ConnectDeadline: 5 * time.Second,
-		Topology: TopologyConfig{OnlySeeds: true}})
+	// By an address that is not in the certificate.
+	other := cluster(t, 1, append(certificate(t), "--client-plaintext", "none", "--client", "127.0.0.2:0")...)
+	failed = denied(t, Config{Seeds: other.Seeds(), TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")}})
 	if !strings.Contains(failed.Error(), "127.0.0.2") {
 		t.Error(failed)
 	}
