@@ -11,8 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	distkv "distkv.example/client"
@@ -23,10 +26,11 @@ type object = map[string]any
 type driver struct {
 	clients map[string]*distkv.Client
 	watches map[string]*distkv.Watch
+	changes map[string]*changes
 }
 
 func main() {
-	d := driver{map[string]*distkv.Client{}, map[string]*distkv.Watch{}}
+	d := driver{map[string]*distkv.Client{}, map[string]*distkv.Watch{}, map[string]*changes{}}
 	lines := bufio.NewReader(os.Stdin)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -164,6 +168,44 @@ func (d *driver) obey(ctx context.Context, order object) (any, error) {
 		return object{}, nil
 	case "next":
 		return next(ctx, d.watches[name])
+	case "collect":
+		return collect(ctx, d.watches[name], int(number(order["count"])), seconds(order["patience"]))
+	case "puts":
+		for value := 1; value <= int(number(order["count"])); value++ {
+			if _, err := client.Put(ctx, path, value, nil); err != nil {
+				return nil, err
+			}
+		}
+		return object{}, nil
+	case "gets":
+		var good atomic.Int64
+		var calls sync.WaitGroup
+		for range int(number(order["count"])) {
+			calls.Go(func() {
+				if _, err := client.Get(ctx, path, &distkv.GetOptions{Timeout: seconds(order["timeout"])}); err == nil {
+					good.Add(1)
+				}
+			})
+		}
+		calls.Wait()
+		return object{"good": good.Load()}, nil
+	case "put_bytes":
+		written, err := client.Put(ctx, path, make([]byte, int(number(order["size"]))), nil)
+		return writtenOf(written), err
+	case "get_bytes":
+		value, err := distkv.Get[[]byte](ctx, client, path, nil)
+		return object{"size": len(value)}, err
+	case "prefer":
+		return object{}, client.PreferShard(ctx, path.Shard(), text(order["node"], ""))
+	case "refresh":
+		return object{}, client.RefreshShards(ctx)
+	case "listen":
+		told := &changes{}
+		d.changes[name] = told
+		_, err := client.OnTopologyChange(told.add)
+		return object{}, err
+	case "changes":
+		return d.changes[name].shown(), nil
 	case "unwatch":
 		d.watches[name].Close()
 		delete(d.watches, name)
@@ -270,6 +312,60 @@ func next(ctx context.Context, watch *distkv.Watch) (any, error) {
 		return object{"event": "restarted"}, nil
 	}
 	return nil, err
+}
+
+// collect is the values of so many changes; it gives up waiting again and again.
+func collect(ctx context.Context, watch *distkv.Watch, count int, patience time.Duration) (any, error) {
+	seen := []any{}
+	for len(seen) < count {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		event, err := watch.Next(soon)
+		cancel()
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return nil, err
+		}
+		if change, ok := event.(distkv.Change); ok {
+			seen = append(seen, shown(change.Value))
+		}
+	}
+	return seen, nil
+}
+
+// changes are what a listener was told.
+type changes struct {
+	mu  sync.Mutex
+	all []distkv.TopologyChange
+}
+
+func (c *changes) add(change distkv.TopologyChange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, change)
+}
+
+func (c *changes) shown() any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := []any{}
+	for _, change := range c.all {
+		added, dead, moved := []string{}, []string{}, []string{}
+		for _, node := range change.Added {
+			added = append(added, node.Name)
+		}
+		for _, one := range change.Changed {
+			if !one.After.IsLive() {
+				dead = append(dead, one.After.Name)
+			}
+		}
+		for _, move := range change.Moved {
+			if move.Before != "" && !slices.Contains(moved, move.Before) {
+				moved = append(moved, move.Before)
+			}
+		}
+		slices.Sort(moved)
+		found = append(found, object{"epochs": change.Epoch - change.PreviousEpoch, "added": added, "dead": dead, "moved": moved})
+	}
+	return found
 }
 
 func entryOf(entry distkv.Entry) object {
@@ -385,6 +481,15 @@ func configOf(told any) distkv.Config {
 			config.NoWriteIDs = value != true
 		case name == "read_mode":
 			config.ReadMode = distkv.ReadMode(text(value, ""))
+		case name == "login":
+			login := value.(object)
+			config.Login = &distkv.Login{User: text(login["user"], ""), Secret: text(login["secret"], ""), Method: text(login["method"], "")}
+		case name == "tls":
+			// A file, or the hash.
+			config.TLS = &distkv.TLS{CAFile: text(value, "")}
+			if hash, err := hex.DecodeString(text(value, "")); err == nil {
+				config.TLS = &distkv.TLS{CAHash: hash}
+			}
 		case name == "ticket":
 			config.Ticket = text(value, "")
 		default:
