@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 PATH=${GO:+$GO:}$PATH
 # Nothing is fetched: the client needs the standard library alone.
-export GOTOOLCHAIN=local GOPROXY=off GOFLAGS=-mod=mod
+export GOTOOLCHAIN=local GOPROXY=off
 
 unformatted=$(gofmt -l .)
 if [ -n "$unformatted" ]; then

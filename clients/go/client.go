@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -136,10 +137,14 @@ func (c *Client) finish() {
 func (c *Client) Closed() bool { return c.caller.isClosing.Load() }
 
 // ClusterView is which nodes there are.
-func (c *Client) ClusterView() ClusterView { return c.topology.routing().view }
+func (c *Client) ClusterView() ClusterView {
+	view := c.topology.routing().view
+	view.Nodes = slices.Clone(view.Nodes)
+	return view
+}
 
 // OnTopologyChange calls it for each change of the view or of preferred nodes, one after the other, on a goroutine of the
-// client: it must be quick. What it returns takes it off again. What it panics with is logged and stops nothing. More than
+// client: it must be quick, and cannot close the client. What it returns takes it off again. What it panics with is logged and stops nothing. More than
 // 1,024 are not taken: the error is an [ErrUsage].
 func (c *Client) OnTopologyChange(call func(TopologyChange)) (stop func(), err error) {
 	return c.topology.listen(call)

@@ -426,6 +426,50 @@ func TestNobodyListens(t *testing.T) {
 	nothingLeft(t, before)
 }
 
+func TestConflictsAreFoundAndToldOnce(t *testing.T) {
+	nodes := cluster(t, 2)
+	path := MustPath("both")
+	ends := make([]*Client, 2)
+	for i, seed := range nodes.Seeds() {
+		ends[i] = connect(t, Config{Seeds: []string{seed}, Topology: TopologyConfig{OnlySeeds: true}})
+	}
+	client := connect(t, Config{Seeds: nodes.Seeds()})
+	allLive(t, client, 2)
+	var found ConflictsFound
+	until(t, func() bool {
+		// At two nodes at once.
+		var writing sync.WaitGroup
+		for i, end := range ends {
+			writing.Go(func() { put(t, end, path, i, nil) })
+		}
+		writing.Wait()
+		found = must[ConflictsFound](t)(client.ConflictsList(t.Context(), Path{}))
+		return len(found.Conflicts) > 0
+	})
+	one := found.Conflicts[0]
+	if one.Path != path || one.Winner.Version.Compare(one.Loser.Version) <= 0 || len(found.Nodes) != 2 || len(found.Missing) != 0 {
+		t.Errorf("%+v", found)
+	}
+	known := map[string]bool{}
+	for conflict, err := range client.Conflicts(t.Context(), path) {
+		if err != nil || known[conflict.key()] || conflict.Path != path {
+			t.Error(conflict, err)
+		}
+		known[conflict.key()] = true
+	}
+	if !known[one.key()] {
+		t.Error("it is told one by one, too")
+	}
+	nodes.Nodes[1].Freeze()
+	defer nodes.Nodes[1].Thaw()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	found, err := client.ConflictsList(ctx, path)
+	if err != nil || len(found.Nodes) != 1 || found.Missing["n2"] == nil {
+		t.Error("who does not answer is named:", found, err)
+	}
+}
+
 // TestAStormOfKills: goroutines write and read while nodes are killed and come back. It takes 10 s, or as long as
 // DISTKV_STORM says.
 func TestAStormOfKills(t *testing.T) {

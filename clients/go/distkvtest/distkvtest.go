@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package distkvtest starts real nodes for your own tests: each is a distkv-node process with ports of its own.
 //
 // The program is the one that DISTKV_NODE_BIN names, else distkv-node on the PATH. Everything waits for readiness; nothing is
@@ -11,7 +13,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,9 +23,10 @@ import (
 )
 
 const (
-	startPatience = 60 * time.Second // from the start of a process to its line on stdout
-	stopPatience  = 10 * time.Second // until a node that was asked to end is killed
-	lineBytesMax  = 64 << 10         // longest line that says where a node is
+	startPatience  = 60 * time.Second // from the start of a process to its line on stdout
+	stopPatience   = 10 * time.Second // until a node that was asked to end is killed
+	freezePatience = time.Second      // until a node stands still, where the system does not tell
+	lineBytesMax   = 64 << 10         // longest line that says where a node is
 )
 
 var numbers atomic.Int64
@@ -152,7 +157,25 @@ func (n *Node) Kill() {
 }
 
 // Freeze stops the process without ending it (SIGSTOP); Thaw lets it go on.
-func (n *Node) Freeze() { n.signal(syscall.SIGSTOP) }
+func (n *Node) Freeze() {
+	n.signal(syscall.SIGSTOP)
+	// The signal takes a moment to reach all threads.
+	for end := time.Now().Add(freezePatience); time.Now().Before(end) && !n.isFrozen(); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// isFrozen tells whether all threads stand still, where the system tells it in /proc.
+func (n *Node) isFrozen() bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.process.Process.Pid))
+	for _, thread := range threads {
+		told, err := os.ReadFile(thread)
+		if _, state, _ := strings.Cut(string(told), ") "); err == nil && !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
 
 // Thaw lets a frozen one go on (SIGCONT).
 func (n *Node) Thaw() { n.signal(syscall.SIGCONT) }

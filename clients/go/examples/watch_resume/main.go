@@ -1,3 +1,5 @@
+//go:build unix
+
 // A watch that survives a killed node: go run ./examples/watch_resume starts three nodes, and kills the one that sends.
 package main
 

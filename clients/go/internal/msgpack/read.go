@@ -18,6 +18,11 @@ var (
 	ErrType    = errors.New("it is of another type")
 )
 
+// lenMax is the greatest length that a head tells: more than any message has, and no trouble for integers of 32 bits.
+const lenMax = 1 << 30
+
+func length(v uint64) int { return int(min(v, lenMax)) }
+
 // Kind is what a value is.
 type Kind uint8
 
@@ -77,7 +82,7 @@ func ReadHead(b []byte) (Head, error) {
 	switch c {
 	case 0xc7, 0xc8, 0xc9:
 		v = number(b[1:n])
-		return Head{Kind: Ext, Size: 1 + n, Len: int(v), Type: int8(b[n])}, nil
+		return Head{Kind: Ext, Size: 1 + n, Len: length(v), Type: int8(b[n])}, nil
 	case 0xd4, 0xd5, 0xd6, 0xd7, 0xd8:
 		return Head{Kind: Ext, Size: 2, Len: 1 << (c - 0xd4), Type: int8(b[1])}, nil
 	}
@@ -89,7 +94,7 @@ func ReadHead(b []byte) (Head, error) {
 	case 0xc2, 0xc3:
 		head.Kind, head.Bits = Bool, uint64(c&1)
 	case 0xc4, 0xc5, 0xc6:
-		head.Kind, head.Len = Binary, int(v)
+		head.Kind, head.Len = Binary, length(v)
 	case 0xca:
 		head.Kind, head.Bits = Float, math.Float64bits(float64(math.Float32frombits(uint32(v))))
 	case 0xcb:
@@ -110,11 +115,11 @@ func ReadHead(b []byte) (Head, error) {
 	case 0xd3:
 		head.Kind = Int
 	case 0xd9, 0xda, 0xdb:
-		head.Kind, head.Len = String, int(v)
+		head.Kind, head.Len = String, length(v)
 	case 0xdc, 0xdd:
-		head.Kind, head.Len = Array, int(v)
+		head.Kind, head.Len = Array, length(v)
 	case 0xde, 0xdf:
-		head.Kind, head.Len = Map, int(v)
+		head.Kind, head.Len = Map, length(v)
 	default:
 		return Head{}, ErrInvalid
 	}
