@@ -33,3 +33,17 @@ func TestRoutingAllocatesNothing(t *testing.T) {
 		t.Errorf("hashing allocates %v times", allocated)
 	}
 }
+
+func TestARefreshDoesNotTakeAFetchThatWasUnderWay(t *testing.T) {
+	one := &scripted{name: "s1"}
+	client := connect(t, Config{Seeds: startScripted(t, one)})
+	for range 50 {
+		before := len(one.actions("list_shards"))
+		if err := client.RefreshShards(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(one.actions("list_shards")) <= before {
+			t.Fatal("nothing was asked after the call began")
+		}
+	}
+}

@@ -39,8 +39,9 @@ type shardTable struct {
 	caller *caller
 	wanted chan struct{}
 
-	mu      sync.Mutex
-	fetched chan struct{} // closed when the next fetch is over
+	mu           sync.Mutex
+	begun, ended uint64        // fetches
+	fetched      chan struct{} // closed when the next one has ended
 }
 
 func newShardTable(c *caller) *shardTable {
@@ -87,19 +88,26 @@ func shardRowOf(m message) (ShardRow, bool) {
 	return ShardRow{head.Bits, [16]byte(start), [16]byte(end), int(first), int(last), m.text("prefer")}, true
 }
 
-// refresh fetches it again, and waits until it is here, or the fetch has failed.
+// refresh fetches it again, and waits until that has ended: a fetch that was under way already may be too old.
 func (t *shardTable) refresh(ctx context.Context) error {
 	t.mu.Lock()
-	fetched := t.fetched
+	mine := t.begun + 1
 	t.mu.Unlock()
 	signal(t.wanted)
-	select {
-	case <-fetched:
-		return nil
-	case <-t.caller.pool.ctx.Done():
-		return closedError(0)
-	case <-ctx.Done():
-		return canceledError(ctx, NotDone, "", 0)
+	for {
+		t.mu.Lock()
+		ended, fetched := t.ended, t.fetched
+		t.mu.Unlock()
+		if ended >= mine {
+			return nil
+		}
+		select {
+		case <-fetched:
+		case <-t.caller.pool.ctx.Done():
+			return closedError(0)
+		case <-ctx.Done():
+			return canceledError(ctx, NotDone, "", 0)
+		}
 	}
 }
 
@@ -112,6 +120,9 @@ func (t *shardTable) keep(ctx context.Context) {
 		case <-t.wanted:
 		default:
 		}
+		t.mu.Lock()
+		t.begun++
+		t.mu.Unlock()
 		counters.shardFetches.Add(1)
 		pause := t.caller.config.ShardTableAge
 		rows, err := t.fetch(ctx)
@@ -130,6 +141,7 @@ func (t *shardTable) keep(ctx context.Context) {
 			t.caller.config.Logger.Debug("distkv: the table of shards could not be fetched", "err", err)
 		}
 		t.mu.Lock()
+		t.ended++
 		close(t.fetched)
 		t.fetched = make(chan struct{})
 		t.mu.Unlock()
