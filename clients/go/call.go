@@ -221,9 +221,14 @@ func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once,
 				return served{}, err
 			}
 			err := finalError(failure, fate, to.name, attempts)
-			if ctx.Err() != nil && err.cause == failure && failure.cause == nil {
+			reason := ctx.Err()
+			if _, isSet := ctx.Deadline(); isSet && p.timeout == 0 && verdict == giveUpDeadline && attempts != policy.AttemptsMax {
+				// It may be a moment before the context says so itself.
+				reason = context.DeadlineExceeded
+			}
+			if reason != nil && err.cause == failure && failure.cause == nil {
 				// For errors.Is: its time was the context's.
-				err.cause = &tryError{kind: failure.kind, text: failure.text, code: failure.code, cause: ctx.Err()}
+				err.cause = &tryError{kind: failure.kind, text: failure.text, code: failure.code, cause: reason}
 			}
 			return served{}, err
 		}
