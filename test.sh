@@ -65,10 +65,13 @@ count() {
         }
         kind == "cargo" && /^test result: / { sub(/^test result: [A-Za-z]+\. /, ""); add($0) }
         kind == "nextest" && /^ +Summary \[/ { last = $0 }
+        kind == "go" && /^--- PASS: / { p++ }
+        kind == "go" && /^--- FAIL: / { f++ }
+        kind == "go" && /^--- SKIP: / { s++ }
         kind == "pytest" && /(passed|failed|errors?).* in [0-9.]+s/ { last = $0; gsub(/^=+ | =+$/, "", last) }
         END {
             if (kind == "nextest") sub(/^.* tests? run: /, "", last)
-            if (kind != "cargo") add(last)
+            if (kind == "nextest" || kind == "pytest") add(last)
             print p + 0, f + 0, s + 0
         }')
     read -r p f s <<<"$sums"
@@ -144,5 +147,18 @@ clients/python/setup-venv.sh "$target/python-client-venv"
 step "the smart client for Python"
 DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \
     tests pytest python-client.log "$target/python-client-venv/bin/python" -m pytest clients/python
+
+# Our own client for Go; a toolchain is installed where there is none.
+step "the smart client for Go: toolchain"
+GO=$(clients/go/setup-toolchain.sh "$target/go-toolchain")
+export GO GOCACHE=${GOCACHE:-$target/go-cache}
+
+step "the smart client for Go"
+DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} tests go go-client.log clients/go/check.sh
+
+step "the smart client for Go: scenarios"
+(cd clients/go && GOTOOLCHAIN=local "$GO/go" build -tags distkv_planted -o "$target/go-conformance" ./conformance)
+DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} DISTKV_CONFORMANCE_DRIVER=$target/go-conformance \
+    tests pytest go-scenarios.log "$target/python-client-venv/bin/python" -m pytest clients/python/tests/test_conformance.py
 
 current="(none)"

@@ -15,9 +15,12 @@ from distkv_client import (
     Config,
     DistKVError,
     Entry,
+    Login,
+    Path,
     PoolConfig,
     RefusedError,
     RetryPolicy,
+    Tls,
     Version,
     Watch,
     Written,
@@ -42,7 +45,12 @@ def config_of(told: dict[str, Any]) -> Config:
     for name, kind in (("retry", RetryPolicy), ("pool", PoolConfig)):
         names = {field.name for field in dataclasses.fields(kind)} & told.keys()
         made[name] = kind(**{field: told[field] for field in names})
-    names = {field.name for field in dataclasses.fields(Config)} & told.keys()
+    names = {field.name for field in dataclasses.fields(Config)} & told.keys() - {"login", "tls"}
+    if "login" in told:
+        made["login"] = Login(**told["login"])
+    if "tls" in told:
+        is_file = told["tls"].endswith(".pem")
+        made["tls"] = Tls(ca_file=told["tls"]) if is_file else Tls(ca_hash=bytes.fromhex(told["tls"]))
     return Config(**made, **{field: told[field] for field in names})
 
 
@@ -83,6 +91,7 @@ class Driver:
     def __init__(self) -> None:
         self.clients: dict[str, Client] = {}
         self.watches: dict[str, Watch] = {}
+        self.changes: dict[str, list[Any]] = {}
 
     async def obey(self, order: dict[str, Any]) -> Any:
         """One order."""
@@ -134,6 +143,48 @@ class Driver:
                     told = {"path": str(event.path), "value": event.value, "deleted": event.deleted}
                     return {"event": "change", **told}
                 return {"event": {"UpToDate": "uptodate"}.get(type(event).__name__, type(event).__name__.lower())}
+            case "collect":
+                seen: list[Any] = []
+                while len(seen) < order["count"]:
+                    try:
+                        event = await asyncio.wait_for(self.watches[name].next(), order["patience"])
+                    except TimeoutError:
+                        continue
+                    if isinstance(event, Change):
+                        seen.append(event.value)
+                return seen
+            case "puts":
+                for number in range(1, order["count"] + 1):
+                    await client.put(path, number)
+                return {}
+            case "gets":
+                calls = (client.get(path, **options_of(order, "timeout")) for _ in range(order["count"]))
+                done = await asyncio.gather(*calls, return_exceptions=True)
+                return {"good": sum(not isinstance(one, BaseException) for one in done)}
+            case "put_bytes":
+                return shown(await client.put(path, bytes(order["size"])))
+            case "get_bytes":
+                return {"size": len(await client.get(path))}
+            case "prefer":
+                await client.prefer_shard(Path.of(path).shard, order["node"])
+                return {}
+            case "refresh":
+                await client.refresh_shards()
+                return {}
+            case "listen":
+                told = self.changes[name] = []
+                client.on_topology_change(told.append)
+                return {}
+            case "changes":
+                return [
+                    {
+                        "epochs": change.epoch - change.previous_epoch,
+                        "added": [node.name for node in change.added],
+                        "dead": [new.name for _, new in change.changed if not new.is_live],
+                        "moved": sorted({move.before for move in change.moved if move.before}),
+                    }
+                    for change in self.changes[name]
+                ]
             case "unwatch":
                 await self.watches.pop(name).aclose()
                 return {}

@@ -16,9 +16,10 @@ import pytest
 from scripted import RESET, SILENCE, ScriptedNode, start
 
 from distkv_client.codec import encode
-from distkv_client.testing import Cluster
+from distkv_client.testing import Cluster, binary
 
 HERE = File(__file__).parents[1]
+FIXTURES = File(os.environ.get("DISTKV_FIXTURES", HERE.parents[1] / "tests/fixtures")) / "tls"
 SCENARIOS = sorted((HERE.parent / "conformance/scenarios").glob("*.toml"))
 
 
@@ -101,26 +102,64 @@ def fits(expected, found):
     return type(expected) is type(found) and expected == found
 
 
+def node_args(scenario):
+    """The arguments of real nodes."""
+    if not scenario.get("tls"):
+        return []
+    return [
+        "--client-plaintext",
+        "none",
+        "--cert",
+        str(FIXTURES / "node.pem"),
+        "--cert-key",
+        str(FIXTURES / "node.key"),
+    ]
+
+
+def make_users(address, folder):
+    """Users of a network: ann, an admin, and bob, who may read below `open`. Their secrets are their names."""
+
+    def run(*args):
+        done = subprocess.run([binary(), *args, "--connect", address], capture_output=True, text=True)
+        assert done.returncode == 0, (args, done.stderr)
+
+    for name in ("ann", "bob"):
+        (folder / name).write_text(name)
+    run("user", "add", "ann", "--role", "admin", "--new-secret-file", str(folder / "ann"))
+    run("auth", "on", "password")
+    ann = ("--user", "ann", "--secret-file", str(folder / "ann"))
+    for pattern in ("open", "open.#"):
+        run("acl", "set", "readers", pattern, "rxe", *ann)
+    run("user", "add", "bob", "--acl", "readers", "--new-secret-file", str(folder / "bob"), *ann)
+
+
 @pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
-async def test_scenario(file, driver):
+async def test_scenario(file, driver, tmp_path):
     scenario = tomllib.loads(file.read_text())
     assert str(scenario["number"]) == file.stem.partition("-")[0].lstrip("0")
-    cluster = Cluster(scenario["cluster"]) if "cluster" in scenario else None
+    cluster = Cluster(scenario["cluster"], *node_args(scenario)) if "cluster" in scenario else None
     scripted = [
         ScriptedNode(node["name"], script_of(node), is_old=node.get("old", False)) for node in scenario.get("node", [])
     ]
-    clients = {step.get("client", "a") for step in scenario["step"] if "do" in step}
+    clients = {step.get("client", "a") for step in scenario["step"] if "do" in step} | {*scenario.get("clients", {})}
     try:
         addresses = cluster.seeds if cluster else await start(*scripted)
+        if scenario.get("users"):
+            make_users(cluster[0].client, tmp_path)
         for client in sorted(clients):
             seeds = addresses[: scenario.get("seeds", len(addresses))]
-            config = scenario.get("config", {})
+            config = {**scenario.get("config", {}), **scenario.get("clients", {}).get(client, {})}
+            if config.get("tls", "").endswith(".pem"):
+                config["tls"] = str(FIXTURES / config["tls"])
             order = {"do": "connect", "client": client, "seeds": seeds, "config": config}
-            assert await driver.tell(order) == {"ok": {}}
+            refused = config.pop("refused", None)
+            answer = await driver.tell(order)
+            assert fits(refused, answer.get("error")) if refused else answer == {"ok": {}}, answer
         saved = {}
         for number, step in enumerate(scenario["step"], 1):
             await play(step, driver, cluster, {node.name: node for node in scripted}, saved, f"step {number}: {step}")
-        for client in sorted(clients):
+        refused = {name for name, config in scenario.get("clients", {}).items() if "refused" in config}
+        for client in sorted(clients - refused):
             assert await driver.tell({"do": "close", "client": client}) == {"ok": {}}
     finally:
         for node in scripted:
@@ -157,6 +196,8 @@ async def play(step, driver, cluster, scripted, saved, what):
         assert len(asked) == step["count"], (what, asked)
         if step.get("same_id"):
             assert len({request["wid"] for request in asked}) == 1, what
+    elif "accepted" in step:
+        assert scripted[step["accepted"]].accepted <= step["most"], what
     elif "down" in step:
         for node in scripted.values():
             node.states[step["down"]] = "down"
@@ -176,6 +217,13 @@ async def play(step, driver, cluster, scripted, saved, what):
 def test_every_scenario_has_a_title_of_its_own():
     titles = [tomllib.loads(file.read_text())["title"] for file in SCENARIOS]
     assert len(titles) == len(set(titles)) >= 20
+
+
+def test_the_table_of_scenarios_is_complete():
+    scenarios = [tomllib.loads(file.read_text()) for file in SCENARIOS]
+    rows = [f"| {one['number']} | {one['title']} | {'real' if 'cluster' in one else 'scripted'} |" for one in scenarios]
+    text = (HERE.parent / "conformance/README.md").read_text()
+    assert [row for row in rows if row not in text] == []
 
 
 sys.path.insert(0, str(HERE / "conformance"))

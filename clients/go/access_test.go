@@ -1,0 +1,300 @@
+package distkv
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"distkv.example/client/distkvtest"
+	"distkv.example/client/internal/msgpack"
+)
+
+// Logins, denial, TLS, tickets, client certificates, and secrets that change while a client runs.
+
+// command is one of the node's program that must work; what it prints.
+func command(t testing.TB, args ...string) string {
+	t.Helper()
+	program, err := distkvtest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed, err := exec.Command(program, args...).Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			t.Fatalf("%v: %v\n%s", args, err, failed.Stderr)
+		}
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(printed))
+}
+
+type users struct {
+	nodes  *distkvtest.Cluster
+	folder string
+	ann    []string // what the program's commands need to be her
+}
+
+// withUsers is nodes on which clients must log in: ann, an admin, and bob, who may read below `open`.
+func withUsers(t testing.TB) users {
+	u := users{nodes: cluster(t, 2), folder: t.TempDir()}
+	at := []string{"--connect", u.nodes.Nodes[0].Client}
+	for _, name := range []string{"ann", "bob"} {
+		if err := os.WriteFile(filepath.Join(u.folder, name), []byte(name+"'s secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command(t, append([]string{"user", "add", "ann", "--role", "admin", "--new-secret-file", filepath.Join(u.folder, "ann")}, at...)...)
+	command(t, append([]string{"auth", "on", "password"}, at...)...)
+	u.ann = append(at, "--user", "ann", "--secret-file", filepath.Join(u.folder, "ann"))
+	for _, pattern := range []string{"open", "open.#"} {
+		command(t, append([]string{"acl", "set", "readers", pattern, "rxe"}, u.ann...)...)
+	}
+	command(t, append([]string{"user", "add", "bob", "--acl", "readers", "--new-secret-file", filepath.Join(u.folder, "bob")}, u.ann...)...)
+	return u
+}
+
+func denied(t testing.TB, config Config) *Error {
+	t.Helper()
+	before := footprint()
+	client, err := Connect(t.Context(), config)
+	if err == nil {
+		_ = client.Close(context.Background())
+	}
+	failed := wantError(t, err, ErrDenied)
+	nothingLeft(t, before)
+	return failed
+}
+
+func TestWhoLogsInMayDoWhatItsRoleAllows(t *testing.T) {
+	u := withUsers(t)
+	ann := connect(t, Config{Seeds: u.nodes.Seeds(), Login: PasswordLogin("ann", "ann's secret")})
+	allLive(t, ann, 2)
+	put(t, ann, MustPath("open.x"), 1, &PutOptions{Copies: 1})
+	put(t, ann, MustPath("shut"), 2, &PutOptions{Copies: 1})
+	bob := connect(t, Config{Seeds: u.nodes.Seeds(), Login: &Login{User: "bob", Secret: "bob's secret"}})
+	if found := get[int](t, bob, MustPath("open.x")); found != 1 {
+		t.Error(found)
+	}
+	_, read := bob.Get(t.Context(), MustPath("shut"), nil)
+	_, write := bob.Put(t.Context(), MustPath("open.x"), 2, nil)
+	_, remove := bob.Delete(t.Context(), MustPath("open.x"), nil)
+	_, watch := openWatch(t, bob, MustPath("shut"), nil).Next(t.Context())
+	for _, err := range []error{read, write, remove, watch} {
+		if failed := wantError(t, err, ErrDenied); failed.Code != "denied" || failed.Attempts != 1 {
+			t.Errorf("%+v", failed)
+		}
+	}
+	// Who is removed is refused from then on.
+	command(t, append([]string{"user", "remove", "bob"}, u.ann...)...)
+	until(t, func() bool {
+		_, err := bob.Get(t.Context(), MustPath("open.x"), &GetOptions{Timeout: 2 * time.Second})
+		return errors.Is(err, ErrDenied) || errors.Is(err, ErrUnavailable)
+	})
+}
+
+func TestNobodyAndWrongSecretsAreRefusedAtOnce(t *testing.T) {
+	u := withUsers(t)
+	for _, login := range []*Login{nil, PasswordLogin("ann", "wrong"), PasswordLogin("zoe", "x"), {Key: make([]byte, 32)}} {
+		started := time.Now()
+		failed := denied(t, Config{Seeds: u.nodes.Seeds(), Login: login})
+		if failed.Code != "no_access" || strings.Contains(failed.Error(), "wrong") && login.Key == nil {
+			t.Errorf("%v", failed)
+		}
+		if took := time.Since(started); took > 8*time.Second {
+			t.Error("not at once:", took)
+		}
+	}
+	secret := PasswordLogin("ann", "her-word")
+	if text := fmt.Sprintf("%v %+v %#v", secret, secret, secret); strings.Contains(text, "her-word") {
+		t.Error(text)
+	}
+}
+
+func TestASecretThatChangesKeepsTheConnectionsAndIsNeededForNewOnes(t *testing.T) {
+	u := withUsers(t)
+	seeds := u.nodes.Seeds()[:1]
+	old := Config{Seeds: seeds, Login: PasswordLogin("ann", "ann's secret"), Topology: TopologyConfig{OnlySeeds: true}}
+	client := connect(t, old)
+	put(t, client, MustPath("a"), 1, nil)
+	other := filepath.Join(u.folder, "new")
+	if err := os.WriteFile(other, []byte("another secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command(t, append([]string{"user", "password", "ann", "--new-secret-file", other}, u.ann...)...)
+	if found := get[int](t, client, MustPath("a")); found != 1 {
+		t.Error(found)
+	}
+	denied(t, old)
+	changed := old
+	changed.Login = PasswordLogin("ann", "another secret")
+	if found := get[int](t, connect(t, changed), MustPath("a")); found != 1 {
+		t.Error(found)
+	}
+}
+
+// certificate is what a node needs that speaks TLS.
+func certificate(t testing.TB) []string {
+	return []string{"--cert", fixtures(t, "tls/node.pem"), "--cert-key", fixtures(t, "tls/node.key")}
+}
+
+func TestTLSByAFileByAHashAndByATicket(t *testing.T) {
+	ca := fixtures(t, "tls/ca.pem")
+	for name, more := range map[string][]string{
+		"TLS only": {"--client-plaintext", "none"},
+		// It greets in plain text first on its own machine.
+		"both": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := cluster(t, 1, append(certificate(t), more...)...)
+			seeds := nodes.Seeds()
+			text := command(t, "ticket", "new", seeds[0], "--ca", ca)
+			ticket, err := ReadTicket(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value := []byte(strings.Repeat("0123456789abcdef", 128<<10))
+			for i, config := range []Config{
+				{Seeds: seeds, TLS: &TLS{CAFile: ca}}, {Seeds: seeds, TLS: &TLS{CAHash: ticket.CAHash}}, {Ticket: text},
+			} {
+				client := connect(t, config)
+				path := PathOf("big", i)
+				put(t, client, path, value, nil)
+				if found := get[[]byte](t, client, path); string(found) != string(value) {
+					t.Error(len(found))
+				}
+				event := collect(t, openWatch(t, client, path, nil), is[Change])[0].(Change)
+				if found := must[[]byte](t)(As[[]byte](event.Value)); len(found) != len(value) {
+					t.Error(len(found))
+				}
+			}
+		})
+	}
+}
+
+func TestAnotherCAAnotherNameAndPlainTextAreRefused(t *testing.T) {
+	nodes := cluster(t, 1, append(certificate(t), "--client-plaintext", "none")...)
+	seeds := nodes.Seeds()
+	failed := denied(t, Config{Seeds: seeds, TLS: &TLS{CAHash: make([]byte, 32)}})
+	if !strings.Contains(failed.Error(), "another CA") {
+		t.Error(failed)
+	}
+	_, err := Connect(t.Context(), Config{Seeds: seeds, ConnectDeadline: time.Second})
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrDenied) {
+		t.Error("in plain text:", err)
+	}
+	for _, bad := range []TLS{{}, {CAFile: "/no/file"}, {CAHash: []byte("x")}, {CAHash: make([]byte, 32), CAFile: "x"},
+		{CAFile: fixtures(t, "tls/node.key")}, {CAFile: fixtures(t, "tls/ca.pem"), CertFile: fixtures(t, "tls/joe.pem"), KeyFile: fixtures(t, "tls/node.key")}} {
+		_, err := Connect(t.Context(), Config{Seeds: seeds, TLS: &bad})
+		wantError(t, err, ErrUsage)
+	}
+	// By an address that is not in the certificate.
+	other := cluster(t, 1, append(certificate(t), "--client-plaintext", "none", "--client", "127.0.0.2:0")...)
+	failed = denied(t, Config{Seeds: other.Seeds(), TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")}})
+	if !strings.Contains(failed.Error(), "127.0.0.2") {
+		t.Error(failed)
+	}
+}
+
+func TestANodeWithoutTLSIsNotUsedWithTLS(t *testing.T) {
+	_, err := Connect(t.Context(), Config{Seeds: shared(t), TLS: &TLS{CAFile: fixtures(t, "tls/ca.pem")}, ConnectDeadline: 3 * time.Second,
+		Pool: PoolConfig{ConnectTimeout: time.Second}})
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrDenied) {
+		t.Error(err)
+	}
+}
+
+func TestATicketFromTheEnvironmentWithAUser(t *testing.T) {
+	u := withUsers(t)
+	text := command(t, append(append([]string{"ticket", "new"}, u.nodes.Seeds()...), "--user", "ann", "--method", "password", "--secret",
+		filepath.Join(u.folder, "ann"))...)
+	t.Setenv("DISTKV_TICKET", text)
+	client := connect(t, Config{})
+	put(t, client, MustPath("t"), 1, nil)
+	if told, err := client.Request(t.Context(), "auth_info", nil, nil); told["user"] != "ann" || err != nil {
+		t.Error(told, err)
+	}
+	file := filepath.Join(u.folder, "ticket")
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DISTKV_TICKET", "@"+file)
+	until(t, func() bool {
+		found, err := Get[int](t.Context(), connect(t, Config{}), MustPath("t"), nil)
+		return found == 1 && err == nil
+	})
+	ticket := must[Ticket](t)(ReadTicket(text))
+	if shown := fmt.Sprintf("%v %+v %#v", ticket, ticket, ticket); strings.Contains(shown, "secret") {
+		t.Error(shown)
+	}
+}
+
+func TestDamagedTicketsAreTold(t *testing.T) {
+	text := command(t, "ticket", "new", "n1", "--ca", fixtures(t, "tls/ca.pem"))
+	if ticket := must[Ticket](t)(ReadTicket(text)); len(ticket.Addresses) != 1 || !strings.HasPrefix(ticket.Addresses[0], "n1") {
+		t.Error(ticket.Addresses)
+	}
+	for bad, told := range map[string]string{
+		text[:len(text)-1]: "damaged", "distkv2.abc": "later version", "abc": "no ticket", "@/no/file": "file", "distkv1.": "damaged",
+		ticketFrom(fields{"addresses": []any{}, "network": "x"}):                              "damaged",
+		ticketFrom(fields{"addresses": []any{"n1"}, "network": 5}):                            "damaged",
+		ticketFrom(fields{"addresses": []any{"n1"}, "network": "x", "user": "u"}):             "method",
+		ticketFrom(fields{"addresses": []any{"n1"}, "network": "x", "ca": []byte("x")}):       "32 bytes",
+		ticketFrom(fields{"addresses": []any{strings.Repeat("x", 2000)}, "network": "x"}):     "damaged",
+		ticketFrom(fields{"addresses": []any{"n1"}, "network": "x", "chain": []any{1}}):       "damaged",
+		ticketFrom(fields{"addresses": []any{"n1"}, "network": "x", "chain": make([]any, 5)}): "damaged",
+		ticketFrom(fields{"addresses": make([]any, 17), "network": "x"}):                      "damaged",
+	} {
+		_, err := ReadTicket(bad)
+		wantError(t, err, ErrUsage)
+		if !strings.Contains(err.Error(), told) {
+			t.Error(bad, err)
+		}
+	}
+}
+
+func ticketFrom(told fields) string {
+	content, err := Encode(told)
+	if err != nil {
+		panic(err)
+	}
+	return ticketStart + base64.RawURLEncoding.EncodeToString(append(content, checksum(content)...))
+}
+
+func checksum(content []byte) []byte {
+	sum := sha256.Sum256(content)
+	return sum[:4]
+}
+
+func TestAClientCertificateIsPresentedWhereTheNodeAsksForIt(t *testing.T) {
+	ca, cert, key := fixtures(t, "tls/ca.pem"), fixtures(t, "tls/joe.pem"), fixtures(t, "tls/joe.key")
+	nodes := cluster(t, 1, append(certificate(t), "--client-ca", ca)...)
+	client := connect(t, Config{Seeds: nodes.Seeds(), TLS: &TLS{CAFile: ca, CertFile: cert, KeyFile: key}})
+	put(t, client, MustPath("a"), 1, nil)
+	text := command(t, "ticket", "new", nodes.Seeds()[0], "--ca", ca, "--cert", cert, "--cert-key", key)
+	if found := get[int](t, connect(t, Config{Ticket: text}), MustPath("a")); found != 1 {
+		t.Error(found)
+	}
+}
+
+func FuzzTickets(f *testing.F) {
+	f.Add([]byte("\x82\xa9addresses\x91\xa2n1\xa7network\xa1x"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		ticket, err := ReadTicket(ticketStart + base64.RawURLEncoding.EncodeToString(append(content, checksum(content)...)))
+		if err != nil {
+			wantError(t, err, ErrUsage)
+			return
+		}
+		if msgpack.Whole(content) != nil || len(ticket.Addresses) == 0 || len(ticket.Addresses) > ticketAddressesMax {
+			t.Errorf("%x: %v", content, ticket)
+		}
+	})
+}

@@ -1,0 +1,344 @@
+package distkv
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// plan is what a call wants.
+type plan struct {
+	action      string
+	shard       int
+	idempotency idempotency
+	needsID     bool          // a second one counts once only because of a write id, which old nodes ignore
+	first       *target       // a node that comes before the preferred one
+	last        []address     // nodes that come last
+	tryDeadline time.Duration // for one try, instead of what the policy says
+	timeout     time.Duration // for all tries, instead of what the context or the policy says
+	isOwn       bool          // it is the client's own, and not in the counters
+}
+
+// served is the reply, and the node that sent it.
+type served struct {
+	message    message
+	conn       *conn
+	address    address
+	attempts   int
+	maybeTwice bool // an earlier try, at another node, may have done it, too
+}
+
+func (s *served) life() life { return life{s.conn.name, s.conn.incarnation} }
+
+// once is one try of an operation that is more than one request with one reply.
+type once func(ctx context.Context, c *conn, end instant) *tryError
+
+// caller carries calls out: which node, which connection, how long, and what then. All operations go through here.
+type caller struct {
+	config   *Config
+	pool     *pool
+	topology *topology
+	own      *ownWrites
+	counters counters
+
+	isClosing atomic.Bool
+	calls     group // that are open
+
+	mu      sync.Mutex
+	endless map[endless]struct{} // watches and monitors
+}
+
+// endless is a watch or a monitor.
+type endless interface{ clientClosed() }
+
+// home is the node that acknowledged the last own write of a shard, while that life of it lives.
+func (c *caller) home(r *routing, shard int) *target {
+	where, isThere := c.own.home(shard)
+	if !isThere {
+		return nil
+	}
+	found := r.byName[where.name]
+	if found == nil || !found.isLive {
+		return nil
+	}
+	if found.incarnation >= 0 && where.incarnation >= 0 && found.incarnation != where.incarnation {
+		return nil
+	}
+	return found
+}
+
+// tries is the nodes that were tried since all were. The first one needs no allocation.
+type tries struct {
+	first  address
+	more   []address
+	isSome bool
+	again  address
+	isSame bool // the next try goes to `again`
+}
+
+func (t *tries) note(to *target) {
+	if !t.isSome {
+		t.first, t.isSome = to.address, true
+		return
+	}
+	t.more = append(t.more, to.address)
+}
+
+func (t *tries) has(where address) bool {
+	return t.isSome && (t.first == where || slices.Contains(t.more, where))
+}
+
+func (t *tries) clear() { t.isSome, t.more = false, t.more[:0] }
+
+// leaveOut: others come before this one.
+func (t *tries) leaveOut(where address) {
+	t.clear()
+	t.first, t.isSome = where, true
+}
+
+// call carries a call out: `request` as one request with one reply, or `do` for one try. It is tried again, as the policy
+// decides, at the next node each time.
+func (c *caller) call(ctx context.Context, p *plan, request []byte, do once) (served, *Error) {
+	if c.isClosing.Load() {
+		return served{}, closedError(1)
+	}
+	c.calls.Add(1)
+	defer c.calls.Done()
+	if c.config.Observer == nil {
+		return c.carryOut(ctx, p, request, do, nil)
+	}
+	w := watchCall(ctx, c.config, p.action)
+	found, err := c.carryOut(w.ctx, p, request, do, w)
+	w.onEnd(found.attempts, err)
+	return found, err
+}
+
+// total is how long a call may take.
+func (c *caller) total(ctx context.Context, timeout time.Duration) time.Duration {
+	if timeout > 0 {
+		return timeout
+	}
+	if deadline, isSet := ctx.Deadline(); isSet {
+		return time.Until(deadline)
+	}
+	return c.config.Retry.TotalDeadline
+}
+
+func (c *caller) carryOut(ctx context.Context, p *plan, request []byte, do once, w *watched) (served, *Error) {
+	policy := &c.config.Retry
+	total := c.total(ctx, p.timeout)
+	patience := policy.TryDeadline
+	if p.tryDeadline > 0 {
+		patience = p.tryDeadline
+	}
+	started := now()
+	moment := started
+	var round tries
+	var inDoubt []address
+	fate := NotDone
+	counters := &c.counters
+	if !p.isOwn {
+		counters.calls.Add(1)
+	}
+	for attempts := 1; ; attempts++ {
+		routing := c.topology.routing()
+		to := c.choose(routing, p, &round)
+		if to == nil {
+			return served{}, usage("there is no node to ask")
+		}
+		if c.pool.closed() {
+			err := closedError(attempts)
+			err.Fate = fate
+			return served{}, err
+		}
+		node := c.countTry(routing, p, to, attempts)
+		if w != nil {
+			w.onTry(to.name, attempts)
+		}
+		end := min(moment+patience, started+total)
+		sent := instant(-1)
+		connection, failure := c.pool.get(ctx, to.address, end)
+		if failure == nil {
+			sent = now()
+			var reply message
+			if do == nil {
+				reply, failure = connection.request(ctx, request, end)
+			} else {
+				failure = do(ctx, connection, end)
+			}
+			if failure == nil {
+				node.note(now() - sent)
+				elsewhere := slices.ContainsFunc(inDoubt, func(other address) bool { return other != to.address })
+				return served{reply, connection, to.address, attempts, elsewhere}, nil
+			}
+		}
+		if failure.kind == tryTimedOut && connection != nil {
+			c.pool.onTimeout(to.address, connection, sent)
+		}
+		node.failures.Add(1)
+		kind := classOf(failure, sent >= 0)
+		what := p.idempotency
+		if p.needsID && connection != nil && connection.incarnation < 0 && planted != plantOld {
+			// Old nodes heed no write ids.
+			what = unguarded
+		}
+		if failure.kind == tryCanceled && sent < 0 {
+			kind = classUnavailable
+		}
+		if this := fateOf(kind, what); this != NotDone {
+			inDoubt = append(inDoubt, to.address)
+			fate = fate.worse(this)
+		}
+		if w != nil {
+			w.onFailed(to.name, attempts, kind, failure)
+		}
+		if !p.isOwn {
+			counters.failed[kind].Add(1)
+		}
+		if failure.kind == tryCanceled {
+			if c.pool.closed() && ctx.Err() == nil {
+				err := closedError(attempts)
+				err.Fate = fate
+				return served{}, err
+			}
+			return served{}, canceledError(ctx, fate, to.name, attempts)
+		}
+		moment = now()
+		verdict, delay := policy.decide(kind, attempts, moment-started, total, what, rand.Float64())
+		if verdict != tryAgain {
+			switch verdict {
+			case giveUpDeadline:
+				counters.deadlines.Add(1)
+			case giveUpFate:
+				counters.unsafeToRetry.Add(1)
+			}
+			if c.pool.closed() && failure.kind != tryServer {
+				err := closedError(attempts)
+				err.Fate = fate
+				return served{}, err
+			}
+			err := finalError(failure, fate, to.name, attempts)
+			reason := ctx.Err()
+			if _, isSet := ctx.Deadline(); isSet && p.timeout == 0 && verdict == giveUpDeadline && attempts != policy.AttemptsMax {
+				// It may be a moment before the context says so itself.
+				reason = context.DeadlineExceeded
+			}
+			if reason != nil && err.cause == failure && failure.cause == nil {
+				// For errors.Is: its time was the context's.
+				err.cause = &tryError{kind: failure.kind, text: failure.text, code: failure.code, cause: reason}
+			}
+			return served{}, err
+		}
+		if kind.isSameNode() {
+			round.again, round.isSame = to.address, true
+		}
+		if !wait(ctx, delay) {
+			return served{}, canceledError(ctx, fate, to.name, attempts)
+		}
+		moment = now()
+	}
+}
+
+func (c *caller) countTry(r *routing, p *plan, to *target, attempts int) *nodeCounters {
+	node := c.counters.node(to.name)
+	node.tries.Add(1)
+	if !p.isOwn {
+		if r.preferred(p.shard) == to {
+			c.counters.toPreferred.Add(1)
+		} else {
+			c.counters.toOthers.Add(1)
+		}
+		if attempts > 1 {
+			c.counters.retries.Add(1)
+		}
+	}
+	return node
+}
+
+// choose is the next node to try: in the router's order, each once, those that fail just now last; when all were tried, from
+// the beginning. The first choice allocates nothing.
+func (c *caller) choose(r *routing, p *plan, round *tries) *target {
+	if !round.isSome && len(p.last) == 0 && !round.isSame {
+		best := p.first
+		if best == nil {
+			best = r.preferred(p.shard)
+		}
+		if best != nil && !c.pool.isFailing(best.address) {
+			round.note(best)
+			return best
+		}
+	}
+	if round.isSame {
+		round.isSame = false
+		if found := r.addresses[round.again]; found != nil {
+			return found
+		}
+	}
+	order := r.order(p.shard)
+	if p.first != nil {
+		order = slices.Insert(order, 0, p.first)
+	}
+	for range 2 {
+		var untried, wanted *target
+		for _, one := range order {
+			if round.has(one.address) {
+				continue
+			}
+			if untried == nil {
+				untried = one
+			}
+			if slices.Contains(p.last, one.address) {
+				continue
+			}
+			if wanted == nil {
+				wanted = one
+			}
+			if !c.pool.isFailing(one.address) {
+				round.note(one)
+				return one
+			}
+		}
+		if wanted == nil {
+			wanted = untried
+		}
+		if wanted != nil {
+			round.note(wanted)
+			return wanted
+		}
+		round.clear()
+	}
+	return nil
+}
+
+// -- watches and monitors ------------------------------------------------------------------------
+
+// begin keeps a watch or a monitor until it ends; false where the client is closed.
+func (c *caller) begin(one endless) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosing.Load() {
+		return false
+	}
+	c.endless[one] = struct{}{}
+	return true
+}
+
+func (c *caller) forget(one endless) {
+	c.mu.Lock()
+	delete(c.endless, one)
+	c.mu.Unlock()
+}
+
+// closeEndless tells them all that the client is closed.
+func (c *caller) closeEndless() {
+	c.mu.Lock()
+	all := c.endless
+	c.endless = map[endless]struct{}{}
+	c.mu.Unlock()
+	for one := range all {
+		one.clientClosed()
+	}
+}

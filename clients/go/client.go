@@ -1,0 +1,211 @@
+// Package distkv is the smart client of distkv-node: a program talks to the cluster, and need not know which node is up.
+//
+// It routes each path to the node where its other writers are, pools connections, retries what is safe to retry, follows the
+// cluster, and resumes watches without a gap or a repetition. It needs nothing but the standard library.
+//
+//	client, err := distkv.Connect(ctx, distkv.Config{Seeds: []string{"n1:27586"}})
+//	defer client.Close(ctx)
+//	_, err = client.Put(ctx, distkv.MustPath("site.lamp"), Lamp{On: true}, nil)
+//	lamp, err := distkv.Get[Lamp](ctx, client, distkv.MustPath("site.lamp"), nil)
+package distkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Client is a client of a cluster; any number of goroutines share it. Made with [Connect].
+type Client struct {
+	config     Config
+	caller     caller
+	pool       *pool
+	topology   *topology
+	shards     *shardTable
+	goroutines group
+
+	stop    context.CancelFunc // of what it does by itself
+	closing sync.Once
+	closed  chan struct{}
+}
+
+// Connect connects: it returns as soon as one of the seeds has told which nodes exist.
+//
+// An [ErrUnavailable]: none could be reached in time; an [ErrDenied], at once: all refuse this user; an [ErrUsage]: the
+// configuration cannot be used. Nothing is left running then.
+func Connect(ctx context.Context, config Config) (*Client, error) {
+	config.fill()
+	if _, err := config.ReadMode.check(Preferred); err != nil {
+		return nil, err
+	}
+	if err := config.withTicket(); err != nil {
+		return nil, err
+	}
+	if len(config.Seeds) > SeedsMax {
+		return nil, usage(fmt.Sprintf("a client has at most %d seeds", SeedsMax))
+	}
+	seeds := make([]address, len(config.Seeds))
+	for i, seed := range config.Seeds {
+		var err error
+		if seeds[i], err = parseAddress(seed, DefaultPort); err != nil {
+			return nil, err
+		}
+	}
+	c := &Client{config: config, closed: make(chan struct{})}
+	c.pool = newPool(&c.config, &c.goroutines)
+	c.topology = newTopology(seeds, c.pool, &c.config)
+	c.caller.config, c.caller.pool, c.caller.topology = &c.config, c.pool, c.topology
+	c.caller.own = newOwnWrites(config.OwnWritesMax)
+	c.caller.endless = map[endless]struct{}{}
+	c.shards = newShardTable(&c.caller)
+	own, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	c.goAlong(own, c.topology.follow)
+	if err := c.awaitView(ctx, seeds[0]); err != nil {
+		c.finish()
+		return nil, err
+	}
+	c.goAlong(own, c.shards.keep)
+	return c, nil
+}
+
+func (c *Client) goAlong(ctx context.Context, do func(ctx context.Context)) {
+	c.goroutines.Add(1)
+	go func() {
+		defer c.goroutines.Done()
+		do(ctx)
+	}()
+}
+
+func (c *Client) awaitView(ctx context.Context, seed address) error {
+	limited, cancel := context.WithTimeout(ctx, c.config.ConnectDeadline)
+	defer cancel()
+	refused := c.topology.firstView(limited)
+	switch {
+	case refused != nil:
+		return &Error{Code: "no_access", text: refused.text, kind: ErrDenied, Node: seed.String(), Attempts: 1, cause: refused}
+	case c.topology.routing().view.Epoch > 0:
+		return nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return canceledError(ctx, NotDone, seed.String(), 1)
+	}
+	failed := &Error{Code: "unavailable", kind: ErrUnavailable, Node: seed.String(), Attempts: 1,
+		text: fmt.Sprintf("no node could be reached: no answer within %v", c.config.ConnectDeadline)}
+	if why := c.topology.lastFailure(); why != nil {
+		failed.text, failed.cause = "no node could be reached: "+why.text, why
+	}
+	return failed
+}
+
+// Close closes the client: nothing new begins, and open calls may end until the context does (or for Config.CloseGrace, if
+// the context has no deadline); then they fail with [ErrClosed], as watches do at once. When it returns, no goroutine and no
+// socket is left. It may be called again.
+func (c *Client) Close(ctx context.Context) error {
+	grace := c.config.CloseGrace
+	if deadline, isSet := ctx.Deadline(); isSet {
+		grace = time.Until(deadline)
+	}
+	c.closing.Do(func() {
+		c.caller.isClosing.Store(true)
+		c.caller.closeEndless()
+		timer := time.NewTimer(max(grace, 0))
+		defer timer.Stop()
+		select {
+		case <-c.caller.calls.none():
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		c.finish()
+		close(c.closed)
+	})
+	<-c.closed
+	return nil
+}
+
+// finish ends all that goes on by itself, and waits for that.
+func (c *Client) finish() {
+	c.caller.isClosing.Store(true)
+	c.stop()
+	c.pool.close()
+	<-c.goroutines.none()
+}
+
+// Closed tells whether it was closed.
+func (c *Client) Closed() bool { return c.caller.isClosing.Load() }
+
+// ClusterView is which nodes there are.
+func (c *Client) ClusterView() ClusterView {
+	view := c.topology.routing().view
+	view.Nodes = slices.Clone(view.Nodes)
+	return view
+}
+
+// OnTopologyChange calls it for each change of the view or of preferred nodes, one after the other, on a goroutine of the
+// client: it must be quick, and cannot close the client. What it returns takes it off again. What it panics with is logged and stops nothing. More than
+// 1,024 are not taken: the error is an [ErrUsage].
+func (c *Client) OnTopologyChange(call func(TopologyChange)) (stop func(), err error) {
+	return c.topology.listen(call)
+}
+
+// Preferred is the name of the node that calls about this path go to first; "" if none is live. It allocates nothing.
+func (c *Client) Preferred(path Path) string { return c.topology.routing().preferredName(path.Shard()) }
+
+// Stats are counters.
+func (c *Client) Stats() Stats {
+	var s Stats
+	c.caller.counters.fill(&s)
+	s.Pool, s.Topology = c.pool.fillStats(), c.topology.fillStats()
+	s.Router.Shards = map[string]int{}
+	routing := c.topology.routing()
+	for shard := range ShardCount {
+		if name := routing.preferredName(shard); name != "" {
+			s.Router.Shards[name]++
+		}
+	}
+	return s
+}
+
+// RequestOptions are those of [Client.Request]; nil is none.
+type RequestOptions struct {
+	// Path is the field "path", and by which the node is chosen; nil: there is none.
+	Path *Path
+	// Idempotent: it may be retried.
+	Idempotent bool
+	// Timeout is for all tries; without one the context's deadline counts, or the configuration.
+	Timeout time.Duration
+}
+
+// Request is any other request of the protocol with one reply, which is returned as it comes.
+func (c *Client) Request(ctx context.Context, action string, fields map[string]any, options *RequestOptions) (map[string]any, error) {
+	if options == nil {
+		options = &RequestOptions{}
+	}
+	b := newBody(action)
+	p := plan{action: action, idempotency: unguarded, timeout: options.Timeout}
+	if options.Path != nil {
+		b.path("path", *options.Path)
+		p.shard = options.Path.Shard()
+	}
+	if options.Idempotent {
+		p.idempotency = reading
+	}
+	for _, field := range sortedPairs(fields) {
+		value, err := Encode(field.Value)
+		if err != nil {
+			return nil, err
+		}
+		b.raw(field.Key.(string), value)
+	}
+	found, err := c.caller.call(ctx, &p, b.head(), nil)
+	if err != nil {
+		return nil, err
+	}
+	reply, wrong := As[map[string]any](Value(found.message))
+	if wrong != nil {
+		return nil, wrong
+	}
+	return reply, nil
+}

@@ -1,0 +1,204 @@
+package distkv
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultPort is the client port where none is named.
+const DefaultPort = 27586
+
+// SeedsMax is the most seeds of a client.
+const SeedsMax = 1024
+
+// ReadMode is which node's answer a read takes.
+type ReadMode string
+
+// The read modes.
+const (
+	// Preferred: of the node that took this client's last write of the shard; without one, of the preferred node.
+	Preferred ReadMode = "preferred"
+	// AnyNode: of any node. A write of one's own may not be seen yet.
+	AnyNode ReadMode = "any"
+	// Freshest: the newest version of a majority of the nodes.
+	Freshest ReadMode = "freshest"
+)
+
+const linearizable = "linearizable reads are refused: a node acknowledges a write alone, before any other node has it, and while " +
+	"the network is split both sides take writes, so no number of nodes can tell whether there is a newer one; " +
+	"'freshest' asks a majority for the newest that they have, and a put with IfVersion finds out whether what it read was current"
+
+// check returns the mode, or an error with the reason why there is none like that.
+func (m ReadMode) check(byDefault ReadMode) (ReadMode, error) {
+	switch m {
+	case "":
+		return byDefault, nil
+	case Preferred, AnyNode, Freshest:
+		return m, nil
+	}
+	text := fmt.Sprintf("there is no read mode %q; there are preferred, any, freshest", string(m))
+	switch strings.ToLower(string(m)) {
+	case "linearizable", "linearisable", "strong", "serializable":
+		text = linearizable
+	}
+	return "", &Error{Code: "read_mode", text: text, kind: ErrUsage}
+}
+
+// Config is what a client does. Fields that are zero have their defaults, which are for a program that would rather
+// wait some seconds than get an error.
+type Config struct {
+	// Seeds are "host:port" or "host"; one is enough. Without any, those of the ticket count, or of the environment's
+	// DISTKV_TICKET, or else 127.0.0.1.
+	Seeds []string
+
+	// ReadMode is for reads that do not say it themselves: Preferred.
+	ReadMode ReadMode
+	// NoWriteIDs: writes carry no ids by which nodes know them again, unless they bring one.
+	NoWriteIDs bool
+	// ConnectDeadline is how long Connect tries to reach a seed: 10 s.
+	ConnectDeadline time.Duration
+	// CloseGrace is how long open calls may go on when the client is closed, where the context says nothing: 1 s.
+	CloseGrace time.Duration
+	// OwnWritePatience is how long a read looks for a node that has this client's own last write of a path: 1 s.
+	OwnWritePatience time.Duration
+	// OwnWritesMax is how many paths' own last writes are remembered: 16,384.
+	OwnWritesMax int
+	// WatchPathsMax and WatchBytesMax are what a watch remembers in order to continue at another node: 65,536, 16 MiB.
+	WatchPathsMax int
+	WatchBytesMax int
+	// WatchPatience is how long a watch waits at another node for versions that it delivered and that node lacks: 2 s.
+	WatchPatience time.Duration
+	// ShardTableAge is how old the table of overrides of preferred nodes gets before it is fetched again: 30 s.
+	ShardTableAge time.Duration
+
+	Retry    RetryPolicy
+	Pool     PoolConfig
+	Topology TopologyConfig
+
+	// Login is as whom the nodes are used, where they ask for a login.
+	Login *Login
+	// TLS is how nodes are known; none: plain text.
+	TLS *TLS
+	// Ticket is a ticket, or "@FILE" with one: seeds, TLS and login at once.
+	Ticket string
+
+	// Logger gets what the program cannot be told otherwise; none: nothing is logged.
+	Logger *slog.Logger
+	// Observer is told of calls and tries; none: that costs nothing.
+	Observer Observer
+}
+
+// PoolConfig is how connections are kept.
+type PoolConfig struct {
+	ConnectionsPerNode int           // 1 to 16: 2
+	BusyAt             int           // open requests from which on another connection is opened: 64
+	IdleClose          time.Duration // an unused connection is closed after this long: 60 s
+	FailureMemory      time.Duration // how long a failed attempt counts for all callers; doubles up to the next: 0.1 s
+	FailureMemoryMax   time.Duration // 2 s
+	ProbeAfter         time.Duration // a node that is silent for this long is asked whether it is alive: 10 s
+	ProbeTimeout       time.Duration // how long it may take to answer that: 4 s
+	ConnectTimeout     time.Duration // how long connecting may take, the greeting and the login included: 3 s
+	Window             int           // messages of one stream that may be under way, 2 to 4,096: 64
+}
+
+// TopologyConfig is how the cluster is watched.
+type TopologyConfig struct {
+	FirstViewTimeout time.Duration // how long a node may take to begin to send its view: 3 s
+	RetryDelay       time.Duration // the wait after no candidate could be reached; doubles up to the next: 50 ms
+	RetryDelayMax    time.Duration // 1 s
+	OldNodesDelay    time.Duration // how often nodes without a view are asked again: 10 s
+	// OnlySeeds: use only the seeds, whatever nodes report. Without a view there is no read mode Freshest.
+	OnlySeeds bool
+}
+
+// ConnectionsPerNodeMax is the most connections to one node.
+const ConnectionsPerNodeMax = 16
+
+func (c *Config) fill() {
+	setDefault(&c.ReadMode, Preferred)
+	setDefault(&c.ConnectDeadline, 10*time.Second)
+	setDefault(&c.CloseGrace, time.Second)
+	setDefault(&c.OwnWritePatience, time.Second)
+	setDefault(&c.OwnWritesMax, 16_384)
+	setDefault(&c.WatchPathsMax, 65_536)
+	setDefault(&c.WatchBytesMax, 16<<20)
+	setDefault(&c.WatchPatience, 2*time.Second)
+	setDefault(&c.ShardTableAge, 30*time.Second)
+	c.Retry.fill()
+	p := &c.Pool
+	setDefault(&p.ConnectionsPerNode, 2)
+	p.ConnectionsPerNode = min(max(p.ConnectionsPerNode, 1), ConnectionsPerNodeMax)
+	setDefault(&p.BusyAt, 64)
+	setDefault(&p.IdleClose, time.Minute)
+	setDefault(&p.FailureMemory, 100*time.Millisecond)
+	setDefault(&p.FailureMemoryMax, 2*time.Second)
+	setDefault(&p.ProbeAfter, 10*time.Second)
+	setDefault(&p.ProbeTimeout, 4*time.Second)
+	setDefault(&p.ConnectTimeout, 3*time.Second)
+	setDefault(&p.Window, 64)
+	t := &c.Topology
+	setDefault(&t.FirstViewTimeout, 3*time.Second)
+	setDefault(&t.RetryDelay, 50*time.Millisecond)
+	setDefault(&t.RetryDelayMax, time.Second)
+	setDefault(&t.OldNodesDelay, 10*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// address is where a node listens for clients; comparable.
+type address struct {
+	host string
+	port int
+}
+
+func (a address) String() string {
+	if strings.Contains(a.host, ":") {
+		return "[" + a.host + "]:" + strconv.Itoa(a.port)
+	}
+	return a.host + ":" + strconv.Itoa(a.port)
+}
+
+// parseAddress reads "host:port", "host" or "[::1]:port"; the port without one is the given.
+func parseAddress(text string, defaultPort int) (address, error) {
+	text = strings.TrimSpace(text)
+	var host, port string
+	isGood := true
+	switch {
+	case strings.HasPrefix(text, "["):
+		var rest string
+		host, rest, isGood = strings.Cut(text[1:], "]")
+		isGood = isGood && (rest == "" || strings.HasPrefix(rest, ":"))
+		port = strings.TrimPrefix(rest, ":")
+	case strings.Count(text, ":") > 1:
+		host = text
+	default:
+		host, port, _ = strings.Cut(text, ":")
+	}
+	number := uint64(defaultPort)
+	if port != "" {
+		var err error
+		number, err = strconv.ParseUint(port, 10, 16)
+		isGood = isGood && err == nil
+	}
+	if !isGood || host == "" {
+		return address{}, usage(fmt.Sprintf("%q is no address; write host:port", text))
+	}
+	return address{host, int(number)}, nil
+}
+
+// reachable: nobody can connect to "all addresses"; then the node is where its peers find it.
+func reachable(client address, gossip string) address {
+	ip, err := netip.ParseAddr(client.host)
+	if err != nil || !ip.IsUnspecified() || gossip == "" {
+		return client
+	}
+	if where, err := parseAddress(gossip, 0); err == nil {
+		return address{where.host, client.port}
+	}
+	return client
+}

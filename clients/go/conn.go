@@ -1,0 +1,458 @@
+package distkv
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+// Bounds of one connection.
+const (
+	openMax          = 4096      // requests and streams that are open at a time
+	outgoingBytesMax = 1 << 20   // bytes that wait to be written; further calls wait before they write
+	keptBytesMax     = 256 << 10 // a write buffer that is longer is not kept
+	writeRoundsMax   = 4         // writes that a caller makes for others before a goroutine takes over
+	windowMin        = 2
+	windowMax        = 4096
+)
+
+// instant is a time of this process's own clock, which never jumps.
+type instant = time.Duration
+
+var processStart = time.Now()
+
+func now() instant { return time.Since(processStart) }
+
+const never instant = math.MaxInt64
+
+// conn is one connection to a node's client port, shared by any number of requests and streams.
+//
+// Replies are told apart by seq, so a cancelled call gives up its reply, not the connection. Deadlines are kept by one
+// timer per connection. Whoever has something to send writes it, and what others have added meanwhile.
+type conn struct {
+	address     address
+	name        string // the node's; of a node that has not said it yet, its address
+	incarnation int64  // the node's life; -1 from a node that has no action `cluster`
+	window      int    // of flow control; 0: none
+
+	usedAt, heardAt atomic.Int64 // instants
+	load            atomic.Int32 // open requests and streams
+	isProbed        atomic.Bool
+	ended           atomic.Pointer[tryError] // nil while it lasts
+	done            chan struct{}            // closed at its end
+	goroutines      *group
+
+	net net.Conn
+	raw syscall.RawConn // nil: there is no writing without waiting
+	try tryWriter
+
+	mu        sync.Mutex
+	seq       uint64
+	pending   map[uint64]*waiter
+	streams   map[uint64]*stream
+	out       []byte        // what waits to be written
+	spare     []byte        // the other buffer
+	isWriting bool          // somebody writes, and will write what is added to out
+	drained   chan struct{} // closed when out is taken; nil while nobody waits for that
+	sweep     *time.Timer
+	sweepAt   instant
+	greeting  chan message // nil once it has come
+}
+
+// waiter is who waits for a reply.
+type waiter struct {
+	reply    chan result
+	deadline instant
+}
+
+type result struct {
+	message message
+	err     *tryError
+}
+
+var waiters = sync.Pool{New: func() any { return &waiter{reply: make(chan result, 1)} }}
+
+func newConn(where address, socket net.Conn, goroutines *group) *conn {
+	c := &conn{address: where, name: where.String(), incarnation: -1, done: make(chan struct{}), goroutines: goroutines,
+		net: socket, pending: map[uint64]*waiter{}, streams: map[uint64]*stream{}, sweepAt: never,
+		greeting: make(chan message, 1)}
+	c.usedAt.Store(int64(now()))
+	c.heardAt.Store(int64(now()))
+	c.raw = rawOf(socket)
+	c.try.init()
+	return c
+}
+
+// -- requests ------------------------------------------------------------------------------------
+
+// request sends a request and waits for its one reply. `body` is all of it up to the value of seq.
+func (c *conn) request(ctx context.Context, body []byte, end instant) (message, *tryError) {
+	w := waiters.Get().(*waiter)
+	w.deadline = end
+	seq, err := c.send(ctx, body, end, w, nil)
+	if err != nil {
+		waiters.Put(w)
+		return nil, err
+	}
+	select {
+	case found := <-w.reply:
+		waiters.Put(w)
+		if found.err != nil {
+			return nil, found.err
+		}
+		if err := found.message.check(); err != nil {
+			return nil, err
+		}
+		return found.message, nil
+	case <-ctx.Done():
+		c.mu.Lock()
+		_, isOpen := c.pending[seq]
+		if isOpen {
+			delete(c.pending, seq)
+			c.load.Add(-1)
+		}
+		c.mu.Unlock()
+		if !isOpen {
+			<-w.reply // It comes at this moment, or has come.
+		}
+		waiters.Put(w)
+		return nil, gaveUp(ctx, c.name)
+	}
+}
+
+// gaveUp is the error of a try whose caller gave up, or had no more time.
+func gaveUp(ctx context.Context, node string) *tryError {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &tryError{kind: tryTimedOut, text: "no answer from " + node + " in time", cause: ctx.Err()}
+	}
+	return &tryError{kind: tryCanceled, text: "the caller gave up", cause: ctx.Err()}
+}
+
+// send sends a request for a waiter or a stream, and returns its number.
+func (c *conn) send(ctx context.Context, body []byte, end instant, w *waiter, s *stream) (uint64, *tryError) {
+	if len(body)+9 > RequestBytesMax {
+		return 0, tryErrorf(tryTooLarge, "the request is %d bytes long; at most %d can be sent", len(body)+9, RequestBytesMax)
+	}
+	c.mu.Lock()
+	for len(c.out) > outgoingBytesMax && c.ended.Load() == nil {
+		if err := c.waitDrained(ctx, end); err != nil {
+			return 0, err
+		}
+	}
+	if ended := c.ended.Load(); ended != nil {
+		c.mu.Unlock()
+		return 0, ended
+	}
+	open := len(c.pending) + len(c.streams)
+	if open >= openMax {
+		c.mu.Unlock()
+		return 0, tryErrorf(tryBusy, "%d requests are open on this connection already", openMax)
+	}
+	c.seq++
+	seq := c.seq
+	if s != nil {
+		s.seq = seq
+		c.streams[seq] = s
+	} else {
+		c.pending[seq] = w
+		if end < c.sweepAt {
+			c.planSweep(end)
+		}
+	}
+	c.load.Add(1)
+	c.out = msgpack.AppendUint(append(c.out, body...), seq)
+	mustWrite := !c.isWriting
+	c.isWriting = true
+	c.mu.Unlock()
+	if mustWrite {
+		if open > 0 {
+			// Others are about to send, too: it leaves in one write.
+			runtime.Gosched()
+		}
+		c.write()
+	}
+	return seq, nil
+}
+
+// waitDrained waits until what is to be written was taken, once; it is called and returns with the lock, but for an
+// error.
+func (c *conn) waitDrained(ctx context.Context, end instant) *tryError {
+	if c.drained == nil {
+		c.drained = make(chan struct{})
+	}
+	drained := c.drained
+	c.mu.Unlock()
+	timer := time.NewTimer(end - now())
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-c.done:
+	case <-timer.C:
+		return tryErrorf(tryBusy, "%s does not take what is sent to it", c.name)
+	case <-ctx.Done():
+		return gaveUp(ctx, c.name)
+	}
+	c.mu.Lock()
+	return nil
+}
+
+// post sends what nothing is answered to.
+func (c *conn) post(data []byte) {
+	c.mu.Lock()
+	if c.ended.Load() != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.out = append(c.out, data...)
+	mustWrite := !c.isWriting
+	c.isWriting = true
+	c.mu.Unlock()
+	if mustWrite {
+		c.write()
+	}
+}
+
+// stream sends a request that is answered with a stream, and waits for its start.
+func (c *conn) stream(ctx context.Context, body []byte, end instant) (*stream, *tryError) {
+	s := newStream(c)
+	if _, err := c.send(ctx, body, end, nil, s); err != nil {
+		return nil, err
+	}
+	if err := s.started(ctx, end); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// forgetStream: a stream has ended, or is not wanted any more.
+func (c *conn) forgetStream(seq uint64, stop bool) {
+	c.mu.Lock()
+	if _, isThere := c.streams[seq]; isThere {
+		delete(c.streams, seq)
+		c.load.Add(-1)
+	}
+	if !stop || c.ended.Load() != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.seq++
+	body := newBody("stop").integer("task", int64(seq)).head()
+	c.out = msgpack.AppendUint(append(c.out, body...), c.seq)
+	mustWrite := !c.isWriting
+	c.isWriting = true
+	c.mu.Unlock()
+	if mustWrite {
+		c.write()
+	}
+}
+
+// -- writing -------------------------------------------------------------------------------------
+
+// take returns what is to be written; nil, and nobody writes any more, where there is nothing.
+func (c *conn) take(written []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if written != nil && cap(written) <= keptBytesMax {
+		c.spare = written[:0]
+	}
+	if c.drained != nil {
+		close(c.drained)
+		c.drained = nil
+	}
+	if len(c.out) == 0 || c.ended.Load() != nil {
+		c.isWriting = false
+		return nil
+	}
+	data := c.out
+	c.out, c.spare = c.spare[:0], nil
+	return data
+}
+
+// write writes what is there without waiting; where that does not do, a goroutine does the rest.
+func (c *conn) write() {
+	data := c.take(nil)
+	for round := 0; data != nil; round++ {
+		if c.raw == nil || round == writeRoundsMax {
+			break
+		}
+		count, err := c.try.write(c.raw, data)
+		if err != nil {
+			c.end(c.lost(err))
+		}
+		if count < len(data) && err == nil {
+			data = data[count:]
+			break
+		}
+		data = c.take(data)
+	}
+	if data != nil {
+		c.goroutines.Add(1)
+		go c.writeOn(data)
+	}
+}
+
+// writeOn writes and waits, until nothing is left.
+func (c *conn) writeOn(data []byte) {
+	defer c.goroutines.Done()
+	for data != nil {
+		if _, err := c.net.Write(data); err != nil {
+			c.end(c.lost(err))
+		}
+		data = c.take(data)
+	}
+}
+
+// -- deadlines -----------------------------------------------------------------------------------
+
+// planSweep is called with the lock.
+func (c *conn) planSweep(at instant) {
+	c.sweepAt = at
+	if c.sweep == nil {
+		c.sweep = time.AfterFunc(at-now(), c.onSweep)
+	} else {
+		c.sweep.Reset(at - now())
+	}
+}
+
+func (c *conn) onSweep() {
+	moment := now()
+	next := never
+	var late []*waiter
+	c.mu.Lock()
+	if c.ended.Load() != nil {
+		c.mu.Unlock()
+		return
+	}
+	for seq, w := range c.pending {
+		if w.deadline <= moment {
+			delete(c.pending, seq)
+			c.load.Add(-1)
+			late = append(late, w)
+		} else {
+			next = min(next, w.deadline)
+		}
+	}
+	c.sweepAt = never
+	if next != never {
+		c.planSweep(next)
+	}
+	c.mu.Unlock()
+	for _, w := range late {
+		w.reply <- result{err: tryErrorf(tryTimedOut, "no answer from %s in time", c.name)}
+	}
+}
+
+// -- reading -------------------------------------------------------------------------------------
+
+// read hands whole messages to whoever waits for them, until the connection ends.
+func (c *conn) read() {
+	defer c.goroutines.Done()
+	var splitter msgpack.Splitter
+	for {
+		count, err := c.net.Read(splitter.Room())
+		splitter.Read(count)
+		for {
+			m, malformed := splitter.Next()
+			if malformed != nil {
+				c.end(c.protocol("what came is no message: " + malformed.Error()))
+				return
+			}
+			if m == nil {
+				break
+			}
+			if head, _ := msgpack.ReadHead(m); head.Kind != msgpack.Map {
+				c.end(c.protocol("a message is no map"))
+				return
+			}
+			// Part of a message is nothing yet: it may announce more than ever comes.
+			c.heardAt.Store(int64(now()))
+			c.onMessage(append(make(message, 0, len(m)), m...))
+		}
+		if err != nil {
+			c.end(c.lost(err))
+			return
+		}
+	}
+}
+
+func (c *conn) onMessage(m message) {
+	number := m.integer("seq", 0)
+	seq := uint64(max(number, 0))
+	c.mu.Lock()
+	if w := c.pending[seq]; w != nil {
+		delete(c.pending, seq)
+		c.load.Add(-1)
+		c.mu.Unlock()
+		if m.get("state") != nil && m.get("error") == nil {
+			w.reply <- result{err: &tryError{kind: tryProtocol, text: "a stream came as the answer to a request"}}
+		} else {
+			w.reply <- result{message: m}
+		}
+		return
+	}
+	s, greeting := c.streams[seq], c.greeting
+	if s == nil {
+		c.greeting = nil
+	}
+	c.mu.Unlock()
+	switch {
+	case s != nil:
+		s.onMessage(m)
+	case greeting != nil:
+		greeting <- m
+	case m.get("error") != nil && number == 0:
+		// Its last words: it says why, and closes.
+		told := m.check()
+		c.end(&tryError{kind: tryLost, code: told.code,
+			text: "the connection to " + c.address.String() + " is lost: the node says: " + told.text})
+	}
+}
+
+// -- the end -------------------------------------------------------------------------------------
+
+func (c *conn) lost(err error) *tryError {
+	return tryErrorf(tryLost, "the connection to %s is lost: %v", c.address, err)
+}
+
+func (c *conn) protocol(text string) *tryError {
+	return tryErrorf(tryProtocol, "%s does not speak the client protocol: %s", c.address, text)
+}
+
+// close ends the connection for all its users.
+func (c *conn) close(reason string) {
+	c.end(tryErrorf(tryLost, "the connection to %s is lost: %s", c.address, reason))
+}
+
+func (c *conn) end(err *tryError) {
+	c.mu.Lock()
+	if c.ended.Load() != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.ended.Store(err)
+	pending, streams := c.pending, c.streams
+	c.pending, c.streams = nil, nil
+	c.load.Store(0)
+	if c.sweep != nil {
+		c.sweep.Stop()
+	}
+	c.out = nil
+	close(c.done)
+	c.mu.Unlock()
+	for _, w := range pending {
+		w.reply <- result{err: err}
+	}
+	for _, s := range streams {
+		s.onEnd(err)
+	}
+	_ = c.net.Close()
+}

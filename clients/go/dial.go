@@ -1,0 +1,119 @@
+package distkv
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+// keepAlive is TCP's own probes of a silent connection.
+const keepAlive = 15 * time.Second
+
+var dialer = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive}}
+
+// openConn connects, reads the greeting, logs in, and learns who the node is. After an error nothing is left behind.
+func openConn(ctx context.Context, where address, config *Config, goroutines *group) (*conn, *tryError) {
+	ctx, cancel := context.WithTimeout(ctx, config.Pool.ConnectTimeout)
+	defer cancel()
+	socket, err := dialer.DialContext(ctx, "tcp", where.String())
+	if err != nil {
+		return nil, connectError(where, config, err)
+	}
+	if config.TLS != nil {
+		secured, err := config.TLS.begin(ctx, socket, where.host)
+		if err != nil {
+			_ = socket.Close()
+			if errors.Is(err, context.DeadlineExceeded) {
+				return nil, connectError(where, config, err)
+			}
+			return nil, tryErrorf(tryNoAccess, "cannot get into %s: %v", where, err)
+		}
+		socket = secured
+	}
+	c := newConn(where, socket, goroutines)
+	greets := c.greeting
+	goroutines.Add(1)
+	go c.read()
+	failure := c.begin(ctx, config, greets)
+	if failure == nil {
+		return c, nil
+	}
+	c.close(failure.text)
+	switch {
+	case failure.kind == tryTimedOut || failure.kind == tryCanceled:
+		return nil, connectError(where, config, ctx.Err())
+	case failure.kind == tryLost && config.TLS != nil:
+		// A node that does not accept the client's certificate says so only now.
+		return nil, &tryError{kind: tryNoAccess, text: failure.text}
+	case failure.kind == tryLost || failure.kind == tryServer:
+		return nil, tryErrorf(tryConnect, "cannot connect to %s: %s", where, failure.text)
+	}
+	return nil, failure
+}
+
+func connectError(where address, config *Config, err error) *tryError {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return tryErrorf(tryConnect, "cannot connect to %s: no greeting within %v; is this a node's client port?", where,
+			config.Pool.ConnectTimeout)
+	}
+	return tryErrorf(tryConnect, "cannot connect to %s: %v", where, err)
+}
+
+func (c *conn) begin(ctx context.Context, config *Config, greets <-chan message) *tryError {
+	var told greeting
+	select {
+	case m := <-greets:
+		if err := m.check(); err != nil {
+			return err
+		}
+		var err *tryError
+		if told, err = readGreeting(m); err != nil {
+			return err
+		}
+	case <-c.done:
+		// It may have greeted with the reason.
+		return c.ended.Load()
+	case <-ctx.Done():
+		return gaveUp(ctx, c.name)
+	}
+	c.name = told.node
+	granted := told.window
+	if granted < 0 {
+		granted = windowMax
+	}
+	if granted > 0 {
+		c.window = min(max(min(config.Pool.Window, int(granted)), windowMin), windowMax)
+	}
+	settings := msgpack.AppendMapHead(nil, 2+boolean(told.isCatchingUp))
+	settings = msgpack.AppendInt(msgpack.AppendString(settings, "seq"), 0)
+	settings = msgpack.AppendInt(msgpack.AppendString(settings, "qlen"), int64(c.window))
+	if told.isCatchingUp {
+		// There are other nodes to go to.
+		settings = msgpack.AppendBool(msgpack.AppendString(settings, "nowait"), true)
+	}
+	c.post(settings)
+	if config.Login != nil && (config.Login.Key != nil || told.auth != "") {
+		if err := c.logIn(ctx, config.Login, told); err != nil {
+			return err
+		}
+	}
+	found, err := c.request(ctx, newBody("cluster").head(), never)
+	if err != nil {
+		switch {
+		case isAccessCode(err):
+			return tryErrorf(tryNoAccess, "cannot get into %s: %s", c.address, err.text)
+		case err.kind == tryServer:
+			return nil // An old node.
+		}
+		return err
+	}
+	identity := message(found.get("id"))
+	if name := identity.text("name"); name != "" {
+		c.name = name
+		c.incarnation = identity.integer("incarnation", -1)
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package distkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// What errors are, for [errors.Is]. Each error of a call is an [*Error] and is one or more of these.
+var (
+	// ErrNotFound: a read found no value.
+	ErrNotFound = errors.New("no value")
+	// ErrRefused: a node refused it, and no other try can help. Code is the node's word.
+	ErrRefused = errors.New("refused")
+	// ErrDenied, an ErrRefused: the user may not do this, or is not known.
+	ErrDenied = errors.New("denied")
+	// ErrPrecondition, an ErrRefused: somebody was there first.
+	ErrPrecondition = errors.New("a precondition did not hold")
+	// ErrExists, an ErrPrecondition: IfNew, and there is a value.
+	ErrExists = errors.New("there is a value")
+	// ErrChanged, an ErrPrecondition: IfVersion, and it is another version or none.
+	ErrChanged = errors.New("it is another version")
+	// ErrValueChanged, an ErrPrecondition: IfValue, and it is another value.
+	ErrValueChanged = errors.New("it is another value")
+	// ErrUnavailable: the deadline passed while no node could do it. It was not done.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrFateUnknown: it may have been done, and another try could do it twice, or the deadline passed after it.
+	ErrFateUnknown = errors.New("it may have been done")
+	// ErrNoMajority: fewer than a majority of the nodes answered a read that needs one.
+	ErrNoMajority = errors.New("no majority")
+	// ErrBadValue: the value, read or to be written, is not of this type. A write was not sent.
+	ErrBadValue = errors.New("bad value")
+	// ErrUsage: the call cannot be made like that. Nothing was sent.
+	ErrUsage = errors.New("usage")
+	// ErrClosed: the client, or the watch, was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// Fate is what became of what a call was to do.
+type Fate uint8
+
+// The fates.
+const (
+	// NotDone: it was not done, and will not be.
+	NotDone Fate = iota
+	// Unknown: it may have been done, or may still be, once.
+	Unknown
+	// Unconfirmed: a node has made the change, but not as many others as were asked for have confirmed it.
+	Unconfirmed
+)
+
+func (f Fate) String() string { return [...]string{"not_done", "unknown", "unconfirmed"}[min(f, 2)] }
+
+// worse is what two tries together leave in doubt: a change that one node has made stays made.
+func (f Fate) worse(other Fate) Fate { return max(f, other) }
+
+// Error is how a call ended. It wraps the last try's failure, and the context's error where that ended the call.
+type Error struct {
+	// Code is the word for programs: a node's, or the kind's own, such as "unavailable".
+	Code string
+	// Fate is what is known of a write that failed.
+	Fate Fate
+	// Node is the node of the last try, if there was one.
+	Node string
+	// Attempts counts the tries, the last one included.
+	Attempts int
+
+	text  string
+	kind  error
+	cause error
+}
+
+func (e *Error) Error() string {
+	text := "distkv: " + e.text
+	if e.Attempts == 0 {
+		return text
+	}
+	where, tries, fate := "", "1 try", ""
+	if e.Node != "" {
+		where = "at " + e.Node + ", "
+	}
+	if e.Attempts > 1 {
+		tries = fmt.Sprintf("%d tries", e.Attempts)
+	}
+	switch e.Fate {
+	case Unknown:
+		fate = ", may have been done"
+	case Unconfirmed:
+		fate = ", done but not confirmed"
+	}
+	return text + " (" + where + tries + fate + ")"
+}
+
+// Unwrap returns the failure of the last try, or the context's error.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is tells whether it is one of the package's kinds of errors.
+func (e *Error) Is(target error) bool {
+	if e.kind == target {
+		return true
+	}
+	switch target {
+	case ErrPrecondition:
+		return e.kind == ErrExists || e.kind == ErrChanged || e.kind == ErrValueChanged
+	case ErrRefused:
+		return e.kind == ErrDenied || e.Is(ErrPrecondition)
+	case ErrFateUnknown:
+		// A call that its caller gave up.
+		return e.Fate != NotDone && (e.kind == context.Canceled || e.kind == context.DeadlineExceeded)
+	}
+	return false
+}
+
+func usage(text string) *Error { return &Error{Code: "usage", text: text, kind: ErrUsage} }
+
+func badValue(text string) *Error { return &Error{Code: "bad_value", text: text, kind: ErrBadValue} }
+
+func notFound(path Path, node string, attempts int) *Error {
+	return &Error{Code: "key_not_found", text: "there is no value at " + path.String(), kind: ErrNotFound,
+		Node: node, Attempts: attempts}
+}
+
+func closedError(attempts int) *Error {
+	return &Error{Code: "closed", text: "the client was closed", kind: ErrClosed, Attempts: attempts}
+}
+
+// refusals are the kinds for a node's word; any other word is a plain ErrRefused.
+var refusals = map[string]error{
+	"already_exists": ErrExists,
+	"is_new":         ErrChanged,
+	"chain_mismatch": ErrChanged,
+	"data_mismatch":  ErrValueChanged,
+	"denied":         ErrDenied,
+	"auth_required":  ErrDenied,
+	"auth_failed":    ErrDenied,
+}
+
+func refusal(e *tryError, fate Fate, node string, attempts int) *Error {
+	kind := refusals[e.code]
+	if kind == nil {
+		kind = ErrRefused
+	}
+	return &Error{Code: e.code, text: e.text, kind: kind, Fate: fate, Node: node, Attempts: attempts, cause: e}
+}
+
+// tryKind is how one try failed. Such errors leave the client only as the cause of an Error.
+type tryKind uint8
+
+const (
+	tryServer   tryKind = iota // the node's own error; the connection stays usable
+	tryConnect                 // no connection came about; nothing was sent
+	tryNoAccess                // no TLS came about, or the node does not know the user; nothing was sent
+	tryLost                    // the connection ended
+	tryProtocol                // the other side does not keep to the protocol
+	tryTooLarge                // the request is longer than any node takes; nothing was sent
+	tryBusy                    // too many requests are open on this connection; nothing was sent
+	tryTimedOut                // no answer within the time of one try
+	tryCanceled                // the caller gave up
+)
+
+type tryError struct {
+	kind  tryKind
+	text  string
+	code  string
+	cause error
+}
+
+func (e *tryError) Error() string { return e.text }
+
+func (e *tryError) Unwrap() error { return e.cause }
+
+func tryErrorf(kind tryKind, format string, args ...any) *tryError {
+	return &tryError{kind: kind, text: fmt.Sprintf(format, args...)}
+}
+
+// finalError is the error of a call that ends with this one.
+func finalError(e *tryError, fate Fate, node string, attempts int) *Error {
+	switch {
+	case e.kind == tryTooLarge:
+		return &Error{Code: "usage", text: e.text, kind: ErrUsage, Node: node, Attempts: attempts, cause: e}
+	case e.kind == tryServer && classOfCode(e.code) == classFinal:
+		// A refusal after a try of unknown fate may be that try's doing: the fate says so.
+		return refusal(e, fate, node, attempts)
+	case e.kind == tryNoAccess && fate == NotDone:
+		return &Error{Code: "no_access", text: e.text, kind: ErrDenied, Node: node, Attempts: attempts, cause: e}
+	}
+	code := ""
+	if e.kind == tryServer {
+		code = e.code
+	}
+	if fate != NotDone {
+		if code == "" {
+			code = "fate_unknown"
+		}
+		return &Error{Code: code, text: "it may have been done: " + e.text, kind: ErrFateUnknown, Fate: fate,
+			Node: node, Attempts: attempts, cause: e}
+	}
+	return &Error{Code: "unavailable", text: "no node could do it in time; the last try: " + e.text,
+		kind: ErrUnavailable, Node: node, Attempts: attempts, cause: e}
+}
+
+// canceledError is the error of a call that its caller gave up.
+func canceledError(ctx context.Context, fate Fate, node string, attempts int) *Error {
+	cause := ctx.Err()
+	if cause == nil {
+		cause = context.Canceled
+	}
+	code, kind := "canceled", context.Canceled
+	if errors.Is(cause, context.DeadlineExceeded) {
+		code, kind = "deadline", context.DeadlineExceeded
+		if fate == NotDone {
+			code, kind = "unavailable", ErrUnavailable
+		}
+	}
+	return &Error{Code: code, text: "the caller gave up: " + cause.Error(), kind: kind, Fate: fate, Node: node,
+		Attempts: attempts, cause: cause}
+}

@@ -1,0 +1,3 @@
+module distkv.example/client
+
+go 1.25

@@ -1,0 +1,142 @@
+package distkv
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+const nonceBytes = 32
+
+// Login is a user with its password or token, or the network's key.
+//
+// A secret is sent as it is (the node keeps its Argon2id): use it within TLS, or to a node of the same machine. Nothing
+// secret is in the text of a Login, or in any error.
+type Login struct {
+	User   string
+	Secret string
+	// Method is "password", "token" or "root"; none takes what the node asks for.
+	Method string
+	// Key is the network's key as far as it is for logins, 32 bytes: it is not sent, both sides prove to have it.
+	Key []byte
+}
+
+// PasswordLogin is a user of the method "password".
+func PasswordLogin(user, password string) *Login { return &Login{user, password, "password", nil} }
+
+// TokenLogin is a user of the method "token".
+func TokenLogin(user, token string) *Login { return &Login{user, token, "token", nil} }
+
+// String has nothing secret.
+func (l *Login) String() string { return fmt.Sprintf("Login(%s, %s)", l.User, l.Method) }
+
+// GoString has nothing secret either.
+func (l *Login) GoString() string { return l.String() }
+
+// LogValue has nothing secret either.
+func (l *Login) LogValue() slog.Value { return slog.StringValue(l.String()) }
+
+// blame is what may be wrong when a node refuses it.
+func (l *Login) blame() string {
+	switch {
+	case l.Key != nil:
+		return "wrong cluster key"
+	case l.Secret == "":
+		return fmt.Sprintf("there is no user %q, or it needs a secret", l.User)
+	}
+	return fmt.Sprintf("there is no user %q, or its secret is another one", l.User)
+}
+
+// proof is what a side sends to show that it has the key.
+func proof(key []byte, label string, client, node []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(label))
+	mac.Write(client)
+	mac.Write(node)
+	return mac.Sum(nil)
+}
+
+// greeting is what a node says first.
+type greeting struct {
+	node         string
+	isCatchingUp bool
+	window       int64 // -1: it does not say
+	auth         string
+	nonce        []byte
+}
+
+func readGreeting(m message) (greeting, *tryError) {
+	node, ok := msgpack.Text(m.get("node"))
+	version, _ := msgpack.ReadHead(m.get("version"))
+	if !ok || version.Kind != msgpack.Array {
+		return greeting{}, &tryError{kind: tryProtocol, text: "its first message is no greeting"}
+	}
+	g := greeting{node: node, isCatchingUp: msgpack.IsNil(m.get("tick")), window: m.integer("qlen", -1)}
+	msgpack.Items(m.get("auth"), func(first []byte) bool {
+		g.auth, _ = msgpack.Text(first)
+		return false
+	})
+	if nonce, ok := msgpack.Bytes(m.get("nonce")); ok && len(nonce) == nonceBytes {
+		g.nonce = nonce
+	}
+	return g, nil
+}
+
+// logIn logs in right after the greeting.
+func (c *conn) logIn(ctx context.Context, login *Login, told greeting) *tryError {
+	request := newBody("auth")
+	var expected []byte
+	if login.Key != nil {
+		if told.nonce == nil {
+			return tryErrorf(tryNoAccess, "cannot get into %s: it has no cluster key", c.address)
+		}
+		nonce := make([]byte, nonceBytes)
+		_, _ = rand.Read(nonce) // It never fails.
+		request.text("typ", "key").text("ident", "*").binary("nonce", nonce)
+		request.binary("proof", proof(login.Key, "distkv login client 1", nonce, told.nonce))
+		expected = proof(login.Key, "distkv login node 1", nonce, told.nonce)
+	} else {
+		method := login.Method
+		for _, other := range []string{told.auth, "password"} {
+			if method == "" {
+				method = other
+			}
+		}
+		request.text("typ", method).text("ident", login.User)
+		if login.Secret != "" {
+			request.text("secret", login.Secret)
+		}
+	}
+	var theirs []byte
+	s, err := c.stream(ctx, request.head(), never)
+	for err == nil {
+		var found *item
+		if found, err = s.next(ctx, never); err != nil || found == nil {
+			break
+		}
+		if told, ok := msgpack.Bytes(found.message.get("proof")); ok {
+			theirs = told
+		}
+	}
+	if err != nil {
+		if isAccessCode(err) {
+			return tryErrorf(tryNoAccess, "cannot get into %s: %s: %s", c.address, login.blame(), err.text)
+		}
+		return err
+	}
+	if expected != nil && subtle.ConstantTimeCompare(theirs, expected) != 1 {
+		return tryErrorf(tryNoAccess, "cannot get into %s: it does not prove that it has the key", c.address)
+	}
+	return nil
+}
+
+func isAccessCode(err *tryError) bool {
+	return (err.kind == tryServer || err.kind == tryLost) &&
+		(err.code == "auth_failed" || err.code == "denied" || err.code == "auth_required")
+}

@@ -1,0 +1,388 @@
+package distkv
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Bounds of the pool.
+const (
+	poolNodesMax  = 4096 // nodes that are remembered; those without a connection are dropped first
+	doublingsMax  = 16   // after so many failures in a row their memory grows no more
+	poolLookMin   = 10 * time.Millisecond
+	poolLookMax   = time.Second
+	closedReason  = "the client was closed"
+	unusedReason  = "it was unused"
+	silentReason  = "the node does not answer"
+	refusedReason = "does not answer requests"
+)
+
+// pool is few connections to each node, shared by all calls, opened on first use.
+//
+// A call that needs a connection while one is being opened waits for that attempt, which goes on even if the call is
+// cancelled. A failed attempt is remembered for a short while. A second connection is opened only when the first is busy;
+// unused ones are closed; a silent node is asked whether it is alive.
+type pool struct {
+	config     *Config
+	ctx        context.Context // ends when the pool is closed
+	cancel     context.CancelFunc
+	goroutines *group
+
+	mu       sync.Mutex
+	slots    map[address]*slot
+	isClosed bool
+	stats    PoolStats
+}
+
+// slot is what the pool has of one node.
+type slot struct {
+	conns       []*conn
+	attempt     *attempt
+	failure     *tryError
+	failedUntil instant
+	failures    int
+}
+
+// attempt is one that goes on.
+type attempt struct {
+	done chan struct{}
+	conn *conn
+	err  *tryError
+}
+
+func newPool(config *Config, goroutines *group) *pool {
+	p := &pool{config: config, goroutines: goroutines, slots: map[address]*slot{}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	goroutines.Add(1)
+	go p.look()
+	return p
+}
+
+// ready is an open connection that is not busy, if there is one: no waiting, no allocation.
+func (p *pool) ready(where address) *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := p.slots[where]
+	if found == nil {
+		return nil
+	}
+	for _, c := range found.conns {
+		if c.ended.Load() == nil && int(c.load.Load()) < p.config.Pool.BusyAt {
+			c.usedAt.Store(int64(now()))
+			return c
+		}
+	}
+	return nil
+}
+
+// get is a connection to this node. Giving up gives up waiting, not the attempt. After an error nothing was sent.
+func (p *pool) get(ctx context.Context, where address, end instant) (*conn, *tryError) {
+	if c := p.ready(where); c != nil {
+		return c, nil
+	}
+	c, going, err := p.plan(where)
+	if c != nil || err != nil {
+		return c, err
+	}
+	timer := time.NewTimer(end - now())
+	defer timer.Stop()
+	select {
+	case <-going.done:
+	case <-timer.C:
+		return nil, tryErrorf(tryConnect, "no connection to %s in time", where)
+	case <-ctx.Done():
+		err := gaveUp(ctx, where.String())
+		if err.kind == tryTimedOut {
+			// Nothing was sent.
+			err.kind = tryConnect
+			err.text = "no connection to " + where.String() + " in time"
+		}
+		return nil, err
+	}
+	if going.err != nil {
+		return nil, going.err
+	}
+	if ended := going.conn.ended.Load(); ended != nil {
+		return nil, tryErrorf(tryConnect, "no connection to %s that lasts: %s", where, ended.text)
+	}
+	return going.conn, nil
+}
+
+func (p *pool) plan(where address) (*conn, *attempt, *tryError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isClosed {
+		return nil, nil, tryErrorf(tryConnect, "cannot connect to %s: %s", where, closedReason)
+	}
+	moment := now()
+	found := p.slots[where]
+	if found == nil {
+		if len(p.slots) >= poolNodesMax {
+			p.retainLocked(func(address) bool { return false })
+		}
+		found = &slot{}
+		p.slots[where] = found
+	}
+	p.dropEnded(found)
+	var best *conn
+	for _, c := range found.conns {
+		if best == nil || c.load.Load() < best.load.Load() {
+			best = c
+		}
+	}
+	isFailing := moment < found.failedUntil
+	if best != nil {
+		best.usedAt.Store(int64(moment))
+		isBusy := int(best.load.Load()) >= p.config.Pool.BusyAt
+		if isBusy && len(found.conns) < p.config.Pool.ConnectionsPerNode && !isFailing && found.attempt == nil {
+			// It is busy, but there; the next caller gets the new one.
+			p.open(where, found)
+		}
+		return best, nil, nil
+	}
+	if isFailing && found.failure != nil {
+		p.stats.FailuresRemembered++
+		return nil, nil, found.failure
+	}
+	if found.attempt == nil {
+		p.open(where, found)
+	}
+	return nil, found.attempt, nil
+}
+
+// open is called with the lock.
+func (p *pool) open(where address, in *slot) {
+	going := &attempt{done: make(chan struct{})}
+	in.attempt = going
+	p.goroutines.Add(1)
+	go func() {
+		defer p.goroutines.Done()
+		defer close(going.done)
+		c, err := openConn(p.ctx, where, p.config, p.goroutines)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		going.conn, going.err = c, err
+		in.attempt = nil
+		if err != nil {
+			p.stats.Failed++
+			in.noteFailure(err, p.config)
+			return
+		}
+		if p.isClosed {
+			c.close(closedReason)
+			going.conn, going.err = nil, tryErrorf(tryConnect, "cannot connect to %s: %s", where, closedReason)
+			return
+		}
+		p.stats.Opened++
+		in.clearFailure()
+		in.conns = append(in.conns, c)
+		// It may have been forgotten meanwhile.
+		p.slots[where] = in
+	}()
+}
+
+// noteFailure remembers it for a while that grows.
+func (s *slot) noteFailure(err *tryError, config *Config) {
+	memory := config.Pool.FailureMemory << min(s.failures, doublingsMax)
+	s.failure = err
+	s.failedUntil = now() + min(memory, config.Pool.FailureMemoryMax)
+	s.failures++
+}
+
+func (s *slot) clearFailure() { s.failure, s.failedUntil, s.failures = nil, 0, 0 }
+
+// isFailing tells whether the last attempt failed so recently that get would not try again, or the node let a call wait
+// in vain.
+func (p *pool) isFailing(where address) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := p.slots[where]
+	return found != nil && found.failedUntil > 0 && now() < found.failedUntil
+}
+
+// onTimeout: a call has waited in vain since then. If the node sent nothing at all meanwhile, others avoid it for a
+// moment, and it is asked whether it is alive.
+func (p *pool) onTimeout(where address, c *conn, since instant) {
+	if instant(c.heardAt.Load()) >= since || c.ended.Load() != nil {
+		return
+	}
+	p.mu.Lock()
+	if found := p.slots[where]; found != nil {
+		found.noteFailure(tryErrorf(tryConnect, "%s %s", where, refusedReason), p.config)
+	}
+	p.mu.Unlock()
+	p.startProbe(where, c)
+}
+
+// probe asks a node whether it is alive, after a report that it is not.
+func (p *pool) probe(where address) {
+	p.mu.Lock()
+	var conns []*conn
+	if found := p.slots[where]; found != nil {
+		conns = slices.Clone(found.conns)
+	}
+	p.mu.Unlock()
+	for _, c := range conns {
+		p.startProbe(where, c)
+	}
+}
+
+// retain forgets the nodes that are none of these and have no connection.
+func (p *pool) retain(isWanted func(address) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retainLocked(isWanted)
+}
+
+func (p *pool) retainLocked(isWanted func(address) bool) {
+	for where, found := range p.slots {
+		if !isWanted(where) && len(found.conns) == 0 && found.attempt == nil {
+			delete(p.slots, where)
+		}
+	}
+}
+
+// lifeOf is the node at an address, if there is a connection to it.
+func (p *pool) lifeOf(where address) (string, int64, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found := p.slots[where]; found != nil && len(found.conns) > 0 {
+		return found.conns[0].name, found.conns[0].incarnation, true
+	}
+	return "", -1, false
+}
+
+func (p *pool) fillStats() PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	told := p.stats
+	for _, found := range p.slots {
+		isUsed := false
+		for _, c := range found.conns {
+			if c.ended.Load() == nil {
+				isUsed = true
+				told.Connections++
+				told.OpenRequests += int(c.load.Load())
+			}
+		}
+		told.Nodes += boolean(isUsed)
+	}
+	return told
+}
+
+// close ends all connections, for all their users. The goroutines end soon.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.isClosed = true
+	slots := p.slots
+	p.slots = map[address]*slot{}
+	p.mu.Unlock()
+	p.cancel()
+	for _, found := range slots {
+		for _, c := range found.conns {
+			c.close(closedReason)
+		}
+	}
+}
+
+func (p *pool) closed() bool { return p.ctx.Err() != nil }
+
+// -- looking after it ----------------------------------------------------------------------------
+
+func (p *pool) dropEnded(s *slot) {
+	before := len(s.conns)
+	s.conns = slices.DeleteFunc(s.conns, func(c *conn) bool { return c.ended.Load() != nil })
+	p.stats.Lost += uint64(before - len(s.conns))
+}
+
+func (p *pool) look() {
+	defer p.goroutines.Done()
+	shortest := min(p.config.Pool.IdleClose, p.config.Pool.ProbeAfter)
+	ticker := time.NewTicker(min(max(shortest/4, poolLookMin), poolLookMax))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			p.lookOnce()
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *pool) lookOnce() {
+	type doubtful struct {
+		where address
+		conn  *conn
+	}
+	var silent []doubtful
+	var unused []*conn
+	moment := now()
+	p.mu.Lock()
+	for where, found := range p.slots {
+		p.dropEnded(found)
+		found.conns = slices.DeleteFunc(found.conns, func(c *conn) bool {
+			heard := instant(c.heardAt.Load())
+			if c.load.Load() > 0 {
+				if moment-heard >= p.config.Pool.ProbeAfter {
+					silent = append(silent, doubtful{where, c})
+				}
+				return false
+			}
+			if moment-max(instant(c.usedAt.Load()), heard) < p.config.Pool.IdleClose {
+				return false
+			}
+			p.stats.IdleClosed++
+			unused = append(unused, c)
+			return true
+		})
+	}
+	p.mu.Unlock()
+	for _, c := range unused {
+		c.close(unusedReason)
+	}
+	for _, one := range silent {
+		p.startProbe(one.where, one.conn)
+	}
+}
+
+func (p *pool) startProbe(where address, c *conn) {
+	if c.ended.Load() != nil || p.closed() || !c.isProbed.CompareAndSwap(false, true) {
+		return
+	}
+	p.mu.Lock()
+	if p.isClosed {
+		p.mu.Unlock()
+		return
+	}
+	p.stats.Probes++
+	p.goroutines.Add(1)
+	p.mu.Unlock()
+	go func() {
+		defer p.goroutines.Done()
+		defer c.isProbed.Store(false)
+		since := now()
+		_, err := c.request(p.ctx, appendGet(nil, Path{}, false), since+p.config.Pool.ProbeTimeout)
+		isAnswered := err == nil || err.kind == tryServer
+		p.mu.Lock()
+		found := p.slots[where]
+		if found == nil || c.ended.Load() != nil {
+			p.mu.Unlock()
+			return
+		}
+		isSilent := false
+		if isAnswered {
+			found.clearFailure()
+		} else if isSilent = instant(c.heardAt.Load()) <= since; isSilent {
+			p.stats.SilentClosed++
+			// First, so that the calls that lose it do not come back at once.
+			found.noteFailure(tryErrorf(tryConnect, "%s does not answer", where), p.config)
+		}
+		p.mu.Unlock()
+		if isSilent {
+			c.close(silentReason)
+		}
+	}()
+}

@@ -1,0 +1,301 @@
+package distkv
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+// lookAgain is how long a read waits until it looks for a write of its own again, once all nodes were asked.
+const lookAgain = 20 * time.Millisecond
+
+// GetOptions are those of a read; nil is none.
+type GetOptions struct {
+	// Read is whose answer counts, instead of what the configuration says.
+	Read ReadMode
+	// Timeout is for all tries; without one the context's deadline counts, or the configuration.
+	Timeout time.Duration
+}
+
+// Get reads a value as a type of yours. An [ErrNotFound]: there is none; an [ErrBadValue]: it is not of this type. A
+// stored nil is a value.
+func Get[T any](ctx context.Context, c *Client, path Path, options *GetOptions) (T, error) {
+	value, err := c.Get(ctx, path, options)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return As[T](value)
+}
+
+// Get reads a value, byte for byte. An [ErrNotFound]: there is none.
+func (c *Client) Get(ctx context.Context, path Path, options *GetOptions) (Value, error) {
+	found, node, attempts, err := c.read(ctx, path, options, false)
+	if err != nil {
+		return nil, err
+	}
+	if value := found.get("value"); value != nil {
+		return Value(value), nil
+	}
+	return nil, notFound(path, node, attempts)
+}
+
+// Entry reads an entry with its version, which IfVersion takes. A deleted entry has no value. An [ErrNotFound]: there
+// never was one, or it was deleted and purged.
+func (c *Client) Entry(ctx context.Context, path Path, options *GetOptions) (Entry, error) {
+	found, node, attempts, err := c.read(ctx, path, options, true)
+	if err != nil {
+		return Entry{}, err
+	}
+	entry, malformed := found.entry(node)
+	if malformed != nil {
+		return Entry{}, finalError(malformed, NotDone, node, attempts)
+	}
+	if entry.Deleted && entry.Version.IsZero() {
+		return Entry{}, notFound(path, node, attempts)
+	}
+	return entry, nil
+}
+
+func (c *Client) read(ctx context.Context, path Path, options *GetOptions, withChain bool) (message, string, int, error) {
+	mode, timeout := c.config.ReadMode, time.Duration(0)
+	if options != nil {
+		var err error
+		if mode, err = options.Read.check(c.config.ReadMode); err != nil {
+			return nil, "", 0, err
+		}
+		timeout = options.Timeout
+	}
+	r := reader{&c.caller, ctx, path, withChain, timeout}
+	var found served
+	var err *Error
+	switch mode {
+	case Freshest:
+		answer, err := r.freshest()
+		if err != nil {
+			return nil, "", 0, err
+		}
+		return answer.message, answer.node, 1, nil
+	case AnyNode:
+		found, err = r.ask(anyLive(c.caller.topology.routing()), nil)
+	default:
+		found, err = r.preferred()
+	}
+	if err != nil {
+		return nil, "", 0, err
+	}
+	return found.message, found.conn.name, found.attempts, nil
+}
+
+// reader is one read.
+type reader struct {
+	*caller
+	ctx       context.Context
+	path      Path
+	withChain bool
+	timeout   time.Duration
+}
+
+// bodies are requests in the making, so that a read allocates little.
+var bodies = sync.Pool{New: func() any { b := make([]byte, 0, 256); return &b }}
+
+func (r *reader) ask(first *target, last []address) (served, *Error) {
+	p := plan{action: "get_value", shard: r.path.Shard(), first: first, last: last, timeout: r.timeout}
+	b := bodies.Get().(*[]byte)
+	*b = appendGet((*b)[:0], r.path, r.withChain)
+	found, err := r.call(r.ctx, &p, *b, nil)
+	bodies.Put(b)
+	return found, err
+}
+
+// preferred: a version older than an own write is not taken while there is hope for a newer one.
+func (r *reader) preferred() (served, *Error) {
+	shard := r.path.Shard()
+	if !r.own.wrote(r.path) {
+		return r.ask(r.home(r.topology.routing(), shard), nil)
+	}
+	started := now()
+	r.withChain = true
+	var stale []address
+	for {
+		found, err := r.ask(r.home(r.topology.routing(), shard), stale)
+		if err != nil {
+			return found, err
+		}
+		if r.own.isEnough(r.path, tockOf(found.message), found.life()) {
+			return found, nil
+		}
+		r.counters.staleAnswers.Add(1)
+		if now()-started >= r.config.OwnWritePatience {
+			r.counters.staleTaken.Add(1)
+			r.own.giveUp(r.path)
+			return found, nil
+		}
+		if slices.Contains(stale, found.address) {
+			// All nodes were asked.
+			stale = stale[:0]
+			wait(r.ctx, lookAgain)
+		}
+		stale = append(stale, found.address)
+	}
+}
+
+// tockOf is the tock of the entry in an answer, -1 where the node has none.
+func tockOf(m message) int64 {
+	chain := m.get("chain")
+	if m.get("value") == nil && (chain == nil || msgpack.IsNil(chain)) {
+		return -1
+	}
+	return m.tock()
+}
+
+func anyLive(r *routing) *target {
+	live := make([]*target, 0, len(r.targets))
+	for _, one := range r.targets {
+		if one.isLive {
+			live = append(live, one)
+		}
+	}
+	if len(live) == 0 {
+		return nil
+	}
+	return live[rand.IntN(len(live))]
+}
+
+// answer is one node's.
+type answer struct {
+	node    string
+	message message
+}
+
+// freshest asks all live nodes until a majority of those in the view has answered.
+func (r *reader) freshest() (answer, *Error) {
+	if r.isClosing.Load() {
+		return answer{}, closedError(1)
+	}
+	r.calls.Add(1)
+	defer r.calls.Done()
+	if r.config.Observer == nil {
+		found, _, err := r.askMajority()
+		return found, err
+	}
+	w := watchCall(r.ctx, r.config, "get_value")
+	r.ctx = w.ctx
+	found, attempts, err := r.askMajority()
+	w.onEnd(attempts, err)
+	return found, err
+}
+
+func (r *reader) askMajority() (answer, int, *Error) {
+	policy := &r.config.Retry
+	total := r.total(r.ctx, r.timeout)
+	started := now()
+	var newest answer
+	answered := map[string]bool{}
+	r.counters.calls.Add(1)
+	for attempt := 1; ; attempt++ {
+		view := r.topology.routing()
+		if view.view.Source == "" {
+			return answer{}, attempt, usage("the nodes cannot tell which nodes there are, so none knows what a majority of " +
+				"them is; read mode 'freshest' needs that")
+		}
+		if r.pool.closed() {
+			return answer{}, attempt, closedError(attempt)
+		}
+		counted := map[string]bool{}
+		for _, node := range view.view.Nodes {
+			if node.counts() {
+				counted[node.Name] = true
+			}
+		}
+		needed := len(counted)/2 + 1
+		for name := range answered {
+			if !counted[name] {
+				delete(answered, name)
+			}
+		}
+		var asked []*target
+		for _, one := range view.targets {
+			if counted[one.name] && !answered[one.name] {
+				asked = append(asked, one)
+			}
+		}
+		newest = r.askRound(asked, answered, needed, newest, min(now()+policy.TryDeadline, started+total))
+		if newest.message != nil && len(answered) >= needed {
+			return newest, attempt, nil
+		}
+		if r.ctx.Err() != nil {
+			return answer{}, attempt, canceledError(r.ctx, NotDone, "", attempt)
+		}
+		verdict, delay := policy.decide(classUnavailable, attempt, now()-started, total, reading, rand.Float64())
+		if verdict != tryAgain {
+			r.counters.deadlines.Add(1)
+			return answer{}, attempt, noMajority(len(answered), needed, len(counted), attempt)
+		}
+		wait(r.ctx, delay)
+	}
+}
+
+func noMajority(answered, needed, nodes, attempts int) *Error {
+	text := "of " + itemText(int64(nodes)) + " nodes " + itemText(int64(answered)) + " answered, " +
+		itemText(int64(needed)) + " must"
+	return &Error{Code: "no_majority", text: text, kind: ErrNoMajority, Attempts: attempts}
+}
+
+// askRound asks these nodes at once, until enough have answered; the others are not waited for.
+func (r *reader) askRound(asked []*target, answered map[string]bool, needed int, newest answer, end instant) answer {
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	answers := make(chan answer, len(asked))
+	for _, one := range asked {
+		go func() {
+			c, err := r.pool.get(ctx, one.address, end)
+			var m message
+			if err == nil {
+				m, err = c.request(ctx, appendGet(nil, r.path, true), end)
+			}
+			if err != nil && ctx.Err() == nil {
+				r.counters.failed[classOf(err, true)].Add(1)
+			}
+			answers <- answer{one.name, m}
+		}()
+	}
+	open := len(asked)
+	// More are waited for only if this client knows that there is something newer.
+	for open > 0 && (len(answered) < needed || r.isBehind(newest)) {
+		found := <-answers
+		open--
+		r.counters.toOthers.Add(1)
+		if found.message != nil {
+			answered[found.node] = true
+			newest = newerAnswer(newest, found)
+		}
+	}
+	cancel()
+	for ; open > 0; open-- {
+		<-answers
+	}
+	return newest
+}
+
+// isBehind tells whether an answer is older than what this client wrote.
+func (r *reader) isBehind(a answer) bool {
+	return a.message != nil && !r.own.isEnough(r.path, tockOf(a.message), life{a.node, -1})
+}
+
+// newerAnswer is the newer of two nodes' answers. Nothing at all is older than anything.
+func newerAnswer(known, other answer) answer {
+	if known.message == nil {
+		return other
+	}
+	one, _ := known.message.version()
+	two, _ := other.message.version()
+	if !two.IsZero() && (one.IsZero() || one.Compare(two) < 0) {
+		return other
+	}
+	return known
+}

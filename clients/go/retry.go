@@ -1,0 +1,172 @@
+package distkv
+
+import "time"
+
+// Whether a failed try is repeated, when, and at which node: pure decisions; time and chance are passed in.
+
+// class is what an error means for trying again.
+type class uint8
+
+const (
+	classUnavailable  class = iota // that node cannot do it now, and did not; another one can
+	classOverload                  // the node has too much to do, and did not do it
+	classAborted                   // it was ended in its middle, and can be started anew
+	classTryDeadline               // one try has used up its time; whether it was carried out is unknown
+	classFateUnknown               // whether it was carried out is not known
+	classUnknownThere              // the same, but the node that was asked knows more than others: it is asked again
+	classBusy                      // this connection has too many open requests; nothing was sent
+	classFinal                     // the answer would be the same at every node, at any time
+)
+
+func (c class) String() string {
+	return [...]string{"unavailable", "overload", "aborted", "try_deadline", "fate_unknown", "unknown_there", "busy",
+		"final"}[min(c, classFinal)]
+}
+
+// isUncertain: the request may have been carried out.
+func (c class) isUncertain() bool {
+	return c == classTryDeadline || c == classFateUnknown || c == classUnknownThere
+}
+
+// isSameNode: the same node is asked again.
+func (c class) isSameNode() bool {
+	return (c == classUnknownThere && planted != plantElsewhere) || c == classBusy
+}
+
+// idempotency is what happens if a request is carried out twice.
+type idempotency uint8
+
+const (
+	reading   idempotency = iota // it changes nothing
+	guarded                      // a version precondition, a write id, or idempotent: the second one changes nothing
+	unguarded                    // a write that would be made twice
+)
+
+// codes is what a node's word means. A word that is not here, or none, is final.
+var codes = map[string]class{
+	"not_ready":      classUnavailable,
+	"read_only":      classUnavailable,
+	"no_event":       classUnavailable,
+	"too_many":       classOverload,
+	"too_slow":       classAborted,
+	"unknown_fate":   classUnknownThere,
+	"storage_failed": classFateUnknown,
+	"internal":       classFateUnknown,
+	"bad_request":    classFinal, "bad_message": classFinal, "unknown_action": classFinal,
+	"not_implemented": classFinal, "too_large": classFinal, "wid_reused": classFinal, "denied": classFinal,
+	"auth_required": classFinal, "auth_failed": classFinal, "is_root": classFinal, "not_found": classFinal,
+	"already_exists": classFinal, "is_new": classFinal, "chain_mismatch": classFinal, "data_mismatch": classFinal,
+	"type_mismatch": classFinal, "in_use": classFinal, "memory_full": classFinal,
+}
+
+func classOfCode(code string) class {
+	if planted == plantNotReady && code == "not_ready" {
+		return classFinal
+	}
+	if found, ok := codes[code]; ok {
+		return found
+	}
+	return classFinal
+}
+
+// classOf is what an error means; maybeSent: some or all of the request may have left.
+func classOf(e *tryError, maybeSent bool) class {
+	switch e.kind {
+	case tryServer:
+		return classOfCode(e.code)
+	case tryConnect:
+		return classUnavailable
+	case tryLost, tryProtocol:
+		if maybeSent {
+			return classFateUnknown
+		}
+		return classUnavailable
+	case tryTimedOut, tryCanceled:
+		return classTryDeadline
+	case tryBusy:
+		return classBusy
+	}
+	return classFinal
+}
+
+// fateOf is what a failed try leaves in doubt.
+func fateOf(kind class, what idempotency) Fate {
+	switch {
+	case what == reading:
+		return NotDone
+	case kind == classUnknownThere:
+		return Unconfirmed
+	case kind == classTryDeadline || kind == classFateUnknown || kind == classAborted:
+		return Unknown
+	}
+	return NotDone
+}
+
+// RetryPolicy says when a request is tried again, and for how long in all. Fields that are zero have their defaults.
+type RetryPolicy struct {
+	InitialDelay  time.Duration // before the second try: 10 ms
+	Factor        int           // by how much each delay is longer than the one before it: 2
+	DelayMax      time.Duration // no delay is longer: 1 s
+	TotalDeadline time.Duration // for all tries and delays together: 10 s
+	TryDeadline   time.Duration // for one try: 2 s
+	AttemptsMax   int           // most tries of a call; 0: only deadlines count
+}
+
+func (p *RetryPolicy) fill() {
+	setDefault(&p.InitialDelay, 10*time.Millisecond)
+	setDefault(&p.Factor, 2)
+	setDefault(&p.DelayMax, time.Second)
+	setDefault(&p.TotalDeadline, 10*time.Second)
+	setDefault(&p.TryDeadline, 2*time.Second)
+}
+
+// verdict is what to do after a failed try.
+type verdict uint8
+
+const (
+	tryAgain verdict = iota
+	giveUpFinal
+	giveUpFate
+	giveUpDeadline
+)
+
+// decide says what to do when try number `attempt` (the first is 1) has failed, `elapsed` after the beginning, and how
+// long to wait.
+func (p *RetryPolicy) decide(kind class, attempt int, elapsed, total time.Duration, what idempotency, random float64) (verdict, time.Duration) {
+	if planted == plantUnguarded && what == unguarded {
+		what = guarded
+	}
+	if kind == classFinal {
+		return giveUpFinal, 0
+	}
+	if kind.isUncertain() && what == unguarded {
+		return giveUpFate, 0
+	}
+	delay := p.delay(attempt, random)
+	if elapsed+delay >= total || (p.AttemptsMax > 0 && attempt >= p.AttemptsMax) {
+		return giveUpDeadline, 0
+	}
+	return tryAgain, delay
+}
+
+// delay is how long to wait after try number `attempt` has failed.
+func (p *RetryPolicy) delay(attempt int, random float64) time.Duration {
+	return backoff(p.InitialDelay, p.Factor, p.DelayMax, attempt, random)
+}
+
+// backoff is first * factor^(failures-1), at most `longest`, of which a random part between half and all.
+func backoff(first time.Duration, factor int, longest time.Duration, failures int, random float64) time.Duration {
+	whole := float64(first)
+	for i := 1; i < min(failures, 64) && whole < float64(longest); i++ {
+		whole *= float64(max(factor, 1))
+	}
+	whole = min(whole, float64(longest))
+	return time.Duration(whole/2 + whole/2*random)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,270 @@
+package distkv
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+// scripted is a node that does what a test says: it speaks the protocol, and answers, stays silent, breaks off or sends
+// garbage. `script` is asked for each request that the node does not answer by itself.
+type scripted struct {
+	name   string
+	script func(request message) any
+	isOld  bool
+
+	mu       sync.Mutex
+	peers    []*scripted
+	states   map[string]string
+	requests []message
+	views    []viewer
+	accepted int
+	sockets  map[net.Conn]bool
+	listener net.Listener
+	running  sync.WaitGroup
+}
+
+type viewer struct {
+	socket net.Conn
+	seq    int64
+}
+
+// What a script may answer beside a map.
+type (
+	silence struct{}
+	reset   struct{}
+	garbage []byte
+)
+
+type fields = map[string]any
+
+var writtenReply = fields{"changed": true, "tock": 5, "chain": fields{"node": "x~7", "tick": 1, "prev": nil}}
+
+func with(reply fields, name string, value any) fields {
+	found := fields{name: value}
+	for field, other := range reply {
+		if field != name {
+			found[field] = other
+		}
+	}
+	return found
+}
+
+func errorReply(code string) fields {
+	if code == "" {
+		return fields{"error": "no"}
+	}
+	return fields{"error": "no", "code": code}
+}
+
+// startScripted starts them as one network; their addresses.
+func startScripted(t testing.TB, nodes ...*scripted) []string {
+	t.Helper()
+	var seeds []string
+	for _, node := range nodes {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.listener, node.peers = listener, nodes
+		node.states, node.sockets = map[string]string{}, map[net.Conn]bool{}
+		seeds = append(seeds, listener.Addr().String())
+		node.running.Add(1)
+		go node.accept()
+	}
+	t.Cleanup(func() {
+		for _, node := range nodes {
+			node.stop()
+		}
+	})
+	return seeds
+}
+
+func (s *scripted) stop() {
+	_ = s.listener.Close()
+	s.mu.Lock()
+	for socket := range s.sockets {
+		_ = socket.Close()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+func (s *scripted) actions(action string) []message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []message
+	for _, request := range s.requests {
+		if request.text("action") == action {
+			found = append(found, request)
+		}
+	}
+	return found
+}
+
+func (s *scripted) view() fields {
+	var nodes []any
+	for _, peer := range s.peers {
+		state := "up"
+		if told := s.states[peer.name]; told != "" {
+			state = told
+		}
+		if peer == s {
+			state = "self"
+		}
+		nodes = append(nodes, fields{"name": peer.name, "incarnation": 7, "client": peer.listener.Addr().String(), "state": state,
+			"ready": true, "gossip": nil, "housekeeper": nil})
+	}
+	return fields{"epoch": 1, "nodes": nodes, "id": fields{"name": s.name, "incarnation": 7}}
+}
+
+// tellDown reports a node as down, to all who follow the view.
+func (s *scripted) tellDown(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states[name] = "down"
+	for _, one := range s.views {
+		send(one.socket, fields{"seq": one.seq, "cluster": s.view(), "wseq": 3})
+	}
+}
+
+func send(socket net.Conn, reply fields) {
+	encoded, err := Encode(reply)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = socket.Write(encoded)
+}
+
+func (s *scripted) accept() {
+	defer s.running.Done()
+	for {
+		socket, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.accepted++
+		s.sockets[socket] = true
+		s.mu.Unlock()
+		s.running.Add(1)
+		go s.serve(socket)
+	}
+}
+
+func (s *scripted) serve(socket net.Conn) {
+	defer s.running.Done()
+	defer func() { _ = socket.Close() }()
+	send(socket, fields{"seq": 0, "version": []any{0, 65, 0}, "node": s.name, "tick": 1, "tock": 1, "qlen": 10})
+	var splitter msgpack.Splitter
+	for {
+		count, err := socket.Read(splitter.Room())
+		splitter.Read(count)
+		for {
+			m, malformed := splitter.Next()
+			if malformed != nil || m == nil {
+				break
+			}
+			if !s.answer(socket, append(message{}, m...)) {
+				_ = socket.(*net.TCPConn).SetLinger(0)
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *scripted) answer(socket net.Conn, request message) bool {
+	action, seq := request.text("action"), request.integer("seq", 0)
+	if action == "" {
+		return true
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, request)
+	script := s.script
+	s.mu.Unlock()
+	var reply any
+	switch {
+	case s.isOld && (action == "cluster" || action == "watch_cluster" || action == "list_shards"):
+		reply = fields{"error": "unknown action " + action}
+	case action == "cluster":
+		s.mu.Lock()
+		reply = s.view()
+		s.mu.Unlock()
+	case action == "watch_cluster":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		send(socket, fields{"seq": seq, "state": "start", "wseq": 1})
+		send(socket, fields{"seq": seq, "cluster": s.view(), "wseq": 2})
+		s.views = append(s.views, viewer{socket, seq})
+		return true
+	case action == "list_shards":
+		reply = fields{"result": []any{}, "next": nil}
+	case script == nil:
+		reply = fields{"value": s.name, "tock": 1}
+	default:
+		reply = script(request)
+	}
+	switch told := reply.(type) {
+	case fields:
+		send(socket, with(told, "seq", seq))
+	case garbage:
+		_, _ = socket.Write(told)
+	case reset:
+		return false
+	}
+	return true
+}
+
+// always is a script with one answer.
+func always(reply any) func(message) any { return func(message) any { return reply } }
+
+// once is a script whose first answer is another one than all others.
+func onceThen(first, then any) func(message) any {
+	var mu sync.Mutex
+	isFirst := true
+	return func(message) any {
+		mu.Lock()
+		defer mu.Unlock()
+		if isFirst {
+			isFirst = false
+			return first
+		}
+		return then
+	}
+}
+
+// quick is a configuration with short times.
+func quick() Config {
+	return Config{
+		Retry: RetryPolicy{InitialDelay: time.Millisecond, DelayMax: 10 * time.Millisecond, TryDeadline: 150 * time.Millisecond,
+			TotalDeadline: time.Second},
+		Pool: PoolConfig{FailureMemory: 10 * time.Millisecond, FailureMemoryMax: 50 * time.Millisecond},
+	}
+}
+
+// pair is two nodes and a client; those calls about the path come first to the first one. The second one is well.
+func pair(t *testing.T, config Config, first func(message) any) (*Client, *scripted, *scripted, Path) {
+	t.Helper()
+	one := &scripted{name: "s1", script: first}
+	two := &scripted{name: "s2", script: always(with(writtenReply, "value", "two"))}
+	config.Seeds = startScripted(t, one, two)
+	client := connect(t, config)
+	return client, one, two, preferredPath(t, client, "s1")
+}
+
+func preferredPath(t testing.TB, client *Client, name string) Path {
+	t.Helper()
+	for n := range 1000 {
+		if path := PathOf("p" + itemText(int64(n))); client.Preferred(path) == name {
+			return path
+		}
+	}
+	t.Fatalf("no path goes to %s", name)
+	return Path{}
+}

@@ -1,0 +1,190 @@
+package distkv
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+const (
+	// plainGreetingMax is the longest greeting in plain text that is skipped.
+	plainGreetingMax = 16 << 10
+	tlsProtocol      = "distkv"
+)
+
+// TLS is how nodes are known, and as whom this client presents itself. Nothing is believed because the system believes it.
+// Only TLS 1.3 is spoken.
+type TLS struct {
+	// CAHash is the SHA-256 of the CA's certificate (DER), which nodes must present; CAFile is a PEM file with CAs. One of
+	// the two.
+	CAHash []byte
+	CAFile string
+	// CertFile and KeyFile are a client certificate (PEM).
+	CertFile, KeyFile string
+
+	chain  [][]byte // a client certificate as DER, from a ticket
+	key    []byte
+	config *tls.Config
+}
+
+// prepare checks the settings, and reads the files.
+func (t *TLS) prepare() error {
+	if (t.CAHash == nil) == (t.CAFile == "") {
+		return usage("TLS needs either the CA's hash or a file with it")
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{tlsProtocol}, SessionTicketsDisabled: true}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return usage("the file with the CA cannot be used: " + err.Error())
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return usage("the file with the CA cannot be used: it has no certificate")
+		}
+	} else if len(t.CAHash) != sha256.Size {
+		return usage("the CA's hash has 32 bytes")
+	}
+	switch {
+	case t.CertFile != "":
+		keyFile := t.KeyFile
+		if keyFile == "" {
+			keyFile = t.CertFile
+		}
+		certificate, err := tls.LoadX509KeyPair(t.CertFile, keyFile)
+		if err != nil {
+			return usage("the client certificate cannot be used: " + err.Error())
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	case t.key != nil && len(t.chain) > 0:
+		key, err := privateKey(t.key)
+		if err != nil {
+			return usage("the client certificate in the ticket cannot be used: " + err.Error())
+		}
+		config.Certificates = []tls.Certificate{{Certificate: t.chain, PrivateKey: key}}
+	}
+	t.config = config
+	return nil
+}
+
+func privateKey(der []byte) (any, error) {
+	if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
+		return key, nil
+	}
+	if key, err := x509.ParseECPrivateKey(der); err == nil {
+		return key, nil
+	}
+	return x509.ParsePKCS1PrivateKey(der)
+}
+
+// begin makes a session over a socket, and knows the node at its end.
+func (t *TLS) begin(ctx context.Context, socket net.Conn, host string) (net.Conn, error) {
+	config := t.config.Clone()
+	config.ServerName = host
+	if t.CAHash != nil {
+		// The CA comes with the chain; VerifyConnection, which is always called, verifies all of it.
+		config.InsecureSkipVerify = true
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			return verifyByHash(state.PeerCertificates, t.CAHash, host)
+		}
+	}
+	session := tls.Client(&plainSkipper{Conn: socket}, config)
+	if err := session.HandshakeContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		var unknown x509.UnknownAuthorityError
+		if errors.As(err, &unknown) {
+			return nil, fmt.Errorf("the node's certificate is not believed: %w", err)
+		}
+		return nil, fmt.Errorf("no TLS came about: %w", err)
+	}
+	return session, nil
+}
+
+// verifyByHash finds the CA with this hash in what a node presents, and verifies the chain to it, the name and the time.
+func verifyByHash(presented []*x509.Certificate, hash []byte, host string) error {
+	if len(presented) == 0 {
+		return errors.New("the node presents no certificate")
+	}
+	options := x509.VerifyOptions{DNSName: host, Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
+	isThere := false
+	for _, certificate := range presented {
+		if sum := sha256.Sum256(certificate.Raw); bytes.Equal(sum[:], hash) {
+			options.Roots.AddCert(certificate)
+			isThere = true
+		} else {
+			options.Intermediates.AddCert(certificate)
+		}
+	}
+	if !isThere {
+		return errors.New("the node is of another CA than the one with this hash")
+	}
+	if _, err := presented[0].Verify(options); err != nil {
+		return fmt.Errorf("the node's certificate is not believed: %w", err)
+	}
+	return nil
+}
+
+// plainSkipper leaves out one greeting in plain text before the first record of TLS: a node on the client's own machine
+// sends it before it sees that TLS begins. Nothing in it is believed.
+type plainSkipper struct {
+	net.Conn
+	begun bool
+	rest  []byte
+}
+
+func (p *plainSkipper) Read(b []byte) (int, error) {
+	if !p.begun {
+		if err := p.skip(); err != nil {
+			return 0, err
+		}
+		p.begun = true
+	}
+	if len(p.rest) > 0 {
+		count := copy(b, p.rest)
+		p.rest = p.rest[count:]
+		return count, nil
+	}
+	return p.Conn.Read(b)
+}
+
+func (p *plainSkipper) skip() error {
+	var plain []byte
+	chunk := make([]byte, 4096)
+	for {
+		count, err := p.Conn.Read(chunk)
+		plain = append(plain, chunk[:count]...)
+		if err != nil {
+			return err
+		}
+		if len(plain) == 0 {
+			continue
+		}
+		if isRecord(plain[0]) {
+			p.rest = plain
+			return nil
+		}
+		end, err := msgpack.Skip(plain, 0)
+		if err == nil {
+			if p.rest = plain[end:]; len(p.rest) > 0 && !isRecord(p.rest[0]) {
+				return errors.New("the node does not speak TLS")
+			}
+			return nil
+		}
+		if err != msgpack.ErrShort || len(plain) > plainGreetingMax {
+			return errors.New("the node does not speak TLS")
+		}
+	}
+}
+
+// isRecord tells whether a record of TLS begins with this byte.
+func isRecord(b byte) bool { return b >= 20 && b <= 23 }

@@ -1,0 +1,376 @@
+package distkv
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+// listenersMax is the most listeners of one client.
+const listenersMax = 1024
+
+// topology is the nodes of the network, kept up to date: from the seeds to a watch of the cluster view at one node, and to
+// the next node when that one is lost. Seeds always stay candidates.
+//
+// Epochs of two nodes cannot be compared, so the client counts its own. Nodes that have no such view to watch (older ones)
+// leave the client with its seeds.
+type topology struct {
+	seeds  []address
+	pool   *pool
+	config *TopologyConfig
+	log    *slog.Logger
+	now    atomic.Pointer[routing]
+
+	mu        sync.Mutex // taken before the pool's
+	stats     TopologyStats
+	failure   *tryError // why no node could be reached the last time that all were tried
+	changed   chan struct{}
+	listeners map[int]func(TopologyChange)
+	last      int
+	telling   sync.Mutex // listeners are told one change after the other
+}
+
+func newTopology(seeds []address, p *pool, config *Config) *topology {
+	t := &topology{seeds: seeds, pool: p, config: &config.Topology, log: config.Logger, changed: make(chan struct{}),
+		listeners: map[int]func(TopologyChange){}}
+	t.now.Store(newRouting(ClusterView{}, seeds, nil))
+	return t
+}
+
+// routing is what there is now.
+func (t *topology) routing() *routing { return t.now.Load() }
+
+// firstView waits until there is a view, or all candidates have refused this client.
+func (t *topology) firstView(ctx context.Context) *tryError {
+	for {
+		t.mu.Lock()
+		failure, changed := t.failure, t.changed
+		t.mu.Unlock()
+		if t.routing().view.Epoch > 0 {
+			return nil
+		}
+		if failure != nil && failure.kind == tryNoAccess {
+			return failure
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (t *topology) lastFailure() *tryError {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failure
+}
+
+// listen calls it for each change from now on; what it returns takes it off again.
+func (t *topology) listen(call func(TopologyChange)) (func(), error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.listeners) >= listenersMax {
+		return nil, usage("there are too many listeners")
+	}
+	t.last++
+	number := t.last
+	t.listeners[number] = call
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.listeners, number)
+	}, nil
+}
+
+// prefer takes new overrides of preferred nodes: listeners are told which shards moved.
+func (t *topology) prefer(overrides map[int]string) {
+	t.mu.Lock()
+	old := t.routing()
+	if mapsEqual(overrides, old.overrides) {
+		t.mu.Unlock()
+		return
+	}
+	t.now.Store(newRouting(old.view, t.seeds, overrides))
+	t.mu.Unlock()
+	t.tell(old, TopologyChange{})
+}
+
+func mapsEqual(a, b map[int]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for shard, name := range a {
+		if other, isThere := b[shard]; !isThere || other != name {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *topology) fillStats() TopologyStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	told := t.stats
+	view := t.routing().view
+	told.Epoch, told.Nodes = view.Epoch, len(view.Nodes)
+	for _, node := range view.Nodes {
+		told.Live += boolean(node.IsLive())
+	}
+	return told
+}
+
+// -- views ---------------------------------------------------------------------------------------
+
+func (t *topology) apply(nodes []Node, source string) {
+	t.mu.Lock()
+	t.stats.Views++
+	t.stats.SeedsOnly = source == ""
+	t.failure = nil
+	old := t.routing()
+	added, removed, changed := compareViews(old.view.Nodes, nodes)
+	if len(added)+len(removed)+len(changed) == 0 && old.view.Epoch > 0 {
+		t.mu.Unlock()
+		return
+	}
+	newer := newRouting(ClusterView{old.view.Epoch + 1, nodes, source}, t.seeds, old.overrides)
+	t.now.Store(newer)
+	t.notify()
+	t.mu.Unlock()
+	t.pool.retain(func(where address) bool { return newer.addresses[where] != nil })
+	gone := slices.Clone(removed)
+	for _, one := range changed {
+		gone = append(gone, one.After)
+	}
+	for _, node := range gone {
+		if !node.IsLive() && node.hasAddress {
+			// Calls that wait there need not wait until the silence is noticed.
+			t.pool.probe(node.address)
+		}
+	}
+	t.tell(old, TopologyChange{Added: added, Removed: removed, Changed: changed})
+}
+
+// notify is called with the lock.
+func (t *topology) notify() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+func (t *topology) tell(old *routing, change TopologyChange) {
+	t.telling.Lock()
+	defer t.telling.Unlock()
+	t.mu.Lock()
+	newer := t.routing()
+	numbers := make([]int, 0, len(t.listeners))
+	for number := range t.listeners {
+		numbers = append(numbers, number)
+	}
+	t.mu.Unlock()
+	if len(numbers) == 0 {
+		return
+	}
+	slices.Sort(numbers)
+	change.Moved = old.movesTo(newer)
+	change.PreviousEpoch, change.Epoch = old.view.Epoch, newer.view.Epoch
+	if len(change.Added)+len(change.Removed)+len(change.Changed)+len(change.Moved) == 0 {
+		return
+	}
+	t.mu.Lock()
+	t.stats.Moved += uint64(len(change.Moved))
+	t.mu.Unlock()
+	for _, number := range numbers {
+		t.mu.Lock()
+		call := t.listeners[number]
+		t.mu.Unlock()
+		if call != nil {
+			t.tellOne(call, change)
+		}
+	}
+}
+
+func (t *topology) tellOne(call func(TopologyChange), change TopologyChange) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			t.log.Error("distkv: a listener to topology changes failed", "panic", reason)
+		}
+	}()
+	call(change)
+}
+
+func (t *topology) applySeeds() {
+	var nodes []Node
+	for _, seed := range t.seeds {
+		name, incarnation, isKnown := t.pool.lifeOf(seed)
+		if !isKnown {
+			name = seed.String()
+		}
+		nodes = append(nodes, Node{Name: name, Client: seed.String(), State: "seed", Ready: true, incarnation: incarnation,
+			housekeeper: -1, address: seed, hasAddress: true})
+	}
+	t.apply(byName(nodes), "")
+}
+
+// -- following -----------------------------------------------------------------------------------
+
+type outcome uint8
+
+const (
+	followed    outcome = iota // it sent at least one view
+	unsupported                // it has no view to watch
+	notReady                   // it cannot know the others yet
+)
+
+// follow is the goroutine that keeps the view.
+func (t *topology) follow(ctx context.Context) {
+	delay := t.config.RetryDelay
+	var last address
+	// In the second round a view of a node that is not ready is better than none.
+	takesAny := false
+	for ctx.Err() == nil {
+		var isFollowed, isOld, isNotReady bool
+		var failure *tryError
+		for _, candidate := range t.candidates(last) {
+			found, err := t.followOne(ctx, candidate, takesAny)
+			t.mu.Lock()
+			t.stats.Watching = ""
+			t.mu.Unlock()
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				// That somebody else could not be reached counts more than a refusal.
+				if failure == nil || failure.kind == tryNoAccess || err.kind != tryNoAccess {
+					failure = err
+				}
+				continue
+			}
+			if found == followed {
+				t.mu.Lock()
+				t.stats.Lost++
+				t.mu.Unlock()
+				last, isFollowed = candidate, true
+				break
+			}
+			isOld = isOld || found == unsupported
+			isNotReady = isNotReady || found == notReady
+		}
+		if isFollowed {
+			delay, takesAny = t.config.RetryDelay, false
+			continue
+		}
+		takesAny = isNotReady
+		if isOld && !isNotReady {
+			t.applySeeds()
+			wait(ctx, t.config.OldNodesDelay)
+			continue
+		}
+		if failure != nil {
+			t.mu.Lock()
+			t.failure = failure
+			t.notify()
+			t.mu.Unlock()
+		}
+		// From half of a delay to all of it, so that many clients do not come at the same moment.
+		wait(ctx, time.Duration(float64(delay)*(0.5+rand.Float64()/2)))
+		delay = min(delay*2, t.config.RetryDelayMax)
+	}
+}
+
+// wait waits for a while, or until the context ends; it tells whether the time has passed.
+func wait(ctx context.Context, pause time.Duration) bool {
+	if pause <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// candidates is whom to ask, best first: live nodes from a random one on, so that clients spread.
+func (t *topology) candidates(last address) []address {
+	routing := t.routing()
+	targets := slices.Clone(routing.targets)
+	if routing.view.Epoch > 0 && len(targets) > 0 {
+		first := rand.IntN(len(targets))
+		targets = append(targets[first:], targets[:first]...)
+	}
+	worth := func(one *target) int {
+		return 2*boolean(one.address == last || t.pool.isFailing(one.address)) + boolean(!one.isLive)
+	}
+	slices.SortStableFunc(targets, func(a, b *target) int { return worth(a) - worth(b) })
+	found := make([]address, len(targets))
+	for i, one := range targets {
+		found[i] = one.address
+	}
+	return found
+}
+
+// followOne watches the view of one node, until that ends.
+func (t *topology) followOne(ctx context.Context, candidate address, takesAny bool) (outcome, *tryError) {
+	end := now() + t.config.FirstViewTimeout
+	c, err := t.pool.get(ctx, candidate, end)
+	if err != nil {
+		return 0, err
+	}
+	if t.config.OnlySeeds {
+		return unsupported, nil
+	}
+	s, err := c.stream(ctx, newBody("watch_cluster").head(), end)
+	if err != nil {
+		if err.kind == tryServer && (err.code == "unknown_action" || err.code == "") {
+			return unsupported, nil
+		}
+		return 0, err
+	}
+	defer s.close()
+	nodes, source, err := nextView(ctx, s, end)
+	if err != nil {
+		return 0, err
+	}
+	if nodes == nil {
+		return 0, tryErrorf(tryTimedOut, "%s does not tell which nodes there are", candidate)
+	}
+	isReady := slices.ContainsFunc(nodes, func(node Node) bool { return node.State == "self" && node.Ready })
+	if !takesAny && !isReady {
+		return notReady, nil
+	}
+	t.mu.Lock()
+	t.stats.Watching = candidate.String()
+	t.mu.Unlock()
+	for nodes != nil {
+		t.apply(nodes, source)
+		if nodes, source, err = nextView(ctx, s, never); err != nil {
+			break
+		}
+	}
+	return followed, nil
+}
+
+// nextView is the next view of a stream; none at its end.
+func nextView(ctx context.Context, s *stream, end instant) ([]Node, string, *tryError) {
+	for {
+		found, err := s.next(ctx, end)
+		if err != nil || found == nil {
+			return nil, "", err
+		}
+		told := found.message.get("cluster")
+		if head, _ := msgpack.ReadHead(told); told == nil || head.Kind != msgpack.Map {
+			continue
+		}
+		if nodes, source, ok := decodeView(told); ok && nodes != nil {
+			return nodes, source, nil
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package distkv
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+// TreeEntriesMax is the most entries that TreeList gives back; a greater tree is an error: iterate over it.
+const TreeEntriesMax = 1 << 20
+
+// TreeOptions are those of a tree; nil is none.
+type TreeOptions struct {
+	// MinDepth and MaxDepth: entries so many elements below the path; MaxDepth 0 is no bound, -1 the path alone.
+	MinDepth, MaxDepth int
+	// Versions: each entry has its version.
+	Versions bool
+}
+
+func (o *TreeOptions) head(path Path) []byte {
+	b := pathBody("get_tree", path)
+	if o != nil {
+		depths(b, o.MinDepth, o.MaxDepth)
+		if o.Versions {
+			b.integer("nchain", 1)
+		}
+	}
+	return b.head()
+}
+
+func depths(b *body, minDepth, maxDepth int) {
+	if minDepth > 0 {
+		b.integer("min_depth", int64(minDepth))
+	}
+	if maxDepth != 0 {
+		b.integer("max_depth", int64(max(maxDepth, 0)))
+	}
+}
+
+func (c *Client) treePlan(path Path) plan {
+	shard := path.Shard()
+	return plan{action: "get_tree", shard: shard, first: c.caller.home(c.caller.topology.routing(), shard),
+		tryDeadline: c.config.Retry.TotalDeadline}
+}
+
+// Tree is all values at and below a path, entry after entry, parents first, in the order of paths, as one node has them at
+// one moment. It is retried only before the first entry; an error comes last.
+func (c *Client) Tree(ctx context.Context, path Path, options *TreeOptions) iter.Seq2[TreeEntry, error] {
+	return func(yield func(TreeEntry, error) bool) {
+		head := options.head(path)
+		p := c.treePlan(path)
+		var s *stream
+		var entry *TreeEntry
+		found, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) *tryError {
+			var err *tryError
+			if s, err = connection.stream(ctx, head, end); err != nil {
+				return err
+			}
+			if entry, err = nextEntry(ctx, s, path, end); err != nil {
+				s.close()
+			}
+			return err
+		})
+		if failed != nil {
+			yield(TreeEntry{}, failed)
+			return
+		}
+		defer s.close()
+		for entry != nil {
+			if !yield(*entry, nil) {
+				return
+			}
+			var err *tryError
+			if entry, err = nextEntry(ctx, s, path, never); err != nil {
+				yield(TreeEntry{}, streamError(ctx, err, found.conn.name, found.attempts))
+				return
+			}
+		}
+	}
+}
+
+func streamError(ctx context.Context, err *tryError, node string, attempts int) *Error {
+	if ctx.Err() != nil && (err.kind == tryCanceled || err.kind == tryTimedOut) {
+		return canceledError(ctx, NotDone, node, attempts)
+	}
+	return finalError(err, NotDone, node, attempts)
+}
+
+// TreeList is all values at and below a path at once. As a whole, it is retried as any read.
+func (c *Client) TreeList(ctx context.Context, path Path, options *TreeOptions) ([]TreeEntry, error) {
+	head := options.head(path)
+	p := c.treePlan(path)
+	var entries []TreeEntry
+	isTooMuch := false
+	_, failed := c.caller.call(ctx, &p, nil, func(ctx context.Context, connection *conn, end instant) *tryError {
+		entries = nil
+		s, err := connection.stream(ctx, head, end)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		for {
+			entry, err := nextEntry(ctx, s, path, end)
+			if err != nil || entry == nil {
+				return err
+			}
+			if len(entries) >= TreeEntriesMax {
+				// Another try would find as many.
+				isTooMuch = true
+				return nil
+			}
+			entries = append(entries, *entry)
+		}
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	if isTooMuch {
+		return nil, usage(fmt.Sprintf("there are more than %d entries; iterate over the tree", TreeEntriesMax))
+	}
+	return entries, nil
+}
+
+// nextEntry is the next entry of a tree; nil after the last.
+func nextEntry(ctx context.Context, s *stream, above Path, end instant) (*TreeEntry, *tryError) {
+	for {
+		found, err := s.next(ctx, end)
+		if err != nil || found == nil {
+			return nil, err
+		}
+		value := found.message.get("value")
+		if !found.hasPath || value == nil {
+			continue
+		}
+		path, wrong := above.behind(found.path)
+		if wrong != nil {
+			return nil, &tryError{kind: tryProtocol, text: "a path is none: " + wrong.Error()}
+		}
+		version, err := found.message.version()
+		if err != nil {
+			return nil, err
+		}
+		return &TreeEntry{path, Value(value), version}, nil
+	}
+}
+
+// Children is the names of the direct children that have a value, as path elements, in the nodes' order.
+func (c *Client) Children(ctx context.Context, path Path) ([]any, error) {
+	shard := path.Shard()
+	p := plan{action: "enum", shard: shard, first: c.caller.home(c.caller.topology.routing(), shard)}
+	found, failed := c.caller.call(ctx, &p, pathBody("enum", path).head(), nil)
+	if failed != nil {
+		return nil, failed
+	}
+	names := []any{}
+	isGood := msgpack.Items(found.message.get("result"), func(item []byte) bool {
+		name, err := elementOf(item)
+		if err == nil {
+			names = append(names, name)
+		}
+		return true
+	})
+	if !isGood {
+		return nil, finalError(&tryError{kind: tryProtocol, text: "a list of children is none"}, NotDone, found.conn.name, found.attempts)
+	}
+	return names, nil
+}

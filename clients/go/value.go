@@ -1,0 +1,263 @@
+package distkv
+
+import (
+	"fmt"
+	"math/big"
+	"time"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+// Limits of values and requests.
+const (
+	// ValueBytesMax is the longest value that nodes take.
+	ValueBytesMax = 4 << 20
+	// RequestBytesMax is the longest request that is sent: two of the longest values, a path, and the rest.
+	RequestBytesMax = 2*ValueBytesMax + 4096 + 4096
+	// valueDepthMax is how deep a value of a program may nest; nodes take 64 levels.
+	valueDepthMax = 64
+)
+
+// Value is a value as MessagePack, byte for byte as the node has it; none at all is nil, of which nothing can be read.
+// Put takes one as it is.
+type Value []byte
+
+// Nil is the value nil, for IfValue.
+var Nil = Value{0xc0}
+
+// As reads a value as a type of yours: structs (with the tags `msgpack:"name,omitempty"`), maps, slices, numbers, texts,
+// byte strings, pointers (nil where the value is nil), time.Time, [Path], and any. Fields that a struct does not know
+// are left out. The error is an [ErrBadValue].
+func As[T any](v Value) (T, error) {
+	var found T
+	err := v.Decode(&found)
+	return found, err
+}
+
+// Encode makes a value of what As reads. The error is an [ErrBadValue].
+func Encode(v any) (Value, error) {
+	b, err := appendValue(nil, v)
+	return Value(b), err
+}
+
+// Decode reads it into what the pointer points to. The error is an [ErrBadValue].
+func (v Value) Decode(into any) error { return decodeInto(v, into) }
+
+// Any is the value as Go's own types: nil, bool, int64, uint64 (beyond int64), float64, string, []byte, []any,
+// map[string]any, [Map] where a key is no text, *big.Int, [Path], time.Time, [Ext].
+func (v Value) Any() (any, error) { return decodeAny(v) }
+
+// String is for people.
+func (v Value) String() string {
+	if v == nil {
+		return "(none)"
+	}
+	found, err := v.Any()
+	if err != nil {
+		return fmt.Sprintf("(bad: %x)", []byte(v))
+	}
+	return fmt.Sprint(found)
+}
+
+// Map is a map some of whose keys are no texts, in its own order.
+type Map []Pair
+
+// Pair is a key and its value.
+type Pair struct{ Key, Value any }
+
+// Ext is an extension that this client does not know.
+type Ext struct {
+	Type int8
+	Data []byte
+}
+
+const extTime = -1
+
+func decodeError(err error) error { return badValue("the value is no MessagePack: " + err.Error()) }
+
+// decodeAny reads one whole value.
+func decodeAny(b []byte) (any, error) {
+	if b == nil {
+		return nil, badValue("there is no value")
+	}
+	d := decoder{b: b}
+	found, err := d.any(0)
+	if err == nil && d.at != len(b) {
+		err = msgpack.ErrTrailer
+	}
+	if err != nil {
+		return nil, decodeError(err)
+	}
+	return found, nil
+}
+
+// decoder reads values one after the other.
+type decoder struct {
+	b  []byte
+	at int
+}
+
+// head reads the next value's head, and for texts, byte strings and extensions its bytes.
+func (d *decoder) head() (msgpack.Head, []byte, error) {
+	head, err := msgpack.ReadHead(d.b[d.at:])
+	if err != nil {
+		return head, nil, err
+	}
+	d.at += head.Size
+	if head.Kind == msgpack.String || head.Kind == msgpack.Binary || head.Kind == msgpack.Ext {
+		if head.Len > len(d.b)-d.at {
+			return head, nil, msgpack.ErrShort
+		}
+		data := d.b[d.at : d.at+head.Len]
+		d.at += head.Len
+		return head, data, nil
+	}
+	if head.Kind == msgpack.Array || head.Kind == msgpack.Map {
+		// Each item has a byte at least: what is only announced allocates nothing.
+		if head.Len > len(d.b)-d.at {
+			return head, nil, msgpack.ErrShort
+		}
+	}
+	return head, nil, nil
+}
+
+func (d *decoder) any(depth int) (any, error) {
+	if depth > msgpack.DepthMax {
+		return nil, msgpack.ErrDeep
+	}
+	head, data, err := d.head()
+	if err != nil {
+		return nil, err
+	}
+	switch head.Kind {
+	case msgpack.Nil:
+		return nil, nil
+	case msgpack.Array:
+		found := make([]any, 0, min(head.Len, 4096))
+		for range head.Len {
+			item, err := d.any(depth + 1)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, item)
+		}
+		return found, nil
+	case msgpack.Map:
+		return d.anyMap(head.Len, depth)
+	case msgpack.Ext:
+		return extension(head.Type, data), nil
+	}
+	return scalar(head, data), nil
+}
+
+func scalar(head msgpack.Head, data []byte) any {
+	switch head.Kind {
+	case msgpack.Bool:
+		return head.Bits == 1
+	case msgpack.Int:
+		return int64(head.Bits)
+	case msgpack.Uint:
+		return head.Bits
+	case msgpack.Float:
+		return floatOf(head)
+	case msgpack.String:
+		return string(data)
+	case msgpack.Binary:
+		return append([]byte{}, data...)
+	}
+	return nil
+}
+
+func (d *decoder) anyMap(count, depth int) (any, error) {
+	texts := make(map[string]any, min(count, 4096))
+	var pairs Map
+	for i := range count {
+		key, err := d.any(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		value, err := d.any(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		text, isText := key.(string)
+		_, isTwice := texts[text]
+		if pairs == nil && (!isText || isTwice) {
+			pairs = make(Map, 0, min(count, 4096))
+			if i > 0 {
+				// What came before was put into the other form, which has lost the order.
+				pairs = sortedPairs(texts)
+			}
+		}
+		if pairs != nil {
+			pairs = append(pairs, Pair{key, value})
+		} else {
+			texts[text] = value
+		}
+	}
+	if pairs != nil {
+		return pairs, nil
+	}
+	return texts, nil
+}
+
+func extension(kind int8, data []byte) any {
+	switch kind {
+	case extBigInt:
+		return new(big.Int).SetBytes(data)
+	case extPath:
+		if path, err := pathFromBytes(data); err == nil {
+			return path
+		}
+	case extTime:
+		if t, ok := timeOf(data); ok {
+			return t
+		}
+	}
+	return Ext{kind, append([]byte{}, data...)}
+}
+
+// timeOf reads MessagePack's own form of a time.
+func timeOf(data []byte) (time.Time, bool) {
+	number := func(b []byte) (n uint64) {
+		for _, c := range b {
+			n = n<<8 | uint64(c)
+		}
+		return n
+	}
+	var seconds, nanos int64
+	switch len(data) {
+	case 4:
+		seconds = int64(number(data))
+	case 8:
+		all := number(data)
+		seconds, nanos = int64(all&(1<<34-1)), int64(all>>34)
+	case 12:
+		seconds, nanos = int64(number(data[4:])), int64(number(data[:4]))
+	default:
+		return time.Time{}, false
+	}
+	if nanos >= 1e9 {
+		return time.Time{}, false
+	}
+	return time.Unix(seconds, nanos).UTC(), true
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	seconds, nanos := uint64(t.Unix()), uint64(t.Nanosecond())
+	if seconds>>34 == 0 {
+		all := nanos<<34 | seconds
+		if nanos == 0 && seconds>>32 == 0 {
+			return msgpack.AppendExt(b, extTime, []byte{byte(all >> 24), byte(all >> 16), byte(all >> 8), byte(all)})
+		}
+		return msgpack.AppendExt(b, extTime, eight(nil, all))
+	}
+	return msgpack.AppendExt(b, extTime, eight([]byte{byte(nanos >> 24), byte(nanos >> 16), byte(nanos >> 8), byte(nanos)}, seconds))
+}
+
+func eight(b []byte, n uint64) []byte {
+	for shift := 56; shift >= 0; shift -= 8 {
+		b = append(b, byte(n>>shift))
+	}
+	return b
+}

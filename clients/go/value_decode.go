@@ -1,0 +1,316 @@
+package distkv
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"reflect"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+func floatOf(head msgpack.Head) float64 { return math.Float64frombits(head.Bits) }
+
+// decodeInto reads one whole value into what a pointer points to.
+func decodeInto(b []byte, into any) error {
+	if b == nil {
+		return badValue("there is no value")
+	}
+	// The most frequent ones, without reflection.
+	switch target := into.(type) {
+	case *string:
+		if text, ok := msgpack.Text(b); ok {
+			*target = text
+			return nil
+		}
+	case *Value:
+		*target = Value(b)
+		return nil
+	case *any:
+		found, err := decodeAny(b)
+		*target = found
+		return err
+	}
+	v := reflect.ValueOf(into)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return badValue("a value is read into a pointer")
+	}
+	d := decoder{b: b}
+	err := d.into(v.Elem(), 0)
+	if err == nil && d.at != len(b) {
+		err = msgpack.ErrTrailer
+	}
+	var known *Error
+	if err != nil && !errors.As(err, &known) {
+		err = decodeError(err)
+	}
+	return err
+}
+
+func misfit(head msgpack.Head, v reflect.Value) error {
+	kinds := [...]string{"nil", "a boolean", "an integer", "an integer", "a float", "a text", "a byte string",
+		"an array", "a map", "an extension"}
+	return badValue(fmt.Sprintf("the value does not fit %s: it is %s", v.Type(), kinds[head.Kind]))
+}
+
+func (d *decoder) into(v reflect.Value, depth int) error {
+	if depth > msgpack.DepthMax {
+		return msgpack.ErrDeep
+	}
+	if v.Type() == valueType {
+		end, err := msgpack.Skip(d.b, d.at)
+		if err != nil {
+			return err
+		}
+		v.SetBytes(d.b[d.at:end:end])
+		d.at = end
+		return nil
+	}
+	start := d.at
+	switch v.Kind() {
+	case reflect.Pointer:
+		if d.at < len(d.b) && d.b[d.at] == 0xc0 {
+			d.at++
+			v.SetZero()
+			return nil
+		}
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		return d.into(v.Elem(), depth+1)
+	case reflect.Interface:
+		if v.NumMethod() > 0 {
+			return badValue(fmt.Sprintf("a value cannot be read as %s", v.Type()))
+		}
+		found, err := d.any(depth)
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			v.SetZero()
+		} else {
+			v.Set(reflect.ValueOf(found))
+		}
+		return nil
+	}
+	head, data, err := d.head()
+	if err != nil {
+		return err
+	}
+	if done, err := d.known(v, head, data, start, depth); done || err != nil {
+		return err
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		if head.Kind == msgpack.Map {
+			return d.structure(v, head.Len, depth)
+		}
+	case reflect.Map:
+		if head.Kind == msgpack.Map {
+			return d.mapping(v, head.Len, depth)
+		}
+	case reflect.Slice, reflect.Array:
+		return d.items(v, head, data, depth)
+	default:
+		return number(v, head, data)
+	}
+	if head.Kind == msgpack.Nil && v.Kind() == reflect.Map {
+		v.SetZero()
+		return nil
+	}
+	return misfit(head, v)
+}
+
+// known reads the types that have a form of their own.
+func (d *decoder) known(v reflect.Value, head msgpack.Head, data []byte, start, depth int) (bool, error) {
+	switch v.Type() {
+	case timeType:
+		if head.Kind == msgpack.Ext && head.Type == extTime {
+			if t, ok := timeOf(data); ok {
+				v.Set(reflect.ValueOf(t))
+				return true, nil
+			}
+		}
+	case bigType:
+		switch found := scalarOrExt(head, data).(type) {
+		case int64:
+			v.Set(reflect.ValueOf(*big.NewInt(found)))
+			return true, nil
+		case uint64:
+			v.Set(reflect.ValueOf(*new(big.Int).SetUint64(found)))
+			return true, nil
+		case *big.Int:
+			v.Set(reflect.ValueOf(*found))
+			return true, nil
+		}
+		return true, misfit(head, v)
+	case pathType:
+		path, isPath := scalarOrExt(head, data).(Path)
+		if !isPath {
+			return true, misfit(head, v)
+		}
+		v.Set(reflect.ValueOf(path))
+		return true, nil
+	case extType:
+		if head.Kind != msgpack.Ext {
+			return true, misfit(head, v)
+		}
+		v.Set(reflect.ValueOf(Ext{head.Type, append([]byte{}, data...)}))
+		return true, nil
+	case mapType:
+		if head.Kind != msgpack.Map {
+			return true, misfit(head, v)
+		}
+		d.at = start
+		found, err := d.any(depth)
+		if err != nil {
+			return true, err
+		}
+		if texts, ok := found.(map[string]any); ok {
+			found = sortedPairs(texts)
+		}
+		v.Set(reflect.ValueOf(found))
+		return true, nil
+	}
+	if head.Kind == msgpack.String && v.Kind() != reflect.String && v.CanAddr() {
+		if reader, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+			if err := reader.UnmarshalText(data); err != nil {
+				return true, badValue(fmt.Sprintf("the value does not fit %s: %v", v.Type(), err))
+			}
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func scalarOrExt(head msgpack.Head, data []byte) any {
+	if head.Kind == msgpack.Ext {
+		return extension(head.Type, data)
+	}
+	return scalar(head, data)
+}
+
+func number(v reflect.Value, head msgpack.Head, data []byte) error {
+	switch v.Kind() {
+	case reflect.Bool:
+		if head.Kind == msgpack.Bool {
+			v.SetBool(head.Bits == 1)
+			return nil
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if head.Kind == msgpack.Int && !v.OverflowInt(int64(head.Bits)) {
+			v.SetInt(int64(head.Bits))
+			return nil
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		isNegative := head.Kind == msgpack.Int && int64(head.Bits) < 0
+		if (head.Kind == msgpack.Int || head.Kind == msgpack.Uint) && !isNegative && !v.OverflowUint(head.Bits) {
+			v.SetUint(head.Bits)
+			return nil
+		}
+	case reflect.Float32, reflect.Float64:
+		switch head.Kind {
+		case msgpack.Float:
+			v.SetFloat(floatOf(head))
+			return nil
+		case msgpack.Int:
+			v.SetFloat(float64(int64(head.Bits)))
+			return nil
+		case msgpack.Uint:
+			v.SetFloat(float64(head.Bits))
+			return nil
+		}
+	case reflect.String:
+		if head.Kind == msgpack.String {
+			v.SetString(string(data))
+			return nil
+		}
+	}
+	return misfit(head, v)
+}
+
+func (d *decoder) items(v reflect.Value, head msgpack.Head, data []byte, depth int) error {
+	isBytes := v.Type().Elem().Kind() == reflect.Uint8
+	switch {
+	case head.Kind == msgpack.Nil && v.Kind() == reflect.Slice:
+		v.SetZero()
+		return nil
+	case head.Kind == msgpack.Binary && isBytes:
+		if v.Kind() == reflect.Slice {
+			v.SetBytes(append([]byte{}, data...))
+			return nil
+		}
+		if len(data) == v.Len() {
+			reflect.Copy(v, reflect.ValueOf(data))
+			return nil
+		}
+	case head.Kind == msgpack.Array && v.Kind() == reflect.Array && head.Len == v.Len():
+		for i := range head.Len {
+			if err := d.into(v.Index(i), depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	case head.Kind == msgpack.Array && v.Kind() == reflect.Slice:
+		found := reflect.MakeSlice(v.Type(), 0, min(head.Len, 1024))
+		for range head.Len {
+			item := reflect.New(v.Type().Elem()).Elem()
+			if err := d.into(item, depth+1); err != nil {
+				return err
+			}
+			found = reflect.Append(found, item)
+		}
+		v.Set(found)
+		return nil
+	}
+	return misfit(head, v)
+}
+
+func (d *decoder) mapping(v reflect.Value, count, depth int) error {
+	if !v.Type().Key().Comparable() || v.Type().Key().Kind() == reflect.Interface {
+		return badValue(fmt.Sprintf("a value cannot be read as %s: use map[string]… or distkv.Map", v.Type()))
+	}
+	found := reflect.MakeMapWithSize(v.Type(), min(count, 1024))
+	for range count {
+		key := reflect.New(v.Type().Key()).Elem()
+		value := reflect.New(v.Type().Elem()).Elem()
+		if err := d.into(key, depth+1); err != nil {
+			return err
+		}
+		if err := d.into(value, depth+1); err != nil {
+			return err
+		}
+		found.SetMapIndex(key, value)
+	}
+	v.Set(found)
+	return nil
+}
+
+func (d *decoder) structure(v reflect.Value, count, depth int) error {
+	if v.Type() == timeType {
+		return badValue("the value does not fit time.Time: it is a map")
+	}
+	fields := fieldsOf(v.Type())
+	for range count {
+		head, data, err := d.head()
+		if err != nil {
+			return err
+		}
+		if head.Kind != msgpack.String {
+			return badValue(fmt.Sprintf("the value does not fit %s: a key is no text", v.Type()))
+		}
+		number, isKnown := fields.byName[string(data)]
+		if !isKnown {
+			if d.at, err = msgpack.Skip(d.b, d.at); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.into(v.FieldByIndex(fields.list[number].index), depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package distkv
+
+import (
+	"cmp"
+	"encoding"
+	"fmt"
+	"maps"
+	"math/big"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+func sortedPairs(texts map[string]any) Map {
+	found := make(Map, 0, len(texts))
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		found = append(found, Pair{key, texts[key]})
+	}
+	return found
+}
+
+// appendValue adds what a program wants to store.
+func appendValue(b []byte, v any) ([]byte, error) {
+	// The most frequent ones, without reflection.
+	switch e := v.(type) {
+	case nil:
+		return msgpack.AppendNil(b), nil
+	case Value:
+		if err := msgpack.Whole(e); err != nil {
+			return nil, decodeError(err)
+		}
+		return append(b, e...), nil
+	case string:
+		return msgpack.AppendString(b, e), nil
+	case []byte:
+		return msgpack.AppendBinary(b, e), nil
+	case bool:
+		return msgpack.AppendBool(b, e), nil
+	case int:
+		return msgpack.AppendInt(b, int64(e)), nil
+	case int64:
+		return msgpack.AppendInt(b, e), nil
+	case float64:
+		return msgpack.AppendFloat(b, e), nil
+	}
+	return encoder{}.append(b, reflect.ValueOf(v), 0)
+}
+
+type encoder struct{}
+
+var (
+	timeType   = reflect.TypeFor[time.Time]()
+	bigType    = reflect.TypeFor[big.Int]()
+	pathType   = reflect.TypeFor[Path]()
+	valueType  = reflect.TypeFor[Value]()
+	extType    = reflect.TypeFor[Ext]()
+	mapType    = reflect.TypeFor[Map]()
+	marshalers = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+func (e encoder) append(b []byte, v reflect.Value, depth int) ([]byte, error) {
+	if depth > valueDepthMax {
+		return nil, badValue("the value is nested too deeply")
+	}
+	if !v.IsValid() {
+		return msgpack.AppendNil(b), nil
+	}
+	switch v.Type() {
+	case timeType:
+		return appendTime(b, v.Interface().(time.Time)), nil
+	case bigType:
+		number := v.Interface().(big.Int)
+		return appendBig(b, &number)
+	case pathType:
+		return v.Interface().(Path).appendExt(b), nil
+	case valueType:
+		return appendValue(b, v.Interface())
+	case extType:
+		ext := v.Interface().(Ext)
+		return msgpack.AppendExt(b, ext.Type, ext.Data), nil
+	case mapType:
+		return e.pairs(b, v.Interface().(Map), depth)
+	}
+	switch v.Kind() {
+	case reflect.Bool:
+		return msgpack.AppendBool(b, v.Bool()), nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return msgpack.AppendInt(b, v.Int()), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return msgpack.AppendUint(b, v.Uint()), nil
+	case reflect.Float32:
+		return msgpack.AppendFloat32(b, float32(v.Float())), nil
+	case reflect.Float64:
+		return msgpack.AppendFloat(b, v.Float()), nil
+	case reflect.String:
+		return msgpack.AppendString(b, v.String()), nil
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return msgpack.AppendNil(b), nil
+		}
+		return e.append(b, v.Elem(), depth+1)
+	case reflect.Slice:
+		if v.IsNil() {
+			return msgpack.AppendNil(b), nil
+		}
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return msgpack.AppendBinary(b, v.Bytes()), nil
+		}
+		return e.items(b, v, depth)
+	case reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			if text, ok := marshalText(v); ok {
+				return msgpack.AppendString(b, text), nil
+			}
+			data := make([]byte, v.Len())
+			reflect.Copy(reflect.ValueOf(data), v)
+			return msgpack.AppendBinary(b, data), nil
+		}
+		return e.items(b, v, depth)
+	case reflect.Map:
+		return e.mapping(b, v, depth)
+	case reflect.Struct:
+		if text, ok := marshalText(v); ok {
+			return msgpack.AppendString(b, text), nil
+		}
+		return e.structure(b, v, depth)
+	}
+	return nil, badValue(fmt.Sprintf("%s has no form in MessagePack", v.Type()))
+}
+
+// marshalText is the text of a value that has one of its own, such as netip.Addr.
+func marshalText(v reflect.Value) (string, bool) {
+	if !v.Type().Implements(marshalers) || !v.CanInterface() {
+		return "", false
+	}
+	text, err := v.Interface().(encoding.TextMarshaler).MarshalText()
+	return string(text), err == nil
+}
+
+func appendBig(b []byte, number *big.Int) ([]byte, error) {
+	switch {
+	case number.IsInt64():
+		return msgpack.AppendInt(b, number.Int64()), nil
+	case number.IsUint64():
+		return msgpack.AppendUint(b, number.Uint64()), nil
+	case number.Sign() < 0:
+		return nil, badValue("integers below -2^63 cannot be stored")
+	}
+	return msgpack.AppendExt(b, extBigInt, number.Bytes()), nil
+}
+
+func (e encoder) items(b []byte, v reflect.Value, depth int) ([]byte, error) {
+	b = msgpack.AppendArrayHead(b, v.Len())
+	var err error
+	for i := range v.Len() {
+		if b, err = e.append(b, v.Index(i), depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (e encoder) pairs(b []byte, pairs Map, depth int) ([]byte, error) {
+	b = msgpack.AppendMapHead(b, len(pairs))
+	var err error
+	for _, pair := range pairs {
+		for _, one := range []any{pair.Key, pair.Value} {
+			if b, err = e.append(b, reflect.ValueOf(one), depth+1); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b, nil
+}
+
+// mapping writes a map in the order of its keys' bytes: the same value is the same bytes each time.
+func (e encoder) mapping(b []byte, v reflect.Value, depth int) ([]byte, error) {
+	if v.IsNil() {
+		return msgpack.AppendNil(b), nil
+	}
+	type entry struct {
+		key   string
+		value reflect.Value
+	}
+	entries := make([]entry, 0, v.Len())
+	for each := v.MapRange(); each.Next(); {
+		key, err := e.append(nil, each.Key(), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry{string(key), each.Value()})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+	b = msgpack.AppendMapHead(b, len(entries))
+	var err error
+	for _, one := range entries {
+		if b, err = e.append(append(b, one.key...), one.value, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (e encoder) structure(b []byte, v reflect.Value, depth int) ([]byte, error) {
+	fields := fieldsOf(v.Type())
+	count := 0
+	for _, field := range fields.list {
+		if !field.omitEmpty || !isEmpty(v.FieldByIndex(field.index)) {
+			count++
+		}
+	}
+	b = msgpack.AppendMapHead(b, count)
+	var err error
+	for _, field := range fields.list {
+		found := v.FieldByIndex(field.index)
+		if field.omitEmpty && isEmpty(found) {
+			continue
+		}
+		if b, err = e.append(msgpack.AppendString(b, field.name), found, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Map, reflect.Slice:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
+// structField is one that is stored.
+type structField struct {
+	name      string
+	index     []int
+	omitEmpty bool
+}
+
+type structFields struct {
+	list   []structField
+	byName map[string]int
+}
+
+// fieldsKnown remembers the fields of each struct type; a program has a bounded number of them.
+var fieldsKnown sync.Map
+
+func fieldsOf(t reflect.Type) *structFields {
+	if known, ok := fieldsKnown.Load(t); ok {
+		return known.(*structFields)
+	}
+	found := &structFields{byName: map[string]int{}}
+	collectFields(t, nil, found, 0)
+	known, _ := fieldsKnown.LoadOrStore(t, found)
+	return known.(*structFields)
+}
+
+func collectFields(t reflect.Type, above []int, found *structFields, depth int) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		tag := field.Tag.Get("msgpack")
+		name, options, _ := strings.Cut(tag, ",")
+		if name == "-" {
+			continue
+		}
+		index := append(slices.Clone(above), i)
+		if field.Anonymous && name == "" && field.Type.Kind() == reflect.Struct && depth < valueDepthMax {
+			collectFields(field.Type, index, found, depth+1)
+			continue
+		}
+		if !field.IsExported() {
+			continue
+		}
+		if name == "" {
+			name = field.Name
+		}
+		if _, isTaken := found.byName[name]; isTaken {
+			continue
+		}
+		found.byName[name] = len(found.list)
+		found.list = append(found.list, structField{name, index, slices.Contains(strings.Split(options, ","), "omitempty")})
+	}
+}

@@ -1,0 +1,214 @@
+package distkv
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"time"
+
+	"distkv.example/client/internal/msgpack"
+)
+
+// copiesShare is the part of a try's time for which a node waits for copies, so that its own answer comes.
+const copiesShare = 0.75
+
+// WriteID is the id by which nodes recognise a write: two writes never have the same. The zero WriteID is one that the
+// client makes for this write, as the configuration says.
+type WriteID struct {
+	kind uint8
+	data [16]byte
+}
+
+const (
+	idAutomatic uint8 = iota
+	idGiven
+	idNone
+)
+
+// NoWriteID is none: nodes do not know the write again.
+var NoWriteID = WriteID{kind: idNone}
+
+// NewWriteID makes a new one.
+func NewWriteID() WriteID {
+	id := WriteID{kind: idGiven}
+	_, _ = rand.Read(id.data[:]) // It never fails.
+	return id
+}
+
+// WriteIDFrom is the one with these bytes, which must be random, or unique in another way.
+func WriteIDFrom(data [16]byte) WriteID { return WriteID{idGiven, data} }
+
+// WriteIDOf is that of a text, the same in all languages: the first 16 bytes of its SHA-256.
+func WriteIDOf(text string) WriteID {
+	sum := sha256.Sum256([]byte(text))
+	id := WriteID{kind: idGiven}
+	copy(id.data[:], sum[:])
+	return id
+}
+
+// Bytes are the id's own.
+func (w WriteID) Bytes() [16]byte { return w.data }
+
+// PutOptions are those of a write; nil is none.
+type PutOptions struct {
+	// IfVersion: only if this is the entry's version.
+	IfVersion Version
+	// IfNew: only if there is no value.
+	IfNew bool
+	// IfValue: only if this is the value; [Nil] for nil.
+	IfValue any
+	// WriteID is by which nodes know the write again.
+	WriteID WriteID
+	// Copies: so many other nodes have it when this returns.
+	Copies int
+	// Idempotent: the same value again is no change.
+	Idempotent bool
+	// Timeout is for all tries; without one the context's deadline counts, or the configuration.
+	Timeout time.Duration
+}
+
+// DeleteOptions are those of a deletion; nil is none. The fields mean what they mean in [PutOptions].
+type DeleteOptions struct {
+	IfVersion Version
+	IfValue   any
+	WriteID   WriteID
+	Copies    int
+	Timeout   time.Duration
+}
+
+func (o *DeleteOptions) put() *PutOptions {
+	if o == nil {
+		return nil
+	}
+	return &PutOptions{IfVersion: o.IfVersion, IfValue: o.IfValue, WriteID: o.WriteID, Copies: o.Copies, Timeout: o.Timeout}
+}
+
+// id is what all tries carry; nil: none.
+func (o *PutOptions) id(byDefault bool) []byte {
+	if planted == plantNoIDs {
+		return nil
+	}
+	id := o.WriteID
+	if id.kind == idAutomatic && byDefault {
+		id = NewWriteID()
+	}
+	if id.kind != idGiven {
+		return nil
+	}
+	return id.data[:]
+}
+
+func (o *PutOptions) hasChain() bool { return o.IfNew || !o.IfVersion.IsZero() }
+
+// needsID: only the id makes a second try count once.
+func (o *PutOptions) needsID() bool { return !o.hasChain() && !o.Idempotent }
+
+// idempotency is whether a second try counts once.
+func (o *PutOptions) idempotency(id []byte) idempotency {
+	if id != nil || !o.needsID() {
+		return guarded
+	}
+	return unguarded
+}
+
+// writeInto adds the fields; `patience` is for how long the node waits for copies, 0 in a batch.
+func (o *PutOptions) writeInto(b *body, id []byte, patience time.Duration) error {
+	if o.IfNew && !o.IfVersion.IsZero() {
+		return usage("IfNew and IfVersion exclude each other")
+	}
+	if o.Copies < 0 {
+		return usage("copies cannot be negative")
+	}
+	switch {
+	case o.IfNew:
+		b.raw("chain", Nil)
+	case !o.IfVersion.IsZero():
+		b.raw("chain", o.IfVersion.appendChain(nil))
+	}
+	if o.IfValue != nil {
+		value, err := Encode(o.IfValue)
+		if err != nil {
+			return err
+		}
+		b.raw("prev", value)
+	}
+	if id != nil {
+		b.binary("wid", id)
+	}
+	if o.Idempotent {
+		b.flag("idem")
+	}
+	if o.Copies > 0 && patience > 0 {
+		b.integer("copies", int64(o.Copies)).raw("timeout", msgpack.AppendFloat(nil, patience.Seconds()))
+	}
+	b.integer("nchain", 1)
+	return nil
+}
+
+// Put writes a value: whatever [As] reads, or a [Value] as it is.
+//
+// An [ErrPrecondition]: somebody was there first; an [ErrFateUnknown]: it may have been made.
+func (c *Client) Put(ctx context.Context, path Path, value any, options *PutOptions) (Written, error) {
+	encoded, err := Encode(value)
+	if err != nil {
+		return Written{}, err
+	}
+	return c.write(ctx, "set_value", path, encoded, options)
+}
+
+// Delete deletes the entry at a path; entries below it stay.
+func (c *Client) Delete(ctx context.Context, path Path, options *DeleteOptions) (Written, error) {
+	return c.write(ctx, "delete_value", path, nil, options.put())
+}
+
+func (c *Client) write(ctx context.Context, action string, path Path, value Value, options *PutOptions) (Written, error) {
+	if options == nil {
+		options = &PutOptions{}
+	}
+	b := pathBody(action, path)
+	if value != nil {
+		b.raw("value", value)
+	}
+	id := options.id(!c.config.NoWriteIDs)
+	patience := time.Duration(float64(c.config.Retry.TryDeadline) * copiesShare)
+	if err := options.writeInto(b, id, patience); err != nil {
+		return Written{}, err
+	}
+	p := plan{action: action, shard: path.Shard(), idempotency: options.idempotency(id), needsID: options.needsID(),
+		timeout: options.Timeout}
+	found, err := c.caller.call(ctx, &p, b.head(), nil)
+	if err != nil {
+		return Written{}, err
+	}
+	written, malformed := found.message.written(found.conn.name, found.attempts, found.maybeTwice)
+	if malformed != nil {
+		return Written{}, finalError(malformed, Unknown, found.conn.name, found.attempts)
+	}
+	if !written.Version.IsZero() {
+		c.caller.own.onWritten(path, written.tock, found.life())
+	}
+	return written, nil
+}
+
+// DeleteTreeOptions are those of deleting a tree; nil is none.
+type DeleteTreeOptions struct {
+	// AgainIfUnknown: retry also if it is unknown whether all of it was done; entries that others wrote between two tries
+	// are deleted as well.
+	AgainIfUnknown bool
+}
+
+// DeleteTree deletes all values at and below a path, as the node that is asked has them; it returns how many.
+func (c *Client) DeleteTree(ctx context.Context, path Path, options *DeleteTreeOptions) (int, error) {
+	p := plan{action: "delete_tree", shard: path.Shard(), idempotency: unguarded,
+		// As many entries as there are take as long as that takes.
+		tryDeadline: c.config.Retry.TotalDeadline}
+	if options != nil && options.AgainIfUnknown {
+		p.idempotency = guarded
+	}
+	found, err := c.caller.call(ctx, &p, pathBody("delete_tree", path).head(), nil)
+	if err != nil {
+		return 0, err
+	}
+	c.caller.own.onTree(path.Shard(), found.life())
+	return int(found.message.integer("changed", 0)), nil
+}
