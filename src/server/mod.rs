@@ -342,6 +342,17 @@ impl Server {
         }
     }
 
+    /// What the port knows about the rest of the node.
+    pub(crate) fn info(&self) -> &dyn NodeInfo {
+        &*self.shared.info
+    }
+
+    /// How many requests there were for each virtual shard since the start.
+    pub(crate) fn shard_uses(&self) -> Vec<u64> {
+        let of = |shard| self.shared.shards.usage(shard).map_or(0, |used| used.reads + used.writes);
+        (0..crate::model::shard::SHARD_COUNT).map(of).collect()
+    }
+
     /// How many clients are connected.
     #[must_use]
     pub fn connections(&self) -> usize {

@@ -60,6 +60,7 @@ pub(in crate::node) fn serve(
         while stop.or(rt::sleep(SAMPLE_INTERVAL)).await.is_some() {
             let Some(inner) = weak.upgrade() else { return };
             inner.sample_lag();
+            inner.sample_rates();
         }
     });
 }
