@@ -1,7 +1,7 @@
 // The page: which view is shown, the one stream of events that feeds all of them, and logging in.
 
 import { events, isLoggedIn, useTicket, json, Refused } from "./api.js";
-import { el, put, text, tick, since, setClock, now, duration, many } from "./dom.js";
+import { el, put, text, tick, since, setClock, now, many } from "./dom.js";
 import { Cluster } from "./cluster.js";
 import { Data } from "./data.js";
 import { Conflicts } from "./conflicts.js";
@@ -61,7 +61,7 @@ function drawSoon() {
 function draw() {
   drawAt = performance.now();
   header();
-  view?.draw();
+  view?.draw?.();
 }
 
 function header() {
@@ -69,6 +69,7 @@ function header() {
   text(byId("network"), cluster?.network ?? "distkv");
   text(byId("from"), cluster ? `seen from ${cluster.node}` : "");
   const line = byId("state");
+  const notWell = [...state.members.values()].filter((row) => row.lagging || !["self", "up", "left"].includes(row.state)).length;
   if (!connected) {
     put(line, el("strong", { class: "bad" }, "✕ no connection to the node "), lost ? el("span", {}, "for ", since(lost)) : "");
   } else if (!state.mayLook) {
@@ -80,6 +81,8 @@ function header() {
     put(line, el("strong", { class: "warn" }, "⟳ healing "), el("span", {}, "for ", since(cluster.healing.began)));
   } else if (cluster && cluster.warnings.length > 0) {
     put(line, el("strong", { class: "warn" }, `! ${many(cluster.warnings.length, "warning")}`));
+  } else if (cluster && notWell > 0) {
+    put(line, el("strong", { class: "warn" }, `! ${many(notWell, "member")} not well`));
   } else if (cluster) {
     put(line, el("span", { class: "good" }, "● all is well"));
   }

@@ -26,7 +26,7 @@ use history::History;
 use rates::Rates;
 use view::{Peak, View};
 
-pub(in crate::node) use told::{Parts, Told};
+use told::{Parts, Told};
 
 /// A view is used by all pages for so long: at most 4 are made in a second.
 const VIEW_MS: Millis = 250;
