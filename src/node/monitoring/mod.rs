@@ -7,6 +7,7 @@
 //! | `auth`, `conflicts`, `memory`, `plaintext`, `purge`, `split` | what is written to the log |
 //! | `observed` | what the node counts and notices about itself |
 //! | `health` | the HTTP port: its checks, and its opening |
+//! | `live` | what the page shows, as it happens |
 //! | `numbers` | the metrics of one moment |
 //! | `process` | what the system says of the process |
 //! | `audit` | the audit log's file |
@@ -17,6 +18,7 @@ pub(super) mod auth;
 pub(super) mod conflicts;
 pub(super) mod health;
 pub(super) mod isolation;
+mod live;
 pub(super) mod memory;
 mod numbers;
 pub(super) mod observed;
