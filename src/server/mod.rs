@@ -7,6 +7,7 @@
 //! | [`info`] | what the port must know about the rest of the node |
 //! | `connections` | accepting connections, moving their bytes, and the session of each |
 //! | `command` | what the actions do, one file per family |
+//! | [`local_client`] | a client in the same process, which HTTP asks through |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | `snapshot_upload` | a snapshot that a client uploads |
 //! | `cluster` | what clients and operators are told of the network: nodes, shards, what blocks purging |
@@ -18,11 +19,12 @@ mod command;
 pub mod config;
 mod connections;
 pub mod info;
+pub mod local_client;
 mod snapshot_upload;
 mod stream;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -48,6 +50,7 @@ use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};
 use access::logins::Logins;
 use access::{Access, Identity, PolicyData};
+use local_client::LocalClient;
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
 
@@ -328,6 +331,14 @@ impl Server {
     #[cfg(any(test, feature = "planted-defects"))]
     pub fn assume(&self, identity: Identity) {
         *self.shared.assumed.lock() = Some(identity);
+    }
+
+    /// A client in the same process, which has come from this address. It takes the place of no other.
+    ///
+    /// # Errors
+    /// The node stops, has no memory for it, or too many clients must log in already.
+    pub(crate) fn local_client(&self, address: IpAddr) -> Result<LocalClient, ClientError> {
+        LocalClient::open(Arc::clone(&self.shared), address)
     }
 
     /// What the port has counted, for metrics.

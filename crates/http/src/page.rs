@@ -60,7 +60,8 @@ mod tests {
         for entry in folder {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
-            let path = if name == "index.html" { String::from("/") } else { format!("/web/{name}") };
+            let path =
+                if name == "index.html" { String::from("/") } else { format!("/web/{name}") };
             assert!(file(&path).is_some(), "{path}");
             bytes += entry.metadata().unwrap().len();
         }
@@ -73,7 +74,15 @@ mod tests {
         for (path, _, bytes) in FILES {
             let text = std::str::from_utf8(bytes).unwrap();
             let text = text.replace("http://www.w3.org/2000/svg", "");
-            for forbidden in ["http:", "https:", "innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "style="] {
+            for forbidden in [
+                "http:",
+                "https:",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "eval(",
+                "style=",
+            ] {
                 assert!(!text.contains(forbidden), "{path}: {forbidden}");
             }
         }

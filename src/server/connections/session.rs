@@ -219,7 +219,7 @@ impl Session {
     }
 
     /// The same of requests that have waited; `window` is that of the streams that they open.
-    pub(super) fn run_waited(
+    pub(in crate::server) fn run_waited(
         &mut self,
         cx: &Context<'_>,
         batch: &[Decoded<'_>],
@@ -548,7 +548,7 @@ impl Session {
     }
 
     /// About how much memory open requests take, without their queues.
-    pub(super) fn open_bytes(&self) -> usize {
+    pub(in crate::server) fn open_bytes(&self) -> usize {
         let copies: usize = self.copies.iter().map(CopiesWait::bytes).sum();
         self.streams.len() * STREAM_BYTES + copies + self.patience.bytes()
     }

@@ -101,7 +101,11 @@ impl History {
             }
         }
         for (were, ms) in ended {
-            let who = if were == 1 { String::from("the silent member is") } else { format!("all {were} are") };
+            let who = if were == 1 {
+                String::from("the silent member is")
+            } else {
+                format!("all {were} are")
+            };
             self.note("back", format!("{who} back, or left, after {} s", ms / 1_000), now);
         }
     }
@@ -254,7 +258,10 @@ mod tests {
         assert_eq!(history.events_after(0).count(), LIVE_EVENTS_MAX);
         assert_eq!(history.splits_after(0).0.len(), LIVE_SPLITS_MAX);
         let last = history.last;
-        assert_eq!(history.events_after(last - 3).map(|(n, _)| n).collect::<Vec<_>>(), [last - 2, last - 1, last]);
+        assert_eq!(
+            history.events_after(last - 3).map(|(n, _)| n).collect::<Vec<_>>(),
+            [last - 2, last - 1, last]
+        );
         assert_eq!(history.events_after(last).count(), 0);
     }
 

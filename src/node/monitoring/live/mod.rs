@@ -14,9 +14,16 @@ mod rates;
 mod told;
 mod view;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use distkv_access::users::Role;
+use distkv_http::{Event, Reply, StatusCode};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream};
 use parking_lot::Mutex;
+
+use crate::api::Client;
 
 use crate::model::ids::Millis;
 use crate::node::Inner;
@@ -62,6 +69,59 @@ impl Live {
         self.history.lock().heal(entries, lasted_ms, conflicts);
         let text = format!("healed in {lasted_ms} ms: {entries} entries were fetched");
         self.note("healed", text);
+    }
+}
+
+/// `/v1/live?parts=…`: the events that are asked for, as far as the client may know of them. They end with the node,
+/// and with the client's right to them.
+pub(super) fn events(
+    inner: &Weak<Inner>,
+    query: &str,
+    mut client: Client,
+) -> Result<BoxStream<'static, Event>, Reply> {
+    let asked = query.strip_prefix("parts=").and_then(Parts::parse);
+    let Some(parts) = asked else {
+        let text = "parts= takes cluster, traffic, history and data, with commas between them";
+        return Err(Reply::error(StatusCode::BAD_REQUEST, "bad_request", text));
+    };
+    let needed = if parts.is_of_cluster() { Role::Operator } else { Role::User };
+    if client.role() < Some(needed) {
+        let text = format!("this needs the role '{needed}'; users are told of data only");
+        return Err(Reply::error(StatusCode::FORBIDDEN, "denied", &text));
+    }
+    let page =
+        Page { inner: inner.clone(), client, needed, told: Told::new(parts), is_first: true };
+    let news = stream::unfold(page, |mut page| async move {
+        let news = page.next().await?;
+        Some((stream::iter(news), page))
+    });
+    Ok(news.flatten().boxed())
+}
+
+/// A page that is told what is new.
+struct Page {
+    inner: Weak<Inner>,
+    client: Client,
+    needed: Role,
+    told: Told,
+    is_first: bool,
+}
+
+impl Page {
+    /// What is new, if something is; none once there is nobody to tell it, or who may tell it.
+    async fn next(&mut self) -> Option<Vec<Event>> {
+        if !std::mem::replace(&mut self.is_first, false) {
+            rt::sleep(Duration::from_millis(VIEW_MS)).await;
+        }
+        // Its user, or the user's role, may have been changed meanwhile.
+        if self.client.role() < Some(self.needed) {
+            return None;
+        }
+        let inner = self.inner.upgrade().filter(|inner| !inner.stop.is_requested())?;
+        let mut told = std::mem::replace(&mut self.told, Told::new(Parts::default()));
+        let (news, told) = rt::spawn_blocking(move || (inner.tell(&mut told), told)).await;
+        self.told = told;
+        Some(news.into_iter().map(|(name, data)| Event { name, data }).collect())
     }
 }
 

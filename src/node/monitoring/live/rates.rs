@@ -86,8 +86,10 @@ impl Rates {
     }
 
     fn add_column(&mut self, shards: &[u64]) {
-        let rows: Vec<u64> =
-            shards.chunks(shards.len().div_ceil(HEAT_ROWS).max(1)).map(|row| row.iter().sum()).collect();
+        let rows: Vec<u64> = shards
+            .chunks(shards.len().div_ceil(HEAT_ROWS).max(1))
+            .map(|row| row.iter().sum())
+            .collect();
         let before = self.shards_before.replace(rows.clone()).unwrap_or_default();
         let before = before.into_iter().chain(std::iter::repeat(0));
         let grown = rows.iter().zip(before).map(|(now, before)| now.saturating_sub(before));
@@ -181,8 +183,13 @@ mod tests {
             rates.add(&totals(writes, clients), &[0; 1_024], 5_000);
         }
         let all = rates.after((0, 0), true);
-        let of = |second: usize| (all["seconds"][second][0].as_u64(), all["seconds"][second][4].as_u64());
-        assert_eq!([of(0), of(1), of(2)], [(Some(0), Some(3)), (Some(10), Some(4)), (Some(15), Some(2))]);
+        let of = |second: usize| {
+            (all["seconds"][second][0].as_u64(), all["seconds"][second][4].as_u64())
+        };
+        assert_eq!(
+            [of(0), of(1), of(2)],
+            [(Some(0), Some(3)), (Some(10), Some(4)), (Some(15), Some(2))]
+        );
         assert_eq!(all["names"].as_array().map(Vec::len), Some(COUNT));
         let news = rates.after((2, 0), false);
         assert_eq!(news["seconds"].as_array().map(Vec::len), Some(1));
@@ -199,10 +206,17 @@ mod tests {
         assert_eq!(rates.last(), (1_200, 240));
         let all = rates.after((0, 0), true);
         let len = |key: &str| all[key].as_array().map(Vec::len);
-        assert_eq!((len("seconds"), len("columns")), (Some(LIVE_SECONDS_MAX), Some(LIVE_HEAT_COLUMNS_MAX)));
+        assert_eq!(
+            (len("seconds"), len("columns")),
+            (Some(LIVE_SECONDS_MAX), Some(LIVE_HEAT_COLUMNS_MAX))
+        );
         // 16 shards in a row, 5 seconds in a column.
         assert_eq!(all["columns"][7][0], 5 * (0..16).sum::<u64>());
         assert_eq!(rates.after(rates.last(), false)["seconds"], json!([]));
-        assert_eq!(rates.after((5_000, 5_000), false)["seconds"], json!([]), "of another life of the node");
+        assert_eq!(
+            rates.after((5_000, 5_000), false)["seconds"],
+            json!([]),
+            "of another life of the node"
+        );
     }
 }

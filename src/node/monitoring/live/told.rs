@@ -77,7 +77,11 @@ impl Told {
     }
 
     /// `known`: how many changes the node knows.
-    pub(super) fn of_view(&mut self, view: Option<&View>, known: u64) -> Vec<(&'static str, String)> {
+    pub(super) fn of_view(
+        &mut self,
+        view: Option<&View>,
+        known: u64,
+    ) -> Vec<(&'static str, String)> {
         let mut news = Vec::new();
         if self.parts.data && self.known != Some(known) {
             self.known = Some(known);
@@ -91,8 +95,11 @@ impl Told {
         let gone: Vec<String> =
             self.members.keys().filter(|name| !view.members.contains_key(*name)).cloned().collect();
         gone.iter().for_each(|name| drop(self.members.remove(name)));
-        let changed: Vec<(&String, &Json)> =
-            view.members.iter().filter(|(name, row)| self.members.get(*name) != Some(row)).collect();
+        let changed: Vec<(&String, &Json)> = view
+            .members
+            .iter()
+            .filter(|(name, row)| self.members.get(*name) != Some(row))
+            .collect();
         for rows in changed.chunks(MEMBERS_AT_ONCE) {
             let rows: Vec<&Json> = rows.iter().map(|(_, row)| *row).collect();
             news.push(("members", json!({"rows": rows}).to_string()));
@@ -136,8 +143,13 @@ mod tests {
     use super::*;
 
     fn view(conflicts: u64, members: &[(&str, &str)]) -> View {
-        let row = |(name, state): &(&str, &str)| ((*name).to_owned(), json!({"name": name, "state": state}));
-        View { cluster: json!({"conflicts": conflicts}), members: members.iter().map(row).collect() }
+        let row = |(name, state): &(&str, &str)| {
+            ((*name).to_owned(), json!({"name": name, "state": state}))
+        };
+        View {
+            cluster: json!({"conflicts": conflicts}),
+            members: members.iter().map(row).collect(),
+        }
     }
 
     fn all() -> Parts {
@@ -157,7 +169,8 @@ mod tests {
             [
                 (
                     "members",
-                    r#"{"rows":[{"name":"a","state":"down"},{"name":"c","state":"up"}]}"#.to_owned()
+                    r#"{"rows":[{"name":"a","state":"down"},{"name":"c","state":"up"}]}"#
+                        .to_owned()
                 ),
                 ("members", r#"{"gone":["b"],"rows":[]}"#.to_owned()),
             ]
@@ -175,7 +188,10 @@ mod tests {
         history.note("test", String::from("two"), 2);
         let news = told.of_history(&history).unwrap().1;
         assert!(news.contains("two") && !news.contains("one"), "{news}");
-        assert!(told.of_rates(&rates).unwrap().1.contains("own changes"), "also before the first second");
+        assert!(
+            told.of_rates(&rates).unwrap().1.contains("own changes"),
+            "also before the first second"
+        );
         rates.add(&[0; 24], &[], 1);
         assert!(!told.of_rates(&rates).unwrap().1.contains("own changes"));
         assert!(told.of_rates(&rates).is_none());

@@ -46,7 +46,8 @@ impl Peak {
 
     /// The same moment as last time, if it is.
     fn moment(&mut self, of: &str, at: u64) -> u64 {
-        let known = self.since.get(of).copied().filter(|known| known.abs_diff(at) <= SAME_MOMENT_MS);
+        let known =
+            self.since.get(of).copied().filter(|known| known.abs_diff(at) <= SAME_MOMENT_MS);
         *self.fresh.entry(of.to_owned()).or_insert(known.unwrap_or(at))
     }
 
@@ -102,7 +103,8 @@ pub(super) fn view(inner: &Inner, peak: &mut Peak, now: Millis) -> View {
     warnings.extend(taken.excess.map(crate::engine::MemoryExcess::text));
     warnings.extend(PurgeBlock::of(&taken.group).iter().map(PurgeBlock::text));
     if taken.is_read_only {
-        warnings.push(String::from("the node was started with --read-only: clients change nothing"));
+        warnings
+            .push(String::from("the node was started with --read-only: clients change nothing"));
     }
     let cluster = json!({
         "node": inner.me.name.as_str(),
@@ -171,7 +173,8 @@ fn split(silent: &SilentInfo, wall: u64, peak: &mut Peak) -> Json {
     let together = silent.together.iter().map(|members| {
         let began = wall.saturating_sub(members.since_ms);
         // Its members went at that time, as far as this node knows.
-        let first = members.names.first().map(|name| peak.moment(&format!("split of {name}"), began));
+        let first =
+            members.names.first().map(|name| peak.moment(&format!("split of {name}"), began));
         json!({
             "names": members.names,
             "since": first.unwrap_or(began),
