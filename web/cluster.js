@@ -84,15 +84,14 @@ export class Cluster {
           ? `${node} fetches: ${count(done)} of ${count(healing.total)} changes, ${count(healing.entries)} entries so far`
           : `waiting for ${names(healing.ours)} to fetch for this side`),
         el("progress", { max: 100, value: part, "aria-label": "fetched" }, `${part} %`),
-        healing.driver ? el("p", { class: "quiet" }, `${healing.driver} fetches for this side; ${count(healing.driver_remaining)} changes are still missing there`) : null);
+        healing.driver && healing.driver !== node ? el("p", { class: "quiet" }, `${healing.driver} fetches for this side; ${count(healing.driver_remaining)} changes are still missing there`) : null);
     }
     const last = [...this.state.splits.values()].filter((s) => s.ended).pop();
     if (!last || this.state.cluster.split || Date.now() - last.ended > HEALED_MS) return null;
-    const how = last.healed_ms === null
-      ? `members are back after ${duration(last.ended - last.began)}`
-      : `healed in ${(last.healed_ms / 1000).toFixed(1)} s: ${many(last.entries, "entry").replace("entry", last.entries === 1 ? "entry" : "entries")} came`;
+    const how = last.healed_ms === null ? `members are back after ${duration(last.ended - last.began)}` : `healed in ${(last.healed_ms / 1000).toFixed(1)} s`;
+    const came = `${count(last.entries)} ${last.entries === 1 ? "entry" : "entries"} came`;
     return el("section", { class: "box good", "aria-label": "Healed" },
-      el("p", {}, `● ${how}, ${many(last.conflicts, "conflict")} `, last.conflicts > 0 ? el("a", { href: "#conflicts" }, "look") : null));
+      el("p", {}, `● ${how}: ${came}, ${many(last.conflicts, "conflict")} `, last.conflicts > 0 ? el("a", { href: "#conflicts" }, "look") : null));
   }
 
   members(rows) {
@@ -117,7 +116,8 @@ export class Cluster {
   row(row, total) {
     const [sign, kind] = look(row);
     const duties = [row.keeper ? `keeper ${row.keeper}` : "", row.group ? "delete" : ""].filter(Boolean).join(", ");
-    const ready = row.linked || row.state === "self" ? (row.ready ? "" : ", catching up") : row.state === "up" && total > 48 ? ", readiness not known here" : "";
+    const isHere = row.state === "up" || row.state === "self";
+    const ready = isHere && (row.linked || row.state === "self") ? (row.ready ? "" : ", catching up") : isHere && total > 48 ? ", readiness not known here" : "";
     const behind = row.behind === null ? "" : `${count(row.behind)}${row.behind_s > 0 ? `, ${row.behind_s} s` : ""}`;
     return el("tr", {},
       el("th", { scope: "row" }, row.name),
@@ -134,7 +134,7 @@ function circles(rows) {
   const self = rows.find((row) => row.state === "self");
   const order = new Intl.Collator("en", { numeric: true });
   const others = rows.filter((row) => row !== self).sort((a, b) => order.compare(a.name, b.name));
-  const picture = svg("svg", { viewBox: "0 0 640 240", role: "img", "aria-label": `${rows.length} nodes; the table below says the same` });
+  const picture = svg("svg", { viewBox: `0 0 640 ${others.length > 2 ? 240 : 200}`, role: "img", "aria-label": `${rows.length} nodes; the table below says the same` });
   const place = (i) => {
     const angle = Math.PI * ((i + 0.5) / Math.max(1, others.length));
     return [320 - 260 * Math.cos(angle), 40 + 165 * Math.sin(angle)];

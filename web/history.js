@@ -24,7 +24,7 @@ export class History {
 }
 
 function row(split) {
-  const healing = split.healed_ms === null ? (split.ended ? "" : "lasts") : `${(split.healed_ms / 1000).toFixed(1)} s, ${count(split.entries)} came`;
+  const healing = !split.ended ? "lasts" : `${split.healed_ms === null ? "" : `${(split.healed_ms / 1000).toFixed(1)} s, `}${count(split.entries)} came`;
   return el("tr", {},
     el("td", {}, clock(split.began)),
     el("td", {}, split.ended ? duration(split.ended - split.began) : since(split.began)),

@@ -66,6 +66,9 @@ pub(super) async fn report(links: Arc<Links>) {
                     Report::GroupChanged { config } => {
                         links.observed.note_group(config.members().iter().map(|m| m.name.clone()));
                     }
+                    Report::CatchUpDone { entries, .. } => {
+                        links.observed.live.note_caught_up(*entries);
+                    }
                     Report::ResyncDone { entries, lasted_ms } => {
                         let conflicts = links.hub.read(|e| e.counters().conflicts);
                         links.observed.live.note_healed(*entries, *lasted_ms, conflicts);

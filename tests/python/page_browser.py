@@ -12,10 +12,11 @@ from typing import Any, Iterator, List, Optional
 
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 # Milliseconds for what should happen soon; generous, because the machine may be busy.
 PATIENCE = 30_000
+expect.set_options(timeout=PATIENCE)
 VIEWS = ("cluster", "data", "conflicts", "traffic", "history")
 WATCH = """
 window.breaches = [];
@@ -108,6 +109,8 @@ class Watched:
 
     def close(self) -> None:
         """Ends it, and checks it."""
+        if self.page.is_closed():
+            return
         try:
             self.check()
         finally:

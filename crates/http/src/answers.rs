@@ -16,7 +16,7 @@ use crate::message::{Content, Outgoing, Reply, Request};
 use crate::slots::{Busy, Slots};
 use crate::{Check, Source, page, rt};
 
-/// What is at `/`.
+/// What is at `/`, besides the page.
 const INDEX: &str = "\
 /metrics       numbers for Prometheus
 /livez         whether the process works: if not, start it again
@@ -69,6 +69,8 @@ impl Answers {
     async fn of_path(&self, request: Request) -> Reply {
         let query = request.query.as_deref().unwrap_or_default();
         match (request.path.as_str(), query) {
+            // Whoever does not say that a page is wanted gets what can be read without a browser.
+            ("/", _) if !wants_page(&request) => Reply::new(StatusCode::OK, TEXT, INDEX),
             ("/metrics", _) => self.metrics(&request).await,
             ("/livez", _) => health(&self.source.live()),
             ("/readyz", "") => health(&self.source.ready()),
@@ -87,7 +89,6 @@ impl Answers {
             }
             (path, _) => match page::file(path) {
                 Some(reply) => reply,
-                None if path == "/" => Reply::new(StatusCode::OK, TEXT, INDEX),
                 None => {
                     let text = "there is no such page; / and /v1/ list what there is";
                     Reply::error(StatusCode::NOT_FOUND, "not_found", text)
@@ -152,6 +153,12 @@ impl Answers {
             }
         }
     }
+}
+
+/// Whether it is a browser that asks.
+fn wants_page(request: &Request) -> bool {
+    let accepted = request.headers.get_all(ACCEPT).iter().filter_map(|field| field.to_str().ok());
+    accepted.into_iter().any(|accepted| accepted.contains("text/html"))
 }
 
 /// 200 if nothing is wrong, else 503; a line for each check.

@@ -16,6 +16,9 @@ const LIVE_NAMES_MAX: usize = 12;
 /// Conflicts that are found within this time after a split are counted as its own, if no healing was noticed.
 const AFTERMATH_MS: u64 = 60_000;
 
+/// A healing may be over before it is noticed that the members are back; not for longer than this.
+const NOTICED_MS: u64 = 5_000;
+
 /// See the module. Times are milliseconds since 1970.
 #[derive(Default)]
 pub(super) struct History {
@@ -28,6 +31,20 @@ pub(super) struct History {
     last_split: u64,
     /// Rises with each change of a split.
     version: u64,
+    /// When the last healing was over, and what it was.
+    healed: Option<(u64, Healed)>,
+    /// When entries came last, and how many.
+    caught: Option<(u64, u64)>,
+}
+
+/// A healing that is over.
+#[derive(Clone, Copy)]
+struct Healed {
+    /// How many entries came.
+    entries: u64,
+    lasted_ms: u64,
+    /// How many conflicts had been found by then.
+    conflicts: u64,
 }
 
 /// Members that went silent together.
@@ -44,8 +61,9 @@ struct Split {
     changes: u64,
     conflicts_before: u64,
     conflicts: u64,
-    /// How many entries came, and for how long, milliseconds.
-    healed: Option<(u64, u64)>,
+    healed: Option<Healed>,
+    /// How many entries came from others after it, whether a healing was noticed or not.
+    came: u64,
 }
 
 impl History {
@@ -85,6 +103,13 @@ impl History {
                 split.names.retain(is_silent);
                 if split.names.is_empty() {
                     split.ended = Some(now);
+                    if let Some((at, healed)) = self.healed
+                        && now.saturating_sub(at) < NOTICED_MS
+                    {
+                        split.heal(healed);
+                    }
+                    let caught = self.caught.filter(|(at, _)| now.saturating_sub(*at) < NOTICED_MS);
+                    split.came += caught.map_or(0, |(_, entries)| entries);
                     ended.push((split.were.len(), now.saturating_sub(split.began)));
                 }
                 if split.names.len() != before {
@@ -147,6 +172,7 @@ impl History {
                     conflicts_before: conflicts,
                     conflicts: 0,
                     healed: None,
+                    came: 0,
                 });
                 while self.splits.len() > LIVE_SPLITS_MAX {
                     self.splits.pop_front();
@@ -160,12 +186,25 @@ impl History {
         }
     }
 
+    /// Entries came from another node. After a short split that is all that there is of a healing.
+    pub(super) fn catch_up(&mut self, entries: u64, now: u64) {
+        self.caught = Some((now, entries));
+        for split in &mut self.splits {
+            if split.ended.is_some_and(|ended| now.saturating_sub(ended) < AFTERMATH_MS) {
+                split.came += entries;
+                self.version += 1;
+                split.version = self.version;
+            }
+        }
+    }
+
     /// The healing that is over belongs to the splits that are.
-    pub(super) fn heal(&mut self, entries: u64, lasted_ms: u64, conflicts: u64) {
+    pub(super) fn heal(&mut self, entries: u64, lasted_ms: u64, conflicts: u64, now: u64) {
+        let healed = Healed { entries, lasted_ms, conflicts };
+        self.healed = Some((now, healed));
         for split in &mut self.splits {
             if split.healed.is_none() && split.ended.is_some() {
-                split.healed = Some((entries, lasted_ms));
-                split.conflicts = conflicts.saturating_sub(split.conflicts_before);
+                split.heal(healed);
                 self.version += 1;
                 split.version = self.version;
             }
@@ -174,6 +213,11 @@ impl History {
 }
 
 impl Split {
+    fn heal(&mut self, healed: Healed) {
+        self.healed = Some(healed);
+        self.conflicts = healed.conflicts.saturating_sub(self.conflicts_before);
+    }
+
     fn json(&self) -> Json {
         let some = |names: &mut dyn Iterator<Item = &String>| {
             Json::from(names.take(LIVE_NAMES_MAX).cloned().collect::<Vec<_>>())
@@ -188,8 +232,8 @@ impl Split {
             "with_count": self.with.len(),
             "changes": self.changes,
             "conflicts": self.conflicts,
-            "entries": self.healed.map(|(entries, _)| entries),
-            "healed_ms": self.healed.map(|(_, ms)| ms),
+            "entries": self.healed.map_or(self.came, |healed| healed.entries.max(self.came)),
+            "healed_ms": self.healed.map(|healed| healed.lasted_ms),
         })
     }
 }
@@ -233,7 +277,7 @@ mod tests {
         assert_eq!(history.splits_after(version).0.len(), 0, "nothing is new");
         history.look(Some(&silent(&["n4"], 6_000, 9)), 6, 12_000);
         history.look(None, 7, 13_000);
-        history.heal(40, 2_100, 8);
+        history.heal(40, 2_100, 8, 13_500);
         history.look(None, 20, 14_000);
         let (splits, _) = history.splits_after(version);
         assert_eq!(splits.len(), 1);
@@ -243,8 +287,20 @@ mod tests {
             texts(&history),
             ["n3 went silent", "n4 went silent", "all 2 are back, or left, after 7 s"]
         );
+        // This time it is healed before it is noticed that the member is back.
         history.look(Some(&silent(&["n3"], 0, 0)), 20, 20_000);
-        assert_eq!(history.splits_after(0).0.len(), 2, "another one");
+        history.heal(1, 300, 21, 25_000);
+        history.look(None, 21, 25_400);
+        let (splits, _) = history.splits_after(0);
+        assert_eq!(splits.len(), 2, "another one");
+        assert_eq!((&splits[1]["healed_ms"], &splits[1]["conflicts"]), (&json!(300), &json!(1)));
+        history.look(Some(&silent(&["n3"], 0, 0)), 30, 30_000);
+        history.look(None, 30, 31_000);
+        assert_eq!(
+            history.splits_after(0).0[2]["healed_ms"],
+            Json::Null,
+            "nothing was to be healed"
+        );
     }
 
     #[test]

@@ -64,9 +64,14 @@ impl Live {
         self.history.lock().look(silent, conflicts, rt::wall_clock_ms());
     }
 
+    /// So many entries came from another node, which were missing here.
+    pub(in crate::node) fn note_caught_up(&self, entries: u64) {
+        self.history.lock().catch_up(entries, rt::wall_clock_ms());
+    }
+
     /// Nothing is missing here any more after a split.
     pub(in crate::node) fn note_healed(&self, entries: u64, lasted_ms: Millis, conflicts: u64) {
-        self.history.lock().heal(entries, lasted_ms, conflicts);
+        self.history.lock().heal(entries, lasted_ms, conflicts, rt::wall_clock_ms());
         let text = format!("healed in {lasted_ms} ms: {entries} entries were fetched");
         self.note("healed", text);
     }

@@ -1,0 +1,58 @@
+"""The page with real nodes: a split that is cut and healed while somebody watches."""
+
+import re
+
+import pytest
+from page_browser import PATIENCE, axe, browser_at
+from page_hosts import Hosts
+from playwright.sync_api import expect
+
+
+@pytest.fixture
+def hosts():
+    """Three hosts, the third one at a switch of its own."""
+    made = Hosts(0, 0, 1)
+    yield made
+    made.end()
+
+
+def test_a_split_is_cut_and_healed_while_somebody_watches(hosts, playwright, watch, picture):
+    hosts.start()
+    with browser_at(playwright, hosts.browser()) as browser:
+        watched = watch(hosts.address, within=browser)
+        page = watched.open()
+        expect(page.locator("#network")).to_have_text("plant")
+        expect(page.locator("#state")).to_have_text("● all is well", timeout=PATIENCE)
+        expect(page.get_by_role("table").get_by_role("row")).to_have_count(1 + 3)
+        expect(page.locator(".picture circle")).to_have_count(3)
+        hosts.call(1, "set", "site.lamp", "0")
+        picture(page, "cluster")
+        hosts.cut()
+        split = page.get_by_role("region", name="Split")
+        expect(split).to_contain_text("this side: 2 of 3")
+        expect(split).to_contain_text("not heard: 1 of 3n3silent together for")
+        hosts.call(1, "set", "site.lamp", '{"on": true, "by": "n1"}')
+        hosts.call(2, "set", "only.here", "2")
+        # Also what was on its way when the cable was cut.
+        expect(split).to_contain_text(re.compile("[23] changes since"))
+        hosts.call(3, "set", "site.lamp", '{"on": false, "by": "n3"}')
+        for number in range(5):
+            hosts.call(3, "set", f"there.{number}", str(number))
+        expect(page.get_by_role("row", name="n3")).to_contain_text("✕ down")
+        picture(page, "split")
+        hosts.mend()
+        healed = page.get_by_role("region", name="Healed")
+        # After a short cut, entries are fetched without a healing of its own.
+        expect(healed).to_contain_text(re.compile(r"● (healed in|members are back after) .*: \d+ entries came, 1 conflict"))
+        expect(split).to_have_count(0)
+        expect(page.locator("#state")).to_have_text("● all is well")
+        assert axe(page) == []
+        picture(page, "healed")
+        page.get_by_role("link", name="History").click()
+        row = page.get_by_role("table").get_by_role("row").nth(1)
+        expect(row).to_contain_text("n3")
+        expect(row).to_contain_text("this node, n2")
+        expect(page.get_by_role("listitem").filter(has_text="n3 went silent")).to_have_count(1)
+        assert axe(page) == []
+        picture(page, "history")
+        watched.close()
