@@ -42,6 +42,18 @@ export async function json(path, options) {
   return JSON.parse((await get(path, options)).text);
 }
 
+/** The lines of JSON that are answered, each as text. */
+export async function lines(path) {
+  return (await get(path)).text.split("\n").filter(Boolean);
+}
+
+/** A value within an answer as JSON text, its numbers as they were sent: 1.0 is another value than 1. */
+export function exact(text, ...keys) {
+  const keep = (_, value, context) => (typeof value === "number" && JSON.rawJSON && context?.source ? JSON.rawJSON(context.source) : value);
+  const value = keys.reduce((value, key) => value?.[key], JSON.parse(text, keep));
+  return value === undefined ? null : JSON.stringify(value);
+}
+
 /** Where an entry is, by the segments of its path. */
 export function at(path) {
   return "/v1/kv/" + path.map(encodeURIComponent).join("/");

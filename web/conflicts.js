@@ -1,15 +1,23 @@
 // The conflicts that this node has found: both values, and a button that sets the one that was lost.
 
-import { json, put as send, remove, Refused } from "./api.js";
+import { lines, exact, put as send, remove, Refused } from "./api.js";
 import { el, put, count } from "./dom.js";
 import { pair } from "./compare.js";
 import { fetchEntry, written } from "./entry.js";
-import { spell } from "./paths.js";
+import { segments } from "./paths.js";
 
 /** So many are shown, the latest first. */
 const SHOWN_MAX = 100;
 /** They are asked for at most this often, or this often if nobody says that there are new ones. */
 const ASK_MS = 1000, ASK_ANYWAY_MS = 5000;
+
+/** A conflict as it is told. */
+function read(line) {
+  const { path, number, winner, loser } = JSON.parse(line);
+  winner.text = exact(line, "winner", "value");
+  loser.text = exact(line, "loser", "value");
+  return { name: path, number, winner, loser };
+}
 
 export class Conflicts {
   constructor(main, state, { say }) {
@@ -34,7 +42,7 @@ export class Conflicts {
     this.busy = true;
     this.asked = performance.now();
     try {
-      const { items } = await json(`/v1/conflicts?limit=${SHOWN_MAX}&since=${this.last}`);
+      const items = (await lines(`/v1/conflicts?limit=${SHOWN_MAX}&since=${this.last}`)).map(read);
       this.found = found;
       if (items.length > 0) {
         this.last = Math.max(...items.map((item) => item.number));
@@ -51,10 +59,10 @@ export class Conflicts {
     this.busy = false;
   }
 
-  item({ path, winner, loser }) {
+  item({ name, winner, loser }) {
+    const path = segments(name);
     const note = el("div", { role: "group", "aria-label": "Messages" });
     const button = el("button", { type: "button" }, "Set the lost one");
-    const name = spell(path);
     const tell = (kind, ...what) => put(note, el("div", { class: `box ${kind}` }, ...what));
     const act = async (tag) => {
       button.disabled = true;

@@ -25,7 +25,7 @@ export async function fetchEntry(path, tag) {
 
 /** Who wrote an entry, in words. */
 export function written(chain) {
-  const events = chain.split(" ").filter(Boolean);
+  const events = typeof chain === "string" ? chain.split(" ").filter(Boolean) : (chain ?? []);
   if (events.length === 0) return "";
   const told = events.map((event) => {
     const cut = event.lastIndexOf(":");

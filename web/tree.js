@@ -236,8 +236,8 @@ export class Tree {
     const [name, value] = node.children;
     const child = item && branch.open.get(item.name);
     const sign = item?.more ? (child ? "▾ " : "▸ ") : "   ";
-    text(name, item ? sign + (item.name === "" ? '""' : item.name) : `   ${branch.error || "…"}`);
-    text(value, item && item.value !== undefined && item.value !== null ? item.value : "");
+    text(name, item ? sign + item.name : `   ${branch.error || "…"}`);
+    text(value, item?.start ? `${item.start}…` : item?.value === undefined ? "" : JSON.stringify(item.value));
     node.style.paddingLeft = `${level * 16 - 10}px`;
     node.setAttribute("aria-level", level);
     node.setAttribute("aria-rowindex", n + 1);

@@ -73,7 +73,7 @@ class Source:
 
     def child(self, index: int, prefix: str = "entry") -> Dict[str, Any]:
         """A child as the node lists it."""
-        value = json.dumps({"on": index % 2 == 0, "level": index})
+        value = {"on": index % 2 == 0, "level": index}
         return {"name": f"{prefix}-{index:07}", "value": value, "more": index % 10 == 0, "etag": f'"a-{index}"'}
 
     def listing(self, path: List[str], limit: int, after: Optional[str]) -> Dict[str, Any]:
@@ -117,7 +117,7 @@ class Source:
                 elif url.path == "/v1/live":
                     self.live(query["parts"].split(","))
                 elif url.path == "/v1/conflicts":
-                    self.answer(200, "application/json", b'{"items": []}')
+                    self.answer(200, "application/x-ndjson", b"")
                 elif url.path.startswith("/v1/kv/"):
                     path = [unquote(part) for part in url.path[7:].split("/") if part]
                     if "children" in query:
