@@ -23,7 +23,7 @@ const byId = (id) => document.getElementById(id);
 /** All that the node has told. */
 export const state = {
   cluster: null, members: new Map(), events: [], splits: new Map(), names: [], seconds: [], columns: [], at: 0,
-  known: 0, connected: false, lost: null, mayLook: true,
+  known: 0, connected: false, lost: null, mayLook: true, mustLogIn: false,
 };
 
 let view = null, viewName = "", stream = null, retry = RETRY_MS[0], drawAt = 0, drawing = 0;
@@ -70,7 +70,9 @@ function header() {
   text(byId("from"), cluster ? `seen from ${cluster.node}` : "");
   const line = byId("state");
   const notWell = [...state.members.values()].filter((row) => row.lagging || !["self", "up", "left"].includes(row.state)).length;
-  if (!connected) {
+  if (state.mustLogIn) {
+    put(line, el("span", { class: "warn" }, "log in to see what this node knows"));
+  } else if (!connected) {
     put(line, el("strong", { class: "bad" }, "✕ no connection to the node "), lost ? el("span", {}, "for ", since(lost)) : "");
   } else if (!state.mayLook) {
     put(line, el("span", { class: "quiet" }, "the state of the cluster is for operators"));
@@ -87,7 +89,6 @@ function header() {
     put(line, el("span", { class: "good" }, "● all is well"));
   }
   const button = byId("login");
-  button.hidden = !(isLoggedIn() || cluster?.secured || !state.mayLook);
   text(button, isLoggedIn() ? "Log out" : "Log in");
 }
 
@@ -181,8 +182,9 @@ function open() {
     if (error instanceof Refused && error.status === 401) {
       // A ticket that is no good any more is of no use.
       useTicket(null);
-      state.connected = false;
-      askForTicket(error.message);
+      Object.assign(state, { connected: false, mustLogIn: true });
+      drawSoon();
+      askForTicket();
     } else if (error instanceof Refused && error.status === 403 && state.mayLook) {
       state.mayLook = false;
       state.cluster = null;
@@ -222,7 +224,7 @@ async function logIn(event) {
 
 /** Nothing that another user could see stays. */
 function startAnew() {
-  Object.assign(state, { cluster: null, members: new Map(), mayLook: true });
+  Object.assign(state, { cluster: null, members: new Map(), mayLook: true, mustLogIn: false });
   viewName = "";
   view?.close?.();
   view = null;

@@ -1,6 +1,6 @@
 // The cluster: what is wrong, a split and its healing, and the members, worst first.
 
-import { el, svg, put, since, count, many, names, duration } from "./dom.js";
+import { el, svg, put, now, since, count, many, names, duration } from "./dom.js";
 
 /** Up to so many nodes are drawn as circles; more as squares. */
 const CIRCLES_MAX = 12;
@@ -87,7 +87,7 @@ export class Cluster {
         healing.driver && healing.driver !== node ? el("p", { class: "quiet" }, `${healing.driver} fetches for this side; ${count(healing.driver_remaining)} changes are still missing there`) : null);
     }
     const last = [...this.state.splits.values()].filter((s) => s.ended).pop();
-    if (!last || this.state.cluster.split || Date.now() - last.ended > HEALED_MS) return null;
+    if (!last || this.state.cluster.split || now() - last.ended > HEALED_MS) return null;
     const how = last.healed_ms === null ? `members are back after ${duration(last.ended - last.began)}` : `healed in ${(last.healed_ms / 1000).toFixed(1)} s`;
     const came = `${count(last.entries)} ${last.entries === 1 ? "entry" : "entries"} came`;
     return el("section", { class: "box good", "aria-label": "Healed" },

@@ -1,5 +1,6 @@
 """The page with real nodes: a split that is cut and healed while somebody watches."""
 
+import json
 import re
 
 import pytest
@@ -16,8 +17,9 @@ def hosts():
     made.end()
 
 
-def test_a_split_is_cut_and_healed_while_somebody_watches(hosts, playwright, watch, picture):
-    hosts.start()
+def test_a_split_is_cut_and_healed_while_somebody_watches(hosts, playwright, watch, picture, tmp_path):
+    token = tmp_path / "token"
+    hosts.start("--http-write", "--http-token-file", str(token))
     with browser_at(playwright, hosts.browser()) as browser:
         watched = watch(hosts.address, within=browser)
         page = watched.open()
@@ -55,4 +57,35 @@ def test_a_split_is_cut_and_healed_while_somebody_watches(hosts, playwright, wat
         expect(page.get_by_role("listitem").filter(has_text="n3 went silent")).to_have_count(1)
         assert axe(page) == []
         picture(page, "history")
+        page.get_by_role("link", name="Traffic").click()
+        expect(page.locator("figure")).to_have_count(24)
+        expect(page.locator("figcaption").first).to_contain_text("own changes")
+        picture(page, "traffic")
+        set_the_lost_one(page, hosts, token.read_text(), picture)
         watched.close()
+
+
+def set_the_lost_one(page, hosts, token, picture):
+    """A conflict is shown with both values, and set back; not over a change that came later."""
+    page.get_by_role("link", name="Conflicts").click()
+    conflict = page.get_by_role("article", name="site.lamp")
+    kept, lost = conflict.locator("pre").all_text_contents()
+    # The one with the greater tock, or else of the later name, is kept.
+    assert {json.loads(kept)["by"], json.loads(lost)["by"]} == {"n1", "n3"}
+    assert conflict.locator("mark").count() == 2
+    expect(conflict).to_contain_text("kept: written by n")
+    assert axe(page) == []
+    picture(page, "conflicts")
+    page.get_by_role("button", name="Log in", exact=True).first.click()
+    page.get_by_label("Your ticket").fill(token)
+    page.get_by_role("dialog").get_by_role("button", name="Log in").click()
+    hosts.call(3, "set", "site.lamp", '"later"')
+    page.goto(f"{hosts.address}/#data/site/lamp")
+    expect(page.get_by_label("Value, as JSON")).to_have_value('"later"')
+    page.get_by_role("link", name="Conflicts").click()
+    conflict.get_by_role("button", name="Set the lost one").click()
+    expect(conflict).to_contain_text("The entry has changed since this conflict. Nothing was changed.")
+    assert hosts.call(2, "get", "site.lamp") == '"later"\n'
+    conflict.get_by_role("button", name="Set it all the same").click()
+    expect(conflict).to_contain_text("The lost value is set.")
+    assert json.loads(hosts.call(1, "get", "site.lamp")) == json.loads(lost)

@@ -10,7 +10,7 @@ from page_source import Source, member
 from playwright.sync_api import expect
 
 # How many entries are scrolled through; all of a million by DISTKV_PAGE_ENTRIES=1000000.
-ENTRIES = int(os.environ.get("DISTKV_PAGE_ENTRIES", "20000"))
+ENTRIES = int(os.environ.get("DISTKV_PAGE_ENTRIES", "10000"))
 
 SCROLL_TO = """async (last) => {
   const grid = document.querySelector('[role=treegrid]');
