@@ -100,6 +100,9 @@ export class Tree {
   refresh() {
     const visit = (branch) => {
       for (const block of branch.blocks.keys()) branch.stale.add(block);
+      branch.error = "";
+      // Where there is nothing yet, no row asks.
+      if (branch.size === 0) this.load(branch, 0);
       branch.open.forEach(visit);
     };
     visit(this.root);
@@ -211,7 +214,7 @@ export class Tree {
     else this.grid.removeAttribute("aria-activedescendant");
     this.grid.setAttribute("aria-rowcount", this.root.done ? total : -1);
     // Before the end is reached there is more.
-    if (loads && to + AHEAD >= total) {
+    if (loads && total > 0 && to + AHEAD >= total) {
       const last = this.row(total - 1);
       if (!last.branch.error) this.want(last);
     }

@@ -12,12 +12,15 @@ from typing import Any, Iterator, List, Optional
 
 import pytest
 from axe_playwright_python.base import AXE_FILE_PATH
+from page_png import smaller
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 # Milliseconds for what should happen soon; generous, because the machine may be busy.
 PATIENCE = 30_000
 expect.set_options(timeout=PATIENCE)
 VIEWS = ("cluster", "data", "conflicts", "traffic", "history")
+# Pictures that were taken.
+TAKEN: List[Path] = []
 WATCH = """
 window.breaches = [];
 document.addEventListener('securitypolicyviolation', (e) => window.breaches.push(e.violatedDirective + ' ' + e.blockedURI));
@@ -27,6 +30,12 @@ document.addEventListener('securitypolicyviolation', (e) => window.breaches.push
 def pytest_addoption(parser: Any) -> None:
     """Where pictures of the page are to be put."""
     parser.addoption("--screenshots", metavar="DIR", help="put pictures of the page there")
+
+
+def pytest_sessionfinish() -> None:
+    """Makes the pictures small: it takes too long for a test that looks at what happens."""
+    for path in TAKEN:
+        path.write_bytes(smaller(path.read_bytes()))
 
 
 def chromium() -> str:
@@ -147,6 +156,8 @@ def picture(request):
     def take(page: Page, name: str) -> None:
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=str(Path(folder) / f"{name}.png"), animations="disabled")
+            path = Path(folder) / f"{name}.png"
+            page.screenshot(path=str(path), animations="disabled")
+            TAKEN.append(path)
 
     return take

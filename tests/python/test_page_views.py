@@ -222,6 +222,21 @@ def test_a_tree_of_many_entries_is_scrolled_without_a_pause(source, watch):
     assert all("limit=200" in path for path in source.requests if "children" in path)
 
 
+def test_an_empty_tree_asks_once_and_again_when_something_changes(source, watch):
+    page = watch(source.address).open("data")
+    asked = lambda: [path for path in source.requests if "children" in path]  # noqa: E731
+    wait_for(lambda: len(asked()) > 0)
+    expect(page.locator("#state")).to_have_text("● all is well")
+    page.evaluate("(async () => { for (let i = 0; i < 30; i++) await new Promise((done) => requestAnimationFrame(done)); })()")
+    before = len(asked())
+    assert before <= 3, "once, and at most once a second after a change"
+    source.children = 3
+    source.known += 1
+    source.tell()
+    expect(page.get_by_role("row", name="entry-0000002")).to_be_visible()
+    assert len(asked()) <= before + 2
+
+
 def test_one_stream_feeds_the_page_and_none_while_it_is_hidden(source, watch):
     page = watch(source.address).open()
     expect(page.locator("#state")).to_have_text("● all is well")
