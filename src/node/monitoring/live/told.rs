@@ -172,7 +172,7 @@ mod tests {
                     r#"{"rows":[{"name":"a","state":"down"},{"name":"c","state":"up"}]}"#
                         .to_owned()
                 ),
-                ("members", r#"{"gone":["b"],"rows":[]}"#.to_owned()),
+                ("members", r#"{"rows":[],"gone":["b"]}"#.to_owned()),
             ]
         );
     }
