@@ -67,6 +67,7 @@ class Node:
             assert info["name"] == name, info
             self.client = info["client"]
             self.gossip = info["gossip"]
+            self.http = info.get("http")
         except BaseException:
             self.stop()
             raise
