@@ -79,10 +79,14 @@ export class Entry {
     }
     if (path !== this.path || entry === null) return;
     if (!anew && this.isEdited) {
-      this.tell("warn", "This entry has changed since you began to edit it. Save shows both.");
+      // That both are shown is more.
+      if (!this.meets) this.tell("warn", "This entry has changed since you began to edit it. Save shows both.");
       return;
     }
-    if (anew) put(this.note);
+    if (anew) {
+      put(this.note);
+      this.meets = false;
+    }
     this.take(entry);
   }
 
@@ -117,6 +121,7 @@ export class Entry {
   }
 
   tell(kind, ...what) {
+    this.meets = false;
     put(this.note, el("div", { class: `box ${kind}` }, ...what));
     const words = what.map((part) => (typeof part === "string" ? part : "")).join(" ").trim();
     if (words) this.say(words);
@@ -171,6 +176,7 @@ export class Entry {
       el("p", { class: "bar" },
         el("button", { type: "button", onclick: overwrite }, mine === null ? "Delete theirs, too" : "Overwrite theirs"),
         el("button", { type: "button", onclick: () => this.load(true) }, "Take theirs")));
+    this.meets = true;
     this.note.querySelector("button")?.focus();
   }
 }

@@ -50,6 +50,11 @@ impl Client {
         self.inner.into_charge(bytes)
     }
 
+    /// The session's settings, from now on.
+    pub(super) fn settings(&mut self, settings: &[u8]) {
+        self.inner.send(settings);
+    }
+
     /// Begins a request, whose replies [`Client::next`] gives. Returns its number.
     pub fn begin(&mut self, action: &str, fields: &Fields) -> u64 {
         self.seq += 1;
@@ -62,7 +67,18 @@ impl Client {
     /// # Errors
     /// [`Failure`].
     pub async fn next(&mut self) -> Result<Option<Message>, Failure> {
-        let Some(bytes) = self.inner.next().await else { return Ok(None) };
+        let bytes = self.inner.next().await;
+        Self::read(bytes)
+    }
+
+    /// The same without waiting: none if none is there.
+    pub(super) fn next_now(&mut self) -> Result<Option<Message>, Failure> {
+        let bytes = self.inner.next_now();
+        Self::read(bytes)
+    }
+
+    fn read(bytes: Option<Vec<u8>>) -> Result<Option<Message>, Failure> {
+        let Some(bytes) = bytes else { return Ok(None) };
         let message = Message::new(&bytes).map_err(|error| Failure {
             code: String::from("internal"),
             text: format!("the node's own reply cannot be read: {error}"),
@@ -80,6 +96,23 @@ impl Client {
     pub async fn call(&mut self, action: &str, fields: &Fields) -> Result<Message, Failure> {
         self.begin(action, fields);
         self.next().await?.ok_or_else(Failure::ended)
+    }
+
+    /// Ends a stream, if it has not ended, and skips what it has still said.
+    pub(super) async fn stop(&mut self, seq: u64) -> Result<(), Failure> {
+        let mut fields = Fields::new();
+        fields.u64("task", seq);
+        let stop = self.begin("stop", &fields);
+        loop {
+            let message = match self.next().await {
+                Ok(message) => message.ok_or_else(Failure::ended)?,
+                Err(failure) if failure.code == "denied" => continue,
+                Err(failure) => return Err(failure),
+            };
+            if message.u64("seq") == Some(stop) {
+                return Ok(());
+            }
+        }
     }
 
     /// A request that is answered by a stream, of which only its end matters. No other may be open.

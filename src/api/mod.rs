@@ -6,19 +6,31 @@
 //! | this one | what is at which path |
 //! | `client` | asking the node as a client does; errors |
 //! | `rights` | who asks, and whether that may be |
+//! | `place` | paths and parameters, as URLs have them |
+//! | `value` | one entry |
+//! | `trees` | children, trees, event streams, conflicts |
+//! | `lists` | the node's state, its network, the description of this API |
+//! | `entry` | how an entry is told |
 
 mod client;
+mod entry;
+mod lists;
+mod place;
 mod rights;
+mod trees;
+mod value;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use distkv_http::{Event, Reply, Request, StatusCode};
+use distkv_http::{Event, Method, Reply, Request, StatusCode};
 use futures::stream::BoxStream;
 
 pub use client::{Client, Failure};
+use place::Parameters;
 pub use rights::Token;
 
+use crate::model::path::Path;
 use crate::server::local_client::LocalClient;
 
 /// The node, as its API sees it.
@@ -53,16 +65,66 @@ impl Api {
     }
 
     async fn of_path(&self, request: Request) -> Result<Reply, Reply> {
-        match request.path.as_str() {
+        if let Some(segments) = request.path.strip_prefix("/v1/kv") {
+            let path = place::path(segments)?;
+            return self.of_entry(request, &path).await;
+        }
+        let parameters = Parameters::of(&request)?;
+        let action = match request.path.as_str() {
+            "/v1" | "/v1/" => {
+                parameters.end()?;
+                return Ok(lists::index());
+            }
+            "/v1/openapi.json" => {
+                parameters.end()?;
+                return Ok(lists::openapi());
+            }
             "/v1/live" => {
                 let client = self.enter(&request, false).await?;
                 let query = request.query.as_deref().unwrap_or_default();
-                Ok(Reply::events(self.host.live(query, client)?))
+                return Ok(Reply::events(self.host.live(query, client)?));
             }
+            "/v1/conflicts" => {
+                let client = self.enter(&request, false).await?;
+                return Ok(trees::conflicts(client, parameters).await?);
+            }
+            "/v1/status" => "status",
+            "/v1/members" => "members",
+            "/v1/shards" => "list_shards",
             _ => {
                 let text = "there is nothing at this path; /v1/ lists what there is";
-                Err(Reply::error(StatusCode::NOT_FOUND, "not_found", text))
+                return Err(Reply::error(StatusCode::NOT_FOUND, "not_found", text));
             }
+        };
+        let client = self.enter(&request, false).await?;
+        Ok(lists::reply(client, action, parameters).await?)
+    }
+
+    async fn of_entry(&self, request: Request, path: &Path) -> Result<Reply, Reply> {
+        let mut parameters = Parameters::of(&request)?;
+        let writes = matches!(request.method, Method::PUT | Method::DELETE);
+        let client = self.enter(&request, writes).await?;
+        if writes {
+            if request.method == Method::DELETE && parameters.flag("tree")? {
+                parameters.end()?;
+                return Ok(value::delete_tree(client, &request, path).await?);
+            }
+            return value::write(client, request, path, parameters).await;
         }
+        let asked = ["children", "tree", "watch"].map(|view| parameters.flag(view));
+        let [children, tree, watch] = asked;
+        Ok(match (children?, tree?, watch?) {
+            (false, false, false) => {
+                parameters.end()?;
+                value::get(client, &request, path).await?
+            }
+            (true, false, false) => trees::children(client, path, parameters).await?,
+            (false, true, false) => trees::tree(client, path, parameters).await?,
+            (false, false, true) => trees::watch(client, path, parameters).await?,
+            _ => {
+                let text = "ask for one of children, tree and watch";
+                return Err(Failure::bad_request(text).reply());
+            }
+        })
     }
 }

@@ -4,6 +4,8 @@
 //! reaches the port reads, as at the client port; but web browsers reach it, too, with whatever page they have loaded.
 //! So writes need a secret that no page knows, and no cookie can carry.
 
+use std::fmt;
+
 use distkv_http::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use distkv_http::{Reply, Request, StatusCode};
 use distkv_tls::ticket::{Login, Ticket};
@@ -18,10 +20,22 @@ const TICKET: &str = "distkv1.";
 const KEY: &str = "key";
 
 /// A secret that lets programs write at an open node.
-#[derive(Clone)]
-pub struct Token(pub(crate) Vec<u8>);
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(Vec<u8>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
 
 impl Token {
+    /// A token. What begins like a ticket never is one.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+
     /// Compares without telling by its time how much is equal.
     fn is(&self, other: &[u8]) -> bool {
         let differ = self.0.iter().zip(other).fold(0, |differ, (a, b)| differ | (a ^ b));

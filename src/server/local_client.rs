@@ -171,7 +171,11 @@ impl LocalClient {
         }
     }
 
-    /// The next message that is there.
+    /// The next message, if it is there already.
+    pub fn next_now(&mut self) -> Option<Vec<u8>> {
+        self.cut()
+    }
+
     fn cut(&mut self) -> Option<Vec<u8>> {
         let rest = self.safe.get(self.taken..).filter(|rest| !rest.is_empty())?;
         let length = Reader::new(rest).read_raw().map_or(rest.len(), <[u8]>::len);
@@ -278,6 +282,9 @@ impl LocalClient {
 
     async fn run_heavy(&mut self, job: HeavyJob) {
         self.publish().await;
+        if self.has_ended {
+            return;
+        }
         let shared = Arc::clone(&self.shared);
         let HeavyJob { seq, work, prelude, .. } = job;
         let _permit = match prelude {

@@ -66,6 +66,12 @@ pub struct Upload {
 }
 
 impl Upload {
+    /// Nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { incoming: None, long_bodies: Arc::new(Semaphore::new(0)) }
+    }
+
     /// All of it.
     ///
     /// # Errors

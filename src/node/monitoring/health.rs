@@ -57,7 +57,8 @@ pub(in crate::node) fn serve(
     let advertised = config.advertise.as_ref().map(|text| HostPort::parse(text, Some(0)));
     names.extend(advertised.and_then(Result::ok).map(|advertised| advertised.host));
     let node = Arc::downgrade(inner);
-    let api = Api { host: Arc::new(ApiHost(node.clone())), token: None };
+    let token = config.http.as_ref().and_then(|http| http.write_token.clone());
+    let api = Api { host: Arc::new(ApiHost(node.clone())), token };
     let source = Arc::new(Watched { node, api });
     let port = HttpPort::serve(listener, addr, names, source, Limits::default());
     inner.http.lock().replace(port);

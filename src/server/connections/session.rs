@@ -364,7 +364,9 @@ impl Session {
                 self.get_by_event(cx, seq, node, *tick, *chain)
             }
             Request::DeleteTree { path, chain } => self.delete_tree(cx, seq, path, *chain),
-            Request::GetTree { scope, empty } => self.get_tree(cx, seq, scope, *empty),
+            Request::GetTree { scope, empty, after } => {
+                self.get_tree(cx, seq, scope, *empty, after.as_ref())
+            }
             Request::Enum { path, with_data, empty } => {
                 self.enumerate(cx, seq, path, *with_data, *empty, out)
             }
