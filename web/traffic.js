@@ -62,8 +62,9 @@ class Chart {
     const most = numbers.reduce((a, b) => Math.max(a, b), 0);
     text(this.now, `${short(numbers[numbers.length - 1] ?? 0)} ${unit}`);
     text(this.most, `most ${short(most)}`);
-    const first = SECONDS - numbers.length;
-    this.line.setAttribute("points", numbers.map((n, i) => `${first + i},${(97 - (94 * n) / (most || 1)).toFixed(1)}`).join(" "));
+    // At first there is not much to show: then a minute fills the picture.
+    const span = Math.max(60, numbers.length), first = span - numbers.length;
+    this.line.setAttribute("points", numbers.map((n, i) => `${((first + i) * SECONDS) / span},${(97 - (94 * n) / (most || 1)).toFixed(1)}`).join(" "));
   }
 }
 

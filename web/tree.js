@@ -20,7 +20,7 @@ const AHEAD = 100;
 /** The children of one entry. */
 class Branch {
   constructor(path, parent = null) {
-    Object.assign(this, { path, parent, at: -1, blocks: new Map(), cursors: [null], counts: [], starts: [0], done: false, busy: new Set(), stale: new Set(), open: new Map(), error: "" });
+    Object.assign(this, { path, parent, at: -1, blocks: new Map(), cursors: [null], counts: [], starts: [0], done: false, busy: new Map(), stale: new Set(), open: new Map(), error: "" });
   }
 
   /** How many rows it has of its own; one more while there is more to come. */
@@ -158,9 +158,13 @@ export class Tree {
     return branch.parent ? this.number(branch.parent, branch.at) + 1 + number : number;
   }
 
-  async load(branch, block) {
-    if (branch.busy.has(block) || this.closed) return;
-    branch.busy.add(block);
+  /** Asks for children; whoever asks while they are on their way waits for the same. */
+  load(branch, block) {
+    if (!branch.busy.has(block) && !this.closed) branch.busy.set(block, this.fetch(branch, block));
+    return branch.busy.get(block);
+  }
+
+  async fetch(branch, block) {
     branch.stale.delete(block);
     const after = branch.cursors[block];
     const query = `?children&limit=${BLOCK}` + (after === null || after === undefined ? "" : `&after=${encodeURIComponent(after)}`);

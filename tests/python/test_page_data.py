@@ -46,6 +46,8 @@ def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
         expect(page.locator(".box.bad")).to_contain_text("token")
         log_in(page, token)
         expect(value).to_have_value('{"on":true,"level":1.0}')
+        # The page is as it was, with the same entry.
+        expect(page.get_by_role("row", name="lamp", selected=True)).to_be_visible()
         value.fill('{"on":true,"level":2.5}')
         page.get_by_role("button", name="Save").click()
         expect(page.locator(".box.good")).to_have_text("Saved.")

@@ -80,7 +80,7 @@ impl Rates {
         while self.kept.len() > LIVE_SECONDS_MAX {
             self.kept.pop_front();
         }
-        if self.seconds % HEAT_COLUMN_SECONDS == 0 {
+        if self.seconds.is_multiple_of(HEAT_COLUMN_SECONDS) {
             self.add_column(shards);
         }
     }
