@@ -65,7 +65,8 @@ impl Api {
     }
 
     async fn of_path(&self, request: Request) -> Result<Reply, Reply> {
-        if let Some(segments) = request.path.strip_prefix("/v1/kv") {
+        let segments = request.path.strip_prefix("/v1/kv");
+        if let Some(segments) = segments.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
             let path = place::path(segments)?;
             return self.of_entry(request, &path).await;
         }

@@ -134,7 +134,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::path::arbitrary;
 
     fn text(segments: &str) -> Result<String, String> {
         path(segments).map(|path| path.to_string()).map_err(|failure| failure.text)
@@ -191,17 +190,40 @@ mod tests {
         assert!(read(&many).is_err());
     }
 
+    /// Names that URLs, paths' texts or browsers could take for something else, and others.
+    fn names() -> impl Strategy<Value = String> {
+        prop_oneof!["[.:%/a1te' (),?#]{0,5}", "\\PC{0,8}"]
+    }
+
+    fn assert_is_found(element: Element<'_>) -> Result<(), TestCaseError> {
+        let name = segment(element);
+        let back = super::element(&name);
+        prop_assert!(back.is_ok(), "{:?}: {:?}", name, back);
+        let back = back.unwrap_or_else(|_| Path::root());
+        prop_assert_eq!(back.first(), Some(element), "{}", name);
+        // As a browser encodes it.
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let path = path(&format!("/{encoded}"));
+        prop_assert_eq!(path.ok(), Some(back), "{}", name);
+        Ok(())
+    }
+
     proptest! {
         #[test]
-        fn what_an_element_is_called_is_that_element(path in arbitrary::path()) {
-            for (index, element) in path.elements().enumerate() {
-                let name = segment(element);
-                let back = super::element(&name);
-                // Nil is one only at the front.
-                if index == 0 || !matches!(element, Element::Nil) {
-                    prop_assert_eq!(back.unwrap().first(), Some(element), "{}", name);
-                }
-            }
+        fn what_an_element_is_called_is_that_element(
+            name in names(),
+            number: i64,
+            float in -1e9..1e9_f64,
+            bytes in proptest::collection::vec(any::<u8>(), 0..9),
+            flag: bool,
+        ) {
+            assert_is_found(Element::Str(&name))?;
+            assert_is_found(Element::Float(float))?;
+            assert_is_found(Element::Bytes(&bytes))?;
+            assert_is_found(Element::Bool(flag))?;
+            assert_is_found(Element::Nil)?;
+            let number = Path::root().push(number).unwrap();
+            assert_is_found(number.first().unwrap())?;
         }
 
         #[test]

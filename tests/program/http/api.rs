@@ -371,7 +371,7 @@ fn a_watch_tells_what_is_there_and_what_happens() {
 }
 
 #[test]
-fn one_who_reads_slowly_costs_little_and_gets_the_newest() {
+fn one_who_reads_slowly_costs_little_and_gets_the_newest_or_is_cut_off() {
     let open = Open::start(&["--max-client-memory", "32MiB"]);
     let mut events = ask(open.http(), "GET", "/v1/kv/a?watch").events();
     let mut client = open.node.connect();

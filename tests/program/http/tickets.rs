@@ -123,7 +123,7 @@ fn a_user_gets_what_the_access_list_allows_and_hears_of_nothing_else() {
         client.set(path, Value::from(1));
     }
     for (pattern, letters) in
-        [("a", "rxe"), ("a.open", "rwcdxe"), ("a.open.#", "rwcdxen"), ("a.new", "c")]
+        [("a", "rxen"), ("a.open", "rwcdxe"), ("a.open.#", "rwcdxen"), ("a.new", "c")]
     {
         secured.admin(&["acl", "set", "some", pattern, letters]);
     }
