@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn parameters_are_known_and_there_once() {
-        let read = |query| Parameters::read(query).map_err(|failure| failure.text);
+        let read = |query: &str| Parameters::read(query).map_err(|failure| failure.text);
         let mut some = read("children&limit=5&after=%3A1").unwrap();
         assert_eq!(some.flag("children"), Ok(true));
         assert_eq!(some.flag("tree"), Ok(false));
