@@ -78,7 +78,7 @@ pub(super) async fn write(
     let (action, internal) = if request.method == Method::DELETE {
         ("delete_value", "delete_internal")
     } else {
-        let is_msgpack = request.headers.get(CONTENT_TYPE).is_some_and(|kind| is_msgpack(kind));
+        let is_msgpack = request.headers.get(CONTENT_TYPE).is_some_and(is_msgpack);
         let body = std::mem::replace(&mut request.upload, distkv_http::Upload::none());
         let value = sent_value(&body.read().await?, is_msgpack)?;
         fields.raw("value", value.as_bytes());

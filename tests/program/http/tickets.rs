@@ -196,6 +196,41 @@ fn a_user_gets_what_the_access_list_allows_and_hears_of_nothing_else() {
 }
 
 #[test]
+fn conflicts_are_told_to_those_who_may_read_there() {
+    // A state that did not know of the secured node's changes, nor they of it.
+    let other = NodeProcess::run("other");
+    let secured = Secured::start();
+    for path in [["a", "closed"], ["a", "open"]] {
+        other.connect().set(&path, Value::from("theirs"));
+        secured.client().set(&path, Value::from("ours"));
+    }
+    let file = secured.folder.path().join("other.dkv");
+    let file = file.to_str().unwrap();
+    command(&["snapshot", "save", "--to", file, "--connect", &other.client.to_string()]);
+    for (pattern, letters) in [("a", "x"), ("a.open", "r")] {
+        secured.admin(&["acl", "set", "some", pattern, letters]);
+    }
+    let joe = secured.user("joe", &["--acl", "some"]);
+    let all = secured.user("all", &["--acl", "*"]);
+    let mut events = secured.ask(&joe, "GET", "/v1/kv/a?watch&conflicts=only").events();
+    secured.admin(&["snapshot", "restore", file, "--any-network"]);
+    let told = events.expect("conflict");
+    assert_eq!(told["path"], "a.open", "the other one comes first, and is not told");
+    let values = [&told["winner"]["value"], &told["loser"]["value"]];
+    assert!(values.contains(&&json!("theirs")) && values.contains(&&json!("ours")), "{told}");
+    assert!(told["winner"]["etag"].is_string() && told["loser"]["chain"].is_array(), "{told}");
+    let paths = |ticket: &str, target: &str| -> Vec<String> {
+        let lines = secured.get(ticket, target).lines();
+        lines.iter().map(|line| line["path"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(paths(&joe, "/v1/conflicts"), ["a.open"]);
+    assert_eq!(paths(&all, "/v1/conflicts"), ["a.closed", "a.open"]);
+    assert_eq!(paths(&all, "/v1/conflicts?limit=1"), ["a.open"]);
+    assert_eq!(paths(&all, "/v1/conflicts?path=a.closed"), ["a.closed"]);
+    assert_eq!(paths(&all, "/v1/conflicts?since=2"), [""; 0]);
+}
+
+#[test]
 fn who_is_removed_is_out_in_the_middle_of_a_stream_and_guesses_are_slowed_down() {
     let secured = Secured::start();
     let ticket = secured.user("joe", &["--acl", "*"]);
