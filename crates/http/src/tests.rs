@@ -376,3 +376,19 @@ fn a_port_that_is_closed_is_free_and_its_connections_end() {
     assert_eq!(rest(&socket), "");
     std::net::TcpListener::bind(address).unwrap();
 }
+
+#[test]
+fn browsers_get_the_page_and_others_what_can_be_read_without_one() {
+    let port = open();
+    let page = answer(
+        &port,
+        "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html,*/*;q=0.8\r\nConnection: close\r\n\r\n",
+    );
+    assert!(status(&page) == "200" && page.contains("content-type: text/html"), "{page}");
+    assert!(page.contains("require-trusted-types-for 'script'"), "{page}");
+    assert_eq!(page.matches("content-security-policy: ").count(), 1, "{page}");
+    let list = get(&port, "/");
+    assert!(list.contains("content-type: text/plain") && list.contains("/metrics"), "{list}");
+    assert_eq!(status(&get(&port, "/web/app.js")), "200");
+    assert_eq!(status(&get(&port, "/web/none.js")), "404");
+}
