@@ -9,7 +9,7 @@ use distkv_tls::Ca;
 pub use distkv_durable::SyncPolicy;
 
 pub use super::security::{KeyConfig, KeyStore};
-use crate::api::Token;
+pub use crate::api::Token;
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
 pub use crate::model::host_port::CLIENT_PORT;

@@ -5,9 +5,9 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use crate::api::Token;
 use crate::cli::error::CliError;
 use crate::cli::files::cannot;
+use crate::node::config::Token;
 use crate::rt;
 
 /// Random bytes of a token that is made; it has twice as many hexadecimal digits.
