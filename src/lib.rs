@@ -15,9 +15,10 @@
 //! | [`storage`] | no | snapshots and event logs on disk, and what they give back at a start |
 //! | [`durable`](distkv_durable) | yes | what a data directory's node starts with, and who writes its log |
 //! | [`metrics`](distkv_metrics) | yes | the table of metrics, and their text |
-//! | [`http`](distkv_http) | no | the HTTP port: metrics and health |
+//! | [`http`](distkv_http) | no | the HTTP port |
 //! | [`secure`] | yes | the cluster key, key files, sealed links and datagrams |
 //! | [`server`] | no | client connections |
+//! | [`api`] | no | the HTTP API, by clients in the same process |
 //! | [`node`] | no | owns the engine; timers, peer links, configuration, shutdown |
 //! | [`client`] | no | the client library |
 //! | [`cli`] | no | the command line |
@@ -32,6 +33,7 @@ pub use distkv_runtime as rt;
 pub use distkv_secure as secure;
 pub use distkv_storage as storage;
 
+pub mod api;
 pub mod cli;
 pub mod node;
 pub mod server;

@@ -9,6 +9,7 @@ use distkv_tls::Ca;
 pub use distkv_durable::SyncPolicy;
 
 pub use super::security::{KeyConfig, KeyStore};
+pub use crate::api::Token;
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
 pub use crate::model::host_port::CLIENT_PORT;
@@ -119,7 +120,7 @@ pub struct Config {
     pub http: Option<HttpConfig>,
 }
 
-/// The port for metrics and health.
+/// The HTTP port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HttpConfig {
     /// `host:port`; port 0 takes a free one.
@@ -127,6 +128,8 @@ pub struct HttpConfig {
     /// Hosts that requests may name, besides `localhost`, the address that they came in at, and the node's
     /// advertised host.
     pub names: Vec<String>,
+    /// Lets programs change data by HTTP where clients need not log in; none: nobody does.
+    pub write_token: Option<Token>,
 }
 
 /// How the client port uses TLS.

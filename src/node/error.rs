@@ -73,8 +73,8 @@ pub enum NodeError {
     },
     /// An HTTP port that other machines reach, and nothing that says that this is wanted.
     #[error(
-        "the http port {addr} is open to other machines, and everybody who reaches it could read the node's \
-         metrics; choose one on loopback, or say --insecure where nobody else is in the network"
+        "the http port {addr} is open to other machines, and everybody who reaches it could read all data \
+         and metrics; choose one on loopback, or say --insecure where nobody else is in the network"
     )]
     HttpUnprotected {
         /// Where.
@@ -83,8 +83,8 @@ pub enum NodeError {
     /// An HTTP port of a secured node that other machines reach.
     #[error(
         "the http port {addr} is open to other machines; a node with --key serves HTTP on loopback only, \
-         because HTTP has no login yet. Take one on 127.0.0.1, and let a proxy that asks for a login stand \
-         before it"
+         because it is plain text, and so would tickets be. Take one on 127.0.0.1, and let a proxy with TLS \
+         stand before it, or a tunnel (ssh -L)"
     )]
     HttpSecured {
         /// Where.

@@ -66,7 +66,17 @@ pub(super) async fn report(links: Arc<Links>) {
                     Report::GroupChanged { config } => {
                         links.observed.note_group(config.members().iter().map(|m| m.name.clone()));
                     }
+                    Report::CatchUpDone { entries, .. } => {
+                        links.observed.live.note_caught_up(*entries);
+                    }
+                    Report::ResyncDone { entries, lasted_ms } => {
+                        let conflicts = links.hub.read(|e| e.counters().conflicts);
+                        links.observed.live.note_healed(*entries, *lasted_ms, conflicts);
+                    }
                     _ => {}
+                }
+                if let Some((kind, text)) = for_pages(report) {
+                    links.observed.live.note(kind, text);
                 }
                 log(&links.hub, report, &table);
             }
@@ -156,6 +166,45 @@ fn log(hub: &Hub, report: &Report, table: &NodeTable) {
             );
         }
     }
+}
+
+/// A report for pages, if it is one: its kind, and a line without paths or values.
+fn for_pages(report: &Report) -> Option<(&'static str, String)> {
+    Some(match report {
+        // Conflicts are many, and have a view of their own; progress is shown while there is some.
+        Report::Conflict(_)
+        | Report::ResyncProgress { .. }
+        | Report::ResyncDone { .. }
+        | Report::Purged { .. } => return None,
+        Report::CatchUpStarted { peer, missing } => {
+            ("catch-up", format!("asked {peer} for {missing} changes that are missing here"))
+        }
+        Report::CatchUpDone { peer, entries } => {
+            ("catch-up", format!("{entries} entries came from {peer}"))
+        }
+        Report::CatchUpFailed { peer, .. } => {
+            ("catch-up", format!("{peer} did not answer in full; asking again"))
+        }
+        Report::HousekeepersChanged { list } => {
+            ("keepers", format!("the housekeepers are {}", names(list)))
+        }
+        Report::ResyncStarted { ours, theirs } => {
+            ("met", format!("two sides of a split have met: {} and {}", names(ours), names(theirs)))
+        }
+        Report::GroupChanged { config } => {
+            let count = config.members().len();
+            ("group", format!("the Delete group has {count} members now"))
+        }
+        Report::ContentsDiffer { peer } => {
+            ("contents", format!("{peer} holds other entries for the same changes"))
+        }
+        Report::ContentsMended { peer, .. } => {
+            ("contents", format!("an entry was repaired from {peer}"))
+        }
+        Report::Renewed { .. } => {
+            ("renewed", String::from("somebody else used this node's identity; it has a new one"))
+        }
+    })
 }
 
 fn names(list: &[NodeName]) -> String {

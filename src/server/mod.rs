@@ -7,6 +7,7 @@
 //! | [`info`] | what the port must know about the rest of the node |
 //! | `connections` | accepting connections, moving their bytes, and the session of each |
 //! | `command` | what the actions do, one file per family |
+//! | [`local_client`] | a client in the same process, which HTTP asks through |
 //! | `stream` | streams: turns, flow control, walks over snapshots |
 //! | `snapshot_upload` | a snapshot that a client uploads |
 //! | `cluster` | what clients and operators are told of the network: nodes, shards, what blocks purging |
@@ -18,11 +19,12 @@ mod command;
 pub mod config;
 mod connections;
 pub mod info;
+pub mod local_client;
 mod snapshot_upload;
 mod stream;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -48,6 +50,7 @@ use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};
 use access::logins::Logins;
 use access::{Access, Identity, PolicyData};
+use local_client::LocalClient;
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
 
@@ -330,6 +333,14 @@ impl Server {
         *self.shared.assumed.lock() = Some(identity);
     }
 
+    /// A client in the same process, which has come from this address. It takes the place of no other.
+    ///
+    /// # Errors
+    /// The node stops, has no memory for it, or too many clients must log in already.
+    pub(crate) fn local_client(&self, address: IpAddr) -> Result<LocalClient, ClientError> {
+        LocalClient::open(Arc::clone(&self.shared), address)
+    }
+
     /// What the port has counted, for metrics.
     pub(crate) fn counts(&self) -> ClientCounts {
         let shared = &self.shared;
@@ -340,6 +351,17 @@ impl Server {
             refused: count(&shared.refused),
             requests: shared.requests.iter().map(|counter| count(counter)).sum(),
         }
+    }
+
+    /// What the port knows about the rest of the node.
+    pub(crate) fn info(&self) -> &dyn NodeInfo {
+        &*self.shared.info
+    }
+
+    /// How many requests there were for each virtual shard since the start.
+    pub(crate) fn shard_uses(&self) -> Vec<u64> {
+        let of = |shard| self.shared.shards.usage(shard).map_or(0, |used| used.reads + used.writes);
+        (0..crate::model::shard::SHARD_COUNT).map(of).collect()
     }
 
     /// How many clients are connected.

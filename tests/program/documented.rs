@@ -1,4 +1,4 @@
-//! Every command of README, of docs/security.md and of the examples in each `--help` is run as it is printed, on hosts that
+//! Every command of README, docs/security.md, docs/http-api.md and of the examples in each `--help` is run as it is printed, on hosts that
 //! have the names and addresses that are printed there (network namespaces, see [`hosts`]): what a
 //! newcomer types works, and says what the text around it promises. A command that no test runs fails
 //! [`every_printed_command_is_run`].
@@ -27,6 +27,7 @@ mod bench;
 mod cluster;
 mod demo;
 mod files;
+mod http;
 mod keys;
 mod operate;
 mod security;
@@ -39,12 +40,13 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 11] = [
+const SCENES: [&[Row]; 12] = [
     access::ROWS,
     cluster::ROWS,
     demo::ROWS,
     files::README,
     files::HELP,
+    http::ROWS,
     keys::ROWS,
     operate::ROWS,
     starts::ROWS,
@@ -146,6 +148,12 @@ fn the_guide_to_security_does_what_it_says() {
 fn metrics_and_health_are_told_as_readme_says() {
     let name = test_name!("metrics_and_health_are_told_as_readme_says");
     inside_own_network(name, || play(operate::ROWS));
+}
+
+#[test]
+fn the_http_api_does_what_its_page_says() {
+    let name = test_name!("the_http_api_does_what_its_page_says");
+    inside_own_network(name, || play(http::ROWS));
 }
 
 #[test]

@@ -20,6 +20,7 @@ from moat.util import Path
 import nodes
 import raw
 
+pytest_plugins = ["page_browser"]
 _counter = itertools.count(1)
 
 

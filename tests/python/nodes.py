@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import raw
 
@@ -43,13 +43,13 @@ def binary() -> str:
 class Node:
     """One running node. Its addresses are known as soon as the object is there."""
 
-    def __init__(self, *args: str, name: str, client: Optional[str] = None):
-        """`client`: its address, to be chosen before; then the node need not be ready."""
+    def __init__(self, *args: str, name: str, client: Optional[str] = None, prefix: Sequence[str] = ()):
+        """`client`: its address, to be chosen before; then the node need not be ready. `prefix`: what starts it."""
         self.name = name
         if client:
             args = (*args, "--client", client)
         self._log = tempfile.TemporaryFile()  # pylint: disable=consider-using-with
-        command = [binary(), *args, "--name", name, "--json"]
+        command = [*prefix, binary(), *args, "--name", name, "--json"]
         for option in ("--client", "--gossip"):
             if option not in args:
                 command += [option, "127.0.0.1:0"]
@@ -67,6 +67,7 @@ class Node:
             assert info["name"] == name, info
             self.client = info["client"]
             self.gossip = info["gossip"]
+            self.http = info.get("http")
         except BaseException:
             self.stop()
             raise

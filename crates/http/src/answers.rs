@@ -4,30 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_lock::Semaphore;
-use bytes::Bytes;
 use distkv_metrics::{Format, Name, text};
-use http_body_util::Full;
 use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
-    HeaderValue, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue,
+    VARY, X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
-use serde_json::json;
 
 use crate::gate::Refusal;
-use crate::slots::Slots;
-use crate::{Check, Source, rt};
+use crate::message::{Content, Outgoing, Reply, Request};
+use crate::slots::{Busy, Slots};
+use crate::{Check, Source, page, rt};
 
-/// What is at `/`.
+/// What is at `/`, besides the page.
 const INDEX: &str = "\
 /metrics       numbers for Prometheus
 /livez         whether the process works: if not, start it again
 /readyz        whether the node serves clients
 /readyz?write  whether clients can change data
+/v1/           the data, and what the node knows of its network, as JSON
 ";
 const TEXT: &str = "text/plain; charset=utf-8";
-const JSON: &str = "application/json";
 
 /// Requests by the class of their answer.
 #[derive(Default)]
@@ -41,21 +38,25 @@ pub(crate) struct Counts {
 pub(crate) struct Answers {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) scrapes: Semaphore,
+    /// Places for answers in parts.
+    pub(crate) streams: Arc<Semaphore>,
     pub(crate) counts: Counts,
     pub(crate) slots: Arc<Slots>,
 }
 
 impl Answers {
-    /// The answer to a request, or why it is refused.
+    /// The answer to a request, or why it is refused. `busy`: its connection is not to be closed for another one.
     pub(crate) async fn answer(
         &self,
-        head: &Parts,
+        request: Request,
         refusal: Option<Refusal>,
-    ) -> Response<Full<Bytes>> {
-        let response = match refusal {
+        busy: Busy,
+    ) -> Response<Outgoing> {
+        let reply = match refusal {
             Some(refusal) => refused(&refusal),
-            None => self.of_path(head).await,
+            None => self.of_path(request).await,
         };
+        let response = self.response(reply, busy);
         let count = match response.status().as_u16() {
             0..400 => &self.counts.ok,
             400..500 => &self.counts.refused,
@@ -65,11 +66,12 @@ impl Answers {
         response
     }
 
-    async fn of_path(&self, head: &Parts) -> Response<Full<Bytes>> {
-        let query = head.uri.query().unwrap_or_default();
-        match (head.uri.path(), query) {
-            ("/", _) => response(StatusCode::OK, TEXT, INDEX),
-            ("/metrics", _) => self.metrics(head).await,
+    async fn of_path(&self, request: Request) -> Reply {
+        let query = request.query.as_deref().unwrap_or_default();
+        match (request.path.as_str(), query) {
+            // Whoever does not say that a page is wanted gets what can be read without a browser.
+            ("/", _) if !wants_page(&request) => Reply::new(StatusCode::OK, TEXT, INDEX),
+            ("/metrics", _) => self.metrics(&request).await,
             ("/livez", _) => health(&self.source.live()),
             ("/readyz", "") => health(&self.source.ready()),
             ("/readyz", "write") => {
@@ -77,16 +79,62 @@ impl Answers {
                 checks.extend(self.source.writable());
                 health(&checks)
             }
-            ("/readyz", _) => {
-                error(StatusCode::BAD_REQUEST, "bad_request", "/readyz takes nothing but ?write")
+            ("/readyz", _) => Reply::error(
+                StatusCode::BAD_REQUEST,
+                "bad_request",
+                "/readyz takes nothing but ?write",
+            ),
+            (path, _) if path == "/v1" || path.starts_with("/v1/") => {
+                self.source.api(request).await
             }
-            _ => error(StatusCode::NOT_FOUND, "not_found", "there is no such page; / lists all"),
+            (path, _) => match page::file(path) {
+                Some(reply) => reply,
+                None => {
+                    let text = "there is no such page; / and /v1/ list what there is";
+                    Reply::error(StatusCode::NOT_FOUND, "not_found", text)
+                }
+            },
         }
     }
 
-    async fn metrics(&self, head: &Parts) -> Response<Full<Bytes>> {
-        let accept: Vec<&str> =
-            head.headers.get_all(ACCEPT).iter().filter_map(|field| field.to_str().ok()).collect();
+    /// As it goes out. An answer in parts needs a place of its own.
+    fn response(&self, reply: Reply, busy: Busy) -> Response<Outgoing> {
+        let Reply { status, fields, content } = reply;
+        let (status, fields, body) = match content {
+            Content::Parts(parts) => match self.streams.try_acquire_arc() {
+                Some(place) => (status, fields, Outgoing::parts(parts, (busy, place))),
+                None => {
+                    let text = "this node sends as many streams by HTTP as it does at once; try again later";
+                    let refused = Reply::error(StatusCode::TOO_MANY_REQUESTS, "too_many", text);
+                    (refused.status, refused.fields, Outgoing::whole(refused.content))
+                }
+            },
+            content => (status, fields, Outgoing::whole(content)),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        // No browser is to keep it, guess what it is, or show it inside of another page.
+        let of_all: [(HeaderName, &'static str); 3] = [
+            (CACHE_CONTROL, "no-store"),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        ];
+        for (name, value) in of_all {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        for (name, value) in fields {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+
+    async fn metrics(&self, request: &Request) -> Reply {
+        let accept: Vec<&str> = request
+            .headers
+            .get_all(ACCEPT)
+            .iter()
+            .filter_map(|field| field.to_str().ok())
+            .collect();
         let format = Format::accepted(&accept.join(","));
         let _turn = self.scrapes.acquire().await;
         let source = Arc::clone(&self.source);
@@ -97,58 +145,40 @@ impl Answers {
         numbers.set(Name::HttpRequests, &["refused"], count(&self.counts.refused));
         numbers.set(Name::HttpRequests, &["failed"], count(&self.counts.failed));
         match text(numbers, format) {
-            Ok(text) => {
-                let mut response = response(StatusCode::OK, format.content_type(), text);
-                response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
-                response
+            Ok(text) => Reply::new(StatusCode::OK, format.content_type(), text)
+                .with(VARY, HeaderValue::from_static("Accept")),
+            Err(_) => {
+                let why = "no metrics were written";
+                Reply::error(StatusCode::INTERNAL_SERVER_ERROR, "broken", why)
             }
-            Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "broken", "no metrics were written"),
         }
     }
 }
 
+/// Whether it is a browser that asks.
+fn wants_page(request: &Request) -> bool {
+    let accepted = request.headers.get_all(ACCEPT).iter().filter_map(|field| field.to_str().ok());
+    accepted.into_iter().any(|accepted| accepted.contains("text/html"))
+}
+
 /// 200 if nothing is wrong, else 503; a line for each check.
-fn health(checks: &[Check]) -> Response<Full<Bytes>> {
+fn health(checks: &[Check]) -> Reply {
     let is_fine = checks.iter().all(|check| check.fault.is_none());
     let status = if is_fine { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let line = |check: &Check| match &check.fault {
         None => format!("{}: ok\n", check.what),
         Some(fault) => format!("{}: {}\n", check.what, fault.replace(['\n', '\r'], " ")),
     };
-    response(status, TEXT, checks.iter().map(line).collect::<String>())
+    Reply::new(status, TEXT, checks.iter().map(line).collect::<String>())
 }
 
-fn refused(refusal: &Refusal) -> Response<Full<Bytes>> {
-    let mut response = error(refusal.status, refusal.code, &refusal.text);
+fn refused(refusal: &Refusal) -> Reply {
+    let mut reply = Reply::error(refusal.status, refusal.code, &refusal.text);
     if refusal.status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        reply = reply.with(ALLOW, HeaderValue::from_static(refusal.allow));
     }
     if refusal.closes {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        reply = reply.with(CONNECTION, HeaderValue::from_static("close"));
     }
-    response
-}
-
-fn error(status: StatusCode, code: &str, text: &str) -> Response<Full<Bytes>> {
-    response(status, JSON, format!("{}\n", json!({"code": code, "error": text})))
-}
-
-fn response(
-    status: StatusCode,
-    kind: &'static str,
-    body: impl Into<Bytes>,
-) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    // No browser is to keep it, guess what it is, or show it inside of another page.
-    let fields: [(HeaderName, &'static str); 4] = [
-        (CONTENT_TYPE, kind),
-        (CACHE_CONTROL, "no-store"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
-    ];
-    for (name, value) in fields {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    response
+    reply
 }

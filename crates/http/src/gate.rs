@@ -17,11 +17,13 @@ pub(crate) struct Refusal {
     pub(crate) text: String,
     /// What follows on the connection cannot be trusted.
     pub(crate) closes: bool,
+    /// Of a method that is not taken: those that are.
+    pub(crate) allow: &'static str,
 }
 
 impl Refusal {
     fn of(status: StatusCode, code: &'static str, text: impl Into<String>) -> Self {
-        Self { status, code, text: text.into(), closes: true }
+        Self { status, code, text: text.into(), closes: true, allow: "GET, HEAD" }
     }
 }
 
@@ -59,7 +61,8 @@ pub(crate) fn look(head: &Parts, came_in_at: IpAddr, hosts: &Hosts) -> Result<()
     if head.uri.authority().is_some() || !head.uri.path().starts_with('/') {
         return bad("the request's target must be a path, like /metrics");
     }
-    check_body(&head.headers)?;
+    let writes = is_entry(head.uri.path());
+    check_body(&head.headers, writes && head.method == Method::PUT)?;
     let mut named = head.headers.get_all(HOST).iter();
     let (Some(host), None) = (named.next(), named.next()) else {
         return bad("a request must have one Host field");
@@ -74,16 +77,24 @@ pub(crate) fn look(head: &Parts, came_in_at: IpAddr, hosts: &Hosts) -> Result<()
         );
         return Err(Refusal::of(StatusCode::MISDIRECTED_REQUEST, "host", text));
     }
-    if !matches!(head.method, Method::GET | Method::HEAD) {
-        let text = "only GET and HEAD are taken";
+    let allow = if writes { "GET, HEAD, PUT, DELETE" } else { "GET, HEAD" };
+    let is_write = matches!(head.method, Method::PUT | Method::DELETE);
+    if !(matches!(head.method, Method::GET | Method::HEAD) || (writes && is_write)) {
+        let text = format!("only {allow} are taken here");
         let refusal = Refusal::of(StatusCode::METHOD_NOT_ALLOWED, "method", text);
-        return Err(Refusal { closes: false, ..refusal });
+        return Err(Refusal { closes: false, allow, ..refusal });
     }
     Ok(())
 }
 
-/// No request here has a body. One that has, or says two things of its length, may hide another request.
-fn check_body(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Whether a path is that of an entry, which can be written.
+fn is_entry(path: &str) -> bool {
+    path.strip_prefix("/v1/kv").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Only a request that writes has a body. Another one that has, or one that says two things of its length, may hide
+/// another request.
+fn check_body(headers: &HeaderMap, takes_body: bool) -> Result<(), Refusal> {
     let bad = |status, text: &str| Err(Refusal::of(status, "bad_request", text));
     if headers.contains_key(TRANSFER_ENCODING) {
         return bad(StatusCode::BAD_REQUEST, "Transfer-Encoding is not taken");
@@ -92,7 +103,8 @@ fn check_body(headers: &HeaderMap) -> Result<(), Refusal> {
     match (lengths.next(), lengths.next()) {
         (None, _) => Ok(()),
         (Some(length), None) if length.as_bytes() == b"0" => Ok(()),
-        (Some(_), None) => bad(StatusCode::PAYLOAD_TOO_LARGE, "no request here has a body"),
+        (Some(_), None) if takes_body => Ok(()),
+        (Some(_), None) => bad(StatusCode::PAYLOAD_TOO_LARGE, "this request has no body"),
         (Some(_), Some(_)) => bad(StatusCode::BAD_REQUEST, "Content-Length is there twice"),
     }
 }
@@ -161,6 +173,13 @@ mod tests {
         assert_eq!(status(twice), 400);
         assert_eq!(status(|r| local(r).method("POST")), 405);
         assert_eq!(status(|r| local(r).method("HEAD")), 200);
+        let entry = |r| local(r).uri("/v1/kv/a");
+        assert_eq!(status(|r| entry(r).method("PUT").header("content-length", "5")), 200);
+        assert_eq!(status(|r| entry(r).method("DELETE").header("content-length", "5")), 413);
+        assert_eq!(status(|r| entry(r).header("content-length", "5")), 413);
+        assert_eq!(status(|r| entry(r).method("PUT").header("transfer-encoding", "chunked")), 400);
+        assert_eq!(status(|r| entry(r).method("PATCH")), 405);
+        assert_eq!(status(|r| local(r).uri("/v1/kvs").method("PUT")), 405);
         assert_eq!(status(|r| local(r).version(Version::HTTP_2)), 400);
     }
 }

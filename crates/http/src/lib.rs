@@ -1,11 +1,13 @@
-//! The HTTP port of a node: metrics and health, for programs that watch over it. Nothing here can change
-//! anything, and no answer holds a path or a value.
+//! The HTTP port of a node: metrics and health, for programs that watch over it, a page, and the way to what the rest
+//! of the node answers at `/v1/` ([`Source::api`]).
 //!
 //! | module | what |
 //! |---|---|
 //! | this one | the port: opening, accepting, closing |
 //! | `gate` | which requests are refused whatever they ask for |
 //! | `answers` | what each path answers |
+//! | `message` | requests and replies as the rest of the node sees them; bodies, events |
+//! | `page` | the page's files |
 //! | `slots` | how many connections there may be, and which goes when there are too many |
 //! | `wires` | a connection and timers as `hyper` wants them |
 //!
@@ -16,6 +18,8 @@ use distkv_runtime as rt;
 
 mod answers;
 mod gate;
+mod message;
+mod page;
 mod slots;
 mod wires;
 
@@ -26,19 +30,29 @@ use std::time::Duration;
 
 use async_lock::Semaphore;
 use distkv_metrics::Numbers;
+use futures::future::{BoxFuture, FutureExt as _};
+pub use hyper::header;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+pub use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
 
 use crate::rt::{Task, TcpListener, TcpStream};
 use answers::{Answers, Counts};
 use gate::Hosts;
+use message::HTTP_LONG_BODIES_MAX;
+pub use message::{
+    Charge, Content, EVENT_STREAM, Event, HTTP_BODY_BYTES_MAX, JSON, JSON_LINES, Reply, Request,
+    Upload,
+};
 use slots::{Slot, Slots};
 use wires::{Timers, Wire};
 
 /// Most HTTP connections at once. They never take a client's place. When one more comes, the one that has
 /// waited longest without a request is closed.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
+/// Most answers in parts at once, of these connections: event streams, and whole trees.
+pub const HTTP_STREAMS_MAX: usize = 32;
 /// Longest head of a request, bytes, with its first line.
 const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 /// Most header fields of a request.
@@ -66,6 +80,12 @@ pub trait Source: Send + Sync + 'static {
 
     /// Whether clients can change data, as far as [`Source::ready`] does not say. Quick.
     fn writable(&self) -> Vec<Check>;
+
+    /// Answers a request for what is at `/v1` and below. Dropped if its client goes.
+    fn api(&self, _request: Request) -> BoxFuture<'static, Reply> {
+        let text = "there is nothing below /v1/";
+        std::future::ready(Reply::error(StatusCode::NOT_FOUND, "not_found", text)).boxed()
+    }
 }
 
 /// One thing that was looked at.
@@ -90,6 +110,8 @@ impl Check {
 pub struct Limits {
     /// Most connections at once; at least 1.
     pub connections: usize,
+    /// Most of them that get an answer in parts.
+    pub streams: usize,
     /// How long a head may take.
     pub head: Duration,
     /// How long a client may take nothing of an answer.
@@ -98,7 +120,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: HTTP_CONNECTIONS_MAX, head: HEAD_TIMEOUT, write: WRITE_TIMEOUT }
+        Self {
+            connections: HTTP_CONNECTIONS_MAX,
+            streams: HTTP_STREAMS_MAX,
+            head: HEAD_TIMEOUT,
+            write: WRITE_TIMEOUT,
+        }
     }
 }
 
@@ -126,9 +153,11 @@ impl HttpPort {
             answers: Answers {
                 source,
                 scrapes: Semaphore::new(SCRAPES_AT_ONCE),
+                streams: Arc::new(Semaphore::new(limits.streams)),
                 counts: Counts::default(),
                 slots: Arc::clone(&slots),
             },
+            long_bodies: Arc::new(Semaphore::new(HTTP_LONG_BODIES_MAX)),
             limits,
         });
         let accepting = rt::spawn(accept(listener, port, Arc::clone(&slots)));
@@ -174,6 +203,7 @@ impl Drop for HttpPort {
 struct Port {
     hosts: Hosts,
     answers: Answers,
+    long_bodies: Arc<Semaphore>,
     limits: Limits,
 }
 
@@ -199,15 +229,29 @@ async fn accept(listener: TcpListener, port: Arc<Port>, slots: Arc<Slots>) {
 
 /// Answers the requests of one connection until it ends.
 async fn serve(stream: TcpStream, slot: Slot, port: Arc<Port>) {
-    let Ok(local) = stream.local_addr() else { return };
-    let (slot, came_in_at): (&Slot, IpAddr) = (&slot, local.ip().to_canonical());
+    let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else { return };
+    let (slot, came_in_at): (_, IpAddr) = (&Arc::new(slot), local.ip().to_canonical());
     let port = &port;
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| async move {
-        // No request has a body that is wanted; what there is of one is never read.
-        let (head, _) = request.into_parts();
-        let _busy = slot.busy();
+        let busy = slot.busy();
+        let (head, incoming) = request.into_parts();
         let refusal = gate::look(&head, came_in_at, &port.hosts).err();
-        Ok::<_, Infallible>(port.answers.answer(&head, refusal).await)
+        // A body that is not wanted is never read.
+        let takes_body = refusal.is_none() && head.method == Method::PUT;
+        let upload = Upload {
+            incoming: takes_body.then_some(incoming),
+            long_bodies: Arc::clone(&port.long_bodies),
+        };
+        let request = Request {
+            method: head.method,
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().map(str::to_owned),
+            headers: head.headers,
+            peer,
+            came_in_at,
+            upload,
+        };
+        Ok::<_, Infallible>(port.answers.answer(request, refusal, busy).await)
     });
     let connection = http1::Builder::new()
         .timer(Timers)

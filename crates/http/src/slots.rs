@@ -101,9 +101,9 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// A request is being answered for as long as this lives.
-    pub(crate) fn busy(&self) -> Busy<'_> {
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
         self.slots.set_waiting(self.number, false);
-        Busy(self)
+        Busy(Arc::clone(self))
     }
 }
 
@@ -116,9 +116,9 @@ impl Drop for Slot {
 }
 
 /// See [`Slot::busy`].
-pub(crate) struct Busy<'s>(&'s Slot);
+pub(crate) struct Busy(Arc<Slot>);
 
-impl Drop for Busy<'_> {
+impl Drop for Busy {
     fn drop(&mut self) {
         self.0.slots.set_waiting(self.0.number, true);
     }

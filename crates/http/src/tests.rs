@@ -1,7 +1,11 @@
 //! The port over real sockets: hostile heads, slow clients, more connections than there may be.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream as Socket;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures::stream::StreamExt as _;
 
 use super::*;
 use crate::rt::block_on;
@@ -37,6 +41,43 @@ impl Source for Known {
 
     fn writable(&self) -> Vec<Check> {
         vec![Check::new("disk", Some(String::from("it fails")))]
+    }
+
+    fn api(&self, request: Request) -> BoxFuture<'static, Reply> {
+        let forever = || futures::stream::pending().boxed();
+        let event = Event { name: "one", data: String::from("1") };
+        async move {
+            match request.path.as_str() {
+                "/v1/events" => {
+                    Reply::events(futures::stream::once(async { event }).chain(forever()).boxed())
+                }
+                "/v1/cut" => {
+                    let parts = [Ok(Bytes::from("part")), Err(io::Error::other("it is over"))];
+                    Reply::parts(JSON_LINES, futures::stream::iter(parts).boxed())
+                }
+                "/v1/charged" => {
+                    let mut reply = Reply::new(StatusCode::OK, JSON, "");
+                    let bytes = Bytes::from(vec![b'x'; 1 << 20]);
+                    reply.content = Content::Charged(bytes, Box::new(Used(AtomicUsize::new(0))));
+                    reply
+                }
+                "/v1/kv/a" => match request.upload.read().await {
+                    Ok(body) => Reply::new(StatusCode::OK, JSON, body.len().to_string()),
+                    Err(refused) => refused,
+                },
+                _ => Reply::error(StatusCode::NOT_FOUND, "not_found", "nothing"),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Memory that is needed elsewhere when some of the answer has gone out.
+struct Used(AtomicUsize);
+
+impl Charge for Used {
+    fn is_over(&self) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed) > 3
     }
 }
 
@@ -95,7 +136,7 @@ fn each_page_answers_and_says_what_is_wrong() {
     let write = get(&port, "/readyz?write");
     assert!(status(&write) == "503" && write.ends_with("serving: ok\ndisk: it fails\n"), "{write}");
     assert_eq!(status(&get(&port, "/readyz?reads")), "400");
-    let none = get(&port, "/v1/kv/a");
+    let none = get(&port, "/v1/none");
     assert!(status(&none) == "404" && none.contains("\"code\":\"not_found\""), "{none}");
     let port = open_with(Limits::default(), false);
     let ready = get(&port, "/readyz");
@@ -251,6 +292,80 @@ fn however_many_connections_say_nothing_who_asks_is_answered() {
     assert_eq!(rest(&silent[0]), "");
 }
 
+/// A stream of events that has begun.
+fn begin_events(port: &HttpPort) -> Socket {
+    let mut socket = connect(port);
+    socket.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    while !String::from_utf8_lossy(&said).contains("event: one\ndata: 1\n\n") {
+        let mut some = [0; 1024];
+        let count = socket.read(&mut some).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&said));
+        said.extend_from_slice(&some[..count]);
+    }
+    socket
+}
+
+#[test]
+fn streams_keep_their_connections_and_have_a_bound_of_their_own() {
+    let port = open_with(Limits { connections: 4, streams: 2, ..Limits::default() }, true);
+    let streams = [begin_events(&port), begin_events(&port)];
+    let refused = get(&port, "/v1/events");
+    assert!(status(&refused) == "429" && refused.contains("too_many"), "{refused}");
+    // Whoever comes next takes the places of those that wait, not theirs.
+    for _ in 0..20 {
+        let _silent = connect(&port);
+        assert_eq!(status(&get(&port, "/livez")), "200");
+    }
+    let [mut first, second] = streams;
+    first.set_nonblocking(true).unwrap();
+    let read = first.read(&mut [0; 16]);
+    assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock, "it is open");
+    drop(second);
+    // Its end is noticed.
+    let began = rt::now();
+    while status(&get(&port, "/v1/cut")) != "200" {
+        assert!(is_soon(began), "its place is taken");
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_finished_is_cut_and_never_looks_whole() {
+    let port = open();
+    let cut = get(&port, "/v1/cut");
+    assert!(cut.contains("part") && !cut.ends_with("0\r\n\r\n"), "{cut}");
+    let charged = get(&port, "/v1/charged");
+    assert!(charged.contains("content-length: 1048576\r\n"));
+    assert!(charged.len() < 1 << 20, "{}", charged.len());
+    assert_eq!(status(&get(&port, "/livez")), "200", "others are unharmed");
+}
+
+#[test]
+fn a_body_is_as_long_as_it_says_and_no_longer_than_may_be() {
+    let port = open();
+    let put = |length: usize, body: &str| {
+        answer(
+            &port,
+            &format!(
+                "PUT /v1/kv/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+            ),
+        )
+    };
+    assert!(put(5, "hello").ends_with("\r\n\r\n5"));
+    assert!(put(0, "").ends_with("\r\n\r\n0"));
+    let long = "x".repeat(1 << 20);
+    assert!(put(1 << 20, &long).ends_with("1048576"));
+    let refused = put(HTTP_BODY_BYTES_MAX + 1, "");
+    assert!(status(&refused) == "413" && refused.contains("too_large"), "{refused}");
+    // A client that goes in the middle concerns nobody else.
+    let mut socket = connect(&port);
+    socket
+        .write_all(b"PUT /v1/kv/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\nhalf")
+        .unwrap();
+    drop(socket);
+    assert_eq!(status(&get(&port, "/livez")), "200");
+}
+
 #[test]
 fn a_port_that_is_closed_is_free_and_its_connections_end() {
     let port = open();
@@ -260,4 +375,20 @@ fn a_port_that_is_closed_is_free_and_its_connections_end() {
     block_on(port.close());
     assert_eq!(rest(&socket), "");
     std::net::TcpListener::bind(address).unwrap();
+}
+
+#[test]
+fn browsers_get_the_page_and_others_what_can_be_read_without_one() {
+    let port = open();
+    let page = answer(
+        &port,
+        "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html,*/*;q=0.8\r\nConnection: close\r\n\r\n",
+    );
+    assert!(status(&page) == "200" && page.contains("content-type: text/html"), "{page}");
+    assert!(page.contains("require-trusted-types-for 'script'"), "{page}");
+    assert_eq!(page.matches("content-security-policy: ").count(), 1, "{page}");
+    let list = get(&port, "/");
+    assert!(list.contains("content-type: text/plain") && list.contains("/metrics"), "{list}");
+    assert_eq!(status(&get(&port, "/web/app.js")), "200");
+    assert_eq!(status(&get(&port, "/web/none.js")), "404");
 }

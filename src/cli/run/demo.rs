@@ -34,8 +34,8 @@ Examples:
   distkv-node demo --port 0  # any free ports
   distkv-node demo --secure  # with a key, and a user
 
-Node 1 takes PORT for clients, PORT + 1 for other nodes and PORT + 2 for HTTP (/metrics, \
-/readyz), node 2 PORT + 10 and so on, on 127.0.0.1. It prints commands to try. Ctrl-C stops all nodes; nothing is kept. With \
+Node 1 takes PORT for clients, PORT + 1 for other nodes and PORT + 2 for HTTP (a page, \
+/metrics), node 2 PORT + 10 and so on, on 127.0.0.1. It prints the page's address first, then commands to try. Ctrl-C stops all nodes; nothing is kept. With \
 --secure, a folder for temporary files has a key file and a user's ticket until then.")]
 pub(in crate::cli) struct DemoArgs {
     /// How many nodes
@@ -154,6 +154,9 @@ async fn stopped(nodes: &[Node]) -> StopReason {
 /// Where the nodes are, and what to type next.
 fn print(args: &DemoArgs, folder: Option<&Folder>, nodes: &[Node]) -> Result<(), CliError> {
     let mut output = Output::new(args.json);
+    if let Some(http) = nodes.first().and_then(Node::http_addr).filter(|_| !args.json) {
+        output.line(&format!("page: http://{http}/"))?;
+    }
     for node in nodes {
         let (name, client, gossip) = (node.name(), node.client_addr(), node.gossip_addr());
         let http = node.http_addr().map(|http| http.to_string());

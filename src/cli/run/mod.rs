@@ -9,10 +9,12 @@
 //! | `ticket` | `ticket`: puts a ticket together, and says what is in one |
 //! | `node_args` | the options of `run` and `join` |
 //! | `settings` | the options and the configuration file, put together |
+//! | `http_token` | the secret that lets programs change data by HTTP |
 //! | `logging`, `fail_stop` | the log, and the end of the process at a panic |
 
 pub(super) mod demo;
 mod fail_stop;
+mod http_token;
 mod logging;
 pub(super) mod node_args;
 pub(super) mod node_process;

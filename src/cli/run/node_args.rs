@@ -197,13 +197,14 @@ struct NodeArgs {
     #[arg(long, value_name = "ADDR[:PORT]")]
     advertise: Option<String>,
 
-    /// Tell metrics and health by HTTP: /metrics, /livez, /readyz, /readyz?write; without an address at
+    /// Answer HTTP: a page, the data at /v1/kv/, metrics and health; without an address at
     /// 127.0.0.1:27585 [default: not at all]
     ///
-    /// Nothing that it tells holds a path or a value, and nothing can be changed by it. A request must name the
-    /// node in its Host field by the address at which it comes in, `localhost`, the host of --advertise, or a
-    /// --http-name. HTTP has no login yet: a node with --key takes it on loopback only; others need --insecure
-    /// for a port that other machines reach.
+    /// Where clients must log in, requests for data need a ticket (Authorization: Bearer). Elsewhere everybody who
+    /// reaches the port reads, and nobody changes anything without --http-write. A request must name the node in its
+    /// Host field by the address at which it comes in, `localhost`, the host of --advertise, or a --http-name. HTTP is
+    /// plain text: a node with --key takes it on loopback only; others need --insecure for a port that other machines
+    /// reach, and take no secrets and no changes there.
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -215,6 +216,14 @@ struct NodeArgs {
     /// Another name by which HTTP requests may call the node; may be repeated
     #[arg(long = "http-name", value_name = "HOST")]
     http_names: Vec<String>,
+
+    /// Take changes by HTTP, too, from who has the token in --http-token-file
+    #[arg(long)]
+    http_write: bool,
+
+    /// The file with that token; it is made if it is not there, for its owner only
+    #[arg(long, value_name = "FILE")]
+    http_token_file: Option<PathBuf>,
 
     /// Keep the known nodes in this file, and try them after a restart
     #[arg(long, value_name = "FILE")]
@@ -513,6 +522,8 @@ impl NodeArgs {
             gossip: self.gossip,
             advertise: self.advertise,
             http: self.http,
+            http_write: self.http_write.then_some(true),
+            http_token_file: self.http_token_file,
             http_names: Some(self.http_names).filter(|names| !names.is_empty()),
             peers: Some(peers).filter(|peers| !peers.is_empty()),
             peer_file: self.peer_file,

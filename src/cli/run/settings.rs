@@ -10,6 +10,7 @@ use distkv_tls::Ca;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 
+use super::http_token;
 use super::logging::LogFormat;
 use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
@@ -69,6 +70,8 @@ pub(in crate::cli) struct Settings {
     pub(in crate::cli) advertise: Option<String>,
     pub(in crate::cli) http: Option<String>,
     pub(in crate::cli) http_names: Option<Vec<String>>,
+    pub(in crate::cli) http_write: Option<bool>,
+    pub(in crate::cli) http_token_file: Option<PathBuf>,
     pub(in crate::cli) peers: Option<Vec<String>>,
     pub(in crate::cli) peer_file: Option<PathBuf>,
     #[serde(deserialize_with = "duration")]
@@ -168,6 +171,8 @@ impl Settings {
             advertise: self.advertise.or(other.advertise),
             http: self.http.or(other.http),
             http_names: self.http_names.or(other.http_names),
+            http_write: self.http_write.or(other.http_write),
+            http_token_file: self.http_token_file.or(other.http_token_file),
             peers: self.peers.or(other.peers),
             peer_file: self.peer_file.or(other.peer_file),
             peer_wait: self.peer_wait.or(other.peer_wait),
@@ -234,7 +239,8 @@ impl Settings {
         let default = |port| format!("127.0.0.1:{port}");
         let client = self.client.unwrap_or_else(|| default(CLIENT_PORT));
         let gossip = self.gossip.unwrap_or_else(|| default(GOSSIP_PORT));
-        let http = http_config(self.http, self.http_names)?;
+        let writes = (self.http_write.unwrap_or(false), self.http_token_file);
+        let http = http_config(self.http, self.http_names, writes, key.is_some())?;
         let advertise = self.advertise;
         if let Some(advertise) = &advertise {
             check_address("--advertise", advertise, Some(GOSSIP_PORT))?;
@@ -425,13 +431,19 @@ impl Settings {
     }
 }
 
-/// The port for metrics and health, if there is to be one.
+/// The HTTP port, if there is to be one. `writes`: whether it takes changes, and the file with the token for that.
 fn http_config(
     address: Option<String>,
     names: Option<Vec<String>>,
+    writes: (bool, Option<PathBuf>),
+    is_secured: bool,
 ) -> Result<Option<HttpConfig>, CliError> {
     let names = names.unwrap_or_default();
+    let usage = |text: &str| Err(CliError::Usage(String::from(text)));
     match address {
+        None if writes != (false, None) => {
+            usage("--http-write and --http-token-file are for a node with --http")
+        }
         None if names.is_empty() => Ok(None),
         None => Err(CliError::Usage(String::from("--http-name is for a node with --http"))),
         Some(_) if names.len() > HTTP_NAMES_MAX => {
@@ -439,7 +451,18 @@ fn http_config(
         }
         Some(address) => {
             let address = check_address("--http", &address, None)?;
-            Ok(Some(HttpConfig { address, names }))
+            let write_token = match writes {
+                (false, None) => None,
+                _ if is_secured => {
+                    return usage(
+                        "--http-write is for a node without --key; with one, tickets and access lists say who \
+                         changes what",
+                    );
+                }
+                (true, Some(file)) => Some(http_token::read_or_make(&file)?),
+                _ => return usage("--http-write and --http-token-file go together"),
+            };
+            Ok(Some(HttpConfig { address, names, write_token }))
         }
     }
 }

@@ -61,11 +61,13 @@ fn tell(links: &Links, roster: &Roster, told: Told) -> Told {
             Some(_) | None => "it does not answer",
         };
         tracing::info!(member = %member.name, %addr, reason = why, "member down");
+        links.observed.live.note("down", format!("{}: {why}", member.name));
         links.on_member_down(*addr, left);
         links.hub.handle(Input::MemberDown { member: member.clone() }, rt::now());
     }
     for (member, addr) in now_up.iter().filter(|(id, addr)| told.get(id) != Some(addr)) {
         tracing::info!(member = %member.name, %addr, "member up");
+        links.observed.live.note("up", format!("{} is here", member.name));
         links.on_member_up(*addr, &member.name);
         links.hub.handle(Input::MemberUp { member: member.clone() }, rt::now());
     }

@@ -1,12 +1,16 @@
 //! The node's HTTP port: opens it where that is allowed, and answers what it asks about the rest of the node.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use distkv_http::{Check, HttpPort, Limits, Source};
+use distkv_http::{Check, Event, HttpPort, Limits, Reply, Request, Source};
 use distkv_metrics::Numbers;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 
+use super::live;
+use crate::api::{Api, Client, Failure, Host};
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
 use crate::node::Inner;
@@ -14,6 +18,7 @@ use crate::node::config::{Config, HTTP_PORT};
 use crate::node::error::NodeError;
 use crate::node::lifecycle::bind::bind_http;
 use crate::rt::{self, TcpListener};
+use crate::server::local_client::LocalClient;
 
 /// A part of the node that has not moved for this long has stopped.
 const BEAT_MS: Millis = 5_000;
@@ -51,7 +56,10 @@ pub(in crate::node) fn serve(
     let mut names = config.http.as_ref().map(|http| http.names.clone()).unwrap_or_default();
     let advertised = config.advertise.as_ref().map(|text| HostPort::parse(text, Some(0)));
     names.extend(advertised.and_then(Result::ok).map(|advertised| advertised.host));
-    let source = Arc::new(Watched(Arc::downgrade(inner)));
+    let node = Arc::downgrade(inner);
+    let token = config.http.as_ref().and_then(|http| http.write_token.clone());
+    let api = Api { host: Arc::new(ApiHost(node.clone())), token };
+    let source = Arc::new(Watched { node, api });
     let port = HttpPort::serve(listener, addr, names, source, Limits::default());
     inner.http.lock().replace(port);
     let weak = Arc::downgrade(inner);
@@ -60,30 +68,52 @@ pub(in crate::node) fn serve(
         while stop.or(rt::sleep(SAMPLE_INTERVAL)).await.is_some() {
             let Some(inner) = weak.upgrade() else { return };
             inner.sample_lag();
+            inner.sample_rates();
         }
     });
 }
 
 /// The node, as its HTTP port sees it. Weak, because a dropped node ends its port.
-struct Watched(Weak<Inner>);
+struct Watched {
+    node: Weak<Inner>,
+    api: Api,
+}
 
 impl Source for Watched {
     fn numbers(&self) -> Numbers {
-        let Some(inner) = self.0.upgrade() else { return Numbers::default() };
+        let Some(inner) = self.node.upgrade() else { return Numbers::default() };
         let is_writable = |checks: Vec<Check>| checks.iter().all(|check| check.fault.is_none());
         inner.numbers(is_writable(inner.ready()) && is_writable(inner.writable()))
     }
 
     fn live(&self) -> Vec<Check> {
-        self.0.upgrade().map_or_else(ended, |inner| inner.live())
+        self.node.upgrade().map_or_else(ended, |inner| inner.live())
     }
 
     fn ready(&self) -> Vec<Check> {
-        self.0.upgrade().map_or_else(ended, |inner| inner.ready())
+        self.node.upgrade().map_or_else(ended, |inner| inner.ready())
     }
 
     fn writable(&self) -> Vec<Check> {
-        self.0.upgrade().map_or_else(ended, |inner| inner.writable())
+        self.node.upgrade().map_or_else(ended, |inner| inner.writable())
+    }
+
+    fn api(&self, request: Request) -> BoxFuture<'static, Reply> {
+        Box::pin(self.api.clone().answer(request))
+    }
+}
+
+/// The node, as its HTTP API sees it.
+struct ApiHost(Weak<Inner>);
+
+impl Host for ApiHost {
+    fn client(&self, address: IpAddr) -> Result<LocalClient, Failure> {
+        let inner = self.0.upgrade().ok_or_else(Failure::ended)?;
+        inner.server.local_client(address).map_err(Failure::from)
+    }
+
+    fn live(&self, query: &str, client: Client) -> Result<BoxStream<'static, Event>, Reply> {
+        live::events(&self.0, query, client)
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `numbers` | the metrics of one moment |
 //! | `process` | what the system says of the process |
 //! | `audit` | the audit log's file |
+//! | `live` | what the page shows as it happens |
 //! | `isolation` | for how long no other node has been linked |
 
 pub(super) mod audit;
@@ -17,6 +18,7 @@ pub(super) mod auth;
 pub(super) mod conflicts;
 pub(super) mod health;
 pub(super) mod isolation;
+pub(super) mod live;
 pub(super) mod memory;
 mod numbers;
 pub(super) mod observed;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use distkv_metrics::{Histogram, HistogramNumbers, Name};
 use parking_lot::Mutex;
 
+use super::live::Live;
 use super::split::{Network, News, SplitWatch};
 use crate::model::ids::{Incarnation, Millis, NodeName, Tick};
 use crate::rt;
@@ -24,6 +25,8 @@ pub(in crate::node) struct Observed {
     link_ends: Mutex<BTreeMap<&'static str, u64>>,
     splits: Mutex<SplitWatch>,
     lag: Mutex<Lag>,
+    /// What is kept for pages.
+    pub(in crate::node) live: Live,
 }
 
 impl Default for Observed {
@@ -35,6 +38,7 @@ impl Default for Observed {
             link_ends: Mutex::default(),
             splits: Mutex::default(),
             lag: Mutex::default(),
+            live: Live::default(),
         }
     }
 }

@@ -33,8 +33,10 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
     while links.stop.or(rt::sleep(INTERVAL)).await.is_some() {
         let present = present(&links);
         let now = rt::now();
-        let look = |engine: &Engine| (engine.seen().count(), engine.group_view(now).config);
-        let (known, config) = links.hub.read(look);
+        let look = |engine: &Engine| {
+            (engine.seen().count(), engine.group_view(now).config, engine.counters().conflicts)
+        };
+        let (known, config, conflicts) = links.hub.read(look);
         let listed = config.iter().flat_map(|config| config.members());
         let network = Network {
             present,
@@ -48,6 +50,8 @@ pub(in crate::node) async fn watch_split(links: Arc<Links>, forget_after_ms: Mil
                 News::Back(text) => tracing::warn!("{text}"),
             }
         }
+        let silent = links.observed.silent(now);
+        links.observed.live.look(silent.as_ref(), conflicts);
     }
 }
 

@@ -84,7 +84,7 @@ impl Input {
     }
 
     /// Whether there may be messages that are whole.
-    pub(super) fn has_more(&self) -> bool {
+    pub(in crate::server) fn has_more(&self) -> bool {
         !self.is_empty() && self.skipper.is_none() && !self.is_starved
     }
 
@@ -145,7 +145,7 @@ impl Input {
     }
 
     /// Releases memory that is not needed while the client is idle.
-    pub(super) fn shrink(&mut self) {
+    pub(in crate::server) fn shrink(&mut self) {
         if self.is_empty() && self.buffer.len() > IDLE_BYTES {
             self.buffer = Vec::new();
             (self.start, self.end) = (0, 0);

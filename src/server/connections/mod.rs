@@ -17,7 +17,7 @@
 
 pub(super) mod accept;
 pub(super) mod connection;
-mod input;
+pub(super) mod input;
 pub(super) mod memory_pressure;
 mod not_ready;
 mod oversized;

@@ -130,7 +130,7 @@ impl Patience {
     }
 
     /// Whether requests wait.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::server) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 

@@ -219,7 +219,7 @@ impl Session {
     }
 
     /// The same of requests that have waited; `window` is that of the streams that they open.
-    pub(super) fn run_waited(
+    pub(in crate::server) fn run_waited(
         &mut self,
         cx: &Context<'_>,
         batch: &[Decoded<'_>],
@@ -364,7 +364,9 @@ impl Session {
                 self.get_by_event(cx, seq, node, *tick, *chain)
             }
             Request::DeleteTree { path, chain } => self.delete_tree(cx, seq, path, *chain),
-            Request::GetTree { scope, empty } => self.get_tree(cx, seq, scope, *empty),
+            Request::GetTree { scope, empty, after } => {
+                self.get_tree(cx, seq, scope, *empty, after.as_ref())
+            }
             Request::Enum { path, with_data, empty } => {
                 self.enumerate(cx, seq, path, *with_data, *empty, out)
             }
@@ -548,7 +550,7 @@ impl Session {
     }
 
     /// About how much memory open requests take, without their queues.
-    pub(super) fn open_bytes(&self) -> usize {
+    pub(in crate::server) fn open_bytes(&self) -> usize {
         let copies: usize = self.copies.iter().map(CopiesWait::bytes).sum();
         self.streams.len() * STREAM_BYTES + copies + self.patience.bytes()
     }

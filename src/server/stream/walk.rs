@@ -89,6 +89,12 @@ impl ScopeWalk {
         Self { pin: Some(pin), ..self }
     }
 
+    /// Leaves out everything up to this path's subtree, which is one below the top, and that subtree. To be asked
+    /// before anything else.
+    pub(in crate::server) fn begin_behind(&mut self, path: &Path) {
+        self.walk.skip_subtree(path);
+    }
+
     /// Gives up the snapshot.
     pub(in crate::server) fn discard(mut self) -> Option<Garbage> {
         drop(self.pin.take());

@@ -1,4 +1,4 @@
-//! The commands that README, the guide to security and each `--help` print.
+//! The commands that README, the guide to security, the page of the HTTP API and each `--help` print.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,12 @@ use super::processes::{PROGRAM, bench_program};
 const README: &str = include_str!("../../../README.md");
 /// For operators of secured networks.
 const SECURITY: &str = include_str!("../../../docs/security.md");
+/// For those who ask by HTTP.
+const HTTP_API: &str = include_str!("../../../docs/http-api.md");
 
 /// All commands of the programs that are printed, without the comments behind them, each once.
 pub fn commands() -> BTreeSet<String> {
-    let documents = [README, SECURITY].into_iter().flat_map(typed);
+    let documents = [README, SECURITY, HTTP_API].into_iter().flat_map(typed);
     let mut found: BTreeSet<String> = documents.filter(|c| is_ours(c)).collect();
     add_help(Path::new(PROGRAM), &[], &mut found);
     add_help(&bench_program(), &[], &mut found);

@@ -11,6 +11,7 @@
 //! | `{"$float": "nan"}` | float that is no number: `nan`, `inf`, `-inf` |
 //! | `{"$path": "a.b:1"}` | extension 3: a path, in text form |
 //! | `{"$int": "0x10000000000000000"}` | extension 2: an integer of 2^64 and above, in hexadecimal |
+//! | `{"$int": "-9007199254740993"}` | an integer of 64 bits, in decimal: see [`safe_json_from_msgpack`] |
 //! | `{"$ext": [5, "aGk="]}` | any other extension: type, content in base64 |
 //! | `{"$map": [[1, "a"], [2, "b"]]}` | map with other keys than strings, or a key twice |
 //!
@@ -45,6 +46,9 @@ use crate::model::value::{Kind, ReadError, Reader, SkipLimits, Value, ValueError
 
 /// The extension type of integers of 2^64 and above (docs/client-protocol.md, "Framing").
 const EXT_BIG_INTEGER: i8 = 2;
+
+/// The greatest integer up to which programs whose numbers are all floats (JavaScript) tell each from the next.
+pub const SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// Deepest nesting of JSON text: a level of a value takes up to three (`$map`, its pairs, and the
 /// map around them), what stands in its innermost one up to two (`$ext`).
@@ -131,7 +135,17 @@ pub fn json_from_msgpack(bytes: &[u8]) -> Result<Json, JsonError> {
     // Also bounds how deep `read_json` recurses.
     let mut value = Reader::new(reader.read_raw_within(SkipLimits::NONE)?);
     reader.finish()?;
-    Ok(read_json(&mut value)?)
+    Ok(read_json(&mut value, Integers::AsNumbers)?)
+}
+
+/// The same, with integers past [`SAFE_INTEGER`] as text: `{"$int": "9007199254740993"}`. So no reader rounds one
+/// silently, and what comes back is what was there.
+pub fn safe_json_from_msgpack(bytes: &[u8]) -> Result<Json, JsonError> {
+    let mut reader = Reader::new(bytes);
+    // Also bounds how deep `read_json` recurses.
+    let mut value = Reader::new(reader.read_raw_within(SkipLimits::NONE)?);
+    reader.finish()?;
+    Ok(read_json(&mut value, Integers::Safe)?)
 }
 
 /// The JSON text, on one line, for one MessagePack value, given as its bytes.
@@ -260,8 +274,27 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 }
 
+/// How integers are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Integers {
+    /// As numbers, all of them.
+    AsNumbers,
+    /// Past [`SAFE_INTEGER`] as text.
+    Safe,
+}
+
+impl Integers {
+    fn json(self, number: i128, plain: Json) -> Json {
+        let is_safe = number.unsigned_abs() <= u128::from(SAFE_INTEGER);
+        match self {
+            Self::Safe if !is_safe => escape("$int", number.to_string().into()),
+            _ => plain,
+        }
+    }
+}
+
 /// Reads one value, whose nesting the caller has bounded.
-fn read_json(reader: &mut Reader<'_>) -> Result<Json, ReadError> {
+fn read_json(reader: &mut Reader<'_>, integers: Integers) -> Result<Json, ReadError> {
     Ok(match reader.peek_kind()? {
         Kind::Nil => {
             reader.read_nil()?;
@@ -269,8 +302,11 @@ fn read_json(reader: &mut Reader<'_>) -> Result<Json, ReadError> {
         }
         Kind::Bool => Json::Bool(reader.read_bool()?),
         Kind::Int => match reader.read_u64() {
-            Ok(number) => number.into(),
-            Err(_) => reader.read_i64()?.into(),
+            Ok(number) => integers.json(number.into(), number.into()),
+            Err(_) => {
+                let number = reader.read_i64()?;
+                integers.json(number.into(), number.into())
+            }
         },
         Kind::Float => float_json(reader.read_f64()?),
         Kind::Str => {
@@ -287,11 +323,11 @@ fn read_json(reader: &mut Reader<'_>) -> Result<Json, ReadError> {
         }
         Kind::Array => {
             let count = reader.read_array_len()?;
-            Json::Array((0..count).map(|_| read_json(reader)).collect::<Result<_, _>>()?)
+            Json::Array((0..count).map(|_| read_json(reader, integers)).collect::<Result<_, _>>()?)
         }
         Kind::Map => {
             let count = reader.read_map_len()?;
-            let pair = |_| Ok((read_json(reader)?, read_json(reader)?));
+            let pair = |_| Ok((read_json(reader, integers)?, read_json(reader, integers)?));
             map_json((0..count).map(pair).collect::<Result<_, ReadError>>()?)
         }
     })
@@ -412,9 +448,14 @@ fn write_escape(
         ),
         "$path" => text.ok_or(wrong("a path's text"))?.parse::<Path>()?.encode_ext3(out),
         "$int" => {
-            let expected = "\"0x\" and the hexadecimal digits of a positive integer";
-            let digits = text.and_then(|text| text.strip_prefix("0x"));
-            write_big_int(digits.ok_or(wrong(expected))?, out).ok_or(wrong(expected))?;
+            let expected = "\"0x\" and the hexadecimal digits of a positive integer, or the decimal digits of one of \
+                 64 bits";
+            let text = text.ok_or(wrong(expected))?;
+            match text.strip_prefix("0x") {
+                Some(digits) => write_big_int(digits, out),
+                None => write_decimal_int(text, out),
+            }
+            .ok_or(wrong(expected))?;
         }
         "$ext" => {
             let expected = "an array of a type from -128 to 127 and base64 text";
@@ -466,6 +507,20 @@ fn write_big_int(digits: &str, out: &mut Vec<u8>) -> Option<()> {
         .collect();
     bytes.reverse();
     write_ext(EXT_BIG_INTEGER, &bytes, out);
+    Some(())
+}
+
+/// Appends an integer of 64 bits.
+fn write_decimal_int(text: &str, out: &mut Vec<u8>) -> Option<()> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    match (text.parse::<u64>(), text.parse::<i64>()) {
+        (Ok(number), _) => write_u64(number, out),
+        (Err(_), Ok(number)) => write_i64(number, out),
+        (Err(_), Err(_)) => return None,
+    }
     Some(())
 }
 

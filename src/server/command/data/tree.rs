@@ -8,7 +8,7 @@ use distkv_access::acl::{Cursor, Letters, Rights};
 use crate::model::entry::Entry;
 use crate::model::ids::Tock;
 use crate::model::meta::shown;
-use crate::model::path::{Path, bytes};
+use crate::model::path::{Path, PathBytes, bytes};
 use crate::model::value::{write_array_len, write_map_len, write_nil};
 use crate::protocol::client::reply::{write_error, write_result};
 use crate::protocol::client::request::{ChainLength, RequestPath, TreeScope};
@@ -31,13 +31,14 @@ const LOOKED_AT_MAX: usize = 1_024;
 const LIST_BYTES_MAX: usize = 8 << 20;
 
 impl Session {
-    /// `get_tree`: an empty stream if there is no entry.
+    /// `get_tree`: an empty stream if there is no entry. With `after`, it begins behind that child of the top.
     pub(in crate::server) fn get_tree(
         &mut self,
         cx: &Context<'_>,
         seq: u64,
         scope: &TreeScope<'_>,
         empty: bool,
+        after: Option<&PathBytes<'_>>,
     ) -> Result<Then, ClientError> {
         let action = if scope.path.internal { Action::GetTreeInternal } else { Action::GetTree };
         let scope_of = self.watch_scope(cx, action, scope)?;
@@ -48,7 +49,24 @@ impl Session {
         let include = if empty { Include::Empty } else { Include::Values };
         let style = EntryStyle { shortener, chain: scope.chain, names };
         let sight = Sight::new(action, scope_of.top.clone());
-        let walk = self.pinned_walk(&tree, scope_of, include);
+        let child = match after {
+            None => None,
+            Some(after) if after.len() == 1 => {
+                let child = scope_of.top.join(&after.to_path());
+                Some(
+                    child
+                        .map_err(|e| ClientError::bad_request(format!("bad field 'after': {e}")))?,
+                )
+            }
+            Some(_) => {
+                let text = "bad field 'after': it must be one element";
+                return Err(ClientError::bad_request(text));
+            }
+        };
+        let mut walk = self.pinned_walk(&tree, scope_of, include);
+        if let Some(child) = child {
+            walk.begin_behind(&child);
+        }
         self.open_stream(cx, seq, Box::new(TreeSource { walk, style, sight }));
         Ok(Then::Continue)
     }

@@ -85,7 +85,7 @@ impl Session {
     ///
     /// # Errors
     /// It must log in, and too many must already.
-    pub(in crate::server::connections) fn enter(
+    pub(in crate::server) fn enter(
         &mut self,
         shared: &Shared,
         address: IpAddr,
@@ -132,12 +132,12 @@ impl Session {
 
     /// Whether this client could do something, and may not do anything any more: its connection ends, and
     /// what waits for it is not sent.
-    pub(in crate::server::connections) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
+    pub(in crate::server) fn is_shut_out(&self, cx: &Context<'_>) -> bool {
         cx.access.is_stranger() && self.guest.was_admitted()
     }
 
     /// The client has a certificate with this name, of a CA that this node takes.
-    pub(in crate::server::connections) fn certify(&mut self, user: &str) {
+    pub(in crate::server) fn certify(&mut self, user: &str) {
         self.certified = Some(user.into());
         self.access = Access::unknown();
     }
@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// Tells the audit log that the connection ends because of that.
-    pub(in crate::server::connections) fn tell_shut_out(&self) {
+    pub(in crate::server) fn tell_shut_out(&self) {
         if let Some(witness) = &self.witness {
             witness.shut_out();
         }

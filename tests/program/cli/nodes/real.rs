@@ -223,9 +223,13 @@ fn the_demo_s_own_words_work() {
     while lines.last().is_none_or(|line: &String| !line.contains("Ctrl-C")) {
         lines.push(demo.line());
     }
-    for (number, line) in lines.iter().take(3).enumerate() {
+    let page = lines[0].strip_prefix("page: ").expect("where to look comes first");
+    for (number, line) in lines.iter().skip(1).take(3).enumerate() {
         assert!(line.starts_with(&format!("node n{} of network demo: ", number + 1)), "{line}");
     }
+    let curl = ["-s", "-H", "Accept: text/html", page];
+    let shown = std::process::Command::new("curl").args(curl).output().unwrap();
+    assert!(String::from_utf8(shown.stdout).unwrap().contains("<main id=\"view\""));
     let command = |word: &str| {
         // Behind the program's name there is a quote where its path has spaces.
         let said = [format!("distkv-node {word} "), format!("distkv-node' {word} ")];

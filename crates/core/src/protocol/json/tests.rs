@@ -234,3 +234,30 @@ proptest! {
         let _ = value_from_text(&text);
     }
 }
+
+#[test]
+fn integers_that_floats_round_come_as_text_where_that_is_asked_for_and_come_back() {
+    let safe = |number: i128| {
+        let mut bytes = Vec::new();
+        match u64::try_from(number) {
+            Ok(number) => write_u64(number, &mut bytes),
+            Err(_) => write_i64(number as i64, &mut bytes),
+        }
+        let json = safe_json_from_msgpack(&bytes).unwrap();
+        let back = value_from_json(&json).unwrap();
+        assert_eq!(back.as_bytes(), bytes, "{number}");
+        json.to_string()
+    };
+    let most = i128::from(SAFE_INTEGER);
+    for number in [0, 1, -1, most, -most] {
+        assert_eq!(safe(number), number.to_string());
+    }
+    for number in [most + 1, -most - 1, i128::from(u64::MAX), i128::from(i64::MIN)] {
+        assert_eq!(safe(number), format!("{{\"$int\":\"{number}\"}}"));
+    }
+    for text in ["", "-", "+1", "1.0", "1e3", "18446744073709551616", "-9223372036854775809", " 1"]
+    {
+        let json = format!("{{\"$int\": \"{text}\"}}");
+        assert!(value_from_text(&json).is_err(), "{text}");
+    }
+}

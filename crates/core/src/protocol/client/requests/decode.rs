@@ -124,9 +124,11 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::DeleteTree => {
             Request::DeleteTree { path: path(action, fields)?, chain: chain_length(fields, 0)? }
         }
-        Action::GetTree | Action::GetTreeInternal => {
-            Request::GetTree { scope: scope(action, fields)?, empty: fields.flag(Field::Empty)? }
-        }
+        Action::GetTree | Action::GetTreeInternal => Request::GetTree {
+            scope: scope(action, fields)?,
+            empty: fields.flag(Field::Empty)?,
+            after: element_after(fields)?,
+        },
         Action::Enum | Action::EnumInternal => Request::Enum {
             path: path(action, fields)?,
             with_data: fields.flag(Field::WithData)?,
@@ -272,6 +274,14 @@ fn watch_conflicts(fields: &Fields<'_>) -> Result<WatchConflicts, ClientError> {
             false => WatchConflicts::Without,
         }),
     }
+}
+
+/// The field `after` of a tree: one element.
+fn element_after<'a>(fields: &Fields<'a>) -> Result<Option<PathBytes<'a>>, ClientError> {
+    let Some(raw) = fields.get(Field::After) else { return Ok(None) };
+    let bad = |e: String| ClientError::bad_request(format!("bad field 'after': {e}"));
+    let element = PathBytes::from_msgpack(raw).map_err(|e| bad(e.to_string()))?;
+    Ok(Some(element))
 }
 
 fn decode_conflicts<'a>(fields: &Fields<'a>) -> Result<Request<'a>, ClientError> {

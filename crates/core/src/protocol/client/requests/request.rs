@@ -261,6 +261,8 @@ pub enum Request<'a> {
         scope: TreeScope<'a>,
         /// Also tombstones, and paths that have only something below them.
         empty: bool,
+        /// Only what is behind this child of the top, and behind what is below that: one element.
+        after: Option<PathBytes<'a>>,
     },
     /// `enum`, `enum_internal`.
     Enum {

@@ -1,0 +1,297 @@
+//! Requests and replies as the rest of the node sees them, and bodies as `hyper` wants them: an answer is whole,
+//! or comes in parts for as long as its client takes them.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use async_lock::{Semaphore, SemaphoreGuardArc};
+use bytes::{Bytes, BytesMut};
+use futures::stream::{BoxStream, Stream};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+use serde_json::json;
+
+use crate::rt::{self, Alarm};
+use crate::slots::Busy;
+
+/// Longest body of a request, bytes.
+pub const HTTP_BODY_BYTES_MAX: usize = 8 << 20;
+/// A body of at most so many bytes is read at once; longer ones take turns.
+const SMALL_BODY_BYTES: usize = 64 << 10;
+/// Most long bodies that are read at once; others wait.
+pub(crate) const HTTP_LONG_BODIES_MAX: usize = 4;
+/// How long a body may take, with the wait for its turn.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// A charged answer goes out in parts of so many bytes.
+const PART_BYTES: usize = 64 << 10;
+/// An event stream that has nothing to tell says so this often, which shows whether its client is still there.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// JSON.
+pub const JSON: &str = "application/json";
+/// Lines of JSON.
+pub const JSON_LINES: &str = "application/x-ndjson";
+/// Events.
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+/// A request that has passed the gate.
+pub struct Request {
+    /// GET, HEAD, PUT or DELETE.
+    pub method: Method,
+    /// Everything before `?`, as it was sent.
+    pub path: String,
+    /// Everything behind `?`, as it was sent.
+    pub query: Option<String>,
+    /// The header fields.
+    pub headers: HeaderMap,
+    /// Who asks.
+    pub peer: SocketAddr,
+    /// The address of this machine that the connection came in at.
+    pub came_in_at: IpAddr,
+    /// What the request brings.
+    pub upload: Upload,
+}
+
+/// The body of a request, not read yet: who may not write is refused before.
+pub struct Upload {
+    pub(crate) incoming: Option<Incoming>,
+    pub(crate) long_bodies: Arc<Semaphore>,
+}
+
+impl Upload {
+    /// Nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { incoming: None, long_bodies: Arc::new(Semaphore::new(0)) }
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// The reply that says why not: it is too long, or too slow, or was cut.
+    pub async fn read(mut self) -> Result<Bytes, Reply> {
+        let Some(incoming) = self.incoming.take() else { return Ok(Bytes::new()) };
+        let expected = incoming.size_hint().upper().unwrap_or(u64::MAX);
+        if expected > HTTP_BODY_BYTES_MAX as u64 {
+            let text = format!("a body has at most {HTTP_BODY_BYTES_MAX} bytes");
+            return Err(Reply::error(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &text));
+        }
+        let reading = async {
+            let _turn = match expected > SMALL_BODY_BYTES as u64 {
+                true => Some(self.long_bodies.acquire().await),
+                false => None,
+            };
+            collect(incoming).await
+        };
+        rt::timeout(BODY_TIMEOUT, reading).await.unwrap_or_else(|| {
+            Err(Reply::error(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body came too slowly"))
+        })
+    }
+}
+
+async fn collect(mut incoming: Incoming) -> Result<Bytes, Reply> {
+    let cut = |_| Reply::error(StatusCode::BAD_REQUEST, "bad_request", "the body was cut");
+    let mut whole = BytesMut::new();
+    while let Some(frame) = incoming.frame().await {
+        let Ok(part) = frame.map_err(cut)?.into_data() else { continue };
+        // Its length was announced and looked at; this does not rely on it.
+        if whole.len() + part.len() > HTTP_BODY_BYTES_MAX {
+            return Err(Reply::error(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "too long"));
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.freeze())
+}
+
+/// An answer.
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// Header fields: in place of the ones that every answer has, or besides them.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// What it has to say.
+    pub content: Content,
+}
+
+/// What an answer has to say.
+pub enum Content {
+    /// All of it.
+    Whole(Bytes),
+    /// All of it, which the clients' memory is charged with as long as the charge is kept.
+    Charged(Bytes, Box<dyn Charge>),
+    /// Parts, made as the client takes them. An error cuts the connection, so that nobody takes a part for all.
+    /// Bounded in number: see [`crate::HTTP_STREAMS_MAX`].
+    Parts(BoxStream<'static, io::Result<Bytes>>),
+}
+
+/// See [`Content::Charged`].
+pub trait Charge: Send {
+    /// Whether the memory is needed more than the answer, which is cut then.
+    fn is_over(&self) -> bool;
+}
+
+impl Reply {
+    /// A whole answer.
+    #[must_use]
+    pub fn new(status: StatusCode, kind: &'static str, content: impl Into<Bytes>) -> Self {
+        let fields = vec![(CONTENT_TYPE, HeaderValue::from_static(kind))];
+        Self { status, fields, content: Content::Whole(content.into()) }
+    }
+
+    /// An answer in parts.
+    #[must_use]
+    pub fn parts(kind: &'static str, parts: BoxStream<'static, io::Result<Bytes>>) -> Self {
+        let fields = vec![(CONTENT_TYPE, HeaderValue::from_static(kind))];
+        Self { status: StatusCode::OK, fields, content: Content::Parts(parts) }
+    }
+
+    /// A stream of events. When nothing happens, it says so now and then.
+    #[must_use]
+    pub fn events(events: BoxStream<'static, Event>) -> Self {
+        let parts = EventBytes { events, alarm: Box::pin(Alarm::after(HEARTBEAT)) };
+        Self::parts(EVENT_STREAM, Box::pin(parts))
+    }
+
+    /// An error: a word for programs and a text for people.
+    #[must_use]
+    pub fn error(status: StatusCode, code: &str, text: &str) -> Self {
+        Self::new(status, JSON, format!("{}\n", json!({"code": code, "error": text})))
+    }
+
+    /// With another header field.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.fields.push((name, value));
+        self
+    }
+}
+
+/// One event of a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// What kind it is: a word.
+    pub name: &'static str,
+    /// A JSON text.
+    pub data: String,
+}
+
+impl Event {
+    /// As it is sent. Each line of the data has a field of its own, because a line ends a field.
+    fn to_bytes(&self) -> Bytes {
+        let mut text = format!("event: {}\n", self.name);
+        for line in self.data.split(['\n', '\r']) {
+            text.push_str("data: ");
+            text.push_str(line);
+            text.push('\n');
+        }
+        text.push('\n');
+        Bytes::from(text)
+    }
+}
+
+struct EventBytes {
+    events: BoxStream<'static, Event>,
+    alarm: Pin<Box<Alarm>>,
+}
+
+impl Stream for EventBytes {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let bytes = match self.events.as_mut().poll_next(cx) {
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(event)) => event.to_bytes(),
+            Poll::Pending => {
+                ready!(self.alarm.as_mut().poll(cx));
+                Bytes::from_static(b":\n\n")
+            }
+        };
+        self.alarm = Box::pin(Alarm::after(HEARTBEAT));
+        Poll::Ready(Some(Ok(bytes)))
+    }
+}
+
+/// An answer's content on its way out. Whoever waits for parts keeps the connection's place, and one of the places
+/// for such answers.
+pub(crate) struct Outgoing {
+    content: Content,
+    _held: Option<(Busy, SemaphoreGuardArc)>,
+}
+
+impl Outgoing {
+    /// What is whole.
+    pub(crate) fn whole(content: Content) -> Self {
+        Self { content, _held: None }
+    }
+
+    pub(crate) fn parts(
+        parts: BoxStream<'static, io::Result<Bytes>>,
+        held: (Busy, SemaphoreGuardArc),
+    ) -> Self {
+        Self { content: Content::Parts(parts), _held: Some(held) }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        match &mut self.content {
+            Content::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Content::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Content::Charged(_, charge) if charge.is_over() => {
+                Poll::Ready(Some(Err(io::ErrorKind::OutOfMemory.into())))
+            }
+            Content::Charged(bytes, _) if bytes.is_empty() => Poll::Ready(None),
+            Content::Charged(bytes, _) => {
+                let part = bytes.split_to(bytes.len().min(PART_BYTES));
+                Poll::Ready(Some(Ok(Frame::data(part))))
+            }
+            Content::Parts(parts) => {
+                parts.as_mut().poll_next(cx).map(|part| part.map(|part| part.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Whole(bytes) | Content::Charged(bytes, _) => bytes.is_empty(),
+            Content::Parts(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(bytes) | Content::Charged(bytes, _) => {
+                SizeHint::with_exact(bytes.len() as u64)
+            }
+            Content::Parts(_) => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_cannot_forge_another_one() {
+        let event = Event { name: "entry", data: String::from("a\n\nevent: b\r\ndata: c") };
+        let text = String::from_utf8(event.to_bytes().to_vec()).unwrap();
+        assert_eq!(
+            text,
+            "event: entry\ndata: a\ndata: \ndata: event: b\ndata: \ndata: data: c\n\n"
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! Asking the node as a client does: requests with fields, replies as messages, errors with their status.
+
+use distkv_access::users::Role;
+use distkv_http::{Reply, StatusCode};
+
+use crate::client::{Fields, Message};
+use crate::model::ids::Incarnation;
+use crate::protocol::client::ClientError;
+use crate::server::local_client::{Charge, LocalClient};
+
+/// A client in the same process.
+pub struct Client {
+    inner: LocalClient,
+    seq: u64,
+}
+
+/// Why a request failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// For programs: one of the client protocol's words.
+    pub code: String,
+    /// For people.
+    pub text: String,
+}
+
+impl Client {
+    pub(super) fn new(mut inner: LocalClient) -> Self {
+        // A program that asks by HTTP can ask again, or elsewhere, so it need not wait for the node to be ready.
+        inner.send(&crate::client::message::encode_settings(0, true));
+        Self { inner, seq: 0 }
+    }
+
+    /// What the client may do with the node as a whole at this moment; none: it must log in first.
+    #[must_use]
+    pub fn role(&mut self) -> Option<Role> {
+        self.inner.role()
+    }
+
+    /// Whether clients may do nothing here before they have logged in.
+    #[must_use]
+    pub fn must_log_in(&self) -> bool {
+        self.inner.must_log_in()
+    }
+
+    pub(super) fn node_of(&self, incarnation: Incarnation) -> Option<String> {
+        self.inner.node_of(incarnation)
+    }
+
+    pub(super) fn into_charge(self, bytes: usize) -> Charge {
+        self.inner.into_charge(bytes)
+    }
+
+    /// The session's settings, from now on.
+    pub(super) fn settings(&mut self, settings: &[u8]) {
+        self.inner.send(settings);
+    }
+
+    /// Begins a request, whose replies [`Client::next`] gives. Returns its number.
+    pub fn begin(&mut self, action: &str, fields: &Fields) -> u64 {
+        self.seq += 1;
+        self.inner.send(&fields.encode_request(self.seq, action));
+        self.seq
+    }
+
+    /// The next message of whatever was asked for: none if there will be no further one.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn next(&mut self) -> Result<Option<Message>, Failure> {
+        let bytes = self.inner.next().await;
+        Self::read(bytes)
+    }
+
+    /// The same without waiting: none if none is there.
+    pub(super) fn next_now(&mut self) -> Result<Option<Message>, Failure> {
+        let bytes = self.inner.next_now();
+        Self::read(bytes)
+    }
+
+    fn read(bytes: Option<Vec<u8>>) -> Result<Option<Message>, Failure> {
+        let Some(bytes) = bytes else { return Ok(None) };
+        let message = Message::new(&bytes).map_err(|error| Failure {
+            code: String::from("internal"),
+            text: format!("the node's own reply cannot be read: {error}"),
+        })?;
+        match Failure::of(&message) {
+            Some(failure) => Err(failure),
+            None => Ok(Some(message)),
+        }
+    }
+
+    /// A request that has one reply. No other may be open.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn call(&mut self, action: &str, fields: &Fields) -> Result<Message, Failure> {
+        self.begin(action, fields);
+        self.next().await?.ok_or_else(Failure::ended)
+    }
+
+    /// Ends a stream, if it has not ended, and skips what it has still said.
+    pub(super) async fn stop(&mut self, seq: u64) -> Result<(), Failure> {
+        let mut fields = Fields::new();
+        fields.u64("task", seq);
+        let stop = self.begin("stop", &fields);
+        loop {
+            let message = match self.next().await {
+                Ok(message) => message.ok_or_else(Failure::ended)?,
+                Err(failure) if failure.code == "denied" => continue,
+                Err(failure) => return Err(failure),
+            };
+            if message.u64("seq") == Some(stop) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A request that is answered by a stream, of which only its end matters. No other may be open.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn call_to_end(
+        &mut self,
+        action: &str,
+        fields: &Fields,
+    ) -> Result<(), Failure> {
+        self.begin(action, fields);
+        let mut failure = None;
+        loop {
+            match self.next().await {
+                Ok(Some(message)) if message.str("state") == Some("end") => {
+                    return failure.map_or(Ok(()), Err);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return Err(failure.unwrap_or_else(Failure::ended)),
+                // The stream's end follows.
+                Err(error) => failure = Some(error),
+            }
+        }
+    }
+}
+
+impl Failure {
+    /// What this message says of a failure, if it does.
+    fn of(message: &Message) -> Option<Self> {
+        let error = message.error()?;
+        Some(Self {
+            code: error.code.unwrap_or_else(|| String::from("internal")),
+            text: error.text,
+        })
+    }
+
+    /// The node ends.
+    #[must_use]
+    pub fn ended() -> Self {
+        let text = String::from("the node is leaving");
+        Self { code: String::from("not_ready"), text }
+    }
+
+    pub(super) fn bad_request(text: impl Into<String>) -> Self {
+        Self { code: String::from("bad_request"), text: text.into() }
+    }
+
+    /// The status that goes with its code.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self.code.as_str() {
+            "bad_request" | "bad_message" | "type_mismatch" => StatusCode::BAD_REQUEST,
+            "auth_required" | "auth_failed" => StatusCode::UNAUTHORIZED,
+            "denied" | "read_only" => StatusCode::FORBIDDEN,
+            "not_found" => StatusCode::NOT_FOUND,
+            "is_root" => StatusCode::METHOD_NOT_ALLOWED,
+            "in_use" | "wid_reused" => StatusCode::CONFLICT,
+            "already_exists" | "is_new" | "chain_mismatch" | "data_mismatch" => {
+                StatusCode::PRECONDITION_FAILED
+            }
+            "too_large" => StatusCode::PAYLOAD_TOO_LARGE,
+            "too_many" | "too_slow" => StatusCode::TOO_MANY_REQUESTS,
+            "unknown_action" | "not_implemented" => StatusCode::NOT_IMPLEMENTED,
+            "not_ready" | "storage_failed" | "no_event" => StatusCode::SERVICE_UNAVAILABLE,
+            "unknown_fate" => StatusCode::GATEWAY_TIMEOUT,
+            "memory_full" => StatusCode::INSUFFICIENT_STORAGE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// As an answer.
+    #[must_use]
+    pub fn reply(&self) -> Reply {
+        let reply = Reply::error(self.status(), &self.code, &self.text);
+        match self.status() {
+            StatusCode::UNAUTHORIZED => super::rights::challenge(reply),
+            _ => reply,
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self { code: error.code.word().to_owned(), text: error.text }
+    }
+}
+
+impl From<Failure> for Reply {
+    fn from(failure: Failure) -> Self {
+        failure.reply()
+    }
+}

@@ -1,0 +1,302 @@
+//! One entry: reading, writing and deleting it.
+
+use distkv_http::header::{
+    ACCEPT, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, VARY,
+};
+use distkv_http::{Content, JSON, Method, Reply, Request, StatusCode};
+use serde_json::{Map, Value as Json, json};
+
+use super::client::{Client, Failure};
+use super::entry::{self, CHAIN_EVENTS, Labels};
+use super::place::Parameters;
+use super::trees::address;
+use crate::client::{Fields, Message};
+use crate::model::path::Path;
+use crate::model::value::{SkipError, Value, ValueError};
+use crate::protocol::json::{JsonError, value_from_text};
+use crate::server::local_client::Charge;
+
+/// MessagePack, as it is stored.
+const MSGPACK: &str = "application/msgpack";
+/// The tock of an entry.
+static TOCK: HeaderName = HeaderName::from_static("distkv-tock");
+/// The events that last changed it, newest first.
+static CHAIN: HeaderName = HeaderName::from_static("distkv-chain");
+/// A write id: 32 hexadecimal digits.
+static WID: HeaderName = HeaderName::from_static("distkv-wid");
+/// Answers longer than this are charged to the clients' memory for as long as they go out.
+const CHARGED_BYTES: usize = 64 << 10;
+/// How often a write that may meet any version is tried anew because another one came in between.
+const TRIES_MAX: usize = 8;
+
+/// `GET /v1/kv/PATH`.
+pub(super) async fn get(
+    mut client: Client,
+    request: &Request,
+    path: &Path,
+) -> Result<Reply, Failure> {
+    let unless = Labels::read("If-None-Match", request.headers.get_all(IF_NONE_MATCH).iter())?;
+    let message = read(&mut client, path).await?;
+    let Some(value) = message.get("value") else { return Err(nothing(path)) };
+    let label = entry::chain(&message).and_then(|chain| entry::etag(&chain.newest));
+    let is_known = matches!((&unless, &label), (Some(unless), Some(label)) if unless.have(label));
+    let (kind, bytes) = match wants_msgpack(request) {
+        _ if is_known => (JSON, Vec::new()),
+        true => (MSGPACK, value.to_vec()),
+        false => (JSON, format!("{}\n", entry::value(value)?).into_bytes()),
+    };
+    let mut reply = Reply::new(StatusCode::OK, kind, Vec::new());
+    if is_known {
+        reply.status = StatusCode::NOT_MODIFIED;
+    }
+    for (name, field) in labels(&message) {
+        reply = reply.with(name, field);
+    }
+    reply.content = charged(client, bytes);
+    Ok(reply.with(VARY, HeaderValue::from_static("Accept")))
+}
+
+/// `PUT /v1/kv/PATH` and `DELETE /v1/kv/PATH`.
+pub(super) async fn write(
+    mut client: Client,
+    mut request: Request,
+    path: &Path,
+    mut parameters: Parameters,
+) -> Result<Reply, Reply> {
+    let mut fields = Fields::new();
+    if let Some(copies) = parameters.number("copies")? {
+        fields.u64("copies", copies);
+    }
+    if let Some(timeout) = parameters.number("timeout")? {
+        fields.u64("timeout", timeout);
+    }
+    parameters.end()?;
+    if let Some(wid) = write_id(&request)? {
+        fields.bin("wid", &wid);
+    }
+    let condition = Condition::of(&request)?;
+    let (action, internal) = if request.method == Method::DELETE {
+        ("delete_value", "delete_internal")
+    } else {
+        let is_msgpack = request.headers.get(CONTENT_TYPE).is_some_and(is_msgpack);
+        let body = std::mem::replace(&mut request.upload, distkv_http::Upload::none());
+        let value = sent_value(&body.read().await?, is_msgpack)?;
+        fields.raw("value", value.as_bytes());
+        ("set_value", "set_internal")
+    };
+    let (action, place) = address(path, action, internal)?;
+    fields.path("path", &place).u64("nchain", 1);
+    let is_new_only = matches!(condition, Condition::New);
+    for last_try in (0..TRIES_MAX).rev() {
+        let mut fields = fields.clone();
+        condition.add_to(&mut fields, &mut client, path).await?;
+        match client.call(action, &fields).await {
+            Ok(message) => return Ok(written(&request.method, is_new_only, &condition, &message)),
+            Err(failure)
+                if failure.code == "chain_mismatch"
+                    && matches!(condition, Condition::Any)
+                    && last_try > 0 => {}
+            Err(failure) if failure.status() == StatusCode::PRECONDITION_FAILED => {
+                return Ok(unmet(&mut client, path, &failure).await);
+            }
+            Err(failure) => return Err(failure.reply()),
+        }
+    }
+    Err(Failure::ended().reply())
+}
+
+/// `DELETE /v1/kv/PATH?tree`.
+pub(super) async fn delete_tree(
+    mut client: Client,
+    request: &Request,
+    path: &Path,
+) -> Result<Reply, Failure> {
+    if !matches!(Condition::of(request)?, Condition::None) || write_id(request)?.is_some() {
+        let text = "a tree is deleted without preconditions and write ids";
+        return Err(Failure::bad_request(text));
+    }
+    let message = client.call("delete_tree", &Fields::at(path)).await?;
+    let changed = message.u64("changed").unwrap_or_default();
+    Ok(Reply::new(
+        StatusCode::OK,
+        JSON,
+        format!("{}\n", json!({"changed": entry::number(changed)})),
+    ))
+}
+
+/// What must be so for a write to be made.
+enum Condition {
+    /// Nothing.
+    None,
+    /// There is no entry.
+    New,
+    /// There is one.
+    Any,
+    /// It has one of these labels.
+    These(Vec<String>),
+}
+
+impl Condition {
+    fn of(request: &Request) -> Result<Self, Failure> {
+        let of = |name, field| Labels::read(name, request.headers.get_all(field).iter());
+        match (of("If-Match", IF_MATCH)?, of("If-None-Match", IF_NONE_MATCH)?) {
+            (None, None) => Ok(Self::None),
+            (None, Some(Labels::Any)) => Ok(Self::New),
+            (Some(Labels::Any), None) => Ok(Self::Any),
+            (Some(Labels::These(labels)), None) => Ok(Self::These(labels)),
+            (Some(_), Some(_)) => Err(Failure::bad_request("If-Match and If-None-Match are there")),
+            (None, Some(Labels::These(_))) => {
+                Err(Failure::bad_request("If-None-Match of a write must be *"))
+            }
+        }
+    }
+
+    /// As the precondition that nodes know: nothing at all, or the newest event.
+    async fn add_to(
+        &self,
+        fields: &mut Fields,
+        client: &mut Client,
+        path: &Path,
+    ) -> Result<(), Failure> {
+        let label = match self {
+            Self::None => return Ok(()),
+            Self::New => {
+                fields.nil("chain");
+                return Ok(());
+            }
+            Self::These(labels) if labels.len() == 1 => labels.first().cloned(),
+            Self::Any | Self::These(_) => {
+                let message = read(client, path).await?;
+                let label = entry::chain(&message).and_then(|chain| entry::etag(&chain.newest));
+                let has_value = message.get("value").is_some();
+                match (self, label) {
+                    (Self::Any, Some(label)) if has_value => Some(label),
+                    (Self::These(labels), Some(label)) if labels.contains(&label) => Some(label),
+                    (Self::These(labels), _) => labels.first().cloned(),
+                    _ => None,
+                }
+            }
+        };
+        // Without an entry, any label is one that there is not.
+        let chain = entry::chain_of(&label.unwrap_or_default(), |life| client.node_of(life));
+        let mut bytes = Vec::new();
+        chain.encode(&mut bytes);
+        fields.raw("chain", &bytes);
+        Ok(())
+    }
+}
+
+/// What is at a path, with its whole chain.
+async fn read(client: &mut Client, path: &Path) -> Result<Message, Failure> {
+    let (action, place) = address(path, "get_value", "get_internal")?;
+    let mut fields = Fields::at(&place);
+    fields.u64("nchain", CHAIN_EVENTS);
+    client.call(action, &fields).await
+}
+
+/// The answer to a write that was made.
+fn written(method: &Method, is_new: bool, condition: &Condition, message: &Message) -> Reply {
+    let is_repeated = message.bool("repeated").unwrap_or(false);
+    let had_none = message.get("prev").is_none() && matches!(condition, Condition::None);
+    let made = method == Method::PUT && !is_repeated && (is_new || had_none);
+    let status = if made { StatusCode::CREATED } else { StatusCode::OK };
+    let mut out = Map::new();
+    out.insert("changed".into(), message.bool("changed").unwrap_or(false).into());
+    entry::add_labels(message, &mut out);
+    out.remove("chain");
+    if is_repeated {
+        out.insert("repeated".into(), true.into());
+    }
+    let mut reply = Reply::new(status, JSON, format!("{}\n", Json::Object(out)));
+    for (name, field) in labels(message).into_iter().filter(|(name, _)| *name != CHAIN) {
+        reply = reply.with(name, field);
+    }
+    reply
+}
+
+/// The answer to a write whose precondition did not hold: with what is there, as far as the client may see it.
+async fn unmet(client: &mut Client, path: &Path, failure: &Failure) -> Reply {
+    let present = match read(client, path).await {
+        Ok(message) if message.get("value").is_some() => {
+            entry::version(&message).map_or(Json::Null, Json::Object)
+        }
+        _ => Json::Null,
+    };
+    let body = json!({"code": failure.code, "error": failure.text, "entry": present});
+    Reply::new(failure.status(), JSON, format!("{body}\n"))
+}
+
+/// `ETag`, `Distkv-Tock` and `Distkv-Chain`.
+fn labels(message: &Message) -> Vec<(HeaderName, HeaderValue)> {
+    let chain = entry::chain(message);
+    let etag = chain.as_ref().and_then(|chain| entry::etag(&chain.newest));
+    let events =
+        chain.map(|chain| chain.events().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+    let tock = message.u64("tock").map(|tock| tock.to_string());
+    let fields = [(ETAG, etag), (TOCK.clone(), tock), (CHAIN.clone(), events)];
+    // A node's name may have any letters.
+    let field = |text: String| HeaderValue::from_bytes(text.as_bytes()).ok();
+    fields.into_iter().filter_map(|(name, text)| Some((name, field(text?)?))).collect()
+}
+
+fn nothing(path: &Path) -> Failure {
+    let text = format!("there is no value at {path}");
+    Failure { code: String::from("not_found"), text }
+}
+
+/// The value that a body says.
+fn sent_value(body: &[u8], is_msgpack: bool) -> Result<Value, Failure> {
+    let bad = |why: &str| Failure::bad_request(format!("the body is no value: {why}"));
+    let wrong = |error: ValueError| match error {
+        ValueError::Skip(SkipError::TooLarge { .. } | SkipError::TooDeep { .. }) => {
+            Failure { code: String::from("too_large"), text: error.to_string() }
+        }
+        error => bad(&error.to_string()),
+    };
+    if is_msgpack {
+        return Value::new(body).map_err(wrong);
+    }
+    let text = std::str::from_utf8(body).map_err(|_| bad("it is not UTF-8"))?;
+    value_from_text(text).map_err(|error| match error {
+        JsonError::Value(error) => wrong(error),
+        error => bad(&error.to_string()),
+    })
+}
+
+fn write_id(request: &Request) -> Result<Option<[u8; 16]>, Failure> {
+    let Some(field) = request.headers.get(&WID) else { return Ok(None) };
+    let bad = || Failure::bad_request("Distkv-Wid must be 32 hexadecimal digits");
+    let text = field.to_str().map_err(|_| bad())?;
+    let is_hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex).ok_or_else(bad)?;
+    Ok(Some(number.to_be_bytes()))
+}
+
+fn wants_msgpack(request: &Request) -> bool {
+    let of = |kind: &HeaderValue| {
+        kind.to_str().is_ok_and(|kinds| kinds.split(',').any(|kind| is_kind(kind, MSGPACK)))
+    };
+    request.headers.get_all(ACCEPT).iter().any(of)
+}
+
+fn is_msgpack(kind: &HeaderValue) -> bool {
+    kind.to_str().is_ok_and(|kind| is_kind(kind, MSGPACK))
+}
+
+fn is_kind(field: &str, kind: &str) -> bool {
+    field.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(kind))
+}
+
+impl distkv_http::Charge for Charge {
+    fn is_over(&self) -> bool {
+        Charge::is_over(self)
+    }
+}
+
+/// A long answer goes on to cost the clients' memory until it is out.
+pub(super) fn charged(client: Client, bytes: Vec<u8>) -> Content {
+    match bytes.len() {
+        0..=CHARGED_BYTES => Content::Whole(bytes.into()),
+        length => Content::Charged(bytes.into(), Box::new(client.into_charge(length))),
+    }
+}

@@ -1,0 +1,105 @@
+//! The secret that lets programs change data by HTTP at an open node: read from its file, or made at the first start.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use crate::cli::error::CliError;
+use crate::cli::files::cannot;
+use crate::node::config::Token;
+use crate::rt;
+
+/// Random bytes of a token that is made; it has twice as many hexadecimal digits.
+const RANDOM_BYTES: usize = 32;
+/// Shortest token that is taken from a file, characters.
+const TOKEN_BYTES_MIN: usize = 32;
+/// Longest one.
+const TOKEN_BYTES_MAX: usize = 1_024;
+
+/// The token in a file, which is made if it is not there.
+///
+/// # Errors
+/// The file cannot be read or made, others may read it, or it holds no token.
+pub(super) fn read_or_make(file: &Path) -> Result<Token, CliError> {
+    let is_missing = fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if is_missing {
+        make(file)?;
+    }
+    let about = fs::metadata(file).map_err(|error| cannot("read", file, error))?;
+    if about.mode() & 0o077 != 0 {
+        let text = format!(
+            "others may read the token in {}; take that right away: chmod 600 {0}",
+            file.display()
+        );
+        return Err(CliError::Failure(text));
+    }
+    let wrong = || {
+        CliError::Failure(format!(
+            "{} holds no token: one line of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} letters, digits and -._~+/= ; \
+             remove it, and the node makes one",
+            file.display()
+        ))
+    };
+    // A line's end may follow.
+    if about.len() > TOKEN_BYTES_MAX as u64 + 2 {
+        return Err(wrong());
+    }
+    let text = fs::read_to_string(file).map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => wrong(),
+        _ => cannot("read", file, error),
+    })?;
+    let token = text.trim_end_matches(['\n', '\r']);
+    let is_token = |c: u8| c.is_ascii_alphanumeric() || b"-._~+/=".contains(&c);
+    let fits = (TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len());
+    match fits && token.bytes().all(is_token) {
+        true => Ok(Token::new(token)),
+        false => Err(wrong()),
+    }
+}
+
+fn make(file: &Path) -> Result<(), CliError> {
+    let bytes: [u8; RANDOM_BYTES] = rt::random_bytes()
+        .map_err(|error| CliError::Failure(format!("the system gives no random bytes: {error}")))?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let mut opened = opened.map_err(|error| cannot("write", file, error))?;
+    let written = writeln!(opened, "{text}").and_then(|()| opened.sync_all());
+    written.map_err(|error| cannot("write", file, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_for_its_owner_only_and_others_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        read_or_make(&file).unwrap();
+        let made = fs::read_to_string(&file).unwrap();
+        assert!(made.trim().len() == 64 && fs::metadata(&file).unwrap().mode() & 0o777 == 0o600);
+        read_or_make(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), made);
+        let refused = || match read_or_make(&file) {
+            Ok(_) => panic!("it was taken"),
+            Err(error) => error.to_string(),
+        };
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        assert!(refused().contains("chmod 600"), "{}", refused());
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        let long = "a".repeat(2_000);
+        for wrong in
+            ["", "short", "distkv1.with a space in it, and so much longer", &long, "\u{ff}"]
+        {
+            fs::write(&file, wrong).unwrap();
+            assert!(refused().contains("holds no token"), "{wrong:?}: {}", refused());
+        }
+        fs::write(&file, [0xff; 40]).unwrap();
+        assert!(refused().contains("holds no token"));
+        assert!(read_or_make(&folder.path().join("no/such/folder")).is_err());
+    }
+}

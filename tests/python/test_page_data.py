@@ -1,0 +1,196 @@
+"""The page changes data of a real node: an edit, one that somebody else was faster with, and who may do what on a secured
+node."""
+
+import json
+import subprocess
+
+import msgpack_raw as mp
+import nodes
+import pytest
+import raw
+from page_browser import axe
+from playwright.sync_api import expect
+
+
+@pytest.fixture
+def writable(network, tmp_path):
+    """A node that takes changes by HTTP, and its token."""
+    token = tmp_path / "token"
+    node = network.add("--init", "null", "--http", "127.0.0.1:0", "--http-write", "--http-token-file", str(token))
+    return node, token.read_text().strip()
+
+
+def log_in(page, secret):
+    """Pastes a ticket, or a token."""
+    page.get_by_role("button", name="Log in", exact=True).first.click()
+    page.get_by_label("Your ticket").fill(secret)
+    page.get_by_role("dialog").get_by_role("button", name="Log in").click()
+
+
+def test_an_entry_is_made_changed_and_deleted(writable, watch, picture):
+    node, token = writable
+    watched = watch(f"http://{node.http}")
+    page = watched.open("data")
+    with node.raw() as conn:
+        conn.ok("set_value", path=mp.path("site", "lamp"), value={"on": True, "level": 1.0})
+        page.get_by_role("row", name="site").click()
+        page.get_by_role("treegrid").focus()
+        page.keyboard.press("ArrowRight")
+        page.get_by_role("row", name="lamp").click()
+        value = page.get_by_label("Value, as JSON")
+        expect(value).to_have_value('{"on":true,"level":1.0}')
+        expect(page.locator(".entry")).to_contain_text("by n1, its change")
+        # Without a login nothing is changed.
+        value.fill('{"on":true,"level":2.5}')
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".box.bad")).to_contain_text("token")
+        log_in(page, token)
+        expect(value).to_have_value('{"on":true,"level":1.0}')
+        # The page is as it was, with the same entry.
+        expect(page.get_by_role("row", name="lamp", selected=True)).to_be_visible()
+        value.fill('{"on":true,"level":2.5}')
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        assert conn.ok("get_value", path=mp.path("site", "lamp"))["value"] == {"on": True, "level": 2.5}
+        picture(page, "data")
+        assert axe(page) == []
+        page.get_by_label("Path").fill("site.fan:.1:7")
+        page.get_by_role("button", name="Open or make").click()
+        expect(page.get_by_role("heading", name="site.fan:.1:7")).to_be_visible()
+        expect(page.locator(".entry")).to_contain_text("there is none here")
+        value.fill("no JSON")
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".box.bad")).to_contain_text("the body is no value")
+        value.fill("5")
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        assert conn.ok("get_value", path=mp.path("site", "fan.1", 7))["value"] == 5
+        page.get_by_role("button", name="Delete").click()
+        expect(page.locator(".box.good")).to_have_text("Deleted.")
+        assert "value" not in conn.reply(conn.start("get_value", path=mp.path("site", "fan.1", 7)))
+        # What others change is shown.
+        conn.ok("set_value", path=mp.path("site", "fan.1", 7), value="back")
+        expect(value).to_have_value('"back"')
+    # The token is gone with the page.
+    page.reload()
+    expect(page.get_by_role("button", name="Log in", exact=True).first).to_be_visible()
+
+
+def test_an_edit_that_somebody_else_was_faster_with_shows_both(writable, watch, picture):
+    node, token = writable
+    lamp = mp.path("site", "lamp")
+    with node.raw() as conn:
+        conn.ok("set_value", path=lamp, value="first")
+        page = watch(f"http://{node.http}").open("data/site/lamp")
+        log_in(page, token)
+        value = page.get_by_label("Value, as JSON")
+        expect(value).to_have_value('"first"')
+        value.fill('"mine"')
+        conn.ok("set_value", path=lamp, value="theirs")
+        page.get_by_role("button", name="Save").click()
+        box = page.locator(".box.warn")
+        expect(box).to_contain_text("Somebody else has changed this entry since you saw it. Nothing was changed.")
+        expect(box.locator("pre").nth(0)).to_have_text('"mine"')
+        expect(box.locator("pre").nth(1)).to_have_text('"theirs"')
+        expect(box.locator("mark")).to_have_text(["mine", "theirs"])
+        assert conn.ok("get_value", path=lamp)["value"] == "theirs"
+        assert axe(page) == []
+        picture(page, "faster")
+        page.get_by_role("button", name="Overwrite theirs").click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        assert conn.ok("get_value", path=lamp)["value"] == "mine"
+        value.fill('"again"')
+        conn.ok("set_value", path=lamp, value="faster")
+        page.get_by_role("button", name="Save").click()
+        page.get_by_role("button", name="Take theirs").click()
+        expect(value).to_have_value('"faster"')
+        assert conn.ok("get_value", path=lamp)["value"] == "faster"
+
+
+def test_a_tree_of_a_real_node_is_scrolled_to_its_end(writable, watch):
+    node, _ = writable
+    page = watch(f"http://{node.http}").open("data")
+    with node.raw() as conn:
+        seqs = [conn.start("set_value", path=mp.path("many", i), value=i) for i in range(2_000)]
+        for seq in seqs:
+            assert conn.reply(seq)["changed"]
+    page.get_by_role("row", name="many").click()
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("row", name=":0 ")).to_be_visible()
+    last = page.get_by_role("row", name=":1999 1999")
+    while not last.is_visible():
+        page.keyboard.press("End")
+        page.evaluate("new Promise((done) => requestAnimationFrame(done))")
+    expect(page.get_by_role("treegrid")).to_have_attribute("aria-rowcount", "2001")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("treegrid")).to_have_attribute("aria-rowcount", "1")
+
+
+def test_a_secured_node_shows_what_the_ticket_s_user_may_see_and_no_more(watch):
+    # pylint: disable-next=consider-using-with
+    demo = subprocess.Popen([nodes.binary(), "demo", "--secure", "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        lines = []
+        while not lines or "Ctrl-C" not in lines[-1]:
+            assert demo.stdout
+            lines.append(demo.stdout.readline())
+            assert lines[-1], lines
+        address = lines[0].removeprefix("page: ").strip().rstrip("/")
+        find = lambda text: next(line for line in lines if text in line)  # noqa: E731
+        ticket, key = find(": the ticket of").split(": ")[0], find(": the key file").split(": ")[0]
+        client = find("clients at").split("clients at ")[1].split(",")[0]
+        for path in ("site.lamp", "private.plans"):
+            done = subprocess.run([nodes.binary(), "set", path, '"secret"', "--key", key, "--connect", client], check=False)
+            assert done.returncode == 0
+        page = watch(address).open("data")
+        box = page.get_by_role("dialog")
+        expect(box).to_be_visible()
+        assert axe(page) == []
+        expect(page.get_by_role("row", name="site")).to_have_count(0)
+        box.get_by_label("Your ticket").fill("distkv1.nonsense")
+        box.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).not_to_be_empty()
+        expect(box).to_be_visible()
+        with open(ticket, encoding="utf-8") as file:
+            box.get_by_label("Your ticket").fill(file.read())
+        box.get_by_role("button", name="Log in").click()
+        expect(box).not_to_be_visible()
+        page.goto(f"{address}/#data/site/lamp")
+        value = page.get_by_label("Value, as JSON")
+        expect(value).to_have_value('"secret"')
+        value.fill('"changed"')
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".box.good")).to_have_text("Saved.")
+        page.goto(f"{address}/#data/private/plans")
+        expect(page.locator(".box.bad")).to_contain_text("does not permit")
+        assert "private" not in page.get_by_role("treegrid").text_content()
+        page.get_by_role("link", name="Cluster").click()
+        expect(page.get_by_role("main")).to_contain_text("To see the cluster, log in as an operator.")
+        expect(page.locator("#state")).to_contain_text("for operators")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+    finally:
+        demo.terminate()
+        demo.wait(raw.PATIENCE)
+        assert demo.stdout
+        demo.stdout.close()
+
+
+def test_large_values_are_shown_on_demand(writable, watch):
+    node, _ = writable
+    with node.raw() as conn:
+        conn.ok("set_value", path=mp.path("big"), value="x" * 100_000)
+        conn.ok("set_value", path=mp.path("huge"), value="y" * 1_100_000)
+    page = watch(f"http://{node.http}").open("data/big")
+    value = page.get_by_label("Value, as JSON")
+    expect(page.locator(".entry")).to_contain_text("the first 64 KiB of 98")
+    expect(value).to_have_js_property("readOnly", True)
+    assert len(value.input_value()) == 64 << 10
+    page.get_by_role("button", name="Show all").click()
+    assert value.input_value() == json.dumps("x" * 100_000)
+    expect(value).to_have_js_property("readOnly", False)
+    page.goto(f"http://{node.http}/#data/huge")
+    expect(page.locator(".entry")).to_contain_text("distkv-node get shows all of it")

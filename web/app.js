@@ -1,0 +1,246 @@
+// The page: which view is shown, the one stream of events that feeds all of them, and logging in.
+
+import { events, isLoggedIn, useTicket, json, Refused } from "./api.js";
+import { el, put, text, tick, since, setClock, now, many } from "./dom.js";
+import { Cluster } from "./cluster.js";
+import { Data } from "./data.js";
+import { Conflicts } from "./conflicts.js";
+import { Traffic } from "./traffic.js";
+import { History } from "./history.js";
+
+/** Rates come once a second; all else is drawn at most this often. */
+const DRAW_MS = 250;
+/** A screen reader is told at most this often. */
+const SAY_MS = 5000;
+/** How long to wait before the stream is opened again: at first, and at most. */
+const RETRY_MS = [500, 5000];
+/** Most events, and seconds of rates, that are kept: as many as the node keeps. */
+const EVENTS_MAX = 512, SECONDS_MAX = 600, COLUMNS_MAX = 120;
+
+const views = { cluster: Cluster, data: Data, conflicts: Conflicts, traffic: Traffic, history: History };
+const byId = (id) => document.getElementById(id);
+
+/** All that the node has told. */
+export const state = {
+  cluster: null, members: new Map(), events: [], splits: new Map(), names: [], seconds: [], columns: [], at: 0,
+  known: 0, connected: false, lost: null, mayLook: true, mustLogIn: false,
+};
+
+let view = null, viewName = "", stream = null, retry = RETRY_MS[0], drawAt = 0, drawing = 0;
+
+// ---- views
+
+function show() {
+  const [name, ...rest] = location.hash.slice(1).split("/");
+  const chosen = name in views ? name : "cluster";
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${chosen}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (chosen !== viewName) {
+    view?.close?.();
+    const hadTraffic = viewName === "traffic", before = viewName;
+    viewName = chosen;
+    const main = byId("view");
+    main.replaceChildren();
+    view = new views[chosen](main, state, { say });
+    document.title = `${chosen} - distkv`;
+    if (before && hadTraffic !== (chosen === "traffic")) open();
+    if (before) main.focus();
+  }
+  view.go?.(rest.map(decodeURIComponent));
+  draw();
+}
+
+/** Draws soon; not more often than people can read. */
+function drawSoon() {
+  if (drawing) return;
+  drawing = setTimeout(() => { drawing = 0; draw(); }, Math.max(0, drawAt + DRAW_MS - performance.now()));
+}
+
+function draw() {
+  drawAt = performance.now();
+  header();
+  view?.draw?.();
+}
+
+function header() {
+  const { cluster, connected, lost } = state;
+  text(byId("network"), cluster?.network ?? "distkv");
+  text(byId("from"), cluster ? `seen from ${cluster.node}` : "");
+  const line = byId("state");
+  const notWell = [...state.members.values()].filter((row) => row.lagging || !["self", "up", "left"].includes(row.state)).length;
+  if (state.mustLogIn) {
+    put(line, el("span", { class: "warn" }, "log in to see what this node knows"));
+  } else if (!connected) {
+    put(line, el("strong", { class: "bad" }, "✕ no connection to the node "), lost ? el("span", {}, "for ", since(lost)) : "");
+  } else if (!state.mayLook) {
+    put(line, el("span", { class: "quiet" }, "the state of the cluster is for operators"));
+  } else if (cluster?.split) {
+    const oldest = Math.min(...cluster.split.together.map((group) => group.since));
+    put(line, el("strong", { class: "bad" }, "! split "), el("span", {}, "for ", since(oldest)));
+  } else if (cluster?.healing) {
+    put(line, el("strong", { class: "warn" }, "⟳ healing "), el("span", {}, "for ", since(cluster.healing.began)));
+  } else if (cluster && cluster.warnings.length > 0) {
+    put(line, el("strong", { class: "warn" }, `! ${many(cluster.warnings.length, "warning")}`));
+  } else if (cluster && notWell > 0) {
+    put(line, el("strong", { class: "warn" }, `! ${many(notWell, "member")} not well`));
+  } else if (cluster) {
+    put(line, el("span", { class: "good" }, "● all is well"));
+  }
+  const button = byId("login");
+  text(button, isLoggedIn() ? "Log out" : "Log in");
+}
+
+// ---- what a screen reader is told
+
+let saidAt = -SAY_MS, waiting = "", sayTimer = 0;
+
+/** Says the latest, at most once in 5 seconds. */
+export function say(line) {
+  waiting = line;
+  if (sayTimer) return;
+  sayTimer = setTimeout(() => {
+    sayTimer = 0;
+    saidAt = performance.now();
+    text(byId("live"), waiting);
+  }, Math.max(0, saidAt + SAY_MS - performance.now()));
+}
+
+function sayWhatChanged(before, after) {
+  if (!before) return;
+  const gone = (cluster) => cluster.split?.together.reduce((sum, group) => sum + group.names.length, 0) ?? 0;
+  if (gone(after) > gone(before)) say(`${many(gone(after), "member")} went silent`);
+  else if (gone(after) < gone(before)) say(gone(after) === 0 ? "all members are back" : `${gone(after)} still silent`);
+  if (!before.healing && after.healing) say("the split is healing");
+  if (before.healing && !after.healing) say("the split is healed");
+}
+
+// ---- the stream
+
+const on = {
+  hello: (data) => setClock(data.now),
+  cluster(data) {
+    sayWhatChanged(state.cluster, data);
+    state.cluster = data;
+  },
+  members(data) {
+    for (const row of data.rows) state.members.set(row.name, row);
+    for (const name of data.gone ?? []) state.members.delete(name);
+  },
+  history(data) {
+    state.events.push(...data.events);
+    state.events.splice(0, state.events.length - EVENTS_MAX);
+    for (const split of data.splits) state.splits.set(split.n, split);
+    while (state.splits.size > 64) state.splits.delete(state.splits.keys().next().value);
+  },
+  rates(data) {
+    if (data.names) state.names = data.names;
+    state.at = data.at;
+    state.seconds.push(...data.seconds);
+    state.seconds.splice(0, state.seconds.length - SECONDS_MAX);
+    state.columns.push(...data.columns);
+    state.columns.splice(0, state.columns.length - COLUMNS_MAX);
+  },
+  data: (data) => { state.known = data.known; },
+};
+
+function parts() {
+  if (!state.mayLook) return "data";
+  return viewName === "traffic" ? "cluster,history,data,traffic" : "cluster,history,data";
+}
+
+/** Opens the stream; one that is open is closed. */
+function open() {
+  stream?.abort();
+  stream = null;
+  if (document.hidden) return;
+  const mine = new AbortController();
+  stream = mine;
+  const again = () => {
+    if (stream !== mine) return;
+    if (state.connected || !state.lost) state.lost = now();
+    state.connected = false;
+    drawSoon();
+    setTimeout(() => { if (stream === mine) open(); }, retry);
+    retry = Math.min(2 * retry, RETRY_MS[1]);
+  };
+  events(`/v1/live?parts=${parts()}`, (kind, data) => {
+    if (stream !== mine) return;
+    if (kind === "open") {
+      // The node tells everything anew.
+      Object.assign(state, { members: new Map(), events: [], splits: new Map(), seconds: [], columns: [] });
+      Object.assign(state, { connected: true, lost: null });
+      retry = RETRY_MS[0];
+    } else {
+      on[kind]?.(data);
+      if (kind === "data") view?.changed?.();
+    }
+    drawSoon();
+  }, mine.signal).then(again, (error) => {
+    if (stream !== mine || mine.signal.aborted) return;
+    if (error instanceof Refused && error.status === 401) {
+      // A ticket that is no good any more is of no use.
+      useTicket(null);
+      Object.assign(state, { connected: false, mustLogIn: true });
+      drawSoon();
+      askForTicket();
+    } else if (error instanceof Refused && error.status === 403 && state.mayLook) {
+      state.mayLook = false;
+      state.cluster = null;
+      open();
+    } else {
+      again();
+    }
+  });
+}
+
+// ---- logging in
+
+function askForTicket(why) {
+  const box = byId("login-box");
+  text(byId("login-error"), why ?? "");
+  if (!box.open) box.showModal();
+  byId("ticket").focus();
+}
+
+async function logIn(event) {
+  event.preventDefault();
+  const field = byId("ticket");
+  useTicket(field.value.replace(/\s+/g, ""));
+  try {
+    await json("/v1/kv/?children&limit=1");
+  } catch (error) {
+    if (!(error instanceof Refused) || error.status === 401) {
+      useTicket(null);
+      text(byId("login-error"), error.message);
+      return;
+    }
+  }
+  field.value = "";
+  byId("login-box").close();
+  startAnew();
+}
+
+/** Nothing that another user could see stays. */
+function startAnew() {
+  Object.assign(state, { cluster: null, members: new Map(), mayLook: true, mustLogIn: false });
+  viewName = "";
+  view?.close?.();
+  view = null;
+  show();
+  open();
+}
+
+byId("login").addEventListener("click", () => {
+  if (!isLoggedIn()) return askForTicket();
+  useTicket(null);
+  startAnew();
+});
+byId("login-form").addEventListener("submit", logIn);
+byId("login-no").addEventListener("click", () => byId("login-box").close());
+addEventListener("hashchange", show);
+document.addEventListener("visibilitychange", open);
+setInterval(tick, 1000);
+show();
+open();

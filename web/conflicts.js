@@ -1,0 +1,90 @@
+// The conflicts that this node has found: both values, and a button that sets the one that was lost.
+
+import { lines, exact, put as send, remove, Refused } from "./api.js";
+import { el, put, count } from "./dom.js";
+import { pair } from "./compare.js";
+import { fetchEntry, written } from "./entry.js";
+import { segments } from "./paths.js";
+
+/** So many are shown, the latest first. */
+const SHOWN_MAX = 100;
+/** They are asked for at most this often, or this often if nobody says that there are new ones. */
+const ASK_MS = 1000, ASK_ANYWAY_MS = 5000;
+
+/** A conflict as it is told. */
+function read(line) {
+  const { path, number, winner, loser } = JSON.parse(line);
+  winner.text = exact(line, "winner", "value");
+  loser.text = exact(line, "loser", "value");
+  return { name: path, number, winner, loser };
+}
+
+export class Conflicts {
+  constructor(main, state, { say }) {
+    Object.assign(this, { state, say, last: 0, asked: 0, found: -1, busy: false });
+    this.sum = el("p", { class: "quiet" });
+    this.list = el("div");
+    main.append(el("h1", {}, "Conflicts"), this.sum, this.list);
+    this.timer = setInterval(() => this.draw(), ASK_MS);
+  }
+
+  close() { clearInterval(this.timer); }
+
+  draw() {
+    const { cluster } = this.state;
+    const found = cluster?.conflicts ?? null;
+    const isNew = found === null ? performance.now() - this.asked > ASK_ANYWAY_MS : found !== this.found;
+    if (this.busy || (!isNew && this.asked > 0) || performance.now() - this.asked < ASK_MS && this.asked > 0) return;
+    this.ask(found);
+  }
+
+  async ask(found) {
+    this.busy = true;
+    this.asked = performance.now();
+    try {
+      const items = (await lines(`/v1/conflicts?limit=${SHOWN_MAX}&since=${this.last}`)).map(read);
+      this.found = found;
+      if (items.length > 0) {
+        this.last = Math.max(...items.map((item) => item.number));
+        this.list.prepend(...items.slice().reverse().map((item) => this.item(item)));
+        while (this.list.children.length > SHOWN_MAX) this.list.lastChild.remove();
+        this.say(`${count(items.length)} new ${items.length === 1 ? "conflict" : "conflicts"}`);
+      }
+      const shown = this.list.children.length;
+      this.sum.textContent = shown === 0 ? "None was found since the node has started."
+        : `${count(found ?? shown)} found since the node has started${(found ?? shown) > shown ? `; the latest ${shown} are shown` : ""}. A change was lost in each.`;
+    } catch (error) {
+      this.sum.textContent = error.message;
+    }
+    this.busy = false;
+  }
+
+  item({ name, winner, loser }) {
+    const path = segments(name);
+    const note = el("div", { role: "group", "aria-label": "Messages" });
+    const button = el("button", { type: "button" }, "Set the lost one");
+    const tell = (kind, ...what) => put(note, el("div", { class: `box ${kind}` }, ...what));
+    const act = async (tag) => {
+      button.disabled = true;
+      try {
+        if (loser.text === null) await remove(path, tag);
+        else await send(path, loser.text, tag);
+        tell("good", "The lost value is set.");
+        this.say(`the lost value of ${name} is set`);
+      } catch (error) {
+        button.disabled = false;
+        if (!(error instanceof Refused) || error.status !== 412) return tell("bad", error.message);
+        const now = await fetchEntry(path, null);
+        tell("warn", "The entry has changed since this conflict. Nothing was changed.",
+          pair("lost", loser.text, "now", now.there ? now.text : null),
+          el("p", {}, el("button", { type: "button", onclick: () => act(now.tag) }, "Set it all the same")));
+      }
+    };
+    button.addEventListener("click", () => act(winner.text === null ? "*" : winner.etag));
+    return el("article", { class: "box fresh", "aria-label": name },
+      el("h2", {}, el("a", { href: ["#data", ...path.map(encodeURIComponent)].join("/") }, name)),
+      pair("kept", winner.text, "lost", loser.text),
+      el("p", { class: "quiet" }, `kept: written ${written(winner.chain)}, tock ${winner.tock}; lost: ${written(loser.chain)}, tock ${loser.tock}`),
+      note, el("p", {}, button));
+  }
+}

@@ -1,0 +1,53 @@
+// The data: the tree, and one entry of it, which may be changed here.
+
+import { Tree } from "./tree.js";
+import { Entry } from "./entry.js";
+import { el } from "./dom.js";
+import { segments, spell } from "./paths.js";
+
+/** What is visible is asked for again at most this often while the data changes. */
+const REFRESH_MS = 1000;
+
+export class Data {
+  constructor(main, state, { say }) {
+    this.tree = new Tree("Entries", (path) => { location.hash = ["#data", ...path.map(encodeURIComponent)].join("/"); });
+    this.path = el("input", { type: "text", id: "path", spellcheck: "false", autocomplete: "off", placeholder: "site.lamp" });
+    const form = el("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.open(); } },
+      el("label", { for: "path" }, "Path"), this.path, el("button", { type: "submit" }, "Open or make"));
+    this.pane = el("div", { class: "entry" });
+    this.entry = new Entry(this.pane, say, () => this.tree.refresh());
+    main.append(el("div", { class: "data" }, el("div", { class: "list" }, el("h1", {}, "Data"), form, this.tree.grid), this.pane));
+    this.tree.draw();
+    this.refreshed = performance.now();
+  }
+
+  open() {
+    const path = segments(this.path.value.trim());
+    location.hash = ["#data", ...path.map(encodeURIComponent)].join("/");
+  }
+
+  /** An entry is to be shown. */
+  go(path) {
+    if (path.length === 0) return;
+    this.path.value = spell(path);
+    this.tree.reveal(path);
+    this.entry.show(path);
+  }
+
+  /** Something in the data has changed, wherever. */
+  changed() {
+    if (this.timer) return;
+    this.timer = setTimeout(() => {
+      this.timer = 0;
+      this.refreshed = performance.now();
+      this.tree.refresh();
+      this.entry.refresh();
+    }, Math.max(0, this.refreshed + REFRESH_MS - performance.now()));
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.tree.close();
+    this.entry.close();
+  }
+}
