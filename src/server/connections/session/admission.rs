@@ -73,6 +73,7 @@ impl Session {
         error: &ClientError,
         out: &mut Vec<u8>,
     ) {
+        cx.shared.counts.note_error(error);
         match seq {
             Some(seq) if in_stream => {
                 write_failed_stream(error, seq, self.window.is_some(), cx.tock(), out);
