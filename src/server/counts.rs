@@ -90,6 +90,8 @@ impl RequestKind {
             | A::Conflicts
             | A::Status
             | A::Members
+            | A::Clients
+            | A::History
             | A::Cluster
             | A::KeyList => Self::State,
             A::ListShards => Self::Shards,

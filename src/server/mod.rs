@@ -208,14 +208,19 @@ impl Shared {
     }
 
     /// What the client port has counted since its start.
-    fn counters(&self) -> [(&'static str, u64); 5] {
+    fn counters(&self) -> [(&'static str, u64); 9] {
         let requests = self.counts.requests().iter().sum();
+        let (received, sent) = self.counts.bytes();
         [
             ("client_requests", requests),
             ("client_connections_accepted", self.accepted.load(Ordering::Relaxed)),
             ("client_connections_refused", self.refused.load(Ordering::Relaxed)),
             ("client_connections_closed_for_memory", self.hub.client_memory().view().closed),
             ("client_bytes_waiting", self.hub.waiting_bytes() as u64),
+            ("client_errors", self.counts.errors().map(|(_, count)| count).sum()),
+            ("client_bytes_received", received),
+            ("client_bytes_sent", sent),
+            ("client_stalled", self.counts.stalled()),
         ]
     }
 }
@@ -309,6 +314,7 @@ impl Server {
         shared.hub.client_memory().set_max(shared.config.client_memory_max);
         let _detached = rt::spawn(connections::memory_pressure::relieve(Arc::clone(&shared)));
         let _detached = rt::spawn(cluster::nodes::follow(Arc::clone(&shared)));
+        let _detached = rt::spawn(shards::keep_samples(Arc::clone(&shared)));
         let _detached = rt::spawn(access::present::shut_out(Arc::clone(&shared)));
         Self { address: bound, shared, accepting }
     }
@@ -324,11 +330,6 @@ impl Server {
     #[cfg(any(test, feature = "planted-defects"))]
     pub fn assume(&self, identity: Identity) {
         *self.shared.assumed.lock() = Some(identity);
-    }
-
-    /// Keeps what is needed for measures of the last minute. To be called every second.
-    pub(crate) fn sample(&self, now: Millis) {
-        self.shared.shards.sample(now);
     }
 
     /// What the port has counted, for metrics.

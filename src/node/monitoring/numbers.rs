@@ -244,7 +244,6 @@ impl Inner {
     /// Notes when own changes are made and since when changes are missing; to be called every second.
     pub(super) fn sample_lag(&self) {
         let now = rt::now();
-        self.server.sample(now);
         let (own, tick, peers, seen) = self.hub.read(|engine| {
             let own = engine.id().incarnation;
             (own, engine.tick().unwrap_or_default(), engine.peer_views(), engine.seen().clone())

@@ -3,9 +3,13 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+
+use super::prefixes::Prefixes;
 
 use crate::engine::NO_LATER;
 use crate::engine::changes::{BeginShardCount, EndShardCount};
@@ -13,6 +17,8 @@ use crate::hub::Hub;
 use crate::model::ids::Millis;
 use crate::model::shard::SHARD_COUNT;
 use crate::model::shard_memo::recent_shard_of_bytes;
+use crate::rt;
+use crate::server::Shared;
 
 /// Requests are spread over this many tables of counters, so that threads seldom share a cache
 /// line.
@@ -20,6 +26,8 @@ const STRIPES: usize = 4;
 /// The use of all shards is kept for a minute, a sample for every ten seconds.
 const SAMPLES_MAX: usize = 6;
 const SAMPLE_MS: Millis = 10_000;
+/// Between two looks whether it is time for one.
+const SAMPLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The counters of all shards: 64 KiB. One per client port.
 pub struct ShardManager {
@@ -29,6 +37,8 @@ pub struct ShardManager {
     counting: Mutex<()>,
     /// What was used up to some moments, the oldest first.
     samples: Mutex<VecDeque<(Millis, Box<[u64]>)>>,
+    /// What is asked for most.
+    pub(in crate::server) prefixes: Prefixes,
 }
 
 /// What clients asked for in one shard since the start.
@@ -53,6 +63,7 @@ impl Default for ShardManager {
             stripes: std::array::from_fn(|_| table()),
             counting: Mutex::new(()),
             samples: Mutex::default(),
+            prefixes: Prefixes::default(),
         }
     }
 }
@@ -99,6 +110,7 @@ impl ShardManager {
         if count > 0
             && let Some(counters) = self.counters(path)
         {
+            self.prefixes.note(path, count);
             counters.reads.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -108,6 +120,7 @@ impl ShardManager {
         if count > 0
             && let Some(counters) = self.counters(path)
         {
+            self.prefixes.note(path, count);
             counters.writes.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -129,8 +142,9 @@ impl ShardManager {
         (sum != ShardUse::default()).then_some(sum)
     }
 
-    /// To be called every second: keeps what was used up to now, for [`Self::busiest_ratio`].
-    pub(crate) fn sample(&self, now: Millis) {
+    /// To be called every second. Keeps what was used up to now, for [`Self::busiest_ratio`].
+    fn sample(&self, now: Millis) {
+        self.prefixes.fade(now);
         let mut samples = self.samples.lock();
         if samples.back().is_some_and(|(at, _)| now.saturating_sub(*at) < SAMPLE_MS) {
             return;
@@ -179,6 +193,14 @@ impl ShardManager {
         }
         let counted = hub.handle(BeginShardCount, NO_LATER).walk();
         hub.handle(EndShardCount(&counted), NO_LATER);
+    }
+}
+
+/// Keeps what measures of the last minute are made of, until the server stops.
+pub(in crate::server) async fn keep_samples(shared: Arc<Shared>) {
+    while !shared.is_stopping() {
+        shared.shards.sample(rt::now());
+        let _stopping = rt::timeout(SAMPLE_PAUSE, shared.stopping.listen()).await;
     }
 }
 

@@ -144,7 +144,7 @@ enum Woken {
 
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
-        let address = self.socket.peer_addr()?.ip();
+        let address = self.socket.peer_addr()?;
         if let Err(error) = self.session.enter(&self.shared, address, rt::now()) {
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
             return self.end_after(Vec::new(), &error).await;
@@ -253,7 +253,7 @@ impl Connection {
 
     /// Whether it is TLS, and whom the client's certificate names: as that user it is logged in.
     fn note_certificate(&mut self) {
-        self.session.guest.is_in_tls = self.tls.is_some();
+        self.session.guest.note_tls(self.tls.is_some());
         match self.tls.as_ref().map(|channel| channel.user()) {
             Some(Ok(Some(user))) => {
                 tracing::debug!(user, "a client has a certificate");

@@ -389,6 +389,8 @@ impl Session {
             Request::MsgMonitor { topic, raw } => self.msg_monitor(cx, seq, topic, *raw),
             Request::Status => self.status(cx, seq, out),
             Request::Members => self.members(cx, seq, out),
+            Request::Clients(asked) => self.clients(cx, seq, *asked, out),
+            Request::History(asked) => self.history(cx, seq, asked),
             Request::ListShards(asked) => self.list_shards(cx, seq, *asked, out),
             Request::Cluster => self.cluster(cx, seq, out),
             Request::WatchCluster => self.watch_cluster(cx, seq),

@@ -130,7 +130,8 @@ impl Session {
     }
 }
 
-fn not_recalled(refusal: PastRefusal) -> ClientError {
+/// Why a node cannot tell of its past.
+pub(in crate::server::command) fn not_recalled(refusal: PastRefusal) -> ClientError {
     match refusal {
         PastRefusal::NoDataDirectory => ClientError::new(
             ErrorCode::Denied,
