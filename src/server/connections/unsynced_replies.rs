@@ -131,13 +131,13 @@ mod tests {
         reply(b"gone", 7, tag(4, Some(9)), &mut out);
         out.extend_from_slice(b"rest");
         let failure = LogFailure { why: "no room".into(), synced: 5 };
-        unsynced.withdraw(&failure, Tock::default(), &mut out);
+        unsynced.withdraw(&failure, Tock::default(), &Counts::default(), &mut out);
         let text = String::from_utf8_lossy(&out);
         assert!(text.starts_with("greetingsafeREAD") && text.ends_with("rest"), "{text}");
         assert_eq!(text.matches("storage_failed").count(), 2);
         assert!(!text.contains("lost") && !text.contains("gone") && text.contains("no room"));
         assert_eq!(text.matches("wseq").count(), 1, "a stream's numbers go on");
-        unsynced.withdraw(&failure, Tock::default(), &mut out);
+        unsynced.withdraw(&failure, Tock::default(), &Counts::default(), &mut out);
         assert!(out.ends_with(b"rest"), "nothing is noted any more");
     }
 }
