@@ -73,7 +73,8 @@ pub(in crate::cli) async fn run(args: TopArgs) -> Result<(), CliError> {
         now: BTreeMap::new(),
         before: BTreeMap::new(),
     };
-    // The first look finds the other nodes.
+    // The first look finds the other nodes; the second is what rates begin with.
+    top.look().await;
     top.look().await;
     if args.remote.json {
         return top.tell_lines(every, args.once).await;

@@ -107,8 +107,8 @@ fn history_tells_the_changes_of_an_entry_with_what_was_before() {
     assert!(told.stderr.contains("this node's past begins at "), "{}", told.stderr);
     let text = ok(&node, &["history", "lamp"]);
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[1].contains("  set      1 -> {\"on\": true}  (n1~"), "{text}");
-    assert!(lines[2].contains("  deleted  was {\"on\": true}  (n1~"), "{text}");
+    assert!(lines[1].contains("  set      1 -> {\"on\":true}  (n1~"), "{text}");
+    assert!(lines[2].contains("  deleted  was {\"on\":true}  (n1~"), "{text}");
     // The last ones, and since a moment.
     let last = at(&node, &["history", "lamp", "--limit", "2", "--json"]);
     assert_eq!(json(&last.stdout), rows[2..]);

@@ -70,7 +70,6 @@ fn limit(fields: &Fields<'_>, most: usize) -> Result<Option<usize>, ClientError>
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::protocol::client::{ClientMessage, Request, decode};
 
     fn request(bytes: &[u8]) -> Result<String, String> {
