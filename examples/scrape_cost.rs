@@ -57,7 +57,8 @@ fn main() {
         let node = Node::start(config).await.unwrap();
         node.ready().await.unwrap();
         let http = node.http_addr().unwrap();
-        let mut cluster = TestCluster::of(node);
+        let mut cluster = TestCluster::start(0).await.unwrap();
+        cluster.push(node);
         for _ in 0..arguments.links {
             cluster.add().await.unwrap();
         }

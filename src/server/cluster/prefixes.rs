@@ -90,13 +90,13 @@ impl State {
         }
         let mut over = 0;
         if self.counts.len() >= PREFIXES_MAX {
-            let by_count = |(path, count): &(&Box<[u8]>, &Count)| (count.requests, (*path).clone());
-            let least = self.counts.iter().min_by_key(by_count);
-            let Some((least, count)) = least.map(|(path, count)| (path.clone(), *count)) else {
+            let counts = self.counts.iter().map(|(path, count)| (count.requests, path));
+            let Some((least, path)) = counts.min().map(|(least, path)| (least, path.clone()))
+            else {
                 return;
             };
-            self.counts.remove(&least);
-            over = count.requests;
+            self.counts.remove(&path);
+            over = least;
         }
         let requests = requests.saturating_add(over);
         self.counts.insert(prefix.into(), Count { requests, over });

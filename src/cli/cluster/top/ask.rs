@@ -42,7 +42,7 @@ impl Nodes {
         let first = args.connect().await?;
         // Whether this client may ask is told at once.
         first.request("status", &Fields::new()).await?;
-        let address = HostPort::parse(&first.connection.address(), None).ok();
+        let address = HostPort::parse(first.connection.address(), None).ok();
         let name = first.connection.greeting().node.clone();
         let patience = args.timeout.unwrap_or(PATIENCE).min(args.timeout_or_default());
         let node = Node { remote: Some(first), address, state: String::new() };

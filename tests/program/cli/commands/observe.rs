@@ -1,4 +1,4 @@
-//! `clients`, `top` and `history` against real nodes.
+//! `clients`, `top` and `history` against real nodes; and what an interrupted `import` says.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, run};
+use crate::cli::command::{Done, program, run};
 use crate::processes::{NodeProcess, PROGRAM, array, wait_until};
 
 fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
@@ -189,4 +189,31 @@ fn top_leaves_the_terminal_as_it_was() {
     let mut rest = String::new();
     let _ = output.read_to_string(&mut rest);
     script.wait().unwrap();
+}
+
+#[test]
+fn an_interrupted_import_tells_what_is_done() {
+    let node = NodeProcess::run("n1");
+    let address = node.client.to_string();
+    let mut import = program(&["import", "-", "--connect", &address]).spawn().unwrap();
+    // Its input stays open, so that it does not end by itself.
+    let mut input = import.stdin.take().unwrap();
+    for n in 0..2_000 {
+        writeln!(input, "{{\"path\": \"a.k{n}\", \"value\": {n}}}").unwrap();
+    }
+    input.flush().unwrap();
+    let entries = || {
+        let status = json(&ok(&node, &["status", "--json"]));
+        status[0]["live_entries"].as_u64().unwrap()
+    };
+    wait_until("it has begun", || (entries() > 0).then_some(()));
+    let signalled = Command::new("kill").args(["-INT", &import.id().to_string()]).status().unwrap();
+    assert!(signalled.success());
+    let done = import.wait_with_output().unwrap();
+    let (said, why) =
+        (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    assert_eq!(done.status.code(), Some(130), "{why}");
+    assert_eq!(said, format!("{} set, 0 unchanged\n", entries()));
+    assert!(why.contains("interrupted: the lines behind these were not imported"), "{why}");
+    drop(input);
 }
