@@ -92,7 +92,7 @@ fn put_state(folder: &Path, network: &str, incarnations: u64) {
     let mut last = id;
     for number in 1..=incarnations {
         let path = KeyPath::root().push(format!("key-{number}").as_str()).unwrap();
-        write_one(&mut engine, &EntryWrite::new(path, Some(&[7])), false, &mut out).unwrap();
+        write_one(&mut engine, EntryWrite::new(path, Some(&[7])), false, &mut out).unwrap();
         last.incarnation = Incarnation(1 + number);
         engine.handle(Input::Renewed { incarnation: last.incarnation }, 0, &mut out);
         out.drain().for_each(drop);

@@ -54,7 +54,8 @@ A node trusts the contents of a snapshot as it trusts another node, so it takes 
 from its own machine, unless it was started with --remote-restore.
 
 Exit code: 0 restored, 1 not restored (the text says whether anything was \
-changed), 2 usage, 3 refused, 6 no node was reached, 7 it may have been done.")]
+changed), 2 usage, 3 refused, 6 no node was reached, 7 it may have been done, \
+130 interrupted, and not restored.")]
 pub(super) struct RestoreArgs {
     /// The files: snapshots, saved states or change logs of the Python DistKV, lines of JSON with
     /// chains

@@ -103,6 +103,13 @@ fn a_node_tells_its_metrics_and_health_and_nobody_what_is_not_meant_for_it() {
     assert!(metric(&node, "distkv_shard_busiest_ratio") >= 0.5);
     assert_eq!(metric(&node, "distkv_log_unsynced_seconds"), 0.0);
     assert_eq!(metric(&node, "distkv_heavy_jobs{state=\"running\"}"), 0.0);
+    assert_eq!(metric(&node, "distkv_link_bytes_total{direction=\"sent\"}"), 0.0);
+    let _second = NodeProcess::join("n2", &[&node]);
+    for direction in ["received", "sent"] {
+        let bytes = metric(&node, &format!("distkv_link_bytes_total{{direction=\"{direction}\"}}"));
+        assert!(bytes > 100.0, "{direction}: {bytes}");
+    }
+    assert_eq!(metric(&node, "distkv_link_overflows_total"), 0.0);
     assert!(metric(&node, "process_resident_memory_bytes") > 1e6);
     let (_, text) = get(http(&node), "/metrics");
     assert!(text.contains("sync=\"every-batch\""), "{text}");

@@ -65,7 +65,7 @@ is given. Each entry is changed only if nobody else has changed it since it was 
 is left as it is, and counted.
 
 Exit code: 0 done, 1 failed, or somebody else changed something meanwhile; 2 usage, 3 refused, 6 no node \
-was reached, 7 it may have been done.")]
+was reached, 7 it may have been done, 130 interrupted (what was done is told).")]
 pub(in crate::cli) struct ApplyArgs {
     #[command(flatten)]
     wanted: WantedArgs,

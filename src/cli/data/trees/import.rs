@@ -40,7 +40,8 @@ back what was deleted. Lines with \"deleted\": true are skipped unless --deletio
 To restore entries with their history instead, see `snapshot restore`.
 
 Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage, 3 a \
-line was refused, 5 its precondition does not hold, 6 no node was reached, 7 it may have been done.")]
+line was refused, 5 its precondition does not hold, 6 no node was reached, 7 it may have been done, \
+130 interrupted (what was done is told).")]
 pub(in crate::cli) struct ImportArgs {
     /// The file; '-' is standard input
     #[arg(value_name = "FILE")]

@@ -39,7 +39,7 @@ deleted. Each entry is set only if nobody changes it meanwhile.
 Times are those at which changes came to the node that is asked.
 
 Exit code: 0 done, 1 failed, or the node does not remember that moment; 2 usage, 3 refused, 6 no node was \
-reached, 7 it may have been done.")]
+reached, 7 it may have been done, 130 interrupted (what was done is told).")]
 pub(in crate::cli) struct UndoArgs {
     /// Only what is at and below this path; ':' is everything
     #[arg(long, value_name = "PATH", value_parser = parse_path)]
