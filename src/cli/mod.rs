@@ -92,7 +92,8 @@ Exit codes:
      changed
   6  no node was reached, or none that was is ready: nothing was done
   7  the answer did not come: it may have been done; look before you repeat it
-  130  `bench` was interrupted
+  130  `bench`, `import`, `apply`, `undo`, `verify` or `snapshot restore` was
+     interrupted
   With --json, an error is a line of JSON on standard error: {\"error\": TEXT,
   \"outcome\": WORD, \"code\": the node's word or null, \"exit_code\": NUMBER}."
 );
@@ -132,6 +133,7 @@ enum Command {
     Diff(data::trees::apply::DiffArgs),
     Apply(data::trees::apply::ApplyArgs),
     Undo(data::trees::undo::UndoArgs),
+    History(data::history::HistoryArgs),
     Edit(data::edit::EditArgs),
     Cp(data::trees::copy::CpArgs),
     Mv(data::trees::copy::MvArgs),
@@ -140,6 +142,8 @@ enum Command {
     Monitor(data::monitor::MonitorArgs),
     Status(cluster::status::StatusArgs),
     Members(cluster::members::MembersArgs),
+    Clients(cluster::clients::ClientsArgs),
+    Top(cluster::top::TopArgs),
     Conflicts(cluster::conflicts::ConflictsArgs),
     Shards(cluster::shards::ShardsArgs),
     Verify(cluster::verify::VerifyArgs),
@@ -195,6 +199,9 @@ impl Command {
             Command::Monitor(args) => &mut args.remote,
             Command::Status(args) => &mut args.remote,
             Command::Members(args) => &mut args.remote,
+            Command::Clients(args) => &mut args.remote,
+            Command::Top(args) => &mut args.remote,
+            Command::History(args) => &mut args.remote,
             Command::Conflicts(args) => &mut args.remote,
             Command::Shards(args) => &mut args.remote,
             Command::Verify(args) => &mut args.remote,
@@ -253,6 +260,9 @@ fn execute(command: Command) -> Result<(), CliError> {
         Command::Send(args) => rt::block_on(data::send::run(args)),
         Command::Monitor(args) => rt::block_on(data::monitor::run(args)),
         Command::Status(args) => rt::block_on(cluster::status::run(args)),
+        Command::Clients(args) => rt::block_on(cluster::clients::run(args)),
+        Command::Top(args) => rt::block_on(cluster::top::run(args)),
+        Command::History(args) => rt::block_on(data::history::run(args)),
         Command::Members(args) => rt::block_on(cluster::members::run(args)),
         Command::Conflicts(args) => rt::block_on(cluster::conflicts::run(args)),
         Command::Shards(args) => rt::block_on(cluster::shards::run(args)),

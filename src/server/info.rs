@@ -6,6 +6,7 @@ use crate::engine::Image;
 use crate::model::ids::{Incarnation, NodeName, Tick};
 use crate::model::path::Path;
 use crate::protocol::client::request::PastMoment;
+use crate::storage::history::History;
 
 /// Implemented by the node, which knows what the hub does not.
 pub trait NodeInfo: Send + Sync {
@@ -70,6 +71,16 @@ pub trait NodeInfo: Send + Sync {
     /// [`PastRefusal`].
     fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
         let _ = (at, below);
+        Err(PastRefusal::NoDataDirectory)
+    }
+
+    /// The changes of an entry since a moment, milliseconds since 1970, the last `limit` of them. Blocks as long as
+    /// reading them takes, so call it where that is allowed.
+    ///
+    /// # Errors
+    /// [`PastRefusal`].
+    fn history(&self, path: &Path, since_ms: u64, limit: usize) -> Result<History, PastRefusal> {
+        let _ = (path, since_ms, limit);
         Err(PastRefusal::NoDataDirectory)
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | the port: binding, accepting, stopping |
 //! | [`config`] | what one client may do |
+//! | `counts` | what the port counts for metrics and operators |
 //! | [`info`] | what the port must know about the rest of the node |
 //! | `connections` | accepting connections, moving their bytes, and the session of each |
 //! | `command` | what the actions do, one file per family |
@@ -18,6 +19,7 @@ mod cluster;
 mod command;
 pub mod config;
 mod connections;
+pub(crate) mod counts;
 pub mod info;
 pub mod local_client;
 mod snapshot_upload;
@@ -30,7 +32,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_lock::Semaphore;
-use crossbeam_utils::CachePadded;
 use event_listener::Event;
 use parking_lot::Mutex;
 
@@ -50,6 +51,7 @@ use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};
 use access::logins::Logins;
 use access::{Access, Identity, PolicyData};
+use counts::Counts;
 use local_client::LocalClient;
 
 use crate::rt::{self, Task, TcpListener, TcpStream};
@@ -63,8 +65,6 @@ pub(crate) const REFUSALS_MAX: usize = 64;
 const LEAVERS_MAX: usize = 64;
 /// The output that each connection may keep however many there are.
 const OUTPUT_LEAST: usize = 64 << 10;
-/// Requests are spread over this many counters, so that threads do not share a cache line.
-const STRIPES: usize = 16;
 
 /// Why the client port could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +120,7 @@ pub(crate) struct Shared {
     /// For the log: clients that were refused, and clients that were closed for the memory of all.
     refused_tally: connections::throttled_warning::Tally,
     closed_tally: connections::throttled_warning::Tally,
-    requests: [CachePadded<AtomicU64>; STRIPES],
+    pub(in crate::server) counts: Arc<Counts>,
     /// See [`Server::assume`].
     #[cfg(any(test, feature = "planted-defects"))]
     assumed: Mutex<Option<Identity>>,
@@ -210,21 +210,20 @@ impl Shared {
         }
     }
 
-    fn count_requests(&self, count: usize) {
-        if let Some(counter) = self.requests.get(shards::thread_number() % STRIPES) {
-            counter.fetch_add(count as u64, Ordering::Relaxed);
-        }
-    }
-
     /// What the client port has counted since its start.
-    fn counters(&self) -> [(&'static str, u64); 5] {
-        let requests = self.requests.iter().map(|c| c.load(Ordering::Relaxed)).sum();
+    fn counters(&self) -> [(&'static str, u64); 9] {
+        let requests = self.counts.requests().iter().sum();
+        let (received, sent) = self.counts.bytes();
         [
             ("client_requests", requests),
             ("client_connections_accepted", self.accepted.load(Ordering::Relaxed)),
             ("client_connections_refused", self.refused.load(Ordering::Relaxed)),
             ("client_connections_closed_for_memory", self.hub.client_memory().view().closed),
             ("client_bytes_waiting", self.hub.waiting_bytes() as u64),
+            ("client_errors", self.counts.errors().map(|(_, count)| count).sum()),
+            ("client_bytes_received", received),
+            ("client_bytes_sent", sent),
+            ("client_stalled", self.counts.stalled()),
         ]
     }
 }
@@ -237,8 +236,10 @@ pub(crate) struct ClientCounts {
     pub(crate) accepted: u64,
     /// Connections that were refused.
     pub(crate) refused: u64,
-    /// Requests that were taken.
-    pub(crate) requests: u64,
+    /// Requests, errors, bytes, times.
+    pub(crate) all: Arc<Counts>,
+    /// The busiest shard's share of the last minute.
+    pub(crate) shard_busiest_ratio: f64,
 }
 
 /// The client port. Dropping it does not close it; see [`Server::stop`].
@@ -307,7 +308,7 @@ impl Server {
             refused: AtomicU64::new(0),
             refused_tally: connections::throttled_warning::Tally::default(),
             closed_tally: connections::throttled_warning::Tally::default(),
-            requests: Default::default(),
+            counts: Arc::default(),
             #[cfg(any(test, feature = "planted-defects"))]
             assumed: Mutex::default(),
         });
@@ -316,6 +317,7 @@ impl Server {
         shared.hub.client_memory().set_max(shared.config.client_memory_max);
         let _detached = rt::spawn(connections::memory_pressure::relieve(Arc::clone(&shared)));
         let _detached = rt::spawn(cluster::nodes::follow(Arc::clone(&shared)));
+        let _detached = rt::spawn(shards::keep_samples(Arc::clone(&shared)));
         let _detached = rt::spawn(access::present::shut_out(Arc::clone(&shared)));
         Self { address: bound, shared, accepting }
     }
@@ -349,7 +351,8 @@ impl Server {
             connections: shared.connections(),
             accepted: count(&shared.accepted),
             refused: count(&shared.refused),
-            requests: shared.requests.iter().map(|counter| count(counter)).sum(),
+            all: Arc::clone(&shared.counts),
+            shard_busiest_ratio: shared.shards.busiest_ratio(),
         }
     }
 

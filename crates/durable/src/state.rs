@@ -45,6 +45,8 @@ pub struct LogView {
     pub log: Option<(u64, u64)>,
     /// Bytes of all logs and snapshots but the log that is written; none if the disk does not tell.
     pub older_bytes: Option<u64>,
+    /// Those of them that are snapshots'.
+    pub snapshot_bytes: Option<u64>,
     /// How far back the files reach.
     pub past: Option<Moment>,
     /// Bytes that were logged since the last snapshot.
@@ -81,12 +83,18 @@ impl LogState {
     pub(super) fn measure(&self, disk: &dyn Disk, newest_log: &str) {
         let is_data = |name: &str| name.starts_with("log-") || name.starts_with("snapshot-");
         let is_other = |name: &str| is_data(name) && name != newest_log;
-        let bytes = disk.list().ok().map(|files| {
-            files.iter().filter(|file| is_other(&file.name)).map(|file| file.bytes).sum()
-        });
+        let files = disk.list().ok();
+        let bytes_of = |is: &dyn Fn(&str) -> bool| -> Option<u64> {
+            let files = files.as_ref()?.iter();
+            Some(files.filter(|file| is(&file.name)).map(|file| file.bytes).sum())
+        };
+        let bytes = bytes_of(&is_other);
+        let snapshots = bytes_of(&|name| name.starts_with("snapshot-"));
         // What cannot be read tells nothing of the past; whoever needs it gets the error.
         let past = reach(disk).ok().flatten();
-        self.update(|view| (view.older_bytes, view.past) = (bytes, past));
+        self.update(|view| {
+            (view.older_bytes, view.snapshot_bytes, view.past) = (bytes, snapshots, past);
+        });
     }
 
     /// When the log ends, the directory is to say that the node does not come back.

@@ -298,6 +298,19 @@ impl Account {
         self.memory.used().saturating_add(bytes) <= self.memory.max.load(Ordering::Relaxed)
     }
 
+    /// Bytes that wait for watches and monitors, and all that the connection keeps alive, snapshots not counted.
+    #[must_use]
+    pub fn bytes(&self) -> (usize, usize) {
+        let own = self.buffers.load(Ordering::Relaxed) + self.upload.load(Ordering::Relaxed);
+        (self.inbox.bytes(), own + self.inbox.held())
+    }
+
+    /// For how long the client has taken and sent nothing, milliseconds.
+    #[must_use]
+    pub fn silent_ms(&self, now: Millis) -> Millis {
+        now.saturating_sub(self.moved_at.load(Ordering::Relaxed))
+    }
+
     /// The client took or sent something.
     pub fn note_moved(&self, now: Millis) {
         self.moved_at.store(now, Ordering::Relaxed);

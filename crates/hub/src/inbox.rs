@@ -401,14 +401,15 @@ impl Inbox {
         }
     }
 
-    pub(super) fn push_topic(&self, id: MonitorId, message: &Arc<TopicMessage>) {
+    /// Queues a message; false if there is no room for it.
+    pub(super) fn push_topic(&self, id: MonitorId, message: &Arc<TopicMessage>) -> bool {
         let mut state = self.state.lock();
-        let Some(queue) = state.monitors.get_mut(&id) else { return };
+        let Some(queue) = state.monitors.get_mut(&id) else { return true };
         let cost = message.cost();
         if queue.messages.len() >= MONITOR_QUEUE_MAX || queue.bytes + cost > MONITOR_QUEUE_BYTES_MAX
         {
             queue.dropped += 1;
-            return;
+            return false;
         }
         queue.bytes += cost;
         let was_empty = queue.messages.is_empty();
@@ -418,6 +419,7 @@ impl Inbox {
         if was_empty {
             state.note_ready(QueueId::Monitor(id));
         }
+        true
     }
 
     /// The queues in which something came since the last call and that were empty before.

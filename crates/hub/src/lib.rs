@@ -432,6 +432,14 @@ impl Hub {
         total
     }
 
+    /// What clients that did not keep up have missed since the start: how often a watch began again from the
+    /// present state, and how many messages monitors did not get.
+    #[must_use]
+    pub fn missed(&self) -> (u64, u64) {
+        let outputs = self.outputs.lock();
+        (outputs.watch_restarts, outputs.messages_dropped)
+    }
+
     /// Links whose queue overflowed and was not made good yet.
     #[must_use]
     pub fn lagging_links(&self) -> Vec<LinkId> {
@@ -476,7 +484,11 @@ impl Hub {
         // moment.
         let (walk, _freed) = self.read(|engine| {
             let is_lapsed = inbox.resume(id, engine.conflicts().last());
-            is_lapsed.then(|| self.outputs.lock().gone.resume(id, engine.tree().clone()))
+            is_lapsed.then(|| {
+                let mut outputs = self.outputs.lock();
+                outputs.watch_restarts += 1;
+                outputs.gone.resume(id, engine.tree().clone())
+            })
         })?;
         Some(walk.map_or(Resumption::Lost, |walk| Resumption::From(Box::new(walk))))
     }

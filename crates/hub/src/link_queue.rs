@@ -100,6 +100,8 @@ pub struct QueuedTotal {
     pub frames: u64,
     /// Their bytes, headers included.
     pub bytes: u64,
+    /// How often a queue was emptied because it was full.
+    pub overflows: u64,
 }
 
 impl QueuedTotal {
@@ -107,6 +109,7 @@ impl QueuedTotal {
     pub fn add(&mut self, other: Self) {
         self.frames += other.frames;
         self.bytes += other.bytes;
+        self.overflows += other.overflows;
     }
 }
 
@@ -169,12 +172,17 @@ impl LinkQueue {
             state.lagging = !self.defects.has(Defect::LagNotMarked);
             let waited: u64 = state.frames.iter().map(|frames| u64::from(frames.count)).sum();
             state.dropped += waited + u64::from(count);
+            state.queued.overflows += 1;
             state.frames.clear();
             state.bytes = 0;
             return true;
         }
         state.bytes += cost;
-        state.queued.add(QueuedTotal { frames: u64::from(count), bytes: frame.len() as u64 });
+        state.queued.add(QueuedTotal {
+            frames: u64::from(count),
+            bytes: frame.len() as u64,
+            overflows: 0,
+        });
         state.frames.push_back(Frames { bytes: frame, count });
         was_empty
     }

@@ -34,6 +34,10 @@ pub(super) struct Outputs {
     pub(super) next_link: u64,
     /// What was queued for links that are gone.
     pub(super) queued_before: QueuedTotal,
+    /// Messages that monitors had no room for.
+    pub(super) messages_dropped: u64,
+    /// Times that a watch began again because its client did not keep up.
+    pub(super) watch_restarts: u64,
     pub(super) next_monitor: u64,
     pub(super) reports: Vec<Report>,
     pub(super) reports_bytes: usize,
@@ -145,13 +149,15 @@ impl Outputs {
         }
     }
 
-    pub(super) fn send_topic(&self, topic: &Path, data: &Arc<[u8]>, wakes: &mut Wakes) {
+    pub(super) fn send_topic(&mut self, topic: &Path, data: &Arc<[u8]>, wakes: &mut Wakes) {
         let mut message = None;
         for (id, monitor) in &self.monitors {
             if topic_matches(&monitor.pattern, topic) {
                 let message = message
                     .get_or_insert_with(|| TopicMessage::new(topic, data, &self.client_memory));
-                monitor.inbox.push_topic(*id, message);
+                if !monitor.inbox.push_topic(*id, message) {
+                    self.messages_dropped += 1;
+                }
                 wakes.inboxes.push(Arc::clone(&monitor.inbox));
             }
         }

@@ -56,6 +56,46 @@ const DELAY_US: &[u64] = &[
     5_000_000,
 ];
 
+/// Upper bounds for how long clients wait for an answer: 50 µs to 10 s.
+const ANSWER_US: &[u64] = &[
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 10_000_000,
+];
+/// What clients ask for.
+const KINDS: &[&str] = &[
+    "get", "set", "delete", "batch", "list", "watch", "message", "state", "shards", "file",
+    "admin", "other",
+];
+/// What clients are refused with, in the order of the protocol's codes.
+const CODES: &[&str] = &[
+    "bad_request",
+    "bad_message",
+    "unknown_action",
+    "not_implemented",
+    "not_found",
+    "already_exists",
+    "is_new",
+    "chain_mismatch",
+    "data_mismatch",
+    "type_mismatch",
+    "wid_reused",
+    "is_root",
+    "in_use",
+    "not_ready",
+    "read_only",
+    "memory_full",
+    "no_event",
+    "too_large",
+    "too_many",
+    "too_slow",
+    "unknown_fate",
+    "storage_failed",
+    "denied",
+    "auth_required",
+    "auth_failed",
+    "internal",
+];
+
 use Label::{Fixed, Free};
 
 /// Makes [`Name`] and [`METRICS`] of the same rows.
@@ -93,16 +133,26 @@ metrics! {
     ClientConnections: Kind::Gauge, "distkv_client_connections", [], "Open connections of clients.";
     ClientConnectionsOpened: Kind::Counter, "distkv_client_connections_opened", [Fixed("result", &["accepted", "refused"])], "Connections of clients that were accepted, and those refused because there were too many.";
     ClientConnectionsRelieved: Kind::Counter, "distkv_client_connections_relieved", [], "Connections of slow readers that were closed because clients' memory was used up.";
-    ClientRequests: Kind::Counter, "distkv_client_requests", [], "Requests of clients that were taken.";
+    ClientRequests: Kind::Counter, "distkv_client_requests", [Fixed("kind", KINDS)], "Requests of clients that were taken, by what they ask for; of a batch of many reads and writes, one.";
+    ClientErrors: Kind::Counter, "distkv_client_errors", [Fixed("code", CODES)], "Requests, parts of batches and connections that were answered with an error, by the error's code.";
+    ClientRequestSeconds: Kind::Histogram(ANSWER_US), "distkv_client_request_seconds", [Fixed("kind", &["read", "write", "copies", "list", "other"])], "How long it took from reading requests that came together to having written their answers, seconds; one in 16 times, by the first request. `copies`: writes that wait until other nodes have them. Of lists and watches, up to the first part of the answer.";
+    ClientBytes: Kind::Counter, "distkv_client_bytes", [Fixed("direction", &["received", "sent"])], "Bytes received from clients and sent to them, as they pass the network.";
+    ClientStalled: Kind::Counter, "distkv_client_stalled", [], "Connections that were given up because the client read nothing.";
     ClientWaitingBytes: Kind::Gauge, "distkv_client_waiting_bytes", [], "Changes and messages that wait for watchers and monitors, bytes.";
     ClientMemoryBytes: Kind::Gauge, "distkv_client_memory_bytes", [Fixed("kind", &["used", "pinned", "max"])], "Memory that clients cost, what of it only their snapshots hold, and the limit of --max-client-memory, bytes.";
     Watches: Kind::Gauge, "distkv_watches", [], "Open watches.";
+    WatchRestarts: Kind::Counter, "distkv_watch_restarts", [], "Times that a watch began again from the present state, because its client did not keep up.";
+    MessagesDropped: Kind::Counter, "distkv_messages_dropped", [], "Messages that monitors did not get, because their clients did not keep up.";
+    HeavyJobs: Kind::Gauge, "distkv_heavy_jobs", [Fixed("state", &["running", "waiting"])], "Requests that walk the whole tree or wait for the disk: those that run, and those that wait for their turn.";
+    ShardBusiestRatio: Kind::Gauge, "distkv_shard_busiest_ratio", [], "The share of the busiest virtual shard in what clients read and wrote during the last minute; 0 if that was nothing.";
     Members: Kind::Gauge, "distkv_members", [Fixed("state", &["up", "suspect", "down", "left", "joining", "away"])], "The network's members by state, as this node sees them; it counts itself as up.";
     Links: Kind::Gauge, "distkv_links", [], "Links to other nodes that stand.";
     LinkEnds: Kind::Counter, "distkv_link_ends", [Fixed("reason", &["gone", "broken", "left", "replaced", "malformed", "table_full", "silent", "stuck", "renewed", "unneeded", "key_removed", "too_old"])], "Links that ended, by reason.";
     LinkBehindChanges: Kind::Gauge, "distkv_link_behind_changes", [Free("peer")], "Changes that this node knows and was not yet told that the peer has.";
     LinkBehindSeconds: Kind::Gauge, "distkv_link_behind_seconds", [Free("peer")], "Age of the oldest change of this node that the peer has not confirmed, seconds, to within one; 0 if it has confirmed all.";
     LinkQueueBytes: Kind::Gauge, "distkv_link_queue_bytes", [Free("peer")], "What waits to be sent to the peer, bytes.";
+    LinkBytes: Kind::Counter, "distkv_link_bytes", [Fixed("direction", &["received", "sent"])], "Bytes received from other nodes and sent to them over links, as they pass the network.";
+    LinkOverflows: Kind::Counter, "distkv_link_overflows", [], "Times that a link's queue was emptied because the peer did not keep up; it fetches what it missed.";
     LinkSentFrames: Kind::Counter, "distkv_link_sent_frames", [], "Messages that were queued for other nodes, without answers to catch-ups.";
     LinkSentBytes: Kind::Counter, "distkv_link_sent_bytes", [], "Their bytes.";
     SplitMembers: Kind::Gauge, "distkv_split_members", [], "Members that were here and do not answer any more, without having left.";
@@ -119,15 +169,18 @@ metrics! {
     MissingSeconds: Kind::Gauge, "distkv_missing_seconds", [], "For how long without pause such changes have been missing, seconds; 0 if none are.";
     CatchUps: Kind::Counter, "distkv_catch_ups", [Fixed("result", &["done", "failed"])], "Catch-ups that this node asked for.";
     CatchUpsServed: Kind::Counter, "distkv_catch_ups_served", [], "Catch-ups that this node answered.";
+    CatchUpEntries: Kind::Counter, "distkv_catch_up_entries", [], "Entries that came in answers to catch-ups.";
+    DigestDifferences: Kind::Counter, "distkv_digest_differences", [], "Times that this node asked a peer for its whole list of known changes, because its digest differed.";
     Relayed: Kind::Counter, "distkv_relayed", [Fixed("what", &["passed_on", "second_copy", "prune", "graft"])], "Changes that were passed on, that came a second time, and links that were taken out of the spreading and into it again; in networks of more than 48 nodes.";
     ContentsDiffered: Kind::Counter, "distkv_contents_differed", [], "Times that a peer held something else although it had accounted for the same changes.";
     ContentsMended: Kind::Counter, "distkv_contents_mended", [], "Entries that were repaired here because of that.";
     MembershipDatagrams: Kind::Counter, "distkv_membership_datagrams", [Fixed("what", &["received", "sent", "dropped"])], "Datagrams of membership; dropped: not of this network, or not understood.";
     LogSyncSeconds: Kind::Histogram(SYNC_US), "distkv_log_sync_seconds", [], "How long writing and syncing the log took, seconds.";
+    LogUnsyncedSeconds: Kind::Gauge, "distkv_log_unsynced_seconds", [], "Age of the oldest change that a power cut would lose, seconds, to within one; 0 if there is none.";
     LogWaitingBytes: Kind::Gauge, "distkv_log_waiting_bytes", [], "Changes that wait to be written to the log, bytes.";
     LogFailures: Kind::Counter, "distkv_log_failures", [], "Times that the log could not be written.";
     SinceSnapshotBytes: Kind::Gauge, "distkv_since_snapshot_bytes", [], "What was logged since the last snapshot, bytes: a start has to read it.";
-    DataBytes: Kind::Gauge, "distkv_data_bytes", [], "Length of all logs and snapshots, bytes.";
+    DataBytes: Kind::Gauge, "distkv_data_bytes", [Fixed("kind", &["log", "snapshot"])], "Length of all logs, and of all snapshots, bytes.";
     SnapshotTimestampSeconds: Kind::Gauge, "distkv_snapshot_timestamp_seconds", [], "When the newest snapshot since the start was made, seconds since 1970; 0 for none.";
     TickDelaySeconds: Kind::Histogram(DELAY_US), "distkv_tick_delay_seconds", [], "How late the node's timer of 50 ms was, seconds: long on a machine that has too much to do.";
     HttpConnections: Kind::Gauge, "distkv_http_connections", [], "Open HTTP connections.";
@@ -164,7 +217,6 @@ mod tests {
             assert!(metric.help.ends_with('.') && !metric.help.contains('\n'), "{}", metric.help);
             if let Kind::Histogram(bounds) = metric.kind {
                 assert!(bounds.is_sorted() && metric.text.ends_with("_seconds"));
-                assert!(metric.labels.is_empty(), "histograms have no labels here");
             }
         }
     }

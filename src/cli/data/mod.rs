@@ -4,6 +4,7 @@ pub(super) mod delete;
 pub(super) mod edit;
 pub(super) mod entry;
 pub(super) mod get;
+pub(super) mod history;
 pub(super) mod monitor;
 pub(super) mod send;
 pub(super) mod set;

@@ -1,7 +1,7 @@
 //! `snapshot restore`: a file's state into a running network, or into a directory for a node that
 //! is to start with it.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path as FilePath, PathBuf};
 
 use async_channel::Sender;
@@ -13,6 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::directory::{Put, put_into};
 use crate::cli::files::read::read_state;
 use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, Message};
@@ -53,7 +54,8 @@ A node trusts the contents of a snapshot as it trusts another node, so it takes 
 from its own machine, unless it was started with --remote-restore.
 
 Exit code: 0 restored, 1 not restored (the text says whether anything was \
-changed), 2 usage, 3 refused, 6 no node was reached, 7 it may have been done.")]
+changed), 2 usage, 3 refused, 6 no node was reached, 7 it may have been done, \
+130 interrupted, and not restored.")]
 pub(super) struct RestoreArgs {
     /// The files: snapshots, saved states or change logs of the Python DistKV, lines of JSON with
     /// chains
@@ -126,10 +128,18 @@ pub(super) async fn run(args: &RestoreArgs, remote: &RemoteArgs) -> Result<(), C
         let text = "--with-auth restores one file: when that is done, the node asks for a login";
         return Err(CliError::Usage(text.to_owned()));
     }
+    let interrupt = Interrupt::heed()?;
     let connected = remote.connect().await?;
     let mut output = Output::new(remote.json);
     for file in &args.files {
-        let reply = restore(&connected, file, args, remote).await?;
+        let reply = match restore(&connected, file, args, remote, &interrupt).await {
+            Err(CliError::Interrupted) => {
+                let what = format!("nothing of {} was restored", file.display());
+                tell_interrupted(&Err(CliError::Interrupted), &what);
+                return Err(CliError::Interrupted);
+            }
+            reply => reply?,
+        };
         tell(file, &reply, &mut output)?;
         output.flush()?;
     }
@@ -168,9 +178,10 @@ async fn restore(
     file: &FilePath,
     args: &RestoreArgs,
     remote: &RemoteArgs,
+    interrupt: &Interrupt,
 ) -> Result<Message, CliError> {
     let (path, json) = (file.to_owned(), remote.json);
-    let state = rt::spawn_blocking(move || read_state(&path, json)).await?;
+    let state = interrupt.or(rt::spawn_blocking(move || read_state(&path, json))).await?;
     tell_notes(&state.notes);
     let (sender, pieces) = async_channel::bounded(PIECES_AHEAD);
     let writing = rt::spawn_blocking(move || {
@@ -190,6 +201,8 @@ async fn restore(
     while let Ok(piece) = pieces.recv().await {
         let mut fields = Fields::new();
         fields.bin("data", &piece);
+        // The node takes nothing in before it has all of it.
+        interrupt.check()?;
         if std::mem::take(&mut is_first) {
             fields.bool("start", true);
         }
@@ -208,9 +221,18 @@ async fn restore(
     if args.with_auth {
         fields.bool("with_auth", true);
     }
-    // How long that takes depends on the state, and the node tells when it is done.
+    // How long that takes depends on the state, and the node tells when it is done. It cannot be stopped.
+    interrupt.check()?;
+    eprint_taking_in(file, remote.json);
     let done = connected.connection.request(Action::Restore.name(), &fields).await;
     Ok(done?)
+}
+
+/// Says why the command waits, if a person is there.
+fn eprint_taking_in(file: &FilePath, json: bool) {
+    if !json && io::stderr().is_terminal() {
+        eprintln!("{} is sent; the node takes it in", file.display());
+    }
 }
 
 fn tell(file: &FilePath, reply: &Message, output: &mut Output) -> Result<(), CliError> {

@@ -2,5 +2,6 @@
 
 pub(super) use distkv_command::{output, units};
 
+pub(super) mod interrupt;
 pub(super) mod progress;
 pub(super) mod times;

@@ -19,6 +19,7 @@ use crate::node::durable::Durable;
 use crate::protocol::client::request::PastMoment;
 use crate::rt;
 use crate::server::{ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, PastRefusal};
+use crate::storage::history::History;
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId, verify_snapshot};
 
@@ -76,6 +77,21 @@ impl Saving {
         let _turn = self.past_turn.lock();
         let id = self.hub.read(|engine| engine.id().clone());
         past::recall(durable.directory(), &self.network, &id.name, at, below)
+    }
+
+    /// See [`past::history`].
+    ///
+    /// # Errors
+    /// [`PastRefusal`].
+    pub(in crate::node) fn history(
+        &self,
+        path: &Path,
+        since_ms: u64,
+        limit: usize,
+    ) -> Result<History, PastRefusal> {
+        let durable = self.durable.as_ref().ok_or(PastRefusal::NoDataDirectory)?;
+        let _turn = self.past_turn.lock();
+        past::history(durable.directory(), path, since_ms, limit)
     }
 
     /// Ends the file being written, because the node stops. May wait for the disk.

@@ -9,6 +9,7 @@ use crate::model::path::Path;
 use crate::protocol::client::request::PastMoment;
 use crate::rt;
 use crate::server::PastRefusal;
+use crate::storage::history::{History, history as read_history};
 use crate::storage::past::reach;
 use crate::storage::{Directory, RecoverOptions, StorageError, Until, recover};
 
@@ -43,4 +44,19 @@ pub(super) fn recall(
     let recovered = recover(&disk, network, name.as_str(), &options, &mut |_, _| {});
     let nothing = || PastRefusal::Failed(String::from("the logs hold nothing up to that moment"));
     recovered.map_err(failed)?.image.ok_or_else(nothing)
+}
+
+/// The changes of an entry since a moment, milliseconds since 1970, the last `limit` of them.
+///
+/// # Errors
+/// [`PastRefusal`].
+pub(super) fn history(
+    directory: &FilePath,
+    path: &Path,
+    since_ms: u64,
+    limit: usize,
+) -> Result<History, PastRefusal> {
+    let failed = |error: StorageError| PastRefusal::Failed(error.to_string());
+    let found = read_history(&Directory::new(directory), path, since_ms, limit).map_err(failed)?;
+    found.ok_or_else(|| PastRefusal::Failed(String::from("there is no state to begin with")))
 }

@@ -29,6 +29,7 @@ use crate::server::{
     MemberState, NodeInfo, NodeStatus, PastRefusal, Server, ServerConfig, SilentInfo,
     StorageStatus, TlsSettings,
 };
+use crate::storage::history::History;
 
 /// What only some nodes have, and what only the node knows.
 pub(in crate::node) struct Extras {
@@ -148,7 +149,19 @@ impl NodeInfo for ClientPortInfo {
             ("grafts", counters.grafts),
             ("contents_differed", counters.contents_differed),
             ("contents_mended", counters.contents_mended),
+            ("catch_up_entries", counters.catch_up_entries),
+            ("digest_differences", counters.digest_differences),
         ];
+        let (received, sent) = links.observed.link_traffic.bytes();
+        let overflows = links.hub.queued().overflows;
+        let (restarts, dropped) = links.hub.missed();
+        status.counters.extend([
+            ("link_bytes_received", received),
+            ("link_bytes_sent", sent),
+            ("link_overflows", overflows),
+            ("watch_restarts", restarts),
+            ("messages_dropped", dropped),
+        ]);
         if let Some(audit) = &self.audit {
             let (written, lost) = audit.counts();
             status.counters.extend([("audit_written", written), ("audit_lost", lost)]);
@@ -241,6 +254,10 @@ impl NodeInfo for ClientPortInfo {
 
     fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {
         self.saving.past(at, below)
+    }
+
+    fn history(&self, path: &Path, since_ms: u64, limit: usize) -> Result<History, PastRefusal> {
+        self.saving.history(path, since_ms, limit)
     }
 
     fn silent(&self) -> Option<SilentInfo> {

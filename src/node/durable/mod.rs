@@ -1,6 +1,7 @@
 //! The data directory of a running node: opens it, and gives [`distkv_durable`]'s log a thread, a clock
 //! and threads for snapshots; tells operators how it is.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use crate::storage::DataDir;
 /// A disk that does nothing for this long counts as failed. Some take seconds for a sync under
 /// load; peers close a link that is silent for 15 s.
 const STALL_MS: Millis = 20_000;
+/// Most samples of what is not synced that are kept: one each second while the disk does not keep up.
+const UNSYNCED_SAMPLES_MAX: usize = 600;
 
 /// The system that this process runs on.
 struct RealSystem;
@@ -107,6 +110,7 @@ pub(super) struct Durable {
     queue: Arc<LogQueue>,
     state: Arc<LogState>,
     stall: Mutex<Stall>,
+    unsynced: Mutex<Unsynced>,
     directory: PathBuf,
     sync: SyncPolicy,
 }
@@ -125,7 +129,14 @@ impl Durable {
             logger.run();
         })?;
         let directory = config.dir.clone();
-        Ok(Self { queue, state, stall: Mutex::default(), directory, sync: config.sync })
+        Ok(Self {
+            queue,
+            state,
+            stall: Mutex::default(),
+            unsynced: Mutex::default(),
+            directory,
+            sync: config.sync,
+        })
     }
 
     /// Where the data is.
@@ -188,9 +199,24 @@ impl Durable {
         stands.map_or(0, |(_, since)| now.saturating_sub(since))
     }
 
+    /// Since when there have been changes that a power cut would lose, milliseconds, to within the time between
+    /// two calls of [`Self::watch`]; 0 if there are none.
+    pub(super) fn unsynced_ms(&self, now: Millis) -> Millis {
+        self.unsynced.lock().age_ms(self.queue.synced(), now)
+    }
+
+    /// Length of all logs, and of all snapshots, if the disk tells.
+    pub(super) fn lengths(&self) -> Option<(u64, u64)> {
+        let view = self.state.view();
+        let (older, snapshots) = (view.older_bytes?, view.snapshot_bytes?);
+        let log = view.log.map_or(0, |(_, bytes)| bytes);
+        Some((older.saturating_sub(snapshots) + log, snapshots))
+    }
+
     /// Checks that the disk still works. To be called a few times per second, but not at once after
     /// this process stood still.
     pub(super) fn watch(&self, now: Millis) {
+        self.unsynced.lock().sample(self.queue.appended(), self.queue.synced(), now);
         let done = self.queue.is_behind().then(|| (self.queue.written(), self.queue.synced()));
         if self.stall.lock().look(done, now) {
             self.queue.fail(&format!("the disk has done nothing for {} s", STALL_MS / 1_000));
@@ -262,9 +288,54 @@ impl Stall {
     }
 }
 
+/// When batches of changes were appended that are not synced, to within the time between two samples.
+#[derive(Default)]
+struct Unsynced {
+    /// The number of the last batch, and when it was first seen; rising.
+    samples: VecDeque<(u64, Millis)>,
+}
+
+impl Unsynced {
+    /// To be called every second.
+    fn sample(&mut self, appended: u64, synced: u64, now: Millis) {
+        while self.samples.front().is_some_and(|(number, _)| *number <= synced) {
+            self.samples.pop_front();
+        }
+        let is_new = self.samples.back().is_none_or(|(last, _)| *last < appended);
+        // While the disk stands still, the oldest is what counts.
+        if appended > synced && is_new && self.samples.len() < UNSYNCED_SAMPLES_MAX {
+            self.samples.push_back((appended, now));
+        }
+    }
+
+    fn age_ms(&self, synced: u64, now: Millis) -> Millis {
+        let oldest = self.samples.iter().find(|(number, _)| *number > synced);
+        oldest.map_or(0, |(_, since)| now.saturating_sub(*since))
+    }
+}
+
 #[cfg(test)]
 mod stall_tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_unsynced_change_counts_and_what_is_synced_does_not() {
+        let mut unsynced = Unsynced::default();
+        unsynced.sample(5, 5, 1_000);
+        assert_eq!(unsynced.age_ms(5, 1_500), 0);
+        unsynced.sample(7, 5, 2_000);
+        unsynced.sample(9, 5, 3_000);
+        assert_eq!(unsynced.age_ms(5, 3_500), 1_500);
+        assert_eq!(unsynced.age_ms(7, 3_500), 500, "synced since the last look");
+        assert_eq!(unsynced.age_ms(9, 3_500), 0);
+        unsynced.sample(9, 9, 4_000);
+        assert!(unsynced.samples.is_empty());
+        for second in 0..2 * UNSYNCED_SAMPLES_MAX as u64 {
+            unsynced.sample(10 + second, 9, 5_000 + second * 1_000);
+        }
+        assert_eq!(unsynced.samples.len(), UNSYNCED_SAMPLES_MAX);
+        assert_eq!(unsynced.age_ms(9, 105_000), 100_000);
+    }
 
     #[test]
     fn only_a_disk_that_has_something_to_do_and_does_nothing_stands_still() {

@@ -12,6 +12,7 @@ use super::transport::Channel;
 use crate::engine::LinkId;
 use crate::hub::link_queue::LinkQueue;
 use crate::model::ids::{Millis, NodeName};
+use crate::node::monitoring::observed::LinkTraffic;
 use crate::protocol::peer::greeting::Hello;
 use crate::rt::TcpStream;
 use crate::secure::key::KeyId;
@@ -127,6 +128,8 @@ pub(super) struct Link {
     pub(super) dialled: bool,
     pub(super) since: Millis,
     pub(super) stream: TcpStream,
+    /// Of all links together.
+    pub(super) traffic: Arc<LinkTraffic>,
     /// The key that its handshake proved; none of an open link.
     pub(super) key: Option<KeyId>,
     /// When something last came.
@@ -148,8 +151,8 @@ impl Link {
         (id, queue): (LinkId, Arc<LinkQueue>),
         channel: &Channel,
         peer: Hello,
-        remote: SocketAddr,
-        dialled: bool,
+        (remote, dialled): (SocketAddr, bool),
+        traffic: &Arc<LinkTraffic>,
         now: Millis,
     ) -> Self {
         Self {
@@ -160,6 +163,7 @@ impl Link {
             dialled,
             since: now,
             stream: channel.stream.clone(),
+            traffic: Arc::clone(traffic),
             key: channel.key(),
             heard: AtomicU64::new(now),
             signs: Mutex::new(Signs::new()),

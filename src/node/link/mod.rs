@@ -312,7 +312,14 @@ impl Links {
                 Admission::Take | Admission::Replace => {}
             }
             let name = peer.name.clone();
-            let link = Link::new(self.hub.add_link(), channel, peer, remote, dialled, now);
+            let link = Link::new(
+                self.hub.add_link(),
+                channel,
+                peer,
+                (remote, dialled),
+                &self.observed.link_traffic,
+                now,
+            );
             let link = Arc::new(link);
             (Arc::clone(&link), table.insert(name, link))
         };

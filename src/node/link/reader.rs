@@ -171,6 +171,7 @@ pub(super) async fn read_link(links: &Links, link: &Link, mut source: Source) ->
             Ok(0) => return LinkEnd::Gone,
             Ok(count) => {
                 link.note_heard(rt::now());
+                link.traffic.note_received(count);
                 source.note_read(count);
                 opened = source.open();
                 if count >= FLOW_BYTES {

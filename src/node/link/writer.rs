@@ -210,6 +210,7 @@ impl Writer {
     async fn write_raw(&self, mut bytes: &[u8]) -> std::io::Result<()> {
         let mut stream = &self.link.stream;
         let mut last = rt::now();
+        let whole = bytes.len();
         while !bytes.is_empty() {
             self.link.note_writing(last);
             let count = stream.write(bytes).await?;
@@ -223,6 +224,7 @@ impl Writer {
             }
             bytes = bytes.get(count..).unwrap_or_default();
         }
+        self.link.traffic.note_sent(whole);
         self.link.note_written();
         Ok(())
     }

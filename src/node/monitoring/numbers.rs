@@ -15,6 +15,7 @@ use crate::node::Inner;
 use crate::node::membership::identity::SOFTWARE;
 use crate::rt;
 use crate::server::PurgeBlock;
+use crate::server::counts::RequestKind;
 
 /// What is taken of the engine, at one moment.
 struct Moment {
@@ -99,7 +100,26 @@ impl Inner {
         numbers.set(Name::ClientConnectionsOpened, &["accepted"], counts.accepted);
         numbers.set(Name::ClientConnectionsOpened, &["refused"], counts.refused);
         numbers.set(Name::ClientConnectionsRelieved, &[], memory.closed);
-        numbers.set(Name::ClientRequests, &[], counts.requests);
+        for (kind, count) in RequestKind::ALL.iter().zip(counts.all.requests()) {
+            numbers.set(Name::ClientRequests, &[kind.word()], count);
+        }
+        for (code, count) in counts.all.errors() {
+            numbers.set(Name::ClientErrors, &[code], count);
+        }
+        for (kind, times) in counts.all.times() {
+            numbers.set(Name::ClientRequestSeconds, &[kind], times);
+        }
+        let (received, sent) = counts.all.bytes();
+        numbers.set(Name::ClientBytes, &["received"], received);
+        numbers.set(Name::ClientBytes, &["sent"], sent);
+        numbers.set(Name::ClientStalled, &[], counts.all.stalled());
+        let (running, waiting) = counts.all.heavy();
+        numbers.set(Name::HeavyJobs, &["running"], running);
+        numbers.set(Name::HeavyJobs, &["waiting"], waiting);
+        numbers.set(Name::ShardBusiestRatio, &[], counts.shard_busiest_ratio);
+        let (restarts, dropped) = self.hub.missed();
+        numbers.set(Name::WatchRestarts, &[], restarts);
+        numbers.set(Name::MessagesDropped, &[], dropped);
         numbers.set(Name::ClientWaitingBytes, &[], self.hub.waiting_bytes());
         numbers.set(Name::ClientMemoryBytes, &["used"], memory.used);
         numbers.set(Name::ClientMemoryBytes, &["pinned"], memory.pinned);
@@ -193,6 +213,10 @@ impl Inner {
         drop(lag);
         numbers.set(Name::MissingChanges, &[], missing(&heard, &moment.seen));
         let queued = self.hub.queued();
+        let (received, sent) = observed.link_traffic.bytes();
+        numbers.set(Name::LinkBytes, &["received"], received);
+        numbers.set(Name::LinkBytes, &["sent"], sent);
+        numbers.set(Name::LinkOverflows, &[], queued.overflows);
         numbers.set(Name::LinkSentFrames, &[], queued.frames);
         numbers.set(Name::LinkSentBytes, &[], queued.bytes);
         let resync_ms = moment.resync_ms.unwrap_or(0);
@@ -207,7 +231,10 @@ impl Inner {
         numbers.set(Name::LogWaitingBytes, &[], status.waiting_bytes);
         numbers.set(Name::LogFailures, &[], status.failures);
         numbers.set(Name::SinceSnapshotBytes, &[], status.since_snapshot_bytes);
-        numbers.set(Name::DataBytes, &[], status.bytes.unwrap_or(0));
+        numbers.set(Name::LogUnsyncedSeconds, &[], seconds(durable.unsynced_ms(now)));
+        let (logs, snapshots) = durable.lengths().unwrap_or_default();
+        numbers.set(Name::DataBytes, &["log"], logs);
+        numbers.set(Name::DataBytes, &["snapshot"], snapshots);
         if let Some(snapshot) = &status.snapshot {
             let made_ms = rt::wall_clock_ms().saturating_sub(snapshot.age_ms);
             numbers.set(Name::SnapshotTimestampSeconds, &[], seconds(made_ms));
@@ -243,6 +270,8 @@ fn add_entries(moment: &Moment, numbers: &mut Numbers) {
         (Name::AcrossPurge, &["reissued"], counters.reissued),
         (Name::CatchUps, &["done"], counters.catch_ups),
         (Name::CatchUpsServed, &[], counters.catch_ups_served),
+        (Name::CatchUpEntries, &[], counters.catch_up_entries),
+        (Name::DigestDifferences, &[], counters.digest_differences),
         (Name::Relayed, &["passed_on"], counters.relayed),
         (Name::Relayed, &["second_copy"], counters.duplicates),
         (Name::Relayed, &["prune"], counters.prunes),

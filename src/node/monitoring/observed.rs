@@ -2,6 +2,7 @@
 //! changes take.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use distkv_metrics::{Histogram, HistogramNumbers, Name};
@@ -16,8 +17,32 @@ use crate::server::SilentInfo;
 /// Most samples of the own tick that are kept: one each second in which it has changed.
 const SAMPLES_MAX: usize = 3_600;
 
+/// What went over all links, as it passes the network.
+#[derive(Default)]
+pub(in crate::node) struct LinkTraffic {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl LinkTraffic {
+    pub(in crate::node) fn note_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(in crate::node) fn note_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes received and sent.
+    pub(in crate::node) fn bytes(&self) -> (u64, u64) {
+        (self.received.load(Ordering::Relaxed), self.sent.load(Ordering::Relaxed))
+    }
+}
+
 /// See the module.
 pub(in crate::node) struct Observed {
+    /// What went over links.
+    pub(in crate::node) link_traffic: Arc<LinkTraffic>,
     /// When the node's timer last fired.
     beat: AtomicU64,
     tick_delay: Histogram,
@@ -32,6 +57,7 @@ pub(in crate::node) struct Observed {
 impl Default for Observed {
     fn default() -> Self {
         Self {
+            link_traffic: Arc::default(),
             beat: AtomicU64::new(rt::now()),
             tick_delay: Histogram::of(Name::TickDelaySeconds),
             failed_catch_ups: AtomicU64::new(0),

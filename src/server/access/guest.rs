@@ -67,6 +67,7 @@ impl Default for Guest {
 impl Guest {
     /// The client has come from this address.
     pub(in crate::server) fn enter(&mut self, address: IpAddr, presence: Presence) {
+        presence.note_tls(self.is_in_tls);
         (self.address, self.presence) = (address, Some(presence));
     }
 
@@ -86,6 +87,14 @@ impl Guest {
     /// Whether it ever could.
     pub(in crate::server) fn was_admitted(&self) -> bool {
         self.presence.as_ref().is_some_and(Presence::was_admitted)
+    }
+
+    /// Whether the connection is one by TLS.
+    pub(in crate::server) fn note_tls(&mut self, is_in_tls: bool) {
+        self.is_in_tls = is_in_tls;
+        if let Some(presence) = &self.presence {
+            presence.note_tls(is_in_tls);
+        }
     }
 
     /// It has shown who it is.

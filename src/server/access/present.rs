@@ -2,6 +2,7 @@
 //! or does not read.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +12,10 @@ use parking_lot::Mutex;
 
 use super::Identity;
 use crate::hub::client_memory::Account;
+use crate::model::ids::Millis;
 use crate::rt;
 use crate::server::Shared;
+use crate::server::counts::Traffic;
 
 /// Connections are told of the end of a grace this much later: when they look by their own clocks, it is over.
 const GRACE_MARGIN: Duration = Duration::from_millis(50);
@@ -25,19 +28,22 @@ pub(in crate::server) struct Present {
 }
 
 /// A connection.
-struct Guest {
+pub(in crate::server) struct Guest {
     identity: Mutex<Identity>,
-    account: Arc<Account>,
+    about: About,
+    /// Whether the connection is one by TLS.
+    is_in_tls: AtomicBool,
     /// It could do something at some time.
     was_admitted: AtomicBool,
 }
 
 impl Present {
-    pub(in crate::server) fn add(self: &Arc<Self>, account: Arc<Account>) -> Presence {
+    pub(in crate::server) fn add(self: &Arc<Self>, about: About) -> Presence {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let guest = Arc::new(Guest {
             identity: Mutex::default(),
-            account,
+            about,
+            is_in_tls: AtomicBool::new(false),
             was_admitted: AtomicBool::new(false),
         });
         self.all.lock().insert(number, Arc::clone(&guest));
@@ -46,6 +52,25 @@ impl Present {
 }
 
 impl Present {
+    /// The connections with a greater number than this, the least first: at most so many, with their numbers, and
+    /// whether there are more.
+    pub(in crate::server) fn page(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> (Vec<(u64, Arc<Guest>)>, bool) {
+        let all = self.all.lock();
+        let is_behind = |number: &u64| after.is_none_or(|after| *number > after);
+        let mut numbers: Vec<u64> = all.keys().copied().filter(is_behind).collect();
+        numbers.sort_unstable();
+        let has_more = numbers.len() > limit;
+        numbers.truncate(limit);
+        let guests = numbers
+            .into_iter()
+            .filter_map(|number| all.get(&number).map(|guest| (number, Arc::clone(guest))));
+        (guests.collect(), has_more)
+    }
+
     /// How many could do something at some time, and have not shown who they are.
     pub(in crate::server) fn without_login(&self) -> usize {
         let all = self.all.lock();
@@ -54,6 +79,29 @@ impl Present {
                 && *guest.identity.lock() == Identity::Unknown
         };
         all.values().filter(is_unknown).count()
+    }
+}
+
+/// What is known of a connection from its beginning on.
+pub(in crate::server) struct About {
+    pub(in crate::server) account: Arc<Account>,
+    /// What it asks for, and what goes to and fro.
+    pub(in crate::server) traffic: Arc<Traffic>,
+    pub(in crate::server) address: SocketAddr,
+    pub(in crate::server) since: Millis,
+}
+
+impl Guest {
+    pub(in crate::server) fn about(&self) -> &About {
+        &self.about
+    }
+
+    pub(in crate::server) fn identity(&self) -> Identity {
+        self.identity.lock().clone()
+    }
+
+    pub(in crate::server) fn is_in_tls(&self) -> bool {
+        self.is_in_tls.load(Ordering::Relaxed)
     }
 }
 
@@ -68,6 +116,11 @@ impl Presence {
     /// The client has shown who it is.
     pub(in crate::server) fn is(&self, identity: Identity) {
         *self.guest.identity.lock() = identity;
+    }
+
+    /// Whether it is one by TLS.
+    pub(in crate::server) fn note_tls(&self, is_in_tls: bool) {
+        self.guest.is_in_tls.store(is_in_tls, Ordering::Relaxed);
     }
 
     /// It may do something.
@@ -104,7 +157,7 @@ pub(in crate::server) async fn shut_out(shared: Arc<Shared>) {
             if guest.was_admitted.load(Ordering::Acquire)
                 && shared.access_of(&identity).is_stranger()
             {
-                guest.account.close();
+                guest.about.account.close();
             }
         }
         let grace = shared.grace_ms().map(|left| Duration::from_millis(left) + GRACE_MARGIN);

@@ -2,19 +2,32 @@
 //! its entries.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+
+use super::prefixes::Prefixes;
 
 use crate::engine::NO_LATER;
 use crate::engine::changes::{BeginShardCount, EndShardCount};
 use crate::hub::Hub;
+use crate::model::ids::Millis;
 use crate::model::shard::SHARD_COUNT;
 use crate::model::shard_memo::recent_shard_of_bytes;
+use crate::rt;
+use crate::server::Shared;
 
 /// Requests are spread over this many tables of counters, so that threads seldom share a cache
 /// line.
 const STRIPES: usize = 4;
+/// The use of all shards is kept for a minute, a sample for every ten seconds.
+const SAMPLES_MAX: usize = 6;
+const SAMPLE_MS: Millis = 10_000;
+/// Between two looks whether it is time for one.
+const SAMPLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The counters of all shards: 64 KiB. One per client port.
 pub struct ShardManager {
@@ -22,6 +35,10 @@ pub struct ShardManager {
     stripes: [Box<[Counters]>; STRIPES],
     /// Held while the sums are being counted: other requests wait for the same walk.
     counting: Mutex<()>,
+    /// What was used up to some moments, the oldest first.
+    samples: Mutex<VecDeque<(Millis, Box<[u64]>)>>,
+    /// What is asked for most.
+    pub(in crate::server) prefixes: Prefixes,
 }
 
 /// What clients asked for in one shard since the start.
@@ -42,7 +59,12 @@ struct Counters {
 impl Default for ShardManager {
     fn default() -> Self {
         let table = || (0..SHARD_COUNT).map(|_| Counters::default()).collect();
-        Self { stripes: std::array::from_fn(|_| table()), counting: Mutex::new(()) }
+        Self {
+            stripes: std::array::from_fn(|_| table()),
+            counting: Mutex::new(()),
+            samples: Mutex::default(),
+            prefixes: Prefixes::default(),
+        }
     }
 }
 
@@ -88,6 +110,7 @@ impl ShardManager {
         if count > 0
             && let Some(counters) = self.counters(path)
         {
+            self.prefixes.note(path, count);
             counters.reads.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -97,6 +120,7 @@ impl ShardManager {
         if count > 0
             && let Some(counters) = self.counters(path)
         {
+            self.prefixes.note(path, count);
             counters.writes.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -118,6 +142,48 @@ impl ShardManager {
         (sum != ShardUse::default()).then_some(sum)
     }
 
+    /// To be called every second. Keeps what was used up to now, for [`Self::busiest_ratio`].
+    fn sample(&self, now: Millis) {
+        self.prefixes.fade(now);
+        let mut samples = self.samples.lock();
+        if samples.back().is_some_and(|(at, _)| now.saturating_sub(*at) < SAMPLE_MS) {
+            return;
+        }
+        if samples.len() >= SAMPLES_MAX {
+            samples.pop_front();
+        }
+        samples.push_back((now, self.totals()));
+    }
+
+    /// Requests of all kinds, by shard.
+    fn totals(&self) -> Box<[u64]> {
+        let of = |counters: &Counters| {
+            counters.reads.load(Ordering::Relaxed) + counters.writes.load(Ordering::Relaxed)
+        };
+        let mut totals = vec![0; usize::from(SHARD_COUNT)];
+        for stripe in &self.stripes {
+            for (total, counters) in totals.iter_mut().zip(stripe) {
+                *total += of(counters);
+            }
+        }
+        totals.into()
+    }
+
+    /// The share of the busiest shard in what was used during the last minute, at least 50 s of it; 0 if that was
+    /// nothing.
+    #[allow(clippy::cast_precision_loss, reason = "a share need not be exact")]
+    pub(crate) fn busiest_ratio(&self) -> f64 {
+        let now = self.totals();
+        let samples = self.samples.lock();
+        let nothing: Box<[u64]> = Box::default();
+        let before = samples.front().map_or(&nothing, |(_, totals)| totals);
+        let used = now.iter().zip(before.iter().chain(std::iter::repeat(&0)));
+        let (sum, most) = used
+            .map(|(now, before)| now.saturating_sub(*before))
+            .fold((0_u64, 0_u64), |(sum, most), used| (sum.saturating_add(used), most.max(used)));
+        if sum == 0 { 0.0 } else { most as f64 / sum as f64 }
+    }
+
     /// Has the sums over the entries counted, unless they are kept already. Walks the whole tree,
     /// outside of the guard: for threads that may take long.
     pub fn count(&self, hub: &Hub) {
@@ -127,6 +193,14 @@ impl ShardManager {
         }
         let counted = hub.handle(BeginShardCount, NO_LATER).walk();
         hub.handle(EndShardCount(&counted), NO_LATER);
+    }
+}
+
+/// Keeps what measures of the last minute are made of, until the server stops.
+pub(in crate::server) async fn keep_samples(shared: Arc<Shared>) {
+    while !shared.is_stopping() {
+        shared.shards.sample(rt::now());
+        let _stopping = rt::timeout(SAMPLE_PAUSE, shared.stopping.listen()).await;
     }
 }
 
@@ -169,6 +243,24 @@ mod tests {
             }
             assert!(turns.iter().all(|turns| *turns > 0), "{len}: {turns:?}");
         }
+    }
+
+    #[test]
+    fn the_busiest_share_is_that_of_the_last_minute() {
+        let manager = ShardManager::default();
+        assert_eq!(manager.busiest_ratio(), 0.0);
+        let (a, b) = (path("a"), path("b"));
+        assert_ne!(shard_of_bytes(a.as_bytes()), shard_of_bytes(b.as_bytes()));
+        manager.note_reads(a.as_bytes(), 30);
+        manager.note_writes(b.as_bytes(), 10);
+        assert_eq!(manager.busiest_ratio(), 0.75);
+        for second in 0..61 {
+            manager.sample(second * 1_000);
+        }
+        assert_eq!(manager.busiest_ratio(), 0.0, "that was more than a minute ago");
+        manager.note_writes(b.as_bytes(), 10);
+        assert_eq!(manager.busiest_ratio(), 1.0);
+        assert_eq!(manager.samples.lock().len(), SAMPLES_MAX);
     }
 
     #[test]

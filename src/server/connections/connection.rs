@@ -34,6 +34,7 @@ use crate::protocol::client::{ClientError, ErrorCode, decode};
 use crate::rt::{self, TcpStream};
 use crate::server::Shared;
 use crate::server::access::{Identity, methods};
+use crate::server::counts::Meter;
 use crate::server::stream::Produced;
 
 /// Bytes of output kept while nothing goes out.
@@ -66,6 +67,7 @@ pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
         closing: session.account.closing.listen(),
         session,
         wakes: Wakes::default(),
+        meter: Meter::default(),
         tls,
         may_begin_tls,
         socket,
@@ -94,6 +96,7 @@ async fn refuse_session(socket: TcpStream, why: &NoSession, shared: &Shared) {
 pub(in crate::server) async fn refuse(socket: TcpStream, error: &ClientError, shared: &Shared) {
     prepare(&socket);
     let mut out = Vec::new();
+    shared.counts.note_error(error);
     write_error(error, None, shared.hub.read(Engine::tock), &mut out);
     linger(&socket, &out, LINGER).await;
 }
@@ -111,6 +114,7 @@ struct Connection {
     /// Fires when the connection is closed for the memory of all.
     closing: EventListener,
     wakes: Wakes,
+    meter: Meter,
     /// The TLS session, if there is one: then nothing goes to or from the socket but through it.
     tls: Option<Box<Channel>>,
     /// The client was greeted in plain text and may begin TLS with its first byte.
@@ -140,7 +144,7 @@ enum Woken {
 
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
-        let address = self.socket.peer_addr()?.ip();
+        let address = self.socket.peer_addr()?;
         if let Err(error) = self.session.enter(&self.shared, address, rt::now()) {
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
             return self.end_after(Vec::new(), &error).await;
@@ -249,7 +253,7 @@ impl Connection {
 
     /// Whether it is TLS, and whom the client's certificate names: as that user it is logged in.
     fn note_certificate(&mut self) {
-        self.session.guest.is_in_tls = self.tls.is_some();
+        self.session.guest.note_tls(self.tls.is_some());
         match self.tls.as_ref().map(|channel| channel.user()) {
             Some(Ok(Some(user))) => {
                 tracing::debug!(user, "a client has a certificate");
@@ -284,6 +288,7 @@ impl Connection {
 
     /// Carries out a batch of requests, or a part of it: first those that have waited.
     fn take_requests(&mut self) -> Requests {
+        let began = self.meter.is_timed().then(rt::now_us);
         let cx = self.session.context(&self.shared, rt::now());
         let due = self.session.patience.take_due(&cx);
         if let Some(first) = due.first() {
@@ -300,7 +305,8 @@ impl Connection {
             return if self.input.has_more() { Requests::More } else { Requests::Done };
         };
         let (done, then) = self.session.run(&cx, &batch, &mut self.out);
-        self.shared.count_requests(done);
+        let counts = (&*self.shared.counts, &*self.session.traffic);
+        self.meter.count(&batch.messages, done, began, counts);
         let all = done == batch.messages.len();
         let end = match done.checked_sub(1) {
             None => 0,
@@ -375,8 +381,12 @@ impl Connection {
         let HeavyJob { seq, work, is_innocuous, prelude } = job;
         let _permit = match prelude {
             Some(_) => shared.logins.core().await,
-            None => shared.heavy.acquire().await,
+            None => {
+                let _waits = shared.counts.heavy_waits();
+                shared.heavy.acquire().await
+            }
         };
+        let _runs = prelude.is_none().then(|| shared.counts.heavy_runs());
         let error = match rt::spawn_work("request", work) {
             Ok(work) => match work.done().await {
                 Some(reply) => {
@@ -394,6 +404,7 @@ impl Connection {
             // The request comes again, and finds nothing.
             return Ok(());
         }
+        self.shared.counts.note_error(&error);
         write_error(&error, Some(seq), self.shared.hub.read(Engine::tock), &mut self.out);
         Ok(())
     }
@@ -408,7 +419,7 @@ impl Connection {
             && let Err(failure) = log.until_synced(log.appended()).await
         {
             let tock = self.shared.hub.read(Engine::tock);
-            self.session.unsynced.withdraw(&failure, tock, &mut self.out);
+            self.session.unsynced.withdraw(&failure, tock, &self.shared.counts, &mut self.out);
         }
         self.session.unsynced.forget();
     }
@@ -427,8 +438,20 @@ impl Connection {
         }
         let stall = Duration::from_millis(self.shared.config.write_stall_ms);
         let moved = || self.session.account.note_moved(rt::now());
+        let counts = &*self.shared.counts;
+        let stalled = |error: io::Error| {
+            if error.kind() == io::ErrorKind::TimedOut {
+                counts.note_stalled();
+            }
+            error
+        };
+        let mut sent = 0;
         match &mut self.tls {
-            None => write_out(&self.socket, &mut self.closing, stall, &self.out, moved).await?,
+            None => {
+                let closing = &mut self.closing;
+                write_out(&self.socket, closing, stall, &self.out, moved).await.map_err(stalled)?;
+                sent = self.out.len();
+            }
             Some(channel) => {
                 let mut from = 0;
                 loop {
@@ -438,14 +461,18 @@ impl Connection {
                     if bytes.is_empty() {
                         break;
                     }
-                    write_out(&self.socket, &mut self.closing, stall, bytes, moved).await?;
+                    let closing = &mut self.closing;
+                    write_out(&self.socket, closing, stall, bytes, moved).await.map_err(stalled)?;
                     let count = bytes.len();
                     channel.sent(count);
+                    sent += count;
                 }
             }
         }
         self.out.clear();
         self.session.account.note_moved(rt::now());
+        self.meter.note_sent(sent as u64, counts, &self.session.traffic);
+        self.meter.note_answered(!self.session.copies.is_empty(), rt::now_us, counts);
         Ok(())
     }
 
@@ -471,6 +498,7 @@ impl Connection {
 
     /// So many bytes have been read into the room for them; none: the end.
     fn arrived(&mut self, bytes: usize) -> io::Result<()> {
+        self.meter.received += bytes as u64;
         let Some(channel) = &mut self.tls else {
             self.input.filled(bytes);
             return Ok(());
@@ -511,6 +539,8 @@ impl Connection {
         let tls = self.tls.as_ref().map_or(0, |tls| tls.capacity() + tls::SESSION_BYTES);
         let buffers = self.out.capacity() + self.input.capacity() + tls;
         self.session.account.set_buffers(buffers + self.session.open_bytes());
+        let streams = &self.session.streams;
+        self.session.traffic.note_streams(streams.queued_len(), streams.len());
     }
 
     /// Reads available data, without waiting; returns whether there was any (or the end).

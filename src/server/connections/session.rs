@@ -32,6 +32,7 @@ use crate::server::access::logins::Turn;
 use crate::server::access::{Access, Identity};
 use crate::server::command::access::acl::is_there;
 use crate::server::command::data::value::CopiesWait;
+use crate::server::counts::Traffic;
 use crate::server::snapshot_upload::Upload;
 use crate::server::stream::{
     FailedSource, Garbage, Produced, Source, Streams, write_failed_stream,
@@ -127,6 +128,8 @@ pub(in crate::server) struct Session {
     pub(in crate::server) inbox: Arc<Inbox>,
     /// What the connection costs in memory.
     pub(in crate::server) account: Arc<Account>,
+    /// What the client has asked for, and what went to and fro.
+    pub(in crate::server) traffic: Arc<Traffic>,
     pub(in crate::server) streams: Streams,
     /// Writes whose replies wait for copies. Invariant: together with the streams, no more
     /// than the configuration allows.
@@ -192,6 +195,7 @@ impl Session {
             window: None,
             inbox,
             account,
+            traffic: Arc::default(),
             streams: Streams::default(),
             copies: Vec::new(),
             unsynced: UnsyncedReplies::default(),
@@ -387,6 +391,8 @@ impl Session {
             Request::MsgMonitor { topic, raw } => self.msg_monitor(cx, seq, topic, *raw),
             Request::Status => self.status(cx, seq, out),
             Request::Members => self.members(cx, seq, out),
+            Request::Clients(asked) => self.clients(cx, seq, *asked, out),
+            Request::History(asked) => self.history(cx, seq, asked),
             Request::ListShards(asked) => self.list_shards(cx, seq, *asked, out),
             Request::Cluster => self.cluster(cx, seq, out),
             Request::WatchCluster => self.watch_cluster(cx, seq),
@@ -448,9 +454,13 @@ impl Session {
             }
             // As many are open as may be: this one needs no place to say so.
             Some(seq) if in_stream && !self.streams.contains(seq) => {
+                cx.shared.counts.note_error(&error);
                 write_failed_stream(&error, seq, self.window.is_some(), cx.tock(), out);
             }
-            _ => write_error(&error, seq, cx.tock(), out),
+            _ => {
+                cx.shared.counts.note_error(&error);
+                write_error(&error, seq, cx.tock(), out);
+            }
         }
     }
 
@@ -575,7 +585,7 @@ impl Session {
     pub(in crate::server) fn end_all(&mut self, cx: &Context<'_>, out: &mut Vec<u8>) {
         let tock = cx.tock();
         self.streams.end_all(cx, tock, out);
-        self.give_up_copies(tock, out);
+        self.give_up_copies(cx, tock, out);
     }
 
     /// The connection is gone.

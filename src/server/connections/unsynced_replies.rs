@@ -7,6 +7,7 @@ use crate::model::ids::Tock;
 use crate::model::invariant::OrBroken;
 use crate::protocol::client::reply::{StreamTag, write_error_result, write_stream_error};
 use crate::protocol::client::{ClientError, ErrorCode};
+use crate::server::counts::Counts;
 
 /// What withdrawing replies relies on.
 const NOTED: &str = "replies were noted in the order in which they stand in the output";
@@ -69,6 +70,7 @@ impl UnsyncedReplies {
         &mut self,
         failure: &LogFailure,
         tock: Tock,
+        counts: &Counts,
         out: &mut Vec<u8>,
     ) {
         let error = in_flight(failure);
@@ -76,6 +78,7 @@ impl UnsyncedReplies {
         let mut at = 0;
         for UnsyncedReply { from, to, number, kind } in self.replies.drain(..) {
             if number > failure.synced {
+                counts.note_error(&error);
                 kept.extend_from_slice(out.get(at..from).or_broken(NOTED));
                 match kind {
                     Kind::Message(tag) => write_stream_error(&error, tag, tock, &mut kept),
@@ -128,13 +131,13 @@ mod tests {
         reply(b"gone", 7, tag(4, Some(9)), &mut out);
         out.extend_from_slice(b"rest");
         let failure = LogFailure { why: "no room".into(), synced: 5 };
-        unsynced.withdraw(&failure, Tock::default(), &mut out);
+        unsynced.withdraw(&failure, Tock::default(), &Counts::default(), &mut out);
         let text = String::from_utf8_lossy(&out);
         assert!(text.starts_with("greetingsafeREAD") && text.ends_with("rest"), "{text}");
         assert_eq!(text.matches("storage_failed").count(), 2);
         assert!(!text.contains("lost") && !text.contains("gone") && text.contains("no room"));
         assert_eq!(text.matches("wseq").count(), 1, "a stream's numbers go on");
-        unsynced.withdraw(&failure, Tock::default(), &mut out);
+        unsynced.withdraw(&failure, Tock::default(), &Counts::default(), &mut out);
         assert!(out.ends_with(b"rest"), "nothing is noted any more");
     }
 }

@@ -285,6 +285,11 @@ impl Streams {
         self.open.is_empty()
     }
 
+    /// How many watch or monitor.
+    pub(super) fn queued_len(&self) -> usize {
+        self.queues.len()
+    }
+
     pub(super) fn contains(&self, seq: u64) -> bool {
         self.open.contains_key(&seq)
     }
@@ -509,6 +514,7 @@ impl Stream {
                     {
                         witness.cut_short();
                     }
+                    cx.shared.counts.note_error(&error);
                     self.write_failure(&error, seq, tock, to.out);
                     return Turn::Done;
                 }
@@ -529,7 +535,9 @@ impl Stream {
             return Turn::Paused;
         }
         let text = format!("nothing was acknowledged for {} s", stall / 1000);
-        self.write_failure(&ClientError::new(ErrorCode::TooSlow, text), seq, tock, out);
+        let error = ClientError::new(ErrorCode::TooSlow, text);
+        cx.shared.counts.note_error(&error);
+        self.write_failure(&error, seq, tock, out);
         Turn::Done
     }
 
@@ -600,10 +608,11 @@ pub(super) fn write_failed_stream(
 pub(super) struct FailedSource(pub(super) Option<ClientError>);
 
 impl Source for FailedSource {
-    fn next(&mut self, _: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
+    fn next(&mut self, cx: &Context<'_>, emit: &mut Emit<'_>) -> Progress {
         match self.0.take() {
             None => Progress::Finished,
             Some(error) => {
+                cx.shared.counts.note_error(&error);
                 let tock = emit.tock();
                 let (mut message, tag) = emit.begin();
                 message.str("error", &error.text).str("code", error.code.word());

@@ -30,6 +30,12 @@ pub const ROWS: &[Row] = &[
     run(0, "distkv-node status --timeout 1s >/dev/null && echo ready", &["ready\n"]),
     run(0, "distkv-node members", &["n1 ", "n2 ", "n3 ", " up ", " secured "]),
     run(0, "distkv-node members --json | jq -r 'select(.state == \"down\") | .name'", &[]),
+    run(0, "distkv-node clients", &["ADDRESS ", "1 connection\n"]),
+    run(0, "distkv-node clients --json | jq -r 'select(.waiting > 1000000) | .address'", &[]),
+    run(0, "distkv-node clients --prefixes --limit 10", &[]),
+    run(0, "distkv-node top", &["n1 ", "n2 ", "n3 "]),
+    run(0, "distkv-node top --once", &["n1 ", "n2 ", "n3 "]),
+    run(0, "distkv-node top --once --json | jq -r 'select(.answers | not) | .node'", &[]),
     // Reading and writing.
     run(0, "distkv-node set site.count 5", &["site.count: set (n1~"]),
     run(0, "distkv-node set site.count 6 --if-value 5", &["site.count: set (n1~"]),

@@ -113,6 +113,9 @@ pub const HELP: &[Row] = &[
     ),
     hidden(0, "distkv-node set site.lamp 6"),
     run(0, "distkv-node snapshot save", &["snapshot-8.dkv: "]),
+    run(0, "distkv-node history site.lamp", &["  set      5 -> 6  (n1~"]),
+    run(0, "distkv-node history site.lamp --since 10m", &["  set      5 -> 6  (n1~"]),
+    run(0, "distkv-node history site.lamp --json | jq -r '[.time, .event] | @tsv'", &["Z\tn1~"]),
     // This node is too young to remember that moment, and says so.
     run_to(0, "distkv-node undo --below site --at 10m --dry-run", &[1], &["begins at @"]),
     run_to(0, "distkv-node undo --below site --at 10m", &[1], &["begins at @"]),

@@ -79,6 +79,41 @@ fn a_node_tells_its_metrics_and_health_and_nobody_what_is_not_meant_for_it() {
     assert_eq!(metric(&node, "distkv_ready"), 1.0);
     assert_eq!(metric(&node, "distkv_writable"), 1.0);
     assert!(metric(&node, "distkv_log_sync_seconds_count") >= 3.0);
+    let requests =
+        |kind: &str| metric(&node, &format!("distkv_client_requests_total{{kind=\"{kind}\"}}"));
+    assert_eq!((requests("set"), requests("delete"), requests("get")), (2.0, 1.0, 0.0));
+    let errors =
+        |code: &str| metric(&node, &format!("distkv_client_errors_total{{code=\"{code}\"}}"));
+    assert_eq!((errors("chain_mismatch"), errors("unknown_action")), (0.0, 0.0));
+    let chain =
+        ("chain", Value::Map(vec![("node".into(), "n1~e0".into()), ("tick".into(), 1.into())]));
+    let refused = client.call("set_value", &[("path", array(&["b"])), ("value", 1.into()), chain]);
+    let code = field(&refused, "code").unwrap();
+    client.call("nonsense", &[]);
+    assert_eq!((errors(code.as_str().unwrap()), errors("unknown_action")), (1.0, 1.0), "{refused}");
+    // The first batch of a connection is timed.
+    assert_eq!(metric(&node, "distkv_client_request_seconds_count{kind=\"write\"}"), 1.0);
+    for direction in ["received", "sent"] {
+        let bytes =
+            metric(&node, &format!("distkv_client_bytes_total{{direction=\"{direction}\"}}"));
+        assert!(bytes > 100.0, "{direction}: {bytes}");
+    }
+    assert!(metric(&node, "distkv_data_bytes{kind=\"log\"}") > 100.0);
+    assert_eq!(metric(&node, "distkv_data_bytes{kind=\"snapshot\"}"), 0.0);
+    client.call("snapshot", &[]);
+    wait_until("the snapshot counts", || {
+        (metric(&node, "distkv_data_bytes{kind=\"snapshot\"}") > 100.0).then_some(())
+    });
+    assert!(metric(&node, "distkv_shard_busiest_ratio") >= 0.5);
+    assert_eq!(metric(&node, "distkv_log_unsynced_seconds"), 0.0);
+    assert_eq!(metric(&node, "distkv_heavy_jobs{state=\"running\"}"), 0.0);
+    assert_eq!(metric(&node, "distkv_link_bytes_total{direction=\"sent\"}"), 0.0);
+    let _second = NodeProcess::join("n2", &[&node]);
+    for direction in ["received", "sent"] {
+        let bytes = metric(&node, &format!("distkv_link_bytes_total{{direction=\"{direction}\"}}"));
+        assert!(bytes > 100.0, "{direction}: {bytes}");
+    }
+    assert_eq!(metric(&node, "distkv_link_overflows_total"), 0.0);
     assert!(metric(&node, "process_resident_memory_bytes") > 1e6);
     let (_, text) = get(http(&node), "/metrics");
     assert!(text.contains("sync=\"every-batch\""), "{text}");

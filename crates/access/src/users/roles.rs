@@ -90,6 +90,8 @@ pub fn least_role(action: Action) -> Role {
         | A::KillNode
         | A::ForgetMember
         | A::KeyList
+        | A::Clients
+        | A::History
         | A::KeyAdd
         | A::KeyUse
         | A::KeyRemove

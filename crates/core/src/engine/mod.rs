@@ -184,6 +184,11 @@ pub struct EngineCounters {
     pub contents_differed: u64,
     /// Entries that were repaired here because of that.
     pub contents_mended: u64,
+    /// Entries that came in answers to catch-ups.
+    pub catch_up_entries: u64,
+    /// Times that a peer was asked for its whole list of what it has seen, because its digest did not say what
+    /// it has besides.
+    pub digest_differences: u64,
 }
 
 impl Engine {

@@ -2,6 +2,7 @@
 
 pub(super) mod bulk;
 mod changes;
+pub mod history;
 #[cfg(any(test, feature = "planted-defects"))]
 pub mod listing;
 pub mod recover;

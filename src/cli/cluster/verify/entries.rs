@@ -81,8 +81,10 @@ pub(super) struct Difference {
 pub(super) async fn next_difference(
     a: &mut Lister<'_>,
     b: &mut Lister<'_>,
+    mut look: impl FnMut() -> Result<(), CliError>,
 ) -> Result<Option<Difference>, CliError> {
     loop {
+        look()?;
         let order = match (&a.next, &b.next) {
             (None, None) => return Ok(None),
             (Some(_), None) => Ordering::Less,

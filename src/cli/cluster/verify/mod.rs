@@ -13,7 +13,9 @@ use serde_json::{Map, Value as Json, json};
 use super::shards::table::{Row, read_rows};
 use crate::cli::error::CliError;
 use crate::cli::remote::{Remote, RemoteArgs};
+use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
 use crate::cli::terminal::output::{Output, printable};
+use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::units::{parse_duration, show_millis};
 use crate::client::{Access, Connection, HostPort, Options};
 use crate::model::ids::Millis;
@@ -48,7 +50,7 @@ it was found equal.
 With --json, one object per entry that differs (path, shard, a, b), then one for the whole \
 (equal, a, b, looks, changing, shards, differing).
 
-Exit code: 0 they are equal, 1 they are not, 2 usage, 6 one was not reached.")]
+Exit code: 0 they are equal, 1 they are not, 2 usage, 6 one was not reached, 130 interrupted.")]
 pub(in crate::cli) struct VerifyArgs {
     /// One node's client port
     #[arg(value_name = "A", value_parser = parse_address)]
@@ -86,14 +88,25 @@ pub(in crate::cli) async fn run(args: VerifyArgs) -> Result<(), CliError> {
     )
     .await?;
     let mut comparison = Comparison::new(a, b);
-    comparison.look_until(args.patience).await?;
+    let interrupt = Interrupt::heed()?;
+    let looked = interrupt.or(comparison.look_until(args.patience)).await;
+    comparison.tell_interrupted(&looked);
+    looked?;
     let mut output = Output::new(args.remote.json);
     let mut found = Found::default();
     if !comparison.open.is_empty() {
         if !output.json {
             comparison.print_shards(&mut output)?;
         }
-        found = comparison.list_entries(args.limit, &mut output).await?;
+        let listed = comparison.list_entries(args.limit, &mut output, &interrupt).await;
+        output.flush()?;
+        found = match listed {
+            Err(CliError::Interrupted) => {
+                comparison.tell_interrupted(&Err(CliError::Interrupted));
+                return Err(CliError::Interrupted);
+            }
+            listed => listed?,
+        };
         if !comparison.open.iter().any(|shard| found.by_shard.contains_key(shard)) {
             // Nothing to show for it: perhaps it was on its way.
             comparison.look().await?;
@@ -237,6 +250,15 @@ impl Comparison {
         }
     }
 
+    fn tell_interrupted(&self, result: &Result<(), CliError>) {
+        let equal = usize::from(SHARD_COUNT).saturating_sub(self.open.len());
+        let what = match self.looks {
+            0 => String::from("nothing was compared yet"),
+            _ => format!("{equal} of {SHARD_COUNT} shards were found equal so far"),
+        };
+        tell_interrupted(result, &what);
+    }
+
     fn print_shards(&self, output: &mut Output) -> Result<(), CliError> {
         let (a, b) = (&self.a, &self.b);
         let count = self.open.len();
@@ -252,13 +274,27 @@ impl Comparison {
     }
 
     /// Prints the entries that differ, in the shards that do, as they are found.
-    async fn list_entries(&self, limit: u64, output: &mut Output) -> Result<Found, CliError> {
+    async fn list_entries(
+        &self,
+        limit: u64,
+        output: &mut Output,
+        interrupt: &Interrupt,
+    ) -> Result<Found, CliError> {
         let mut found = Found::default();
+        let total = self.open.iter().map(|shard| self.a.entries_in(*shard)).sum();
+        let mut bar = ProgressBar::new("comparing entries", output.json);
+        let mut compared = 0;
         // What is below nil is no part of the rest, but of the shards.
         for is_system in [false, true] {
             let open = |side| open_lister(side, is_system, &self.open);
             let (mut a, mut b) = try_join(open(&self.a), open(&self.b)).await?;
-            while let Some(difference) = entries::next_difference(&mut a, &mut b).await? {
+            while let Some(difference) = entries::next_difference(&mut a, &mut b, || {
+                compared += 1;
+                bar.entries(compared, total);
+                interrupt.check()
+            })
+            .await?
+            {
                 *found.by_shard.entry(difference.shard).or_default() += 1;
                 if found.printed < limit {
                     found.printed += 1;

@@ -14,6 +14,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, parse_path};
+use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::{Fields, StreamEvent};
@@ -64,7 +65,7 @@ is given. Each entry is changed only if nobody else has changed it since it was 
 is left as it is, and counted.
 
 Exit code: 0 done, 1 failed, or somebody else changed something meanwhile; 2 usage, 3 refused, 6 no node \
-was reached, 7 it may have been done.")]
+was reached, 7 it may have been done, 130 interrupted (what was done is told).")]
 pub(in crate::cli) struct ApplyArgs {
     #[command(flatten)]
     wanted: WantedArgs,
@@ -122,10 +123,14 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
         eprintln!("{} would be changed", count_of(differences.len() as u64, "entry", "entries"));
         return Ok(());
     }
+    let interrupt = Interrupt::heed()?;
     let mut done = Done::default();
     let mut bar = ProgressBar::new("applying", args.remote.json);
     let total = differences.len() as u64;
-    let applied = carry_out(&remote, &differences, &mut done, |count| bar.entries(count, total));
+    let applied = carry_out(&remote, &differences, &mut done, |count| {
+        bar.entries(count, total);
+        interrupt.check()
+    });
     let applied = applied.await;
     drop(bar);
     let Done { set, deleted, changed } = done;
@@ -134,6 +139,7 @@ pub(in crate::cli) async fn run_apply(args: ApplyArgs) -> Result<(), CliError> {
         || format!("{set} set, {deleted} deleted"),
     )?;
     output.flush()?;
+    tell_interrupted(&applied, "the rest was left as it is; the same command goes on from there");
     applied?;
     if changed > 0 {
         let count = count_of(changed, "entry was", "entries were");
@@ -287,7 +293,7 @@ pub(super) async fn carry_out(
     remote: &Remote,
     differences: &[Difference],
     done: &mut Done,
-    mut look: impl FnMut(u64),
+    mut look: impl FnMut(u64) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     for batch in differences.chunks(REQUESTS) {
         let requests: Vec<_> = batch.iter().map(Difference::request).collect();
@@ -302,7 +308,7 @@ pub(super) async fn carry_out(
                 Err(error) => return Err(told_at(&difference.path, error, "")),
             }
         }
-        look(done.set + done.deleted + done.changed);
+        look(done.set + done.deleted + done.changed)?;
     }
     Ok(())
 }

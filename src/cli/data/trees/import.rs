@@ -12,6 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::files::cannot;
 use crate::cli::files::read::{Lines, name_of};
 use crate::cli::remote::{Remote, RemoteArgs, address_entry, parse_path};
+use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
 use crate::cli::terminal::output::{Output, count_of, printable};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::client::Fields;
@@ -39,7 +40,8 @@ back what was deleted. Lines with \"deleted\": true are skipped unless --deletio
 To restore entries with their history instead, see `snapshot restore`.
 
 Exit code: 0 done, 1 stopped at an error (the text says at which line), 2 usage, 3 a \
-line was refused, 5 its precondition does not hold, 6 no node was reached, 7 it may have been done.")]
+line was refused, 5 its precondition does not hold, 6 no node was reached, 7 it may have been done, \
+130 interrupted (what was done is told).")]
 pub(in crate::cli) struct ImportArgs {
     /// The file; '-' is standard input
     #[arg(value_name = "FILE")]
@@ -71,9 +73,10 @@ struct Done {
 }
 
 pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
+    let interrupt = Interrupt::heed()?;
     let is_stdin = args.file == FilePath::new("-");
     let (source, bytes): (Box<dyn io::Read>, u64) = match is_stdin {
-        true => (Box::new(io::stdin().lock()), 0),
+        true => (Box::new(interrupt.stdin().map_err(|e| cannot("read", &args.file, e))?), 0),
         false => {
             let file = File::open(&args.file).map_err(|e| cannot("open", &args.file, e))?;
             let bytes = file.metadata().map_err(|e| cannot("read", &args.file, e))?.len();
@@ -84,8 +87,13 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
     let mut bar = ProgressBar::new("importing", args.remote.json);
     let mut lines = Lines::new(&args.file, source);
     let mut done = Done::default();
-    let imported = import(&args, &remote, &mut lines, &mut done, |read| bar.bytes(read, bytes));
+    let imported = import(&args, &remote, &mut lines, &mut done, |read| {
+        bar.bytes(read, bytes);
+        interrupt.check()
+    });
     let imported = imported.await;
+    // Input that was being waited for has ended with another error.
+    let imported = imported.map_err(|error| interrupt.check().err().unwrap_or(error));
     drop(bar);
     let mut output = Output::new(args.remote.json);
     let Done { lines, changed, unchanged, deletions } = done;
@@ -106,6 +114,8 @@ pub(in crate::cli) async fn run(args: ImportArgs) -> Result<(), CliError> {
         },
     )?;
     output.flush()?;
+    let rest = "the lines behind these were not imported; importing the file again does no harm";
+    tell_interrupted(&imported, rest);
     imported
 }
 
@@ -115,7 +125,7 @@ async fn import<R: io::Read>(
     remote: &Remote,
     lines: &mut Lines<R>,
     done: &mut Done,
-    mut look: impl FnMut(u64),
+    mut look: impl FnMut(u64) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     loop {
         let mut batch = Vec::new();
@@ -146,11 +156,10 @@ async fn import<R: io::Read>(
                 }
             }
         }
-        look(lines.bytes);
         match bad {
             Some(error) => return Err(error),
             None if is_over => return Ok(()),
-            None => {}
+            None => look(lines.bytes)?,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::cli::files::read::read_state;
 use crate::cli::files::write::NewFile;
 use crate::cli::remote::{RemoteArgs, parse_path};
 use crate::cli::snapshot::save::{PAST_TIMEOUT, fetch};
+use crate::cli::terminal::interrupt::{Interrupt, tell_interrupted};
 use crate::cli::terminal::output::{Output, count_of, json_of, printable, text_of};
 use crate::cli::terminal::progress::ProgressBar;
 use crate::cli::terminal::times::{parse_time, show_time};
@@ -38,7 +39,7 @@ deleted. Each entry is set only if nobody changes it meanwhile.
 Times are those at which changes came to the node that is asked.
 
 Exit code: 0 done, 1 failed, or the node does not remember that moment; 2 usage, 3 refused, 6 no node was \
-reached, 7 it may have been done.")]
+reached, 7 it may have been done, 130 interrupted (what was done is told).")]
 pub(in crate::cli) struct UndoArgs {
     /// Only what is at and below this path; ':' is everything
     #[arg(long, value_name = "PATH", value_parser = parse_path)]
@@ -63,11 +64,19 @@ pub(in crate::cli) struct UndoArgs {
 
 pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
     let json = args.remote.json;
+    let interrupt = Interrupt::heed()?;
     if args.below.strip_prefix(&Path::system_root()).is_some() {
         let text = "what is below :n belongs to the system: set it again with the command for it";
         return Err(CliError::Usage(text.to_owned()));
     }
-    let then = args.look_up().await?;
+    let then = interrupt.or(args.look_up()).await;
+    let then = match then {
+        Err(CliError::Interrupted) => {
+            tell_interrupted(&Err(CliError::Interrupted), "nothing was changed");
+            return Err(CliError::Interrupted);
+        }
+        then => then?,
+    };
     let remembered = then.len() as u64;
     let remote = args.remote.connect().await?;
     let found = compare(&remote, &args.below, then, json).await?;
@@ -86,7 +95,10 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
     if !args.dry_run {
         let mut bar = ProgressBar::new("undoing", json);
         let total = undone.len() as u64;
-        let carried = carry_out(&remote, &undone, &mut done, |count| bar.entries(count, total));
+        let carried = carry_out(&remote, &undone, &mut done, |count| {
+            bar.entries(count, total);
+            interrupt.check()
+        });
         undoing = carried.await;
     }
     let kept = kept.len() as u64;
@@ -112,6 +124,7 @@ pub(in crate::cli) async fn run(args: UndoArgs) -> Result<(), CliError> {
         text,
     )?;
     output.flush()?;
+    tell_interrupted(&undoing, "the rest was left as it is; the same command goes on from there");
     undoing?;
     if done.changed > 0 {
         let count = count_of(done.changed, "entry was", "entries were");

@@ -110,6 +110,7 @@ impl Session {
             Made::Exchanged(Err(error)) => {
                 // As the original: without the request's number, and that is the end.
                 let error = ClientError::bad_request(error.to_string());
+                cx.shared.counts.note_error(&error);
                 write_error(&error, None, cx.tock(), out);
                 Ok(Then::Close)
             }

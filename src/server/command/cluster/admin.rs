@@ -183,12 +183,17 @@ impl Session {
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
         // If it stays, this only keeps the connection open when the node ends for another reason.
         self.sent_away = true;
+        let counts = Arc::clone(&cx.shared.counts);
         Ok(Then::heavy(seq, move || {
             let left = info.leave_for_good(patience_ms);
             let (tock, mut reply) = (hub.read(Engine::tock), Vec::new());
             match left {
                 Ok(()) => write_result(&[0xc3], seq, tock, &mut reply),
-                Err(refusal) => write_error(&not_left(refusal), Some(seq), tock, &mut reply),
+                Err(refusal) => {
+                    let error = not_left(refusal);
+                    counts.note_error(&error);
+                    write_error(&error, Some(seq), tock, &mut reply);
+                }
             }
             reply
         }))

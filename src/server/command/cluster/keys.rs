@@ -60,6 +60,7 @@ impl Session {
             return Err(ClientError::new(ErrorCode::Denied, text));
         }
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
+        let counts = Arc::clone(&cx.shared.counts);
         Ok(Then::heavy(seq, move || {
             let changed = info.change_keys(order);
             let (tock, mut reply) = (hub.read(Engine::tock), Vec::new());
@@ -71,7 +72,11 @@ impl Session {
                         .u64("seq", seq)
                         .tock(tock);
                 }
-                Err(refusal) => write_error(&refused(refusal), Some(seq), tock, &mut reply),
+                Err(refusal) => {
+                    let error = refused(refusal);
+                    counts.note_error(&error);
+                    write_error(&error, Some(seq), tock, &mut reply);
+                }
             }
             reply
         }))

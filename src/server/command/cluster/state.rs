@@ -52,7 +52,7 @@ impl Session {
         let known = cx.shared.standing.known(&moment.view, cx.now);
         if parts.walks() || (known.is_none() && !over.is_empty()) {
             let (standing, now) = (Arc::clone(&cx.shared.standing), cx.now);
-            return Ok(heavy(seq, moment.view.tock, move |reply| {
+            return Ok(heavy(cx, seq, moment.view.tock, move |reply| {
                 let chains = moment.parts.walks().then(|| moment.view.chain_ticks());
                 let left_out = match &chains {
                     _ if over.is_empty() => over,
@@ -89,7 +89,7 @@ impl Session {
         }
         // Of policies that are not older than the view.
         let (access, root) = (self.context(cx.shared, cx.now).access, self.root.clone());
-        Ok(heavy(seq, view.tock, move |reply| {
+        Ok(heavy(cx, seq, view.tock, move |reply| {
             let missing = format!("no entry has the tick {tick}");
             let missing = || ClientError::new(ErrorCode::NotFound, missing);
             let (path, entry) = view.by_event(event).ok_or_else(missing.clone())?;
@@ -121,7 +121,7 @@ impl Session {
         Self::check_ready(cx)?;
         let view = cx.hub.read(|engine| engine.view());
         let node = visible_life(&view, node)?;
-        Ok(heavy(seq, view.tock, move |reply| {
+        Ok(heavy(cx, seq, view.tock, move |reply| {
             let ticks = view.ticks_of(&[node], current);
             let count = usize::try_from(ticks.count()).unwrap_or(usize::MAX);
             let count = max.map_or(count, |max| max.min(count));
@@ -156,7 +156,7 @@ impl Session {
             return in_use(format!("Node {name} is up; it can be removed once it is gone"));
         }
         let hub = Arc::clone(&cx.shared.hub);
-        Ok(heavy(seq, view.tock, move |reply| {
+        Ok(heavy(cx, seq, view.tock, move |reply| {
             let incarnations = view.table.incarnations(name.as_str()).to_vec();
             if let Some(event) = view.owned_by(&incarnations) {
                 return Err(ClientError::new(ErrorCode::InUse, owns(&name, &view, event)));
@@ -192,7 +192,7 @@ impl Session {
                 None => unknown.entry((*text).to_owned()).or_default().union_with(ticks),
             };
         }
-        Ok(heavy(seq, view.tock, move |reply| {
+        Ok(heavy(cx, seq, view.tock, move |reply| {
             write_fates(&view, asked, unknown, seq, reply);
             Ok(())
         }))
@@ -246,13 +246,16 @@ fn owns(name: &NodeName, view: &StateView, event: Event) -> String {
 
 /// A job that walks the tree, with its errors answered.
 fn heavy(
+    cx: &Context<'_>,
     seq: u64,
     tock: Tock,
     job: impl FnOnce(&mut Vec<u8>) -> Result<(), ClientError> + Send + 'static,
 ) -> Then {
+    let counts = Arc::clone(&cx.shared.counts);
     Then::heavy(seq, move || {
         let mut reply = Vec::new();
         if let Err(error) = job(&mut reply) {
+            counts.note_error(&error);
             write_error(&error, Some(seq), tock, &mut reply);
         }
         reply

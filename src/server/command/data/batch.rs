@@ -177,10 +177,10 @@ impl Session {
     ) {
         let tock = moment.tock;
         match op {
-            Op::Refused(error) => write_refused(&error, None, tock, out),
+            Op::Refused(error) => write_refused(cx, &error, None, tock, out),
             Op::Read { lookup, ready } => match &lookup.path {
-                Err(error) => write_refused(error, None, tock, out),
-                Ok(_) if !ready => write_refused(&not_ready(), None, tock, out),
+                Err(error) => write_refused(cx, error, None, tock, out),
+                Ok(_) if !ready => write_refused(cx, &not_ready(), None, tock, out),
                 Ok(path) => {
                     cx.shared.shards.note_reads(path.as_bytes(), weight);
                     lookup.write(None, Some(&moment.names), tock, out);

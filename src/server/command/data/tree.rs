@@ -17,6 +17,7 @@ use crate::protocol::client::{Action, ClientError, ErrorCode};
 use crate::replica::watch::WatchScope;
 use crate::server::access::sight::Sight;
 use crate::server::connections::session::{Context, NodeNames, Session, Then};
+use crate::server::counts::Counts;
 use crate::server::stream::walk::{Include, ScopeWalk};
 use crate::server::stream::{DeleteSource, EntryStyle, TreeSource};
 use crate::tree::Tree;
@@ -119,13 +120,14 @@ impl Session {
             list_children(&tree, &top, &asked, batches)
         };
         if let Some(result) = list(if is_long { 0 } else { BATCHES_AT_ONCE }) {
-            write_list(result, seq, tock, out);
+            write_list(result, seq, tock, &cx.shared.counts, out);
             return Ok(Then::Continue);
         }
+        let counts = Arc::clone(&cx.shared.counts);
         Ok(Then::heavy(seq, move || {
             let mut reply = Vec::new();
             if let Some(result) = list(usize::MAX) {
-                write_list(result, seq, tock, &mut reply);
+                write_list(result, seq, tock, &counts, &mut reply);
             }
             reply
         }))
@@ -158,10 +160,19 @@ impl Session {
     }
 }
 
-fn write_list(result: Result<Vec<u8>, ClientError>, seq: u64, tock: Tock, out: &mut Vec<u8>) {
+fn write_list(
+    result: Result<Vec<u8>, ClientError>,
+    seq: u64,
+    tock: Tock,
+    counts: &Counts,
+    out: &mut Vec<u8>,
+) {
     match result {
         Ok(list) => write_result(&list, seq, tock, out),
-        Err(error) => write_error(&error, Some(seq), tock, out),
+        Err(error) => {
+            counts.note_error(&error);
+            write_error(&error, Some(seq), tock, out);
+        }
     }
 }
 

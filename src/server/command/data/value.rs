@@ -117,8 +117,15 @@ impl Session {
         let sample = Sample::new(done);
         for (at, lookup) in lookups.iter().take(done).enumerate() {
             match &lookup.path {
-                Err(error) => write_error(error, Some(lookup.seq), tock, out),
-                Ok(_) if !ready => write_error(&not_ready(), Some(lookup.seq), tock, out),
+                Err(error) => {
+                    cx.shared.counts.note_error(error);
+                    write_error(error, Some(lookup.seq), tock, out);
+                }
+                Ok(_) if !ready => {
+                    let error = not_ready();
+                    cx.shared.counts.note_error(&error);
+                    write_error(&error, Some(lookup.seq), tock, out);
+                }
                 Ok(path) => {
                     cx.shared.shards.note_reads(path.as_bytes(), sample.weight(at));
                     lookup.write(Some(lookup.seq), names.as_ref(), tock, out);
@@ -230,7 +237,7 @@ impl Session {
                 return false;
             }
             if cx.now >= wait.deadline {
-                wait.write_unknown_fate(copies, tock, out);
+                wait.write_unknown_fate(cx, copies, tock, out);
                 return false;
             }
             true
@@ -238,10 +245,16 @@ impl Session {
     }
 
     /// Answers all writes that wait for copies, because the connection ends.
-    pub(in crate::server) fn give_up_copies(&mut self, tock: Tock, out: &mut Vec<u8>) {
+    pub(in crate::server) fn give_up_copies(
+        &mut self,
+        cx: &Context<'_>,
+        tock: Tock,
+        out: &mut Vec<u8>,
+    ) {
         for wait in self.copies.drain(..) {
             let text = "the node ends the connection; the change is made here, but not confirmed";
             let error = ClientError::new(ErrorCode::UnknownFate, text);
+            cx.shared.counts.note_error(&error);
             write_error(&error, Some(wait.seq), tock, out);
         }
     }
@@ -429,7 +442,7 @@ impl<'a> Job<'a> {
     ) -> Option<CopiesWait> {
         let permit = match self.permit {
             Err(error) => {
-                write_refused(&error, self.seq, tock, out);
+                write_refused(cx, &error, self.seq, tock, out);
                 return None;
             }
             Ok(permit) => permit,
@@ -451,7 +464,7 @@ impl<'a> Job<'a> {
                 let looked_up = names.is_none().then(|| cx.hub.read(NodeNames::of));
                 let names = names.or(looked_up.as_ref())?;
                 let error = write_refusal(&error, write, hides_old, &path, names);
-                write_refused(&error, self.seq, tock, out);
+                write_refused(cx, &error, self.seq, tock, out);
                 None
             }
             (Some(Outcome::Written(written)), Some(write)) => {
@@ -480,7 +493,7 @@ impl<'a> Job<'a> {
 }
 
 impl CopiesWait {
-    fn write_unknown_fate(&self, copies: usize, tock: Tock, out: &mut Vec<u8>) {
+    fn write_unknown_fate(&self, cx: &Context<'_>, copies: usize, tock: Tock, out: &mut Vec<u8>) {
         let text = format!(
             "the change is made here, but after {} s only {copies} of {} peers have confirmed it; \
              it will spread by itself when they can be reached",
@@ -488,6 +501,7 @@ impl CopiesWait {
             self.wanted,
         );
         let error = ClientError::new(ErrorCode::UnknownFate, text);
+        cx.shared.counts.note_error(&error);
         write_error(&error, Some(self.seq), tock, out);
     }
 }

@@ -108,6 +108,7 @@ impl Session {
             } else {
                 let text = "stopped while it waited for this node to be ready; nothing was done";
                 let error = ClientError::new(ErrorCode::NotReady, text);
+                cx.shared.counts.note_error(&error);
                 write_error(&error, Some(waiting.seq), tock, out);
             }
         }

@@ -12,10 +12,17 @@ use crate::protocol::client::{ClientError, ErrorCode, MessageWriter};
 use crate::replica::write::{WriteError, Written};
 use crate::replica::write_ids::Made;
 use crate::server::command::error_text::{show_path, show_value};
-use crate::server::connections::session::NodeNames;
+use crate::server::connections::session::{Context, NodeNames};
 
 /// An error that answers a request; a result within a batch's without `seq`, and without `tock`.
-pub(super) fn write_refused(error: &ClientError, seq: Option<u64>, tock: Tock, out: &mut Vec<u8>) {
+pub(super) fn write_refused(
+    cx: &Context<'_>,
+    error: &ClientError,
+    seq: Option<u64>,
+    tock: Tock,
+    out: &mut Vec<u8>,
+) {
+    cx.shared.counts.note_error(error);
     match seq {
         Some(_) => write_error(error, seq, tock, out),
         None => write_error_result(error, out),

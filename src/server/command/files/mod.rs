@@ -1,4 +1,4 @@
 //! Actions that read and write files: snapshots, logs, and how the disk is.
 
-mod snapshot;
+pub(in crate::server::command) mod snapshot;
 pub(super) mod storage;

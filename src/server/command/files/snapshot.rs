@@ -86,6 +86,7 @@ impl Session {
         let (place, now, last) = (Arc::clone(&self.upload), cx.now, piece.last);
         let network = (!piece.any_network).then_some(status.network);
         let with_auth = piece.with_auth;
+        let counts = Arc::clone(&cx.shared.counts);
         let work = move || {
             let done = upload.push(data, now).and_then(|()| match last {
                 true => finish(&hub, &upload, network.as_deref(), with_auth, status.memory_max)
@@ -101,6 +102,7 @@ impl Session {
                     *place.lock() = Some(upload);
                 }
                 Err(error) => {
+                    counts.note_error(&error);
                     write_error(&error, Some(seq), tock, &mut reply);
                     return reply;
                 }
@@ -128,7 +130,8 @@ impl Session {
     }
 }
 
-fn not_recalled(refusal: PastRefusal) -> ClientError {
+/// Why a node cannot tell of its past.
+pub(in crate::server::command) fn not_recalled(refusal: PastRefusal) -> ClientError {
     match refusal {
         PastRefusal::NoDataDirectory => ClientError::new(
             ErrorCode::Denied,

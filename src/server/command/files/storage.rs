@@ -100,13 +100,18 @@ impl Session {
         self.authorise(cx, action, Target::Node)?;
         Self::check_ready(cx)?;
         let (info, hub) = (Arc::clone(&cx.shared.info), Arc::clone(&cx.shared.hub));
+        let counts = Arc::clone(&cx.shared.counts);
         Ok(Then::heavy(seq, move || {
             let done = info.carry_out(job);
             let tock = hub.read(crate::engine::Engine::tock);
             let mut reply = Vec::new();
             match done {
                 Ok(report) => write_report(action, &report, seq, tock, &mut reply),
-                Err(refusal) => write_error(&refused(refusal), Some(seq), tock, &mut reply),
+                Err(refusal) => {
+                    let error = refused(refusal);
+                    counts.note_error(&error);
+                    write_error(&error, Some(seq), tock, &mut reply);
+                }
             }
             reply
         }))

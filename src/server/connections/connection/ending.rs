@@ -81,6 +81,7 @@ impl Connection {
         error: &ClientError,
     ) -> io::Result<()> {
         self.close();
+        self.shared.counts.note_error(error);
         write_error(error, None, self.shared.hub.read(Engine::tock), &mut last);
         self.input.shrink();
         self.tell_memory();

@@ -1,7 +1,7 @@
 //! How a client comes in and is let go: what it may do before it has logged in, who it turns out to be, and what of
 //! this the audit log is told.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use distkv_access::users::is_before_login;
@@ -16,6 +16,7 @@ use crate::rt;
 use crate::server::Shared;
 use crate::server::access::audit::witness::Witness;
 use crate::server::access::methods::{PASSWORD, TOKEN};
+use crate::server::access::present::About;
 use crate::server::access::{Access, Identity};
 use crate::server::stream::write_failed_stream;
 
@@ -73,6 +74,7 @@ impl Session {
         error: &ClientError,
         out: &mut Vec<u8>,
     ) {
+        cx.shared.counts.note_error(error);
         match seq {
             Some(seq) if in_stream => {
                 write_failed_stream(error, seq, self.window.is_some(), cx.tock(), out);
@@ -88,10 +90,17 @@ impl Session {
     pub(in crate::server) fn enter(
         &mut self,
         shared: &Shared,
-        address: IpAddr,
+        address: SocketAddr,
         now: Millis,
     ) -> Result<(), ClientError> {
-        self.guest.enter(address, shared.logins.present.add(Arc::clone(&self.account)));
+        let about = About {
+            account: Arc::clone(&self.account),
+            traffic: Arc::clone(&self.traffic),
+            address,
+            since: now,
+        };
+        let address = address.ip();
+        self.guest.enter(address, shared.logins.present.add(about));
         let audit = shared.config.audit.clone();
         self.witness = audit.map(|audit| Witness::new(audit, self.identity.clone(), address));
         if self.identity != Identity::Unknown {

@@ -3,6 +3,7 @@
 mod arrays;
 mod conflicts;
 mod logs;
+mod observe;
 mod operators;
 mod shards;
 mod snapshots;

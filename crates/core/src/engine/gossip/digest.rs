@@ -527,6 +527,7 @@ impl Engine {
         if may_want && !is_asked && !peer.heard.wanted.as_ref().is_some_and(waits) {
             peer.heard.wanted = Some((sum, now));
             self.peers.schedule.want_due = now + WANT_INTERVAL_MS;
+            self.counters.digest_differences += 1;
             self.send(link, &PeerMessage::DigestWanted, out);
         }
     }

@@ -324,6 +324,7 @@ impl Engine {
         let crossed = own.ahead_of(mark) > Tock::default() && mark.ahead_of(own) > Tock::default();
         let (mut refused, mut reissued) = (false, false);
         let is_current = self.active(link, id).is_some();
+        self.counters.catch_up_entries += records.len() as u64;
         for (at, record) in records.iter().enumerate() {
             if at % TOUCHED_AT_ONCE == 0 {
                 let next = records.get(at..).into_iter().flatten();

@@ -36,7 +36,9 @@ pub use field::Fields;
 pub use replies::{chain, error, reply, shorten};
 pub use reply::MessageWriter;
 pub use request::{BadMessage, ClientMessage, Request};
-pub use requests::{action, auth, batch, decode, field, request, shards, stored, topic, write};
+pub use requests::{
+    action, auth, batch, decode, field, operator, request, shards, stored, topic, write,
+};
 
 /// The version of the original whose protocol this is. The greeting names it, because clients may
 /// derive from it what they can ask for.

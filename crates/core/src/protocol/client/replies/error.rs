@@ -60,6 +60,36 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// All of them, in their order.
+    pub const ALL: [Self; 26] = [
+        Self::BadRequest,
+        Self::BadMessage,
+        Self::UnknownAction,
+        Self::NotImplemented,
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::IsNew,
+        Self::ChainMismatch,
+        Self::DataMismatch,
+        Self::TypeMismatch,
+        Self::WidReused,
+        Self::IsRoot,
+        Self::InUse,
+        Self::NotReady,
+        Self::ReadOnly,
+        Self::MemoryFull,
+        Self::NoEvent,
+        Self::TooLarge,
+        Self::TooMany,
+        Self::TooSlow,
+        Self::UnknownFate,
+        Self::StorageFailed,
+        Self::Denied,
+        Self::AuthRequired,
+        Self::AuthFailed,
+        Self::Internal,
+    ];
+
     /// The word on the wire.
     #[must_use]
     pub fn word(self) -> &'static str {

@@ -85,6 +85,10 @@ actions! {
     Status = "status",
     /// Ours: the network's members.
     Members = "members",
+    /// Ours: who is connected, and what is asked for most.
+    Clients = "clients",
+    /// Ours: the changes of one entry, from the node's files.
+    History = "history",
     /// Ours: the table of virtual shards.
     ListShards = "list_shards",
     /// Ours: many reads and writes of single entries.

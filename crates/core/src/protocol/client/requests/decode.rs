@@ -10,6 +10,7 @@ use crate::protocol::client::auth::decode_auth;
 use crate::protocol::client::batch::BatchRequest;
 use crate::protocol::client::error::{ClientError, ErrorCode};
 use crate::protocol::client::field::{Field, Fields, wrong};
+use crate::protocol::client::operator::{decode_history, decode_list_clients};
 use crate::protocol::client::request::{
     AclTest, BadMessage, ChainLength, ClientMessage, KeyChange, LEAVE_TIMEOUT_MS_MAX, PastMoment,
     Request, RequestPath, SnapshotOf, StateParts, TreeScope, WatchConflicts,
@@ -164,6 +165,8 @@ fn decode_request<'a>(action: Action, fields: &Fields<'a>) -> Result<Request<'a>
         Action::MsgMonitor => decode_msg_monitor(fields)?,
         Action::Status => Request::Status,
         Action::Members => Request::Members,
+        Action::Clients => Request::Clients(decode_list_clients(fields)?),
+        Action::History => Request::History(decode_history(fields)?),
         Action::ListShards => Request::ListShards(decode_list_shards(fields)?),
         Action::Batch => Request::Batch(BatchRequest::decode(fields)?),
         Action::Cluster => Request::Cluster,

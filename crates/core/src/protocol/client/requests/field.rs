@@ -101,6 +101,7 @@ fields! {
     Over = "over",
     Password = "password",
     Path = "path",
+    Prefixes = "prefixes",
     Present = "present",
     Prev = "prev",
     Pubkey = "pubkey",

@@ -6,6 +6,7 @@ pub mod batch;
 pub(super) mod coerce;
 pub mod decode;
 pub mod field;
+pub mod operator;
 pub mod request;
 pub mod shards;
 pub mod stored;

@@ -8,6 +8,7 @@ use crate::protocol::client::action::Action;
 use crate::protocol::client::auth::AuthRequest;
 use crate::protocol::client::batch::BatchRequest;
 use crate::protocol::client::error::ClientError;
+use crate::protocol::client::operator::{HistoryOf, ListClients};
 use crate::protocol::client::shards::ListShards;
 use crate::protocol::client::stored::{RestorePiece, StoredChange};
 pub use crate::protocol::client::write::{COPIES_TIMEOUT_MS, COPIES_TIMEOUT_MS_MAX, WriteRequest};
@@ -344,6 +345,10 @@ pub enum Request<'a> {
     Status,
     /// `members`.
     Members,
+    /// `clients`.
+    Clients(ListClients),
+    /// `history`.
+    History(HistoryOf<'a>),
     /// `list_shards`.
     ListShards(ListShards),
     /// `batch`.
@@ -448,6 +453,8 @@ impl Request<'_> {
             | Self::GetTock
             | Self::Status
             | Self::Members
+            | Self::Clients(_)
+            | Self::History(_)
             | Self::Cluster
             | Self::WatchCluster
             | Self::LogStop

@@ -1,0 +1,226 @@
+//! The changes of one entry, as far back as a directory's snapshots and logs reach.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+
+use crate::batch::Op;
+use crate::directory_state::past::{Moment, reach};
+use crate::disk::{Disk, DiskEntry};
+use crate::error::StorageError;
+use crate::header::LogStart;
+use crate::log::LogReader;
+use crate::model::entry::Entry;
+use crate::model::ids::NodeTable;
+use crate::model::path::Path;
+use crate::recover::Files;
+use crate::snapshot::{SnapshotReader, read_snapshot_below};
+
+/// Most changes that are told.
+pub const HISTORY_STEPS_MAX: usize = 1_000;
+/// Most bytes of their values; one may exceed it alone.
+pub const HISTORY_BYTES_MAX: usize = 4 << 20;
+
+/// A version of the entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// The event that made it, as it is spelled.
+    pub event: String,
+    /// Its tock.
+    pub tock: u64,
+    /// The value, as MessagePack; none: it is deleted.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A change of the entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// When it came to this node, milliseconds since 1970; none where it came while nothing was logged.
+    pub time_ms: Option<u64>,
+    /// What it is since then; none: what was left of a deleted entry was purged.
+    pub after: Option<Version>,
+}
+
+/// What a directory knows of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct History {
+    /// How far back the directory reaches.
+    pub reach: Moment,
+    /// What the entry was before the first of the changes that are told; none if there was none.
+    pub before: Option<Version>,
+    /// The changes, oldest first.
+    pub steps: Vec<Step>,
+    /// There were more since the moment that was asked for: these are the last of them.
+    pub is_cut: bool,
+    /// For some time nothing was logged: of what happened then, only the end is known.
+    pub has_gaps: bool,
+}
+
+/// Reads the changes of an entry since a moment, milliseconds since 1970, at most `limit` of them, the last; nothing
+/// is changed. None: the directory has no state to begin with. A node may use the directory meanwhile.
+///
+/// # Errors
+/// [`StorageError`]: a file that is needed cannot be read.
+pub fn history(
+    disk: &dyn Disk,
+    path: &Path,
+    since_ms: u64,
+    limit: usize,
+) -> Result<Option<History>, StorageError> {
+    let Some(reach) = reach(disk)? else { return Ok(None) };
+    let files = Files::list(disk)?;
+    let mut teller = Teller {
+        since_ms,
+        limit: limit.clamp(1, HISTORY_STEPS_MAX),
+        before: None,
+        steps: VecDeque::new(),
+        bytes: 0,
+        is_cut: false,
+    };
+    let base = base(disk, &files, since_ms)?;
+    if let Some((_, entry)) = base {
+        teller.before = in_snapshot(disk, entry, path)?;
+    }
+    let first = base.map_or(0, |(number, _)| number);
+    let (mut last, mut has_gaps) = (None, false);
+    for number in files.logs.range(first..).map(|(number, _)| *number) {
+        let mut log = LogReader::open(disk, number)?;
+        let is_lost = match log.start() {
+            LogStart::Empty => false,
+            LogStart::After { number: before, .. } => last.is_some_and(|last| last != before),
+            LogStart::Snapshot => last.is_some(),
+        };
+        if is_lost {
+            has_gaps = true;
+            if let Some(entry) = files.snapshots.get(&number) {
+                let version = in_snapshot(disk, entry, path)?;
+                if teller.last() != version.as_ref() {
+                    teller.tell(Step { time_ms: None, after: version });
+                }
+            }
+        }
+        while let Some(batch) = log.next()? {
+            for op in &batch.ops {
+                teller.take(op, path, batch.time_ms, log.table());
+            }
+        }
+        last = Some(number);
+    }
+    let Teller { before, steps, is_cut, .. } = teller;
+    Ok(Some(History { reach, before, steps: steps.into(), is_cut, has_gaps }))
+}
+
+/// The snapshot to begin with: the newest that is not younger than the moment; else the oldest, unless the first
+/// log starts with nothing. Damaged ones are of no use.
+fn base<'f>(
+    disk: &dyn Disk,
+    files: &'f Files,
+    since_ms: u64,
+) -> Result<Option<(u64, &'f DiskEntry)>, StorageError> {
+    let mut oldest = None;
+    for (number, entry) in files.snapshots.iter().rev() {
+        match open(disk, entry) {
+            Ok(reader) if reader.header().time_ms <= since_ms => {
+                return Ok(Some((*number, entry)));
+            }
+            Ok(_) => oldest = Some((*number, entry)),
+            Err(StorageError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+            Err(error @ StorageError::Io { .. }) => return Err(error),
+            Err(_) => {}
+        }
+    }
+    if let Some((number, _)) = files.logs.first_key_value()
+        && LogReader::open(disk, *number)?.start() == LogStart::Empty
+    {
+        return Ok(None);
+    }
+    Ok(oldest)
+}
+
+fn open(disk: &dyn Disk, entry: &DiskEntry) -> Result<SnapshotReader, StorageError> {
+    let name = entry.name.as_str();
+    SnapshotReader::new(name, disk.open(name).map_err(StorageError::io(name, "open"))?)
+}
+
+/// The entry in a snapshot.
+fn in_snapshot(
+    disk: &dyn Disk,
+    entry: &DiskEntry,
+    path: &Path,
+) -> Result<Option<Version>, StorageError> {
+    let name = entry.name.as_str();
+    let source = disk.open(name).map_err(StorageError::io(name, "open"))?;
+    // The seed is for a tree of one branch, which is dropped at once.
+    let (_, image) = read_snapshot_below(name, source, Some(path), 0, &mut |_| {})?;
+    let found = image.replica.tree.get(path.as_bytes());
+    Ok(found.map(|entry| version(entry, &image.replica.table)))
+}
+
+fn version(entry: &Entry, table: &NodeTable) -> Version {
+    Version {
+        event: table.spell_event(entry.newest()).to_string(),
+        tock: entry.tock().get(),
+        value: entry.value().map(<[u8]>::to_vec),
+    }
+}
+
+/// Gathers the changes.
+struct Teller {
+    since_ms: u64,
+    limit: usize,
+    before: Option<Version>,
+    /// Invariant: at most `limit`, and [`HISTORY_BYTES_MAX`] bytes of values but for one.
+    steps: VecDeque<Step>,
+    bytes: usize,
+    is_cut: bool,
+}
+
+impl Teller {
+    /// What the entry is after all that was told.
+    fn last(&self) -> Option<&Version> {
+        match self.steps.back() {
+            Some(step) => step.after.as_ref(),
+            None => self.before.as_ref(),
+        }
+    }
+
+    fn take(&mut self, op: &Op, path: &Path, time_ms: u64, table: &NodeTable) {
+        let after = match op {
+            Op::Put(change) if change.path == *path => Some(version(&change.entry, table)),
+            Op::Gone { path: gone, newest } if gone == path => {
+                let newest = table.spell_event(*newest).to_string();
+                // A newer change stays.
+                if self.last().is_none_or(|last| last.event != newest) {
+                    return;
+                }
+                None
+            }
+            Op::Put(_) | Op::Gone { .. } => return,
+        };
+        if self.last() == after.as_ref() {
+            return;
+        }
+        if time_ms < self.since_ms {
+            self.before = after;
+            return;
+        }
+        self.tell(Step { time_ms: Some(time_ms), after });
+    }
+
+    fn tell(&mut self, step: Step) {
+        self.bytes += bytes_of(&step);
+        self.steps.push_back(step);
+        while self.steps.len() > self.limit
+            || (self.bytes > HISTORY_BYTES_MAX && self.steps.len() > 1)
+        {
+            let Some(oldest) = self.steps.pop_front() else { return };
+            self.bytes = self.bytes.saturating_sub(bytes_of(&oldest));
+            self.before = oldest.after;
+            self.is_cut = true;
+        }
+    }
+}
+
+fn bytes_of(step: &Step) -> usize {
+    let value = step.after.as_ref().and_then(|version| version.value.as_ref());
+    value.map_or(0, Vec::len)
+}

@@ -1,0 +1,184 @@
+//! `history`: the changes of one entry, from a node's snapshots and logs.
+
+use clap::Args;
+use serde_json::{Value as Json, json};
+
+use crate::cli::error::CliError;
+use crate::cli::remote::{RemoteArgs, parse_path};
+use crate::cli::snapshot::save::PAST_TIMEOUT;
+use crate::cli::terminal::output::{Output, json_of, text_of};
+use crate::cli::terminal::times::{parse_time, show_time};
+use crate::client::message::array_items;
+use crate::client::{Fields, Message};
+use crate::model::path::Path;
+
+/// Characters of a value that are shown to people.
+const VALUE_CHARS: usize = 120;
+
+/// Print the changes of one entry, as far back as a node remembers
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node history site.lamp
+  distkv-node history site.lamp --since 10m
+  distkv-node history site.lamp --json | jq -r '[.time, .event] | @tsv'
+
+The node that is asked looks into its snapshots and logs, so it must have a data directory; how \
+far back they go is set by `run --keep-for`. Each line has the time at which the change came to \
+that node, the value before and after it, and the event: which node made it, in which of its \
+lives, and with which of its changes. Changes that conflicted are there as they came: one that \
+lost against a version that was there is not. Long values are cut; with --json they are whole.
+
+`purged` means that the last trace of a deleted entry was removed, which is no change of data.
+
+On a secured node, this is for admins.
+
+Exit code: 0 done, 1 failed, 2 usage, 3 refused, or the node remembers no past; 6 no node was reached.")]
+pub(in crate::cli) struct HistoryArgs {
+    /// The entry
+    #[arg(value_name = "PATH", value_parser = parse_path)]
+    path: Path,
+
+    /// Only changes since this moment, like 2026-11-20T12:00 (UTC), 'yesterday 14:00', or 10m for
+    /// 10 minutes ago
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<u64>,
+
+    /// The last of them, at most so many (up to 1,000)
+    #[arg(long, value_name = "N", default_value_t = 100,
+        value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    limit: u64,
+
+    #[command(flatten)]
+    pub(in crate::cli) remote: RemoteArgs,
+}
+
+pub(in crate::cli) async fn run(args: HistoryArgs) -> Result<(), CliError> {
+    let mut remote = args.remote.clone();
+    remote.answer = Some(PAST_TIMEOUT);
+    let mut fields = Fields::at(&args.path);
+    fields.u64("limit", args.limit);
+    if let Some(since) = args.since {
+        fields.u64("since", since);
+    }
+    let reply = remote.connect().await?.request("history", &fields).await?;
+    let mut output = Output::new(remote.json);
+    let mut before = reply.get("before").and_then(|before| Message::new(before).ok());
+    let mut count = 0;
+    for row in array_items(reply.get("result").unwrap_or_default()) {
+        let Ok(row) = Message::new(row) else { continue };
+        count += 1;
+        let change = Change { row: &row, before: before.as_ref() };
+        output.either(|| change.json(), || change.text())?;
+        before = Some(row);
+    }
+    output.flush()?;
+    // Lines are changes; what is to be known besides goes elsewhere.
+    let reach = reply.get("reach").and_then(|reach| Message::new(reach).ok());
+    let reach = reach.and_then(|reach| reach.u64("time")).map(show_time).unwrap_or_default();
+    if count == 0 {
+        let since = args.since.map(|since| format!(" since {}", show_time(since)));
+        let since = since.unwrap_or_default();
+        eprintln!("{}: no changes{since}; this node's past begins at {reach}", args.path);
+    } else if reply.bool("cut") == Some(true) {
+        eprintln!("there are older changes: see --limit");
+    } else if args.since.is_none() {
+        eprintln!("this node's past begins at {reach}");
+    }
+    if reply.bool("gaps") == Some(true) {
+        eprintln!("for some time nothing was logged: changes of that time may be missing");
+    }
+    Ok(())
+}
+
+/// A change, and what was there before it.
+struct Change<'r> {
+    row: &'r Message,
+    before: Option<&'r Message>,
+}
+
+impl Change<'_> {
+    fn word(&self) -> &'static str {
+        match (self.row.bool("purged"), self.row.get("value")) {
+            (Some(true), _) => "purged",
+            (_, Some(_)) => "set",
+            (_, None) => "deleted",
+        }
+    }
+
+    fn json(&self) -> Json {
+        let value = |row: Option<&Message>| row.and_then(|row| row.get("value")).map(json_of);
+        json!({
+            "time": self.row.u64("time").map(show_time),
+            "what": self.word(),
+            "event": self.row.str("event"),
+            "tock": self.row.u64("version_tock"),
+            "before": value(self.before),
+            "after": value(Some(self.row)),
+        })
+    }
+
+    fn text(&self) -> String {
+        let time = self.row.u64("time").map_or_else(|| "(not logged)".to_owned(), show_time);
+        let shown = |row: Option<&Message>| row.and_then(|row| row.get("value")).map(shown);
+        let values = match (self.word(), shown(self.before), shown(Some(self.row))) {
+            ("purged", ..) => String::new(),
+            (_, None, Some(after)) => after,
+            (_, Some(before), Some(after)) => format!("{before} -> {after}"),
+            (_, Some(before), None) => format!("was {before}"),
+            (_, None, None) => String::from("had no value"),
+        };
+        let by = match (self.row.str("event"), self.row.u64("version_tock")) {
+            (Some(event), Some(tock)) => format!("({event}, tock {tock})"),
+            _ => String::new(),
+        };
+        let line = format!("{time:<24}  {:<7}  {values}  {by}", self.word());
+        line.trim_end().to_owned()
+    }
+}
+
+/// A value for people, cut.
+fn shown(value: &[u8]) -> String {
+    let text = text_of(value);
+    match text.char_indices().nth(VALUE_CHARS) {
+        None => text,
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(value: Option<u64>, purged: bool) -> Message {
+        let mut fields = Fields::new();
+        fields.u64("time", 0).str("event", "n1~e0:1").u64("version_tock", 3).bool("purged", purged);
+        if let Some(value) = value {
+            fields.u64("value", value);
+        }
+        Message::new(&fields.encode()).unwrap()
+    }
+
+    #[test]
+    fn a_change_tells_what_was_before_and_after() {
+        let (one, two, deleted, purged) =
+            (row(Some(1), false), row(Some(2), false), row(None, false), row(None, true));
+        let text = |row: &Message, before: Option<&Message>| {
+            let text = Change { row, before }.text();
+            text.strip_prefix("1970-01-01T00:00:00.000Z  ").unwrap().to_owned()
+        };
+        assert_eq!(text(&one, None), "set      1  (n1~e0:1, tock 3)");
+        assert_eq!(text(&two, Some(&one)), "set      1 -> 2  (n1~e0:1, tock 3)");
+        assert_eq!(text(&deleted, Some(&two)), "deleted  was 2  (n1~e0:1, tock 3)");
+        assert_eq!(Change { row: &purged, before: Some(&deleted) }.word(), "purged");
+        assert_eq!(Change { row: &two, before: Some(&deleted) }.json()["before"], Json::Null);
+    }
+
+    #[test]
+    fn long_values_are_cut() {
+        let mut long = vec![0xda, 1, 0x2c];
+        long.extend([b'x'; 300]);
+        assert_eq!(shown(&long).chars().count(), VALUE_CHARS + 1);
+        assert_eq!(shown(&[7]), "7");
+    }
+}

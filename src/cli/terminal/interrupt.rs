@@ -1,0 +1,111 @@
+//! Ctrl-C while a command is at work: it stops at the next good place, and says what is done and what is not.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use distkv_command::error::EXIT_INTERRUPTED;
+use distkv_command::signals::on_signals;
+use event_listener::Event;
+use futures::future::{Either, select};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::cli::error::CliError;
+
+/// How often one that waits for input looks whether it was interrupted.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// Whether somebody has pressed Ctrl-C, or ends the command otherwise. The second time ends the process at once.
+#[derive(Clone, Default)]
+pub(in crate::cli) struct Interrupt(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    is_requested: AtomicBool,
+    requested: Event,
+}
+
+impl Interrupt {
+    /// From now on.
+    ///
+    /// # Errors
+    /// The system has no room for it.
+    pub(in crate::cli) fn heed() -> Result<Self, CliError> {
+        let interrupt = Self::default();
+        let state = Arc::clone(&interrupt.0);
+        let heard = on_signals(move |_| {
+            if state.is_requested.swap(true, Ordering::AcqRel) {
+                eprintln!("ended at once: what was under way may be done");
+                process::exit(i32::from(EXIT_INTERRUPTED));
+            }
+            state.requested.notify(usize::MAX);
+        });
+        heard.map_err(|error| CliError::Failure(format!("cannot listen for signals: {error}")))?;
+        Ok(interrupt)
+    }
+
+    /// # Errors
+    /// [`CliError::Interrupted`]: it was.
+    pub(in crate::cli) fn check(&self) -> Result<(), CliError> {
+        match self.0.is_requested.load(Ordering::Acquire) {
+            true => Err(CliError::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    /// Does this, unless it is interrupted: for work that changes nothing.
+    ///
+    /// # Errors
+    /// [`CliError::Interrupted`]; or that of the work.
+    pub(in crate::cli) async fn or<T>(
+        &self,
+        work: impl Future<Output = Result<T, CliError>>,
+    ) -> Result<T, CliError> {
+        let requested = self.0.requested.listen();
+        self.check()?;
+        match select(pin!(work), requested).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(CliError::Interrupted),
+        }
+    }
+
+    /// Standard input, whose reading ends with an error when it is interrupted.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(in crate::cli) fn stdin(&self) -> io::Result<impl Read + use<>> {
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        Ok(Interruptible { file, interrupt: self.clone() })
+    }
+}
+
+/// Says that the rest was not done, if that is so.
+pub(in crate::cli) fn tell_interrupted(result: &Result<(), CliError>, what: &str) {
+    if let Err(CliError::Interrupted) = result {
+        eprintln!("interrupted: {what}");
+    }
+}
+
+/// Input without a buffer, so that what has come is seen at once.
+struct Interruptible {
+    file: File,
+    interrupt: Interrupt,
+}
+
+impl Read for Interruptible {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.interrupt.check().map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&LOOK)) {
+                Ok(0) => {}
+                Err(error) if error == rustix::io::Errno::INTR => {}
+                // A file that cannot be waited for is read.
+                Ok(_) | Err(_) => return self.file.read(buffer),
+            }
+        }
+    }
+}
