@@ -201,4 +201,15 @@ pub enum Start {
     },
     /// Joins: serves nothing before it has caught up with one of its peers.
     Join,
+    /// By what there is: with data it continues, and with known peers it joins them. Without either it founds
+    /// a network if it is to, and does not start if not.
+    ByWhatThereIs {
+        /// Of a node without data: whether it founds a network. Where it knows peers, only once one of them has
+        /// answered and all that answer wait for a network, too.
+        found: bool,
+        /// The root's value, set if the root has none.
+        init: Option<Value>,
+        /// A saved state (or change log) to read before it founds a network.
+        load: Option<PathBuf>,
+    },
 }

@@ -147,6 +147,13 @@ pub enum NodeError {
     /// A joiner was given no peer.
     #[error("a node that joins needs the address of at least one node of the network")]
     NoPeers,
+    /// A node that starts by what there is has nothing to start with.
+    #[error(
+        "this node has no data and knows no other node, so it cannot tell whether its network exists already; name \
+         its peers (`peers` in the configuration file, or --peer), or say `found = true` (or --found) on the one \
+         node that founds the network"
+    )]
+    NothingToStartWith,
     /// The membership machine does not take its settings.
     #[error("membership cannot start: {0}")]
     Membership(String),

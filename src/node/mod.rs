@@ -3,6 +3,7 @@
 //! [`Node::start`] opens the ports and starts the tasks; how it comes to serve is in [`lifecycle`].
 //! Peers are [`link`]'s, members are [`membership`]'s.
 
+pub(crate) mod check;
 mod clients;
 pub mod config;
 mod durable;
@@ -185,7 +186,8 @@ impl Node {
         let client_files = open_client_files(&config)?;
         let audit = open_audit(&config)?;
         let stored = known_peers(&config, has_data)?;
-        let plan = Plan::make(&config.start, has_data).await?;
+        let knows_peers = !config.peers.is_empty() || !stored.is_empty();
+        let plan = Plan::make(&config.start, has_data, knows_peers).await?;
         let ports = Ports::open(&config).await?;
         let prepared = match opened {
             Some(opened) => Some(prepare(&config, opened).await?),
@@ -517,14 +519,30 @@ fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeEr
         None => Vec::new(),
     };
     let knows_nobody = config.peers.is_empty() && stored.is_empty();
-    if matches!(config.start, Start::Join) && knows_nobody && !has_data {
-        return Err(NodeError::NoPeers);
+    if knows_nobody && !has_data {
+        match config.start {
+            Start::Join => return Err(NodeError::NoPeers),
+            Start::ByWhatThereIs { found: false, .. } => return Err(NodeError::NothingToStartWith),
+            Start::Run { .. } | Start::ByWhatThereIs { .. } => {}
+        }
     }
     Ok(stored)
 }
 
 fn millis(duration: Duration) -> Millis {
     Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// A port that other machines reach needs a key, or the word of the operator.
+fn check_port_protection(
+    config: &Config,
+    what: &'static str,
+    addr: SocketAddr,
+) -> Result<(), NodeError> {
+    if config.key.is_some() || config.insecure || addr.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    Err(NodeError::Unprotected { what, addr, network: config.network.clone() })
 }
 
 /// What else a node has opened: what is its own.
@@ -548,14 +566,8 @@ impl Ports {
         let gossip = bind_gossip(&config.gossip, GOSSIP_PORT).await?;
         let (client, client_addr) = bind_client(&config.client, CLIENT_PORT).await?;
         // Nothing that has come over them was answered yet.
-        if config.key.is_none() && !config.insecure {
-            for (what, addr) in [("gossip", gossip.addr), ("client", client_addr)] {
-                if !addr.ip().to_canonical().is_loopback() {
-                    let network = config.network.clone();
-                    return Err(NodeError::Unprotected { what, addr, network });
-                }
-            }
-        }
+        check_port_protection(config, "gossip", gossip.addr)?;
+        check_port_protection(config, "client", client_addr)?;
         let advertised = Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
         let http = monitoring::health::open(config).await?;
         Ok(Self { gossip, client, client_addr, advertised, http })

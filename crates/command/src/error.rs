@@ -60,6 +60,9 @@ pub enum CliError {
     /// It failed, and what there is to say was printed already.
     #[error("")]
     Told,
+    /// The same, with another exit code.
+    #[error("")]
+    ToldAs(u8),
     /// It was interrupted, and has tidied up.
     #[error("interrupted")]
     Interrupted,
@@ -159,6 +162,7 @@ impl CliError {
             CliError::Failure(_) | CliError::Told => EXIT_FAILURE,
             CliError::Request { outcome, .. } => outcome.exit_code(),
             CliError::Refused(_) => EXIT_REFUSED,
+            CliError::ToldAs(code) => *code,
             CliError::Interrupted => EXIT_INTERRUPTED,
             CliError::OutputClosed => EXIT_OK,
         }
@@ -172,7 +176,10 @@ impl CliError {
             CliError::Failure(text) => (text, Outcome::Failed.word(), None),
             CliError::Request { outcome, code, text } => (text, outcome.word(), code.as_deref()),
             CliError::Refused(text) => (text, Outcome::Refused.word(), None),
-            CliError::Told | CliError::Interrupted | CliError::OutputClosed => {
+            CliError::Told
+            | CliError::ToldAs(_)
+            | CliError::Interrupted
+            | CliError::OutputClosed => {
                 return self.exit_code();
             }
         };

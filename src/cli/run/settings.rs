@@ -116,6 +116,7 @@ pub(in crate::cli) struct Settings {
     /// An option only: whoever loses data should have looked at what is lost.
     #[serde(skip)]
     pub(in crate::cli) discard_damaged: bool,
+    pub(in crate::cli) found: Option<bool>,
     pub(in crate::cli) client_files: Option<PathBuf>,
     pub(in crate::cli) remote_restore: Option<bool>,
     #[serde(deserialize_with = "value")]
@@ -133,6 +134,8 @@ pub(in crate::cli) enum StartKind {
     Run,
     /// One more.
     Join,
+    /// By what there is: see [`Start::ByWhatThereIs`].
+    Start,
 }
 
 impl Settings {
@@ -141,12 +144,19 @@ impl Settings {
     /// # Errors
     /// It cannot be read, or says something that makes no sense: then with file and line.
     pub(in crate::cli) fn load(file: &FilePath) -> Result<Settings, CliError> {
-        let bytes = read_input(file, FILE_BYTES_MAX)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| CliError::Usage(format!("{}: not UTF-8 text", file.display())))?;
-        Settings::parse(&text).map_err(|(line, problem)| {
+        Settings::parse(&Settings::read(file)?).map_err(|(line, problem)| {
             CliError::Usage(format!("{}, line {line}: {problem}", file.display()))
         })
+    }
+
+    /// A configuration file's text.
+    ///
+    /// # Errors
+    /// It cannot be read, is too long, or is no text.
+    pub(in crate::cli) fn read(file: &FilePath) -> Result<String, CliError> {
+        let bytes = read_input(file, FILE_BYTES_MAX)?;
+        String::from_utf8(bytes)
+            .map_err(|_| CliError::Usage(format!("{}: not UTF-8 text", file.display())))
     }
 
     /// Reads a configuration file's text; on failure, the line and what is wrong there.
@@ -200,6 +210,7 @@ impl Settings {
             keep_for: self.keep_for.or(other.keep_for),
             keep_size: self.keep_size.or(other.keep_size),
             discard_damaged: self.discard_damaged || other.discard_damaged,
+            found: self.found.or(other.found),
             client_files: self.client_files.or(other.client_files),
             remote_restore: self.remote_restore.or(other.remote_restore),
             init: self.init.or(other.init),
@@ -249,12 +260,26 @@ impl Settings {
             StartKind::Join => {
                 refuse_with_join("init", self.init.is_some())?;
                 refuse_with_join("load", self.load.is_some())?;
+                refuse_with_join("found", self.found == Some(true))?;
                 if peers.is_empty() && self.peer_file.is_none() && data.is_none() {
                     let text = "join needs the address of a node of the network, like \
                                 `join 10.0.0.1:27587`; the first node starts with `run`";
                     return Err(CliError::Usage(text.to_owned()));
                 }
                 Start::Join
+            }
+            StartKind::Start => {
+                let found = self.found.unwrap_or(false);
+                for (name, is_set) in [("init", self.init.is_some()), ("load", self.load.is_some())]
+                {
+                    if is_set && !found {
+                        return Err(CliError::Usage(format!(
+                            "{name} is for the node that founds the network: give it with `found = true`, or \
+                             leave it out"
+                        )));
+                    }
+                }
+                Start::ByWhatThereIs { found, init: self.init, load: self.load }
             }
         };
         Ok(Config {
