@@ -2,19 +2,20 @@
 # Builds the Debian package, with dpkg-deb alone: the program, its service, manual pages, completions, alerts and
 # dashboard. Prints the package's file name.
 #
-#   packaging/build-deb.sh [--to FOLDER] [--binary FILE] [--revision N] [--compress OPTIONS]
+#   packaging/build-deb.sh [--to FOLDER] [--revision N] [--binary FILE] [--man-pages-by FILE] [--compress OPTIONS]
 #
-# Without --binary it makes a release build. --compress takes options of dpkg-deb, like "-Zgzip -z1": quick and large.
+# Without --binary it makes a release build, and without --man-pages-by it builds the example `man_pages`. --compress takes options of dpkg-deb, like "-Zgzip -z1": quick and large.
 # Needs dpkg-deb, binutils (strip, objdump) and gzip. The maintainer is $DEBFULLNAME <$DEBEMAIL>.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-to=target/deb binary= revision=1 compress=
+to=target/deb binary= revision=1 compress= man_pages=
 while [ $# -gt 0 ]; do
     case $1 in
         --to) to=$2 ;;
         --binary) binary=$2 ;;
         --revision) revision=$2 ;;
+        --man-pages-by) man_pages=$2 ;;
         --compress) compress=$2 ;;
         *) sed -n 's/^#   /usage: /p' "$0" | head -n 1 >&2; exit 2 ;;
     esac
@@ -56,7 +57,11 @@ install_file 644 packaging/dashboard.json /usr/share/distkv-node/dashboard.json
 "$program" completions fish | put /usr/share/fish/vendor_completions.d/distkv-node.fish
 
 mkdir -p "$root/usr/share/man/man1"
-cargo run --quiet --locked --example man_pages -- "$root/usr/share/man/man1" >&2
+if [ -n "$man_pages" ]; then
+    "$man_pages" "$root/usr/share/man/man1"
+else
+    cargo run --quiet --locked --example man_pages -- "$root/usr/share/man/man1" >&2
+fi
 gzip -9n "$root"/usr/share/man/man1/*.1
 
 doc=/usr/share/doc/distkv-node

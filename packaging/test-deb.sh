@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Tests the Debian package: lintian, the unit, and a whole life of it: install, start, upgrade, remove, purge.
 #
-#   packaging/test-deb.sh BINARY
+#   packaging/test-deb.sh BINARY MAN_PAGES
+#
+# BINARY is the program, MAN_PAGES the built example `man_pages`.
 #
 # It is installed into a copy of this system that exists for the test only: an overlay over `/` in a namespace of its
 # own, in memory, with a network of its own. Nothing outside changes. That takes root. Needs dpkg-deb, systemd and
 # python3; lintian is used if it is there.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-binary=$(realpath "${1:?usage: packaging/test-deb.sh BINARY}")
+usage="usage: packaging/test-deb.sh BINARY MAN_PAGES"
+binary=$(realpath "${1:?$usage}")
+man_pages=$(realpath "${2:?$usage}")
 cd "$here/.."
 
 work=$(mktemp -d)
@@ -16,9 +20,10 @@ trap 'rm -rf "$work"' EXIT
 say() { printf -- '-- %s\n' "$*"; }
 
 say "build: two revisions, one of them twice"
-old=$(packaging/build-deb.sh --to "$work" --binary "$binary" --revision 1 --compress "-Zgzip -z1")
-new=$(packaging/build-deb.sh --to "$work" --binary "$binary" --revision 2 --compress "-Zgzip -z1")
-again=$(packaging/build-deb.sh --to "$work/again" --binary "$binary" --revision 2 --compress "-Zgzip -z1")
+build() { packaging/build-deb.sh --binary "$binary" --man-pages-by "$man_pages" --compress "-Zgzip -z1" "$@"; }
+old=$(build --to "$work" --revision 1)
+new=$(build --to "$work" --revision 2)
+again=$(build --to "$work/again" --revision 2)
 cmp "$new" "$again"
 
 if command -v lintian >/dev/null 2>&1; then
@@ -34,9 +39,8 @@ systemd-analyze verify --man=no "$work/unit/distkv-node.service"
 systemd-analyze security --offline=yes --threshold=20 "$work/unit/distkv-node.service" | tail -n 1
 
 say "its life, in a copy of this system"
-cp packaging/test-deb-life.sh "$old" "$new" "$work"
 unshare --mount --net --propagation private bash -euo pipefail -c '
-    work=$1 old=$2 new=$3
+    work=$1 old=$2 new=$3 life=$4
     ip link set lo up
     mkdir "$work/overlay"
     mount -t tmpfs tmpfs "$work/overlay"
@@ -48,9 +52,9 @@ unshare --mount --net --propagation private bash -euo pipefail -c '
     # No service manager is there, whatever runs outside.
     mount -t tmpfs tmpfs "$root/run"
     mkdir -p "$root/test"
-    cp "$work/test-deb-life.sh" "$root/test/life.sh"
+    cp "$life" "$root/test/life.sh"
     cp "$old" "$root/test/old.deb"
     cp "$new" "$root/test/new.deb"
     exec chroot "$root" bash /test/life.sh
-' bash "$work" "$work/$(basename "$old")" "$work/$(basename "$new")"
+' bash "$work" "$old" "$new" packaging/test-deb-life.sh
 say "done"

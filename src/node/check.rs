@@ -169,6 +169,12 @@ fn check_files(config: &Config, found: &mut Vec<Problem>) {
     {
         found.push(Problem::error(&["data-dir"], format!("{}: {why}", data.dir.display())));
     }
+    if let Some(scheduled) = &config.scheduled
+        && let Err(why) = check_folder(&scheduled.dir)
+    {
+        let text = format!("{}: {why}", scheduled.dir.display());
+        found.push(Problem::error(&["snapshot-dir"], text));
+    }
     if let Some(path) = &config.client_files {
         let is_data = config.data.as_ref().is_some_and(|data| {
             super::is_same_directory(path, &data.dir).is_ok_and(|is_same| is_same)

@@ -8,6 +8,7 @@ use distkv_tls::Ca;
 
 pub use distkv_durable::SyncPolicy;
 
+pub use super::scheduled::{Schedule, ScheduledConfig};
 pub use super::security::{KeyConfig, KeyStore};
 use crate::engine::delete::SAY_FOR_MS;
 pub use crate::hub::client_memory::CLIENT_MEMORY;
@@ -101,6 +102,8 @@ pub struct Config {
     pub data: Option<DataConfig>,
     /// The directory in which clients may have files written; none: they may not.
     pub client_files: Option<PathBuf>,
+    /// Snapshots that the node makes by itself; none: it makes none but its data directory's.
+    pub scheduled: Option<ScheduledConfig>,
     /// Whether `restore` is taken from other machines, too.
     pub remote_restore: bool,
     /// The cluster key; none: links and datagrams are neither sealed nor checked.

@@ -133,6 +133,14 @@ pub enum NodeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The directory for scheduled snapshots cannot be used.
+    #[error("the directory for scheduled snapshots {path:?} cannot be used: {source}")]
+    SnapshotDir {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The audit log cannot be written.
     #[error("the audit log {path:?} cannot be used: {source}")]
     Audit {

@@ -13,6 +13,7 @@ mod link;
 mod local;
 mod membership;
 mod monitoring;
+mod scheduled;
 pub mod security;
 mod tasks;
 
@@ -44,6 +45,7 @@ use membership::swim::SwimHandle;
 use monitoring::audit::AuditLog;
 use monitoring::isolation::Isolation;
 use parking_lot::Mutex;
+use scheduled::{Scheduled, keep_schedule};
 use security::{Keys, KeysRead, OtherNetwork, share_keys};
 
 use crate::engine::changes::BeginHandOver;
@@ -149,6 +151,8 @@ struct Inner {
     /// Of a node with a data directory.
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
+    /// Snapshots that the node makes by itself.
+    scheduled: Option<Arc<Scheduled>>,
     /// Of a node that speaks TLS to clients.
     certificates: Option<Arc<Certificates>>,
     audit: Option<AuditLog>,
@@ -185,6 +189,9 @@ impl Node {
         let has_data = opened.as_ref().is_some_and(Opened::has_data);
         let client_files = open_client_files(&config)?;
         let audit = open_audit(&config)?;
+        let scheduled = config.scheduled.as_ref();
+        let scheduled =
+            scheduled.map(|scheduled| Scheduled::open(&config, scheduled)).transpose()?;
         let stored = known_peers(&config, has_data)?;
         let knows_peers = !config.peers.is_empty() || !stored.is_empty();
         let plan = Plan::make(&config.start, has_data, knows_peers).await?;
@@ -193,7 +200,7 @@ impl Node {
             Some(opened) => Some(prepare(&config, opened).await?),
             None => None,
         };
-        let own = Own { prepared, client_files, audit };
+        let own = Own { prepared, client_files, audit, scheduled };
         let (node, listener) = Self::assemble(&config, network, ports, own)?;
         let links = &node.inner.links;
         for peer in &config.peers {
@@ -218,6 +225,9 @@ impl Node {
         rt::spawn(share_keys(Arc::clone(links), forget_after_ms));
         rt::spawn(monitoring::split::watch_split(Arc::clone(links), forget_after_ms));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
+        if let Some(scheduled) = &node.inner.scheduled {
+            rt::spawn(keep_schedule(Arc::clone(scheduled), Arc::clone(links)));
+        }
         if let Some(certificates) = &node.inner.certificates {
             rt::spawn(clients::certificates::look_after(Arc::downgrade(certificates)));
         }
@@ -239,7 +249,7 @@ impl Node {
         ports: Ports,
         own: Own,
     ) -> Result<(Self, TcpListener), NodeError> {
-        let Own { prepared, client_files, audit } = own;
+        let Own { prepared, client_files, audit, scheduled } = own;
         let Ports { gossip, client, client_addr, advertised, http } = ports;
         let (hub, durable) = match prepared.zip(config.data.as_ref()) {
             Some((prepared, data)) => {
@@ -287,7 +297,8 @@ impl Node {
             let tls = certificates.as_ref().map(|certificates| certificates.settings());
             let audit = audit.as_ref().map(|log| log.audit().clone());
             let isolation = Arc::clone(&isolation);
-            let extras = clients::port::Extras { tls, audit, isolation };
+            let scheduled = scheduled.clone();
+            let extras = clients::port::Extras { tls, audit, isolation, scheduled };
             clients::port::open(client, client_addr, &links, config, saving, extras)
         };
         let inner = Arc::new(Inner {
@@ -300,6 +311,7 @@ impl Node {
             accepting: Mutex::new(None),
             durable,
             saving,
+            scheduled,
             certificates,
             audit,
             isolation,
@@ -550,6 +562,7 @@ struct Own {
     prepared: Option<Prepared>,
     client_files: Option<ClientFiles>,
     audit: Option<AuditLog>,
+    scheduled: Option<Arc<Scheduled>>,
 }
 
 /// What a node has opened before anything runs.

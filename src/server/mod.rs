@@ -38,8 +38,8 @@ pub use config::ServerConfig;
 pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView,
-    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, PastRefusal, SilentInfo,
-    SilentMembers, SnapshotStatus, StorageStatus,
+    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, PastRefusal,
+    ScheduledStatus, SilentInfo, SilentMembers, SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 

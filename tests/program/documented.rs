@@ -30,6 +30,7 @@ mod files;
 mod keys;
 mod operate;
 mod security;
+mod service;
 mod starts;
 mod tls;
 
@@ -39,7 +40,7 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 11] = [
+const SCENES: [&[Row]; 12] = [
     access::ROWS,
     cluster::ROWS,
     demo::ROWS,
@@ -47,6 +48,7 @@ const SCENES: [&[Row]; 11] = [
     files::HELP,
     keys::ROWS,
     operate::ROWS,
+    service::ROWS,
     starts::ROWS,
     bench::ROWS,
     tls::ROWS,
@@ -146,6 +148,11 @@ fn the_guide_to_security_does_what_it_says() {
 fn metrics_and_health_are_told_as_readme_says() {
     let name = test_name!("metrics_and_health_are_told_as_readme_says");
     inside_own_network(name, || play(operate::ROWS));
+}
+
+#[test]
+fn services_start_and_save_as_it_says() {
+    inside_own_network(test_name!("services_start_and_save_as_it_says"), || play(service::ROWS));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! | `ticket` | `ticket`: puts a ticket together, and says what is in one |
 //! | `node_args` | the options of `run`, `join` and `start` |
 //! | `settings` | the options and the configuration file, put together |
+//! | `scheduled_args` | the options of scheduled snapshots |
 //! | `notify` | tells the service manager how the node is |
 //! | `logging`, `fail_stop` | the log, and the end of the process at a panic |
 
@@ -22,6 +23,7 @@ pub(super) mod logging;
 pub(super) mod node_args;
 pub(super) mod node_process;
 mod notify;
+mod scheduled_args;
 pub(super) mod settings;
 pub(super) mod start;
 pub(super) mod ticket;

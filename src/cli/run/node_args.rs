@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::logging::{self, LogFormat, Logging};
+use super::scheduled_args::ScheduledArgs;
 use super::settings::{Settings, StartKind, parse_sync};
 use crate::cli::data::value_input::parse_json_option;
 use crate::cli::error::CliError;
@@ -86,6 +87,10 @@ Configuration file (--config):
     keep-snapshots = 2
     keep-for = \"7d\"
     keep-size = \"1GiB\"
+    snapshot-schedule = \"daily 03:00\"              # UTC; or \"every 6h\"
+    snapshot-dir = \"/backup/distkv\"
+    snapshot-keep = 7
+    snapshot-keep-for = \"30d\"
     client-files = \"/var/lib/distkv/files\"
     remote-restore = false
     forget-down-after = \"10m\"                      # or a number of seconds
@@ -360,6 +365,9 @@ pub(super) struct NodeArgs {
     #[command(flatten)]
     data: DataArgs,
 
+    #[command(flatten)]
+    scheduled: ScheduledArgs,
+
     /// Take settings from a TOML file; see --help
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -556,14 +564,12 @@ impl NodeArgs {
             keep_for: self.data.keep_for,
             keep_size: self.data.keep_size,
             discard_damaged: self.data.discard_damaged,
-            found: None,
             client_files: self.data.client_files,
             remote_restore: self.data.remote_restore,
-            init: None,
-            load: None,
             log: self.log,
             log_format: self.log_format,
             json: self.json.then_some(true),
+            ..self.scheduled.settings()
         }
     }
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 
 use super::logging::LogFormat;
+use super::scheduled_args;
 use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
 use crate::cli::terminal::units::{parse_bytes, parse_duration};
@@ -117,6 +118,11 @@ pub(in crate::cli) struct Settings {
     #[serde(skip)]
     pub(in crate::cli) discard_damaged: bool,
     pub(in crate::cli) found: Option<bool>,
+    pub(in crate::cli) snapshot_schedule: Option<String>,
+    pub(in crate::cli) snapshot_dir: Option<PathBuf>,
+    pub(in crate::cli) snapshot_keep: Option<usize>,
+    #[serde(deserialize_with = "duration")]
+    pub(in crate::cli) snapshot_keep_for: Option<Duration>,
     pub(in crate::cli) client_files: Option<PathBuf>,
     pub(in crate::cli) remote_restore: Option<bool>,
     #[serde(deserialize_with = "value")]
@@ -211,6 +217,10 @@ impl Settings {
             keep_size: self.keep_size.or(other.keep_size),
             discard_damaged: self.discard_damaged || other.discard_damaged,
             found: self.found.or(other.found),
+            snapshot_schedule: self.snapshot_schedule.or(other.snapshot_schedule),
+            snapshot_dir: self.snapshot_dir.or(other.snapshot_dir),
+            snapshot_keep: self.snapshot_keep.or(other.snapshot_keep),
+            snapshot_keep_for: self.snapshot_keep_for.or(other.snapshot_keep_for),
             client_files: self.client_files.or(other.client_files),
             remote_restore: self.remote_restore.or(other.remote_restore),
             init: self.init.or(other.init),
@@ -232,6 +242,7 @@ impl Settings {
         host_name: impl FnOnce() -> String,
     ) -> Result<Config, CliError> {
         let data = self.data_config()?;
+        let scheduled = scheduled_args::config_of(&self)?;
         let key = self.key_config()?;
         let tls = self.tls_config(key.as_ref())?;
         // The file's network, unless another one is said: then the node refuses to start.
@@ -310,6 +321,7 @@ impl Settings {
             purge_grace: self.purge_grace.unwrap_or(PURGE_GRACE),
             data,
             client_files: self.client_files,
+            scheduled,
             remote_restore: self.remote_restore.unwrap_or(false),
         })
     }

@@ -1,9 +1,10 @@
 //! Nodes as services: a start by what there is, the check of a configuration file, what a service manager and its
-//! journal are told, and restarts of one node after the other.
+//! journal are told, restarts of one node after the other, and scheduled snapshots.
 
 mod config;
 mod notify;
 mod rolling;
+mod scheduled;
 mod starts;
 
 use std::io::{BufRead as _, BufReader};
