@@ -21,7 +21,7 @@ const MOMENT: &str = "%Y%m%dT%H%M%SZ";
 const SUFFIX: &str = ".dkv";
 /// How names of files that are not whole yet end.
 const PARTIAL: &str = ".partial";
-/// So many of a directory's files are looked at.
+/// A directory with more files is another one.
 const FILES_MAX: usize = 100_000;
 
 /// A directory for one node's scheduled snapshots.
@@ -52,8 +52,8 @@ impl Folder {
     pub(super) fn open(path: &Path, node: &str) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let folder = Self { path: path.to_owned(), prefix: format!("{}-", plain(node)) };
-        for entry in fs::read_dir(path)?.take(FILES_MAX) {
-            let name = entry?.file_name();
+        for entry in folder.entries()? {
+            let name = entry.file_name();
             let name = name.to_string_lossy();
             let whole = name.strip_suffix(PARTIAL);
             if whole.is_some_and(|whole| folder.moment_of(whole).is_some()) {
@@ -73,8 +73,7 @@ impl Folder {
     /// Those of the file system.
     pub(super) fn list(&self) -> io::Result<Vec<Made>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.path)?.take(FILES_MAX) {
-            let entry = entry?;
+        for entry in self.entries()? {
             let file = entry.file_name().to_string_lossy().into_owned();
             if let Some(time_ms) = self.moment_of(&file) {
                 found.push(Made { file, time_ms, bytes: entry.metadata()?.len(), entries: None });
@@ -137,6 +136,18 @@ impl Folder {
             }
         }
         Ok(removed)
+    }
+
+    /// All files.
+    fn entries(&self) -> io::Result<Vec<fs::DirEntry>> {
+        let found =
+            fs::read_dir(&self.path)?.take(FILES_MAX + 1).collect::<io::Result<Vec<_>>>()?;
+        match found.len() {
+            0..=FILES_MAX => Ok(found),
+            _ => Err(io::Error::other(format!(
+                "it has more than {FILES_MAX} files; take another one"
+            ))),
+        }
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
