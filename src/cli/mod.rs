@@ -236,7 +236,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     let done = match Cli::try_parse_from(args) {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
-        Err(error) => return error::explain(&error).into(),
+        Err(error) => return error::explain(&error, is_json).into(),
     };
     match done {
         Ok(()) => EXIT_OK.into(),

@@ -203,13 +203,21 @@ impl CliError {
     }
 }
 
-/// Prints help, the version, or what is wrong with the options. Gives the exit code.
-pub fn explain(error: &clap::Error) -> u8 {
+/// Prints help, the version, or what is wrong with the options: as text, or as one line of JSON, like
+/// [`CliError::tell`]. Gives the exit code.
+pub fn explain(error: &clap::Error, is_json: bool) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Nobody may be reading.
             let _ = error.print();
             EXIT_OK
+        }
+        _ if is_json => {
+            let text = error.render().to_string();
+            // The paragraphs that follow are for people: usage, and where help is.
+            let first = text.split("\n\n").next().unwrap_or_default();
+            let text = first.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            CliError::Usage(text.trim_start_matches("error: ").to_owned()).tell(true)
         }
         ErrorKind::ValueValidation => {
             // Its first line says it all: what, where, and what to write instead.

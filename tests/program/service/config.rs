@@ -124,6 +124,26 @@ fn what_a_start_refuses_the_check_refuses_in_the_same_words() {
 }
 
 #[test]
+fn wrong_options_are_told_as_json_where_json_is_asked_for() {
+    for arguments in [
+        &["get", "--json"][..],
+        &["status", "--json", "--no-such-option"],
+        &["run", "--json", "--sync", "x"],
+    ] {
+        let done = run(arguments, &[], b"");
+        assert_eq!(done.code, 2, "{arguments:?}: {}", done.stderr);
+        let told: Json = serde_json::from_str(&done.stderr).unwrap();
+        assert_eq!((&told["outcome"], &told["exit_code"]), (&"usage".into(), &2.into()), "{told}");
+        assert!(!told["error"].as_str().unwrap().starts_with("error"), "{told}");
+    }
+    let done = run(&["get", "--json"], &[], b"");
+    assert!(done.stderr.contains("<PATH>"), "{}", done.stderr);
+    let done = run(&["ticket", "show", "nonsense", "--json"], &[], b"");
+    assert!(done.stderr.contains("ticket") && !done.stderr.contains("before"), "{}", done.stderr);
+    assert!(!done.stderr.contains("do not connect"), "{}", done.stderr);
+}
+
+#[test]
 fn a_file_that_is_not_there_is_a_usage_error() {
     let done = check("/nowhere/node.toml");
     assert_eq!(done.code, 2, "{}", done.stderr);
