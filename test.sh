@@ -7,6 +7,8 @@
 # lets users make namespaces; the Python client is installed into a virtual environment below the target directory, once.
 # `cargo nextest` and `cargo deny` are used if they are there.
 #
+# As root on Debian, with `systemd-analyze` (and `lintian`), the package is built, checked and tried.
+#
 # The last two lines sum up: "N passed, N failed" for people, and one of JSON for programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -135,6 +137,16 @@ tests/python/setup-venv.sh "$target/python-venv"
 
 step "the Python client: build the node"
 cargo build --locked --bin distkv-node
+
+# In a copy of this system (an overlay in a namespace of its own), so that nothing is installed here.
+if [ "$(id -u)" -eq 0 ] && command -v dpkg-deb >/dev/null 2>&1 && command -v systemd-analyze >/dev/null 2>&1; then
+    step "the Debian package"
+    cargo build --locked --example man_pages
+    timeout 600 packaging/test-deb.sh "$target/debug/distkv-node" "$target/debug/examples/man_pages"
+    passed=$((passed + 1))
+else
+    skipped=$((skipped + 1))
+fi
 
 step "the Python client"
 DISTKV_NODE_BIN=${DISTKV_NODE_BIN:-$target/debug/distkv-node} \

@@ -52,7 +52,11 @@ fn main() {
     let mut config = loopback(NodeName::new("n0").unwrap(), Vec::new());
     put_state(folder.path(), &config.network, arguments.incarnations);
     config.data = Some(DataConfig::new(folder.path().to_owned()));
-    config.http = Some(HttpConfig { address: "127.0.0.1:0".to_owned(), names: Vec::new() });
+    config.http = Some(HttpConfig {
+        address: "127.0.0.1:0".to_owned(),
+        names: Vec::new(),
+        write_token: None,
+    });
     block_on(async {
         let node = Node::start(config).await.unwrap();
         node.ready().await.unwrap();

@@ -20,7 +20,7 @@ mod rights;
 mod trees;
 mod value;
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use distkv_http::{Event, Method, Reply, Request, StatusCode};
@@ -39,7 +39,7 @@ pub trait Host: Send + Sync {
     ///
     /// # Errors
     /// There is none to be had.
-    fn client(&self, address: IpAddr) -> Result<LocalClient, Failure>;
+    fn client(&self, address: SocketAddr) -> Result<LocalClient, Failure>;
 
     /// `/v1/live`: what the page shows, as it happens. `query` is what stands behind `?`, as it was sent; `client` is
     /// whoever asks, logged in if that is needed: what it may not see it must not be told.

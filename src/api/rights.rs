@@ -49,7 +49,7 @@ impl Api {
     /// # Errors
     /// The answer: who asks is not known, or may not do that here.
     pub(super) async fn enter(&self, request: &Request, writes: bool) -> Result<Client, Reply> {
-        let opened = self.host.client(request.peer.ip());
+        let opened = self.host.client(request.peer);
         let mut client = opened.map(Client::new).map_err(|failure| failure.reply())?;
         let bearer = bearer(request)?;
         if bearer.is_some() && !request.came_in_at.is_loopback() {

@@ -19,9 +19,10 @@ mod terminal;
 mod types;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use distkv_command::{error, remote};
 
@@ -124,6 +125,8 @@ struct Cli {
 enum Command {
     Run(run::node_args::RunArgs),
     Join(run::node_args::JoinArgs),
+    Start(run::start::StartArgs),
+    Config(run::check::ConfigArgs),
     Demo(run::demo::DemoArgs),
     Get(data::get::GetArgs),
     Set(data::set::SetArgs),
@@ -172,13 +175,15 @@ impl Command {
         let after = match &mut self {
             Command::Run(_)
             | Command::Join(_)
+            | Command::Start(_)
+            | Command::Config(_)
             | Command::Demo(_)
             | Command::Ticket(_)
             | Command::Completions(_) => {
                 if before == RemoteArgs::default() {
                     return Ok(self);
                 }
-                let text = "run, join, demo, ticket and completions do not connect to a node; \
+                let text = "run, join, start, config, demo, ticket and completions do not connect to a node; \
                             put their options after the command";
                 return Err(CliError::Usage(text.to_owned()));
             }
@@ -225,6 +230,12 @@ impl Command {
     }
 }
 
+/// The command line's definition: all commands and options with their help, for manual pages.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs one command line (the program's name first), to its end. Prints what there is to print.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
@@ -232,11 +243,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let is_json = args.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--json");
     let done = match Cli::try_parse_from(args) {
         Ok(cli) => cli.command.with(cli.before).and_then(execute),
-        Err(error) => return error::explain(&error).into(),
+        Err(error) => return error::explain(&error, is_json).into(),
     };
     match done {
         Ok(()) => EXIT_OK.into(),
-        Err(error) => error.tell(is_json).into(),
+        Err(error) => {
+            let is_told = !matches!(error, CliError::Interrupted | CliError::OutputClosed)
+                && !error.to_string().is_empty();
+            if is_told && run::logging::is_journal() {
+                // The journal's priority of an error.
+                let _ = std::io::stderr().write_all(b"<3>");
+            }
+            error.tell(is_json).into()
+        }
     }
 }
 
@@ -244,6 +263,8 @@ fn execute(command: Command) -> Result<(), CliError> {
     match command {
         Command::Run(args) => run::node_process::run(args.prepare()?),
         Command::Join(args) => run::node_process::run(args.prepare()?),
+        Command::Start(args) => run::node_process::run(args.prepare()?),
+        Command::Config(args) => run::check::run(args),
         Command::Demo(args) => run::demo::run(args),
         Command::Get(args) => rt::block_on(data::get::run(args)),
         Command::Set(args) => rt::block_on(data::set::run(args)),
@@ -289,8 +310,6 @@ fn execute(command: Command) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

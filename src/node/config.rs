@@ -8,6 +8,7 @@ use distkv_tls::Ca;
 
 pub use distkv_durable::SyncPolicy;
 
+pub use super::scheduled::{Schedule, ScheduledConfig};
 pub use super::security::{KeyConfig, KeyStore};
 pub use crate::api::Token;
 use crate::engine::delete::SAY_FOR_MS;
@@ -102,6 +103,8 @@ pub struct Config {
     pub data: Option<DataConfig>,
     /// The directory in which clients may have files written; none: they may not.
     pub client_files: Option<PathBuf>,
+    /// Snapshots that the node makes by itself; none: it makes none but its data directory's.
+    pub scheduled: Option<ScheduledConfig>,
     /// Whether `restore` is taken from other machines, too.
     pub remote_restore: bool,
     /// The cluster key; none: links and datagrams are neither sealed nor checked.
@@ -204,4 +207,15 @@ pub enum Start {
     },
     /// Joins: serves nothing before it has caught up with one of its peers.
     Join,
+    /// By what there is: with data it continues, and with known peers it joins them. Without either it founds
+    /// a network if it is to, and does not start if not.
+    ByWhatThereIs {
+        /// Of a node without data: whether it founds a network. Where it knows peers, only once one of them has
+        /// answered and all that answer wait for a network, too.
+        found: bool,
+        /// The root's value, set if the root has none.
+        init: Option<Value>,
+        /// A saved state (or change log) to read before it founds a network.
+        load: Option<PathBuf>,
+    },
 }

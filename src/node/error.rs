@@ -133,6 +133,14 @@ pub enum NodeError {
         /// What the system said.
         source: io::Error,
     },
+    /// The directory for scheduled snapshots cannot be used.
+    #[error("the directory for scheduled snapshots {path:?} cannot be used: {source}")]
+    SnapshotDir {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The audit log cannot be written.
     #[error("the audit log {path:?} cannot be used: {source}")]
     Audit {
@@ -147,6 +155,13 @@ pub enum NodeError {
     /// A joiner was given no peer.
     #[error("a node that joins needs the address of at least one node of the network")]
     NoPeers,
+    /// A node that starts by what there is has nothing to start with.
+    #[error(
+        "this node has no data and knows no other node, so it cannot tell whether its network exists already; name \
+         its peers (`peers` in the configuration file, or --peer), or say `found = true` (or --found) on the one \
+         node that founds the network"
+    )]
+    NothingToStartWith,
     /// The membership machine does not take its settings.
     #[error("membership cannot start: {0}")]
     Membership(String),

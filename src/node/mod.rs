@@ -3,6 +3,7 @@
 //! [`Node::start`] opens the ports and starts the tasks; how it comes to serve is in [`lifecycle`].
 //! Peers are [`link`]'s, members are [`membership`]'s.
 
+pub(crate) mod check;
 mod clients;
 pub mod config;
 mod durable;
@@ -12,6 +13,7 @@ mod link;
 mod local;
 mod membership;
 mod monitoring;
+mod scheduled;
 pub mod security;
 mod tasks;
 
@@ -43,6 +45,7 @@ use membership::swim::SwimHandle;
 use monitoring::audit::AuditLog;
 use monitoring::isolation::Isolation;
 use parking_lot::Mutex;
+use scheduled::{Scheduled, keep_schedule};
 use security::{Keys, KeysRead, OtherNetwork, share_keys};
 
 use crate::engine::changes::BeginHandOver;
@@ -148,6 +151,8 @@ struct Inner {
     /// Of a node with a data directory.
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
+    /// Snapshots that the node makes by itself.
+    scheduled: Option<Arc<Scheduled>>,
     /// Of a node that speaks TLS to clients.
     certificates: Option<Arc<Certificates>>,
     audit: Option<AuditLog>,
@@ -184,14 +189,18 @@ impl Node {
         let has_data = opened.as_ref().is_some_and(Opened::has_data);
         let client_files = open_client_files(&config)?;
         let audit = open_audit(&config)?;
+        let scheduled = config.scheduled.as_ref();
+        let scheduled =
+            scheduled.map(|scheduled| Scheduled::open(&config, scheduled)).transpose()?;
         let stored = known_peers(&config, has_data)?;
-        let plan = Plan::make(&config.start, has_data).await?;
+        let knows_peers = !config.peers.is_empty() || !stored.is_empty();
+        let plan = Plan::make(&config.start, has_data, knows_peers).await?;
         let ports = Ports::open(&config).await?;
         let prepared = match opened {
             Some(opened) => Some(prepare(&config, opened).await?),
             None => None,
         };
-        let own = Own { prepared, client_files, audit };
+        let own = Own { prepared, client_files, audit, scheduled };
         let (node, listener) = Self::assemble(&config, network, ports, own)?;
         let links = &node.inner.links;
         for peer in &config.peers {
@@ -216,6 +225,9 @@ impl Node {
         rt::spawn(share_keys(Arc::clone(links), forget_after_ms));
         rt::spawn(monitoring::split::watch_split(Arc::clone(links), forget_after_ms));
         rt::spawn(Arc::clone(&node.inner).wait_for_end());
+        if let Some(scheduled) = &node.inner.scheduled {
+            rt::spawn(keep_schedule(Arc::clone(scheduled), Arc::clone(links)));
+        }
         if let Some(certificates) = &node.inner.certificates {
             rt::spawn(clients::certificates::look_after(Arc::downgrade(certificates)));
         }
@@ -237,7 +249,7 @@ impl Node {
         ports: Ports,
         own: Own,
     ) -> Result<(Self, TcpListener), NodeError> {
-        let Own { prepared, client_files, audit } = own;
+        let Own { prepared, client_files, audit, scheduled } = own;
         let Ports { gossip, client, client_addr, advertised, http } = ports;
         let (hub, durable) = match prepared.zip(config.data.as_ref()) {
             Some((prepared, data)) => {
@@ -285,7 +297,8 @@ impl Node {
             let tls = certificates.as_ref().map(|certificates| certificates.settings());
             let audit = audit.as_ref().map(|log| log.audit().clone());
             let isolation = Arc::clone(&isolation);
-            let extras = clients::port::Extras { tls, audit, isolation };
+            let scheduled = scheduled.clone();
+            let extras = clients::port::Extras { tls, audit, isolation, scheduled };
             clients::port::open(client, client_addr, &links, config, saving, extras)
         };
         let inner = Arc::new(Inner {
@@ -298,6 +311,7 @@ impl Node {
             accepting: Mutex::new(None),
             durable,
             saving,
+            scheduled,
             certificates,
             audit,
             isolation,
@@ -517,8 +531,12 @@ fn known_peers(config: &Config, has_data: bool) -> Result<Vec<KnownPeer>, NodeEr
         None => Vec::new(),
     };
     let knows_nobody = config.peers.is_empty() && stored.is_empty();
-    if matches!(config.start, Start::Join) && knows_nobody && !has_data {
-        return Err(NodeError::NoPeers);
+    if knows_nobody && !has_data {
+        match config.start {
+            Start::Join => return Err(NodeError::NoPeers),
+            Start::ByWhatThereIs { found: false, .. } => return Err(NodeError::NothingToStartWith),
+            Start::Run { .. } | Start::ByWhatThereIs { .. } => {}
+        }
     }
     Ok(stored)
 }
@@ -527,11 +545,24 @@ fn millis(duration: Duration) -> Millis {
     Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }
 
+/// A port that other machines reach needs a key, or the word of the operator.
+fn check_port_protection(
+    config: &Config,
+    what: &'static str,
+    addr: SocketAddr,
+) -> Result<(), NodeError> {
+    if config.key.is_some() || config.insecure || addr.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    Err(NodeError::Unprotected { what, addr, network: config.network.clone() })
+}
+
 /// What else a node has opened: what is its own.
 struct Own {
     prepared: Option<Prepared>,
     client_files: Option<ClientFiles>,
     audit: Option<AuditLog>,
+    scheduled: Option<Arc<Scheduled>>,
 }
 
 /// What a node has opened before anything runs.
@@ -548,14 +579,8 @@ impl Ports {
         let gossip = bind_gossip(&config.gossip, GOSSIP_PORT).await?;
         let (client, client_addr) = bind_client(&config.client, CLIENT_PORT).await?;
         // Nothing that has come over them was answered yet.
-        if config.key.is_none() && !config.insecure {
-            for (what, addr) in [("gossip", gossip.addr), ("client", client_addr)] {
-                if !addr.ip().to_canonical().is_loopback() {
-                    let network = config.network.clone();
-                    return Err(NodeError::Unprotected { what, addr, network });
-                }
-            }
-        }
+        check_port_protection(config, "gossip", gossip.addr)?;
+        check_port_protection(config, "client", client_addr)?;
         let advertised = Advertised::decide(config.advertise.as_deref(), gossip.addr).await?;
         let http = monitoring::health::open(config).await?;
         Ok(Self { gossip, client, client_addr, advertised, http })

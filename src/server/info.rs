@@ -59,6 +59,11 @@ pub trait NodeInfo: Send + Sync {
         false
     }
 
+    /// The snapshots that it makes by itself, if it does.
+    fn scheduled(&self) -> Option<ScheduledStatus> {
+        None
+    }
+
     /// How the node keeps its data on disk, if it does. Quick: no waiting, no I/O.
     fn storage(&self) -> Option<StorageStatus> {
         None
@@ -301,6 +306,48 @@ impl StorageStatus {
         }
         let why = self.snapshot_failure.as_ref()?;
         Some(format!("the last snapshot could not be made, the log goes on: {why}"))
+    }
+}
+
+/// How the snapshots are that a node makes by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScheduledStatus {
+    /// When they are made.
+    pub schedule: String,
+    /// Where they are.
+    pub directory: String,
+    /// The newest one's file.
+    pub file: Option<String>,
+    /// When it was made, milliseconds since 1970.
+    pub time_ms: Option<u64>,
+    /// Its length.
+    pub bytes: Option<u64>,
+    /// Its entries, deleted ones included, if it was made since the start.
+    pub entries: Option<u64>,
+    /// When the next one is due, milliseconds since 1970.
+    pub due_ms: u64,
+    /// Why the last attempt has failed, if it has.
+    pub failure: Option<String>,
+    /// For how long one has been overdue, milliseconds, if one is.
+    pub overdue_ms: Option<u64>,
+}
+
+impl ScheduledStatus {
+    /// One line for people, while one is overdue.
+    #[must_use]
+    pub fn overdue_text(&self) -> Option<String> {
+        let how_long = show_ms(self.overdue_ms?);
+        let directory = &self.directory;
+        Some(format!("a scheduled snapshot in {directory} has been due for {how_long}"))
+    }
+
+    /// One line for people, while there is something wrong.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        match &self.failure {
+            Some(why) => Some(format!("the last scheduled snapshot could not be made: {why}")),
+            None => self.overdue_text(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! the limit of a connection's, watches start over, and the memory is charged as that of any client.
 
 use std::future::poll_fn;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -20,6 +20,7 @@ use super::access::Identity;
 use super::connections::connection::no_thread;
 use super::connections::input::Input;
 use super::connections::session::{HeavyJob, Session, Then};
+use super::counts::Meter;
 use super::stream::Produced;
 use crate::engine::{Engine, NodeNames};
 use crate::hub::client_memory::Account;
@@ -47,6 +48,7 @@ pub struct LocalClient {
     stopping: EventListener,
     closing: EventListener,
     wakes: Wakes,
+    meter: Meter,
 }
 
 /// What it waits for. Listeners are kept from one round to the next.
@@ -84,7 +86,7 @@ impl LocalClient {
     /// The node stops, has no memory for it, or too many clients must log in already.
     pub(in crate::server) fn open(
         shared: Arc<Shared>,
-        address: IpAddr,
+        address: SocketAddr,
     ) -> Result<Self, ClientError> {
         if shared.is_stopping() {
             return Err(ClientError::new(ErrorCode::NotReady, "this node is leaving"));
@@ -108,6 +110,7 @@ impl LocalClient {
             stopping: shared.stopping.listen(),
             closing: session.account.closing.listen(),
             wakes: Wakes::default(),
+            meter: Meter::default(),
             session,
             shared,
         })
@@ -272,7 +275,8 @@ impl LocalClient {
             return (Then::Continue, self.input.has_more());
         };
         let (done, then) = self.session.run(&cx, &batch, &mut self.out);
-        self.shared.count_requests(done);
+        let counts = (&*self.shared.counts, &*self.session.traffic);
+        self.meter.count(&batch.messages, done, None, counts);
         let all = done == batch.messages.len();
         let end = done.checked_sub(1).and_then(|last| batch.ends.get(last)).copied().unwrap_or(0);
         drop(batch);
@@ -289,8 +293,12 @@ impl LocalClient {
         let HeavyJob { seq, work, prelude, .. } = job;
         let _permit = match prelude {
             Some(_) => shared.logins.core().await,
-            None => shared.heavy.acquire().await,
+            None => {
+                let _waits = shared.counts.heavy_waits();
+                shared.heavy.acquire().await
+            }
         };
+        let _runs = prelude.is_none().then(|| shared.counts.heavy_runs());
         let error = match rt::spawn_work("request", work) {
             Ok(work) => match work.done().await {
                 Some(reply) => return self.out.extend_from_slice(&reply),
@@ -299,6 +307,7 @@ impl LocalClient {
             Err(error) => no_thread(&error),
         };
         if prelude.is_none() {
+            shared.counts.note_error(&error);
             write_error(&error, Some(seq), shared.hub.read(Engine::tock), &mut self.out);
         }
     }
@@ -332,7 +341,7 @@ impl LocalClient {
             && let Err(failure) = log.until_synced(log.appended()).await
         {
             let tock = self.shared.hub.read(Engine::tock);
-            self.session.unsynced.withdraw(&failure, tock, &mut self.out);
+            self.session.unsynced.withdraw(&failure, tock, &self.shared.counts, &mut self.out);
         }
         self.session.unsynced.forget();
         if !self.out.is_empty() && self.is_shut_out() {
@@ -415,6 +424,7 @@ impl LocalClient {
 
     fn end_after(&mut self, error: &ClientError) {
         (self.out, self.safe, self.taken) = (Vec::new(), Vec::new(), 0);
+        self.shared.counts.note_error(error);
         write_error(error, None, self.shared.hub.read(Engine::tock), &mut self.safe);
         self.abandon();
         self.has_ended = true;

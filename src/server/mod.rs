@@ -26,7 +26,7 @@ mod snapshot_upload;
 mod stream;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -41,8 +41,8 @@ pub use config::ServerConfig;
 pub use connections::tls::{IpNetwork, NetworkError, TlsSettings};
 pub use info::{
     ClientLogStatus, FileFormat, FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView,
-    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, PastRefusal, SilentInfo,
-    SilentMembers, SnapshotStatus, StorageStatus,
+    LeaveRefusal, MemberInfo, MemberState, NodeInfo, NodeKeys, NodeStatus, PastRefusal,
+    ScheduledStatus, SilentInfo, SilentMembers, SnapshotStatus, StorageStatus,
 };
 pub use purge_block::PurgeBlock;
 
@@ -339,7 +339,7 @@ impl Server {
     ///
     /// # Errors
     /// The node stops, has no memory for it, or too many clients must log in already.
-    pub(crate) fn local_client(&self, address: IpAddr) -> Result<LocalClient, ClientError> {
+    pub(crate) fn local_client(&self, address: SocketAddr) -> Result<LocalClient, ClientError> {
         LocalClient::open(Arc::clone(&self.shared), address)
     }
 

@@ -86,6 +86,7 @@ pub fn loopback(name: NodeName, peers: Vec<String>) -> Config {
         ready_wait: READY_WAIT,
         remote_restore: false,
         http: None,
+        scheduled: None,
     }
 }
 

@@ -31,6 +31,7 @@ mod http;
 mod keys;
 mod operate;
 mod security;
+mod service;
 mod starts;
 mod tls;
 
@@ -40,7 +41,7 @@ use hosts::inside_own_network;
 use stage::{Row, play};
 
 /// All scenes: rows of commands, in the order in which they are run.
-const SCENES: [&[Row]; 12] = [
+const SCENES: [&[Row]; 13] = [
     access::ROWS,
     cluster::ROWS,
     demo::ROWS,
@@ -49,6 +50,7 @@ const SCENES: [&[Row]; 12] = [
     http::ROWS,
     keys::ROWS,
     operate::ROWS,
+    service::ROWS,
     starts::ROWS,
     bench::ROWS,
     tls::ROWS,
@@ -154,6 +156,11 @@ fn metrics_and_health_are_told_as_readme_says() {
 fn the_http_api_does_what_its_page_says() {
     let name = test_name!("the_http_api_does_what_its_page_says");
     inside_own_network(name, || play(http::ROWS));
+}
+
+#[test]
+fn services_start_and_save_as_it_says() {
+    inside_own_network(test_name!("services_start_and_save_as_it_says"), || play(service::ROWS));
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod http;
 mod netns;
 mod processes;
 mod secure;
+mod service;
 mod stalled_watcher;
 mod survival;
 mod tls;

@@ -60,6 +60,9 @@ pub enum CliError {
     /// It failed, and what there is to say was printed already.
     #[error("")]
     Told,
+    /// The same, with another exit code.
+    #[error("")]
+    ToldAs(u8),
     /// It was interrupted, and has tidied up.
     #[error("interrupted")]
     Interrupted,
@@ -159,6 +162,7 @@ impl CliError {
             CliError::Failure(_) | CliError::Told => EXIT_FAILURE,
             CliError::Request { outcome, .. } => outcome.exit_code(),
             CliError::Refused(_) => EXIT_REFUSED,
+            CliError::ToldAs(code) => *code,
             CliError::Interrupted => EXIT_INTERRUPTED,
             CliError::OutputClosed => EXIT_OK,
         }
@@ -172,7 +176,10 @@ impl CliError {
             CliError::Failure(text) => (text, Outcome::Failed.word(), None),
             CliError::Request { outcome, code, text } => (text, outcome.word(), code.as_deref()),
             CliError::Refused(text) => (text, Outcome::Refused.word(), None),
-            CliError::Told | CliError::Interrupted | CliError::OutputClosed => {
+            CliError::Told
+            | CliError::ToldAs(_)
+            | CliError::Interrupted
+            | CliError::OutputClosed => {
                 return self.exit_code();
             }
         };
@@ -196,13 +203,21 @@ impl CliError {
     }
 }
 
-/// Prints help, the version, or what is wrong with the options. Gives the exit code.
-pub fn explain(error: &clap::Error) -> u8 {
+/// Prints help, the version, or what is wrong with the options: as text, or as one line of JSON, like
+/// [`CliError::tell`]. Gives the exit code.
+pub fn explain(error: &clap::Error, is_json: bool) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Nobody may be reading.
             let _ = error.print();
             EXIT_OK
+        }
+        _ if is_json => {
+            let text = error.render().to_string();
+            // The paragraphs that follow are for people: usage, and where help is.
+            let first = text.split("\n\n").next().unwrap_or_default();
+            let text = first.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+            CliError::Usage(text.trim_start_matches("error: ").to_owned()).tell(true)
         }
         ErrorKind::ValueValidation => {
             // Its first line says it all: what, where, and what to write instead.

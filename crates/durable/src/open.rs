@@ -10,7 +10,7 @@ use crate::engine::{self, Engine, Image, Knowledge, Outbox, Output};
 use crate::hub::Hub;
 use crate::hub::log_queue::LogQueue;
 use crate::model::defects::Defect;
-use crate::model::ids::{Incarnation, Millis, NodeId, NodeName};
+use crate::model::ids::{Incarnation, Millis, NodeId, NodeName, Tock};
 use crate::storage::recover::Files;
 use crate::storage::{
     Batch, DataDir, FileHeader, LogStart, LogWriter, NextLog, Op, RecoverOptions, Recovered,
@@ -83,10 +83,14 @@ impl Opened {
         Ok(Self { dir, settings, system, network, recovered, found })
     }
 
-    /// Whether there was anything.
+    /// Whether there was anything of a network. A node that was started and has neither founded nor joined one has
+    /// begun a log all the same; nothing is in it, and it must not be taken for a network's data.
     #[must_use]
     pub fn has_data(&self) -> bool {
-        self.recovered.image.is_some()
+        self.recovered.image.as_ref().is_some_and(|image| {
+            let Image { replica, group, .. } = image;
+            !replica.tree.is_empty() || replica.tock > Tock::default() || group.is_some()
+        })
     }
 
     /// Makes the node's engine and begins its log. `name` is the node's; `configure` says how the

@@ -122,7 +122,7 @@ metrics! {
     NodeInfo: Kind::Gauge, "distkv_node_info", [Free("node"), Free("network"), Free("sync")], "Always 1; the labels tell the node's name, its network's, and the sync policy of its log (`memory` without a data directory).";
     Ready: Kind::Gauge, "distkv_ready", [], "1 while the node serves clients, else 0.";
     Writable: Kind::Gauge, "distkv_writable", [], "1 while clients can change data: the node is ready, not read-only, its disk works where changes wait for it, and memory is left; else 0.";
-    Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split"])], "1 while `status` warns of it, else 0.";
+    Warnings: Kind::Gauge, "distkv_warnings", [Fixed("kind", &["disk", "snapshot", "purge", "memory", "client_log", "split", "scheduled_snapshot"])], "1 while `status` warns of it, else 0.";
     Entries: Kind::Gauge, "distkv_entries", [Fixed("kind", &["live", "deleted"])], "Entries with a value, and tombstones of deleted ones.";
     EntriesBytes: Kind::Gauge, "distkv_entries_bytes", [], "Memory that entries take, bytes.";
     MemoryMaxBytes: Kind::Gauge, "distkv_memory_max_bytes", [], "The limit of --max-memory, bytes; 0 for none.";
@@ -182,6 +182,7 @@ metrics! {
     SinceSnapshotBytes: Kind::Gauge, "distkv_since_snapshot_bytes", [], "What was logged since the last snapshot, bytes: a start has to read it.";
     DataBytes: Kind::Gauge, "distkv_data_bytes", [Fixed("kind", &["log", "snapshot"])], "Length of all logs, and of all snapshots, bytes.";
     SnapshotTimestampSeconds: Kind::Gauge, "distkv_snapshot_timestamp_seconds", [], "When the newest snapshot since the start was made, seconds since 1970; 0 for none.";
+    ScheduledSnapshotTimestampSeconds: Kind::Gauge, "distkv_scheduled_snapshot_timestamp_seconds", [], "When the newest snapshot of --snapshot-schedule was made, seconds since 1970; 0 for none.";
     TickDelaySeconds: Kind::Histogram(DELAY_US), "distkv_tick_delay_seconds", [], "How late the node's timer of 50 ms was, seconds: long on a machine that has too much to do.";
     HttpConnections: Kind::Gauge, "distkv_http_connections", [], "Open HTTP connections.";
     HttpRequests: Kind::Counter, "distkv_http_requests", [Fixed("result", &["ok", "refused", "failed"])], "HTTP requests by the class of the answer: 2xx and 3xx, 4xx, 5xx.";

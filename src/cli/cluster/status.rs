@@ -109,6 +109,9 @@ fn print(reply: &Message, output: &mut Output) -> Result<(), CliError> {
     if let Some(text) = past_text(reply) {
         row("past since", text);
     }
+    if let Some(text) = scheduled_text(reply) {
+        row("snapshots", text);
+    }
     if let Some(log) = named_map(reply, "client_log").get("file").and_then(|file| as_str(file)) {
         row("client's log", printable(log).into_owned());
     }
@@ -154,6 +157,20 @@ fn storage_text(reply: &Message) -> Option<String> {
         return Some(format!("{directory} (FAILING: {}; sync {sync})", printable(why)));
     }
     Some(format!("{directory} ({bytes}; sync {sync}; log {log}{snapshot}{saving})"))
+}
+
+/// The snapshots that the node makes by itself, if it does.
+fn scheduled_text(reply: &Message) -> Option<String> {
+    let scheduled = named_map(reply, "scheduled");
+    let text = |name: &str| scheduled.get(name).and_then(|value| as_str(value));
+    let time = |name: &str| scheduled.get(name).and_then(|value| as_u64(value)).map(show_time);
+    let (schedule, directory) = (text("schedule")?, printable(text("directory")?));
+    let last = match (text("file"), time("time_ms")) {
+        (Some(file), Some(at)) => format!("last {} at {at}", printable(file)),
+        _ => String::from("none yet"),
+    };
+    let next = time("due_ms").map(|at| format!(", next at {at}")).unwrap_or_default();
+    Some(format!("{schedule} in {directory} ({last}{next})"))
 }
 
 /// Whether the node serves clients, and what it refuses.

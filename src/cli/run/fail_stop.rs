@@ -11,6 +11,7 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::logging::is_journal;
 use crate::cli::error::EXIT_BROKEN;
 use crate::model::invariant::BROKEN;
 use crate::rt;
@@ -32,7 +33,9 @@ pub(super) fn install() {
             rt::pause(LAST_WORDS_MAX);
             exit_now(EXIT_BROKEN);
         });
-        let _ = std::io::stderr().lock().write_all(last_words(info).as_bytes());
+        let priority = if is_journal() { "<2>" } else { "" };
+        let words = format!("{priority}{}", last_words(info));
+        let _ = std::io::stderr().lock().write_all(words.as_bytes());
         // The way there, if RUST_BACKTRACE wants it: that takes long.
         standard(info);
         exit_now(EXIT_BROKEN);

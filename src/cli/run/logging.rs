@@ -11,7 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
@@ -30,6 +34,54 @@ pub(in crate::cli) enum LogFormat {
     Text,
     /// One object per line, for programs.
     Json,
+    /// For systemd's journal, which adds the time: each line begins with its priority, like `<4>` for a warning.
+    Journald,
+}
+
+impl LogFormat {
+    /// What suits standard error.
+    pub(super) fn of_stderr() -> Self {
+        if is_journal() { Self::Journald } else { Self::Text }
+    }
+}
+
+/// Whether systemd's journal reads standard error: then `JOURNAL_STREAM` has its device and inode.
+pub(in crate::cli) fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let own = rustix::fs::fstat(io::stderr());
+    own.is_ok_and(|own| stream == format!("{}:{}", own.st_dev, own.st_ino))
+}
+
+/// Events as the journal takes them.
+struct JournalLines(Format<fmt::format::Full, ()>);
+
+impl<S, N> FormatEvent<S, N> for JournalLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut text = String::new();
+        self.0.format_event(context, Writer::new(&mut text), event)?;
+        let priority = priority_of(*event.metadata().level());
+        // A line without one would be of no importance.
+        text.lines().try_for_each(|line| writeln!(writer, "<{priority}>{line}"))
+    }
+}
+
+/// As syslog has them.
+fn priority_of(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    }
 }
 
 /// The running logs' level.
@@ -64,6 +116,10 @@ impl Logging {
         let lines = match format {
             LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
             LogFormat::Json => lines.json().flatten_event(true).boxed(),
+            LogFormat::Journald => {
+                let format = Format::default().without_time().with_level(false).with_ansi(false);
+                lines.with_ansi(false).event_format(JournalLines(format)).boxed()
+            }
         };
         let started = tracing_subscriber::registry().with(filter).with(lines).try_init();
         started.map_err(|error| CliError::Failure(format!("cannot start logging: {error}")))?;
@@ -101,6 +157,14 @@ impl Logging {
 /// The level where neither option, environment nor file has one.
 pub(super) fn default_level() -> &'static str {
     LEVEL
+}
+
+/// Whether there is such a level.
+///
+/// # Errors
+/// There is none.
+pub(super) fn check_level(level: &str) -> Result<(), CliError> {
+    parse_filter(level).map(drop).map_err(|error| CliError::Usage(format!("--log {error}")))
 }
 
 /// A level for all of this program, or directives as `tracing` takes them.

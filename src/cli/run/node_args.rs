@@ -1,4 +1,4 @@
-//! The options of `run` and `join`.
+//! The options of `run` and `join`, and those that `start` shares with them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::logging::{self, LogFormat, Logging};
+use super::scheduled_args::ScheduledArgs;
 use super::settings::{Settings, StartKind, parse_sync};
 use crate::cli::data::value_input::parse_json_option;
 use crate::cli::error::CliError;
@@ -86,6 +87,10 @@ Configuration file (--config):
     keep-snapshots = 2
     keep-for = \"7d\"
     keep-size = \"1GiB\"
+    snapshot-schedule = \"daily 03:00\"              # UTC; or \"every 6h\"
+    snapshot-dir = \"/backup/distkv\"
+    snapshot-keep = 7
+    snapshot-keep-for = \"30d\"
     client-files = \"/var/lib/distkv/files\"
     remote-restore = false
     forget-down-after = \"10m\"                      # or a number of seconds
@@ -101,9 +106,10 @@ Configuration file (--config):
     client-ca = \"/etc/distkv/staff.pem\"
     client-plaintext = [\"10.1.0.0/16\"]
     log = \"info\"
-    log-format = \"text\"                            # or \"json\"
-    init = { site = \"main\" }                       # run only: as TOML
-    load = \"saved-state.bin\"                       # run only
+    log-format = \"text\"                            # or \"json\", \"journald\"
+    found = false                                  # `start` only
+    init = { site = \"main\" }                       # not with `join`; as TOML
+    load = \"saved-state.bin\"                       # not with `join`
 
 Data on disk (--data-dir):
   A node with a data directory survives restarts and power cuts: changes go
@@ -173,9 +179,11 @@ pub(in crate::cli) struct JoinArgs {
     node: NodeArgs,
 }
 
-/// The options of both.
+pub(super) use long_help;
+
+/// The options of all commands that start a node.
 #[derive(Debug, Clone, Args)]
-struct NodeArgs {
+pub(super) struct NodeArgs {
     /// The node's name, unique in its network [default: the host name]
     #[arg(long)]
     name: Option<String>,
@@ -366,6 +374,9 @@ struct NodeArgs {
     #[command(flatten)]
     data: DataArgs,
 
+    #[command(flatten)]
+    scheduled: ScheduledArgs,
+
     /// Take settings from a TOML file; see --help
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -375,7 +386,8 @@ struct NodeArgs {
     #[arg(long, value_name = "LEVEL", env = "DISTKV_LOG")]
     log: Option<String>,
 
-    /// How the log's lines look: as text, or as JSON, one object per line [default: text]
+    /// How the log's lines look: as text, as JSON, one object per line, or for systemd's journal [default:
+    /// text; journald where standard error is the journal]
     #[arg(long, value_name = "FORMAT", value_enum)]
     log_format: Option<LogFormat>,
 
@@ -496,7 +508,12 @@ impl JoinArgs {
 }
 
 impl NodeArgs {
-    fn prepare(
+    /// Puts together what options, environment and file say, and starts logging. `own`: what only this kind of
+    /// start has.
+    ///
+    /// # Errors
+    /// What makes no sense, and what would.
+    pub(super) fn prepare(
         self,
         kind: StartKind,
         own: Settings,
@@ -506,7 +523,7 @@ impl NodeArgs {
         let from_file = file.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
         let mut settings = own.or(self.settings(peers)).or(from_file);
         let log = settings.log.take();
-        let log_format = settings.log_format.take().unwrap_or_default();
+        let log_format = settings.log_format.take().unwrap_or_else(LogFormat::of_stderr);
         let json = settings.json.take().unwrap_or(false);
         let threads = settings.threads()?;
         let config = settings.into_config(kind, host_name)?;
@@ -560,16 +577,15 @@ impl NodeArgs {
             discard_damaged: self.data.discard_damaged,
             client_files: self.data.client_files,
             remote_restore: self.data.remote_restore,
-            init: None,
-            load: None,
             log: self.log,
             log_format: self.log_format,
             json: self.json.then_some(true),
+            ..self.scheduled.settings()
         }
     }
 }
 
 /// The host's name, as the system has it; empty if that is no text.
-fn host_name() -> String {
+pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! `run` and `join`: a node from its start to its end, as a process.
+//! `run`, `join` and `start`: a node from its start to its end, as a process.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use serde_json::json;
 use super::fail_stop;
 use super::logging::Logging;
 use super::node_args::Prepared;
+use super::notify::Notify;
 use super::signals::{Signal, on_signals};
 use crate::cli::error::CliError;
 use crate::cli::terminal::output::{Output, printable};
@@ -64,7 +65,13 @@ async fn serve(
     if !config.peers.is_empty() {
         tracing::info!(network, peers = config.peers.join(" "), "looking for the network");
     }
-    let Some(node) = unless_ended(ending, Node::start(config)).await else { return Ok(()) };
+    let notify = Notify::of_environment();
+    let has_data = config.data.is_some();
+    let started = unless_ended(ending, start(config, &notify, has_data)).await;
+    let Some(node) = started else {
+        notify.stopping();
+        return Ok(());
+    };
     let node = node.map_err(start_error)?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -78,6 +85,7 @@ async fn serve(
         key = key.map(tracing::field::display),
         "started"
     );
+    notify.ready(&node);
     let stopped = unless_ended(ending, async {
         if let Err(reason) = node.ready().await {
             return Ok(reason);
@@ -86,17 +94,32 @@ async fn serve(
         Ok(node.stopped().await)
     });
     let following = follow_hang_ups(&node, key_file, hang_ups);
-    let stopped = match select(pin!(stopped), pin!(following)).await {
+    let (following, telling) = (pin!(following), pin!(notify.follow(&node)));
+    let besides = select(following, telling);
+    let stopped = match select(pin!(stopped), besides).await {
         Either::Left((stopped, _)) => stopped,
-        Either::Right((never, _)) => match never {},
+        Either::Right((Either::Left((never, _)) | Either::Right((never, _)), _)) => match never {},
     };
     let stopped: Result<Option<StopReason>, CliError> = stopped.transpose();
+    notify.stopping();
     if rt::timeout(goodbye_max, node.shutdown()).await.is_none() {
         tracing::warn!("ended before all peers were told: it took too long");
     }
     match stopped? {
         None => Ok(()),
         Some(reason) => end_of(&reason),
+    }
+}
+
+/// Starts the node; as long as it reads its data, the service manager is asked for patience.
+async fn start(config: Config, notify: &Notify, has_data: bool) -> Result<Node, NodeError> {
+    let starting = pin!(Node::start(config));
+    if !has_data {
+        return starting.await;
+    }
+    match select(starting, pin!(notify.reading())).await {
+        Either::Left((node, _)) => node,
+        Either::Right((never, _)) => match never {},
     }
 }
 
@@ -192,6 +215,7 @@ pub(super) fn start_error(error: NodeError) -> CliError {
         NodeError::Address { .. }
         | NodeError::Network(_)
         | NodeError::NoPeers
+        | NodeError::NothingToStartWith
         | NodeError::Unprotected { .. }
         | NodeError::HttpUnprotected { .. }
         | NodeError::HttpSecured { .. }

@@ -1,6 +1,8 @@
 //! What a node is started with, as options and the configuration file say it, and how both
 //! become a [`Config`]. Options win over the file, setting by setting.
 
+mod http_token;
+
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +12,8 @@ use distkv_tls::Ca;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 
-use super::http_token;
 use super::logging::LogFormat;
+use super::scheduled_args;
 use crate::cli::data::value_input::read_input;
 use crate::cli::error::CliError;
 use crate::cli::terminal::units::{parse_bytes, parse_duration};
@@ -119,6 +121,12 @@ pub(in crate::cli) struct Settings {
     /// An option only: whoever loses data should have looked at what is lost.
     #[serde(skip)]
     pub(in crate::cli) discard_damaged: bool,
+    pub(in crate::cli) found: Option<bool>,
+    pub(in crate::cli) snapshot_schedule: Option<String>,
+    pub(in crate::cli) snapshot_dir: Option<PathBuf>,
+    pub(in crate::cli) snapshot_keep: Option<usize>,
+    #[serde(deserialize_with = "duration")]
+    pub(in crate::cli) snapshot_keep_for: Option<Duration>,
     pub(in crate::cli) client_files: Option<PathBuf>,
     pub(in crate::cli) remote_restore: Option<bool>,
     #[serde(deserialize_with = "value")]
@@ -136,6 +144,8 @@ pub(in crate::cli) enum StartKind {
     Run,
     /// One more.
     Join,
+    /// By what there is: see [`Start::ByWhatThereIs`].
+    Start,
 }
 
 impl Settings {
@@ -144,12 +154,19 @@ impl Settings {
     /// # Errors
     /// It cannot be read, or says something that makes no sense: then with file and line.
     pub(in crate::cli) fn load(file: &FilePath) -> Result<Settings, CliError> {
-        let bytes = read_input(file, FILE_BYTES_MAX)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| CliError::Usage(format!("{}: not UTF-8 text", file.display())))?;
-        Settings::parse(&text).map_err(|(line, problem)| {
+        Settings::parse(&Settings::read(file)?).map_err(|(line, problem)| {
             CliError::Usage(format!("{}, line {line}: {problem}", file.display()))
         })
+    }
+
+    /// A configuration file's text.
+    ///
+    /// # Errors
+    /// It cannot be read, is too long, or is no text.
+    pub(in crate::cli) fn read(file: &FilePath) -> Result<String, CliError> {
+        let bytes = read_input(file, FILE_BYTES_MAX)?;
+        String::from_utf8(bytes)
+            .map_err(|_| CliError::Usage(format!("{}: not UTF-8 text", file.display())))
     }
 
     /// Reads a configuration file's text; on failure, the line and what is wrong there.
@@ -205,6 +222,11 @@ impl Settings {
             keep_for: self.keep_for.or(other.keep_for),
             keep_size: self.keep_size.or(other.keep_size),
             discard_damaged: self.discard_damaged || other.discard_damaged,
+            found: self.found.or(other.found),
+            snapshot_schedule: self.snapshot_schedule.or(other.snapshot_schedule),
+            snapshot_dir: self.snapshot_dir.or(other.snapshot_dir),
+            snapshot_keep: self.snapshot_keep.or(other.snapshot_keep),
+            snapshot_keep_for: self.snapshot_keep_for.or(other.snapshot_keep_for),
             client_files: self.client_files.or(other.client_files),
             remote_restore: self.remote_restore.or(other.remote_restore),
             init: self.init.or(other.init),
@@ -226,6 +248,7 @@ impl Settings {
         host_name: impl FnOnce() -> String,
     ) -> Result<Config, CliError> {
         let data = self.data_config()?;
+        let scheduled = scheduled_args::config_of(&self)?;
         let key = self.key_config()?;
         let tls = self.tls_config(key.as_ref())?;
         // The file's network, unless another one is said: then the node refuses to start.
@@ -255,12 +278,26 @@ impl Settings {
             StartKind::Join => {
                 refuse_with_join("init", self.init.is_some())?;
                 refuse_with_join("load", self.load.is_some())?;
+                refuse_with_join("found", self.found == Some(true))?;
                 if peers.is_empty() && self.peer_file.is_none() && data.is_none() {
                     let text = "join needs the address of a node of the network, like \
                                 `join 10.0.0.1:27587`; the first node starts with `run`";
                     return Err(CliError::Usage(text.to_owned()));
                 }
                 Start::Join
+            }
+            StartKind::Start => {
+                let found = self.found.unwrap_or(false);
+                for (name, is_set) in [("init", self.init.is_some()), ("load", self.load.is_some())]
+                {
+                    if is_set && !found {
+                        return Err(CliError::Usage(format!(
+                            "{name} is for the node that founds the network: give it with `found = true`, or \
+                             leave it out"
+                        )));
+                    }
+                }
+                Start::ByWhatThereIs { found, init: self.init, load: self.load }
             }
         };
         Ok(Config {
@@ -291,6 +328,7 @@ impl Settings {
             purge_grace: self.purge_grace.unwrap_or(PURGE_GRACE),
             data,
             client_files: self.client_files,
+            scheduled,
             remote_restore: self.remote_restore.unwrap_or(false),
         })
     }

@@ -38,7 +38,8 @@ pub(in crate::cli) struct TicketArgs {
     what: What,
 
     /// Print JSON, for programs
-    #[arg(long, global = true)]
+    // Another id than that of the option that stands before commands.
+    #[arg(long = "json", id = "ticket_json", global = true)]
     json: bool,
 }
 

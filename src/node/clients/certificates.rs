@@ -131,6 +131,17 @@ impl Shown {
     }
 }
 
+/// Whether a node could begin with these files.
+///
+/// # Errors
+/// What is wrong with one of them.
+pub(in crate::node) fn check(config: &TlsConfig) -> Result<(), String> {
+    let shown = Shown { names: vec![String::from("localhost")], ..Shown::default() };
+    let (identity, clients) = make(config, &shown)?;
+    let clock = Clock::new(now_secs);
+    ServerTls::new(&identity, &clients, clock).map(drop).map_err(|error| error.to_string())
+}
+
 /// Looks after the certificate until the node has ended.
 pub(in crate::node) async fn look_after(certificates: Weak<Certificates>) {
     loop {

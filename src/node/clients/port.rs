@@ -21,13 +21,14 @@ use crate::node::lifecycle::stop::StopReason;
 use crate::node::link::{LinkInfo, Links};
 use crate::node::membership::identity::SOFTWARE;
 use crate::node::monitoring::isolation::Isolation;
+use crate::node::scheduled::Scheduled;
 use crate::protocol::client::request::PastMoment;
 use crate::rt::{self, TcpListener};
 use crate::server::access::audit::Audit;
 use crate::server::{
     FileJob, FileRefusal, FileReport, KeyOrder, KeyRefusal, KeysView, LeaveRefusal, MemberInfo,
-    MemberState, NodeInfo, NodeStatus, PastRefusal, Server, ServerConfig, SilentInfo,
-    StorageStatus, TlsSettings,
+    MemberState, NodeInfo, NodeStatus, PastRefusal, ScheduledStatus, Server, ServerConfig,
+    SilentInfo, StorageStatus, TlsSettings,
 };
 use crate::storage::history::History;
 
@@ -36,6 +37,7 @@ pub(in crate::node) struct Extras {
     pub(in crate::node) tls: Option<TlsSettings>,
     pub(in crate::node) audit: Option<Audit>,
     pub(in crate::node) isolation: Arc<Isolation>,
+    pub(in crate::node) scheduled: Option<Arc<Scheduled>>,
 }
 
 /// Starts to serve clients at a port that was opened before.
@@ -47,13 +49,14 @@ pub(in crate::node) fn open(
     (durable, saving): (Option<Arc<Durable>>, Arc<Saving>),
     extras: Extras,
 ) -> Server {
-    let Extras { tls, audit, isolation } = extras;
+    let Extras { tls, audit, isolation, scheduled } = extras;
     let info = ClientPortInfo {
         links: Arc::downgrade(links),
         memory_max: config.memory_max,
         started: rt::now(),
         durable,
         saving,
+        scheduled,
         audit: audit.clone(),
         isolation,
     };
@@ -101,6 +104,7 @@ struct ClientPortInfo {
     started: Millis,
     durable: Option<Arc<Durable>>,
     saving: Arc<Saving>,
+    scheduled: Option<Arc<Scheduled>>,
     audit: Option<Audit>,
     isolation: Arc<Isolation>,
 }
@@ -250,6 +254,10 @@ impl NodeInfo for ClientPortInfo {
 
     fn storage(&self) -> Option<StorageStatus> {
         self.durable.as_ref().map(|durable| durable.status(rt::now()))
+    }
+
+    fn scheduled(&self) -> Option<ScheduledStatus> {
+        self.scheduled.as_ref().map(|scheduled| scheduled.status())
     }
 
     fn past(&self, at: PastMoment, below: &Path) -> Result<Image, PastRefusal> {

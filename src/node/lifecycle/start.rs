@@ -23,7 +23,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// What a node does to come to serve; everything that can fail beforehand has been done.
 pub(in crate::node) enum Plan {
     /// Be the first of a network, or join an existing one.
-    Run { init: Option<Value>, loaded: Option<Loaded> },
+    Run {
+        init: Option<Value>,
+        loaded: Option<Loaded>,
+        /// Whether it founds a network although none of the peers that it knows has answered.
+        founds_unheard: bool,
+    },
     /// Join.
     Join,
     /// Continue with the content of the data directory: join the network if it exists, and be it if
@@ -35,11 +40,16 @@ pub(in crate::node) enum Plan {
 impl Plan {
     /// # Errors
     /// [`NodeError::Load`].
-    pub(in crate::node) async fn make(start: &Start, has_data: bool) -> Result<Self, NodeError> {
+    pub(in crate::node) async fn make(
+        start: &Start,
+        has_data: bool,
+        knows_peers: bool,
+    ) -> Result<Self, NodeError> {
         Ok(match start {
             Start::Join if has_data => Self::GoOn { init: None },
             Start::Join => Self::Join,
-            Start::Run { init, load } if has_data => {
+            Start::ByWhatThereIs { found: false, .. } if !has_data => Self::Join,
+            Start::Run { init, load } | Start::ByWhatThereIs { init, load, .. } if has_data => {
                 if let Some(path) = load {
                     // Its deleted entries may be gone by now: it would bring them back.
                     let path = path.display();
@@ -47,12 +57,19 @@ impl Plan {
                 }
                 Self::GoOn { init: init.clone() }
             }
-            Start::Run { init, load } => {
+            Start::Run { init, load } | Start::ByWhatThereIs { init, load, .. } => {
                 let loaded = match load {
                     Some(path) => Some(load::read(path).await?),
                     None => None,
                 };
-                Self::Run { init: init.clone(), loaded }
+                let founds_unheard = matches!(start, Start::Run { .. });
+                if knows_peers && !founds_unheard {
+                    tracing::info!(
+                        "this node has no data: it joins the network of the peers that it knows, or founds one once \
+                         one of them answers and none has a network"
+                    );
+                }
+                Self::Run { init: init.clone(), loaded, founds_unheard }
             }
         })
     }
@@ -65,7 +82,7 @@ impl Plan {
     /// and knows no peer: all others have left, or there never were any.
     pub(in crate::node) fn patience_ms(&self, links: &Links, timing: &Timing) -> Millis {
         match (self, links.addresses().is_empty()) {
-            (Self::Join, _) => Millis::MAX,
+            (Self::Join, _) | (Self::Run { founds_unheard: false, .. }, false) => Millis::MAX,
             (_, false) => timing.no_answer_ms,
             (Self::GoOn { .. }, true) => 0,
             (Self::Run { .. }, true) => timing.called_ms,
@@ -94,7 +111,7 @@ impl Plan {
         let (patience_ms, has_data) = (self.patience_ms(links, timing), self.has_data());
         let (init, loaded) = match self {
             Self::Join => return wait_for_network(links, timing).await,
-            Self::Run { init, loaded } => (init, loaded),
+            Self::Run { init, loaded, .. } => (init, loaded),
             Self::GoOn { init } => (init, None),
         };
         let founds =
@@ -209,6 +226,10 @@ async fn is_network_missing(
         watch_name(links, timing);
         if !has_data {
             watch_refusals(links.refused_by_all(), links, timing);
+        }
+        if patience_ms == Millis::MAX && links.count() == 0 {
+            watch_refusals(links.only_own(), links, timing);
+            watch_names(links, timing);
         }
         if since(told_at) >= PROGRESS_INTERVAL_MS {
             told_at = now;

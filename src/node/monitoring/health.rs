@@ -1,6 +1,6 @@
 //! The node's HTTP port: opens it where that is allowed, and answers what it asks about the rest of the node.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::live;
 use crate::api::{Api, Client, Failure, Host};
 use crate::model::host_port::HostPort;
 use crate::model::ids::Millis;
-use crate::node::Inner;
 use crate::node::config::{Config, HTTP_PORT};
 use crate::node::error::NodeError;
 use crate::node::lifecycle::bind::bind_http;
+use crate::node::{Inner, Node};
 use crate::rt::{self, TcpListener};
 use crate::server::local_client::LocalClient;
 
@@ -36,15 +36,27 @@ pub(in crate::node) async fn open(
 ) -> Result<Option<(TcpListener, SocketAddr)>, NodeError> {
     let Some(http) = &config.http else { return Ok(None) };
     let (listener, addr) = bind_http(&http.address, HTTP_PORT).await?;
-    let is_protected = addr.ip().to_canonical().is_loopback();
     // Nothing that has come in was answered yet.
+    check_protection(config, addr)?;
+    Ok(Some((listener, addr)))
+}
+
+/// Whether the HTTP port may be there.
+///
+/// # Errors
+/// [`NodeError::HttpSecured`], [`NodeError::HttpUnprotected`]: other machines would reach it.
+pub(in crate::node) fn check_protection(
+    config: &Config,
+    addr: SocketAddr,
+) -> Result<(), NodeError> {
+    let is_protected = addr.ip().to_canonical().is_loopback();
     if !is_protected && config.key.is_some() {
         return Err(NodeError::HttpSecured { addr });
     }
     if !is_protected && !config.insecure {
         return Err(NodeError::HttpUnprotected { addr });
     }
-    Ok(Some((listener, addr)))
+    Ok(())
 }
 
 /// Answers requests at the port from now on.
@@ -107,7 +119,7 @@ impl Source for Watched {
 struct ApiHost(Weak<Inner>);
 
 impl Host for ApiHost {
-    fn client(&self, address: IpAddr) -> Result<LocalClient, Failure> {
+    fn client(&self, address: SocketAddr) -> Result<LocalClient, Failure> {
         let inner = self.0.upgrade().ok_or_else(Failure::ended)?;
         inner.server.local_client(address).map_err(Failure::from)
     }
@@ -119,6 +131,33 @@ impl Host for ApiHost {
 
 fn ended() -> Vec<Check> {
     vec![Check::new("node", Some(String::from("it has ended")))]
+}
+
+impl Node {
+    /// What of the node has stopped working, as `/livez` tells it: then it should be started again. None: all works.
+    #[must_use]
+    pub fn standing_still(&self) -> Option<String> {
+        let fault = |check: Check| check.fault.map(|fault| format!("{} {fault}", check.what));
+        self.inner.live().into_iter().find_map(fault)
+    }
+
+    /// How the node is, in one line for operators.
+    #[must_use]
+    pub fn state_text(&self) -> String {
+        let fault = |checks: Vec<Check>| checks.into_iter().find_map(|check| check.fault);
+        if let Some(fault) = fault(self.inner.ready()) {
+            return format!("serves no clients: {fault}");
+        }
+        let links = self.inner.links.count();
+        let with = match links {
+            1 => String::from("linked to 1 node"),
+            links => format!("linked to {links} nodes"),
+        };
+        match fault(self.inner.writable()) {
+            Some(fault) => format!("serves clients, {with}; takes no changes: {fault}"),
+            None => format!("serves clients, {with}"),
+        }
+    }
 }
 
 impl Inner {

@@ -90,6 +90,8 @@ impl Inner {
         set("memory", moment.excess.is_some());
         let log = self.saving.client_log();
         set("client_log", log.is_some_and(|log| log.failure.is_some()));
+        let scheduled = self.scheduled.as_ref().map(|scheduled| scheduled.status());
+        set("scheduled_snapshot", scheduled.as_ref().is_some_and(|s| s.warning().is_some()));
         set("split", self.links.observed.silent(now).is_some());
     }
 
@@ -225,6 +227,8 @@ impl Inner {
     }
 
     fn add_disk(&self, numbers: &mut Numbers, now: Millis) {
+        let scheduled = self.scheduled.as_ref().and_then(|scheduled| scheduled.status().time_ms);
+        numbers.set(Name::ScheduledSnapshotTimestampSeconds, &[], seconds(scheduled.unwrap_or(0)));
         let Some(durable) = &self.durable else { return };
         let status = durable.status(now);
         numbers.set(Name::LogSyncSeconds, &[], durable.sync_times());

@@ -133,7 +133,7 @@ pub(super) fn totals(inner: &Inner) -> Totals {
         counters.writes,
         counters.applied,
         counters.conflicts,
-        clients.requests,
+        clients.all.requests().iter().sum(),
         size(clients.connections),
         clients.accepted,
         clients.refused,

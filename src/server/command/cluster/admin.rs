@@ -19,7 +19,8 @@ use crate::server::access::authorise::Target;
 use crate::server::command::files::storage::write_storage;
 use crate::server::connections::session::{Context, Session, Then};
 use crate::server::info::{
-    ClientLogStatus, LeaveRefusal, MemberInfo, NodeStatus, SilentInfo, StorageStatus,
+    ClientLogStatus, LeaveRefusal, MemberInfo, NodeStatus, ScheduledStatus, SilentInfo,
+    StorageStatus,
 };
 use crate::server::unenforced_warnings;
 
@@ -221,9 +222,11 @@ fn warnings(
     let of_log = client_log.and_then(ClientLogStatus::warning);
     let (excess, tree) = cx.hub.read(|engine| (engine.memory_excess(), engine.tree().clone()));
     let of_memory = excess.map(MemoryExcess::text);
+    let of_schedule = cx.shared.info.scheduled().and_then(|scheduled| scheduled.warning());
     let silent = cx.shared.info.silent();
     let of_silent = silent.iter().flat_map(SilentInfo::warnings);
-    let mut all: Vec<String> = of_storage.chain(of_log).chain(of_memory).collect();
+    let mut all: Vec<String> =
+        of_storage.chain(of_schedule).chain(of_log).chain(of_memory).collect();
     all.extend(cx.shared.isolation().map(|error| error.text));
     all.extend(cx.shared.grace_ms().map(|left| {
         format!(
@@ -278,6 +281,24 @@ fn write_rest_of_status(status: &NodeStatus, cx: &Context<'_>, map: &mut LongMap
         }
     }
     write_storage(storage.as_ref(), map.key("storage"));
+    write_scheduled(cx.shared.info.scheduled().as_ref(), map.key("scheduled"));
+}
+
+/// The snapshots that the node makes by itself: nil, or `{schedule, directory, file, time_ms, bytes, entries, due_ms,
+/// failed, overdue_ms}`.
+fn write_scheduled(scheduled: Option<&ScheduledStatus>, out: &mut Vec<u8>) {
+    let Some(scheduled) = scheduled else { return write_nil(out) };
+    let mut map = LongMap::default();
+    map.str("schedule", &scheduled.schedule);
+    map.str("directory", &scheduled.directory);
+    map.optional_str("file", scheduled.file.as_deref());
+    map.optional_u64("time_ms", scheduled.time_ms);
+    map.optional_u64("bytes", scheduled.bytes);
+    map.optional_u64("entries", scheduled.entries);
+    map.u64("due_ms", scheduled.due_ms);
+    map.optional_str("failed", scheduled.failure.as_deref());
+    map.optional_u64("overdue_ms", scheduled.overdue_ms);
+    map.finish(out);
 }
 
 /// The members that have gone silent: nil, or `{together: [{names, since_ms, changes}], with}`.

@@ -96,7 +96,10 @@ enum What {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return distkv_command::error::explain(&error).into(),
+        Err(error) => {
+            let is_json = std::env::args_os().any(|arg| arg == "--json");
+            return distkv_command::error::explain(&error, is_json).into();
+        }
     };
     match execute(cli) {
         Ok(()) => EXIT_OK.into(),

@@ -1,0 +1,98 @@
+//! `config check`: says what is wrong with a configuration file, before a node is started with it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::file_check::{Finding, check_text};
+use super::settings::Settings;
+use crate::cli::error::{CliError, EXIT_USAGE};
+use crate::cli::terminal::output::{Output, printable};
+
+/// The file that the package's service starts its node with.
+pub(super) const CONFIG_FILE: &str = "/etc/distkv/node.toml";
+
+/// Check a configuration file
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node config check
+  distkv-node config check node.toml
+  distkv-node config check node.toml --json
+
+Exit code: 0 a node would start with it, 2 it would not.")]
+pub(in crate::cli) struct ConfigArgs {
+    #[command(subcommand)]
+    what: What,
+
+    /// Print JSON, for programs: {"file", "ok", "findings": [{"line", "key", "kind", "text"}]}
+    // Another id than that of the option that stands before commands.
+    #[arg(long = "json", id = "config_json", global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum What {
+    Check(CheckArgs),
+}
+
+/// Say everything that is wrong with a configuration file
+///
+/// It reads the file as `start` does, and what the file refers to: the key file, the data directory, the
+/// certificates, the peer file and the audit log; it looks host names up, and tries whether the node's
+/// addresses are this machine's. Nothing is changed, and no port of a running node is disturbed. Run it as the
+/// user that the node runs as, so that it sees what the node may read.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  distkv-node config check /etc/distkv/node.toml
+
+Each line names the file, the line and what is wrong there. `error` keeps the node from starting; `warning` \
+does not. A key that is wrong is left out while the rest is checked.
+
+Exit code: 0 a node would start with it, 2 it would not.")]
+struct CheckArgs {
+    /// The file [default: /etc/distkv/node.toml]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+pub(in crate::cli) fn run(args: ConfigArgs) -> Result<(), CliError> {
+    let What::Check(CheckArgs { file }) = args.what;
+    let file = file.unwrap_or_else(|| PathBuf::from(CONFIG_FILE));
+    let text = Settings::read(&file).map_err(|error| CliError::Usage(error.to_string()))?;
+    let findings = check_text(&text);
+    let is_ok = !findings.iter().any(|finding| !finding.is_warning);
+    let place = file.display().to_string();
+    let mut output = Output::new(args.json);
+    if args.json {
+        let findings: Vec<_> = findings.iter().map(json_of).collect();
+        output.line(&json!({"file": place, "ok": is_ok, "findings": findings}).to_string())?;
+    } else {
+        for finding in &findings {
+            output.line(&line_of(&place, finding))?;
+        }
+        if is_ok {
+            output.line(&format!("{}: a node would start with it", printable(&place)))?;
+        }
+    }
+    output.flush()?;
+    if is_ok { Ok(()) } else { Err(CliError::ToldAs(EXIT_USAGE)) }
+}
+
+fn kind_of(finding: &Finding) -> &'static str {
+    if finding.is_warning { "warning" } else { "error" }
+}
+
+fn json_of(finding: &Finding) -> serde_json::Value {
+    let Finding { line, key, text, .. } = finding;
+    json!({"line": line, "key": key, "kind": kind_of(finding), "text": text})
+}
+
+fn line_of(place: &str, finding: &Finding) -> String {
+    let (place, kind, text) = (printable(place), kind_of(finding), printable(&finding.text));
+    let line = finding.line.map(|line| format!("{line}:")).unwrap_or_default();
+    let key = finding.key.as_ref().map(|key| format!("{}: ", printable(key))).unwrap_or_default();
+    format!("{place}:{line} {kind}: {key}{text}")
+}

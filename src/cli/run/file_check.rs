@@ -1,0 +1,265 @@
+//! What is wrong with a configuration file's text: all of it, each with its line.
+//!
+//! A start stops at the first error. Here each key is read alone; then a node's settings are made of those that can be
+//! read, and whatever makes no sense is taken out until the rest does; then the node looks at what the settings refer to.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+use toml::de::{DeTable, Deserializer};
+
+use serde::Deserialize as _;
+
+use super::logging;
+use super::node_args::host_name;
+use super::settings::{Settings, StartKind};
+use crate::cli::error::CliError;
+use crate::cli::files::directory::owner_of;
+use crate::node::check::{self, Data};
+use crate::node::config::{Config, DataConfig};
+use crate::rt;
+use crate::storage::Directory;
+
+/// One thing that is wrong, or may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// From 1; none for what no line says.
+    pub(super) line: Option<usize>,
+    /// The setting.
+    pub(super) key: Option<String>,
+    /// What is wrong there, and what to do.
+    pub(super) text: String,
+    /// It does not keep a node from starting.
+    pub(super) is_warning: bool,
+}
+
+/// A key of the file that can be read.
+struct Part {
+    key: String,
+    line: usize,
+    settings: Settings,
+}
+
+/// Checks a file's text, in the order of its lines.
+pub(super) fn check_text(text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut bad: BTreeMap<String, usize> = BTreeMap::new();
+    let mut parts = read_keys(text, &mut findings, &mut bad);
+    let config = loop {
+        match config_of(&parts) {
+            Ok(config) => break Some(config),
+            Err(error) => {
+                let text = error.to_string();
+                let Some(at) = culprit(&parts, &text) else {
+                    findings.push(Finding { line: None, key: None, text, is_warning: false });
+                    break None;
+                };
+                let Part { key, line, .. } = parts.remove(at);
+                let line_of = Some(line);
+                findings.push(Finding {
+                    line: line_of,
+                    key: Some(key.clone()),
+                    text,
+                    is_warning: false,
+                });
+                bad.insert(key, line);
+            }
+        }
+    };
+    if let Some(config) = config {
+        let lines = parts.iter().map(|part| (part.key.as_str(), part.line)).collect();
+        look_further(&config, &lines, &bad, &mut findings);
+    }
+    findings.sort_by_key(|finding| (finding.line.is_none(), finding.line));
+    findings
+}
+
+/// What each of the file's keys sets.
+fn read_keys(
+    text: &str,
+    findings: &mut Vec<Finding>,
+    bad: &mut BTreeMap<String, usize>,
+) -> Vec<Part> {
+    let line_at = |at: usize| 1 + text.get(..at).unwrap_or_default().matches('\n').count();
+    let said = |error: &toml::de::Error| error.message().trim().replace('\n', "; ");
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let line = error.span().map(|span| line_at(span.start));
+        let finding = Finding { line, key: None, text: said(error), is_warning: false };
+        // What follows from an error on the same line says nothing new.
+        if findings.last().is_none_or(|last| last.line != line) {
+            findings.push(finding);
+        }
+    }
+    let broken: Vec<Option<usize>> = findings.iter().map(|finding| finding.line).collect();
+    let mut parts = Vec::new();
+    for (key, value) in table.into_inner() {
+        let line = line_at(key.span().start);
+        let name = key.get_ref().to_string();
+        if broken.contains(&Some(line)) {
+            bad.insert(name, line);
+            continue;
+        }
+        let span = key.span().start..value.span().end;
+        let alone: DeTable<'_> = [(key, value)].into_iter().collect();
+        let alone = Deserializer::from(Spanned::new(span, alone));
+        match Settings::deserialize(alone) {
+            Ok(settings) => parts.push(Part { key: name, line, settings }),
+            Err(error) => {
+                let line = error.span().map_or(line, |span| line_at(span.start));
+                let text = said(&error);
+                findings.push(Finding {
+                    line: Some(line),
+                    key: Some(name.clone()),
+                    text,
+                    is_warning: false,
+                });
+                bad.insert(name, line);
+            }
+        }
+    }
+    parts
+}
+
+/// What a node would be started with.
+fn config_of(parts: &[Part]) -> Result<Config, CliError> {
+    let all = parts.iter().map(|part| part.settings.clone());
+    let mut settings = all.fold(Settings::default(), Settings::or);
+    if let Some(level) = settings.log.take() {
+        logging::check_level(&level)?;
+    }
+    settings.threads()?;
+    settings.into_config(StartKind::Start, host_name)
+}
+
+/// The key without which the error is not there any more; of several, the one that it names.
+fn culprit(parts: &[Part], error: &str) -> Option<usize> {
+    let is_gone = |at: usize| {
+        let others = parts.iter().enumerate().filter(|(other, _)| *other != at);
+        let others: Vec<Part> = others
+            .map(|(_, part)| Part {
+                key: part.key.clone(),
+                line: part.line,
+                settings: part.settings.clone(),
+            })
+            .collect();
+        config_of(&others).err().is_none_or(|other| other.to_string() != error)
+    };
+    let found: Vec<usize> = (0..parts.len()).filter(|at| is_gone(*at)).collect();
+    // Lists are named in the singular, as options are.
+    let is_named = |at: &&usize| {
+        parts.get(**at).is_some_and(|part| error.contains(part.key.trim_end_matches('s')))
+    };
+    found.iter().find(is_named).or(found.first()).copied()
+}
+
+/// What the settings refer to.
+fn look_further(
+    config: &Config,
+    lines: &BTreeMap<&str, usize>,
+    bad: &BTreeMap<String, usize>,
+    findings: &mut Vec<Finding>,
+) {
+    let (data, trouble) = data_of(config);
+    let found = rt::block_on(check::check(config, data));
+    for problem in trouble.into_iter().chain(found) {
+        // It may come of what was left out.
+        if problem.keys.iter().any(|key| bad.contains_key(*key)) {
+            continue;
+        }
+        let set = problem.keys.iter().find(|key| lines.contains_key(**key));
+        findings.push(Finding {
+            line: set.and_then(|key| lines.get(key).copied()),
+            key: set.map(|key| (*key).to_owned()),
+            text: problem.text,
+            is_warning: problem.is_warning,
+        });
+    }
+}
+
+/// What is in the data directory, and what is wrong with it.
+fn data_of(config: &Config) -> (Data, Option<check::Problem>) {
+    let Some(DataConfig { dir, .. }) = &config.data else { return (Data::None, None) };
+    if !dir.exists() {
+        return (Data::None, None);
+    }
+    if !dir.is_dir() {
+        // That is told with the other files.
+        return (Data::Unknown, None);
+    }
+    let error = |text: String| Some(check::Problem::error(&["data-dir", "name", "network"], text));
+    match owner_of(&Directory::new(dir)) {
+        Ok(None) => (Data::None, None),
+        Ok(Some(owner)) => {
+            let (name, network) = (owner.name.as_str(), owner.network.as_str());
+            let is_other = name != config.name.as_str() || network != config.network;
+            let trouble = is_other.then(|| {
+                format!(
+                    "{}: the data is of node {name} in network {network:?}, not of {} in {:?}",
+                    dir.display(),
+                    config.name,
+                    config.network
+                )
+            });
+            (Data::Some, trouble.and_then(error))
+        }
+        Err(why) => (Data::Unknown, error(format!("{}: {why}", dir.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<(Option<usize>, Option<String>)> {
+        let findings = check_text(text).into_iter();
+        let errors = findings.filter(|finding| !finding.is_warning);
+        errors.map(|finding| (finding.line, finding.key)).collect()
+    }
+
+    fn at(line: usize, key: &str) -> (Option<usize>, Option<String>) {
+        (Some(line), Some(key.to_owned()))
+    }
+
+    const PORTS: &str = "client = \"127.0.0.1:0\"\ngossip = \"127.0.0.1:0\"\n";
+
+    #[test]
+    fn what_is_well_is_not_complained_of() {
+        assert_eq!(found(&format!("{PORTS}name = \"n1\"\nfound = true\n")), []);
+    }
+
+    #[test]
+    fn every_error_is_told_with_its_line_and_key() {
+        let text = format!(
+            "{PORTS}name = \"n 1\"\nfound = true\nkeep-snapshots = 3\nnmae = \"x\"\nthreads = \"two\"\n\
+             ready-wait = \"2h\"\nlog = \"loud\"\n"
+        );
+        let expected = [
+            at(3, "name"),
+            at(5, "keep-snapshots"),
+            at(6, "nmae"),
+            at(7, "threads"),
+            at(8, "ready-wait"),
+            at(9, "log"),
+        ];
+        assert_eq!(found(&text), expected);
+    }
+
+    #[test]
+    fn a_line_that_is_no_toml_hides_no_other() {
+        let text = format!("{PORTS}found = true\nname = \nmax-connections = 0\n");
+        assert_eq!(found(&text), [(Some(4), None), at(5, "max-connections")]);
+    }
+
+    #[test]
+    fn nothing_follows_from_a_key_that_was_left_out() {
+        // Without its key, the port would be unprotected.
+        let text = "found = true\nname = \"n1\"\nkey = \"/nowhere/key\"\ngossip = \"0.0.0.0:0\"\n";
+        assert_eq!(found(text), [at(3, "key")]);
+    }
+
+    #[test]
+    fn a_node_that_would_have_nothing_to_start_with_is_told_of() {
+        assert_eq!(found(&format!("{PORTS}name = \"n1\"\n")), [(None, None)]);
+    }
+}

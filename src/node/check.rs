@@ -1,0 +1,227 @@
+//! What would keep a node from starting with its settings, as far as that can be seen without starting it. Nothing is
+//! made, written or disturbed: ports are tried under other numbers.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use rustix::fs::Access;
+
+use super::clients::certificates;
+use super::config::{CLIENT_PORT, Config, GOSSIP_PORT, HTTP_PORT, Start};
+use super::error::NodeError;
+use super::lifecycle::bind::{bind_client, bind_gossip, bind_http};
+use super::membership::address::{Advertised, HostPort, parse_setting};
+use super::membership::peer_file;
+use crate::membership::NetworkName;
+use crate::rt;
+
+/// Something that is wrong with a node's settings, or may be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Problem {
+    /// The settings that it comes of, as configuration files name them; the first that is set is the one to change.
+    pub(crate) keys: &'static [&'static str],
+    /// What is wrong, and what to do.
+    pub(crate) text: String,
+    /// It does not keep the node from starting.
+    pub(crate) is_warning: bool,
+}
+
+impl Problem {
+    /// One that keeps the node from starting.
+    pub(crate) fn error(keys: &'static [&'static str], text: String) -> Self {
+        Self { keys, text, is_warning: false }
+    }
+
+    fn warning(keys: &'static [&'static str], text: String) -> Self {
+        Self { keys, text, is_warning: true }
+    }
+}
+
+/// What the data directory has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Data {
+    /// Nothing, or there is none.
+    None,
+    /// A node's data.
+    Some,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// Looks at everything that the settings refer to.
+pub(crate) async fn check(config: &Config, data: Data) -> Vec<Problem> {
+    let mut found = Vec::new();
+    check_network(config, &mut found);
+    check_ports(config, &mut found).await;
+    check_peers(config, data, &mut found).await;
+    check_files(config, &mut found);
+    if let Some(tls) = &config.tls
+        && let Err(why) = certificates::check(tls)
+    {
+        let keys: &[&str] = match &tls.own {
+            Some(_) => &["cert", "cert-key", "client-ca"],
+            None => &["client-ca", "key"],
+        };
+        found.push(Problem::error(keys, NodeError::Certificate(why).to_string()));
+    }
+    found
+}
+
+fn check_network(config: &Config, found: &mut Vec<Problem>) {
+    let problem = match NetworkName::new(&config.network) {
+        Err(_) => NodeError::Network(config.network.clone()),
+        Ok(network) => {
+            let file = config.key.as_ref().map(|key| key.file.ring.network());
+            let Some(file) = file.filter(|file| **file != network) else { return };
+            let file = file.as_str().to_owned();
+            NodeError::KeyNetwork { file, network: config.network.clone() }
+        }
+    };
+    found.push(Problem::error(&["network", "key"], problem.to_string()));
+}
+
+/// The address with port 0, so that whoever has the port now is not disturbed.
+fn any_port(what: &'static str, text: &str, port: u16) -> Result<(String, u16), NodeError> {
+    let HostPort { host, port } = parse_setting(what, text, port)?;
+    Ok((HostPort { host, port: 0 }.to_string(), port))
+}
+
+async fn check_ports(config: &Config, found: &mut Vec<Problem>) {
+    let gossip = async {
+        let (text, port) = any_port("gossip", &config.gossip, GOSSIP_PORT)?;
+        let bound = bind_gossip(&text, GOSSIP_PORT).await?.addr;
+        Ok::<_, NodeError>(SocketAddr::new(bound.ip(), port))
+    };
+    match gossip.await {
+        Ok(addr) => {
+            check_protection(config, "gossip", addr, &["gossip", "key", "insecure"], found);
+            if let Err(error) = Advertised::decide(config.advertise.as_deref(), addr).await {
+                found.push(Problem::error(&["advertise", "gossip"], error.to_string()));
+            }
+        }
+        Err(error) => found.push(Problem::error(&["gossip"], error.to_string())),
+    }
+    let client = async {
+        let (text, port) = any_port("client", &config.client, CLIENT_PORT)?;
+        let (_, bound) = bind_client(&text, CLIENT_PORT).await?;
+        Ok::<_, NodeError>(SocketAddr::new(bound.ip(), port))
+    };
+    match client.await {
+        Ok(addr) => {
+            check_protection(config, "client", addr, &["client", "key", "insecure"], found);
+        }
+        Err(error) => found.push(Problem::error(&["client"], error.to_string())),
+    }
+    let Some(http) = &config.http else { return };
+    let http = async {
+        let (text, port) = any_port("http", &http.address, HTTP_PORT)?;
+        let (_, bound) = bind_http(&text, HTTP_PORT).await?;
+        let addr = SocketAddr::new(bound.ip(), port);
+        super::monitoring::health::check_protection(config, addr)
+    };
+    if let Err(error) = http.await {
+        found.push(Problem::error(&["http", "key", "insecure"], error.to_string()));
+    }
+}
+
+fn check_protection(
+    config: &Config,
+    what: &'static str,
+    addr: SocketAddr,
+    keys: &'static [&'static str],
+    found: &mut Vec<Problem>,
+) {
+    if let Err(error) = super::check_port_protection(config, what, addr) {
+        found.push(Problem::error(keys, error.to_string()));
+    }
+}
+
+async fn check_peers(config: &Config, data: Data, found: &mut Vec<Problem>) {
+    let is_readable = config.peer_file.is_some() || data != Data::Unknown;
+    let path = super::peer_file_of(config).filter(|_| is_readable);
+    let stored = path.map_or_else(|| Ok(Vec::new()), |path| peer_file::load(&path));
+    let stored = stored.unwrap_or_else(|error| {
+        found.push(Problem::error(&["peer-file", "data-dir"], error.to_string()));
+        Vec::new()
+    });
+    let knows_nobody = config.peers.is_empty() && stored.is_empty();
+    if knows_nobody
+        && data == Data::None
+        && matches!(config.start, Start::ByWhatThereIs { found: false, .. })
+    {
+        let keys = &["found", "peers", "peer-file", "data-dir"];
+        let text = NodeError::NothingToStartWith.to_string();
+        found.push(Problem::error(keys, text));
+    }
+    for peer in &config.peers {
+        let Ok(address) = parse_setting("peer", peer, GOSSIP_PORT) else { continue };
+        if let Err(why) = rt::resolve(&address).await {
+            let text = format!("{peer} cannot be found now ({why}); the node keeps trying");
+            found.push(Problem::warning(&["peers"], text));
+        }
+    }
+}
+
+fn check_files(config: &Config, found: &mut Vec<Problem>) {
+    if let Some(data) = &config.data
+        && let Err(why) = check_folder(&data.dir)
+    {
+        found.push(Problem::error(&["data-dir"], format!("{}: {why}", data.dir.display())));
+    }
+    if let Some(scheduled) = &config.scheduled
+        && let Err(why) = check_folder(&scheduled.dir)
+    {
+        let text = format!("{}: {why}", scheduled.dir.display());
+        found.push(Problem::error(&["snapshot-dir"], text));
+    }
+    if let Some(path) = &config.client_files {
+        let is_data = config.data.as_ref().is_some_and(|data| {
+            super::is_same_directory(path, &data.dir).is_ok_and(|is_same| is_same)
+        });
+        let fault = match is_data {
+            true => Some(String::from("it is the data directory; choose another one")),
+            false if !path.is_dir() => Some(String::from("there is no such directory; make it")),
+            false => check_folder(path).err(),
+        };
+        if let Some(why) = fault {
+            found.push(Problem::error(&["client-files"], format!("{}: {why}", path.display())));
+        }
+    }
+    if let Some(path) = &config.audit {
+        let fault = match fs::metadata(path) {
+            Ok(meta) if !meta.is_file() => Err(String::from("it is no file")),
+            Ok(_) => may_write(path),
+            Err(_) => check_folder(path.parent().unwrap_or(Path::new("."))),
+        };
+        if let Err(why) = fault {
+            found.push(Problem::error(&["audit"], format!("{}: {why}", path.display())));
+        }
+    }
+    if let Start::ByWhatThereIs { load: Some(path), .. } = &config.start
+        && let Err(why) = File::open(path)
+    {
+        found.push(Problem::error(&["load"], format!("{}: {why}", path.display())));
+    }
+}
+
+/// Whether files can be made in a folder, which is made if it is not there.
+fn check_folder(path: &Path) -> Result<(), String> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    match fs::metadata(path) {
+        Ok(meta) if !meta.is_dir() => Err(String::from("it is no directory")),
+        Ok(_) => may_write(path),
+        Err(_) => {
+            let above = path.ancestors().skip(1).find(|above| above.exists());
+            let above = above.filter(|above| !above.as_os_str().is_empty());
+            let above = above.unwrap_or(Path::new("."));
+            may_write(above)
+                .map_err(|why| format!("it cannot be made in {}: {why}", above.display()))
+        }
+    }
+}
+
+fn may_write(path: &Path) -> Result<(), String> {
+    rustix::fs::access(path, Access::WRITE_OK)
+        .map_err(|why| format!("this user may not write there ({why})"))
+}

@@ -1,0 +1,196 @@
+//! Scheduled snapshots (`--snapshot-schedule`): copies of all data in a directory of the operator's, one at a time, each
+//! verified after it was written.
+//!
+//! What was made last is read from the directory, so a restart neither repeats nor forgets one. One that was missed
+//! while the node was down is made when it serves clients again.
+
+mod folder;
+mod schedule;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use self::folder::{Folder, Made};
+pub use self::schedule::Schedule;
+use super::error::NodeError;
+use super::link::Links;
+use super::{is_same_directory, millis};
+use crate::engine::Engine;
+use crate::rt;
+use crate::server::ScheduledStatus;
+use crate::storage::FileHeader;
+
+/// The time between two looks at the clock.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// After a failure, the next attempt is made after this time, or after that of the schedule if that is shorter.
+const RETRY: Duration = Duration::from_secs(600);
+/// One that has been due for so long is overdue.
+const OVERDUE_MS: u64 = 600_000;
+
+/// When and where snapshots are made, and which are kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScheduledConfig {
+    /// When.
+    pub schedule: Schedule,
+    /// The directory; it is made if it is not there.
+    pub dir: PathBuf,
+    /// So many of the newest are kept, at least 1,
+    pub keep: usize,
+    /// and those that are younger than this.
+    pub keep_for: Duration,
+}
+
+/// The scheduled snapshots of a running node.
+pub(super) struct Scheduled {
+    config: ScheduledConfig,
+    folder: Folder,
+    network: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    last: Option<Made>,
+    failure: Option<String>,
+    /// When the next one is due, milliseconds since 1970.
+    due_ms: u64,
+    /// Before that no attempt is made, because the last one has failed.
+    retry_ms: u64,
+    is_told_overdue: bool,
+}
+
+impl Scheduled {
+    /// Opens the directory, and sees what is there.
+    ///
+    /// # Errors
+    /// [`NodeError::SnapshotDir`].
+    pub(super) fn open(
+        config: &super::config::Config,
+        scheduled: &ScheduledConfig,
+    ) -> Result<Arc<Self>, NodeError> {
+        let path = &scheduled.dir;
+        let failed = |source| NodeError::SnapshotDir { path: path.clone(), source };
+        let folder = Folder::open(path, config.name.as_str()).map_err(failed)?;
+        let others = config.data.iter().map(|data| &data.dir).chain(&config.client_files);
+        for other in others {
+            if is_same_directory(path, other).map_err(failed)? {
+                let why = "it is used for other files; choose another one";
+                return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, why)));
+            }
+        }
+        let last = folder.list().map_err(failed)?.pop();
+        let now = rt::wall_clock_ms();
+        // A clock that was set back must not keep the next one away.
+        let due_ms =
+            last.as_ref().map_or(now, |made| scheduled.schedule.due_ms(made.time_ms.min(now)));
+        let state = Mutex::new(State { last, due_ms, ..State::default() });
+        let network = config.network.clone();
+        Ok(Arc::new(Self { config: scheduled.clone(), folder, network, state }))
+    }
+
+    /// How they are, for operators.
+    pub(super) fn status(&self) -> ScheduledStatus {
+        let now = rt::wall_clock_ms();
+        let state = self.state.lock();
+        let overdue = now.saturating_sub(state.due_ms);
+        ScheduledStatus {
+            schedule: self.config.schedule.to_string(),
+            directory: self.config.dir.display().to_string(),
+            file: state.last.as_ref().map(|made| made.file.clone()),
+            time_ms: state.last.as_ref().map(|made| made.time_ms),
+            bytes: state.last.as_ref().map(|made| made.bytes),
+            entries: state.last.as_ref().and_then(|made| made.entries),
+            due_ms: state.due_ms,
+            failure: state.failure.clone(),
+            overdue_ms: Some(overdue).filter(|overdue| *overdue >= OVERDUE_MS),
+        }
+    }
+
+    fn is_due(&self, now: u64) -> bool {
+        let state = self.state.lock();
+        now >= state.due_ms && now >= state.retry_ms
+    }
+
+    /// Makes one; takes as long as that takes.
+    fn make(&self, links: &Links) {
+        let now = rt::wall_clock_ms();
+        let image = links.hub.read(Engine::image);
+        let header = FileHeader {
+            number: 0,
+            network: self.network.clone(),
+            id: image.id().clone(),
+            store: 0,
+            // Names of files have seconds.
+            time_ms: now - now % 1_000,
+        };
+        let made = self.folder.write(&header, &image);
+        drop(image);
+        let ScheduledConfig { schedule, keep, keep_for, .. } = &self.config;
+        let pruned = made.is_ok().then(|| self.folder.prune(now, *keep, *keep_for));
+        let mut state = self.state.lock();
+        match made {
+            Ok(made) => {
+                let Made { file, bytes, entries, .. } = &made;
+                tracing::info!(file, bytes, entries, "a scheduled snapshot was made and verified");
+                state.due_ms = schedule.due_ms(now);
+                (state.last, state.failure, state.is_told_overdue) = (Some(made), None, false);
+            }
+            Err(why) => {
+                let pause = RETRY.min(schedule.length());
+                tracing::warn!("the scheduled snapshot could not be made: {why}");
+                state.retry_ms = now.saturating_add(millis(pause));
+                state.failure = Some(why);
+            }
+        }
+        match pruned {
+            Some(Ok(removed)) if !removed.is_empty() => {
+                tracing::info!(removed = removed.join(" "), "old scheduled snapshots were removed");
+            }
+            Some(Err(error)) => {
+                tracing::warn!("old scheduled snapshots could not be removed: {error}");
+            }
+            Some(Ok(_)) | None => {}
+        }
+    }
+
+    /// Writes it to the log once, when one is overdue.
+    fn look_overdue(&self) {
+        let status = self.status();
+        if let Some(text) = status.overdue_text() {
+            let mut state = self.state.lock();
+            if !std::mem::replace(&mut state.is_told_overdue, true) {
+                tracing::warn!("{text}");
+            }
+        }
+    }
+}
+
+/// Makes snapshots when they are due, one after the other, until the node ends.
+pub(super) async fn keep_schedule(scheduled: Arc<Scheduled>, links: Arc<Links>) {
+    while links.stop.or(rt::sleep(LOOK_INTERVAL)).await.is_some() {
+        scheduled.look_overdue();
+        // A node that has not caught up has nothing to save.
+        if !scheduled.is_due(rt::wall_clock_ms()) || !links.hub.read(Engine::is_ready) {
+            continue;
+        }
+        let (done, end) = async_channel::bounded::<()>(1);
+        let (work, of) = (Arc::clone(&scheduled), Arc::clone(&links));
+        let began = rt::spawn_background_thread("scheduled snapshot", move || {
+            work.make(&of);
+            drop(done);
+        });
+        if let Err(error) = began {
+            let mut state = scheduled.state.lock();
+            state.failure = Some(format!("the system has no thread for it: {error}"));
+            state.retry_ms = rt::wall_clock_ms().saturating_add(millis(RETRY));
+            continue;
+        }
+        // It is closed when the thread ends.
+        if links.stop.or(end.recv()).await.is_none() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! `start`: what a node does by what it has and what its configuration says. Above all, when it founds no network.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+use crate::cli::command::run;
+use crate::processes::{NodeProcess, wait_until};
+
+use super::{Service, write};
+
+/// A port where nobody listens.
+pub(super) fn free_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A configuration file; `more` are further lines.
+pub(super) fn file(
+    folder: &Path,
+    name: &str,
+    client: SocketAddr,
+    gossip: SocketAddr,
+    more: &str,
+) -> String {
+    let data = folder.join(name);
+    let text = format!(
+        "name = {name:?}\nnetwork = \"service\"\nclient = \"{client}\"\ngossip = \"{gossip}\"\n\
+         data-dir = {data:?}\npeer-wait = \"1s\"\nready-wait = \"0s\"\n{more}\n"
+    );
+    write(&folder.join(format!("{name}.toml")), &text)
+}
+
+fn start(file: &str) -> Service {
+    Service::start(&["start", "--config", file], &[])
+}
+
+fn at(client: SocketAddr, arguments: &[&str]) -> i32 {
+    run(&[arguments, &["--connect", &client.to_string(), "--timeout", "2s"]].concat(), &[], b"")
+        .code
+}
+
+fn serves(client: SocketAddr) {
+    wait_until("it serves", || (at(client, &["status"]) == 0).then_some(()));
+}
+
+#[test]
+fn a_node_that_knows_nobody_and_has_nothing_founds_only_where_it_is_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let [client, gossip] = [free_port(), free_port()];
+    let plain = file(folder.path(), "n1", client, gossip, "");
+    let mut refused = start(&plain);
+    assert_eq!(refused.ended(), Some(2), "{}", refused.log());
+    assert!(refused.log().contains("found = true"), "{}", refused.log());
+
+    let founding = file(folder.path(), "n1", client, gossip, "found = true");
+    let mut node = start(&founding);
+    serves(client);
+    assert_eq!(at(client, &["set", "a", "1"]), 0);
+    node.end();
+
+    // From now on its data says what it is, with the setting and without.
+    for file in [&founding, &file(folder.path(), "n1", client, gossip, "")] {
+        let mut node = start(file);
+        serves(client);
+        assert_eq!(at(client, &["get", "a"]), 0);
+        node.end();
+    }
+}
+
+#[test]
+fn a_node_without_data_never_founds_while_its_peers_are_out_of_reach() {
+    let folder = tempfile::tempdir().unwrap();
+    let [client, gossip, there, there_client] =
+        [free_port(), free_port(), free_port(), free_port()];
+    let peers = format!("found = true\npeers = [\"{there}\"]");
+    let config = file(folder.path(), "n1", client, gossip, &peers);
+    // Also not at the second and third start, with what the first ones left behind.
+    for _ in 0..3 {
+        let mut node = start(&config);
+        node.wait_for("no peer has answered yet");
+        assert_ne!(at(client, &["status"]), 0);
+        assert!(!node.log().contains("continues alone"), "{}", node.log());
+        node.signal("KILL");
+        node.ended();
+    }
+    let mut node = start(&config);
+    // The network was there all the time.
+    let there = there.to_string();
+    let there_client = there_client.to_string();
+    let other = ["run", "--peer-wait", "0s", "--client", &there_client, "--gossip", &there];
+    let other = NodeProcess::start_in("service", "n2", &other);
+    assert_eq!(at(other.client, &["set", "a", "1"]), 0);
+    serves(client);
+    assert_eq!(at(client, &["get", "a"]), 0);
+    node.end();
+}
+
+#[test]
+fn nodes_with_one_list_of_peers_found_one_network_when_they_are_started_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = [(); 3].map(|()| [free_port(), free_port()]);
+    let peers = nodes.map(|[_, gossip]| format!("{:?}", gossip.to_string())).join(", ");
+    let mut services: Vec<Service> = (1..)
+        .zip(nodes)
+        .map(|(number, [client, gossip])| {
+            let more = format!("found = {}\npeers = [{peers}]", number == 2);
+            start(&file(folder.path(), &format!("n{number}"), client, gossip, &more))
+        })
+        .collect();
+    for [client, _] in nodes {
+        let arguments = ["wait", "--members", "3"];
+        let done = || (at(client, &arguments) == 0).then_some(());
+        wait_until("all three are one network", done);
+    }
+    assert_eq!(at(nodes[0][0], &["set", "a", "1", "--copies", "2"]), 0);
+    services.iter_mut().for_each(Service::end);
+    // All of them again, from their data.
+    let mut services: Vec<Service> = (1..=3)
+        .map(|number| start(&folder.path().join(format!("n{number}.toml")).display().to_string()))
+        .collect();
+    for [client, _] in nodes {
+        serves(client);
+        assert_eq!(at(client, &["get", "a"]), 0);
+    }
+    services.iter_mut().for_each(Service::end);
+}
+
+#[test]
+fn init_and_load_are_for_the_founder() {
+    for option in [["--init", "1"], ["--load", "nothing.bin"]] {
+        let arguments = ["start", "--peer", "127.0.0.1:1", option[0], option[1]];
+        let done = run(&arguments, &[], b"");
+        assert_eq!(done.code, 2, "{}", done.stderr);
+        assert!(done.stderr.contains("found = true"), "{}", done.stderr);
+    }
+}
