@@ -138,8 +138,20 @@ tests/python/setup-venv.sh "$target/python-venv"
 step "the Python client: build the node"
 cargo build --locked --bin distkv-node
 
-# In a copy of this system (an overlay in a namespace of its own), so that nothing is installed here.
-if [ "$(id -u)" -eq 0 ] && command -v dpkg-deb >/dev/null 2>&1 && command -v systemd-analyze >/dev/null 2>&1; then
+# Whether a copy of this system can be made: an overlay in a namespace of its own, so that nothing is installed here.
+can_copy_system() {
+    local place done=0
+    [ "$(id -u)" -eq 0 ] || return 1
+    place=$(mktemp -d)
+    unshare --mount --net bash -c '
+        mount -t tmpfs tmpfs "$1" && mkdir "$1/upper" "$1/work" "$1/root" &&
+            mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+    ' bash "$place" || done=1
+    rmdir "$place"
+    return "$done"
+}
+
+if command -v dpkg-deb >/dev/null 2>&1 && command -v systemd-analyze >/dev/null 2>&1 && can_copy_system; then
     step "the Debian package"
     cargo build --locked --example man_pages
     timeout 600 packaging/test-deb.sh "$target/debug/distkv-node" "$target/debug/examples/man_pages"
