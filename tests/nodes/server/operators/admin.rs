@@ -46,6 +46,7 @@ fn the_status_tells_what_the_node_holds() {
         "silent",
         "client_log",
         "storage",
+        "scheduled",
         "logins",
         "seq",
     ];
