@@ -360,6 +360,18 @@ pub fn field(message: &Value, key: &str) -> Option<Value> {
     map.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, v)| v.clone())
 }
 
+/// Looks again until something holds; false when it never does.
+pub fn within_patience(mut look: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while !look() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}
+
 /// Looks again until something holds; fails the test with `what` when it never does.
 pub fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;

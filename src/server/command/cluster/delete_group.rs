@@ -57,11 +57,10 @@ impl Roles {
         Some(at as u64 + 1)
     }
 
+    /// Each node has one row, and whether it is up has no part in this: a node with a data directory that has
+    /// gone is waited for.
     pub(super) fn is_delete_member(&self, member: &MemberInfo) -> bool {
-        let is_gone = matches!(member.state, MemberState::Down | MemberState::Left);
-        // An earlier life of a present node is not the member any more.
-        let is_now = |listed: &&Member| !is_gone || self.away_ms_of(&listed.name).is_some();
-        self.listed().iter().filter(is_now).any(|listed| Self::is_it(listed, member))
+        self.listed().iter().any(|listed| Self::is_it(listed, member))
     }
 
     /// For how long a member of the Delete group has been missed.
@@ -299,6 +298,21 @@ mod tests {
         assert_eq!(told, expected);
         assert_eq!((members[3].since_ms, members[3].incarnation), (1_500, Incarnation(9)));
         assert_eq!((roles.away_ms(&members[2]), roles.away_ms(&members[3])), (None, Some(1_500)));
+    }
+
+    #[test]
+    fn a_member_with_data_that_has_just_gone_is_a_member_all_the_same() {
+        let listed = vec![member("n1", 5, true), member("n3", 9, true), member("n4", 4, false)];
+        // Nobody has noted yet that they are away.
+        let roles = roles(view(listed, Vec::new()));
+        let gone =
+            |of, incarnation| MemberInfo { state: MemberState::Down, ..info(of, incarnation) };
+        assert!(roles.is_delete_member(&gone("n3", 7)) && roles.is_delete_member(&gone("n4", 4)));
+        assert!(
+            !roles.is_delete_member(&gone("n4", 3)),
+            "without data, another life is another member"
+        );
+        assert!(!roles.is_delete_member(&gone("n5", 4)));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use crate::cli::command::{Done, program, run};
-use crate::processes::{NodeProcess, wait_until};
+use crate::processes::{NodeProcess, wait_until, within_patience};
 
 fn at(client: SocketAddr, arguments: &[&str]) -> Done {
     run(&[arguments, &["--connect", &client.to_string()]].concat(), &[], b"")
@@ -152,9 +152,11 @@ fn a_node_that_is_killed_while_it_leaves_for_good_blocks_nobody_and_can_be_start
     n3.kill();
     leave.wait().unwrap();
     ok(&n1, &["delete", "a", "--copies", "1"]);
-    wait_until("what is deleted is purged", || {
-        ([&n1, &n2].iter().all(|node| tombstones(node) == 0)).then_some(())
-    });
+    let both = [&n1, &n2];
+    if !within_patience(|| both.iter().all(|node| tombstones(node) == 0)) {
+        let told = both.map(|node| (at(node.client, &["members"]).stdout, node.log()));
+        panic!("what is deleted is never purged: {told:#?}");
+    }
     let again = durable("n3", &n1.network, Some(&n1), &dirs[2]);
     wait_for_group(&n1, &["n1", "n2", "n3"]);
     for node in [&n1, &n2, &again] {

@@ -111,7 +111,8 @@ fn malformed_forms_say_what_must_follow() {
         ),
         (
             r#"{"$int":"0x"}"#,
-            "\"$int\" must have \"0x\" and the hexadecimal digits of a positive integer behind it",
+            "\"$int\" must have \"0x\" and the hexadecimal digits of a positive integer, or the \
+             decimal digits of one of 64 bits behind it",
         ),
         (
             r#"{"$ext":[128,""]}"#,
@@ -122,7 +123,7 @@ fn malformed_forms_say_what_must_follow() {
     ] {
         assert_eq!(error(text), message);
     }
-    for text in [r#"{"$int":5}"#, r#"{"$int":"12"}"#, r#"{"$int":"0xg"}"#, r#"{"$int":"0x+5"}"#] {
+    for text in [r#"{"$int":5}"#, r#"{"$int":"1.5"}"#, r#"{"$int":"0xg"}"#, r#"{"$int":"0x+5"}"#] {
         assert!(error(text).contains("hexadecimal"), "{text}");
     }
     for text in
