@@ -228,6 +228,8 @@ impl Oracle {
     /// the way.
     fn check_undone(&mut self, top: EventNo, events: &[EventNo], seen: &Bits, emptied: &Bits) {
         let below = self.marked_ancestors(top, events);
+        // A value that was put on top of a re-issue again was not made on top of it.
+        let value_below = self.marked_ancestors(self.history.get(top).origin, events);
         let path = self.history.get(top).path;
         // Of what was before a deletion that it knew it is known that it was deleted.
         let mut known = Bits::default();
@@ -242,7 +244,7 @@ impl Oracle {
                 self.purges.iter().any(|purge| has(&purge))
             };
             let shared =
-                |event| below.contains(event) && !known.contains(event) && is_covered(event);
+                |event| value_below.contains(event) && !known.contains(event) && is_covered(event);
             let before = self.marked_ancestors(*deletion, events);
             // Where all that had purged it are gone with their memory, nobody is left to notice.
             if !emptied.contains(*deletion) && !before.iter().any(|event| emptied.contains(event)) {
