@@ -21,7 +21,7 @@ use crate::model::ids::Millis;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::replica::across::AcrossFailure;
 use crate::rt;
-use crate::server::connections::connection::no_thread;
+use crate::server::connections::exchange::no_thread;
 use crate::server::connections::unsynced_replies::in_flight;
 use crate::storage::{FileHeader, Progress, StorageError, read_snapshot};
 

@@ -15,30 +15,22 @@ use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use event_listener::EventListener;
 use futures::io::AsyncRead;
 use socket2::SockRef;
 
 use distkv_tls::Channel;
 use distkv_tls::channel::FEED_BYTES_MAX;
 
+use super::exchange::{Exchange, IDLE_BYTES, Requests};
 use super::input::Input;
-use super::session::{Decoded, HeavyJob, Session, Then};
 use super::socket::{LINGER, is_local, linger, prepare, write_out};
 use super::tls::{self, NoSession, TlsSettings};
 use crate::engine::Engine;
-use crate::model::ids::Millis;
-use crate::model::invariant::OrBroken;
 use crate::protocol::client::reply::{write_error, write_greeting};
-use crate::protocol::client::{ClientError, ErrorCode, decode};
+use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt::{self, TcpStream};
 use crate::server::Shared;
-use crate::server::access::{Identity, methods};
-use crate::server::counts::Meter;
-use crate::server::stream::Produced;
-
-/// Bytes of output kept while nothing goes out.
-const IDLE_BYTES: usize = 4 << 10;
+use crate::server::access::methods;
 
 /// Serves one client until it goes, or has to.
 pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
@@ -57,29 +49,15 @@ pub(in crate::server) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
             }
         }
     }
-    let mut session = Session::new(is_local, shared.hub.client_memory(), rt::now());
-    session.identity = shared.first_identity();
-    let mut connection = Connection {
-        input: Input::new(shared.config.message_limit()),
-        out: Vec::new(),
-        last_word: Vec::new(),
-        stopping: shared.stopping.listen(),
-        closing: session.account.closing.listen(),
-        session,
-        wakes: Wakes::default(),
-        meter: Meter::default(),
-        tls,
-        may_begin_tls,
-        socket,
-        shared,
-    };
+    let exchange = Exchange::new(shared, is_local);
+    let mut connection = Connection { exchange, tls, may_begin_tls, socket };
     connection.note_certificate();
     connection.take_plaintext();
     // Whatever the reason is: the client will notice, and nobody else needs to.
     let result = connection.run().await;
     tracing::debug!(?result, "client connection ended");
     connection.say_alert();
-    connection.close();
+    connection.exchange.abandon();
 }
 
 /// Ends a connection that got no TLS session. A client that does not speak TLS is told so.
@@ -103,33 +81,11 @@ pub(in crate::server) async fn refuse(socket: TcpStream, error: &ClientError, sh
 
 struct Connection {
     socket: TcpStream,
-    shared: Arc<Shared>,
-    input: Input,
-    out: Vec<u8>,
-    /// What goes out although clients are shut out.
-    last_word: Vec<u8>,
-    session: Session,
-    /// Fires when the server stops.
-    stopping: EventListener,
-    /// Fires when the connection is closed for the memory of all.
-    closing: EventListener,
-    wakes: Wakes,
-    meter: Meter,
+    exchange: Exchange,
     /// The TLS session, if there is one: then nothing goes to or from the socket but through it.
     tls: Option<Box<Channel>>,
     /// The client was greeted in plain text and may begin TLS with its first byte.
     may_begin_tls: Option<TlsSettings>,
-}
-
-/// What a connection waits for besides its socket. Listeners are kept from one round to the next,
-/// because most rounds are about the socket.
-#[derive(Default)]
-struct Wakes {
-    inbox: Option<EventListener>,
-    acknowledged: Option<EventListener>,
-    ready: Option<EventListener>,
-    /// The policies of a client that is a user: it may be removed, or lose the right to a stream.
-    policies: Option<EventListener>,
 }
 
 /// Why the loop continues.
@@ -145,93 +101,95 @@ enum Woken {
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
         let address = self.socket.peer_addr()?;
-        if let Err(error) = self.session.enter(&self.shared, address, rt::now()) {
-            self.shared.refused.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.exchange.enter(address) {
+            self.exchange.shared.refused.fetch_add(1, Ordering::Relaxed);
             return self.end_after(Vec::new(), &error).await;
         }
         self.greet();
         self.flush().await?;
         loop {
-            if self.shared.is_abandoned() {
+            if self.exchange.shared.is_abandoned() {
                 return Ok(());
             }
-            self.listen_for_policies();
-            if self.is_shut_out() {
+            self.exchange.listen_for_policies();
+            if self.exchange.is_shut_out() {
                 return self.end_shut_out().await;
             }
-            if let Some(error) = self.session.guest.overstays(rt::now(), self.input.total()) {
+            if let Some(error) = self.exchange.overstays() {
                 return self.end_after(Vec::new(), &error).await;
             }
-            if !self.input.is_empty()
+            if !self.exchange.input.is_empty()
                 && let Some(settings) = self.may_begin_tls.take()
-                && self.input.first() == Some(tls::HELLO)
+                && self.exchange.input.first() == Some(tls::HELLO)
             {
                 self.begin_tls(&settings).await?;
             }
-            let woken_before = self.shared.hub.woke_few_links();
-            let mut busy = match self.take_requests() {
+            let woken_before = self.exchange.shared.hub.woke_few_links();
+            let began = self.exchange.meter.is_timed().then(rt::now_us);
+            let mut busy = match self.exchange.take_requests(began) {
                 Requests::Done => false,
                 Requests::More => true,
                 Requests::Heavy(job) => {
-                    self.run_heavy(job).await?;
+                    self.flush().await?;
+                    self.exchange.run_heavy(job).await;
                     true
                 }
                 Requests::NeedsRoom => {
                     self.flush().await?;
-                    self.shared.room().await;
+                    self.exchange.shared.room().await;
                     true
                 }
                 Requests::NeedsReady => false,
                 Requests::Close => {
                     // The output's end says why.
-                    self.until_safe().await;
-                    if self.is_shut_out() {
+                    self.exchange.until_safe().await;
+                    if self.exchange.is_shut_out() {
                         return self.end_shut_out().await;
                     }
-                    let last = std::mem::take(&mut self.out);
+                    let last = std::mem::take(&mut self.exchange.out);
                     let last = self.seal(last);
                     linger(&self.socket, &last, LINGER).await;
                     return Ok(());
                 }
             };
-            if self.session.makes_changes() {
-                self.shared.room().await;
+            if self.exchange.session.makes_changes() {
+                self.exchange.shared.room().await;
             }
-            if self.shared.hub.woke_few_links() != woken_before {
+            if self.exchange.shared.hub.woke_few_links() != woken_before {
                 // Other nodes have the change before the client has the answer, and with it those of
                 // the connections that are next.
                 rt::yield_now().await;
             }
-            busy |= self.produce();
+            busy |= self.exchange.produce();
             self.flush().await?;
-            if self.shared.is_stopping() {
-                self.refuse_waiting();
+            if self.exchange.shared.is_stopping() {
+                self.exchange.refuse_waiting();
                 return self.end().await;
             }
-            if self.session.account.is_closing() {
-                if self.is_shut_out() {
+            if self.exchange.session.account.is_closing() {
+                if self.exchange.is_shut_out() {
                     return self.end_shut_out().await;
                 }
                 return self.end_for_memory().await;
             }
-            if self.input.at_end && self.session.patience.is_waiting() {
+            if self.exchange.input.at_end && self.exchange.session.patience.is_waiting() {
                 // Perhaps the client is gone: no node is waited for.
-                self.session.patience.give_up();
+                self.exchange.session.patience.give_up();
                 continue;
             }
-            if self.input.at_end && !busy && self.finish_after_end().await? {
+            if self.exchange.input.at_end && !busy && self.finish_after_end().await? {
                 return Ok(());
             }
             if !busy {
                 // Other tasks get their turn before the socket is asked once more: that gives the
                 // next request time to arrive.
                 rt::yield_now().await;
-                if !self.listen_for_ready() {
+                if !self.exchange.listen_for_ready() {
                     self.wait().await?;
                 }
                 continue;
             }
-            if self.input.wants_more() {
+            if self.exchange.input.wants_more() {
                 self.try_read()?;
             }
             // There is more to do here, but others have their turn first.
@@ -241,8 +199,8 @@ impl Connection {
 
     /// The client speaks TLS, although it was greeted in plain text: it is greeted again.
     async fn begin_tls(&mut self, settings: &TlsSettings) -> io::Result<()> {
-        let said = self.input.take_all();
-        let channel = tls::begin(&self.socket, &self.shared, settings, &said).await;
+        let said = self.exchange.input.take_all();
+        let channel = tls::begin(&self.socket, &self.exchange.shared, settings, &said).await;
         self.tls = Some(Box::new(channel.map_err(io::Error::other)?));
         self.note_certificate();
         self.greet();
@@ -253,11 +211,11 @@ impl Connection {
 
     /// Whether it is TLS, and whom the client's certificate names: as that user it is logged in.
     fn note_certificate(&mut self) {
-        self.session.guest.note_tls(self.tls.is_some());
+        self.exchange.session.guest.note_tls(self.tls.is_some());
         match self.tls.as_ref().map(|channel| channel.user()) {
             Some(Ok(Some(user))) => {
                 tracing::debug!(user, "a client has a certificate");
-                self.session.certify(user);
+                self.exchange.session.certify(user);
             }
             Some(Err(error)) => tracing::debug!(%error, "a client's certificate names no user"),
             Some(Ok(None)) | None => {}
@@ -272,173 +230,37 @@ impl Connection {
     }
 
     fn greet(&mut self) {
-        let qlen = self.shared.config.qlen;
-        let directory = self.shared.policy_data.directory(&self.shared.hub);
-        let nonce = self.session.guest.nonce;
-        let mut offer = methods::offer(&directory, self.shared.must_log_in(), nonce);
-        if self.shared.grace_ms().is_some() {
+        let qlen = self.exchange.shared.config.qlen;
+        let directory = self.exchange.shared.policy_data.directory(&self.exchange.shared.hub);
+        let nonce = self.exchange.session.guest.nonce;
+        let mut offer = methods::offer(&directory, self.exchange.shared.must_log_in(), nonce);
+        if self.exchange.shared.grace_ms().is_some() {
             offer.soon = directory.login().map(|login| login.name().into());
         }
-        let out = &mut self.out;
-        self.shared.hub.read(|engine| {
+        let out = &mut self.exchange.out;
+        self.exchange.shared.hub.read(|engine| {
             let name = engine.id().name.as_str();
             write_greeting(name, engine.tick(), engine.tock(), qlen, &offer, out);
         });
     }
 
-    /// Carries out a batch of requests, or a part of it: first those that have waited.
-    fn take_requests(&mut self) -> Requests {
-        let began = self.meter.is_timed().then(rt::now_us);
-        let cx = self.session.context(&self.shared, rt::now());
-        let due = self.session.patience.take_due(&cx);
-        if let Some(first) = due.first() {
-            let window = first.window;
-            let batch: Vec<Decoded<'_>> = due.iter().map(|due| decode(&due.message)).collect();
-            let (done, then) = self.session.run_waited(&cx, &batch, window, &mut self.out);
-            drop(batch);
-            self.session.patience.put_back(due.into_iter().skip(done));
-            // There may be more of them, or something behind them.
-            return Requests::after(then, true);
-        }
-        let Some(batch) = self.input.batch() else {
-            // Perhaps it has only found that a message must be skipped.
-            return if self.input.has_more() { Requests::More } else { Requests::Done };
-        };
-        let (done, then) = self.session.run(&cx, &batch, &mut self.out);
-        let counts = (&*self.shared.counts, &*self.session.traffic);
-        self.meter.count(&batch.messages, done, began, counts);
-        let all = done == batch.messages.len();
-        let end = match done.checked_sub(1) {
-            None => 0,
-            Some(last) => *batch.ends.get(last).or_broken("each message of a batch has its end"),
-        };
-        drop(batch);
-        self.input.consume(end, all);
-        Requests::after(then, self.input.has_more())
-    }
-
-    /// If the client is a user, makes a change of users or access lists wake this task. Listen first, then look.
-    fn listen_for_policies(&mut self) {
-        if matches!(self.session.identity, Identity::User { .. }) && self.wakes.policies.is_none() {
-            self.wakes.policies = Some(self.shared.hub.policies.changed.listen());
-        }
-    }
-
-    /// If requests wait for the node, makes its readiness wake this task. Returns whether it is
-    /// ready already.
-    fn listen_for_ready(&mut self) -> bool {
-        if !self.session.patience.is_waiting() {
-            return false;
-        }
-        // Listen first, then look.
-        self.wakes.ready.get_or_insert_with(|| self.shared.hub.became_ready.listen());
-        self.shared.hub.read(Engine::is_ready)
-    }
-
-    /// The server stops: answers the requests that wait for the node to be ready, as far as there
-    /// is room for answers; the other clients see the connection end.
-    fn refuse_waiting(&mut self) {
-        if !self.session.patience.is_waiting() {
-            return;
-        }
-        self.session.patience.give_up();
-        while self.out.len() < self.shared.output_limit()
-            && matches!(self.take_requests(), Requests::More)
-        {}
-    }
-
-    /// Gives the session's streams their turns; returns whether there is more to do at once.
-    fn produce(&mut self) -> bool {
-        if self.session.is_quiet() {
-            let policies = self.wakes.policies.take();
-            self.wakes = Wakes { policies, ..Wakes::default() };
-            return false;
-        }
-        // Listen first, then look: what happens in between is not missed.
-        if !self.session.streams.is_empty() && self.wakes.inbox.is_none() {
-            self.wakes.inbox = Some(self.session.inbox.changed.listen());
-        }
-        if !self.session.copies.is_empty() && self.wakes.acknowledged.is_none() {
-            self.wakes.acknowledged = Some(self.shared.hub.acknowledged.listen());
-        }
-        let cx = self.session.context(&self.shared, rt::now());
-        let produced = self.session.produce(&cx, &mut self.out);
-        self.drop_garbage();
-        produced == Produced::More
-    }
-
-    fn drop_garbage(&mut self) {
-        for garbage in self.session.take_garbage() {
-            // Detached: no task waits for it.
-            drop(rt::spawn_blocking(move || drop(garbage)));
-        }
-    }
-
-    /// Runs a long job elsewhere; only a few at a time.
-    async fn run_heavy(&mut self, job: HeavyJob) -> io::Result<()> {
-        self.flush().await?;
-        let shared = Arc::clone(&self.shared);
-        let HeavyJob { seq, work, is_innocuous, prelude } = job;
-        let _permit = match prelude {
-            Some(_) => shared.logins.core().await,
-            None => {
-                let _waits = shared.counts.heavy_waits();
-                shared.heavy.acquire().await
-            }
-        };
-        let _runs = prelude.is_none().then(|| shared.counts.heavy_runs());
-        let error = match rt::spawn_work("request", work) {
-            Ok(work) => match work.done().await {
-                Some(reply) => {
-                    // Perhaps it is what has shut the clients out.
-                    let is_last = is_innocuous && self.is_shut_out();
-                    let to = if is_last { &mut self.last_word } else { &mut self.out };
-                    to.extend_from_slice(&reply);
-                    return Ok(());
-                }
-                None => ClientError::new(ErrorCode::Internal, "the node failed at this request"),
-            },
-            Err(error) => no_thread(&error),
-        };
-        if prelude.is_some() {
-            // The request comes again, and finds nothing.
-            return Ok(());
-        }
-        self.shared.counts.note_error(&error);
-        write_error(&error, Some(seq), self.shared.hub.read(Engine::tock), &mut self.out);
-        Ok(())
-    }
-
-    /// Waits until everything that the output tells of may be seen: under the sync policy `every
-    /// batch` until it is on disk, both this connection's changes and whatever else it could have
-    /// read.
-    async fn until_safe(&mut self) {
-        if let Some(log) = self.shared.hub.log()
-            && log.gates()
-            && !self.out.is_empty()
-            && let Err(failure) = log.until_synced(log.appended()).await
-        {
-            let tock = self.shared.hub.read(Engine::tock);
-            self.session.unsynced.withdraw(&failure, tock, &self.shared.counts, &mut self.out);
-        }
-        self.session.unsynced.forget();
-    }
-
     /// Writes all output. A client that takes nothing for too long is given up.
     async fn flush(&mut self) -> io::Result<()> {
-        self.until_safe().await;
+        self.exchange.until_safe().await;
         self.tell_memory();
-        if self.out.is_empty() && self.tls.as_ref().is_none_or(|tls| tls.outgoing().is_empty()) {
+        if self.exchange.out.is_empty()
+            && self.tls.as_ref().is_none_or(|tls| tls.outgoing().is_empty())
+        {
             return Ok(());
         }
-        if self.is_shut_out() {
+        if self.exchange.is_shut_out() {
             // Whatever was read after that moment is in the output that is dropped here.
             self.end_shut_out().await?;
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let stall = Duration::from_millis(self.shared.config.write_stall_ms);
-        let moved = || self.session.account.note_moved(rt::now());
-        let counts = &*self.shared.counts;
+        let stall = Duration::from_millis(self.exchange.shared.config.write_stall_ms);
+        let moved = || self.exchange.session.account.note_moved(rt::now());
+        let counts = &*self.exchange.shared.counts;
         let stalled = |error: io::Error| {
             if error.kind() == io::ErrorKind::TimedOut {
                 counts.note_stalled();
@@ -448,20 +270,22 @@ impl Connection {
         let mut sent = 0;
         match &mut self.tls {
             None => {
-                let closing = &mut self.closing;
-                write_out(&self.socket, closing, stall, &self.out, moved).await.map_err(stalled)?;
-                sent = self.out.len();
+                let closing = &mut self.exchange.closing;
+                write_out(&self.socket, closing, stall, &self.exchange.out, moved)
+                    .await
+                    .map_err(stalled)?;
+                sent = self.exchange.out.len();
             }
             Some(channel) => {
                 let mut from = 0;
                 loop {
-                    let rest = self.out.get(from..).unwrap_or_default();
+                    let rest = self.exchange.out.get(from..).unwrap_or_default();
                     from += channel.write(rest).map_err(io::Error::other)?;
                     let bytes = channel.outgoing();
                     if bytes.is_empty() {
                         break;
                     }
-                    let closing = &mut self.closing;
+                    let closing = &mut self.exchange.closing;
                     write_out(&self.socket, closing, stall, bytes, moved).await.map_err(stalled)?;
                     let count = bytes.len();
                     channel.sent(count);
@@ -469,10 +293,14 @@ impl Connection {
                 }
             }
         }
-        self.out.clear();
-        self.session.account.note_moved(rt::now());
-        self.meter.note_sent(sent as u64, counts, &self.session.traffic);
-        self.meter.note_answered(!self.session.copies.is_empty(), rt::now_us, counts);
+        self.exchange.out.clear();
+        self.exchange.session.account.note_moved(rt::now());
+        self.exchange.meter.note_sent(sent as u64, counts, &self.exchange.session.traffic);
+        self.exchange.meter.note_answered(
+            !self.exchange.session.copies.is_empty(),
+            rt::now_us,
+            counts,
+        );
         Ok(())
     }
 
@@ -498,17 +326,17 @@ impl Connection {
 
     /// So many bytes have been read into the room for them; none: the end.
     fn arrived(&mut self, bytes: usize) -> io::Result<()> {
-        self.meter.received += bytes as u64;
+        self.exchange.meter.received += bytes as u64;
         let Some(channel) = &mut self.tls else {
-            self.input.filled(bytes);
+            self.exchange.input.filled(bytes);
             return Ok(());
         };
         if bytes == 0 {
             // Whether it was closed or cut: messages that are whole are carried out, as without TLS.
-            self.input.filled(0);
+            self.exchange.input.filled(0);
             return Ok(());
         }
-        let room = self.input.room();
+        let room = self.exchange.input.room();
         channel.feed(room.get(..bytes).unwrap_or_default()).map_err(io::Error::other)?;
         self.take_plaintext();
         Ok(())
@@ -518,11 +346,11 @@ impl Connection {
     fn take_plaintext(&mut self) {
         let Some(channel) = &mut self.tls else { return };
         while !channel.plaintext().is_empty() {
-            let count = channel.take(self.input.room());
-            self.input.filled(count);
+            let count = channel.take(self.exchange.input.room());
+            self.exchange.input.filled(count);
         }
         if channel.is_peer_closed() {
-            self.input.filled(0);
+            self.exchange.input.filled(0);
         }
     }
 
@@ -537,24 +365,21 @@ impl Connection {
     /// Reports the connection's present memory.
     fn tell_memory(&self) {
         let tls = self.tls.as_ref().map_or(0, |tls| tls.capacity() + tls::SESSION_BYTES);
-        let buffers = self.out.capacity() + self.input.capacity() + tls;
-        self.session.account.set_buffers(buffers + self.session.open_bytes());
-        let streams = &self.session.streams;
-        self.session.traffic.note_streams(streams.queued_len(), streams.len());
+        self.exchange.tell_memory(tls);
     }
 
     /// Reads available data, without waiting; returns whether there was any (or the end).
     fn try_read(&mut self) -> io::Result<bool> {
         let mut is_new = false;
         loop {
-            let room = Self::room(&mut self.input, self.tls.as_deref());
+            let room = Self::room(&mut self.exchange.input, self.tls.as_deref());
             let len = room.len();
             match (&*SockRef::from(&self.socket)).read(room) {
                 Ok(bytes) => {
                     self.arrived(bytes)?;
                     is_new = true;
                     // As much as fitted: there is probably more, and a batch should be all of it.
-                    if bytes < len || !self.input.wants_more() {
+                    if bytes < len || !self.exchange.input.wants_more() {
                         return Ok(true);
                     }
                 }
@@ -567,9 +392,7 @@ impl Connection {
 
     /// Waits until there is something to do; returns at once if bytes are available.
     async fn wait(&mut self) -> io::Result<()> {
-        let cx = self.session.context(&self.shared, rt::now());
-        let deadline = self.session.next_deadline(&cx);
-        let woken = match deadline.map(|deadline| until(deadline, cx.now)) {
+        let woken = match self.exchange.time_left() {
             None => poll_fn(|cx| self.poll_wake(cx)).await?,
             Some(left) => match rt::timeout(left, poll_fn(|cx| self.poll_wake(cx))).await {
                 Some(woken) => woken?,
@@ -578,9 +401,9 @@ impl Connection {
         };
         match woken {
             Woken::Read(bytes) => {
-                self.session.account.note_moved(rt::now());
+                self.exchange.session.account.note_moved(rt::now());
                 self.arrived(bytes)?;
-                if self.input.is_full() && self.input.wants_more() {
+                if self.exchange.input.is_full() && self.exchange.input.wants_more() {
                     self.try_read()?;
                 }
             }
@@ -591,32 +414,24 @@ impl Connection {
 
     /// What makes output comes first. The socket is asked once, then the reactor is armed.
     fn poll_wake(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<Woken>> {
-        let wakes = &mut self.wakes;
-        let Wakes { inbox, acknowledged, ready, policies } = wakes;
-        for listener in [inbox, acknowledged, ready, policies] {
-            if let Some(event) = listener
-                && Pin::new(event).poll(cx).is_ready()
-            {
-                *listener = None;
-                return Poll::Ready(Ok(Woken::Event));
-            }
+        if self.exchange.poll_events(cx).is_ready() {
+            return Poll::Ready(Ok(Woken::Event));
         }
-        if self.input.wants_more() {
+        if self.exchange.input.wants_more() {
             let mut socket = &self.socket;
-            let room = Self::room(&mut self.input, self.tls.as_deref());
+            let room = Self::room(&mut self.exchange.input, self.tls.as_deref());
             let read = Pin::new(&mut socket).poll_read(cx, room);
             if let Poll::Ready(read) = read {
                 return Poll::Ready(read.map(Woken::Read));
             }
         }
-        self.input.shrink();
-        self.out.shrink_to(IDLE_BYTES);
+        self.exchange.input.shrink();
+        self.exchange.out.shrink_to(IDLE_BYTES);
         if let Some(tls) = &mut self.tls {
             tls.shrink();
         }
         self.tell_memory();
-        let is_stopping = Pin::new(&mut self.stopping).poll(cx).is_ready();
-        if is_stopping || Pin::new(&mut self.closing).poll(cx).is_ready() {
+        if self.exchange.poll_end(cx).is_ready() {
             return Poll::Ready(Ok(Woken::Stopping));
         }
         Poll::Pending
@@ -625,52 +440,9 @@ impl Connection {
     /// The client sends nothing any more: open requests are ended, or finished if possible. Returns
     /// whether nothing is left.
     async fn finish_after_end(&mut self) -> io::Result<bool> {
-        let cx = self.session.context(&self.shared, rt::now());
-        self.session.end_endless(&cx, &mut self.out);
+        let cx = self.exchange.session.context(&self.exchange.shared, rt::now());
+        self.exchange.session.end_endless(&cx, &mut self.exchange.out);
         self.flush().await?;
-        Ok(self.session.is_quiet())
+        Ok(self.exchange.session.is_quiet())
     }
-}
-
-/// What became of the requests that have arrived.
-enum Requests {
-    /// All that are whole were carried out.
-    Done,
-    /// Some were carried out; there are more.
-    More,
-    /// The next one takes long.
-    Heavy(HeavyJob),
-    /// The next one changes something, and the disk does not keep up.
-    NeedsRoom,
-    /// The next one needs data that the node has not got yet, and so many wait for that already.
-    NeedsReady,
-    /// The connection cannot go on.
-    Close,
-}
-
-impl Requests {
-    /// What became of them after a batch; `has_more`: there may be others.
-    fn after(then: Then, has_more: bool) -> Self {
-        match then {
-            Then::Continue if has_more => Self::More,
-            Then::Continue => Self::Done,
-            Then::Heavy(job) => Self::Heavy(job),
-            Then::NeedsRoom => Self::NeedsRoom,
-            Then::NeedsReady => Self::NeedsReady,
-            Then::Close => Self::Close,
-        }
-    }
-}
-
-fn until(deadline: Millis, now: Millis) -> Duration {
-    Duration::from_millis(deadline.saturating_sub(now))
-}
-
-/// The error of a request that needs a thread when the system has none to give.
-pub(in crate::server) fn no_thread(error: &io::Error) -> ClientError {
-    let text = format!(
-        "the system gives this node no thread for this request ({error}); nothing was changed; \
-         try again later, or another node"
-    );
-    ClientError::new(ErrorCode::TooMany, text)
 }

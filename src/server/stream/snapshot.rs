@@ -15,7 +15,7 @@ use crate::hub::client_memory::Pin;
 use crate::hub::inbox::Inbox;
 use crate::protocol::client::{ClientError, ErrorCode};
 use crate::rt;
-use crate::server::connections::connection::no_thread;
+use crate::server::connections::exchange::no_thread;
 use crate::server::connections::session::Context;
 use crate::storage::snapshot::write_snapshot_to;
 use crate::storage::{FileHeader, FileId};

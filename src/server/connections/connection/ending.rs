@@ -7,60 +7,55 @@ use super::Connection;
 use crate::engine::Engine;
 use crate::protocol::client::reply::write_error;
 use crate::protocol::client::{ClientError, ErrorCode};
-use crate::rt;
 use crate::server::access::Identity;
 
 impl Connection {
     /// The server stops: ends all streams and says so.
     pub(super) async fn end(&mut self) -> io::Result<()> {
-        let cx = self.session.context(&self.shared, rt::now());
-        self.session.end_all(&cx, &mut self.out);
-        if self.session.sent_away {
+        self.exchange.end_all();
+        if self.exchange.session.sent_away {
             self.flush().await?;
-            self.shared.keep_to_the_end(self.socket.clone());
+            self.exchange.shared.keep_to_the_end(self.socket.clone());
             return Ok(());
         }
-        self.until_safe().await;
-        if self.is_shut_out() {
+        self.exchange.until_safe().await;
+        if self.exchange.is_shut_out() {
             return self.end_shut_out().await;
         }
-        let last = std::mem::take(&mut self.out);
+        let last = std::mem::take(&mut self.exchange.out);
         let last = self.seal(last);
         linger(&self.socket, &last, LINGER_AT_STOP).await;
         Ok(())
     }
 
-    pub(super) fn is_shut_out(&mut self) -> bool {
-        let cx = self.session.context(&self.shared, rt::now());
-        self.session.is_shut_out(&cx)
-    }
-
     /// The client may do nothing any more: says so, and drops pending output. One that has brought that about
     /// itself gets its reply, and no error.
     pub(super) async fn end_shut_out(&mut self) -> io::Result<()> {
-        self.out = Vec::new();
-        self.session.tell_shut_out();
-        let parting = std::mem::take(&mut self.session.guest.parting);
+        self.exchange.out = Vec::new();
+        self.exchange.session.tell_shut_out();
+        let parting = std::mem::take(&mut self.exchange.session.guest.parting);
         if !parting.is_empty() {
-            self.close();
+            self.exchange.abandon();
             let parting = self.seal(parting);
             part(&self.socket, &parting, LINGER).await;
             return Ok(());
         }
-        let why = match &self.session.identity {
+        let why = match &self.exchange.session.identity {
             Identity::User { method, name } => format!(
                 "the user {name:?} (method {method:?}) was removed, or may not log in by this method any more"
             ),
-            Identity::Unknown | Identity::KeyHolder => match self.shared.hub.read(Engine::closed) {
-                Some(closed) => closed.to_string(),
-                None => String::from("authorisation was switched on for a moment"),
-            },
+            Identity::Unknown | Identity::KeyHolder => {
+                match self.exchange.shared.hub.read(Engine::closed) {
+                    Some(closed) => closed.to_string(),
+                    None => String::from("authorisation was switched on for a moment"),
+                }
+            }
         };
         let text = format!(
             "closing the connection: {why}. What was asked for and not answered may have been done"
         );
         let error = ClientError::new(ErrorCode::AuthRequired, text);
-        let last = std::mem::take(&mut self.last_word);
+        let last = std::mem::take(&mut self.exchange.last_word);
         self.end_after(last, &error).await
     }
 
@@ -70,7 +65,7 @@ impl Connection {
         let text = "closing the connection: what this node keeps for its clients exceeds \
                     --max-client-memory, and this connection keeps much and takes little; read \
                     faster, or ask for less at once";
-        let last = std::mem::take(&mut self.out);
+        let last = std::mem::take(&mut self.exchange.out);
         self.end_after(last, &ClientError::new(ErrorCode::TooSlow, text)).await
     }
 
@@ -80,19 +75,13 @@ impl Connection {
         mut last: Vec<u8>,
         error: &ClientError,
     ) -> io::Result<()> {
-        self.close();
-        self.shared.counts.note_error(error);
-        write_error(error, None, self.shared.hub.read(Engine::tock), &mut last);
-        self.input.shrink();
+        self.exchange.abandon();
+        self.exchange.shared.counts.note_error(error);
+        write_error(error, None, self.exchange.shared.hub.read(Engine::tock), &mut last);
+        self.exchange.input.shrink();
         self.tell_memory();
         let last = self.seal(last);
         linger(&self.socket, &last, LINGER).await;
         Ok(())
-    }
-
-    pub(super) fn close(&mut self) {
-        let cx = self.session.context(&self.shared, rt::now());
-        self.session.abandon(&cx);
-        self.drop_garbage();
     }
 }
