@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use super::fake::FakeNode;
+use crate::processes::NodeProcess;
 
 /// What a command did.
 #[derive(Debug)]
@@ -44,6 +45,23 @@ pub(crate) fn run(arguments: &[&str], environment: &[(&str, &str)], input: &[u8]
     // It need not read it.
     let _ = child.stdin.take().unwrap().write_all(input);
     done(child.wait_with_output().unwrap())
+}
+
+/// Runs it against a node.
+pub(crate) fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
+    at_with(node, arguments, b"")
+}
+
+/// Runs it against a node, with this standard input.
+pub(crate) fn at_with(node: &NodeProcess, arguments: &[&str], input: &[u8]) -> Done {
+    run(&[arguments, &["--connect", &node.client.to_string()]].concat(), &[], input)
+}
+
+/// Runs it against a node, and it must go well; gives what it prints.
+pub(crate) fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
+    let done = at(node, arguments);
+    assert_eq!(done.code, 0, "{arguments:?}: {} {:#?}", done.stderr, node.log());
+    done.stdout
 }
 
 fn done(output: Output) -> Done {

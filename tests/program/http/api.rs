@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rmpv::Value;
 use serde_json::{Value as Json, json};
 
-use super::asking::{Answer, ask, get};
+use super::asking::{ALONE, Answer, ask, get};
 use crate::processes::{NodeProcess, PROGRAM, array, wait_until};
 
 /// A node that takes changes by HTTP, and its token.
@@ -23,21 +23,8 @@ impl Open {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         let file = file.to_str().unwrap();
-        let options = [
-            "run",
-            "--peer-wait",
-            "0s",
-            "--http",
-            "127.0.0.1:0",
-            "--client",
-            "127.0.0.1:0",
-            "--gossip",
-            "127.0.0.1:0",
-            "--http-write",
-            "--http-token-file",
-            file,
-        ];
-        let node = NodeProcess::start("n1", &[&options[..], more].concat());
+        let write = ["--http-write", "--http-token-file", file];
+        let node = NodeProcess::start("n1", &[&ALONE[..], &write, more].concat());
         let token = std::fs::read_to_string(file).unwrap().trim().to_owned();
         Self { node, token, _folder: folder }
     }
@@ -471,18 +458,7 @@ fn only_who_has_the_token_and_is_no_other_place_s_page_writes() {
     assert!(!answer.fields.keys().any(|name| name.starts_with("access-control")), "{answer:?}");
     assert!(!answer.fields.contains_key("set-cookie"));
     // A node that was not told to takes nothing.
-    let options = [
-        "run",
-        "--peer-wait",
-        "0s",
-        "--http",
-        "127.0.0.1:0",
-        "--client",
-        "127.0.0.1:0",
-        "--gossip",
-        "127.0.0.1:0",
-    ];
-    let closed = NodeProcess::start("n2", &options);
+    let closed = NodeProcess::start("n2", &ALONE);
     let put = ask(closed.http.unwrap(), "PUT", "/v1/kv/a").body("1").send();
     assert_eq!((put.status, put.code().as_str()), (403, "denied"));
 }

@@ -8,6 +8,19 @@ use serde_json::Value as Json;
 
 use crate::processes::PATIENCE;
 
+/// How a node is started that is alone, at any ports, with one for HTTP.
+pub const ALONE: [&str; 9] = [
+    "run",
+    "--peer-wait",
+    "0s",
+    "--http",
+    "127.0.0.1:0",
+    "--client",
+    "127.0.0.1:0",
+    "--gossip",
+    "127.0.0.1:0",
+];
+
 /// A request.
 pub struct Ask {
     address: SocketAddr,

@@ -6,7 +6,7 @@ use std::process::Command;
 use rmpv::Value;
 use serde_json::json;
 
-use super::asking::{Answer, Ask, ask, get};
+use super::asking::{ALONE, Answer, Ask, ask, get};
 use crate::processes::{Client, NodeProcess, PROGRAM, wait_until};
 
 /// A secured node with data, and users.
@@ -31,19 +31,7 @@ impl Secured {
             folder.path().file_name().unwrap().to_string_lossy().trim_start_matches('.')
         );
         command(&["key", "new", "--network", &network, "--to", &key]);
-        let options = [
-            "run",
-            "--peer-wait",
-            "0s",
-            "--http",
-            "127.0.0.1:0",
-            "--client",
-            "127.0.0.1:0",
-            "--gossip",
-            "127.0.0.1:0",
-            "--key",
-            &key,
-        ];
+        let options = [&ALONE[..], &["--key", &key]].concat();
         Self { node: NodeProcess::start_in(&network, "n1", &options), folder }
     }
 
@@ -254,19 +242,8 @@ fn who_is_removed_is_out_in_the_middle_of_a_stream_and_guesses_are_slowed_down()
 
 #[test]
 fn an_open_node_asks_for_tickets_as_soon_as_logins_are_switched_on() {
-    let options = [
-        "run",
-        "--peer-wait",
-        "0s",
-        "--http",
-        "127.0.0.1:0",
-        "--client",
-        "127.0.0.1:0",
-        "--gossip",
-        "127.0.0.1:0",
-    ];
     let folder = tempfile::tempdir().unwrap();
-    let node = NodeProcess::start("n1", &options);
+    let node = NodeProcess::start("n1", &ALONE);
     let (http, address) = (node.http.unwrap(), node.client.to_string());
     node.connect().set(&["a"], Value::from(1));
     assert_eq!(get(http, "/v1/kv/a").status, 200);

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::cli::command::{Done, cli, program, run};
+use crate::cli::command::{at_with, cli, ok, program};
 use crate::processes::{NodeProcess, wait_until};
 
 const DISTKV_FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files");
@@ -28,15 +28,6 @@ impl Files {
     fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
-}
-
-fn at_with(node: &NodeProcess, arguments: &[&str], input: &[u8]) -> Done {
-    let address = node.client.to_string();
-    run(&[arguments, &["--connect", &address]].concat(), &[], input)
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    ok_with(node, arguments, b"")
 }
 
 fn ok_with(node: &NodeProcess, arguments: &[&str], input: &[u8]) -> String {

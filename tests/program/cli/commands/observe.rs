@@ -6,18 +6,8 @@ use std::process::{Command, Stdio};
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, program, run};
+use crate::cli::command::{at, ok, program};
 use crate::processes::{NodeProcess, PROGRAM, array, wait_until};
-
-fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
-    run(&[arguments, &["--connect", &node.client.to_string()]].concat(), &[], b"")
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
-    done.stdout
-}
 
 fn json(text: &str) -> Vec<Json> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

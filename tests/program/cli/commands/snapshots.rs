@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::cli::command::{Done, cli, run};
+use crate::cli::command::{at, cli, ok};
 use crate::processes::{NodeProcess, wait_until};
 
 const DISTKV_FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distkv-files");
@@ -35,21 +35,6 @@ impl Files {
         names.sort();
         names
     }
-}
-
-fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
-    at_with(node, arguments, b"")
-}
-
-fn at_with(node: &NodeProcess, arguments: &[&str], input: &[u8]) -> Done {
-    let address = node.client.to_string();
-    run(&[arguments, &["--connect", &address]].concat(), &[], input)
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
-    done.stdout
 }
 
 fn done(arguments: &[&str]) -> String {

@@ -8,19 +8,8 @@ use std::path::Path;
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, cli, program, run};
+use crate::cli::command::{at, cli, ok, program};
 use crate::processes::{NodeProcess, array, field, wait_until};
-
-fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
-    let address = node.client.to_string();
-    run(&[arguments, &["--connect", &address]].concat(), &[], b"")
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
-    done.stdout
-}
 
 fn json(text: &str) -> Json {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text:?}: {error}"))

@@ -7,22 +7,12 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, run};
+use crate::cli::command::{Done, at, ok, run};
 use crate::processes::NodeProcess;
-
-fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
-    with(node, arguments, &[])
-}
 
 fn with(node: &NodeProcess, arguments: &[&str], environment: &[(&str, &str)]) -> Done {
     let connect = node.client.to_string();
     run(&[arguments, &["--connect", &connect]].concat(), environment, b"")
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
-    done.stdout
 }
 
 /// All entries: paths and values.

@@ -2,12 +2,8 @@
 
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, run};
+use crate::cli::command::at;
 use crate::processes::NodeProcess;
-
-fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
-    run(&[arguments, &["--connect", &node.client.to_string()]].concat(), &[], b"")
-}
 
 #[test]
 fn a_type_is_made_asked_for_obeyed_and_removed() {

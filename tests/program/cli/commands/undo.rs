@@ -4,18 +4,8 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, run};
+use crate::cli::command::{at, ok, run};
 use crate::processes::{NodeProcess, wait_until};
-
-fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
-    run(&[arguments, &["--connect", &node.client.to_string()]].concat(), &[], b"")
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
-    done.stdout
-}
 
 fn import(node: &NodeProcess, lines: &str) {
     let connect = node.client.to_string();

@@ -5,17 +5,11 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, program, run};
+use crate::cli::command::{Done, ok, program, run};
 use crate::processes::{NodeProcess, wait_until, within_patience};
 
 fn at(client: SocketAddr, arguments: &[&str]) -> Done {
     run(&[arguments, &["--connect", &client.to_string()]].concat(), &[], b"")
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node.client, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {} {:#?}", done.stderr, node.log());
-    done.stdout
 }
 
 /// A node with a data directory; the first one without a peer.

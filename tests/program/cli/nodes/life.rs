@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rmpv::Value;
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, program, run};
+use crate::cli::command::{Done, ok, program, run};
 use crate::processes::{Client, NodeProcess, PATIENCE, array, field, wait_until};
 
 /// The key that every node of a test's network has.
@@ -124,12 +124,6 @@ fn free_ports() -> [SocketAddr; 2] {
 
 fn at(client: SocketAddr, arguments: &[&str]) -> Done {
     run(&[arguments, &["--connect", &client.to_string()]].concat(), &[], b"")
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node.client, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
-    done.stdout
 }
 
 /// Two nodes that have the key.

@@ -3,22 +3,8 @@
 
 use std::process::{Command, Stdio};
 
-use crate::cli::command::{Done, bench, bench_program, cli, program, run};
+use crate::cli::command::{at, at_with, bench, bench_program, cli, ok, program};
 use crate::processes::{NodeProcess, wait_until};
-
-fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
-    at_with_input(node, arguments, b"")
-}
-
-fn at_with_input(node: &NodeProcess, arguments: &[&str], input: &[u8]) -> Done {
-    run(&[arguments, &["--connect", &node.client.to_string()]].concat(), &[], input)
-}
-
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
-    done.stdout
-}
 
 #[test]
 fn delete_says_what_stays_below_the_path() {
@@ -76,11 +62,11 @@ fn a_tree_that_is_cut_off_says_so() {
 fn a_raw_string_comes_back_byte_by_byte() {
     let node = NodeProcess::run("n1");
     for text in ["a\nb\n\n", "no line end", "", "\u{1b}[0m\r\n", "grün"] {
-        let set = at_with_input(&node, &["set", "text", "--string", "-"], text.as_bytes());
+        let set = at_with(&node, &["set", "text", "--string", "-"], text.as_bytes());
         assert_eq!(set.code, 0, "{}", set.stderr);
         assert_eq!(ok(&node, &["get", "text", "--raw"]), text);
     }
-    let set = at_with_input(&node, &["set", "text", "--string", "-"], b"\xff\xfe");
+    let set = at_with(&node, &["set", "text", "--string", "-"], b"\xff\xfe");
     assert_eq!(set.code, 2);
     assert!(set.stderr.contains("not UTF-8") && set.stderr.contains("--msgpack"), "{}", set.stderr);
     // What is no string is JSON, which has lines.
@@ -195,9 +181,9 @@ fn a_file_on_standard_output_is_not_called_a_dash() {
 fn import_counts_in_plain_words() {
     let node = NodeProcess::run("n1");
     let lines = b"{\"path\":\"a\",\"value\":1}\n{\"path\":\"b\",\"value\":2}\n";
-    let done = at_with_input(&node, &["import", "-"], lines);
+    let done = at_with(&node, &["import", "-"], lines);
     assert_eq!(done.stdout, "2 set, 0 unchanged\n", "{}", done.stderr);
-    let done = at_with_input(&node, &["import", "-"], lines);
+    let done = at_with(&node, &["import", "-"], lines);
     assert_eq!(done.stdout, "0 set, 2 unchanged\n", "{}", done.stderr);
 }
 
@@ -289,7 +275,7 @@ fn messages_fit_what_they_are_about() {
     let twice = at(&node, &["set", "a", r#"{"b":1,"b":2}"#]);
     assert_eq!(twice.code, 2);
     assert!(twice.stderr.contains("twice") && !twice.stderr.contains("quotes"), "{}", twice.stderr);
-    let import = at_with_input(&node, &["import", "-"], b"nonsense\n");
+    let import = at_with(&node, &["import", "-"], b"nonsense\n");
     assert!(import.stderr.contains("error: standard input: line 1:"), "{}", import.stderr);
     // Where nothing could be written, nothing is deleted.
     let load = cli(&["bench", "--connect", "127.0.0.1:1"]);

@@ -10,7 +10,7 @@ use distkv::model::path::Path;
 use distkv::rt;
 use serde_json::Value as Json;
 
-use crate::cli::command::{Done, cli, program, run};
+use crate::cli::command::{at, cli, ok, program, run};
 use crate::processes::{NodeProcess, wait_until};
 
 /// Ports that nobody else has.
@@ -71,19 +71,6 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Runs a command against a node.
-fn at(node: &NodeProcess, arguments: &[&str]) -> Done {
-    let address = node.client.to_string();
-    run(&[arguments, &["--connect", &address]].concat(), &[], b"")
-}
-
-/// The same, which must go well; gives what it prints.
-fn ok(node: &NodeProcess, arguments: &[&str]) -> String {
-    let done = at(node, arguments);
-    assert_eq!(done.code, 0, "{arguments:?}: {}", done.stderr);
-    done.stdout
 }
 
 fn three() -> [NodeProcess; 3] {
