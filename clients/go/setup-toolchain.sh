@@ -4,7 +4,7 @@
 #
 #   setup-toolchain.sh DIR
 #
-# Does nothing, quickly, when DIR already holds exactly that. PYTHON names another interpreter than python3.
+# Does nothing, quickly, when DIR already holds exactly that. PYTHON names another interpreter than that of the PATH.
 set -euo pipefail
 
 if [ $# -ne 1 ]; then
@@ -13,8 +13,6 @@ if [ $# -ne 1 ]; then
 fi
 dir=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-requirements=$here/requirements-test.txt
-stamp=$dir/.installed-requirements
 
 if go=$(command -v go) && found=$("$go" env GOVERSION 2>/dev/null) && [[ $found =~ ^go1\.([0-9]+) ]] &&
     [ "${BASH_REMATCH[1]}" -ge 25 ]; then
@@ -22,12 +20,7 @@ if go=$(command -v go) && found=$("$go" env GOVERSION 2>/dev/null) && [[ $found 
     exit 0
 fi
 
-if ! [ -x "$dir/bin/python" ] || ! cmp -s "$requirements" "$stamp"; then
-    rm -rf "$dir"
-    "${PYTHON:-python3}" -m venv "$dir"
-    "$dir/bin/python" -m pip install --quiet -r "$requirements" >&2
-    cp "$requirements" "$stamp"
-fi
+"$here/../python/setup-venv.sh" "$dir" "$here/requirements-test.txt" >&2
 found=$(echo "$dir"/lib/python3*/site-packages/go/bin)
 if ! [ -x "$found/go" ]; then
     echo "$0: there is no go in $found" >&2

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Makes the environment that the tests of this client run in: what requirements-test.txt pins.
+# Makes the environment that the tests of this client run in: what requirements-test.txt pins, or another file.
 #
-#   setup-venv.sh DIR
+#   setup-venv.sh DIR [REQUIREMENTS]
 #
 # Does nothing, quickly, when DIR already holds exactly that. PYTHON names another interpreter than
 # the python3 that is found on the PATH; 3.11 and newer will do.
 set -euo pipefail
 
-if [ $# -ne 1 ]; then
-    echo "usage: $0 DIR" >&2
+if [ $# -ne 1 ] && [ $# -ne 2 ]; then
+    echo "usage: $0 DIR [REQUIREMENTS]" >&2
     exit 2
 fi
 dir=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-requirements=$here/requirements-test.txt
+requirements=${2:-$here/requirements-test.txt}
 stamp=$dir/.installed-requirements
 
 if [ -x "$dir/bin/python" ] && cmp -s "$requirements" "$stamp"; then
